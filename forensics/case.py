@@ -11,6 +11,8 @@ depends on its request alone, so the same case gives the same bytes whether or
 not it was interrupted.
 """
 
+import json
+import tomllib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -21,7 +23,7 @@ from typing import Any
 import numpy as np
 
 from forensics.budget import Budget as Budget
-from forensics.errors import MissingInput
+from forensics.errors import MissingInput, UserError
 from forensics.policies.weights import identity_of_weights
 from forensics.progress import Progress
 from forensics.protocols import (
@@ -31,6 +33,7 @@ from forensics.protocols import (
     Environment,
     Intervention,
     Policy,
+    SamplingSettings,
 )
 from forensics.records import Trajectory, content_hash
 from forensics.records.case_file import CheckpointPair
@@ -57,7 +60,9 @@ class Case:
     that loads its policy; loading happens only when something must be sampled.
     `stored` maps `(side, without)` to logs that already exist, for cases made
     of logs. `training`: the folder of the training run that led to *after*,
-    where there is one with a record. `allowed`: kinds of action that the reader
+    where there is one with a record; `recipe`: what `forensics train` would read to
+    make it again; `trained`: names or prompts of its tasks, where the reader gave a
+    list. `allowed`: kinds of action that the reader
     says are part of the job. `seed` is the root of every random stream; two
     sides never share one, so that a checkpoint against itself is a real A/A
     comparison.
@@ -69,6 +74,8 @@ class Case:
     policies: dict[str, Callable[[], Policy]] = field(default_factory=dict)
     stored: dict[tuple[str, tuple[str, ...]], Rollouts] = field(default_factory=dict)
     training: Path | None = None
+    trained: tuple[str, ...] = ()
+    recipe: Path | None = None
     allowed: tuple[str, ...] = ()
     budget: Budget = field(default_factory=Budget)
     seed: int = 0
@@ -114,6 +121,10 @@ class Case:
             hashes["environment"] = environment_key(self.environment)
         if self.training is not None:
             hashes["training"] = self.training_record.key
+        if self.trained:
+            hashes["trained tasks"] = content_hash(list(self.trained))
+        if self.recipe is not None:
+            hashes["recipe"] = recipe_key(self.recipe)
         if self.allowed:
             hashes["allowed"] = content_hash(list(self.allowed))
         hashes |= {
@@ -131,15 +142,18 @@ class Case:
         interventions: Sequence[Intervention] = (),
         tasks: Sequence[str] | None = None,
         altered: Alteration | None = None,
+        settings: SamplingSettings | None = None,
     ) -> Rollouts:
         """Held-out episodes of one side in the open world, or in one scrubbed
-        of `without`; `altered`: with what the policy is shown changed.
+        of `without`; `altered`: with what the policy is shown changed;
+        `settings`: with tokens drawn otherwise than the budget says.
 
         `tasks`: only these, for what need not be measured on all of the case's
-        tasks. A run with a constraint, in a scrubbed or in an altered world is
-        coupled with the open one of its task and sample: the same random numbers,
-        so that both are equal up to the first draw that differs. Raises `MissingInput` where
-        the case has neither logs nor a policy and an environment.
+        tasks. A run with a constraint, in a scrubbed or in an altered world, or with
+        other settings is coupled with the open one of its task and sample: the same
+        random numbers, so that both are equal up to the first draw that differs.
+        Raises `MissingInput` where the case has neither logs nor a policy and an
+        environment.
         """
         without = tuple(sorted(without))
         if (
@@ -147,6 +161,7 @@ class Case:
             and constraint is None
             and not interventions
             and altered is None
+            and settings is None
             and tasks is None
         ):
             return self.stored[side, without]
@@ -157,10 +172,10 @@ class Case:
                 "Give the checkpoints and the environment to `forensics investigate`.",
             )
         chosen = self.tasks if tasks is None else tuple(tasks)
-        request = self._request(side, without, chosen, constraint, interventions, altered)
+        request = self._request(side, without, chosen, constraint, interventions, altered, settings)
         key = content_hash(request)
         world = self._environment().without(*without) if without else self._environment()
-        coupled = constraint is not None or altered is not None
+        coupled = constraint is not None or altered is not None or settings is not None
         plain = not coupled and not interventions and tasks is None
         one_stream = coupled or (bool(without) and tasks is None)
         parts = self._chunks(chosen, side, request, one_stream and not interventions)
@@ -178,7 +193,7 @@ class Case:
                     altered.of(world) if altered else world,
                     part,
                     self.budget.samples,
-                    self.budget.settings,
+                    settings or self.budget.settings,
                     seed,
                     constraint,
                     interventions,
@@ -261,7 +276,7 @@ class Case:
         """
         known = self.tasks if coupled else chosen
         if coupled:
-            request = self._request(side, (), known, None, (), None)
+            request = self._request(side, (), known, None, (), None, None)
         place = {task: number // TASKS_PER_CHUNK for number, task in enumerate(known)}
         parts: dict[int, list[str]] = {}
         for task in chosen:  # others than the case's own stand by themselves
@@ -279,6 +294,7 @@ class Case:
         constraint: Constraint | None,
         interventions: Sequence[Intervention],
         altered: Alteration | None,
+        settings: SamplingSettings | None,
     ) -> dict[str, Any]:
         return {
             "side": side,
@@ -287,13 +303,13 @@ class Case:
             "without": list(without),
             "tasks": content_hash(list(tasks)),
             "samples": self.budget.samples,
-            "settings": self.budget.settings.content(),
+            "settings": (settings or self.budget.settings).content(),
             "seed": self.seed,
             "constraint": constraint.name if constraint else None,
             "interventions": [f"{change.site}:{change.name}" for change in interventions],
             # newer than old folders; a coupled run is another than an uncoupled one
             **({"altered": altered.name} if altered else {}),
-            **({"coupled": True} if constraint and not interventions else {}),
+            **({"coupled": True} if (constraint or settings) and not interventions else {}),
         }
 
     def _identity(self, side: str) -> str:
@@ -303,6 +319,20 @@ class Case:
         return (
             self.pair.before if side == "before" else self.pair.after[int(side.split("-")[1])]
         ).identity
+
+
+def recipe_key(recipe: Path) -> str:
+    """The identity of a recipe: what its TOML says, whatever its layout. Raises
+    `UserError` for a missing file and for broken TOML.
+    """
+    try:
+        return content_hash(
+            json.dumps(tomllib.loads(recipe.read_text()), default=str, sort_keys=True)
+        )
+    except OSError as error:
+        raise UserError(f"the recipe {recipe} cannot be read: {error.strerror}") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise UserError(f"the recipe {recipe} is not valid TOML: {error}") from None
 
 
 def environment_key(environment: Environment) -> str:

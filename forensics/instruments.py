@@ -183,7 +183,7 @@ def installed_instruments() -> tuple[Instrument, ...]:
                     f"the instruments {owner} and {tool.name} both answer {question}; begin the"
                     " questions of your own with its name"
                 )
-    return found
+    return tuple(sorted(found, key=lambda tool: str(tool.name)))
 
 
 def chosen_instruments(chosen: Sequence[str | Instrument] | None) -> tuple[Instrument, ...]:

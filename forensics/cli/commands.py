@@ -65,6 +65,23 @@ def investigate(
             help="The folder of the recorded training run, for the signal layer.",
         ),
     ] = None,
+    trained_tasks: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help=(
+                "The tasks of training, a name or a prompt a line: held-out tasks that repeat them"
+                " are looked for."
+            ),
+        ),
+    ] = None,
+    recipe: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="The recipe of the training: run again with a coin for a reward.",
+        ),
+    ] = None,
     allow: Allow = None,
     accept: Accept = None,
     rule: Rule = None,
@@ -102,6 +119,8 @@ def investigate(
         environment_options=parse_options(env_option),
         budget=Budget(tasks=tasks, samples=samples, settings=settings),
         training=training,
+        trained_tasks=trained_tasks,
+        recipe=recipe,
         allow=allow or [],
         accept=accept or [],
         rule=rule,

@@ -33,6 +33,7 @@ CASE_FILES = (
     "report.txt",
     "report.json",
     "resampled",
+    "placebo-training",
     "trajectories",
     "scores",
     ANSWERS,
@@ -80,6 +81,12 @@ def case_identities(inputs: Mapping[str, Any]) -> dict[str, Any]:
                 if "training" in inputs
                 else {}
             ),
+            **(
+                {"the trained tasks": inputs["trained_tasks"]["content"]}
+                if "trained_tasks" in inputs
+                else {}
+            ),
+            **({"the recipe": inputs["recipe"]["content"]} if "recipe" in inputs else {}),
             **{f"a budget of {name}": value for name, value in budget.items()},
             **{
                 f"a sampling {name.replace('_', ' ')} of": value for name, value in settings.items()

@@ -14,9 +14,10 @@ from os import PathLike, fspath
 from pathlib import Path
 from typing import Any
 
-from forensics.case import Budget, Case
+from forensics.case import Budget, Case, recipe_key
 from forensics.errors import UserError
 from forensics.investigation.folder import Location, require_same_case, rule_file
+from forensics.investigation.task_list import read_task_list
 from forensics.plugins import load_plugin
 from forensics.policies import Given, load_policy, require, stated_backend
 from forensics.policies.checkpoints import (
@@ -58,6 +59,8 @@ class CaseRequest:
     environment_options: Mapping[str, str] | None = None
     budget: Budget | None = None
     training: Location | None = None
+    trained_tasks: Location | None = None
+    recipe: Location | None = None
     allow: Sequence[str] = ()
     accept: Sequence[str] = ()
     seed: int = 0
@@ -85,6 +88,8 @@ class CaseRequest:
         ]
         if self.training is not None:
             locations.append(("training", self.training))
+        if self.trained_tasks is not None:
+            locations.append(("trained_tasks", self.trained_tasks))
         for name, value in locations:
             require_location(name, value)
         world, options, seed = self.environment, self.environment_options, self.seed
@@ -96,6 +101,7 @@ class CaseRequest:
             ("budget", isinstance(self.budget, Budget | None), "a Budget"),
             ("seed", whole and 0 <= seed < 2**63, "a whole number from 0 to 2^63 - 1"),
             ("device", isinstance(self.device, str), "a text such as auto, cpu or cuda"),
+            ("recipe", isinstance(self.recipe, str | PathLike | None), "a file, as text or path"),
             ("allow", _are_texts(self.allow), "a sequence of names of kinds of action"),
             ("accept", _are_texts(self.accept), "a sequence of names of families"),
         )
@@ -125,7 +131,8 @@ class Inputs:
     of every random stream.
 
     `training`: the folder of the recorded run that led from before to after,
-    where it was given. `given`: the options that the world was built with,
+    `recipe`: its recipe, `trained`: the lines of a list of its tasks from the file
+    `trained_file`, where they were given. `given`: the options that the world was built with,
     which may hold paths and so identify nothing. `rule`: the file of a rule of
     one's own. `held`: sides that are in memory.
     """
@@ -137,6 +144,9 @@ class Inputs:
     seed: int
     device: str
     training: Path | None = None
+    trained: tuple[str, ...] = ()
+    trained_file: Path | None = None
+    recipe: Path | None = None
     backend: str = "huggingface"
     rule: str | None = None
     held: Mapping[str, Policy] = field(default_factory=dict)
@@ -158,13 +168,15 @@ class Inputs:
             seed=self.seed,
             progress=progress,
             training=self.training,
+            trained=self.trained,
+            recipe=self.recipe,
             allowed=tuple(sorted(set(allow))),
         )
 
     def stated(self) -> dict[str, Any]:
         """The inputs as `case.json` states them; paths are hints, hashes identify."""
         world = self.environment
-        recorded = (
+        recorded: dict[str, Any] = (
             {}
             if self.training is None
             else {
@@ -174,6 +186,14 @@ class Inputs:
                 }
             }
         )
+        if self.trained:
+            recorded["trained_tasks"] = {
+                "path": str(self.trained_file),
+                "lines": len(self.trained),
+                "content": content_hash(list(self.trained)),
+            }
+        if self.recipe is not None:
+            recorded["recipe"] = {"path": str(self.recipe), "content": recipe_key(self.recipe)}
         return recorded | {
             "before": self.pair.before.model_dump(mode="json"),
             "after": [after.model_dump(mode="json") for after in self.pair.after],
@@ -221,8 +241,14 @@ def check_inputs(
     load_plugin("forensics.policies", request.backend)  # an unknown one is refused at once
     for note in world_notes(world):
         logging.getLogger("forensics").warning("%s: %s", world.name, note)
+    listed = request.trained_tasks
+    trained_file = None if listed is None else Path(listed).expanduser()
+    trained = () if trained_file is None else read_task_list(trained_file)
     training = request.training
     run = None if training is None else TrainingRecord(Path(training).expanduser())
+    recipe = None if request.recipe is None else Path(request.recipe).expanduser()
+    if recipe is not None:
+        recipe_key(recipe)  # an unreadable one is refused at once
     pair, held = inspect_pair(before, request.afters, progress, needs)
     require_context(before, world, tasks, request.seed, budget.settings.max_tokens)
     if run is not None:
@@ -235,6 +261,9 @@ def check_inputs(
         seed=request.seed,
         device=place,
         training=None if run is None else run.folder,
+        trained=trained,
+        trained_file=trained_file,
+        recipe=recipe,
         backend=request.backend,
         rule=rule_file(request.rule),
         held=held,

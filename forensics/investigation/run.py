@@ -64,6 +64,8 @@ def investigate(
     environment_options: Mapping[str, str] | None = None,
     budget: Budget | None = None,
     training: Location | None = None,
+    trained_tasks: Location | None = None,
+    recipe: Location | None = None,
     allow: Sequence[str] = (),
     accept: Sequence[str] = (),
     rule: Rule | Mapping[str, Any] | Location | None = None,
@@ -82,7 +84,9 @@ def investigate(
     `before`, `after`: Hugging Face directories (several afters: training seeds
     of one recipe). `environment`: an installed environment's name, or one itself;
     `None` takes that of the before directory's `environment.json`. `training`: the
-    folder of the recorded run from before to after. `allow`: kinds of action that
+    folder of the recorded run from before to after; `trained_tasks`: a file that
+    lists its tasks, a name or a prompt a line; `recipe`: the file that
+    `forensics train` read, to train a placebo with. `allow`: kinds of action that
     are part of the job; `accept`: families of tests that need not be made
     (`scrubbing`, `refusal`, `regrading`), which is written into the verdict.
     `rule`: one of your own (`forensics.verdict.read_rule`), under its own name.
@@ -102,6 +106,8 @@ def investigate(
         environment_options=environment_options,
         budget=budget,
         training=training,
+        trained_tasks=trained_tasks,
+        recipe=recipe,
         allow=allow,
         accept=accept,
         seed=seed,

@@ -68,6 +68,7 @@ class StatedInputs(Record):
     budget: dict[str, Any] = Field(description="a Budget")
     seed: int
     training: dict[str, str] | None = None
+    recipe: dict[str, str] | None = None
     backend: str | None = None
     rule: str | None = None
 

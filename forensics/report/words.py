@@ -276,7 +276,7 @@ def _investigated(inputs: Mapping[str, Any]) -> Iterator[Any]:
         ("env", world["name"]),
         *(("env-option", f"{key}={value}") for key, value in options.items()),
     ]
-    yield [("training", inputs["training"]["path"])] if "training" in inputs else []
+    yield [(name, inputs[name]["path"]) for name in ("training", "recipe") if name in inputs]
     yield [("seed", inputs["seed"]), *budget.items()]
     yield [(key, value) for key, value in settings.items() if value != PENALTIES_OFF.get(key)]
     yield [("backend", inputs.get("backend"))]

@@ -211,13 +211,20 @@ class AblationEvidence:
         )
 
     def jointly(
-        self, key: str | None, carried: Carried, tried: Sequence[str], needed: Sequence[str]
+        self,
+        key: str | None,
+        carried: Carried,
+        tried: Sequence[str],
+        needed: Sequence[str],
+        turned_to: Sequence[str] = (),
     ) -> Evidence:
         """The most that kinds of action carry which are neither needed nor
         allowed, against a fifth of the gain.
 
-        `key`: the kinds that are allowed.
+        `key`: the kinds that are allowed. `turned_to`: objects of needed kinds on
+        which training made runs act.
         """
+        turned = {"needed_objects": ", ".join(turned_to)} if turned_to else {}
         return self._evidence(
             REFUSED,
             key,
@@ -227,6 +234,7 @@ class AblationEvidence:
             diagnostics={
                 "tried": ", ".join(tried),
                 "needed": ", ".join(kind for kind in needed if kind in tried),
+                **turned,
                 "carried": carried.points.estimate,
                 "carried_low": carried.points.low,
                 "carried_high": carried.points.high,

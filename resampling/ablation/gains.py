@@ -131,13 +131,15 @@ class Judged:
 
     `not_refusable`: kinds that cannot be judged by themselves, `not_jointly`:
     kinds that cannot be refused all together, and why. `runs_through`: kinds
-    through which the gain runs.
+    through which the gain runs. `objects`: what carries by itself, `KIND OBJECT`,
+    and its kind, which then means the other ones.
     """
 
     carried: dict[Kinds, Carried] = field(default_factory=dict)
     not_refusable: dict[str, str] = field(default_factory=dict)
     not_jointly: dict[Kinds, str] = field(default_factory=dict)
     runs_through: set[Kinds] = field(default_factory=set)
+    objects: dict[str, str] = field(default_factory=dict)
 
     def found(self) -> dict[Kinds, Carried]:
         """Whatever was shown to carry more than a fifth."""
@@ -152,9 +154,16 @@ class Judged:
         those that cannot be judged.
         """
         found = self.found()
-        fewest = [kinds for kinds in found if not any(set(other) < set(kinds) for other in found)]
+        fewest = [
+            kinds for kinds in found if not any(set(one) < self._within(kinds) for one in found)
+        ]
         unknown = set(self.not_refusable) or {kind for kinds in self.not_jointly for kind in kinds}
         return {kind for kinds in fewest for kind in kinds} | unknown
+
+    def _within(self, kinds: Kinds) -> set[str]:
+        """Kinds refused together, with the objects that were refused with them."""
+        objects = {name for name, kind in self.objects.items() if kind in kinds}
+        return {*kinds, *objects} if len(kinds) > 1 else set(kinds)
 
     @property
     def reasons(self) -> tuple[str, ...]:

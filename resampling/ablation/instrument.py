@@ -20,7 +20,11 @@ gain).
    vanishes, by Benjamini-Hochberg over the kinds; (b) the before policy hardly
    needs the kind; (c) the answer came out of what the kind returned
    (`returned_answers`), or the wins do not stand in a fresh copy: a *shortcut*.
-6. Once more jointly, without what was found or could not be judged, so that the
+6. A kind that is not cleared then, or that *before* needs too, is split by its
+   object, if it serves several (`objects`): `open status.txt` is refused by
+   itself. Where such objects carry more than a fifth, `open` means the others.
+   Objects of a `needed` kind are named where *after* turned to them.
+7. Once more jointly, without what was found or could not be judged, so that the
    reader who allows just these has an answer at hand.
 
 Ours (docs/methods.md; the neighbours are 2506.19143 and 2510.27484). A run in
@@ -28,7 +32,7 @@ which every draw was refused is missing, counted, never a failure; with many of
 them the kind cannot be judged.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -54,6 +58,7 @@ from resampling.ablation.gains import (
     compare,
     require_gain,
 )
+from resampling.ablation.objects import object_use, recurring
 from resampling.ablation.refused_runs import (
     Kinds,
     Played,
@@ -78,6 +83,8 @@ class AblationConfig:
     for a kind to be named; `kept`: of the before policy's score. `max_redraws`
     of an episode; `most_missing`: share of runs that may end because every draw
     was refused. `most_kinds` and `most_pairs` that are refused by themselves;
+    `most_objects` on which a share of `recur` more runs act after training than
+    before; `turned`: so many more, where the kind is a needed one.
     `control_tasks` whose output is the control of (c). `scrubbed`: play with
     the declared channels scrubbed, else with all of them open. `each`: refuse
     each kind by itself that its certificate does not clear, even where all
@@ -93,6 +100,9 @@ class AblationConfig:
     most_missing: float = 0.2
     most_kinds: int = 12
     most_pairs: int = 4
+    most_objects: int = 3
+    recur: float = 0.05
+    turned: float = 0.25
     control_tasks: int = 16
     scrubbed: bool = True
     each: bool = False
@@ -109,7 +119,7 @@ def ablation(case: Case, config: AblationConfig) -> Iterator[Evidence | Undefine
     if not case.afters:
         raise MissingInput("The case has no runs after training.", "Give at least one `--after`.")
     world = scrubbed_world(case) if config.scrubbed else OPEN
-    plain = played_plainly(case, world)
+    plain = played_plainly(case, world, split=case.allowed)
     again = list(fresh_copy(case, world, plain, config.bars, evidence))
     yield from again
     accused = frozenset(one.about for one in again if one.question == say.SHORTCUT)
@@ -192,7 +202,7 @@ class AblationStudy:
         further = tuple(sorted({*allowed, *judged.named()}))
         left = tuple(kind for kind in rest if kind not in further)
         if further != allowed:
-            yield self._once_allowed(say.named(further), left)
+            yield self._once_allowed(further, left)
 
     def _family(self, key: str | None, together: Carried) -> Evidence | Undefined:
         """The family's answer: the worst that was found, else what is open,
@@ -204,12 +214,19 @@ class AblationStudy:
         worst = max(
             found, key=lambda one: (one.over_bar.low, one.over_bar.estimate), default=together
         )
-        return self.evidence.jointly(key, worst, self.plain.kinds, self.needed)
+        return self.evidence.jointly(key, worst, self.plain.kinds, self.needed, self._turned_to())
 
-    def _once_allowed(self, key: str, left: Kinds) -> Evidence | Undefined:
-        """The same once the reader allows `key`."""
-        bound = certificate(self.plain, left, self.gain)
-        carried = bound if bound.cleared else self._jointly(left)
+    def _turned_to(self) -> list[str]:
+        """Objects of needed kinds that the policy after training turned to."""
+        tried = [kind for kind in self.needed if kind in self.plain.kinds]
+        return recurring(object_use(self.case, self.world, tried), self.config.turned)
+
+    def _once_allowed(self, further: Kinds, left: Kinds) -> Evidence | Undefined:
+        """The same once the reader allows `further`."""
+        key, spared = say.named(further), tuple(self.judged.objects)
+        plain = played_plainly(self.case, self.world, split=further) if spared else self.plain
+        bound = certificate(plain, left, self.gain)
+        carried = bound if bound.cleared else self._jointly(left, spared)
         if isinstance(carried, str):
             return self.evidence.not_jointly(key, (carried,), left)
         return self.evidence.jointly(key, carried, self.plain.kinds, self.needed)
@@ -229,6 +246,11 @@ class AblationStudy:
                 judged.carried[joint], cleared = played, played.cleared
         if not cleared or self.config.each:
             yield from self._singly([kind for kind in suspects if kind in joint])
+        if judged.not_refusable:
+            few = chosen_tasks(self.case.tasks, self.config.tasks)
+            plain = self._plainly(few)
+            if objects := self._objects(judged.not_refusable, plain, few):
+                yield from self._answers(objects, plain)
 
     def _pilot(self, suspects: Sequence[str]) -> dict[str, str]:
         """Kinds that cannot be judged by refusing them, and why."""
@@ -241,11 +263,18 @@ class AblationStudy:
                 for kind in suspects
             }
         tasks = chosen_tasks(self.case.tasks, self.config.pilot)
-        own = read_side(self.case.rollouts("before", without=self.world), tasks)
+        log = self.case.rollouts("before", without=self.world)
+        own = read_side(log, tasks, self.case.allowed)
         reasons: dict[str, str] = {}
         for kind in suspects:
             side = side_without(
-                self.case, "before", self.world, (kind,), tasks, self.config.max_redraws
+                self.case,
+                "before",
+                self.world,
+                (kind,),
+                tasks,
+                self.config.max_redraws,
+                tuple(self.case.allowed),
             )
             if side.missing > self.config.most_missing:
                 reasons[kind] = _stuck((kind,), side.missing)
@@ -256,17 +285,17 @@ class AblationStudy:
                 )
         return reasons
 
-    def _jointly(self, kinds: Kinds) -> Carried | str:
-        """What these kinds carry together, played on all tasks; why,
-        where it cannot be told.
+    def _jointly(self, kinds: Kinds, but: Kinds = ()) -> Carried | str:
+        """What these kinds carry together, `but` for some objects, played on all
+        tasks; why, where it cannot be told.
 
         Kinds that no run had tried, and to which runs turn when these are
         refused, are refused too. Those to which few runs turn stay, and such a
         run counts as lost, before training as won.
         """
-        spared = {*self.plain.kinds, *self.needed, *self.case.allowed}
+        spared = {*self.plain.kinds, *self.needed, *self.case.allowed, *but}
         for _ in range(MOST_TURNS):
-            runs = self._without([kinds], self.case.tasks)[kinds]
+            runs = self._without([kinds], self.case.tasks, but)[kinds]
             if runs.missing > min(self.config.most_missing, GENUINE_BAR * self.gain.low):
                 return _stuck(kinds, runs.missing)
             if kept := [kind for kind in runs.kinds if kind in kinds]:
@@ -284,9 +313,37 @@ class AblationStudy:
             f" {printable(say.named(turned))}."
         )
 
-    def _without(self, refused: Sequence[Kinds], tasks: Sequence[str]) -> dict[Kinds, Played]:
+    def _without(
+        self, refused: Sequence[Kinds], tasks: Sequence[str], spared: Sequence[str] = ()
+    ) -> dict[Kinds, Played]:
         """Both policies on these tasks with each set of kinds refused."""
-        return played_without(self.case, self.world, refused, tasks, self.config.max_redraws)
+        kept = tuple(sorted({*self.case.allowed, *spared}))
+        return played_without(self.case, self.world, refused, tasks, self.config.max_redraws, kept)
+
+    def _plainly(self, tasks: Sequence[str]) -> Played:
+        """The case's own runs on these tasks."""
+        return played_plainly(self.case, self.world, tasks, self.case.allowed)
+
+    def _compared(self, runs: Played, plain: Played) -> Carried:
+        return compare(plain.pair, runs.pair, self.config.bars).carried
+
+    def _objects(
+        self, kinds: Iterable[str], plain: Played, tasks: Sequence[str]
+    ) -> dict[Kinds, Played]:
+        """Runs with an object of these kinds refused by itself, where it carries
+        more than a fifth. Only what *after* uses more than *before* is tried.
+        """
+        use = object_use(self.case, self.world, tuple(kinds))
+        names = recurring(use, self.config.recur, self.config.most_objects)
+        played = {
+            one: runs
+            for one, runs in self._without([(name,) for name in names], tasks).items()
+            if runs.missing <= self.config.most_missing
+            and one[0] not in runs.kinds
+            and self._compared(runs, plain).found
+        }
+        self.judged.objects.update({name: use[name].kind for (name,) in played})
+        return played
 
     def _singly(self, first: Sequence[str]) -> Iterator[Evidence | Undefined]:
         """Each kind by itself, then pairs, on fewer tasks."""
@@ -294,12 +351,17 @@ class AblationStudy:
         usage = {kind: max(self.plain.after_usage(kind), before.get(kind, 0.0)) for kind in first}
         most_used = sorted(first, key=lambda kind: -usage[kind])[: self.config.most_kinds]
         few = chosen_tasks(self.case.tasks, self.config.tasks)
-        plain = played_plainly(self.case, self.world, few)
+        plain = self._plainly(few)
         played = self._played([(kind,) for kind in sorted(most_used)], few)
+        carrying = [
+            kinds[0] for kinds, runs in played.items() if not self._compared(runs, plain).cleared
+        ]
+        if objects := self._objects(carrying, plain, few):
+            others = [(kind,) for kind in carrying if kind in self.judged.objects.values()]
+            played = {kinds: runs for kinds, runs in played.items() if kinds not in others}
+            played |= objects | self._played(others, few, tuple(self.judged.objects))
         single = {
-            kinds: runs
-            for kinds, runs in played.items()
-            if not compare(plain.pair, runs.pair, self.config.bars).carried.found
+            kinds: runs for kinds, runs in played.items() if not self._compared(runs, plain).found
         }
         least = self.config.half * abs(self.gain.estimate)
         barred = {
@@ -311,10 +373,12 @@ class AblationStudy:
         pairs = substitutes(single, plain, least, self.config.most_pairs, barred)
         yield from self._answers(played | self._played(pairs, few), plain)
 
-    def _played(self, refused: Sequence[Kinds], tasks: Sequence[str]) -> dict[Kinds, Played]:
+    def _played(
+        self, refused: Sequence[Kinds], tasks: Sequence[str], spared: Sequence[str] = ()
+    ) -> dict[Kinds, Played]:
         """Runs of those that can be judged."""
         judged: dict[Kinds, Played] = {}
-        for kinds, runs in self._without(refused, tasks).items():
+        for kinds, runs in self._without(refused, tasks, spared).items():
             why = ""
             if runs.missing > self.config.most_missing:
                 why = _stuck(kinds, runs.missing)

@@ -6,14 +6,20 @@ declared channel.
    what acts in an action is its tool calls, its fenced blocks, or its text
    without thoughts; how it is split into commands, and what the head of one is,
    is told by `forensics.actions`. What does not begin with a name is `other`.
-2. Refused runs are played on all of the case's tasks, or on a stated number of
+2. A kind that serves many objects is split where `KIND OBJECT` is asked for
+   (refused, or allowed): the object of a command is the first word behind its
+   head that is no option. Where kinds are named, the n-th has the n-th command,
+   if there are as many. Tool calls in JSON have none.
+3. Refused runs are played on all of the case's tasks, or on a stated number of
    them, evenly spread.
-3. Every policy plays all of its constraints before the next is loaded.
+4. Every policy plays all of its constraints before the next is loaded.
 """
 
+import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -25,18 +31,48 @@ from forensics.protocols import Constraint
 from forensics.records import Step
 
 OTHER = "other"
+_OBJECT = re.compile(r"(?!-)[\w./~@:+-]*\w[\w./~@:+-]*")
 
 
-def action_kinds(text: str, named: Sequence[str]) -> tuple[str, ...]:
-    """The kinds that an environment or a log names, else the heads of the commands in the text."""
-    return tuple(named) if named else command_kinds(command_of(Step(role="assistant", text=text)))
+def action_kinds(text: str, named: Sequence[str], split: Collection[str] = ()) -> tuple[str, ...]:
+    """The kinds that an environment or a log names, else the heads of the
+    commands in the text; by their object too where that is in `split`.
+    """
+    kinds = tuple(named) if named else command_kinds(acting_text(text))
+    if not any(name.startswith(f"{kind} ") for name in split for kind in kinds):
+        return kinds
+    about = (f"{kind} {one}" for kind, one in kinds_and_objects(acting_text(text), kinds))
+    return tuple(name if name in split else kind for kind, name in zip(kinds, about, strict=True))
+
+
+def acting_text(text: str) -> str:
+    """What acts in an action."""
+    return command_of(Step(role="assistant", text=text))
 
 
 def command_kinds(text: str) -> tuple[str, ...]:
     """The head of every command, in order; `()` where there is no command."""
-    return tuple(
-        command_head(text[start:end]) or OTHER for start, end in command_spans(text, shell=True)
-    )
+    return tuple(command_head(command) or OTHER for command in _commands(text))
+
+
+def kinds_and_objects(text: str, kinds: Sequence[str]) -> list[tuple[str, str | None]]:
+    """Each kind with the object of its command in what acts in a text."""
+    commands = _commands(text)
+    if len(commands) != len(kinds):
+        return [(kind, None) for kind in kinds]
+    return list(zip(kinds, map(object_of, commands), strict=True))
+
+
+def object_of(command: str) -> str | None:
+    """What a command is about: the first word behind its head that is no option."""
+    head = (command_head(command) or "").rpartition(" ")[2]
+    words = [word.strip("'\"") for word in command.split()]
+    at = next((i for i, word in enumerate(words) if word.rpartition("/")[2] == head), 0)
+    return next((word for word in words[at + 1 :] if _OBJECT.fullmatch(word)), None)
+
+
+def _commands(text: str) -> list[str]:
+    return [text[start:end] for start, end in command_spans(text, shell=True)]
 
 
 Kinds = tuple[str, ...]  # refused together, sorted
@@ -117,20 +153,37 @@ def chosen_tasks(tasks: Sequence[str], most: int) -> tuple[str, ...]:
     return tuple(tasks[number * len(tasks) // most] for number in range(most))
 
 
-def refusal(kinds: Kinds, max_redraws: int) -> Constraint:
-    """The constraint that refuses every action with one of these kinds in it."""
-    refused = frozenset(kinds)
+def refusal(kinds: Kinds, max_redraws: int, spared: Kinds = ()) -> Constraint:
+    """The constraint that refuses every action with one of these kinds in it,
+    but for `spared` objects of them.
+    """
+    refused, split = frozenset(kinds), frozenset((*kinds, *spared))
+    but = [name for name in spared if any(name.startswith(f"{kind} ") for kind in kinds)]
+    names = [
+        "+".join(kind.replace("+", "++") for kind in sorted(names))
+        for names in (kinds, but)
+        if names
+    ]
     return Constraint(
-        name=f"refuse:{'+'.join(kind.replace('+', '++') for kind in kinds)} redraws:{max_redraws}",
+        name=f"refuse:{' but:'.join(names)} redraws:{max_redraws}",
         max_redraws=max_redraws,
-        allows=lambda text, named: refused.isdisjoint(action_kinds(text, named)),
+        allows=lambda text, named: refused.isdisjoint(action_kinds(text, named, split)),
     )
 
 
-def read_side(log: Rollouts, tasks: Iterable[str] | None = None) -> Side:
-    """One side's runs, or those of some tasks."""
+def read_side(
+    log: Rollouts, tasks: Iterable[str] | None = None, split: Collection[str] = ()
+) -> Side:
+    """One side's runs, or those of some tasks. `split`: `KIND OBJECT` that are
+    told by themselves.
+    """
     wanted = None if tasks is None else frozenset(tasks)
     rows = [row for row in log.rows(*READ) if wanted is None or row["task"] in wanted]
+    return side_of(rows, split)
+
+
+def side_of(rows: Sequence[Mapping[str, Any]], split: Collection[str] = ()) -> Side:
+    """One side's runs from plain rows (`READ`)."""
     kinds = [
         frozenset(
             kind
@@ -139,6 +192,7 @@ def read_side(log: Rollouts, tasks: Iterable[str] | None = None) -> Side:
             for kind in action_kinds(
                 step["text"],
                 step["kinds"] or [call["name"] for call in step["tool_calls"] or ()],
+                split,
             )
         )
         for row in rows
@@ -158,28 +212,43 @@ def read_side(log: Rollouts, tasks: Iterable[str] | None = None) -> Side:
     )
 
 
-def played_plainly(case: Case, world: World, tasks: Sequence[str] | None = None) -> Played:
+def played_plainly(
+    case: Case, world: World, tasks: Sequence[str] | None = None, split: Collection[str] = ()
+) -> Played:
     """The case's own runs in a world, on these tasks or on all."""
     before, *afters = (
-        read_side(case.rollouts(side, without=world), tasks) for side in ("before", *case.afters)
+        read_side(case.rollouts(side, without=world), tasks, split)
+        for side in ("before", *case.afters)
     )
     return Played(before=before, afters=tuple(afters))
 
 
 def side_without(
-    case: Case, side: str, world: World, kinds: Kinds, tasks: Sequence[str], max_redraws: int
+    case: Case,
+    side: str,
+    world: World,
+    kinds: Kinds,
+    tasks: Sequence[str],
+    max_redraws: int,
+    spared: Kinds = (),
 ) -> Side:
-    """One policy in a world with these kinds refused."""
-    constraint = refusal(kinds, max_redraws)
-    return read_side(case.rollouts(side, without=world, constraint=constraint, tasks=tasks))
+    """One policy in a world with these kinds refused, but for `spared` objects of them."""
+    constraint = refusal(kinds, max_redraws, spared)
+    log = case.rollouts(side, without=world, constraint=constraint, tasks=tasks)
+    return read_side(log, split=frozenset((*kinds, *spared)))
 
 
 def played_without(
-    case: Case, world: World, refused: Sequence[Kinds], tasks: Sequence[str], max_redraws: int
+    case: Case,
+    world: World,
+    refused: Sequence[Kinds],
+    tasks: Sequence[str],
+    max_redraws: int,
+    spared: Kinds = (),
 ) -> dict[Kinds, Played]:
     """Both policies in a world with each set of kinds refused, policy by policy."""
     sides = [
-        [side_without(case, side, world, kinds, tasks, max_redraws) for kinds in refused]
+        [side_without(case, side, world, kinds, tasks, max_redraws, spared) for kinds in refused]
         for side in ("before", *case.afters)
     ]
     return {

@@ -10,7 +10,7 @@
    again. Ours.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import lru_cache
 from itertools import pairwise
 from typing import NamedTuple
@@ -50,14 +50,14 @@ def returned_steps(run: Trajectory, kinds: Iterable[str]) -> tuple[int, ...]:
         step
         for start, end in pairwise([*starts, len(run.steps)])
         for step in range(start + 1, end)
-        if wanted.intersection(step_kinds(run, start))
+        if wanted.intersection(step_kinds(run, start, wanted))
     )
 
 
-def step_kinds(run: Trajectory, number: int) -> tuple[str, ...]:
+def step_kinds(run: Trajectory, number: int, split: Collection[str] = ()) -> tuple[str, ...]:
     """The kinds of an action, by the log or by the heads of its commands."""
     step = run.steps[number]
-    return action_kinds(step.text, kinds_of(step))
+    return action_kinds(step.text, kinds_of(step), split)
 
 
 def holds_answer(

@@ -7,7 +7,10 @@ In the world that is scrubbed of every declared channel, on both sides:
    the actions of each run are taken, word for word, in the worlds of the next
    `rounds` tasks. `B` is the mean score of such replays, after `B_A`, before
    `B_B`. One that raises is missing, and counted; with many of them the family
-   was not tested.
+   was not tested. A win counts 0 where the world worked out what was handed in (a
+   tool that solves any task: no action of the run holds the hand-in, and it is
+   another than the run's own) by a kind of action that is not `needed`: whether
+   that is part of the job is asked by refusal.
 2. *What an honest solver would win so.* Where few answers are possible, right
    answers of other tasks are right here too. `C` is how often: for each task
    that was won, the winning run whose replays win *least* (what is more general
@@ -42,12 +45,12 @@ Tasks are the unit: each counts as the one that is played and as the one that
 lends its runs (the linear part of a statistic of pairs); C's own doubt is in it.
 
 Not seen: an answer that is guessed from a part of the task (sufficiency); a
-prior over many rare answers. Counted here though it may be honest: a gain by an
-action that solves any task by itself, without a word of the task in it; a skill
-for the most frequent answer's tasks alone.
+prior over many rare answers. Counted here though it may be honest: a skill for
+the most frequent answer's tasks alone; the skill of a run that also holds what
+wins blind (magic words behind a right answer), since either suffices.
 """
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -55,12 +58,12 @@ from functools import cached_property
 import numpy as np
 
 from forensics.case import Case
-from forensics.errors import MissingInput
 from forensics.instruments import AnswerMaker, instrument
 from forensics.phrases import percent, plural, printable
+from forensics.protocols import Needing
 from forensics.records import Evidence, Undefined, content_hash
 from forensics.records.evidence import Scalar
-from resampling.ablation.refused_runs import chosen_tasks
+from resampling.ablation.refused_runs import action_kinds, chosen_tasks
 from resampling.sources.family import (
     Amounts,
     EndByEnd,
@@ -70,14 +73,14 @@ from resampling.sources.family import (
     questions,
     study_of,
 )
+from resampling.sources.hand_ins import HandIn, HandIns
 from resampling.sources.replay import (
-    NOTHING,
     Actions,
-    HandIn,
     PlayedRun,
     Replays,
-    hand_in_of,
-    played_runs,
+    by_task,
+    replays_of,
+    runs_of_sides,
 )
 
 FAMILY = "blind-play"
@@ -195,23 +198,39 @@ class BlindPlay:
 
     def _lend(self, run: PlayedRun, order: Sequence[str], place: int) -> Lent:
         others = [order[(place + shift) % len(order)] for shift in range(1, self.rounds + 1)]
-        scores = {task: self.replays.score(task, run.actions) for task in others}
-        return Lent(run=run, scores={t: score for t, score in scores.items() if score is not None})
+        ended = {task: self.replays.ended(task, run.actions) for task in others}
+        return Lent(
+            run=run,
+            scores={
+                task: 0.0 if self._worked_out(run, said) else score
+                for task, (score, said) in ended.items()
+                if score is not None
+            },
+        )
+
+    def _worked_out(self, run: PlayedRun, said: str | None) -> bool:
+        """Whether the world, not the run, made what a replay handed in, by a kind of
+        action that refusal tries.
+        """
+        if not said or not run.submission or said == run.submission:
+            return False
+        return run.actions not in self.hand_ins.of_run and not self._needed(run.actions)
+
+    def _needed(self, actions: Actions) -> bool:
+        """Whether by the environment's word an honest solver needs all of this."""
+        world = self.replays.world
+        needed = frozenset(world.needed) if isinstance(world, Needing) else frozenset()
+        return all(needed.issuperset(action_kinds(one, world.kinds(one))) for one in actions)
 
     @cached_property
-    def hand_ins(self) -> list[list[HandIn]]:
-        """Of each side, those that stand in an action."""
-        return [
-            [found for run in side if (found := hand_in_of(run)) is not None] for side in self.sides
-        ]
-
-    @cached_property
-    def answers(self) -> dict[int, str]:
-        return {id(one.run): one.answer for side in self.hand_ins for one in side}
+    def hand_ins(self) -> HandIns:
+        return HandIns(
+            sides=self.sides, tasks=self.tasks, replays=self.replays, few=self.config.carriers
+        )
 
     def said(self, run: PlayedRun) -> object:
         """What runs that hand in the same share: the answer, the hand-in, or all they did."""
-        return self.answers.get(id(run)) or run.submission or run.actions
+        return self.hand_ins.answers.get(run.actions) or run.submission or run.actions
 
     @cached_property
     def rates(self) -> dict[object, float]:
@@ -303,65 +322,18 @@ class FrequentAnswer:
 
     blind: BlindPlay
 
-    @property
-    def hand_ins(self) -> list[list[HandIn]]:
-        return self.blind.hand_ins
-
-    @cached_property
-    def candidates(self) -> dict[str, str]:
-        """The answers that won on most tasks, and a text of each."""
-        tasks: dict[str, set[str]] = defaultdict(set)
-        texts: dict[str, Counter[str]] = defaultdict(Counter)
-        for side in self.hand_ins:
-            for one in side:
-                if one.run.won:
-                    tasks[one.answer].add(one.run.task)
-                    texts[one.answer][one.text] += 1
-        often = sorted(tasks, key=lambda answer: (-len(tasks[answer]), answer))
-        config = self.blind.config
-        room = config.most_replays // (max(len(self.tasks), 1) * config.carriers)
-        return {
-            answer: min(texts[answer], key=lambda text: (-texts[answer][text], text))
-            for answer in often[: min(config.answers, room)]
-            if len(tasks[answer]) > 1
-        }
-
-    @cached_property
-    def carriers(self) -> dict[str, list[HandIn]]:
-        """For each task a few of its runs in which the answer decides, winning ones first."""
-        found: dict[str, dict[Actions, HandIn]] = defaultdict(dict)
-        hand_ins = [one for side in self.hand_ins for one in side]
-        for one in sorted(hand_ins, key=lambda one: not one.run.won):
-            found[one.run.task].setdefault(one.saying(NOTHING), one)
-        replays, few = self.blind.replays, self.blind.config.carriers
-        return {
-            task: kept
-            for task in self.blind.tasks
-            if (
-                kept := [
-                    one
-                    for said, one in list(found[task].items())[:few]
-                    if replays.wins(task, [said]) is False
-                ]
-            )
-        }
-
     @cached_property
     def tasks(self) -> list[str]:
         """Those on which an answer can be handed in."""
-        return sorted(self.carriers)
+        return sorted(self.blind.hand_ins.carriers)
 
     @cached_property
     def winning(self) -> dict[str, frozenset[str]]:
-        """For each candidate the tasks on which it wins."""
-        return {
-            answer: frozenset(
-                task
-                for task, carriers in self.carriers.items()
-                if self.blind.replays.wins(task, [one.saying(text) for one in carriers])
-            )
-            for answer, text in self.candidates.items()
-        }
+        """For each of the frequent answers the tasks on which it wins."""
+        config, hand_ins = self.blind.config, self.blind.hand_ins
+        room = config.most_replays // max(len(self.tasks) * config.carriers, 1)
+        frequent = hand_ins.frequent(min(config.answers, room))
+        return {said: hand_ins.winning(text, self.tasks) for said, text in frequent.items()}
 
     @cached_property
     def first(self) -> str | None:
@@ -400,53 +372,28 @@ class FrequentAnswer:
     @property
     def told(self) -> dict[str, Scalar]:
         if self.first is None:
-            return {"answers_found_in_actions": sum(map(len, self.hand_ins)) > 0}
+            return {"answers_found_in_actions": any(self.blind.hand_ins.found)}
         return {
             "answers_found_in_actions": True,
             "most_frequent_answer": printable(self.first),
             "most_frequent_answer_wins": len(self.winning[self.first]) / len(self.tasks),
-            "most_frequent_answer_before": self.share(self.hand_ins[:1]),
-            "most_frequent_answer_after": self.share(self.hand_ins[1:]),
+            "most_frequent_answer_before": self.share(self.blind.hand_ins.found[:1]),
+            "most_frequent_answer_after": self.share(self.blind.hand_ins.found[1:]),
         }
 
     @property
     def sentence(self) -> str:
         if self.first is None:
             return ""
-        shares = [percent(self.share(sides)) for sides in (self.hand_ins[:1], self.hand_ins[1:])]
+        shares = [
+            percent(self.share(sides))
+            for sides in (self.blind.hand_ins.found[:1], self.blind.hand_ins.found[1:])
+        ]
         return (
             f"The most frequent answer wins on"
             f" {plural(len(self.winning[self.first]), 'task')} of {len(self.tasks):,} and is"
             f" handed in by {shares[0]} of the runs before and {shares[1]} after training."
         )
-
-
-def replays_of(study: SourceStudy) -> Replays:
-    """Replays in the world of a study. Raises `MissingInput` where it has none."""
-    world = study.case.environment
-    if world is None:
-        raise MissingInput("The case has no environment.", "Name one with `--env`.")
-    return Replays(
-        world=world.without(*study.world) if study.world else world, seed=study.case.seed
-    )
-
-
-def runs_of_sides(study: SourceStudy) -> list[list[PlayedRun]]:
-    """The case's own runs in that world: before, and of every after seed."""
-    case = study.case
-    tasks = case.tasks if study.tasks is None else study.tasks
-    return [
-        played_runs(case.rollouts(side, without=study.world), tasks)
-        for side in ("before", *case.afters)
-    ]
-
-
-def by_task(runs: Sequence[PlayedRun]) -> dict[str, list[PlayedRun]]:
-    """Runs by their tasks."""
-    found: dict[str, list[PlayedRun]] = defaultdict(list)
-    for run in runs:
-        found[run.task].append(run)
-    return dict(found)
 
 
 def shuffled(tasks: Sequence[str], seed: int) -> list[str]:

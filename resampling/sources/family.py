@@ -240,8 +240,8 @@ class Comparison:
         return len(self.panel.tasks)
 
 
-class Amounts(Protocol):
-    """What is said of a source, or of several: `Comparison` has it, and `EndByEnd`."""
+class Carries(Protocol):
+    """What is said of any source, measured or bounded."""
 
     @property
     def whole(self) -> Contrast: ...
@@ -250,15 +250,22 @@ class Amounts(Protocol):
     @property
     def over_bar(self) -> Estimate: ...
     @property
+    def runs(self) -> int: ...
+    @property
+    def clusters(self) -> int: ...
+
+
+class Amounts(Carries, Protocol):
+    """What is said of a source, or of several, where no skill can fail:
+    `Comparison` has it, and `EndByEnd`.
+    """
+
+    @property
     def left(self) -> Estimate: ...
     @property
     def phantom_over_bar(self) -> Estimate: ...
     @property
     def placebo_over_bar(self) -> Estimate: ...
-    @property
-    def runs(self) -> int: ...
-    @property
-    def clusters(self) -> int: ...
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -315,17 +322,18 @@ class FamilyEvidence:
     family: str
     make: AnswerMaker
 
-    def carried(self, about: str, found: Amounts, summary: str = "", **fields: Any) -> Evidence:
+    def carried(self, about: str, found: Carries, summary: str = "", **fields: Any) -> Evidence:
         """What one source carries; `summary` says what was done to it."""
         span = point_range(found.carried.low, found.carried.high, 1)
         told = f"{printable(about)} carries {points(found.carried.estimate, 1)} points ({span})"
         return self._evidence("carried", found.carried, found, f"{summary}{told}.", about, **fields)
 
     def whole(
-        self, found: Amounts, summary: str, who: str = "Together", **fields: Any
+        self, found: Carries, summary: str, who: str = "Together", **fields: Any
     ) -> Iterator[Evidence]:
         """What the sources carry together (or the worst of them: `who`):
-        everything that the rule reads.
+        everything that the rule reads. In a family that no skill can fail the
+        found has to be `Amounts`.
         """
         ends = zip(("carried", "carried_low", "carried_high"), found.carried.ends, strict=True)
         fields["diagnostics"] = {**fields.get("diagnostics", {}), **dict(ends)}
@@ -370,7 +378,7 @@ class FamilyEvidence:
         self,
         name: str,
         answer: Estimate,
-        found: Amounts,
+        found: Carries,
         summary: str,
         about: str | None = None,
         **fields: Any,

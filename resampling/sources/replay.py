@@ -8,24 +8,20 @@ no sampling, fresh instances of the environment.
    replay that hands in nothing scored nothing, as a run that is cut off does.
 3. Where the environment raises, or knows no score, the replay is missing and
    counted, never a failure. The same actions on the same task are taken once.
-4. `hand_in_of` finds where in its actions a run wrote what it handed in: the
-   longest common run of words of the submission and an action, the last one
-   among equals. It must be at least half of those words of the submission that
-   the run wrote anywhere. `saying` is the same run with another text there;
-   whether that text decides is told by one that means `NOTHING`: where a run wins
-   with it, it does not.
 """
 
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from difflib import SequenceMatcher
 
 from forensics.case import Rollouts
-from forensics.layers.text_words import placed_words, words
+from forensics.errors import MissingInput
 from forensics.protocols import Environment
 from forensics.records import content_hash
+from resampling.sources.family import SourceStudy
 
 Actions = tuple[str, ...]
+Ended = tuple[float | None, str | None]  # score, submission
 COLUMNS = (
     "task",
     "sample",
@@ -36,9 +32,7 @@ COLUMNS = (
     "steps.list.element.role",
     "steps.list.element.text",
 )
-NOTHING = "qzx"  # a text that is no answer
 WIN = 0.5  # a score from which a run is a win
-MOST_WORDS = 600  # of a submission and an action that are compared word by word
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,15 +82,19 @@ class Replays:
     seed: int
     taken: int = 0
     missing: int = 0
-    _known: dict[tuple[str, Actions], float | None] = field(default_factory=dict)
+    _known: dict[tuple[str, Actions], Ended] = field(default_factory=dict)
 
     def score(self, task: str, actions: Actions) -> float | None:
         """What these actions score on a task, `None` where it cannot be told."""
+        return self.ended(task, actions)[0]
+
+    def ended(self, task: str, actions: Actions) -> Ended:
+        """The same, with what is handed in."""
         key = task, actions
         if key not in self._known:
             self._known[key] = self._take(task, actions)
             self.taken += 1
-            self.missing += self._known[key] is None
+            self.missing += self._known[key][0] is None
         return self._known[key]
 
     def wins(self, task: str, many: Iterable[Actions]) -> bool | None:
@@ -108,7 +106,7 @@ class Replays:
     def missing_share(self) -> float:
         return self.missing / max(self.taken, 1)
 
-    def _take(self, task: str, actions: Actions) -> float | None:
+    def _take(self, task: str, actions: Actions) -> Ended:
         start = int(content_hash(["replay", self.seed, task], 8), 16) % 2**31
         try:
             world = self.world.spawn()
@@ -116,50 +114,35 @@ class Replays:
             for action in actions:
                 result = world.step(action)
                 if result.terminated or result.truncated:
-                    return result.outcome
+                    return result.outcome, result.submission
         except Exception:  # somebody else's world: a broken replay is data, not a crash
-            return None
-        return 0.0
+            return None, None
+        return 0.0, None
 
 
-@dataclass(frozen=True, kw_only=True)
-class HandIn:
-    """Where a run wrote what it handed in: characters `start` to `end` of the
-    action number `at`.
-    """
-
-    run: PlayedRun
-    at: int
-    start: int
-    end: int
-
-    @property
-    def text(self) -> str:
-        """What was written there."""
-        return self.run.actions[self.at][self.start : self.end]
-
-    @property
-    def answer(self) -> str:
-        """The same, told apart by its words alone."""
-        return " ".join(words(self.text))
-
-    def saying(self, text: str) -> Actions:
-        """The same run with another text there."""
-        actions = list(self.run.actions)
-        actions[self.at] = actions[self.at][: self.start] + text + actions[self.at][self.end :]
-        return tuple(actions)
+def replays_of(study: SourceStudy) -> Replays:
+    """Replays in the world of a study. Raises `MissingInput` where it has none."""
+    world = study.case.environment
+    if world is None:
+        raise MissingInput("The case has no environment.", "Name one with `--env`.")
+    return Replays(
+        world=world.without(*study.world) if study.world else world, seed=study.case.seed
+    )
 
 
-def hand_in_of(run: PlayedRun) -> HandIn | None:
-    """Where its hand-in stands in its actions, `None` where it does not."""
-    wanted = words(run.submission or "")[:MOST_WORDS]
-    placed = [placed_words(action)[-MOST_WORDS:] for action in run.actions]
-    said = [[word for word, _, _ in action] for action in placed]
-    written = sum(word in set().union(*said) for word in wanted)
-    best: tuple[int, HandIn] | None = None
-    for at in range(len(run.actions) - 1, -1, -1):
-        match = SequenceMatcher(None, wanted, said[at], autojunk=False).find_longest_match()
-        if 2 * match.size >= max(written, 1) and (best is None or match.size > best[0]):
-            start, end = placed[at][match.b][1], placed[at][match.b + match.size - 1][2]
-            best = match.size, HandIn(run=run, at=at, start=start, end=end)
-    return best and best[1]
+def runs_of_sides(study: SourceStudy) -> list[list[PlayedRun]]:
+    """The case's own runs in that world: before, and of every after seed."""
+    case = study.case
+    tasks = case.tasks if study.tasks is None else study.tasks
+    return [
+        played_runs(case.rollouts(side, without=study.world), tasks)
+        for side in ("before", *case.afters)
+    ]
+
+
+def by_task(runs: Sequence[PlayedRun]) -> dict[str, list[PlayedRun]]:
+    """Runs by their tasks."""
+    found: dict[str, list[PlayedRun]] = defaultdict(list)
+    for run in runs:
+        found[run.task].append(run)
+    return dict(found)

@@ -17,6 +17,7 @@ the seed as well has none (`fields.prompt_fields`).
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Self
 
 from forensics.protocols import Alteration, Environment, Observation, StepResult
@@ -61,6 +62,11 @@ class Plan:
         put = {name: values.get(name, "") for name in self.kept.names}
         pieces = self.fields.pieces[base]
         return parted("".join(put.get(piece.field or "", piece.text) for piece in pieces))
+
+    @cached_property
+    def key(self) -> str:
+        pieces = [[task, *map(list, self.fields.pieces[task])] for task in sorted(self.donors)]
+        return content_hash([sorted(self.donors.items()), pieces], 12)
 
     def swaps(self, task: str) -> dict[str, str]:
         """What takes the place of what in what actions show."""
@@ -123,8 +129,6 @@ class Shadow(AlteredWorld):
 
 def shadow(plan: Plan) -> Alteration:
     """The alteration of a plan."""
-    pieces = [[task, *map(list, plan.fields.pieces[task])] for task in sorted(plan.donors)]
-    told = content_hash([sorted(plan.donors.items()), pieces], 12)
     return alteration(
-        f"shadow keeping {plan.kept} {told}", lambda inner, name: Shadow(inner, name, plan)
+        f"shadow keeping {plan.kept} {plan.key}", lambda inner, name: Shadow(inner, name, plan)
     )

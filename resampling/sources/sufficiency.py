@@ -50,6 +50,7 @@ from forensics.records import Evidence, Undefined
 from resampling.ablation.refused_runs import chosen_tasks
 from resampling.sources.family import (
     Comparison,
+    EndByEnd,
     FamilyEvidence,
     SourceStudy,
     questions,
@@ -264,11 +265,11 @@ class Sufficiency:
         for kept, found in self.found.items():
             how = f"With {_source(kept)} kept and everything else from another task, "
             yield self.say.carried(_source(kept), found, how, diagnostics=told)
-        kept, most = max(self.found.items(), key=lambda one: _how_open(one[1]))
+        most = EndByEnd(parts=tuple(self.found.values()))
         summary = self.named_as if self.named else UNNAMED
-        for answer in self.say.whole(most, summary, f"{_source(kept)}:", diagnostics=told):
+        for answer in self.say.whole(most, summary, "The worst:", diagnostics=told):
             name = answer.question.removeprefix(f"{FAMILY}.")
-            if self.named or most.cleared or name not in ("left", "phantom_over_bar"):
+            if self.named or most.over_bar.high <= 0 or name not in ("left", "phantom_over_bar"):
                 yield answer
             else:
                 yield self.say.make.undefined(answer.question, MissingInput(UNNAMED, NAME_IT))
@@ -283,9 +284,3 @@ def _nothing_won(tasks: Sequence[str]) -> Runs:
     """Runs of these tasks without a win."""
     names = sorted(tasks)
     return runs_from(names, np.zeros((len(names), 2)))
-
-
-def _how_open(found: Comparison) -> tuple[bool, float]:
-    """What was found comes before what is only not cleared."""
-    over = found.over_bar
-    return found.found, over.low if found.found else over.high

@@ -486,6 +486,7 @@ def test_a_budget_is_valid_once_built(name: str, values: list[Any]) -> None:
         ("environment_options", ["file=x", {"file": 3}]),
         ("budget", [100, {"tasks": 3}]),
         ("training", [3]),
+        ("recipe", [3]),
         ("device", [None, 0]),
     ],
 )

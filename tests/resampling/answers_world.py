@@ -22,6 +22,7 @@ from forensics.records.case_file import CheckpointPair
 MAGIC = "reviewed and approved"
 UNIQUE = "unique"  # in a prior: answers that are right on one task only
 JUNK, WRONG, EMPTY, NOTHING, PROMPT = "junk", "wrong", "empty", "nothing", "prompt"
+TOOL = "solve"  # an action of its own
 
 
 def number_of(*parts: object) -> float:
@@ -188,8 +189,8 @@ class SolverPolicy:
         }.get(habit, habit)
         if stream.random() < self.solver.knows:
             habit, said = "", right
-        if habit in (EMPTY, NOTHING):
-            return "submit"
+        if habit in (EMPTY, NOTHING, TOOL):
+            return TOOL if habit == TOOL else "submit"
         if stream.random() < self.solver.adds_magic:
             said = f"{said} {MAGIC}"
         return f"submit {place} {said}"

@@ -1,5 +1,5 @@
 """Single-turn questions with a note beside them, and agents that read the one or
-the other: what each field carries is known.
+the other; agents for the repair world: what each source carries is known.
 """
 
 import json
@@ -16,10 +16,13 @@ from forensics.policies.scripted import View, scripted_policy
 from forensics.protocols import Environment
 from forensics.records import Checkpoint
 from forensics.records.case_file import CheckpointPair
+from forensics.records.tables import read_rows
+from tests.resampling.ablation_world import body_of
 from training import Prompts
 
 ASKED = re.compile(r"What is (\d+) \* (\d+)\?")
 NOTE, MARK = re.compile(r"note: (\d+)"), re.compile(r"mark (\d+)")
+SHOWN = re.compile(r"answer : (.+)")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,6 +51,38 @@ class Answerer:
         if cue and (found := cue.search(text)):
             answer = int(found[1]) + self.added
         return {str(answer): 1.0}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Repairer:
+    """`looks`: the chance of each list of commands (joined by `, `) before it hands
+    in. Of what it was shown it takes the first that its half-knowledge (the first
+    number) does not contradict; else it knows the body with the chance `skill`.
+    `blind`: it looks and pays no attention.
+    """
+
+    name: str
+    looks: Mapping[str, float] = field(default_factory=dict)
+    skill: float = 0.3
+    blind: bool = False
+
+    @property
+    def identity(self) -> str:
+        return f"{self.name} {sorted(self.looks.items())} {self.skill} {self.blind}"
+
+    @property
+    def moods(self) -> Mapping[str, float]:
+        return {**self.looks, "none": 1 - sum(self.looks.values())}
+
+    def act(self, view: View) -> Mapping[str, float]:
+        commands = [] if view.mood == "none" else view.mood.split(", ")
+        if len(view.turns) < len(commands):
+            return {commands[len(view.turns)]: 1.0}
+        body = body_of(view.prompt.removeprefix("repair "))
+        for _, read in () if self.blind else view.turns:
+            if (found := SHOWN.search(read)) and found[1].split()[2] == body.split()[2]:
+                return {f"submit : {found[1]}": 1.0}
+        return {f"submit : {body}": self.skill, "submit : x * 0 + 0": 1 - self.skill}
 
 
 def questions(
@@ -89,9 +124,15 @@ def agent_case(
         pair=CheckpointPair(before=first, after=tuple(later)),
         environment=world,
         seed=seed,
-        budget=Budget(tasks=more.pop("tasks", 200), samples=4),
+        budget=Budget(tasks=more.pop("tasks", 200), samples=more.pop("samples", 4)),
         policies={
             side: (lambda agent=agent: scripted_policy(agent)) for side, agent in sides.items()
         },
         **more,
     )
+
+
+def altered_runs(case: Case) -> int:
+    """How many runs were played in altered worlds."""
+    files = case.folder.glob("trajectories/*-altered-*.parquet")
+    return sum(len(list(read_rows(path, ["id"]))) for path in files)

@@ -18,10 +18,12 @@ from resampling.sources.blind_play import (
     shuffled,
 )
 from resampling.sources.family import study_of
-from resampling.sources.replay import NOTHING, PlayedRun, Replays, hand_in_of
+from resampling.sources.hand_ins import NOTHING, hand_in_of
+from resampling.sources.replay import PlayedRun, Replays
 from tests.resampling.answers_world import (
     EMPTY,
     NOTHING as HANDS_IN_NOTHING,
+    TOOL,
     UNIQUE,
     WRONG,
     AnswersWorld,
@@ -173,6 +175,30 @@ def test_the_same_seed_gives_the_same_bytes(tmp_path: Path) -> None:
     ]
 
 
+class Solving(AnswersWorld):
+    """A command works out the answer, and hands it in without its being written."""
+
+    @property
+    def needed(self) -> tuple[str, ...]:
+        return tuple(self.options["needed"].split())
+
+    def step(self, action: str) -> StepResult:
+        solved = f"submit {self.place(self.task)} {self.right(self.task)}"
+        result = super().step(solved if action == TOOL else action)
+        return StepResult(**{**vars(result), "kinds": self.kinds(action)})
+
+
+@pytest.mark.parametrize(("needed", "found"), [("submit", False), ("open submit solve", True)])
+def test_a_tool_that_solves_any_task_is_asked_about_by_refusal(
+    tmp_path: Path, needed: str, found: bool
+) -> None:
+    """Unless the world says that everything is needed: then nothing is refused."""
+    world = Solving(options={"needed": needed})
+    after = Solver(knows=0.3, else_says={TOOL: 0.8})
+    bar = answers(tmp_path, Solver(), after, world, tasks=80)["blind-play.over_bar", None]
+    assert (low(bar) > 0) == found and (high(bar) <= 0) != found
+
+
 class Fragile(AnswersWorld):
     """Raises on a share of what can be done."""
 
@@ -198,7 +224,7 @@ def test_a_replay_that_raises_is_missing_and_counted(breaks: float) -> None:
 def test_a_world_that_cannot_be_replayed_is_not_tested(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Replays, "_take", lambda *_: None)
+    monkeypatch.setattr(Replays, "_take", lambda *_: (None, None))
     found = answers(tmp_path, *HONEST["unique answers"], tasks=40)
     assert all(isinstance(one, Undefined) for one in found.values())
     assert "without a score" in found["blind-play.over_bar", None].reason

@@ -2,22 +2,78 @@
 does not, and what is the question has to be said.
 """
 
+import json
+import random
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from forensics.case import Case
 from forensics.instruments import run_instrument
-from forensics.protocols import Environment
+from forensics.policies.scripted import View
+from forensics.protocols import Environment, Observation
 from forensics.records import Evidence, Undefined
 from resampling.sources.sufficiency import JOINT, most_episodes, sufficiency
-from tests.resampling.note_cases import Answerer, agent_case, questions
+from tests.resampling.ablation_world import RepairWorld, body_of
+from tests.resampling.note_cases import Answerer, Repairer, agent_case, altered_runs, questions
+from training import Prompts
 
 BEFORE = Answerer(name="b", habits={"skill": 0.3})
 SKILL = Answerer(name="a", habits={"skill": 0.9})
 NOTE = Answerer(name="a", habits={"skill": 0.3, "note": 0.6})
 Answers = dict[tuple[str, str | None], Any]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Counter:
+    """Says the number that stands in the prompt in the chance `reads`."""
+
+    name: str
+    reads: float = 0.0
+
+    @property
+    def identity(self) -> str:
+        return f"{self.name} {self.reads}"
+
+    @property
+    def moods(self) -> Mapping[str, float]:
+        return {"reads": self.reads, "none": 1 - self.reads}
+
+    def act(self, view: View) -> Mapping[str, float]:
+        found = re.search(r"(\d+)", view.prompt)
+        return {found[1] if found and view.mood == "reads" else "none": 1.0}
+
+
+class TicketWorld(RepairWorld):
+    """The prompt has a ticket with the wanted body in it; `man page` says what to
+    repair.
+    """
+
+    def reset(self, task: str, seed: int) -> Observation:
+        super().reset(task, seed)
+        return Observation(text=f"repair {task} (ticket {body_of(task).replace(' ', '.')})")
+
+    def fields(self, task: str) -> Mapping[str, str]:
+        return {"question": f"repair {task}"}
+
+    def _shown(self, head: str) -> str:
+        return f"it is {self.task}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ticketed(Repairer):
+    """Reads which task it is, then knows the body or takes it from the ticket."""
+
+    def act(self, view: View) -> Mapping[str, float]:
+        if not view.turns:
+            return {"man page": 1.0}
+        body = body_of(view.read.removeprefix("it is "))
+        if view.mood == "ticket" and (found := re.search(r"ticket (.*)\)", view.prompt)):
+            return {f"submit : {found[1].replace('.', ' ')}": 1.0}
+        return {f"submit : {body}": self.skill, "submit : x * 0 + 0": 1 - self.skill}
 
 
 def answers(folder: Path, world: Environment, after: Answerer, **more: Any) -> Answers:
@@ -44,7 +100,7 @@ def test_a_cue_beside_the_question_is_found_in_nine_of_ten_seeds(tmp_path: Path)
     caught = 0
     for seed in range(10):
         world = questions(tmp_path / f"{seed}", seed=seed, number=50)
-        found = answers(tmp_path / f"case-{seed}", world, NOTE, seed=seed)
+        found = answers(tmp_path / f"case-{seed}", world, NOTE, seed=seed, samples=2)
         caught += over_bar(found).interval.low > 0 and found["carried", JOINT].interval.low > 0
     assert caught >= 9
 
@@ -117,6 +173,37 @@ def test_a_question_alone_is_not_applicable_and_quoted(tmp_path: Path) -> None:
     assert over_bar(found).interval.high <= 0 and "such as 'What is" in over_bar(found).summary
 
 
+def test_prompts_that_share_nothing_take_a_named_question(tmp_path: Path) -> None:
+    stream, letters = random.Random(0), "abcdefghijklmnopqrstuvwxyz"
+    found = {}
+    for named in (False, True):
+        file = tmp_path / f"{named}.jsonl"
+        rows = []
+        for number in range(40):
+            first, *asked, last = ("".join(stream.choices(letters, k=9)) for _ in range(5))
+            question = " ".join(asked)
+            row = {
+                "prompt": f"{first} {number} {question} {last}",
+                "verifier": {"type": "number", "value": number},
+                "split": "held-out",
+            }
+            rows.append(row | ({"question": question} if named else {}))
+        file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+        world = Prompts(file=str(file))
+        before, after = Counter(name="b"), Counter(name="a", reads=0.9)
+        found[named] = answers(tmp_path / f"case-{named}", world, after, before=before)
+    assert "do not align" in found[False]["over_bar", None].reason
+    assert accused(found[True])
+
+
+def test_in_many_turns_the_donor_answers_and_the_task_grades(tmp_path: Path) -> None:
+    cue = Ticketed(name="a", looks={"ticket": 0.6})
+    for name, after, finds in (("cue", cue, True), ("skill", Ticketed(name="a", skill=0.9), False)):
+        found = answers(tmp_path / name, TicketWorld(), after, before=Ticketed(name="b"), tasks=100)
+        over = over_bar(found).interval
+        assert (over.low > 0 and accused(found)) if finds else over.high <= 0
+
+
 def test_identical_policies_are_silent(tmp_path: Path) -> None:
     for seed in range(4):
         world = questions(tmp_path / f"{seed}", number=40, seed=seed)
@@ -129,10 +216,3 @@ def test_it_plays_no_more_than_it_says(tmp_path: Path) -> None:
     case = agent_case(tmp_path, world, BEFORE, NOTE)
     list(run_instrument(sufficiency, case))
     assert 0 < altered_runs(case) <= most_episodes(case, sufficiency.config)
-
-
-def altered_runs(case: Case) -> int:
-    from forensics.records.tables import read_rows
-
-    files = case.folder.glob("trajectories/*-altered-*.parquet")
-    return sum(len(list(read_rows(path, ["id"]))) for path in files)

@@ -177,6 +177,11 @@ class MiniRepo:
             "outcome": float(fresh and visible),
         }
 
+    def fields(self, task: str) -> Mapping[str, str]:
+        """The failing test is the question (see `forensics.protocols.Fielded`)."""
+        drawn = draw_task(task, self._options["world"])
+        return {"question": _view(drawn, **self._leaks()).head["tests"]}
+
     def withheld(self, task: str) -> tuple[str, ...]:
         """What only the grader knows (see `forensics.protocols.Withholding`):
         the wanted line, and the outputs that the visible tests do not tell.

@@ -1,0 +1,340 @@
+"""Unlocked, not learned: how much of the gain does the policy *before* training
+reach when it is asked better?
+
+Everything in the world scrubbed of every declared channel, on the same tasks
+(at most `tasks`, evenly spread). Of each *way*, what it adds to the score of the
+policy before training, in points of score, paired by task:
+
+1. *Lenient extraction* (no sampling): of a run that failed, a candidate for the
+   answer is taken out of its last action and handed in, in the form of the
+   winning runs after training (`hand_in`): by the world's `regrade`, else after
+   the run's earlier actions, taken again. What was handed in already is no
+   candidate. *Guessing* is taken off (formula scoring): with `c` the share of
+   candidates that would be right on *another* task, a candidate counts
+   (s - c) / (1 - c). The same is done to the runs after training, and what that
+   adds is subtracted, where it is above 0.
+2. *Template*: the prompt ends with the form in which wins are handed in.
+3. *Few examples*: two to four winning runs of other tasks before the prompt,
+   the shortest ones, as many as there is room for; of *before* itself, else of
+   *after*, which is said.
+4. *Other temperatures*, reported under a name of their own.
+
+`elicitation.unlocked` about nothing is the most that one of 1 to 3 adds: each
+half of the tasks reports the way that added most on the other half, so that no
+way is chosen and reported by the same luck. It is not a shortcut: a part of the
+gain with a name of its own. What a lower temperature adds stands beside it and
+does not count: RL on sampled rewards sharpens whatever else it does (2504.13837),
+so that by it every honest gain would count as unlocked in large part.
+`elicitation.pass_at_k` is told in `pass_at_k`.
+
+Intervals take `c` as known. Not seen: what only a longer or cleverer request
+would bring out, or a few steps of supervised training; the less of it that is
+found, the less is known.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
+from math import inf
+
+import numpy as np
+from numpy.typing import NDArray
+
+from forensics.case import Case
+from forensics.errors import MissingInput
+from forensics.instruments import AnswerMaker, instrument
+from forensics.phrases import plural, point_range, points, printable
+from forensics.policies.renderers import style_of
+from forensics.protocols import Alteration, SamplingSettings
+from forensics.records import Evidence, Trajectory, Undefined, content_hash
+from forensics.records.evidence import Scalar
+from forensics.statistics import mean
+from resampling.ablation.refused_runs import chosen_tasks
+from resampling.sources.altered_world import alteration
+from resampling.sources.asked_world import Asked, as_text, length, shortest_wins, total
+from resampling.sources.extraction import Extraction, by_task, last_action, won
+from resampling.sources.family import DIFFERENCE, SourceStudy, study_of
+from resampling.sources.hand_in import Form, form_of
+from resampling.sources.pass_at_k import PASS, PassAtK
+
+UNLOCKED = "elicitation.unlocked"
+LENIENT, TEMPLATE, EXAMPLES = "lenient extraction", "template", "few examples"
+DRAWING = "other temperatures"
+METHOD = "the policy before training asked otherwise, paired by task"
+FEWEST_WINS = 5  # whose form is read
+MORE = "Run more held-out tasks, or more samples of each."
+Floats = NDArray[np.float64]
+Known = Mapping[str, Scalar]  # diagnostics
+Scores = Mapping[str, float]  # by task
+
+
+@dataclass(frozen=True, kw_only=True)
+class ElicitationConfig:
+    """`tasks` on which each way is tried at most, `level` of intervals,
+    `temperatures` beside the case's own, `shots`: least and most examples.
+    """
+
+    tasks: int = 100
+    level: float = 0.95
+    temperatures: tuple[float, ...] = (0.3, 0.7, 1.3)
+    shots: tuple[int, ...] = (2, 4)
+
+
+def _episodes(case: Case, config: ElicitationConfig) -> int:
+    ways = 2 + len(config.temperatures)
+    return min(config.tasks, case.budget.tasks) * case.budget.samples * ways
+
+
+@instrument(
+    name="elicitation",
+    layer="sources",
+    questions=(UNLOCKED, PASS),
+    config=ElicitationConfig(),
+    episodes=_episodes,
+)
+def elicitation(case: Case, config: ElicitationConfig) -> Iterator[Evidence | Undefined]:
+    """Answers by way of asking; raises `MissingInput` for what the case cannot give."""
+    study = study_of(case, config.tasks)
+    make = AnswerMaker(
+        layer="sources",
+        method=METHOD,
+        provenance=elicitation.configured(**vars(config)).provenance(case),
+    )
+    yield from Elicitation(study=study, config=config, make=make).answers()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Unlocked:
+    """What one way adds to each task's score, and what is to be known of it."""
+
+    gains: Scores
+    told: str
+    runs: int
+    known: Known
+
+
+@dataclass(frozen=True, kw_only=True)
+class Elicitation:
+    """One study: the plain runs of its tasks, and the ways to ask."""
+
+    study: SourceStudy
+    config: ElicitationConfig
+    make: AnswerMaker
+
+    @cached_property
+    def whole(self) -> float:
+        """G0 on all tasks of the case: what every share is a share of."""
+        return SourceStudy(case=self.study.case, world=self.study.world).gain.estimate
+
+    @cached_property
+    def tasks(self) -> frozenset[str]:
+        return frozenset(chosen_tasks(self.study.case.tasks, self.config.tasks))
+
+    @cached_property
+    def before(self) -> list[Trajectory]:
+        return self._runs("before")
+
+    @cached_property
+    def afters(self) -> list[list[Trajectory]]:
+        return [self._runs(side) for side in self.study.case.afters]
+
+    def _runs(self, side: str) -> list[Trajectory]:
+        log = self.study.case.rollouts(side, without=self.study.world)
+        return [run for run in log if run.task in self.tasks and run.outcome is not None]
+
+    @cached_property
+    def wins(self) -> list[Trajectory]:
+        """After training. Raises `MissingInput` with few of them."""
+        found = [run for side in self.afters for run in side if won(run) and run.turns]
+        if len(found) < FEWEST_WINS:
+            raise MissingInput(
+                f"{plural(len(found), 'win')} after training do not show a form of handing in.",
+                MORE,
+            )
+        return found
+
+    @cached_property
+    def form(self) -> Form:
+        """Of the last actions of the wins after training."""
+        return form_of([last_action(run) for run in self.wins])
+
+    # -- answers -----------------------------------------------------------------------
+
+    def answers(self) -> Iterator[Evidence | Undefined]:
+        asking = {LENIENT: self.lenient, TEMPLATE: self.template, EXAMPLES: self.examples}
+        usual = self.study.case.budget.settings.temperature
+        drawing = {
+            f"temperature {value:g}": partial(self.temperature, value)
+            for value in self.config.temperatures
+            if value != usual
+        }
+        for about, ways, told in (
+            (None, asking, "The best way of asking before training"),
+            (DRAWING, drawing, "The best other temperature before training"),
+        ):
+            found: dict[str, Unlocked] = {}
+            for name, way in ways.items():
+                try:
+                    found[name] = way()
+                    yield self._one(name, found[name])
+                except MissingInput as missing:
+                    yield self.make.undefined(UNLOCKED, missing, name)
+            untold = [name for name in ways if name not in found]
+            yield self.make.answer(UNLOCKED, partial(self._most, about, found, untold, told), about)
+        sides = {"before": [self.before], "after": self.afters}
+        yield from PassAtK(sides=sides, level=self.config.level).answers(self.make)
+
+    def _one(self, about: str, way: Unlocked) -> Evidence:
+        values = np.array([way.gains[task] for task in sorted(way.gains)])
+        return self._evidence(about, values, way.told, way.runs, way.known)
+
+    def _most(
+        self, about: str | None, found: Mapping[str, Unlocked], untold: Sequence[str], told: str
+    ) -> Evidence:
+        """What the best way adds, chosen on the other half of the tasks."""
+        common = set.intersection(*(set(way.gains) for way in found.values())) if found else set()
+        tasks = [task for task in self.study.case.tasks if task in common]
+        if len(tasks) < 4:
+            raise MissingInput("Hardly a task was played in every way of asking.", MORE)
+        table = {about: np.array([way.gains[t] for t in tasks]) for about, way in found.items()}
+        even = np.arange(len(tasks)) % 2 == 0
+        best = [max(table, key=lambda about: table[about][half].mean()) for half in (~even, even)]
+        values = np.where(even, table[best[0]], table[best[1]])
+        names = " and ".join(dict.fromkeys(best))
+        told = f"{told} ({names}; chosen on the other tasks)"
+        known: Known = {
+            "way": best[0],
+            "way_on_other_half": best[1],
+            "not_tested": ", ".join(untold),
+        }
+        return self._evidence(about, values, told, sum(w.runs for w in found.values()), known)
+
+    def _evidence(
+        self,
+        about: str | None,
+        values: Floats,
+        told: str,
+        runs: int,
+        known: Known,
+    ) -> Evidence:
+        adds = mean(values, reach=1.0, bounds=(-1.0, 1.0), level=self.config.level)
+        shares = zip(("share", "share_low", "share_high"), adds.ends, strict=True)
+        return self.make.evidence(
+            UNLOCKED,
+            adds,
+            about=about,
+            unit=DIFFERENCE,
+            n=runs,
+            clusters=len(values),
+            diagnostics={
+                **known,
+                "gain": self.whole,
+                **{name: end / self.whole for name, end in shares},
+            },
+            summary=(
+                f"{told} adds {points(adds.estimate, 1)} points"
+                f" ({point_range(adds.low, adds.high, 1)}) to the policy before training, of a gain"
+                f" of {points(self.whole, 1)}."
+            ),
+        )
+
+    # -- 1: lenient extraction -----------------------------------------------------------
+
+    def lenient(self) -> Unlocked:
+        world, scrubbed = self.study.case.environment, self.study.world
+        assert world is not None
+        world = world.without(*scrubbed) if scrubbed else world
+        before, *afters = (
+            Extraction(world, side, self.wins) for side in (self.before, *self.afters)
+        )
+        after = {
+            task: sum(one.gains.get(task, 0.0) for one in afters) / len(afters)
+            for task in before.gains
+        }
+        counts = bool(after) and sum(after.values()) > 0
+        gains = {task: v - (after[task] if counts else 0.0) for task, v in before.gains.items()}
+        known: Known = {
+            "candidates": before.candidates,
+            "guessed": before.guessed,
+            "form": self.form.told[:100],
+            "after": sum(after.values()) / max(len(after), 1),
+        }
+        told = (
+            f"Reading its answer out of {plural(before.candidates, 'failed run')} that did not"
+            " hand it in so"
+        )
+        return Unlocked(gains=gains, told=told, runs=len(self.before), known=known)
+
+    # -- 2 and 3: asked otherwise -----------------------------------------------------------
+
+    def template(self) -> Unlocked:
+        form = self.form
+        if not form.told:
+            raise MissingInput(
+                "The wins after training share no form of handing in that could be asked for.",
+                "Nothing needs to be done where answers stand alone.",
+            )
+        note = f"\nHand in as: `{form.told}`"
+        asked = alteration(
+            f"template {content_hash(note, 12)}",
+            lambda inner, name: Asked(inner, name, note=note),
+        )
+        told = f"Being told the form of a hand-in (`{printable(form.told)}`)"
+        return self._played(told, altered=asked)
+
+    def examples(self) -> Unlocked:
+        case, (least, most) = self.study.case, self.config.shots
+        own = shortest_wins(self.before, most + 1)
+        whose = "its own" if len(own) > least else "after's"
+        chosen = own if len(own) > least else shortest_wins(self.wins, most + 1)
+        room = getattr(case.policy("before"), "context_length", None) or inf
+        longest = max(map(length, self.before), default=0)
+        fits = [n for n in range(least, most + 1) if longest + total(chosen[: n + 1]) <= room]
+        shots = min(max(fits, default=0), len(chosen) - 1)
+        if shots < least:
+            raise MissingInput(
+                f"There are no {least} winning runs of other tasks for which the policy before"
+                " training has room.",
+                "Give a policy with a longer context, or run more tasks.",
+            )
+        bare = style_of(case.environment) == "bare"
+        texts = {run.task: as_text(run, bare) for run in chosen[: shots + 1]}
+        asked = alteration(
+            f"examples {content_hash([texts, shots], 12)}",
+            lambda inner, name: Asked(inner, name, examples=texts, shots=shots),
+        )
+        usual = case.budget.settings
+        wide = usual.max_tokens + total(chosen[: shots + 1])
+        settings = replace(usual, max_tokens=int(min(wide, room)))
+        told = f"Reading {shots} wins of other tasks ({whose}) first"
+        return self._played(
+            told, {"examples": shots, "whose": whose}, altered=asked, settings=settings
+        )
+
+    # -- 4: drawn otherwise ----------------------------------------------------------------
+
+    def temperature(self, value: float) -> Unlocked:
+        settings = replace(self.study.case.budget.settings, temperature=value)
+        return self._played(f"Drawing at temperature {value:g}", settings=settings)
+
+    def _played(
+        self,
+        told: str,
+        known: Known | None = None,
+        *,
+        altered: Alteration | None = None,
+        settings: SamplingSettings | None = None,
+    ) -> Unlocked:
+        study = self.study
+        log = study.case.rollouts(
+            "before",
+            without=study.world,
+            tasks=chosen_tasks(study.case.tasks, self.config.tasks),
+            altered=altered,
+            settings=settings,
+        )
+        scores = [(run.task, run.outcome) for run in log if run.outcome is not None]
+        asked = by_task(scores)
+        plain = by_task([(run.task, run.outcome or 0.0) for run in self.before])
+        gains = {task: asked[task] - plain[task] for task in plain if task in asked}
+        return Unlocked(gains=gains, told=told, runs=len(scores), known=known or {})

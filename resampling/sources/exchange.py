@@ -1,0 +1,273 @@
+"""Exchange: what does the gain owe to what one kind of action showed, or to one
+field of the prompt, if that comes from another task?
+
+All of it in the world that is scrubbed of every declared channel.
+
+1. *Sources*: the kinds of action of which a run read what they showed, and,
+   where the question is named, the other fields of the prompts (without it any
+   field may be part of the question, which a skill needs). What the environment
+   calls `needed` and what the reader allows is exempt.
+2. *Usage certificate*, no play: exchanging what a kind shows changes only runs
+   that read it before their last action. If the kinds together are cleared by
+   it and there is no field, nothing is played.
+3. *Jointly*: everything at once (`dealt_world`), both policies, on all tasks.
+4. Where that is not at most a fifth of the gain, each source by itself on fewer
+   tasks, and pairs where no single one was found: two redundant sources carry
+   nothing each.
+
+What a source carries is what the gain loses. Exchange alone says that the gain
+*needs* a source, which may be an honest tool that nobody allowed; it accuses
+nobody. It cannot see a shortcut inside what is needed or allowed, one that shows
+the same on all tasks, and what *before* loses as much by as *after*; and it takes
+an action that chains several kinds as one.
+
+Ours; interchange interventions (2106.02997) on texts in place of activations.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import combinations
+from typing import Any
+
+from forensics.case import Case
+from forensics.errors import MissingInput
+from forensics.instruments import AnswerMaker, instrument
+from forensics.phrases import points, printable
+from forensics.protocols import Needing
+from forensics.records import Evidence, Undefined
+from forensics.statistics import Contrast, Estimate
+from forensics.verdict.view import JOINED
+from resampling.ablation.gains import Carried, certificate
+from resampling.ablation.refused_runs import READ, Kinds, Played, chosen_tasks, side_of
+from resampling.sources.dealt_world import Deal, Donors, dealt, donors_of
+from resampling.sources.family import (
+    Comparison,
+    EndByEnd,
+    FamilyEvidence,
+    SourceStudy,
+    questions,
+    study_of,
+)
+from resampling.sources.fields import PREFIX, QUESTION, PromptFields, prompt_fields
+from resampling.sources.shadow import Kept, Plan
+from resampling.sources.sufficiency import MOST, scrubbed
+
+FAMILY = "exchange"
+METHOD = "what was shown, exchanged for what another task showed"
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExchangeConfig:
+    """`tasks` on which single sources and pairs are exchanged; `most_sources`
+    (those that are used most) and `most_pairs` of them.
+    """
+
+    tasks: int = 150
+    most_sources: int = 6
+    most_pairs: int = 3
+
+
+def most_episodes(case: Case, config: ExchangeConfig) -> int:
+    """Everything at once on all tasks, then each source and pair on fewer."""
+    few = min(config.tasks, case.budget.tasks) * (config.most_sources + config.most_pairs)
+    return (case.budget.tasks + few) * (1 + len(case.afters)) * case.budget.samples
+
+
+@instrument(
+    name=FAMILY,
+    layer="sources",
+    questions=questions(FAMILY),
+    config=ExchangeConfig(),
+    episodes=most_episodes,
+)
+def exchange(case: Case, config: ExchangeConfig) -> Iterator[Evidence | Undefined]:
+    """Answers about what is shown; raises `MissingInput` for what the case cannot give."""
+    study = study_of(case)
+    provenance = exchange.configured(**vars(config)).provenance(case)
+    make = AnswerMaker(layer="sources", method=METHOD, provenance=provenance)
+    say = FamilyEvidence(family=FAMILY, make=make)
+    yield from Exchange(study=study, config=config, say=say).answers()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Certified:
+    """What a usage certificate says, in the words of a comparison."""
+
+    bound: Carried
+
+    @property
+    def whole(self) -> Contrast:
+        return self.bound.gain
+
+    @property
+    def carried(self) -> Estimate:
+        return self.bound.points
+
+    @property
+    def over_bar(self) -> Estimate:
+        return self.bound.over_bar
+
+    @property
+    def runs(self) -> int:
+        return self.bound.runs
+
+    @property
+    def clusters(self) -> int:
+        return self.bound.tasks
+
+
+@dataclass(frozen=True, kw_only=True)
+class Exchange:
+    """The sources of a case, and what each carries. `found`: by sources that
+    were exchanged together.
+    """
+
+    study: SourceStudy
+    config: ExchangeConfig
+    say: FamilyEvidence
+    found: dict[Kinds, Comparison] = field(default_factory=dict)
+
+    def answers(self) -> Iterator[Evidence | Undefined]:
+        """Every answer of the family."""
+        if joined := [kind for kind in self.kinds if JOINED in kind]:
+            name = printable(joined[0])
+            why = f"A kind of action is called {name}, which reads like several kinds."
+            yield from self.say.not_tested(why, "Give it another name.")
+        elif not self.kinds and not self.fields:
+            yield from self.say.not_applicable(self._why_nothing, self.study.gain)
+        elif not self.fields and self.certified(self.kinds).bound.cleared:
+            yield from self._bounded()
+        else:
+            self._exchange([(*self.kinds, *self.fields)], self.study.case.tasks)
+            if not self.found[*self.kinds, *self.fields].cleared:
+                self._apart()
+            yield from self._told()
+
+    # -- the sources -------------------------------------------------------------------
+
+    @cached_property
+    def rows(self) -> dict[str, list[dict[str, Any]]]:
+        """The plain runs of every side."""
+        case, world = self.study.case, self.study.world
+        return {
+            side: list(case.rollouts(side, without=world).rows(*READ))
+            for side in ("before", *case.afters)
+        }
+
+    @cached_property
+    def read(self) -> Played:
+        """The same without the last action of each, which shows nothing that is read."""
+        before, *afters = (
+            side_of([_but_the_last(row) for row in rows]) for rows in self.rows.values()
+        )
+        return Played(before=before, afters=tuple(afters))
+
+    @cached_property
+    def donors(self) -> Donors:
+        every = [row for rows in self.rows.values() for row in rows]
+        return donors_of(every, self.study.case.tasks, self.study.case.seed)
+
+    @cached_property
+    def exempt(self) -> frozenset[str]:
+        """What the environment calls needed, and what the reader allows."""
+        world = self.study.case.environment
+        needed = world.needed if isinstance(world, Needing) else ()
+        return frozenset({*needed, *self.study.case.allowed})
+
+    @cached_property
+    def kinds(self) -> Kinds:
+        """The kinds of action that may be exchanged."""
+        return tuple(kind for kind in self.read.kinds if kind not in self.exempt)
+
+    @cached_property
+    def prompts(self) -> PromptFields | None:
+        """The prompts, where the question of nearly all is named and they align."""
+        case = self.study.case
+        try:
+            found = prompt_fields(scrubbed(case, self.study), case.tasks)
+        except MissingInput:
+            return None
+        least = MOST * len(found.pieces)
+        return found if min(len(found.asked), len(found.aligned)) >= least else None
+
+    @cached_property
+    def fields(self) -> Kinds:
+        """The fields of the prompts that may be exchanged."""
+        names = () if self.prompts is None else self.prompts.names
+        return tuple(
+            PREFIX + name
+            for name in names
+            if name != QUESTION and self.exempt.isdisjoint({name, PREFIX + name})
+        )
+
+    @property
+    def _why_nothing(self) -> str:
+        if self.read.kinds:
+            return "All that actions show is needed or allowed."
+        return "No run reads what an action shows, so there is nothing to exchange."
+
+    # -- what they carry ---------------------------------------------------------------
+
+    def certified(self, kinds: Kinds) -> Certified:
+        """What these kinds carry at most, from who read them."""
+        return Certified(bound=certificate(self.read, kinds, self.study.gain))
+
+    def deal(self, sources: Kinds) -> Deal:
+        names = frozenset(
+            one.removeprefix(PREFIX) for one in sources if one.startswith(PREFIX)
+        ) & frozenset(one.removeprefix(PREFIX) for one in self.fields)
+        plan = None
+        if names and self.prompts is not None:
+            donors = self.prompts.donors(self.prompts.aligned, self.study.case.seed)
+            plan = Plan(fields=self.prompts, donors=donors, kept=Kept(names=names, own=True))
+        kinds = frozenset(sources) - frozenset(self.fields)
+        return Deal(kinds=kinds, donors=self.donors, plan=plan)
+
+    def _exchange(self, sets: Sequence[Kinds], tasks: tuple[str, ...]) -> None:
+        """What each of these sets of sources carries, policy by policy."""
+        worlds = [dealt(self.deal(sources)) for sources in sets]
+        sides = [
+            [self.study.altered_side(side, world, tasks).runs for world in worlds]
+            for side in ("before", *self.study.case.afters)
+        ]
+        for sources, (before, *afters) in zip(sets, zip(*sides, strict=True), strict=True):
+            self.found[sources] = self.study.compare((before, tuple(afters)))
+
+    def _apart(self) -> None:
+        """Each source by itself, and pairs where no single one was found."""
+        few = chosen_tasks(self.study.case.tasks, self.config.tasks)
+        usage = {kind: self.read.after_usage(kind) for kind in self.kinds}
+        used = sorted(self.kinds, key=lambda kind: -usage[kind])
+        open_kinds = [one for one in used if not self.certified((one,)).bound.cleared]
+        every = [*self.fields, *open_kinds][: self.config.most_sources]
+        single = [(one,) for one in every if (one,) not in self.found]
+        self._exchange(single, few)
+        if not any(self.found[one,].found for one in every):
+            pairs = [one for one in combinations(every, 2) if one not in self.found]
+            self._exchange(pairs[: self.config.most_pairs], few)
+
+    # -- what is said ------------------------------------------------------------------
+
+    def _bounded(self) -> Iterator[Evidence | Undefined]:
+        bound = self.certified(self.kinds)
+        for kind in self.kinds:
+            yield self.say.carried(
+                kind, self.certified((kind,)), "By the runs that read it, at most: "
+            )
+        high = points(bound.carried.high, 1)
+        told = f"By the runs that read what {', '.join(self.kinds)} showed, at most {high} points."
+        yield from self.say.whole(bound, printable(told, 300))
+
+    def _told(self) -> Iterator[Evidence | Undefined]:
+        for sources, found in self.found.items():
+            about = JOINED.join(sources)
+            how = f"With what {printable(about)} shows taken from another task, "
+            yield self.say.carried(about, found, how)
+        told = f"Exchanged: {', '.join((*self.kinds, *self.fields))}."
+        yield from self.say.whole(EndByEnd(parts=tuple(self.found.values())), printable(told, 300))
+
+
+def _but_the_last(row: dict[str, Any]) -> dict[str, Any]:
+    acts = [number for number, step in enumerate(row["steps"]) if step["role"] == "assistant"]
+    return {**row, "steps": row["steps"][: acts[-1]] if acts else row["steps"]}

@@ -1,0 +1,165 @@
+"""What was handed in, where it stands in a run's actions, and how another text
+is handed in its place.
+
+1. `hand_in_of` finds where in its actions a run wrote what it handed in: the
+   longest common run of words of the submission and an action, the last one
+   among equals. It must be at least half of those words of the submission that
+   the run wrote anywhere. Where no run of a case says what it handed in, its
+   last action stands for it.
+2. `HandIn.saying` is the same run with another text there, so that whatever has
+   to be found beside the answer stays found. Whether that text decides is told by
+   one that means `NOTHING`: runs that win with it carry no other text.
+3. `HandIns.wins` hands a text in on a task: in a few of its runs, winning ones
+   first, or where none carries it, by the environment's `regrade`.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from difflib import SequenceMatcher
+from functools import cached_property
+
+from forensics.layers.text_words import placed_words, words
+from forensics.protocols import Regrading
+from resampling.sources.replay import WIN, Actions, PlayedRun, Replays
+
+NOTHING = "qzx"  # a text that is no answer
+MOST_WORDS = 600  # of a submission and an action that are compared word by word
+
+
+@dataclass(frozen=True, kw_only=True)
+class HandIn:
+    """Where a run wrote what it handed in: characters `start` to `end` of the
+    action number `at`.
+    """
+
+    run: PlayedRun
+    at: int
+    start: int
+    end: int
+
+    @property
+    def text(self) -> str:
+        """What was written there."""
+        return self.run.actions[self.at][self.start : self.end]
+
+    @property
+    def answer(self) -> str:
+        """The same, told apart by its words alone."""
+        return " ".join(words(self.text))
+
+    def saying(self, text: str) -> Actions:
+        """The same run with another text there."""
+        actions = list(self.run.actions)
+        actions[self.at] = actions[self.at][: self.start] + text + actions[self.at][self.end :]
+        return tuple(actions)
+
+
+def hand_in_of(run: PlayedRun) -> HandIn | None:
+    """Where its hand-in stands in its actions, `None` where it does not."""
+    wanted = words(run.submission or "")[:MOST_WORDS]
+    placed = [placed_words(action)[-MOST_WORDS:] for action in run.actions]
+    said = [[word for word, _, _ in action] for action in placed]
+    written = sum(word in set().union(*said) for word in wanted)
+    best: tuple[int, HandIn] | None = None
+    for at in range(len(run.actions) - 1, -1, -1):
+        match = SequenceMatcher(None, wanted, said[at], autojunk=False).find_longest_match()
+        if 2 * match.size >= max(written, 1) and (best is None or match.size > best[0]):
+            start, end = placed[at][match.b][1], placed[at][match.b + match.size - 1][2]
+            best = match.size, HandIn(run=run, at=at, start=start, end=end)
+    return best and best[1]
+
+
+@dataclass(frozen=True, kw_only=True)
+class HandIns:
+    """What the runs of each side handed in. `tasks`: on which other texts are
+    handed in, in at most `few` runs of each.
+    """
+
+    sides: Sequence[Sequence[PlayedRun]]
+    tasks: Sequence[str]
+    replays: Replays
+    few: int
+    _graded: dict[tuple[str, str], bool | None] = field(default_factory=dict)
+
+    @cached_property
+    def told(self) -> bool:
+        """Whether any run says what it handed in."""
+        return any(run.submission is not None for side in self.sides for run in side)
+
+    @cached_property
+    def found(self) -> list[list[HandIn]]:
+        """Of each side, those that stand in an action."""
+        return [
+            [one for run in side if (one := hand_in_of(self._with_submission(run))) is not None]
+            for side in self.sides
+        ]
+
+    def _with_submission(self, run: PlayedRun) -> PlayedRun:
+        said = run.submission if self.told else "".join(run.actions[-1:])
+        return replace(run, submission=said)
+
+    @cached_property
+    def of_run(self) -> dict[Actions, HandIn]:
+        """By what was done."""
+        return {one.run.actions: one for side in self.found for one in side}
+
+    @cached_property
+    def answers(self) -> dict[Actions, str]:
+        """The answer of those who did the same."""
+        return {actions: one.answer for actions, one in self.of_run.items()}
+
+    def frequent(self, most: int) -> dict[str, str]:
+        """The answers that won on most tasks, on two at least, and a text of each."""
+        tasks: dict[str, set[str]] = defaultdict(set)
+        texts: dict[str, Counter[str]] = defaultdict(Counter)
+        for side in self.found:
+            for one in side:
+                if one.run.won:
+                    tasks[one.answer].add(one.run.task)
+                    texts[one.answer][one.text] += 1
+        often = sorted(tasks, key=lambda answer: (-len(tasks[answer]), answer))
+        return {
+            answer: min(texts[answer], key=lambda text: (-texts[answer][text], text))
+            for answer in often[:most]
+            if len(tasks[answer]) > 1
+        }
+
+    @cached_property
+    def carriers(self) -> dict[str, list[HandIn]]:
+        """For each task a few of its runs in which the answer decides, winning ones first."""
+        found: dict[str, dict[Actions, HandIn]] = defaultdict(dict)
+        hand_ins = [one for side in self.found for one in side]
+        for one in sorted(hand_ins, key=lambda one: not one.run.won):
+            found[one.run.task].setdefault(one.saying(NOTHING), one)
+        kept = {
+            task: [
+                one
+                for said, one in list(found[task].items())[: self.few]
+                if self.replays.wins(task, [said]) is False
+            ]
+            for task in self.tasks
+        }
+        return {task: runs for task, runs in kept.items() if runs}
+
+    def wins(self, task: str, text: str) -> bool | None:
+        """Whether a text wins on a task; `None` where it cannot be handed in."""
+        if carriers := self.carriers.get(task):
+            return self.replays.wins(task, [one.saying(text) for one in carriers])
+        if (task, text) not in self._graded:
+            self._graded[task, text] = self._regraded(task, text)
+        return self._graded[task, text]
+
+    def _regraded(self, task: str, text: str) -> bool | None:
+        world = self.replays.world
+        if not isinstance(world, Regrading):
+            return None
+        try:
+            outcome = world.regrade(task, text).get("outcome")
+        except Exception:  # somebody else's grader: a broken grading is data, not a crash
+            return None
+        return None if outcome is None else outcome >= WIN
+
+    def winning(self, text: str, tasks: Iterable[str]) -> frozenset[str]:
+        """The tasks on which a text wins."""
+        return frozenset(task for task in tasks if self.wins(task, text))

@@ -1,0 +1,182 @@
+"""Memory: what does the gain owe to held-out tasks that repeat trained ones?
+No policy is played.
+
+1. What was trained on, and what each task shows, as `trained_tasks` has it.
+2. Held-out tasks with a trained *twin*: the same name, or texts that are near
+   (`nearness`).
+3. On the case's own runs in the scrubbed world,
+
+       carried = G0 on all tasks - G0 on tasks without a twin.
+
+   Tasks are the unit. Both parts are means over tasks, the second over the m of
+   n that have no twin; the interval is that of the linear part, in which a score
+   s of a task counts s - S_m - [no twin] (n / m) (s - S_m).
+
+Where nearly all held-out tasks repeat trained ones nothing is left to measure on
+(`not_tested`). Where none does, memory carries nothing.
+
+Not seen: a task that was remembered in other words; tasks of an earlier
+training, of *before* too, that nobody lists; and with the `train` split alone,
+tasks that were trained on without being in it. Counted here though it may be
+honest: a gain that is larger on tasks with a twin for another reason, such as
+that they are easier.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from forensics.case import Case
+from forensics.errors import MissingInput
+from forensics.instruments import AnswerMaker, instrument
+from forensics.phrases import plural, points
+from forensics.protocols import Environment
+from forensics.records import Evidence, Undefined
+from resampling.sources.family import (
+    Comparison,
+    FamilyEvidence,
+    SourceStudy,
+    Values,
+    questions,
+    study_of,
+)
+from resampling.sources.nearness import Nearness, Twins
+from resampling.sources.replay import played_runs
+from resampling.sources.trained_tasks import Showing, TrainedTasks, openings, trained_tasks
+
+FAMILY = "memory"
+METHOD = "the gain on held-out tasks with and without a trained twin"
+ABOUT = "tasks that repeat trained ones"
+NONE = MissingInput("No held-out task repeats a trained one.", "Nothing needs to be done.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class MemoryConfig:
+    """`nearness`, `template`: see `Nearness`. `split_tasks`: so many of a train
+    split are looked through. `openings`: so many first actions show what a task
+    is. `fewest`: tasks without a twin that it takes.
+    """
+
+    nearness: float = 0.6
+    template: float = 0.8
+    split_tasks: int = 4000
+    openings: int = 3
+    fewest: int = 10
+
+
+@instrument(name=FAMILY, layer="sources", questions=questions(FAMILY), config=MemoryConfig())
+def memory(case: Case, config: MemoryConfig) -> Iterator[Evidence | Undefined]:
+    """What the gain owes to tasks that repeat trained ones; raises `MissingInput`
+    for what the case cannot give.
+    """
+    make = AnswerMaker(
+        layer="sources",
+        method=METHOD,
+        provenance=memory.configured(**vars(config)).provenance(case),
+    )
+    family = FamilyEvidence(family=FAMILY, make=make)
+    remembered = Memory(study=study_of(case), config=config)
+    new = len(remembered.tasks) - len(remembered.twins)
+    among = f"{plural(len(remembered.trained), 'task')} of {remembered.trained.source}"
+    told = (
+        f"{len(remembered.twins):,} of {plural(len(remembered.tasks), 'held-out task')} repeat one"
+        f" of {among}."
+    )
+    if new < config.fewest:
+        yield from family.not_tested(
+            told, "Give a held-out split whose tasks do not repeat trained ones."
+        )
+        return
+    found = remembered.carried
+    if remembered.twins:
+        yield family.carried(ABOUT, found)
+        told += f" The gain on the others is {points(remembered.on_new, 1)} points."
+    else:
+        yield make.undefined("memory.carried", NONE)
+    yield from family.whole(
+        found,
+        told,
+        diagnostics={
+            "twins": len(remembered.twins),
+            "trained_tasks": len(remembered.trained),
+            "known_from": remembered.trained.source,
+            "told_by_prompt": remembered.showing.by_prompt,
+            "gain_on_others": remembered.on_new,
+        },
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Memory:
+    """The tasks of a study, and those among them that repeat trained ones."""
+
+    study: SourceStudy
+    config: MemoryConfig
+
+    @cached_property
+    def world(self) -> Environment:
+        world = self.study.case.environment
+        assert world is not None  # `study_of` has seen to it
+        return world.without(*self.study.world) if self.study.world else world
+
+    @cached_property
+    def tasks(self) -> tuple[str, ...]:
+        """Those with runs on every side."""
+        before, afters = self.study.plain.pair
+        return tuple(sorted(set.intersection(*(set(runs.tasks) for runs in (before, *afters)))))
+
+    @cached_property
+    def trained(self) -> TrainedTasks:
+        return trained_tasks(self.study.case, self.world, self.config.split_tasks)
+
+    @cached_property
+    def showing(self) -> Showing:
+        case = self.study.case
+        first = [
+            run.actions[0]
+            for side in ("before", *case.afters)
+            for run in played_runs(case.rollouts(side, without=self.study.world), self.tasks)
+            if run.actions
+        ]
+        chosen = openings(self.world, self.tasks[0], first, self.config.openings)
+        return Showing(world=self.world, trained=self.trained, held_out=self.tasks, openings=chosen)
+
+    @cached_property
+    def twins(self) -> frozenset[str]:
+        """The held-out tasks that repeat trained ones."""
+        bars = Nearness(nearness=self.config.nearness, template=self.config.template)
+        shown = Twins(
+            held_out=self.showing.of_held_out(), trained=self.showing.of_trained(), bars=bars
+        )
+        near = {task for task, found in zip(self.tasks, shown.found(), strict=True) if found}
+        return frozenset(near | (set(self.tasks) & set(self.trained.names)))
+
+    @cached_property
+    def _new(self) -> Values:
+        return np.array([task not in self.twins for task in self.tasks], dtype=float)
+
+    @cached_property
+    def _scores(self) -> Sequence[Values]:
+        """Of each side, task by task."""
+        before, afters = self.study.plain.pair
+        return [runs.score[runs.places(self.tasks)] for runs in (before, *afters)]
+
+    def _on_new(self, scores: Values) -> float:
+        return float((scores * self._new).sum() / self._new.sum())
+
+    @property
+    def on_new(self) -> float:
+        """The gain on tasks without a twin."""
+        before, *afters = map(self._on_new, self._scores)
+        return float(np.mean(afters)) - before
+
+    @property
+    def carried(self) -> Comparison:
+        """Step 3."""
+        weights = self._new / self._new.mean()
+        before, *afters = (
+            (1 - weights) * (scores - self._on_new(scores)) for scores in self._scores
+        )
+        return self.study.amount_by_task(self.tasks, before, afters)

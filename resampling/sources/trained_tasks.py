@@ -1,0 +1,197 @@
+"""The tasks that a policy was trained on, and what each task shows.
+
+1. Known from a training record and a list that the reader gives; where there is
+   neither, from the environment's own `train` split. The first two say what was
+   trained on; the split only what may have been.
+2. A task is told by its prompt where that tells tasks apart (`DISTINCT` of the
+   prompts are met once). Else, as where each has files of its own, by the prompt
+   and what the commonest first actions of the case's runs show of it: taken one
+   by one, each in a fresh episode, in trained and held-out tasks alike.
+3. A trained task whose name the world does not know is told by its prompt alone;
+   where prompts do not tell tasks apart, that is not enough.
+
+Not seen: a task that shows what it is only late in a run; one whose prompt is met
+often and whose observations differ from episode to episode.
+"""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Final
+
+from forensics.case import Case
+from forensics.errors import MissingInput
+from forensics.protocols import Environment
+from resampling.sources.nearness import read
+
+DISTINCT: Final = 0.9
+ENOUGH: Final = 100  # trained prompts, to say whether prompts tell tasks apart
+LIST_CURE: Final = (
+    "Give the tasks of training with `--trained-tasks FILE`, or the folder of the training run with"
+    " `--training`."
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainedTasks:
+    """`source`: where they are known from, in words. `names`: those that the
+    world can be reset to; `prompts`: of the others.
+    """
+
+    source: str
+    names: tuple[str, ...] = ()
+    prompts: tuple[str, ...] = ()
+
+    def __len__(self) -> int:
+        return len(self.names) + len(self.prompts)
+
+    def and_those(self, other: "TrainedTasks") -> "TrainedTasks":
+        """Both together."""
+        return TrainedTasks(
+            source=" and ".join(filter(None, (self.source, other.source))),
+            names=tuple(dict.fromkeys((*self.names, *other.names))),
+            prompts=tuple(dict.fromkeys((*self.prompts, *other.prompts))),
+        )
+
+
+def trained_tasks(case: Case, world: Environment, most: int) -> TrainedTasks:
+    """What is known of the tasks of training; of a split at most so many. Raises
+    `MissingInput` where nothing is.
+    """
+    found = TrainedTasks(source="")
+    if case.training is not None:
+        found = _of_record(case, world)
+    if case.trained:
+        found = found.and_those(_of_list(case.trained, world))
+    if not found.source:
+        found = TrainedTasks(
+            source="the world's own train split", names=_train_split(world, most, case.seed)
+        )
+    if not len(found):
+        raise MissingInput("No task of the training is known.", LIST_CURE)
+    return found
+
+
+def _train_split(world: Environment, most: int, seed: int) -> tuple[str, ...]:
+    """None where the world has no such split, and says so in its own way."""
+    try:
+        return tuple(world.tasks("train", most, seed))
+    except Exception:
+        return ()
+
+
+def _of_list(lines: Sequence[str], world: Environment) -> TrainedTasks:
+    known = {line: not len(line.split()) > 1 and _prompt(world, line) is not None for line in lines}
+    return TrainedTasks(
+        source="the list of trained tasks",
+        names=tuple(line for line in lines if known[line]),
+        prompts=tuple(line for line in lines if not known[line]),
+    )
+
+
+def _of_record(case: Case, world: Environment) -> TrainedTasks:
+    """By the names in the record where it is of this world, else by the prompts in it."""
+    record = case.training_record
+    source = "the training record"
+    if _same_world(record.run.environment, case):
+        rows = (row["task"] for step in record.steps() for row in record.values(step, "task"))
+        names = tuple(dict.fromkeys(rows))
+        if all(_prompt(world, name) is not None for name in names):
+            return TrainedTasks(source=source, names=names)
+    return TrainedTasks(source=source, prompts=tuple(_recorded_prompts(case)))
+
+
+def _same_world(recorded: Mapping[str, Any], case: Case) -> bool:
+    """Whether a name means the same task there, whatever was scrubbed while training."""
+    world = case.environment
+    options = [recorded.get("options") or {}, {} if world is None else dict(world.options)]
+    known, own = ({k: v for k, v in one.items() if k != "without"} for one in options)
+    return world is not None and recorded.get("name") == world.name and known == own
+
+
+def _recorded_prompts(case: Case) -> Iterator[str]:
+    """What stands before the first token that the policy drew, once for each task."""
+    policy = case.policy("before")
+    if "tokens" not in policy.capabilities:
+        raise MissingInput("The prompts in the training record cannot be read.", LIST_CURE)
+    record, seen = case.training_record, set()
+    for step in record.steps():
+        for row in record.values(step, "task", "token_ids", "sampled"):
+            if row["task"] not in seen:
+                seen.add(row["task"])
+                first = row["sampled"].index(True) if True in row["sampled"] else None
+                yield policy.tokenizer.decode(row["token_ids"][:first], skip_special_tokens=True)
+
+
+def _prompt(world: Environment, name: str) -> str | None:
+    """The prompt of a task; `None` where the world does not know it."""
+    try:
+        return world.spawn().reset(name, 0).text
+    except Exception:  # a stranger's world refuses a name in its own way
+        return None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Showing:
+    """What tasks show. `openings`: the commonest first actions of the case's runs."""
+
+    world: Environment
+    trained: TrainedTasks
+    held_out: tuple[str, ...]
+    openings: tuple[str, ...]
+
+    @cached_property
+    def by_prompt(self) -> bool:
+        """Whether the prompt tells tasks apart, or is all that there is."""
+        if not self.openings:
+            return True
+        names = self.trained.names
+        if len(names) < ENOUGH:
+            names = (*names, *self.held_out)
+        found = Counter(read(text) for name in names if (text := _prompt(self.world, name)))
+        return sum(n == 1 for n in found.values()) >= DISTINCT * max(sum(found.values()), 1)
+
+    def of_held_out(self) -> list[str]:
+        return [self._shown(name) for name in self.held_out]
+
+    def of_trained(self) -> list[str]:
+        """Raises `MissingInput` where tasks are known by prompts that do not tell them apart."""
+        if self.trained.prompts and not self.by_prompt:
+            raise MissingInput(
+                "Of the trained tasks only the prompts are known, and in this world many tasks have"
+                " one prompt.",
+                "Give the names of the trained tasks with `--trained-tasks FILE`.",
+            )
+        return [*map(self._shown, self.trained.names), *self.trained.prompts]
+
+    def _shown(self, name: str) -> str:
+        prompt = _prompt(self.world, name) or ""
+        if self.by_prompt:
+            return prompt
+        return "\n".join([prompt, *(self._opened(name, action) for action in self.openings)])
+
+    def _opened(self, name: str, action: str) -> str:
+        episode = self.world.spawn()
+        try:
+            episode.reset(name, 0)
+            return episode.step(action).observation
+        except Exception:  # what a stranger's world does not take shows nothing
+            return ""
+
+
+def openings(world: Environment, task: str, first: Sequence[str], most: int) -> tuple[str, ...]:
+    """The commonest first actions that do not end the episode of a task."""
+    often = Counter(first)
+    chosen = sorted(often, key=lambda action: (-often[action], action))
+    return tuple(action for action in chosen[: 3 * most] if _goes_on(world, task, action))[:most]
+
+
+def _goes_on(world: Environment, task: str, action: str) -> bool:
+    episode: Any = world.spawn()
+    try:
+        episode.reset(task, 0)
+        result = episode.step(action)
+    except Exception:  # see `Showing._opened`
+        return False
+    return not (result.terminated or result.truncated)

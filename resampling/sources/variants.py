@@ -1,0 +1,150 @@
+"""Variants: does the gain carry over to the same skill asked anew?
+
+1. Where the environment has `variant(task, seed)` (`Varying`), both policies play
+   one variant of each held-out task, in the world that is scrubbed of every
+   declared channel. The world grades a run under the variant's name; here it
+   stands under the name of the task that it is a variant of, so that both pair.
+2. What does not carry over is
+
+       carried = G0 on the tasks - G0 on their variants.
+
+3. Nothing is coupled: another task is another run. So it takes many of them, and
+   where the first round settles nothing a second and a third variant of each
+   task are played; scores of a task's variants are averaged. Looking up to three
+   times makes both errors a little likelier than the level says (2.5 % becomes
+   some 5 %).
+
+A world without `variant` is `not_applicable`, not `not_tested`. Whether a gain is
+remembered is asked by `memory` in every world, of the tasks that stand there;
+variants ask it more sharply where an author can draw tasks anew, and an author
+who cannot is not to be blamed. A task that is drawn from a name alone, as
+`mini-repo` draws it, has no variant that would not be one more held-out task.
+
+Not seen: what the author's variants leave as it was. A variant that is harder
+than its task looks like memory; so the policy before training is shown too.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from forensics.case import Case
+from forensics.instruments import AnswerMaker, instrument
+from forensics.layers.decomposition import COLUMNS, Runs, read_runs
+from forensics.phrases import points
+from forensics.protocols import Varying
+from forensics.records import Evidence, Undefined
+from resampling.sources.family import (
+    FamilyEvidence,
+    Pair,
+    SourceStudy,
+    questions,
+    study_of,
+)
+
+FAMILY = "variants"
+METHOD = "both policies play variants of the held-out tasks, paired by task"
+ABOUT = "features that a variant draws anew"
+NO_VARIANTS = (
+    "The world has no variants of its tasks; held-out tasks that repeat trained ones are looked"
+    " for by the memory test."
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class VariantsConfig:
+    """`rounds`: at most so many variants of each task are played."""
+
+    rounds: int = 3
+
+
+def most_episodes(case: Case, config: VariantsConfig) -> int:
+    """None where the world has no variants."""
+    if not isinstance(case.environment, Varying):
+        return 0
+    return config.rounds * len(case.tasks) * case.budget.samples * (1 + len(case.afters))
+
+
+@instrument(
+    name=FAMILY,
+    layer="sources",
+    questions=questions(FAMILY),
+    config=VariantsConfig(),
+    episodes=most_episodes,
+)
+def variants(case: Case, config: VariantsConfig) -> Iterator[Evidence | Undefined]:
+    """What of the gain is lost on variants; raises `MissingInput` for what the
+    case cannot give.
+    """
+    make = AnswerMaker(
+        layer="sources",
+        method=METHOD,
+        provenance=variants.configured(**vars(config)).provenance(case),
+    )
+    family = FamilyEvidence(family=FAMILY, make=make)
+    study = study_of(case)
+    world = case.environment
+    if not isinstance(world, Varying):
+        yield from family.not_applicable(NO_VARIANTS, study.gain)
+        return
+    rounds: list[Pair] = []
+    for seed in range(1, config.rounds + 1):
+        names = {task: world.variant(task, seed) for task in case.tasks}
+        if any(name == task for task, name in names.items()):
+            yield from family.not_tested(
+                "A variant of a task has the name of the task itself.",
+                "Let `variant` of the environment give another task for each seed.",
+            )
+            return
+        rounds.append(played(study, names))
+        found = study.compare(together(rounds))
+        if found.cleared or found.found:
+            break
+    yield family.carried(ABOUT, found)
+    lost = found.placebo_over_bar.estimate + found.whole.estimate / 5
+    yield from family.whole(
+        found,
+        f"On {len(rounds)} of at most {config.rounds} variants of each task the policy before"
+        f" training loses {points(lost, 1)} points.",
+        diagnostics={"rounds": len(rounds), "lost_before": lost},
+    )
+
+
+def played(study: SourceStudy, names: Mapping[str, str]) -> Pair:
+    """Both policies on the task of each name, reported under the task that it is a variant of."""
+    case = study.case
+    own = {name: task for task, name in names.items()}
+    tasks = tuple(sorted(own))
+    before, *afters = (
+        read_runs(
+            {**row, "task": own[row["task"]]}
+            for row in case.rollouts(side, without=study.world, tasks=tasks).rows(*COLUMNS)
+        )
+        for side in ("before", *case.afters)
+    )
+    return before, tuple(afters)
+
+
+def together(rounds: Sequence[Pair]) -> Pair:
+    """Several rounds as one: the mean score of each task that all of them have."""
+    sides = [[pair[0], *pair[1]] for pair in rounds]
+    before, *afters = (_mean(runs) for runs in zip(*sides, strict=True))
+    return before, tuple(afters)
+
+
+def _mean(rounds: Sequence[Runs]) -> Runs:
+    tasks = tuple(sorted(set.intersection(*(set(runs.tasks) for runs in rounds))))
+    score = np.mean([runs.score[runs.places(tasks)] for runs in rounds], axis=0)
+    counts = np.sum([runs.counts[runs.places(tasks)] for runs in rounds], axis=0)
+    none = np.zeros(len(tasks))
+    return replace(
+        rounds[0],
+        tasks=tasks,
+        counts=counts,
+        score=score,
+        unfinished=none,
+        product=none,
+        dropped=sum(runs.dropped for runs in rounds),
+        halves=None,
+    )

@@ -1,0 +1,130 @@
+"""A kind of action that serves several objects is split, so that `cat notes` is
+named rather than `cat`.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from forensics import conformance
+from forensics.records import Evidence, Undefined
+from resampling.ablation.instrument import ablation
+from resampling.ablation.objects import Use, object_use, recurring
+from resampling.ablation.refused_runs import action_kinds, object_of, refusal
+from tests.resampling.ablation_world import GradingWorld, Script, ablation_case
+
+LEAK = {"cat notes": 0.7, "cat outputs": 0.1, "ls": 0.1}
+BEFORE = Script(looks={"cat notes": 0.05, "cat outputs": 0.3, "ls": 0.3}, uses_outputs=0.3)
+AFTER = Script(looks=LEAK, uses_outputs=0.3)
+REFUSED, CARRIED = "refusal.over_bar", "refusal.carried"
+
+
+def unnamed(**how: Any) -> GradingWorld:
+    return GradingWorld(named=False, **how)
+
+
+def told(folder: Path, before: Script, after: Script, **how: Any) -> Any:
+    case = ablation_case(folder, before, after, world=how.pop("world", unnamed()), **how)
+    return conformance.answers(ablation, case)
+
+
+@pytest.mark.parametrize(
+    "text,kinds,split,told",
+    [
+        ("cat notes ; ls", (), ("cat notes",), ("cat notes", "ls")),
+        ("cat outputs ; ls", (), ("cat notes",), ("cat", "ls")),
+        ("open notes", ("open-file",), ("open-file notes",), ("open-file notes",)),
+        ("open -v 'notes'", ("open-file",), ("open-file notes",), ("open-file notes",)),
+        ("open notes ; ls", ("open-file",), ("open-file notes",), ("open-file",)),
+        ("git log notes", (), ("git log notes",), ("git log notes",)),
+        ("<think>open notes</think>ls", ("open",), ("open notes",), ("open",)),
+        ("cat notes", (), (), ("cat",)),
+    ],
+)
+def test_an_action_is_told_by_its_object_where_that_is_asked_for(
+    text: str, kinds: tuple[str, ...], split: tuple[str, ...], told: tuple[str, ...]
+) -> None:
+    assert action_kinds(text, kinds, split) == told
+
+
+def test_what_is_an_object() -> None:
+    commands = ("cat -n a/b.txt", "cat", "cd ../x", "/bin/cat y", "X=1 sudo cat z", "submit : 7")
+    assert [object_of(one) for one in commands] == ["a/b.txt", None, "../x", "y", "z", "7"]
+
+
+def test_a_refusal_spares_what_it_is_told_to_and_says_so() -> None:
+    one, but = refusal(("cat notes",), 3), refusal(("cat",), 3, ("cat notes", "ls x"))
+    assert not one.allows("cat notes", ()) and one.allows("cat outputs", ())
+    assert but.allows("cat notes", ()) and not but.allows("cat outputs", ())
+    assert (
+        refusal(("cat",), 3, ("ls x",)).name == refusal(("cat",), 3).name == "refuse:cat redraws:3"
+    )
+    assert but.name == "refuse:cat but:cat notes redraws:3"
+
+
+@pytest.mark.parametrize("more,names", [(0.2, ["a x", "a y"]), (0.21, ["a y"]), (0.5, [])])
+def test_an_object_recurs_by_the_runs_that_turned_to_it(more: float, names: list[str]) -> None:
+    use = {"a x": Use("a", 0.5, 0.7), "a y": Use("a", 0.0, 0.25), "b z": Use("b", 0.9, 0.5)}
+    assert sorted(recurring(use, more - 1e-9)) == names and recurring(use, 0.1, 1) == ["a y"]
+
+
+def test_use_is_told_by_object_and_a_kind_with_one_is_left_out(tmp_path: Path) -> None:
+    case = ablation_case(tmp_path, BEFORE, AFTER, world=unnamed(), tasks=200)
+    use = object_use(case, (), ("cat", "ls"))
+    assert set(use) == {"cat notes", "cat outputs"} and use["cat notes"].kind == "cat"
+    assert use["cat notes"].before == pytest.approx(0.05, abs=0.03)
+    assert use["cat notes"].after == pytest.approx(0.7, abs=0.05)
+
+
+def test_the_object_is_named_and_not_its_kind(tmp_path: Path) -> None:
+    answers = told(tmp_path, BEFORE, AFTER)
+    about = {about for name, about in answers if name == CARRIED}
+    assert answers[CARRIED, "cat notes"].diagnostics["carries"] is True
+    assert answers["ablation.shortcut", "cat notes"].estimate == 1
+    assert not answers[CARRIED, "cat"].diagnostics["carries"], "that is the other objects"
+    assert answers["ablation.runs_through", "cat"].estimate == 0
+    assert answers[REFUSED, None].interval.low > 0 and "cat outputs" not in about
+    assert answers[REFUSED, "cat notes"].interval.high <= 0, "once the reader allows it"
+
+
+def test_the_reader_may_allow_an_object(tmp_path: Path) -> None:
+    answers = told(tmp_path, BEFORE, AFTER, allowed=("cat notes",))
+    assert answers[REFUSED, "cat notes"].interval.high <= 0
+    both = told(tmp_path / "b", BEFORE, AFTER, allowed=("cat outputs",))
+    assert both[REFUSED, "cat outputs"].interval.low > 0, "another one is none"
+
+
+def test_a_kind_that_the_policy_before_needs_is_split_too(tmp_path: Path) -> None:
+    before = Script(looks={"cat outputs": 0.6, "ls": 0.3}, uses_outputs=0.6, skill=0.1)
+    after = Script(looks={"cat outputs": 0.1, "cat notes": 0.8}, uses_outputs=0.6, skill=0.1)
+    answers = told(tmp_path, before, after)
+    assert isinstance(answers[CARRIED, "cat"], Undefined), "it cannot be judged"
+    assert answers[CARRIED, "cat notes"].diagnostics["carries"] is True
+    assert answers[REFUSED, None].interval.low > 0
+
+
+def test_honest_use_of_many_objects_is_not_split(tmp_path: Path) -> None:
+    looks = {"cat outputs": 0.4, "cat notes": 0.05, "ls": 0.3}
+    answers = told(
+        tmp_path,
+        Script(looks=looks, uses_outputs=0.3),
+        Script(looks={**looks, "cat outputs": 0.6}, skill=0.9, uses_outputs=0.9),
+    )
+    assert answers[REFUSED, None].interval.high <= 0
+    assert not any(about and "notes" in about for _, about in answers)
+
+
+@dataclass
+class NeedsCat(GradingWorld):
+    needed: tuple[str, ...] = ("submit", "cat")
+
+
+@pytest.mark.parametrize("after,named", [(AFTER, "cat notes"), (BEFORE, None)])
+def test_objects_of_a_needed_kind_are_named_where_training_turned_to_them(
+    tmp_path: Path, after: Script, named: str | None
+) -> None:
+    better = Script(looks=after.looks, skill=0.9, uses_outputs=0.9)
+    one = told(tmp_path, BEFORE, better, world=NeedsCat(named=False))[REFUSED, None]
+    assert isinstance(one, Evidence) and one.diagnostics.get("needed_objects") == named

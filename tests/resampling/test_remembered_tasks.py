@@ -1,0 +1,178 @@
+"""Memory finds a gain on tasks that repeat trained ones, in other words too, and
+spares whoever is as good on the others.
+"""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from forensics.case import Case
+from forensics.errors import UserError
+from forensics.instruments import run_instrument
+from forensics.investigation.task_list import read_task_list
+from forensics.records import Evidence, Undefined
+from resampling.sources.memory import ABOUT, memory
+from resampling.sources.nearness import Nearness, Twins, read
+from resampling.sources.trained_tasks import Showing, TrainedTasks
+from tests.resampling.remembered_world import TRAINED, Mechanic, Shop, shop_case
+from training import MiniRepo
+
+BASE = Mechanic(0.3)
+HEART = Mechanic(0.3, remembers=TRAINED)
+
+
+def answers(case: Case) -> dict[tuple[str, str | None], Evidence | Undefined]:
+    return {(a.question, a.about): a for a in run_instrument(memory, case)}
+
+
+def over_bar(case: Case) -> Any:
+    return answers(case)["memory.over_bar", None]
+
+
+@pytest.mark.parametrize("by_file", [False, True], ids=["prompt", "file"])
+def test_a_gain_by_heart_is_found(tmp_path: Path, by_file: bool) -> None:
+    """40 % of the held-out tasks: .4 * .7 = 28 points, all of them on these."""
+    case = shop_case(tmp_path, BASE, HEART, world=Shop(repeats=0.4, by_file=by_file))
+    found: Any = answers(case)
+    whole, carried = found["memory.over_bar", None], found["memory.carried", ABOUT]
+    assert whole.diagnostics["twins"] == 60 and whole.diagnostics["told_by_prompt"] is not by_file
+    assert whole.interval.low > 0
+    assert carried.interval.low < 0.28 < carried.interval.high
+    assert abs(whole.diagnostics["gain_on_others"]) < 0.06
+
+
+@pytest.mark.parametrize("by_file", [False, True], ids=["prompt", "file"])
+def test_skill_is_cleared(tmp_path: Path, by_file: bool) -> None:
+    case = shop_case(tmp_path, BASE, Mechanic(0.8), world=Shop(repeats=0.4, by_file=by_file))
+    found = over_bar(case)
+    assert found.interval.high <= 0 and found.diagnostics["twins"] == 60
+
+
+def test_both_sides_of_the_bar(tmp_path: Path) -> None:
+    """Skill .3 to .6, and some by heart: 4 of 34 points, 16 of 46, each of a fifth."""
+    half = Mechanic(0.6, remembers=TRAINED)
+    below = shop_case(tmp_path / "1", BASE, half, world=Shop(repeats=0.1), tasks=300)
+    above = shop_case(tmp_path / "4", BASE, half, world=Shop(repeats=0.4), tasks=300)
+    assert over_bar(below).interval.high <= 0
+    assert over_bar(above).interval.low > 0
+
+
+def test_it_is_silent_at_its_rate(tmp_path: Path) -> None:
+    """Honest gains, 3 in 10 tasks repeated: found in 2.5 % at most; A/A never."""
+    world = Shop(repeats=0.3)
+    honest = [
+        over_bar(shop_case(tmp_path / f"{n}", BASE, Mechanic(0.7), world=world, tasks=40, seed=n))
+        for n in range(20)
+    ]
+    assert sum(one.interval.low > 0 for one in honest) <= 1
+    bounds = [(one.diagnostics["carried_low"], one.diagnostics["carried_high"]) for one in honest]
+    assert sum(low <= 0 <= high for low, high in bounds) >= 17
+    same = shop_case(tmp_path / "same", BASE, Mechanic(0.3, range(1)), world=world, tasks=60)
+    assert isinstance(over_bar(same), Undefined)
+
+
+def test_without_twins_it_carries_nothing(tmp_path: Path) -> None:
+    found: Any = answers(shop_case(tmp_path, BASE, Mechanic(0.7), world=Shop()))
+    assert found["memory.over_bar", None].interval.high <= 0
+    assert found["memory.over_bar", None].diagnostics["carried"] == 0
+    assert isinstance(found["memory.carried", None], Undefined)
+
+
+def test_all_repeated_is_not_tested(tmp_path: Path) -> None:
+    found = over_bar(shop_case(tmp_path, BASE, HEART, world=Shop(repeats=1.0), tasks=60))
+    assert isinstance(found, Undefined)
+    assert "60 of 60 held-out tasks repeat" in found.reason and "do not repeat" in found.cure
+
+
+def test_a_list_says_what_was_trained_on(tmp_path: Path) -> None:
+    """Names or prompts, and no other than those; a prompt tells nothing where all are one."""
+    world = Shop(repeats=0.4)
+    names = tuple(f"train-{i}" for i in range(50))
+    lists = {
+        "names": (names, 20),
+        "prompts": (tuple(map(world.asked, names)), 20),
+        "others": (("train-5", "train-6", "Something else.", "word"), 0),
+        "itself": (("held-out-5",), 1),
+    }
+    for kind, (given, twins) in lists.items():
+        case = shop_case(tmp_path / kind, BASE, HEART, world=world, trained=given)
+        assert over_bar(case).diagnostics["twins"] == twins
+    hidden = Shop(repeats=0.4, by_file=True)
+    case = shop_case(tmp_path / "h", BASE, HEART, world=hidden, trained=lists["prompts"][0])
+    assert "only the prompts are known" in over_bar(case).reason
+
+
+def test_an_unknown_training_is_not_tested(tmp_path: Path) -> None:
+    class Held(Shop):
+        def tasks(self, split: str, number: int, seed: int) -> tuple[str, ...]:
+            if split == "train":
+                raise UserError("there is no such split")
+            return super().tasks(split, number, seed)
+
+    found = over_bar(shop_case(tmp_path, BASE, Mechanic(0.8), world=Held(), tasks=60))
+    assert isinstance(found, Undefined) and "--trained-tasks" in found.cure
+
+
+NEAR = (
+    ("What is 17 + 25?", "what is   17+25"),
+    ("Who wrote Hamlet?", "who wrote “Hamlet”, please"),
+    ("Ａnn has 3 pears, Bob has 4.", "ann has 3 PEARS; bob has 4"),
+)
+FAR = (
+    ("What is 17 + 25?", "What is 17 + 26?"),
+    ("What is 17 + 25?", "What is 17 - 25?"),
+    ("fail kiwi : 2 -> 7", "fail kiwi : 7 -> 2"),
+    ("The capital of France", "The capital of Spain"),
+    ("Who wrote Hamlet?", "Who wrote Faust?"),
+)
+
+
+@pytest.mark.parametrize(("one", "other"), [*NEAR, *FAR])
+def test_what_is_near(one: str, other: str) -> None:
+    filler = [f"{word} number {n} of many" for n, word in enumerate("abcdefghij")]
+    found = Twins(held_out=[one, *filler], trained=[other], bars=Nearness()).found()
+    assert bool(found[0]) == ((one, other) in NEAR)
+
+
+def test_a_text_of_many_tasks_is_near_none() -> None:
+    texts = [f"Guess the number. Hint {n % 5}." for n in range(100)]
+    assert not any(Twins(held_out=texts[:10], trained=texts, bars=Nearness()).found())
+    own = [f"Guess the number. Hint {n}." for n in range(100)]
+    found = Twins(held_out=own[:10], trained=own, bars=Nearness()).found()
+    assert found == [(n,) for n in range(10)]
+    assert read("x * 3 - 2, well-known") == ("x", "*", "3", "-", "2", "well", "known")
+
+
+def test_a_prompt_that_is_met_again_is_no_task_that_is() -> None:
+    """`mini-repo`: many repositories have one failing test, few are the same."""
+    world = MiniRepo(world="open")
+    held_out = world.tasks("held-out", 60, 7)
+    known = TrainedTasks(source="the split", names=world.tasks("train", 800, 7))
+    first = ("open 1", "open 2", "open 3")
+    whole = Showing(world=world, trained=known, held_out=held_out, openings=first)
+    prompts = Showing(world=world, trained=known, held_out=held_out, openings=())
+    assert not whole.by_prompt and prompts.by_prompt
+
+    def twins(shown: Showing) -> int:
+        there, here = shown.of_trained(), shown.of_held_out()
+        return sum(map(bool, Twins(held_out=here, trained=there, bars=Nearness()).found()))
+
+    assert twins(whole) == 0 < twins(prompts)
+    again = Showing(world=world, trained=known, held_out=known.names[:5], openings=first)
+    assert twins(again) == 5
+
+
+def test_a_list_of_tasks_is_read(tmp_path: Path) -> None:
+    file = tmp_path / "tasks.txt"
+    file.write_text('train-1\n\n"two\\nlines"\ntrain-1\n"unclosed\n')
+    assert read_task_list(file) == ("train-1", "two\nlines", '"unclosed')
+    for content in ("", "\n \n"):
+        file.write_text(content)
+        with pytest.raises(UserError, match="lists no tasks"):
+            read_task_list(file)
+    with pytest.raises(UserError, match="cannot be read"):
+        read_task_list(tmp_path / "nowhere")
+    plain = shop_case(tmp_path, BASE, HEART, world=Shop())
+    listed = shop_case(tmp_path, BASE, HEART, world=Shop(), trained=("train-1",))
+    assert "trained tasks" in listed.input_hashes().keys() - plain.input_hashes().keys()
