@@ -44,12 +44,14 @@ WIDE, HIGH, EDGE = 168, 16, 5
 @dataclass(frozen=True, kw_only=True)
 class SourceRow:
     """A row of a verdict's sources and the scale of its bar, in points of the
-    score: the gain, and a fifth of what the source is measured on.
+    score: the gain, a fifth of what the source is measured on, and from where to
+    where the bars of all rows reach.
     """
 
     source: Source
     gain: float
     fifth: float
+    reach: tuple[float, float]
 
     @property
     def name(self) -> str:
@@ -133,8 +135,14 @@ def source_rows(verdict: Verdict) -> tuple[SourceRow, ...]:
     """Every row of the verdict's sources."""
     whole = verdict.gain.estimate if verdict.gain else 0.0
     genuine = verdict.genuine_gain.estimate if verdict.genuine_gain else whole
+    known = [one.carried for one in verdict.sources if one.carried is not None]
+    reach = (
+        min([0.0, *(one.low for one in known)]),
+        max([whole, *(one.high for one in known)]),
+    )
     return tuple(
         SourceRow(
+            reach=reach,
             source=one,
             gain=whole,
             fifth=GENUINE_BAR * (whole if one.family == "scrubbing" else genuine),
@@ -192,7 +200,7 @@ def drawn_bar(row: SourceRow) -> Markup:
     carried = row.source.carried
     if carried is None:
         return Markup("")
-    low, high = min(0.0, carried.low), max(row.gain, carried.high, row.fifth)
+    low, high = row.reach
 
     def at(value: float) -> float:
         return EDGE + (WIDE - 2 * EDGE) * (value - low) / ((high - low) or 1)

@@ -190,6 +190,14 @@ def test_the_same_task_elsewhere_is_a_click_away(browser, pages):
     )
 
 
+@pytest.mark.parametrize("name", ["phantom", "mixed"])
+def test_what_decides_fits_on_one_screen(browser, pages, name):
+    open_page(browser, pages[name], wall=False)
+    ends = "return document.querySelector('.next').getBoundingClientRect().bottom"
+    assert browser.execute_script(ends) <= 800
+    assert not browser.execute_script("return document.getElementById('wall').open")
+
+
 def test_details_open_by_keyboard(browser, pages):
     from selenium.webdriver.common.keys import Keys
 
