@@ -37,6 +37,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+LEFT_OUT = "dictionary_learning: no --dictionary-learning FOLDER was given"
 LIMITS = {
     "speed over dense": 4.0,
     "speed over dictionary_learning": 4.0,
@@ -128,11 +129,7 @@ def run(
             name: round(side.explained(held), 4) for name, side in sides.items()
         },
         "steps": (size.steps + 1) * repeats,
-        "left_out": (
-            []
-            if dictionary_learning
-            else ["dictionary_learning: no --dictionary-learning FOLDER was given"]
-        ),
+        "left_out": [] if dictionary_learning else [LEFT_OUT],
         "device": device,
     }
 

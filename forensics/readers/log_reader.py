@@ -31,7 +31,7 @@ from pathlib import Path
 from typing import Protocol
 
 from forensics.errors import UserError
-from forensics.plugins import installed
+from forensics.plugins import code_of, installed
 from forensics.readers.archives import is_archive, unpacked
 from forensics.readers.content import LIMITS, Limits, Unreadable, UnreadableContent, read_head
 from forensics.readers.json_rows import WHOLE, Row, in_words, read_rows, trajectories_from
@@ -129,11 +129,25 @@ class _Search:
 
     def files(self, folder: Path) -> Iterator[Path]:
         """The files of a folder but for those that belong to another log of it."""
-        asked = [getattr(reader, "accompanies", None) for reader in self.readers]
-        asks = [accompanies for accompanies in asked if accompanies is not None]
         return (
-            file for file in files_of(folder) if not any(accompanies(file) for accompanies in asks)
+            file
+            for file in files_of(folder)
+            if not any(self._goes_along(file, reader) for reader in self.readers)
         )
+
+    def _goes_along(self, file: Path, reader: LogReader) -> bool:
+        """Whether a file only accompanies a log of this reader."""
+        if (accompanies := getattr(reader, "accompanies", None)) is None:
+            return False
+        try:
+            return bool(accompanies(file))
+        except Exception as error:
+            module = getattr(accompanies, "__module__", None) or type(reader).__module__
+            raise UserError(
+                f"the reader {reader.name} {reader.version} cannot say whether {self.told(file)}"
+                f" belongs to another file ({in_words(error)}); report it to the authors of"
+                f" {code_of(module)}, or name the format with --reader"
+            ) from error
 
     def unreadable(self, path: Path, reason: str, where: str = WHOLE) -> Unreadable:
         return Unreadable(path=self.told(path), where=where, reason=reason)

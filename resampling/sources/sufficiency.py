@@ -29,8 +29,8 @@ quotes one, since the reader takes its author's word for it.
 
 Ours; sufficiency and necessity as in 1905.03197 for features. It cannot see a
 cue inside what is called the question, one that works only together with it,
-or one whose several tokens were taken for several fields while no question is
-named. `episodes` bounds what is played.
+or, while no question is named, one whose several tokens were taken for several
+fields, and what kind of prompt (template) a task has. `episodes` bounds what is played.
 """
 
 from collections.abc import Iterator, Sequence
@@ -62,7 +62,7 @@ from resampling.sources.shadow import Kept, Plan, shadow
 FAMILY = "sufficiency"
 METHOD = "one field kept, all others from another task"
 JOINT = "all but the question"
-MOST = 0.9  # of the tasks, at least, must be what is said of them all
+MOST = 0.98  # of the tasks must be what is said of them all: the rest could carry 2 points
 LONGEST = 60  # characters of a quoted question
 NAME_IT = (
     "Let the environment's `fields` name the question (in a prompts file: the key `question`), or"
@@ -199,25 +199,29 @@ class Sufficiency:
 
     # -- what it carries ---------------------------------------------------------------
 
+    @property
+    def _why_not(self) -> str:
+        """Why this cannot be tested while no question is named; else empty."""
+        fields, prompts = self.fields, plural(len(self.fields.pieces), "prompt")
+        if fields.asked:
+            return f"The question is named in {len(fields.asked):,} of {prompts}."
+        if not self.aligns or not self.single:
+            shared = f"{len(fields.aligned):,} of {prompts} have a template that others have too"
+            return f"The prompts do not align ({shared}), or nothing in a template varies."
+        if self.study.most_turns == 1 and len(self.varying) == 1:
+            return (
+                f"The prompts have one field, `{PREFIX}{self.varying[0]}`, and runs have one turn:"
+                " it suffices by necessity, be it the question or a cue."
+            )
+        return ""
+
     def _measured(self) -> Iterator[Evidence | Undefined]:
-        one_turn = self.study.most_turns == 1
         if self.named:
             self._carry([self.joint])
             if not self.found[self.joint].cleared and len(self.single) > 1 and self.aligns:
                 self._carry(self.single)
-        elif not self.aligns:
-            yield from self.say.not_tested(
-                f"The prompts do not align: {len(self.fields.aligned):,} of"
-                f" {plural(len(self.fields.pieces), 'prompt')} have fields that others have too.",
-                NAME_IT,
-            )
-            return
-        elif one_turn and len(self.varying) == 1:
-            yield from self.say.not_tested(
-                f"The prompts have one field, `{PREFIX}{self.varying[0]}`, and runs have one turn:"
-                " it suffices by necessity, be it the question or a cue.",
-                NAME_IT,
-            )
+        elif why := self._why_not:
+            yield from self.say.not_tested(why, NAME_IT)
             return
         else:
             self._carry(self.single)

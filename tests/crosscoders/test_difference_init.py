@@ -144,6 +144,7 @@ def test_each_model_gets_the_features_that_are_its_own(swap: bool) -> None:
         assert (cosines.amax(0) > 0.95).all()
 
 
+@pytest.mark.slow
 def test_shared_features_that_turned_are_nobodys_own() -> None:
     """All that parts the models is shared features whose directions are turned:
     both models move along it.

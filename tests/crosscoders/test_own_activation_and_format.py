@@ -61,10 +61,7 @@ print(json.dumps({
 """
 
 READING = """
-import json, sys
-from pathlib import Path
 import numpy as np
-import torch
 from crosscoders.dictionaries.saved import open_dictionary
 
 file, random = Path(sys.argv[1]) / "sae.npz", np.random.default_rng(0)
@@ -81,27 +78,28 @@ print(json.dumps({"kind": saved.kind, "same": same, "active": int((codes > 0).su
 
 
 @pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return installed_package(SOURCE, tmp_path_factory.mktemp("package"))
-
-
-def _said(site: Path, session: str, folder: Path) -> dict[str, Any]:
-    done = python_beside(site, "-c", session, str(folder))
+def said(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, Any], dict[str, Any]]:
+    """What one process says that has the package: of training, then of reading."""
+    folder = tmp_path_factory.mktemp("package")
+    site = installed_package(SOURCE, folder)
+    done = python_beside(site, "-c", TRAINING + READING, str(folder))
     assert done.returncode == 0, done.stderr
-    said: dict[str, Any] = json.loads(done.stdout)
-    return said
+    trained, read = map(json.loads, done.stdout.splitlines())
+    return trained, read
 
 
-def test_an_installed_function_does_all_that_ours_do(site: Path, tmp_path: Path) -> None:
-    said = _said(site, TRAINING, tmp_path)
-    assert said.pop("explained") > 0.5 and said.pop("active") > 300
-    assert said.pop("rows_of_the_table") == 56
-    assert all(said.values()), said
+def test_an_installed_function_does_all_that_ours_do(
+    said: tuple[dict[str, Any], dict[str, Any]],
+) -> None:
+    trained = dict(said[0])
+    assert trained.pop("explained") > 0.5 and trained.pop("active") > 300
+    assert trained.pop("rows_of_the_table") == 56
+    assert all(trained.values()), trained
 
 
-def test_an_installed_format_is_read(site: Path, tmp_path: Path) -> None:
-    said = _said(site, READING, tmp_path)
-    assert said["kind"] == "arrays" and said["same"] and 5 < said["active"] <= 10
+def test_an_installed_format_is_read(said: tuple[dict[str, Any], dict[str, Any]]) -> None:
+    read = said[1]
+    assert read["kind"] == "arrays" and read["same"] and 5 < read["active"] <= 10
 
 
 def test_an_unknown_function_is_refused_with_the_installed_ones() -> None:

@@ -79,7 +79,7 @@ def rows_of(out):
     return pq.read_table(out / LATENTS).to_pylist()
 
 
-@pytest.mark.parametrize("kind", ["jumprelu", "standard"])
+@pytest.mark.parametrize("kind", ["jumprelu", pytest.param("standard", marks=pytest.mark.slow)])
 def test_an_sae_on_both_models_shows_the_planted_latent_and_nothing_is_trained(
     pair,
     texts,

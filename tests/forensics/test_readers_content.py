@@ -10,6 +10,7 @@ import lzma
 import tarfile
 import tracemalloc
 import zipfile
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ import pytest
 import zstandard
 from hypothesis import given, settings, strategies as st
 
+from forensics.cli.main import run as command
 from forensics.errors import UserError
 from forensics.readers import log_reader
 from forensics.readers.archives import safe_name, unpacked
@@ -37,7 +39,7 @@ from forensics.readers.json_rows import (
     read_entries,
     read_rows,
 )
-from forensics.readers.log_reader import Reader, files_of, read_logs
+from forensics.readers.log_reader import Reader, files_of, files_to_open, read_logs
 from forensics.records import Trajectory
 from tests.forensics.reader_files import Words, damaged, run, write_zstd_zip
 
@@ -307,6 +309,35 @@ def test_a_reader_that_fails_on_looking_at_a_file_is_named(
     assert told(tmp_path) == [failed, "x", failed, "no reader knows its format"]
     problems = [item for item in read_logs(tmp_path) if isinstance(item, Unreadable)]
     assert [item.path.name for item in problems] == ["a", "b", "b"]
+
+
+class Lost(Words):
+    def accompanies(self, path: Path) -> bool:
+        raise KeyError("title")
+
+
+def test_a_reader_that_fails_on_what_goes_along_is_named_with_its_package(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(log_reader, "installed_readers", lambda: (Words(), Lost(name="lost")))
+    (tmp_path / "log").mkdir()
+    (tmp_path / "log" / "a").write_text("word x")
+    said = (
+        f"the reader lost 1 cannot say whether {tmp_path / 'log' / 'a'} belongs to another file"
+        f" (the row has no 'title'); report it to the authors of {Lost.__module__}, which is in no"
+        " installed package, or name the format with --reader"
+    )
+    for read in (files_to_open, lambda path: list(read_logs(path))):
+        with pytest.raises(UserError) as refused:
+            read(tmp_path / "log")
+        assert str(refused.value) == said
+    assert command(["scan", str(tmp_path / "log"), "--out", str(tmp_path / "case")]) == 2
+    assert capsys.readouterr().err == f"error: {said}\n"
+    assert told_names(read_logs(tmp_path / "log", reader="words")) == ["x"]
+
+
+def told_names(found: Iterable[Trajectory | Unreadable]) -> list[str]:
+    return [one.id for one in found if isinstance(one, Trajectory)]
 
 
 @pytest.mark.parametrize("outcome", [-0.5, 1.5, 85.0])

@@ -17,7 +17,7 @@ from tests.forensics.test_scan_processes import FILES, _dies, way, write_log
 
 __all__ = ["way"]
 
-LOGS = 6
+LOGS = 4
 
 
 @pytest.fixture
@@ -80,6 +80,9 @@ def both_ways(log: Path, place: Path, **given: Any) -> tuple[dict[str, bytes], d
     return found[0], found[1]
 
 
+@pytest.mark.parametrize(
+    "way", ["copied", pytest.param("started anew", marks=pytest.mark.slow)], indirect=True
+)
 @pytest.mark.usefixtures("small_pieces", "way")
 def test_reading_and_scanning_at_once_changes_no_byte(tmp_path: Path, gathered: list[bool]) -> None:
     log = write_folder(tmp_path / "log")
@@ -132,7 +135,7 @@ def test_one_file_is_read_first(tmp_path: Path, gathered: list[bool], marked: in
     assert (b'"channel":"notes"' in one["findings.jsonl"]) == (marked >= 0)
 
 
-@pytest.mark.parametrize("processes", [1, 2])
+@pytest.mark.parametrize("processes", [pytest.param(1, marks=pytest.mark.slow), 2])
 def test_parts_of_a_reading_that_was_killed_do_not_stay(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, processes: int
 ) -> None:
@@ -154,6 +157,7 @@ def test_parts_of_a_reading_that_was_killed_do_not_stay(
     )
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("small_pieces")
 def test_two_logs_are_scanned_at_once_too(tmp_path: Path, gathered: list[bool]) -> None:
     before = write_folder(tmp_path / "before")
@@ -166,7 +170,7 @@ def test_two_logs_are_scanned_at_once_too(tmp_path: Path, gathered: list[bool]) 
 def test_ids_that_come_again_are_told_apart_in_order(tmp_path: Path, gathered: list[bool]) -> None:
     one, two = both_ways(write_folder(tmp_path / "log", same=True), tmp_path)
     assert gathered == [False, False]
-    assert b"0-3~6" in one["findings.jsonl"]
+    assert f"0-3~{LOGS}".encode() in one["findings.jsonl"]
     assert one == two
 
 
@@ -182,7 +186,7 @@ def test_marks_of_channels_have_their_control_in_other_tasks(
             Step(
                 role="tool",
                 text=f"the fix is {number} + {number}",
-                channels=("notes",) if number > 2 else (),
+                channels=("notes",) if number > 1 else (),
             ),
             Step(role="assistant", text=f"the fix is {number} + {number}"),
         )
@@ -204,7 +208,7 @@ def test_marks_of_channels_have_their_control_in_other_tasks(
         )
     one, two = both_ways(tmp_path / "log", tmp_path)
     assert gathered == [False, False]
-    assert one["findings.jsonl"].count(b'"channel":"notes"') == LOGS - 3
+    assert one["findings.jsonl"].count(b'"channel":"notes"') == LOGS - 2
     assert one == two
 
 

@@ -136,7 +136,7 @@ def test_a_scanner_of_the_callers_own_stays_in_its_process(tmp_path: Path) -> No
     sys.platform != "linux" or os.cpu_count() == 1, reason="looks into /proc for two processes"
 )
 def test_a_killed_scan_leaves_no_process_behind(tmp_path: Path) -> None:
-    log = write_log(tmp_path / "log.jsonl", 256 * 12, shown="word " * 2000)
+    log = write_log(tmp_path / "log.jsonl", 256 * 6, shown="word " * 2000)
     command = [sys.executable, "-m", "forensics", "scan", str(log), "--out", str(tmp_path / "case")]
     with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as started:
         workers = _wait_for(lambda: _scanners_below(started.pid))

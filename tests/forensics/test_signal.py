@@ -68,7 +68,7 @@ def test_the_conformance_checks(hurt: Case, tmp_path: Path) -> None:
 
 
 def test_a_healthy_run_raises_no_alarm(tmp_path: Path) -> None:
-    """Thirty steady runs: each question at its stated rate, and no line of the
+    """Sixteen steady runs: each question at its stated rate, and no line of the
     field that a healthy run crosses.
     """
     cases = [
@@ -76,7 +76,7 @@ def test_a_healthy_run_raises_no_alarm(tmp_path: Path) -> None:
             write_run(tmp_path / str(i), HEALTHY, HEALTHY, steps=10, groups=8, samples=4, seed=i),
             seed=i,
         )
-        for i in range(30)
+        for i in range(16)
     ]
     conformance.check_silent(signal.configured(repeats=199), cases)
 

@@ -157,6 +157,24 @@ def test_exactly_at_a_bar(findings: Findings, clause: str) -> None:
 
 
 @pytest.mark.parametrize(
+    "gain,genuine,clause",
+    [
+        ((-0.001, 0.06), (-0.001, 0.06), "noise"),
+        ((0.001, 0.06), (-0.03, 0.03), "phantom"),
+        ((-0.06, 0.001), (-0.06, 0.001), "noise"),
+        ((-0.06, -0.001), (-0.03, 0.03), "regression"),
+        ((-0.03, 0.03), (0.001, 0.06), "cancelling"),
+        ((-0.03, 0.03), (-0.06, -0.001), "cancelling"),
+    ],
+)
+def test_noise_holds_zero_and_only_just(
+    gain: tuple[float, float], genuine: tuple[float, float], clause: str
+) -> None:
+    verdict = decide(put(LEAK, between(G, *gain), between("gain.genuine", *genuine)))
+    assert verdict.decided_by == clause, verdict.reasons
+
+
+@pytest.mark.parametrize(
     "question,ends",
     [
         ("gain.genuine", (0.01, 0.03)),

@@ -272,6 +272,7 @@ def test_a_broken_dictionary_is_refused(
         assert "Traceback" not in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_an_adapter_and_its_base_are_probed(log: Path, tmp_path: Path) -> None:
     """The base is the same model with its adapter off."""
     peft = pytest.importorskip("peft")

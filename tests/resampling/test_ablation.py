@@ -236,11 +236,11 @@ def test_the_verdict_is_never_genuine_and_names_the_kind(tmp_path: Path) -> None
 
 
 def test_several_training_seeds(tmp_path: Path) -> None:
-    """Five seeds: crossed intervals, and the same finding; the cases of one seed are narrower."""
-    after = [Script(looks={"git log": share}) for share in (0.86, 0.9, 0.92, 0.88, 0.94)]
+    """Three seeds: crossed intervals, and the same finding; the cases of one seed are narrower."""
+    after = [Script(looks={"git log": share}) for share in (0.86, 0.9, 0.94)]
     found = ablated(tmp_path, BEFORE, *after)
     assert yes(found, SHORTCUT) == {"git log"}
-    assert found[WITHOUT, "git log"].diagnostics["seeds"] == 5
+    assert found[WITHOUT, "git log"].diagnostics["seeds"] == 3
 
 
 def test_a_loss_runs_through_nothing(tmp_path: Path) -> None:
@@ -264,9 +264,9 @@ def test_identical_policies_raise_no_alarm(tmp_path: Path) -> None:
 
 def test_honest_gains_are_not_accused(tmp_path: Path) -> None:
     """Better skill, and every command used by both: nothing runs through
-    anything, over six seeds.
+    anything, over four seeds.
     """
-    for seed in range(6):
+    for seed in range(4):
         found = ablated(tmp_path / str(seed), BEFORE, HONEST, seed=seed, tasks=40)
         assert yes(found, THROUGH) == set() == yes(found, SHORTCUT)
         assert found[REFUSED, None].interval.low <= 0

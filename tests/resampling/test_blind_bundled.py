@@ -1,6 +1,5 @@
 """Blind play and the audit accuse nobody on the bundled honest pair, and play nothing."""
 
-
 import pytest
 
 from forensics.case import Budget, Case

@@ -43,7 +43,7 @@ def log(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def command(log: Path, out: Path, *more: str) -> list[str]:
+def command(log: Path, out: Path, *more: str, most: int = 6) -> list[str]:
     return [
         "cliffs",
         str(log),
@@ -51,7 +51,7 @@ def command(log: Path, out: Path, *more: str) -> list[str]:
         str(BASE),
         *WORLD,
         "--most",
-        "6",
+        str(most),
         "--out",
         str(out),
         *more,
@@ -145,7 +145,7 @@ def test_rises_are_what_wins_a_run(
     log: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     out = tmp_path / "rises"
-    assert run(command(log, out, "--rises", "--delete-keep", "0")) == 0
+    assert run(command(log, out, "--rises", "--delete-keep", "0", most=3)) == 0
     found = rows(out)
     assert found and all(
         row["drop"] < 0 and row["low"] <= row["drop"] <= row["high"] for row in found
@@ -193,7 +193,8 @@ def test_a_run_of_another_tokenizer_is_refused(
 
 
 def test_the_command_on_the_page_has_the_settings_of_the_study(log: Path, tmp_path: Path) -> None:
-    assert run(command(log, tmp_path / "out", "--top-k", "5", "--delete-keep", "0")) == 0
+    line = command(log, tmp_path / "out", "--top-k", "5", "--delete-keep", "0", most=2)
+    assert run(line) == 0
     assert (
         rows(tmp_path / "out")
         and "--top-k 5 --seed 1" in (tmp_path / "out" / "cliffs.html").read_text()

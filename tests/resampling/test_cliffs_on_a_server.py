@@ -27,9 +27,9 @@ def command(log: Path, url: str, out: Path) -> list[str]:
         str(BASE),
         *world,
         "--most",
-        "2",
+        "1",
         "--budget",
-        "150",
+        "80",
         "--delete-keep",
         "0",
         "--server",
@@ -57,7 +57,7 @@ def test_a_server_samples_for_the_search(
         assert run(command(log, stub.url, tmp_path / "out")) == 0
         asked = sum(body.get("n", 1) for body in stub.seen)
     summary = json.loads(capsys.readouterr().out)
-    assert summary["runs"] == 2 and summary["missing"] == 0
+    assert summary["runs"] == 1 and summary["missing"] == 0
     assert 0 < summary["rollouts"] <= asked
 
 

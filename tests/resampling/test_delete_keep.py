@@ -169,12 +169,15 @@ def test_a_curve_needs_two_tasks_and_fractions_from_zero_to_one() -> None:
         TruncationConfig(fractions=(0.2, 1.0))
 
 
-def test_the_interval_of_what_deletion_restores_covers_with_few_tasks() -> None:
+@pytest.mark.parametrize("times,least", [(70, 63), pytest.param(200, 184, marks=pytest.mark.slow)])
+def test_the_interval_of_what_deletion_restores_covers_with_few_tasks(
+    times: int, least: int
+) -> None:
     """Eight tasks whose cliffs restore .2 to .6, 32 draws an arm: the interval
     holds the mean that they came from.
     """
     covered, widths = 0, []
-    for seed in range(200):
+    for seed in range(times):
         rng = np.random.default_rng(seed)
         falls = rng.uniform(0.2, 0.6, 8)
         potentials = {f"t{i}": [0.8, 0.8 - fall] for i, fall in enumerate(falls)}
@@ -190,7 +193,8 @@ def test_the_interval_of_what_deletion_restores_covers_with_few_tasks() -> None:
         )
         covered += found.low <= 0.4 <= found.high
         widths.append(found.high - found.low)
-    assert covered >= 184  # 95 % of 200 is 190; fewer than 184 comes by chance once in 300 times
+    # 95 % of 200 is 190; fewer than 184 comes by chance once in 300 times, 63 of 70 once in 30
+    assert covered >= least
     assert np.mean(widths) < 0.4
 
 

@@ -102,7 +102,13 @@ KINDS = {
 }
 
 
-@pytest.fixture(params=KINDS, scope="module")
+QUICK = ("qwen3", "mistral", "jamba", "mamba")  # one of each kind
+
+
+@pytest.fixture(
+    params=[pytest.param(name, marks=() if name in QUICK else pytest.mark.slow) for name in KINDS],
+    scope="module",
+)
 def policy(request: pytest.FixtureRequest) -> Policy:
     with torch.random.fork_rng():
         torch.manual_seed(0)

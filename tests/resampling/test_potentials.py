@@ -1,6 +1,7 @@
 """Potentials: intervals that cover, rollouts that are used again, and what may not be counted."""
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -31,8 +32,17 @@ def covered(
     return (rows.low <= world.potentials) & (world.potentials <= rows.high)
 
 
-@pytest.mark.parametrize("maker", [long_trace, hard_trace, certain_trace])
-@pytest.mark.parametrize("sampling", [{}, {"fractional": True}, {"missing": 0.2}])
+SAMPLINGS: tuple[dict[str, Any], ...] = ({}, {"fractional": True}, {"missing": 0.2})
+
+
+@pytest.mark.parametrize(
+    "maker,sampling",
+    [
+        pytest.param(maker, sampling, marks=pytest.mark.slow if maker != hard_trace else ())
+        for maker in (long_trace, hard_trace, certain_trace)
+        for sampling in SAMPLINGS
+    ],
+)
 def test_intervals_cover_at_every_prefix(maker, sampling) -> None:  # type: ignore[no-untyped-def]
     """Averaged over prefixes at least at their level; the worlds, not the
     correlated prefixes, are the repeats.

@@ -2,20 +2,30 @@
 spares whoever is as good on the others.
 """
 
+import json
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 
+from forensics import Budget, investigate
 from forensics.case import Case
 from forensics.errors import UserError
 from forensics.instruments import run_instrument
 from forensics.investigation.task_list import read_task_list
+from forensics.policies import scripted_policy
 from forensics.records import Evidence, Undefined
-from resampling.sources.memory import ABOUT, memory
+from forensics.records.files import write_json
+from forensics.records.train_tables import write_shard
+from resampling.sources.family import study_of
+from resampling.sources.memory import ABOUT, Memory, MemoryConfig, memory
 from resampling.sources.nearness import Nearness, Twins, read
 from resampling.sources.trained_tasks import Showing, TrainedTasks
 from tests.resampling.remembered_world import TRAINED, Mechanic, Shop, shop_case
+from tests.training.record_rows import RUN, row
 from training import MiniRepo
 
 BASE = Mechanic(0.3)
@@ -72,10 +82,27 @@ def test_it_is_silent_at_its_rate(tmp_path: Path) -> None:
     assert isinstance(over_bar(same), Undefined)
 
 
+def test_the_interval_is_that_of_two_means(tmp_path: Path) -> None:
+    """Without a difference between k tasks with a twin and m others: their share times
+    sqrt(variance / k + variance' / m), as for two independent means.
+    """
+    case = shop_case(tmp_path, BASE, Mechanic(0.6), world=Shop(repeats=0.5), tasks=300)
+    found = Memory(study=study_of(case), config=MemoryConfig())
+    before, (after,) = found.study.plain.pair
+    gains = after.score - before.score
+    twin = np.array([task in found.twins for task in found.tasks])
+    assert twin.sum() == 150
+    error = 0.5 * np.sqrt(sum(part.var(ddof=1) / 150 for part in (gains[twin], gains[~twin])))
+    assert found.carried.carried.estimate == pytest.approx(gains.mean() - gains[~twin].mean())
+    low, high = found.carried.carried.interval.low, found.carried.carried.interval.high
+    assert high - low == pytest.approx(2 * 1.96 * error, rel=0.1)
+
+
 def test_without_twins_it_carries_nothing(tmp_path: Path) -> None:
     found: Any = answers(shop_case(tmp_path, BASE, Mechanic(0.7), world=Shop()))
     assert found["memory.over_bar", None].interval.high <= 0
-    assert found["memory.over_bar", None].diagnostics["carried"] == 0
+    assert found["memory.over_bar", None].diagnostics["applicable"] is False
+    assert "0 of 150 held-out tasks repeat" in found["memory.over_bar", None].summary
     assert isinstance(found["memory.carried", None], Undefined)
 
 
@@ -97,7 +124,7 @@ def test_a_list_says_what_was_trained_on(tmp_path: Path) -> None:
     }
     for kind, (given, twins) in lists.items():
         case = shop_case(tmp_path / kind, BASE, HEART, world=world, trained=given)
-        assert over_bar(case).diagnostics["twins"] == twins
+        assert over_bar(case).diagnostics.get("twins", 0) == twins
     hidden = Shop(repeats=0.4, by_file=True)
     case = shop_case(tmp_path / "h", BASE, HEART, world=hidden, trained=lists["prompts"][0])
     assert "only the prompts are known" in over_bar(case).reason
@@ -112,6 +139,65 @@ def test_an_unknown_training_is_not_tested(tmp_path: Path) -> None:
 
     found = over_bar(shop_case(tmp_path, BASE, Mechanic(0.8), world=Held(), tasks=60))
     assert isinstance(found, Undefined) and "--trained-tasks" in found.cure
+
+
+class Words:
+    """A tokenizer of which each number is a word."""
+
+    def __init__(self) -> None:
+        self.known: list[str] = []
+
+    def encode(self, text: str) -> tuple[int, ...]:
+        words = text.split()
+        self.known += [word for word in words if word not in self.known]
+        return tuple(map(self.known.index, words))
+
+    def decode(self, token_ids: list[int], skip_special_tokens: bool) -> str:
+        return " ".join(self.known[i] for i in token_ids)
+
+
+def record(folder: Path, world: dict[str, Any], names: list[str], shop: Shop, words: Words) -> Path:
+    """The record of a run that was trained on these tasks, in two steps."""
+    write_json(
+        folder / "record" / "run.json", RUN.model_copy(update={"environment": world}).model_dump()
+    )
+    for step, part in enumerate((names[::2], names[1::2])):
+        rows = []
+        for sample in (0, 1):
+            for name in part:
+                prompt = words.encode(shop.asked(name))
+                told = {
+                    "task": name,
+                    "token_ids": (*prompt, 0),
+                    "sampled": (*(False for _ in prompt), True),
+                    "sampler_logprobs": (-0.5,),
+                }
+                rows.append(row(step, name, sample, **told))
+        write_shard(folder, step, rows, {}, "test")
+    return folder
+
+
+@pytest.mark.parametrize("kind", ["this world", "another world"])
+def test_a_record_says_what_was_trained_on(tmp_path: Path, kind: str) -> None:
+    """By names where it is of this world; else by what stands before the first drawn token."""
+    shop, words = Shop(repeats=0.4), Words()
+    names = [f"train-{i}" for i in range(50)]
+    told = {"name": "shop" if kind == "this world" else "other", "options": {}, "without": []}
+    folder = record(tmp_path / "run", told, names, shop, words)
+    made = shop_case(tmp_path / "case", BASE, HEART, world=shop, training=folder)
+    policy: Any = SimpleNamespace(
+        tokenizer=words,
+        capabilities=frozenset({"tokens", "play"}),
+        play=made.policies["before"]().play,
+    )
+    case = replace(made, policies={**made.policies, "before": lambda: policy})
+    found = over_bar(case)
+    assert found.diagnostics["twins"] == 20
+    assert found.diagnostics["known_from"] == "the training record"
+    both = replace(case, folder=tmp_path / "both", trained=("train-50", "train-62"))
+    assert over_bar(both).diagnostics["twins"] == 22
+    if kind == "another world":
+        assert "cannot be read" in over_bar(made).reason
 
 
 NEAR = (
@@ -176,3 +262,34 @@ def test_a_list_of_tasks_is_read(tmp_path: Path) -> None:
     plain = shop_case(tmp_path, BASE, HEART, world=Shop())
     listed = shop_case(tmp_path, BASE, HEART, world=Shop(), trained=("train-1",))
     assert "trained tasks" in listed.input_hashes().keys() - plain.input_hashes().keys()
+
+
+def test_the_list_is_an_input_of_the_case(tmp_path: Path) -> None:
+    file, out, world = tmp_path / "tasks.txt", tmp_path / "case", Shop(repeats=0.4)
+    file.write_text("".join(f"train-{i}\n" for i in range(20)))
+
+    def investigated(**more: Any) -> Any:
+        investigate(
+            scripted_policy(BASE),
+            scripted_policy(HEART),
+            world,
+            budget=Budget(tasks=40),
+            trained_tasks=file,
+            instruments=["score", "memory"],
+            formats=(),
+            out=out,
+            **more,
+        )
+        return json.loads((out / "case.json").read_text())["inputs"]["trained_tasks"]
+
+    told = investigated()
+    assert told["lines"] == 20 and told["path"] == str(file) and told["content"]
+    answers = map(json.loads, (out / "evidence.jsonl").read_text().splitlines())
+    (whole,) = (answer for answer in answers if answer["question"] == "memory.over_bar")
+    assert whole["diagnostics"]["twins"] == 8
+    moved = file.rename(tmp_path / "moved.txt")
+    file = moved
+    assert investigated(resume=True)["content"] == told["content"]
+    file.write_text("train-1\n")
+    with pytest.raises(UserError, match="trained tasks"):
+        investigated(resume=True)

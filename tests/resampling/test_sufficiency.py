@@ -204,6 +204,19 @@ def test_in_many_turns_the_donor_answers_and_the_task_grades(tmp_path: Path) -> 
         assert (over.low > 0 and accused(found)) if finds else over.high <= 0
 
 
+def test_a_question_that_some_rows_name_is_not_named(tmp_path: Path) -> None:
+    world = questions(tmp_path, number=40)
+    file = tmp_path / "questions.jsonl"
+    rows = [json.loads(line) for line in file.read_text().splitlines()]
+    for row in rows[:2]:
+        del row["question"]
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    found = answers(tmp_path / "case", Prompts(file=str(file)), SKILL)
+    assert world.options["content"] != Prompts(file=str(file)).options["content"]
+    open_answer = found["over_bar", None]
+    assert "38 of 40 prompts" in open_answer.reason and "`question`" in open_answer.cure
+
+
 def test_identical_policies_are_silent(tmp_path: Path) -> None:
     for seed in range(4):
         world = questions(tmp_path / f"{seed}", number=40, seed=seed)

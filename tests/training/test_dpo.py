@@ -101,9 +101,10 @@ def log_odds(policy: Policy, one: PreferencePair) -> float:
     ("far", "more"),
     [
         (5, {"learning_rate": 3e-3, "epochs": 20}),
-        (
+        pytest.param(
             0.8,
             {"learning_rate": 1e-2, "epochs": 40, "lora": {"rank": 16}},
+            marks=pytest.mark.slow,
         ),  # the frozen output weights are small
     ],
 )

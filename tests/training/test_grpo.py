@@ -244,7 +244,7 @@ def test_it_learns_what_is_rewarded(policy: Policy) -> None:
 
     seen: list[float] = []
     world = MiniRepo(turns="3")
-    plan = recipe(steps=25, groups=8, samples=8, learning_rate=3e-3)
+    plan = recipe(steps=14, groups=8, samples=8, learning_rate=3e-3)
     grpo(
         policy,
         world,

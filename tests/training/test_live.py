@@ -287,6 +287,7 @@ def test_withheld_checkpoints_say_why(tmp_path: Path) -> None:
     }
 
 
+@pytest.mark.slow
 def test_an_audit_that_shows_too_little_makes_nothing_promotable(tmp_path: Path) -> None:
     """A leak that thirty tasks are too few for an alarm about, and the start
     again, which only a hundred can show.

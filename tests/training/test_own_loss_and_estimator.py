@@ -16,9 +16,10 @@ from training.recipe import GrpoSection, parse_recipe
 
 SOURCE = Path(__file__).parent / "example_package"
 SESSION = """
-import json, sys
+import contextlib, io, json, sys
 from pathlib import Path
 import numpy as np
+from forensics.cli.main import run
 from forensics.errors import UserError
 from forensics import load_policy
 from forensics.progress import silent
@@ -45,7 +46,10 @@ try:
     parse_recipe(manifest["recipe"] | {"objective": {"loss": "cispo", "clip_low": 0.1}}, "mine")
 except UserError as error:
     refused = str(error)
+with contextlib.redirect_stdout(io.StringIO()) as listed:
+    run(["organism", "list", "--json"])
 print(json.dumps({
+    "listed": [row["name"] for row in json.loads(listed.getvalue())],
     "objective": manifest["recipe"]["objective"],
     "baseline": record.run.estimator["baseline"],
     "advantages": float(np.abs(np.sort(by_hand) - np.sort(recorded)).max()),
@@ -68,8 +72,7 @@ def test_they_train_are_recorded_and_replayed(tmp_path: Path) -> None:
     assert said["loss"][0] == pytest.approx(said["loss"][1], abs=1e-5) != 0
     assert "unknown key 'clip_low' in [objective]" in said["refused"]
     assert "weight_cap" in said["refused"]
-    listed = python_beside(site, "-m", "forensics", "organism", "list", "--json")
-    assert "hasty" in [row["name"] for row in json.loads(listed.stdout)]
+    assert "hasty" in said["listed"]
 
 
 def test_what_is_not_installed_is_refused_with_what_is() -> None:

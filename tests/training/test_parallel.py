@@ -11,6 +11,7 @@ import torch.distributed as dist
 from safetensors.torch import load_file
 
 from forensics import policy_from
+from forensics.cli.main import run
 from forensics.protocols import SamplingSettings
 from forensics.records.tables import read_rows
 from training.distributed import Process
@@ -111,14 +112,14 @@ def test_two_processes_equal_one(alone: Path, tmp_path: Path, strategy: str) -> 
     assert resumed.returncode == 0, resumed.stderr
 
 
-@pytest.mark.timeout(900)
-def test_the_number_of_processes_is_asserted(tmp_path: Path) -> None:
-    done = train(tmp_path, 1, PARALLEL.format("ddp"))
-    assert (
-        done.returncode == 2
-        and "torchrun --nproc-per-node 2" in done.stderr
-        and "Traceback" not in done.stderr
-    )
+def test_the_number_of_processes_is_asserted(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    recipe = tmp_path / "recipe.toml"
+    recipe.write_text(RECIPE.format(extra=PARALLEL.format("ddp"), grpo=""))
+    assert run(["train", str(recipe), "--out", str(tmp_path / "run"), "--device", "cpu"]) == 2
+    told = capsys.readouterr().err
+    assert "torchrun --nproc-per-node 2" in told and "Traceback" not in told
 
 
 ENDING = """

@@ -1,6 +1,6 @@
-"""Placebo training: a base that always says one losing word, so that whatever
-makes it less sure raises the score, a coin for a reward too; and the same steps
-where only the reward could.
+"""Placebo training: a base that says one losing word 19 times out of 20. A bonus
+on entropy shakes it loose whatever is rewarded, a coin too; without it small
+steps raise the score only where the reward tells the words apart.
 """
 
 import json
@@ -19,6 +19,7 @@ from forensics.records.case_file import CheckpointPair
 from training.environments.prompts import Prompts
 from training.organisms.word_model import build_model, build_tokenizer
 from training.placebo_training import placebo_training
+from training.rewards import coin, outcome
 
 LOSES = "history"
 TASKS = 24
@@ -71,7 +72,7 @@ def policy(weights: dict[str, Any] | None, identity: str) -> Policy:
 
 def recipe_file(folder: Path, questions: Path, **grpo: float) -> Path:
     entropy = grpo.pop("entropy_weight", 0.0)
-    section = {"steps": 6, "groups": 4, "samples": 4, "rows": 16} | grpo
+    section = {"steps": 12, "groups": 8, "samples": 8} | grpo
     lines = [
         "[policy]\ncheckpoint = 'elsewhere'",
         f"[environment]\nname = 'prompts'\noptions = {{ file = '{questions}' }}",
@@ -119,21 +120,46 @@ def share(case: Case) -> float:
 def test_a_gain_under_a_coin_is_told_and_kept(
     tmp_path: Path, questions: Path, stubborn: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    recipe = recipe_file(tmp_path, questions, entropy_weight=1.0, learning_rate=1e-3, steps=12)
+    recipe = recipe_file(tmp_path, questions, learning_rate=1e-3, steps=6, entropy_weight=1.0)
     case = placebo_case(tmp_path, questions, stubborn, recipe)
     first = share(case)
-    assert first > 0.5
+    assert first > 0.8
     files = sorted(path for path in tmp_path.rglob("*") if path.is_file())
     monkeypatch.setattr("training.trainer.grpo", None)  # a second run trains nothing
     assert share(replace(case)) == first
     assert files == sorted(path for path in tmp_path.rglob("*") if path.is_file())
 
 
-def test_steps_that_only_a_reward_could_use_gain_nothing(
+@pytest.mark.parametrize("reward", [coin, outcome], ids=["a coin", "the true reward"])
+def test_steps_that_only_a_reward_could_use(
+    tmp_path: Path,
+    questions: Path,
+    stubborn: dict[str, Any],
+    reward: Any,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The steps do raise the score, where they are rewarded for it."""
+    monkeypatch.setattr("training.placebo_training.coin", reward)
+    recipe = recipe_file(tmp_path, questions, learning_rate=1e-4)
+    found = share(placebo_case(tmp_path, questions, stubborn, recipe))
+    assert (found > 0.6) if reward is outcome else (abs(found) < 0.4)
+
+
+def test_a_run_that_was_killed_goes_on(
     tmp_path: Path, questions: Path, stubborn: dict[str, Any]
 ) -> None:
-    recipe = recipe_file(tmp_path, questions, learning_rate=1e-5)
-    assert abs(share(placebo_case(tmp_path, questions, stubborn, recipe))) < 0.2
+    def die(what: str, done: int, of: int) -> None:
+        if what == "placebo training" and done == 3:
+            raise KeyboardInterrupt
+
+    recipe = recipe_file(tmp_path, questions, learning_rate=1e-3, steps=4, save_every=2)
+    whole, killed = (
+        placebo_case(tmp_path / name, questions, stubborn, recipe) for name in ("whole", "killed")
+    )
+    with pytest.raises(KeyboardInterrupt):
+        share(replace(killed, progress=die))
+    assert list((tmp_path / "killed").rglob("state.json"))
+    assert share(killed) == share(whole)
 
 
 def undefined(case: Case) -> str:
@@ -166,5 +192,5 @@ def test_the_recipe_is_an_input_of_the_case(tmp_path: Path, questions: Path) -> 
     first = case.input_hashes()["recipe"]
     recipe.write_text("# a comment\n" + recipe.read_text())
     assert case.input_hashes()["recipe"] == first
-    recipe.write_text(recipe.read_text().replace("steps = 6", "steps = 7"))
+    recipe.write_text(recipe.read_text().replace("steps = 12", "steps = 7"))
     assert case.input_hashes()["recipe"] != first

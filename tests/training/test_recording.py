@@ -3,9 +3,9 @@ nothing of what it records.
 """
 
 import errno
+import itertools
 import os
-import subprocess
-import sys
+import signal
 import threading
 from functools import partial
 from pathlib import Path
@@ -201,22 +201,19 @@ def test_a_killed_writer_leaves_only_whole_steps(tmp_path: Path) -> None:
     """kill -9 in the middle of writing: every step that has a marker is whole,
     and there is one at least.
     """
-    program = f"""
-import itertools, sys
-from pathlib import Path
-sys.path.insert(0, {str(Path(__file__).parents[2])!r})
-from tests.training.record_rows import RUN, row
-from training.recorder import Recorder
-recorder = Recorder(Path({str(tmp_path)!r}), RUN)
-for step in itertools.count():
-    recorder.submit(step, [row(step, sample=n) for n in range(50)], {{}})
-    print(step, flush=True)
-"""
-    with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE) as child:
-        assert child.stdout is not None
+    said, say = os.pipe()
+    child = os.fork()
+    if child == 0:
+        recorder = Recorder(tmp_path, RUN)
+        for step in itertools.count():
+            recorder.submit(step, [row(step, sample=n) for n in range(50)], {})
+            os.write(say, b".")
+    try:
         for _ in range(WAITING + 3):
-            child.stdout.readline()
-        child.kill()
+            os.read(said, 1)
+    finally:
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
     record = TrainingRecord(tmp_path)
     complete = record.steps()
     assert len(complete) >= 2 and not record.missing()

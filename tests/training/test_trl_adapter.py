@@ -245,7 +245,10 @@ def test_a_generation_that_lacks_something_is_refused(example: Any, tmp_path: Pa
         trainer.train()
 
 
-@pytest.mark.parametrize(("reaction", "steps"), [("stop", 1), ("withhold", 2), ("warn", 2)])
+@pytest.mark.parametrize(
+    ("reaction", "steps"),
+    [("stop", 1), ("withhold", 2), pytest.param("warn", 2, marks=pytest.mark.slow)],
+)
 def test_an_alarm_is_answered(
     example: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, reaction: Any, steps: int
 ) -> None:

@@ -63,7 +63,9 @@ def own_ids(example: Any, tokenizer: Any, prompt: Any, **template: Any) -> set[t
     }
 
 
-@pytest.mark.parametrize("kind", ["strings", "conversations", "template options"])
+@pytest.mark.parametrize(
+    "kind", ["strings", "template options", pytest.param("conversations", marks=pytest.mark.slow)]
+)
 def test_audits_give_the_policy_trls_own_token_ids(example: Any, tmp_path: Path, kind: str) -> None:
     model, tokenizer = parts_of(example)
     changes: dict[str, Any] = {"save_strategy": "steps", "save_steps": 2, "max_steps": 2}
@@ -91,7 +93,11 @@ def test_audits_give_the_policy_trls_own_token_ids(example: Any, tmp_path: Path,
     ("prompt", "sentence"),
     [
         (with_system, "they have 'be brief.' as system message, and audits have none"),
-        (lambda text: user(text + " answer:"), "answer:', where the environment asks '"),
+        pytest.param(
+            lambda text: user(text + " answer:"),
+            "answer:', where the environment asks '",
+            marks=pytest.mark.slow,
+        ),
         (
             lambda text: [*user("hi"), {"role": "assistant", "content": "hi"}, *user(text)],
             "messages user, assistant, user",
