@@ -2,8 +2,10 @@
 and of a scan what it read and found, counted from its folder.
 """
 
+import logging
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -21,11 +23,25 @@ def run_investigation(
     run: Run, before: Path, after: Sequence[Path], environment: str | None = None, **case: Any
 ) -> None:
     """Investigate and say the verdict. `case`: further arguments of `investigate`."""
-    with progress_bars() as progress:
+    with news_on_stderr(), progress_bars() as progress:
         verdict = investigate(
             before, list(after), environment, **case, **run.arguments, progress=progress
         )
     say_verdict(run, verdict)
+
+
+@contextmanager
+def news_on_stderr() -> Iterator[None]:
+    """What the library says meanwhile, such as what it will play at most."""
+    logger, handler = logging.getLogger("forensics"), logging.StreamHandler()
+    level = logger.level
+    logger.addHandler(handler)
+    logger.setLevel(logging.INFO)
+    try:
+        yield
+    finally:
+        logger.setLevel(level)
+        logger.removeHandler(handler)
 
 
 def say_verdict(run: Run, verdict: Verdict, found: Iterable[str] = ()) -> None:

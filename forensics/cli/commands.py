@@ -103,10 +103,11 @@ def investigate(
     """Say whether the gain from one checkpoint to another is real.
 
     Runs both checkpoints on held-out tasks, in the open world and with its
-    known shortcuts scrubbed, and writes the verdict, its evidence and a report
-    into the case folder. `genuine` takes scrubbing, refusal and regrading; what
-    of these could not be tested blocks the label unless it is accepted. Tests
-    that do not exist yet are listed and block nothing.
+    known shortcuts scrubbed, tests by altered worlds what the rest of the gain
+    may run through, and writes the verdict, its evidence and a report into the
+    case folder. A family of tests that `genuine` needs and that could not be
+    made blocks the label unless it is accepted. How many episodes are played at
+    most is said first.
     """
     from forensics.budget import Budget
     from forensics.cli.case_output import run_investigation

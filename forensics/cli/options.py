@@ -90,8 +90,8 @@ Accept = Annotated[
     typer.Option(
         metavar="FAMILY",
         help=(
-            "Accept that scrubbing, refusal or regrading is not tested; may be "
-            "given again. What found something stays."
+            "Accept that a family of tests is not made (`interventions`: all "
+            "but scrubbing); may be given again. What found something stays."
         ),
     ),
 ]

@@ -23,7 +23,14 @@ from typing import Any
 
 from forensics.case import Budget, Case
 from forensics.errors import MissingInput
-from forensics.instruments import Instrument, chosen_instruments, plain_config, run_instrument
+from forensics.instruments import (
+    LAYERS,
+    Instrument,
+    chosen_instruments,
+    plain_config,
+    run_instrument,
+)
+from forensics.investigation.costs import say_costs
 from forensics.investigation.folder import (
     ABLATION,
     ANSWERS,
@@ -88,7 +95,8 @@ def investigate(
     lists its tasks, a name or a prompt a line; `recipe`: the file that
     `forensics train` read, to train a placebo with. `allow`: kinds of action that
     are part of the job; `accept`: families of tests that need not be made
-    (`scrubbing`, `refusal`, `regrading`), which is written into the verdict.
+    (`scrubbing`, `refusal`, ...; `interventions`: all but scrubbing), which is
+    written into the verdict.
     `rule`: one of your own (`forensics.verdict.read_rule`), under its own name.
     `instruments`: names of those that measure, `-NAME` for one that does not, or
     further `Instrument` objects; what is left out is missing from the evidence.
@@ -153,6 +161,7 @@ def conclude(
     """
     folder = case.folder
     written = start_case(case, tools, inputs) | stated_rule(rule)
+    say_costs(case, tools)
     findings = measure(case, tools, case.progress)
     write_json_lines(folder / EVIDENCE, findings)
     write_json_lines(folder / FINDINGS, chain_findings(case))
@@ -210,9 +219,14 @@ def _version(name: str) -> str | None:
 def measure(
     case: Case, tools: Sequence[Instrument], progress: Progress
 ) -> list[Evidence | Undefined]:
-    """The answers of all instruments, in an order that depends on the answers alone."""
+    """The answers of all instruments, in an order that depends on the answers alone.
+
+    What reads the runs that there are comes before what plays further ones: by
+    layer, then by name.
+    """
     findings: list[Evidence | Undefined] = []
-    for number, tool in enumerate(tools):
+    ordered = sorted(tools, key=lambda tool: (LAYERS.index(tool.layer), tool.name))
+    for number, tool in enumerate(ordered):
         progress("measuring", number, len(tools))
         key = content_hash([canonical_json(tool.provenance(case)), case.tasks])
         stored = case.folder / ANSWERS / f"{tool.name}-{key}.jsonl"

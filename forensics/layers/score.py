@@ -104,7 +104,20 @@ class Reading:
     basis: str = "re-run"
 
 
-@instrument(name="score", layer="score", questions=QUESTIONS, config=ScoreConfig())
+def most_episodes(case: Case, config: ScoreConfig) -> int:
+    """Both sides in every world that `read_case` reads."""
+    names = tuple(sorted(channel.name for channel in case.channels))
+    worlds = 2 + len(worlds_between(names, config.exact_channels)) if names else 1
+    return worlds * (1 + len(case.afters)) * len(case.tasks) * case.budget.samples
+
+
+@instrument(
+    name="score",
+    layer="score",
+    questions=QUESTIONS,
+    config=ScoreConfig(),
+    episodes=most_episodes,
+)
 def score(case: Case, config: ScoreConfig) -> Iterator[Evidence | Undefined]:
     """Answer every question the case has runs for; raise `MissingInput` for the rest."""
     reading = read_case(case, config)

@@ -8,7 +8,7 @@ format: words, a bar with its interval and the fifth marked, what to do.
    is measured on: of the gain for scrubbing, of its genuine part for the others.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -18,7 +18,8 @@ from forensics.layers.decomposition import GENUINE_BAR
 from forensics.phrases import capital, point_range, points
 from forensics.records import Verdict
 from forensics.records.verdict import Estimate, Source
-from forensics.report.numbers import part_of_gain, percent
+from forensics.report.numbers import percent
+from forensics.verdict import NOT_SHORTCUTS
 
 STATUS: Final = {
     "tested": "tested",
@@ -27,14 +28,15 @@ STATUS: Final = {
     "accepted": "accepted untested",
     "allowed": "allowed",
 }
-COLUMNS: Final = ("test", "source", "status", "carries", "a fifth at |", "limit", "to do")
-MOST_CLEARED: Final = 6  # rows of families that stand one by one
+COLUMNS: Final = ("test", "source", "status", "carries, points", "a fifth at |", "limit", "to do")
+MOST_ROWS: Final = 7  # with cleared families, where something else is there to decide on
 PARTS: Final = (  # field, name, colour, what it is
     ("learned", "Learned", "genuine", "skill that no test took away"),
     ("unlocked", "Unlocked", "series-0", "skill that was there and had to be asked for"),
     ("phantom", "Phantom", "phantom", "shortcuts"),
     ("open", "Open", "series-1", "at most this runs through what was not tested or allowed"),
 )
+LEAST: Final = 0.0005  # of the score: a part that is shown
 CELLS: Final = 20  # of a bar of text
 WIDE, HIGH, EDGE = 168, 16, 5
 
@@ -51,7 +53,7 @@ class SourceRow:
 
     @property
     def name(self) -> str:
-        return self.source.source or "all together"
+        return self.source.source or "all"
 
     @property
     def stands(self) -> str:
@@ -59,6 +61,8 @@ class SourceRow:
         carried, status = self.source.carried, self.source.status
         if status != "tested":
             return "open" if status == "not-tested" else "aside"
+        if self.source.family in NOT_SHORTCUTS:
+            return "under" if carried is None or carried.high <= self.fifth else "aside"
         if carried is None or self.fifth <= 0:
             return "loose" if self.source.todo else "under"
         if carried.low > self.fifth:
@@ -67,12 +71,16 @@ class SourceRow:
 
     @property
     def carries(self) -> str:
-        return "" if self.source.carried is None else part_of_gain(self.source.carried)
+        """`+30.0 (28.0 to 32.0)`."""
+        carried = self.source.carried
+        if carried is None:
+            return ""
+        return f"{points(carried.estimate, 1)} ({point_range(carried.low, carried.high, 1)})"
 
     @property
     def limit(self) -> str:
-        """From which share on the test would have seen it."""
-        return "" if self.source.detects is None else f"{percent(self.source.detects)} of the gain"
+        """From which share of the gain on the test would have seen it."""
+        return "" if self.source.detects is None else percent(self.source.detects)
 
     @property
     def todo(self) -> str:
@@ -80,6 +88,8 @@ class SourceRow:
         if self.source.status in ("not-applicable", "not-tested"):
             told = f"{self.source.reason} {capital(self.source.todo)}".strip()
             return told or "nothing"
+        if self.source.family in NOT_SHORTCUTS and self.stands == "aside":
+            return "Nothing: a part of its own, no shortcut"
         return capital(self.source.todo) or "Nothing"
 
     @property
@@ -102,15 +112,21 @@ class SourceTable:
     @property
     def folded(self) -> str:
         """The cleared families in one line."""
-        told = [f"{row.source.family} ({_most(row)})" for row in self.cleared]
-        return f"At most a fifth each: {', '.join(told)}." if told else ""
+        held = [row for row in self.cleared if row.source.status != "not-applicable"]
+        none = [row.source.family for row in self.cleared if row not in held]
+        parts = []
+        if held:
+            parts.append(f"At most a fifth each: {', '.join(map(_most, held))}.")
+        if none:
+            parts.append(f"Nothing to test: {', '.join(none)}.")
+        return " ".join(parts)
 
 
 def _most(row: SourceRow) -> str:
     carried = row.source.carried
-    if row.source.status == "not-applicable":
-        return "nothing to test"
-    return "tested" if carried is None else f"at most {points(max(carried.high, 0.0), 1)}"
+    if carried is None:
+        return row.source.family
+    return f"{row.source.family} (up to {point_range(carried.high, carried.high, 1).split()[0]})"
 
 
 def source_rows(verdict: Verdict) -> tuple[SourceRow, ...]:
@@ -129,19 +145,31 @@ def source_rows(verdict: Verdict) -> tuple[SourceRow, ...]:
 
 def source_table(verdict: Verdict) -> SourceTable:
     """What must be read to decide comes first."""
-    rows = [row for row in source_rows(verdict) if _decides(row)]
+    every = source_rows(verdict)
+    alone = {row.source.family for row in every if row.source.source and row.stands == "over"}
+    rows = [row for row in every if _decides(row, alone)]
     order = ("over", "loose", "open", "aside", "under")
     rows.sort(key=lambda row: order.index(row.stands))  # stable: families in the rule's order
-    clear = [row for row in rows if row.stands == "under" or row.source.status == "not-applicable"]
-    if len(clear) <= MOST_CLEARED and len(rows) <= MOST_CLEARED + 2:
-        return SourceTable(rows=tuple(rows), cleared=())
-    return SourceTable(rows=tuple(row for row in rows if row not in clear), cleared=tuple(clear))
+    none = [row for row in every if row.source.status == "not-applicable" and row in rows]
+    none = [row for row in none if row.source.source is None]
+    clear = [row for row in rows if row.stands == "under"]
+    shown = [row for row in rows if row not in none]
+    if len(shown) > MOST_ROWS and len(clear) < len(shown):
+        shown = [row for row in shown if row not in clear]
+        none = [*clear, *none]
+    return SourceTable(rows=tuple(shown), cleared=tuple(none))
 
 
-def _decides(row: SourceRow) -> bool:
-    """Whether a row stands for its family, or carries too much by itself."""
-    alone = row.source.source is None or row.source.family == "scrubbing"
-    return alone or row.stands == "over" or row.source.status == "allowed"
+def _decides(row: SourceRow, alone: Container[str]) -> bool:
+    """Whether a row stands for its family, or carries too much by itself; then
+    the family needs no row (`alone`).
+    """
+    one = row.source
+    if one.family in NOT_SHORTCUTS:
+        return one.source is None
+    if one.source is None:
+        return one.family not in alone
+    return one.family == "scrubbing" or row.stands == "over" or one.status == "allowed"
 
 
 def text_bar(carried: Estimate | None, gain: float, fifth: float) -> str:
@@ -193,12 +221,14 @@ class PartRow:
     colour: str
     meaning: str
     amount: Estimate
+    at_least: bool = False
 
     @property
     def told(self) -> str:
-        """`+12.0 points (10.1 to 13.9)`; of what is open, the most."""
-        if self.field == "open":
-            return f"{points(self.amount.estimate, 1)} points at most"
+        """`+12.0 points (10.1 to 13.9)`; beside what is open, the least and the most."""
+        if self.field == "open" or self.at_least:
+            bound = "most" if self.field == "open" else "least"
+            return f"{points(self.amount.estimate, 1)} points at {bound}"
         span = point_range(self.amount.low, self.amount.high, 1)
         return f"{points(self.amount.estimate, 1)} points ({span})"
 
@@ -206,11 +236,19 @@ class PartRow:
 def gain_parts(verdict: Verdict) -> tuple[PartRow, ...]:
     """The parts that are known; none that is zero but the learned one."""
     parts = verdict.parts
+    rest = parts.open.estimate if parts is not None and parts.open is not None else 0.0
     return tuple(
-        PartRow(field=field, name=name, colour=colour, meaning=meaning, amount=amount)
+        PartRow(
+            field=field,
+            name=name,
+            colour=colour,
+            meaning=meaning,
+            amount=amount,
+            at_least=field == "learned" and rest >= LEAST,
+        )
         for field, name, colour, meaning in PARTS
         if parts is not None and (amount := getattr(parts, field)) is not None
-        if field == "learned" or abs(amount.estimate) >= 0.0005
+        if field == "learned" or abs(amount.estimate) >= LEAST
     )
 
 

@@ -28,7 +28,7 @@ from forensics.verdict import is_current
 MEANING: Final = {
     "genuine": "The gain stays under every test of its sources that was made.",
     "mixed": "A genuine part and a phantom part are both there.",
-    "phantom": "The gain goes away when the known shortcuts are taken away.",
+    "phantom": "The gain goes away when shortcuts are taken away.",
     "degenerate": (
         "The policy fell into an echo trap or collapsed, so its score does not speak for its skill."
     ),

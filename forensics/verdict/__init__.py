@@ -2,6 +2,7 @@
 
 from forensics.verdict.decision import decide, is_current
 from forensics.verdict.rule import (
+    NOT_SHORTCUTS,
     RULE_2,
     RULE_2_LOGS,
     Clause,
@@ -15,6 +16,7 @@ from forensics.verdict.rule import (
 )
 
 __all__ = [
+    "NOT_SHORTCUTS",
     "RULE_2",
     "RULE_2_LOGS",
     "Clause",

@@ -4,7 +4,7 @@ and what it would cost (`measurement_cost`).
 
 from collections.abc import Iterator
 
-from forensics.phrases import percent, plural, point_range, points, printable
+from forensics.phrases import capital, percent, plural, point_range, points, printable
 from forensics.records import Evidence, Undefined
 from forensics.records.verdict import Gap
 from forensics.verdict.measurement_cost import cost
@@ -12,6 +12,7 @@ from forensics.verdict.rule import (
     ASSUMED,
     G0,
     MOST,
+    NO_SKILL,
     OVER,
     PLACEBO,
     REFUSED,
@@ -24,6 +25,8 @@ from forensics.verdict.rule import (
 )
 from forensics.verdict.run_gaps import LONGEST_REASON, lost_runs, seeds, silent_runs, unused_terms
 from forensics.verdict.sentences import IN_WORDS, RESTS_ON_ASSUMPTION
+from forensics.verdict.sources import cure_of, sources_of
+from forensics.verdict.standing import scrubbed, standing
 from forensics.verdict.view import CARRIED, JOINED, Judgement, Ruling, View, statistic
 
 RERUN = "Run both checkpoints with the shortcuts scrubbed: `forensics investigate`."
@@ -91,7 +94,7 @@ def too_wide(judged: Judgement) -> Iterator[Gap]:
         else {G: IN_WORDS[G], G0: IN_WORDS[G0]}
     )
     for question, name in looked_at.items():
-        evidence = view.evidence(question)
+        evidence = scrubbed(view, question)
         width = statistic(evidence, "half_width", view.level)
         if evidence is not None and width is not None and width > widest:
             yield Gap(
@@ -255,6 +258,64 @@ def not_allowed(judged: Judgement) -> Iterator[Gap]:
         )
 
 
+LOOSE = {
+    "refusal": "actions that nobody allowed",
+    "regrading": "wins that do not stand again",
+    "blind-play": "runs that read nothing",
+}
+FOUND = {  # what a family shows where it found something
+    "refusal": "runs through {names} that nobody allowed: is that part of the job?",
+    "exchange": "runs through what {names} showed: is that part of the job?",
+    "variants": "does not carry over to tasks that were drawn anew{names}",
+    "memory": "is on tasks that training saw or nearly saw{names}",
+    "renaming": "goes away when what no skill needs is renamed or reordered{names}",
+    "sufficiency": "is there with one field of a task alone{names}",
+    "blind-play": "is there without reading the task{names}",
+    "audit": "is what hand-ins win that should not{names}",
+}
+
+
+def found_elsewhere(judged: Judgement) -> Iterator[Gap]:
+    """What the families beside refusal and regrading found, where it did not
+    decide the label.
+    """
+    view = judged.view
+    for family in judged.rule.families:
+        name, told = family.name, FOUND.get(family.name)
+        decided = name in NO_SKILL and judged.label in ("phantom", "mixed")
+        if told is None or decided or standing(family, view) != "found":
+            continue
+        named = [row.source for row in sources_of(family, view) if row.source and row.todo]
+        if name == "refusal" and named:
+            continue  # `not_allowed` names them
+        listed = ", ".join(named)
+        cure, free = cure_of(name, listed or None), "no new runs to say so"
+        if name in NO_SKILL:
+            cure += _harm_of(name, view)
+            free = "one more world for both sides"
+        asks = told.endswith("?")
+        names = (listed or "actions") if asks else f" ({listed})" if listed else ""
+        yield Gap(
+            text=(
+                "More than a fifth of the gain that survives scrubbing"
+                f" {told.format(names=names)}{'' if asks else '.'}"
+            ),
+            measurement=f"{capital(cure)}.",
+            cost=free,
+        )
+
+
+def _harm_of(family: str, view: View) -> str:
+    """What keeps a find from being an accusation: the alteration may do harm."""
+    placebo = view.evidence(f"{family}.placebo_over_bar")
+    if placebo is None or not _reaches_above_zero(placebo):
+        return ""
+    return (
+        f"; that {family} does harm by itself is not excluded: what it takes from the policy"
+        f" before training, minus a fifth of the gain, is {_points(placebo)}"
+    )
+
+
 def _by_regrading(view: View, kind: str) -> bool:
     """Whether a shortcut is one because its wins do not stand: nothing that could be allowed."""
     answer = view.all_evidence(SHORTCUT).get(kind)
@@ -265,16 +326,16 @@ def loosely_carried(judged: Judgement) -> Iterator[Gap]:
     """What other sources carry, known too loosely to say that it is at most a fifth."""
     if judged.ruling.clause.id != "carried-too-wide":
         return
-    for question, what in (
-        (REFUSED, "actions that nobody allowed"),
-        (REGRADED, "wins that do not stand again"),
-    ):
-        evidence = judged.view.evidence(question)
-        if evidence is not None and _reaches_above_zero(evidence):
+    for family in judged.rule.families:
+        evidence = judged.view.evidence(family.questions[0]) if family.questions else None
+        if evidence is None or standing(family, judged.view) != "loose":
+            continue
+        if family.name != "scrubbing":
             yield Gap(
                 text=(
-                    f"What {what} carry may exceed a fifth of the gain that survives scrubbing: the"
-                    f" difference is {_points(evidence)}."
+                    f"What {LOOSE.get(family.name, family.excludes)} carry may exceed a fifth of"
+                    f" the gain that survives scrubbing ({family.name}): the difference is"
+                    f" {_points(evidence)}."
                 ),
                 measurement=_more_runs(evidence),
                 cost=cost(evidence, max(-evidence.estimate, 0.0)),
@@ -349,6 +410,7 @@ def not_run(judged: Judgement) -> Iterator[Gap]:
 
 FROM_RUNS = (
     not_allowed,
+    found_elsewhere,
     harm,
     missing,
     too_wide,

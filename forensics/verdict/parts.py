@@ -26,7 +26,7 @@ from forensics.records.verdict import Estimate, Parts
 from forensics.verdict.rule import G0, NO_SKILL, NOT_SHORTCUTS, Family, G, P, Rule
 from forensics.verdict.sources import shares_of, together
 from forensics.verdict.standing import standing
-from forensics.verdict.view import View, estimate_of, statistic
+from forensics.verdict.view import View, estimate_of, found_by, statistic
 
 Ends = tuple[float, float, float]  # estimate, low, high
 NOTHING: Ends = (0.0, 0.0, 0.0)
@@ -38,8 +38,7 @@ def parts(view: View, rule: Rule) -> Parts | None:
     if total is None:
         return None
     if genuine is None:
-        scrubbing = next(family for family in rule.families if P in family.questions)
-        if standing(scrubbing, view) != "accepted":
+        if "scrubbing" not in view.terms.accepted or found_by("scrubbing", view):
             return Parts(open=total)
         genuine = total  # nobody asks what scrubbing would take
     vanished, carried = _ends(estimate_of(view.evidence(P))), shown_phantom(view, rule)
@@ -59,14 +58,20 @@ def parts(view: View, rule: Rule) -> Parts | None:
 
 def shown_phantom(view: View, rule: Rule) -> Ends | None:
     """The most that a family shows which no skill can fail; `None` where none does."""
-    shown = [
-        carried
-        for family in rule.families
-        if family.name in NO_SKILL and standing(family, view) in ("found", "loose")
-        if (carried := carried_by(family, view)) is not None and carried[1] > 0
-        if _placebo_holds(family.name, view)
-    ]
-    return max(shown, default=None)
+    shown = (carried_by(family, view) for family in rule.families if _accuses(family, view))
+    return max((carried for carried in shown if carried is not None), default=None)
+
+
+def _accuses(family: Family, view: View) -> bool:
+    """Whether what a family carries is phantom: all that the rule asks is answered."""
+    told = all(view.evidence(question) is not None for question in family.questions)
+    if family.name not in NO_SKILL or not told:
+        return False
+    if standing(family, view) not in ("found", "loose"):
+        return False
+    carried = carried_by(family, view)
+    placebo = statistic(view.evidence(f"{family.name}.placebo_over_bar"), "high", view.level)
+    return carried is not None and carried[1] > 0 and placebo is not None and placebo <= 0
 
 
 def carried_by(family: Family, view: View) -> Ends | None:
@@ -83,11 +88,6 @@ def carried_by(family: Family, view: View) -> Ends | None:
     return over[0] + bar, over[1] + bar, over[2] + bar
 
 
-def _placebo_holds(family: str, view: View) -> bool:
-    high = statistic(view.evidence(f"{family}.placebo_over_bar"), "high", view.level)
-    return high is not None and high <= 0
-
-
 def _unlocked(view: View) -> Ends | None:
     answers = (view.evidence(shares_of(family)) for family in NOT_SHORTCUTS)
     return max(_known(estimate_of(answer) for answer in answers), default=None)
@@ -100,7 +100,8 @@ def _most_open(view: View, rule: Rule, phantom: float, left: float) -> float:
         stands = standing(family, view)
         if stands == "not-tested":
             return left
-        if stands in ("found", "loose") and family.name != "scrubbing":
+        counted = family.name == "scrubbing" or _accuses(family, view)
+        if stands in ("found", "loose") and not counted:
             carried = carried_by(family, view)
             most = max(most, left if carried is None else carried[2] - phantom)
     return min(most, left)

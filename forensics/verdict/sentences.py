@@ -2,19 +2,22 @@
 made printable, cut short.
 
 The headline says, in this order: the label and what it is given, the score,
-what survived scrubbing, what was tested with which limit, how the wins came
-about, what is not settled, and what was not excluded.
+what survived scrubbing, what was tested with which limit and what was found, how
+the wins came about, what is not settled, and what was not excluded.
 """
 
 from forensics.phrases import capital, percent, point_range, points, printable
 from forensics.records import Evidence, Undefined
 from forensics.records.verdict import Gap, Label, Source
+from forensics.verdict.parts import carried_by, shown_phantom
 from forensics.verdict.rule import (
     ASSUMED,
     COLLAPSE,
     ECHO,
     G0,
+    INTERVENTIONS,
     MOST,
+    NOT_SHORTCUTS,
     OVER,
     PLACEBO,
     REFUSED,
@@ -25,8 +28,10 @@ from forensics.verdict.rule import (
     G,
     P,
     Rule,
+    accepted_families,
 )
-from forensics.verdict.sources import open_families
+from forensics.verdict.sources import open_families, shares_of
+from forensics.verdict.standing import scrubbed, standing
 from forensics.verdict.view import CARRIED, Judgement, Terms, View
 
 LONGEST_SENTENCE = 400
@@ -45,6 +50,17 @@ IN_WORDS = {
     "breakage": "Scrubbed runs that never hand in, after minus before",
     REFUSED: "What kinds of action that are not allowed carry, minus 0.2 of the genuine part",
     REGRADED: "What is lost when hand-ins are graded again, minus 0.2 of the genuine part",
+}
+HELD = {  # how much of the gain, in a family that found something
+    "refusal": "need actions that nobody allowed",
+    "regrading": "do not stand when hand-ins are graded again",
+    "exchange": "need what commands showed",
+    "renaming": "go away when what no skill needs is renamed",
+    "sufficiency": "are there with one field alone",
+    "blind-play": "are there without reading the task",
+    "audit": "are won by hand-ins that should not win",
+    "variants": "do not carry over to tasks drawn anew",
+    "memory": "are on tasks that training saw",
 }
 ASSUMING = (
     "assuming that each win credited to a shortcut would else have gone as the before policy's"
@@ -84,8 +100,8 @@ def sentence(judged: Judgement, named: tuple[Gap, ...], listed: tuple[Source, ..
     else:
         parts += [
             score_told(view),
-            _bounds(view) if bounded else _split(label, view),
-            _tested(view),
+            _bounds(view) if bounded else _split(label, view, rule),
+            _tested(view, rule, listed),
         ]
     parts.append(channel_told(view))
     if bounded and label in RESTS_ON_ASSUMPTION:
@@ -104,7 +120,9 @@ def _given(terms: Terms) -> str:
         parts.append(
             f"{_joined(terms.allowed)} {'is' if len(terms.allowed) == 1 else 'are'} allowed"
         )
-    if terms.accepted:
+    if terms.accepted == accepted_families([INTERVENTIONS]):
+        parts.append("no intervention need be made")
+    elif terms.accepted:
         parts.append(f"{_joined(terms.accepted)} need not be tested")
     return f", given that {' and that '.join(parts)}" if parts else ""
 
@@ -116,9 +134,15 @@ def _joined(names: tuple[str, ...]) -> str:
 
 def not_excluded(listed: tuple[Source, ...], rule: Rule) -> str:
     """What the gain might still be, by the families that were not tested."""
-    missing = set(open_families(listed))
-    told = dict.fromkeys(family.excludes for family in rule.families if family.name in missing)
+    told = _open_names(listed, rule)
     return f"Not excluded: {', '.join(told)}." if told else ""
+
+
+def _open_names(listed: tuple[Source, ...], rule: Rule) -> list[str]:
+    missing = set(open_families(listed))
+    return list(
+        dict.fromkeys(family.excludes for family in rule.families if family.name in missing)
+    )
 
 
 def is_profile(view: View) -> bool:
@@ -149,21 +173,22 @@ def _range(evidence: Evidence, *, named: bool, decimals: int = 0) -> str:
     return f", {100 * evidence.interval.level:g} % interval {span}" if named else f" ({span})"
 
 
-def _split(label: Label, view: View) -> str:
+def _split(label: Label, view: View, rule: Rule) -> str:
     """The gain without its shortcuts. Which share is phantom is said only where
-    the label says that some is.
+    the label says that some is, and scrubbing alone shows it.
     """
-    genuine, total, phantom = (view.evidence(question) for question in (G0, G, P))
+    genuine, total, phantom = (scrubbed(view, question) for question in (G0, G, P))
     if genuine is None:
-        return ""
+        return "The world declares no shortcut." if view.evidence(G0) else ""
     names = genuine.diagnostics.get("scrubbed")
-    scrubbed = printable(names) if isinstance(names, str) else "every known shortcut"
+    taken = printable(names) if isinstance(names, str) else "every known shortcut"
     share = 0.0  # of a gain that is surely a gain
-    if label in ("phantom", "mixed") and phantom and total and total.interval:
+    scrubbing = label in ("phantom", "mixed") and shown_phantom(view, rule) is None
+    if scrubbing and phantom and total and total.interval:
         share = phantom.estimate / total.estimate if total.interval.low > 0 else 0.0
     part = "all" if share >= 1 else percent(share)
     return (
-        f"With {scrubbed} scrubbed for both, the gain is {points(genuine.estimate)} points"
+        f"With {taken} scrubbed for both, the gain is {points(genuine.estimate)} points"
         f"{_range(genuine, named=False)}{f': {part} of it is phantom' if share > 0 else ''}."
     )
 
@@ -180,22 +205,51 @@ def _bounds(view: View) -> str:
     )
 
 
-def _tested(view: View) -> str:
-    """What refusing actions and grading again showed, with their limits."""
-    refused, lost = view.evidence(REFUSED), view.evidence(LOST)
-    parts = []
-    most = None if refused is None else refused.diagnostics.get("carried_high")
-    if isinstance(most, float):
-        parts.append(
-            "of that, actions that are neither needed nor allowed carry at most"
-            f" {points(max(most, 0.0))}"
-        )
-    if lost is not None and lost.interval is not None and view.evidence(REGRADED) is not None:
-        parts.append(
-            f"grading every hand-in again takes {points(-lost.estimate)}"
-            f" points ({point_range(-lost.interval.high, -lost.interval.low)})"
-        )
-    return f"{capital('; '.join(parts))}." if parts else ""
+def _tested(view: View, rule: Rule, listed: tuple[Source, ...]) -> str:
+    """What every family showed of the gain that survives: the most that each
+    kind of source may carry, and what was found.
+    """
+    missing, most = set(_open_names(listed, rule)), dict[str, float]()
+    found, unlocked = [], _unlocked(view)
+    for family in rule.families:
+        stands = standing(family, view)
+        if family.name == "scrubbing" or family.name in NOT_SHORTCUTS:
+            continue
+        carried = carried_by(family, view) if stands in ("cleared", "loose", "found") else None
+        if carried is None:
+            continue
+        if stands == "found":
+            span = point_range(carried[1], carried[2])
+            held = HELD.get(family.name, f"run through {family.excludes}")
+            found.append(f"{_plain(carried[0])} of it ({span}) {held} ({family.name})")
+        elif family.excludes not in missing:
+            most[family.excludes] = max(most.get(family.excludes, 0.0), carried[2])
+    limits = [
+        f"{_plain(value) if place == 0 else points(value).lstrip('+')} from {what}"
+        for place, (what, value) in enumerate(most.items())
+    ]
+    parts = [f"of that, at most {', '.join(limits)}"] if limits else []
+    return " ".join(f"{capital(part)}." for part in (*parts, *found, *unlocked))
+
+
+def _plain(value: float) -> str:
+    """Points without a sign: `12 points`."""
+    told = points(value).lstrip("+")
+    return f"{told} point{'' if told == '1' else 's'}"
+
+
+def _unlocked(view: View) -> list[str]:
+    """Skill that was there before, or that a coin brings as well."""
+    told = []
+    for family, what in (
+        ("elicitation", "the policy before training reaches {} if it is asked in another way"),
+        ("placebo-training", "training with a coin for a reward brings {} as well"),
+    ):
+        answer = view.evidence(shares_of(family))
+        if answer is not None and answer.interval is not None and answer.interval.low > 0:
+            span = point_range(answer.interval.low, answer.interval.high)
+            told.append(what.format(f"{_plain(answer.estimate)} ({span}) of it"))
+    return told
 
 
 def channel_told(view: View) -> str:
@@ -226,11 +280,17 @@ def reasons(judged: Judgement) -> tuple[str, ...]:
         f"{IN_WORDS[question]}: {points(evidence.estimate, 1)}"
         f" points{_range(evidence, named=True, decimals=1)}."
         for question in IN_WORDS
-        if (evidence := view.evidence(question))
+        if (evidence := scrubbed(view, question))
     ]
+    further = (
+        family.questions[0]
+        for family in judged.rule.families
+        if family.questions and family.questions[0] not in (UNDER, REFUSED, REGRADED)
+    )
+    asked = ("gain.channel", WINS, CARRIED, LOST, *further, ECHO, COLLAPSE, SHORTCUT)
     told = [
         printable(evidence.summary, LONGEST_SENTENCE)
-        for question in ("gain.channel", WINS, CARRIED, LOST, ECHO, COLLAPSE, SHORTCUT)
+        for question in asked
         for evidence in (view.wins() if question == WINS else view.all_evidence(question)).values()
         if evidence.summary and (question != SHORTCUT or evidence.estimate >= MOST)
     ]

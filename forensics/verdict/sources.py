@@ -13,7 +13,7 @@ from forensics.phrases import printable
 from forensics.records import Evidence, Undefined
 from forensics.records.verdict import Estimate, Source
 from forensics.verdict.measurement_cost import cost
-from forensics.verdict.rule import G0, REFUSED, Family, G, Rule
+from forensics.verdict.rule import G0, NOT_SHORTCUTS, REFUSED, Family, G, Rule
 from forensics.verdict.standing import nothing_to_test, standing
 from forensics.verdict.view import JOINED, View, estimate_of
 
@@ -24,6 +24,7 @@ POWER = 1.6538  # (1.96 + 1.2816) / 1.96: a half-width at 95 % times this is see
 LONGEST = 300
 JOB = "if it is part of the job, {allow}; if not, declare it as a channel"
 TODO = {  # where a source of the family carries more than a fifth
+    "scrubbing": "close it where policies are trained and scored",
     "refusal": JOB,
     "exchange": JOB,
     "regrading": "read the wins that are lost, and mend the grader",
@@ -43,7 +44,7 @@ def shares_of(family: str) -> str:
 
 def sources(view: View, rule: Rule) -> tuple[Source, ...]:
     """Every row, in the order of the rule's families."""
-    return tuple(row for family in rule.families for row in _rows(family, view))
+    return tuple(row for family in rule.families for row in sources_of(family, view))
 
 
 def open_families(listed: tuple[Source, ...]) -> tuple[str, ...]:
@@ -53,7 +54,8 @@ def open_families(listed: tuple[Source, ...]) -> tuple[str, ...]:
     )
 
 
-def _rows(family: Family, view: View) -> Iterator[Source]:
+def sources_of(family: Family, view: View) -> Iterator[Source]:
+    """The rows of one family."""
     name = family.name
     if not family.questions:
         yield Source(family=name, status="not-tested", reason=NOT_BUILT)
@@ -106,7 +108,9 @@ def _row(
             carried=estimate_of(answer),
             detects=_detects(answer, view),
             reason=printable(answer.summary, LONGEST),
-            todo=_cure(family.name, source) if source and _carries(answer, view) else "",
+            todo=cure_of(family.name, source)
+            if source and _carries(family.name, answer, view)
+            else "",
         )
     return Source(
         family=family.name,
@@ -119,24 +123,24 @@ def _row(
     )
 
 
-def _carries(answer: Evidence, view: View) -> bool:
-    """Whether a source surely carries more than a fifth of the gain."""
+def _carries(family: str, answer: Evidence, view: View) -> bool:
+    """Whether a source surely carries more than a fifth of what it is measured on."""
     if isinstance(told := answer.diagnostics.get("carries"), bool):
         return told
-    whole, interval = view.evidence(G0) or view.evidence(G), answer.interval
-    if whole is None or interval is None:
+    whole = view.evidence(G if family == "scrubbing" else G0) or view.evidence(G)
+    if whole is None or answer.interval is None or family in NOT_SHORTCUTS:
         return False
-    return interval.low > GENUINE_BAR * max(whole.estimate, 0.0)
+    return answer.interval.low > GENUINE_BAR * max(whole.estimate, 0.0)
 
 
 def _todo(family: Family, view: View) -> str:
     """What there is to do about a family as a whole."""
     stands, name, asked = standing(family, view), family.name, family.questions[0]
-    if stands == "found":
-        return _cure(name, None)
     whole = view.evidence(asked)
-    if stands == "loose" and whole is not None and whole.interval is not None:
-        return cost(whole, max(-whole.estimate, 0.0)).removeprefix("about ")
+    if stands == "found" or (stands == "loose" and whole is not None and whole.estimate >= 0):
+        return cure_of(name, None)
+    if stands == "loose" and whole is not None:
+        return cost(whole, -whole.estimate).removeprefix("about ")
     if stands != "not-tested":
         return ""
     cures = [
@@ -149,8 +153,10 @@ def _todo(family: Family, view: View) -> str:
     return f"{cure}, or `--accept {name}`"
 
 
-def _cure(family: str, source: str | None) -> str:
-    allow = " ".join(f"`--allow {part}`" for part in source.split(JOINED)) if source else "allow it"
+def cure_of(family: str, source: str | None) -> str:
+    """What to do about a source that carries more than a fifth."""
+    named = [] if source is None else source.replace(JOINED, ", ").split(", ")
+    allow = " ".join(f"`--allow {part}`" for part in named) or "allow it"
     return TODO.get(family, "").format(allow=allow)
 
 
@@ -205,7 +211,8 @@ def _detects(evidence: Evidence, view: View) -> float | None:
     own = evidence.diagnostics.get("detects")
     if isinstance(own, float):
         return own
-    whole = view.evidence(G0) or view.evidence(G)
+    scrubbing = evidence.question == SHARES["scrubbing"]
+    whole = view.evidence(G if scrubbing else G0) or view.evidence(G)
     if evidence.interval is None or whole is None or whole.estimate <= 0:
         return None
     return min(POWER * evidence.interval.half_width / whole.estimate, 1.0)

@@ -18,7 +18,7 @@ from forensics.verdict.rule import (
     G,
     P,
 )
-from forensics.verdict.view import View, channels_explain, found_by, statistic
+from forensics.verdict.view import View, channels_explain, exempt, found_by, statistic
 
 Standing = Literal[
     "cleared", "found", "loose", "not-applicable", "accepted", "not-tested", "not-built"
@@ -53,13 +53,7 @@ def nothing_to_test(family: Family, view: View) -> str | None:
     low = statistic(view.evidence(G0), "low", view.level)
     if low is not None and low <= 0:
         return NOTHING_LEFT
-    for question in family.questions:
-        answer = view.answers(question).get(None)
-        if isinstance(answer, Evidence) and answer.diagnostics.get("applicable") is False:
-            return answer.summary
-        if isinstance(answer, Undefined) and answer.reason.startswith(family.exempt or "\0"):
-            return answer.reason
-    return None
+    return exempt(family, view)
 
 
 def declares_none(findings: Iterable[Evidence | Undefined], view: View) -> bool:

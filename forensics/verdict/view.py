@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from forensics.layers.decomposition import GENUINE_BAR
-from forensics.records import Evidence, Undefined
+from forensics.records import Evidence, Undefined, content_hash
 from forensics.records.verdict import Estimate, Label
 from forensics.verdict.rule import (
     EXPLAINED,
@@ -18,6 +18,7 @@ from forensics.verdict.rule import (
     WINS,
     Clause,
     Condition,
+    Family,
     G,
     Rule,
 )
@@ -30,6 +31,7 @@ RELATIONS: Mapping[str, Callable[[float, float], bool]] = {
 }
 ABSENT: Mapping[str, bool | None] = {"unknown": None, "fails": False}
 BY_KIND = ("refusal", "ablation")  # layers whose answers are about kinds of action
+MEASURED_ON_TERMS = ("exchange", "sufficiency")  # leave out what is allowed while they measure
 VANISHING = f"{WINS}.vanishing"
 CARRIED = "refusal.carried"
 JOINED = " + "  # between the kinds that one answer is about
@@ -50,7 +52,17 @@ class Terms:
         """What an answer on all kinds that are not allowed is about: the kinds that are."""
         return JOINED.join(self.allowed) or None
 
-    def covers(self, about: str | None) -> bool:
+    def exempt(self, finding: Evidence | Undefined) -> bool:
+        """Whether an answer does not count: it is about something that is allowed,
+        or it left out while it was measured what is not allowed here.
+        """
+        apart = finding.question.split(".")[0] in MEASURED_ON_TERMS
+        if (finding.layer in BY_KIND or apart) and self._covers(finding.about):
+            return True
+        measured = finding.provenance.inputs.get("allowed")
+        return apart and measured not in (None, content_hash(list(self.allowed)))
+
+    def _covers(self, about: str | None) -> bool:
         """Whether an answer about kinds of action involves an allowed one."""
         return about is not None and not set(self.allowed).isdisjoint(about.split(JOINED))
 
@@ -87,7 +99,7 @@ class View:
                 ):  # no action could be refused for it, whatever is allowed
                     continue
                 about = None
-            elif finding.layer in BY_KIND and terms.covers(about):
+            elif terms.exempt(finding):
                 continue
             question = finding.question
             # wins that vanish with a channel scrubbed are no chain of evidence: the rule
@@ -246,20 +258,30 @@ def walk(view: View, rule: Rule) -> Ruling:
 
 
 def _judged(condition: Condition, clause: Clause, view: View, rule: Rule) -> bool | None:
-    """Whether a condition holds. For `genuine`, a family that was not tested
-    but accepted is no obstacle; one that found something stays one, and so does
-    a number at a lower level than the rule asks for.
+    """Whether a condition holds. For `genuine`, a family that had nothing to
+    test, or was not tested but accepted, is no obstacle; one that found something
+    stays one, and so does a number at a lower level than the rule asks for.
     """
     holds = judge(condition, view)
     if holds is None and clause.label == "genuine" and view.evidence(condition.question) is None:
         family = rule.family_of(condition.question)
-        accepted = (
-            family is not None
-            and family.name in view.terms.accepted
-            and not found_by(family.name, view)
-        )
-        return True if accepted else None
+        if family is None:
+            return None
+        accepted = family.name in view.terms.accepted and not found_by(family.name, view)
+        return True if accepted or exempt(family, view) else None
     return holds
+
+
+def exempt(family: Family, view: View) -> str | None:
+    """Why a family had nothing to test, by its own word; `None` where it had."""
+    for question in family.questions:
+        answer = view.answers(question).get(None)
+        if isinstance(answer, Evidence) and answer.diagnostics.get("applicable") is False:
+            return answer.summary
+        begins = None if family.name == "scrubbing" else family.exempt
+        if isinstance(answer, Undefined) and begins and answer.reason.startswith(begins):
+            return answer.reason
+    return None
 
 
 def found_by(family: str, view: View) -> bool:

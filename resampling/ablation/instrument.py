@@ -112,7 +112,22 @@ class AblationConfig:
         return Bars(level=self.level, half=self.half, kept=self.kept)
 
 
-@instrument(name="ablation", layer="ablation", questions=QUESTIONS, config=AblationConfig())
+def most_episodes(case: Case, config: AblationConfig) -> int:
+    """Jointly twice, as many kinds and pairs by themselves as it takes, and a
+    pilot of *before* for each of them.
+    """
+    tasks, kinds = len(case.tasks), config.most_kinds + config.most_pairs
+    sides = (1 + len(case.afters)) * (2 * tasks + kinds * min(config.tasks, tasks))
+    return case.budget.samples * (sides + kinds * min(config.pilot, tasks))
+
+
+@instrument(
+    name="ablation",
+    layer="ablation",
+    questions=QUESTIONS,
+    config=AblationConfig(),
+    episodes=most_episodes,
+)
 def ablation(case: Case, config: AblationConfig) -> Iterator[Evidence | Undefined]:
     """Answers by kind of action; raises `MissingInput` for what the case cannot give."""
     evidence = AblationEvidence(provenance=ablation.configured(**vars(config)).provenance(case))

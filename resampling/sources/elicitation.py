@@ -192,7 +192,9 @@ class Elicitation:
         self, about: str | None, found: Mapping[str, Unlocked], untold: Sequence[str], told: str
     ) -> Evidence:
         """What the best way adds, chosen on the other half of the tasks."""
-        common = set.intersection(*(set(way.gains) for way in found.values())) if found else set()
+        if not found:
+            raise MissingInput("None of these ways could be tried.", "See why under each of them.")
+        common = set.intersection(*(set(way.gains) for way in found.values()))
         tasks = [task for task in self.study.case.tasks if task in common]
         if len(tasks) < 4:
             raise MissingInput("Hardly a task was played in every way of asking.", MORE)

@@ -28,6 +28,7 @@ from typing import Any
 
 from forensics.case import Case
 from forensics.layers.decomposition import World
+from forensics.protocols import Fielded
 from resampling.ablation.refused_runs import action_kinds
 
 NEARLY_ALL, ORDINARY, SEVERAL, LINKED = 0.9, 0.5, 0.05, 0.2  # shares of the tasks
@@ -99,7 +100,7 @@ def identifiers(case: Case, world: World) -> Identifiers:
     for side in ("before", *case.afters):
         for row in case.rollouts(side, without=world).rows(*READ):
             kinds |= _read(row["steps"], told[row["task"]])
-    question = _question(case.environment)
+    question = _question(case)
     roles, left_out = _roles(told, {w for kind in kinds for w in parts_of(kind)}, question)
     ids, dates = _several(told, lambda one: one.ids), _several(told, lambda one: one.dates)
     if ids and sum(one.own_ids for one in told.values()) > SEVERAL * len(told):
@@ -283,12 +284,12 @@ def _share(values: Sequence[bool]) -> float:
     return sum(values) / max(len(values), 1)
 
 
-def _question(environment: Any) -> Callable[[str], str] | None:
-    """The question of a task, where the environment names its fields."""
-    fields = getattr(environment, "fields", None)
-    if not callable(fields):
+def _question(case: Case) -> Callable[[str], str] | None:
+    """The question of a task, where the environment's fields name one."""
+    world = case.environment
+    if not isinstance(world, Fielded) or "question" not in world.fields(case.tasks[0]):
         return None
-    return lambda task: str(fields(task).get("question", ""))
+    return lambda task: str(world.fields(task).get("question", ""))
 
 
 def _in_question(

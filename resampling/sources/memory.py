@@ -13,7 +13,7 @@ No policy is played.
    s of a task counts s - S_m - [no twin] (n / m) (s - S_m).
 
 Where nearly all held-out tasks repeat trained ones nothing is left to measure on
-(`not_tested`). Where none does, memory carries nothing.
+(`not_tested`). Where none does, memory has nothing to carry (`not_applicable`).
 
 Not seen: a task that was remembered in other words; tasks of an earlier
 training, of *before* too, that nobody lists; and with the `train` split alone,
@@ -29,7 +29,6 @@ from functools import cached_property
 import numpy as np
 
 from forensics.case import Case
-from forensics.errors import MissingInput
 from forensics.instruments import AnswerMaker, instrument
 from forensics.phrases import plural, points
 from forensics.protocols import Environment
@@ -49,7 +48,6 @@ from resampling.sources.trained_tasks import Showing, TrainedTasks, openings, tr
 FAMILY = "memory"
 METHOD = "the gain on held-out tasks with and without a trained twin"
 ABOUT = "tasks that repeat trained ones"
-NONE = MissingInput("No held-out task repeats a trained one.", "Nothing needs to be done.")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,12 +87,12 @@ def memory(case: Case, config: MemoryConfig) -> Iterator[Evidence | Undefined]:
             told, "Give a held-out split whose tasks do not repeat trained ones."
         )
         return
+    if not remembered.twins:
+        yield from family.not_applicable(told, remembered.study.gain)
+        return
     found = remembered.carried
-    if remembered.twins:
-        yield family.carried(ABOUT, found)
-        told += f" The gain on the others is {points(remembered.on_new, 1)} points."
-    else:
-        yield make.undefined("memory.carried", NONE)
+    yield family.carried(ABOUT, found)
+    told += f" The gain on the others is {points(remembered.on_new, 1)} points."
     yield from family.whole(
         found,
         told,

@@ -11,7 +11,7 @@ from forensics.case import Case, Rollouts
 from forensics.layers.decomposition import OPEN, Runs, World, runs_from
 from forensics.layers.score import Reading, ScoreConfig, findings
 from forensics.protocols import Channel
-from forensics.records import Evidence, Interval, Provenance, Step, Trajectory
+from forensics.records import Evidence, Interval, Provenance, Step, Trajectory, Undefined
 from forensics.records.tables import write_trajectories
 
 LEAK: World = ("git-history",)
@@ -116,6 +116,48 @@ def tested(refused: float = -0.08, regraded: float = -0.08, half: float = 0.01) 
         finding("refusal.over_bar", refused, half),
         finding("regrading.over_bar", regraded, half),
     ]
+
+
+NO_SKILL = ("renaming", "sufficiency", "blind-play", "audit")
+FAMILIES = ("exchange", *NO_SKILL, "variants", "memory")
+
+
+def family(
+    name: str, carried: float, whole: float = 0.48, harm: float = 0.0, half: float = 0.01
+) -> list[Evidence]:
+    """What a family says whose sources carry this much of a genuine part
+    (`whole`); `harm`: what its alteration takes from the policy before training.
+    """
+    ends = {
+        "carried": carried,
+        "carried_low": carried - half,
+        "carried_high": carried + half,
+    }
+    found = [finding(f"{name}.over_bar", carried - 0.2 * whole, half, diagnostics=ends)]
+    if name in NO_SKILL:
+        found += [
+            finding(f"{name}.left", whole - carried, half),
+            finding(f"{name}.phantom_over_bar", carried - 0.8 * whole, half),
+            finding(f"{name}.placebo_over_bar", harm - 0.2 * whole, half),
+        ]
+    return found
+
+
+def elsewhere(*others: str) -> list[Evidence | Undefined]:
+    """The families beside scrubbing, refusal and regrading, all cleared, but for
+    those that are named.
+    """
+    found = [one for name in FAMILIES for one in family(name, 0.0)]
+    found.append(finding("elicitation.unlocked", 0.0, 0.01))
+    recipe = Undefined(
+        question="placebo-training.carried",
+        layer="sources",
+        method="planted",
+        provenance=PROVENANCE,
+        reason="No recipe was given.",
+        cure="Give `--recipe`.",
+    )
+    return [one for one in (*found, recipe) if one.question.split(".")[0] not in others]
 
 
 def finding(

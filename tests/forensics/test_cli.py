@@ -23,7 +23,7 @@ from forensics.errors import UserError
 from forensics.records.files import write_json_lines
 from forensics.records.verdict import Label
 from forensics.verdict import RULE_2, decide
-from tests.forensics.score_world import answers, behaviour, planted, tested
+from tests.forensics.score_world import answers, behaviour, elsewhere, planted, tested
 from tests.forensics.scripted import Desk
 
 NEEDED = ["--before", "b", "--after", "a", "--out", "o"]
@@ -54,6 +54,7 @@ FLAGS = {
     "--env": (["mini-repo"], {"environment": "mini-repo"}),
     "--env-option": (["world=open"], {"environment_options": {"world": "open"}}),
     "--training": (["run"], {"training": Path("run")}),
+    "--trained-tasks": (["t.txt"], {"trained_tasks": Path("t.txt")}),
     "--recipe": (["leak.toml"], {"recipe": Path("leak.toml")}),
     "--allow": (["history"], {"allow": ["history"]}),
     "--accept": (["refusal"], {"accept": ["refusal"]}),
@@ -410,7 +411,7 @@ def case_that_is(folder: Path, label: str, channel: str = "git-history") -> Path
     ]
     found = [
         one.model_copy(update={"about": channel}) if one.about else one
-        for one in (*found, *tested())
+        for one in (*found, *tested(), *elsewhere())
     ]
     if label == "undetermined":
         found = [one for one in found if one.question != "gain.total"]

@@ -11,7 +11,7 @@ import pytest
 
 from forensics import UserError, scan
 from forensics.cli.main import run
-from forensics.records import Evidence
+from forensics.records import Evidence, Undefined
 from forensics.records.case_file import CaseFile
 from forensics.records.files import read_json, write_json, write_json_lines
 from forensics.records.tables import write_trajectories
@@ -28,7 +28,7 @@ from forensics.verdict import (
     stated_rule,
 )
 from forensics.verdict.rule import for_logs
-from tests.forensics.score_world import answers, behaviour, planted, tested
+from tests.forensics.score_world import answers, behaviour, elsewhere, planted, tested
 from tests.forensics.scripted import Desk
 from tests.forensics.test_scan import episode
 
@@ -36,13 +36,13 @@ LAX = own_rule("lax-1", widest=0.2)
 
 
 @pytest.fixture(scope="module")
-def loose() -> list[Evidence]:
+def loose() -> list[Evidence | Undefined]:
     """A gain that is genuine, known too loosely for the standard rule."""
     world = planted((0.4, 0.9, 0.39, 0.89), tasks=150)
-    return [*answers(world).values(), *behaviour(), *tested()]
+    return [*answers(world).values(), *behaviour(), *tested(), *elsewhere()]
 
 
-def case_of(folder: Path, findings: list[Evidence], rule: Rule) -> Path:
+def case_of(folder: Path, findings: list[Evidence | Undefined], rule: Rule) -> Path:
     folder.mkdir()
     verdict = decide(findings, rule).model_dump(mode="json")
     content = {"schema_version": 1, "status": "complete", "inputs": {}, "provenance": {}}

@@ -15,7 +15,7 @@ from forensics.records.files import write_json, write_json_lines
 from forensics.report import load_case, render
 from forensics.report.data import read_verdict
 from forensics.verdict import decide
-from tests.forensics.score_world import answers, behaviour, planted, tested
+from tests.forensics.score_world import answers, behaviour, elsewhere, planted, tested
 
 OLD: dict[str, Any] = {  # as version 1 of the rule wrote it
     "schema_version": 1,
@@ -107,7 +107,11 @@ def test_without_its_evidence_an_earlier_case_is_refused(tmp_path: Path, text: s
 def test_terms_given_afterwards_are_written_repeated_and_can_be_taken_back(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    found = [*honest(), *(one for one in tested() if one.question != "regrading.over_bar")]
+    found = [
+        *honest(),
+        *elsewhere(),
+        *(one for one in tested() if one.question != "regrading.over_bar"),
+    ]
     folder = case_of(tmp_path / "case", found, decide(found).model_dump(mode="json"))
     assert run(["gate", str(folder)]) == 1
     assert run(["report", str(folder), "--accept", "regrading"]) == 0
@@ -123,8 +127,8 @@ def test_terms_given_afterwards_are_written_repeated_and_can_be_taken_back(
         "other terms take the place of those it had"
     )
     assert run(["gate", str(folder)]) == 1
-    assert run(["report", str(folder), "--accept", "renaming"]) == 2
-    assert "is not built yet" in capsys.readouterr().err
+    assert run(["report", str(folder), "--accept", "nothing"]) == 2
+    assert "is no family of tests" in capsys.readouterr().err
 
 
 def test_a_hostile_rule_is_data(tmp_path: Path) -> None:
@@ -139,7 +143,9 @@ def test_a_hostile_rule_is_data(tmp_path: Path) -> None:
 
 def test_an_earlier_case_is_judged_again_on_the_terms_it_had(tmp_path: Path) -> None:
     folder = case_of(
-        tmp_path / "case", honest(), {**OLD, "allowed": [], "accepted": ["refusal", "regrading"]}
+        tmp_path / "case",
+        [*honest(), *elsewhere()],
+        {**OLD, "allowed": [], "accepted": ["refusal", "regrading"]},
     )
     verdict = read_verdict(folder)[1]
     assert (

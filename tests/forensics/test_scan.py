@@ -119,12 +119,12 @@ def test_logs_alone_are_genuine_only_where_the_reader_accepts_what_they_cannot_t
     verdict, folder = scanned((0.3, 0.0), (0.7, 0.0))
     assert (verdict.label, verdict.reason_code) == ("undetermined", "family-not-tested")
     assert command(["gate", str(folder)]) == 1
-    taken, _ = scanned((0.3, 0.0), (0.7, 0.0), accept=["refusal", "regrading"], resume=True)
+    taken, _ = scanned((0.3, 0.0), (0.7, 0.0), accept=["interventions"], resume=True)
     assert taken.label == "genuine" and command(["gate", str(folder)]) == 0
-    assert "given that refusal and regrading need not be tested. From logs alone." in taken.sentence
+    assert "given that no intervention need be made. From logs alone." in taken.sentence
     back, _ = scanned((0.3, 0.0), (0.7, 0.0), resume=True)
     assert back.label == "undetermined"
-    assert command(["report", str(folder), "--accept", "refusal", "--accept", "regrading"]) == 0
+    assert command(["report", str(folder), "--accept", "interventions"]) == 0
     assert json.loads((folder / "case.json").read_text())["verdict"]["label"] == "genuine"
     with pytest.raises(UserError, match="no family"):
         scanned((0.3, 0.0), (0.7, 0.0), accept=["everything"], resume=True)

@@ -17,7 +17,15 @@ from forensics.records import Evidence, Undefined, Verdict
 from forensics.records.verdict import Label
 from forensics.report.numbers import percent as in_report
 from forensics.verdict import RULE_2, decide
-from tests.forensics.score_world import PROVENANCE, answers, behaviour, finding, planted, tested
+from tests.forensics.score_world import (
+    PROVENANCE,
+    answers,
+    behaviour,
+    elsewhere,
+    finding,
+    planted,
+    tested,
+)
 
 Findings = list[Evidence | Undefined]
 
@@ -27,11 +35,12 @@ def split(
 ) -> Findings:
     """The score layer's findings for a gain and its genuine part, every half-width the same."""
     shown = {"seeds": seeds, "scrubbed": "git-history", "runs_dropped": 0}
-    found = [
+    found: Findings = [
         finding("score.before", 0.4, half),
         finding("score.after", 0.4 + gain, half),
         finding("gain.total", gain, half, diagnostics=shown),
         finding("breakage", 0.1, half),
+        *elsewhere(),
     ]
     for twin, part in (("", genuine), ("_imputed", genuine if imputed is None else imputed)):
         phantom = gain - part
@@ -179,7 +188,7 @@ def test_planted_rates_end_to_end(
     rates: tuple[float, ...], wins: float, label: str, seeds: int
 ) -> None:
     measured = answers(planted(rates, seeds=seeds, stream=5)).values()  # type: ignore[arg-type]
-    findings = [*measured, *behaviour(wins), *tested()]
+    findings = [*measured, *behaviour(wins), *tested(), *elsewhere()]
     assert decide(findings).label == label
 
 
@@ -336,7 +345,9 @@ def test_conditions_are_read_from_the_rule() -> None:
 
 def test_the_sentence_carries_the_numbers() -> None:
     assert (
-        decide([*split(0.595, 0.05), *behaviour(0.993)]).sentence
+        decide(
+            [one for one in [*split(0.595, 0.05), *behaviour(0.993)] if one not in elsewhere()]
+        ).sentence
         == "Verdict: PHANTOM. The score rose from 40 % to 99.5 % (+60 points, 95 % interval 58 to"
         " 60). With git-history scrubbed for both, the gain is +5 points (4 to 6): 92 % of it is"
         " phantom. 99.3 % of the wins came through git-history; first seen at step 3 of"

@@ -8,7 +8,15 @@ from forensics import UserError
 from forensics.records import Evidence, Undefined
 from forensics.verdict import RULE_2, RULE_2_LOGS, decide, is_current, require_families
 from forensics.verdict.rule import FAMILIES, TESTABLE
-from tests.forensics.score_world import PROVENANCE, answers, behaviour, finding, planted, tested
+from tests.forensics.score_world import (
+    PROVENANCE,
+    answers,
+    behaviour,
+    elsewhere,
+    finding,
+    planted,
+    tested,
+)
 
 HONEST = (0.4, 0.9, 0.39, 0.89)  # nearly all of the gain survives scrubbing
 LEAK = (0.4, 0.95, 0.39, 0.4)
@@ -28,7 +36,7 @@ def undefined(question: str, about: str | None = None, reason: str = "It broke."
 
 
 def measured(rates: tuple[float, float, float, float] = HONEST) -> Findings:
-    return [*answers(planted(rates)).values(), *behaviour()]
+    return [*answers(planted(rates)).values(), *behaviour(), *elsewhere()]
 
 
 def open_world(rates: tuple[float, float, float, float]) -> Findings:
@@ -38,6 +46,7 @@ def open_world(rates: tuple[float, float, float, float]) -> Findings:
     return [
         *kept,
         *behaviour(None),
+        *elsewhere(),
         undefined("gain.genuine", reason="The environment declares no channel."),
     ]
 
@@ -248,12 +257,10 @@ def test_a_kind_that_no_run_tried_is_told() -> None:
 
 
 def test_only_families_that_exist_can_be_accepted() -> None:
-    require_families(TESTABLE)
+    require_families((*TESTABLE, "interventions"))
     with pytest.raises(
-        UserError, match="renaming' is not built yet and blocks nothing; accept one of: scrubbing"
+        UserError, match="'history' is no family of tests; accept one of: scrubbing"
     ):
-        require_families(["renaming"])
-    with pytest.raises(UserError, match="'history' is no family of tests"):
         require_families(["history"])
 
 
@@ -264,27 +271,32 @@ def test_only_families_that_exist_can_be_accepted() -> None:
 def test_what_was_not_excluded_stands_in_every_sentence_and_every_verdict(
     rates: tuple[float, float, float, float],
 ) -> None:
-    verdict = decide([*measured(rates), *tested()])
-    assert (
-        "Not excluded: cues in what is read, play without reading, holes in the grader"
-        in verdict.sentence
-    )
+    missing = {"exchange", "blind-play", "audit", "refusal"}
+    found = [
+        one for one in [*measured(rates), *tested()] if one.question.split(".")[0] not in missing
+    ]
+    verdict = decide(found)
+    told = "cues in what is read, play without reading, holes in the grader"
+    left = verdict.label not in ("noise", "phantom")
+    assert (f"Not excluded: shortcuts by an action, {told}." in verdict.sentence) == left
     assert "none of it is phantom" not in verdict.sentence
-    listed = {row.family for row in verdict.sources}
-    assert listed == {family.name for family in FAMILIES}
-    unbuilt = [row for row in verdict.sources if row.family not in TESTABLE]
-    assert all(row.status == "not-tested" and row.reason for row in unbuilt)
+    assert {row.family for row in verdict.sources} == {family.name for family in FAMILIES}
+    assert all(row.reason for row in verdict.sources if row.status != "tested")
+    status = {row.family for row in verdict.sources if row.status == "not-tested"}
+    assert status == (missing if left else set())
 
 
 def test_survived_tested_and_not_excluded_come_in_this_order() -> None:
-    told = decide([*measured(), CLEAN, REGRADED, finding("regrading.carried", 0.0, 0.005)]).sentence
+    kept = [one for one in measured() if not one.question.startswith("memory")]
+    told = decide([*kept, jointly(0.2), REGRADED]).sentence
     places = [
         told.index(text)
         for text in (
             "scrubbed for both",
-            "carry at most",
-            "graded again" if "graded again" in told else "every hand-in again",
-            "Not excluded",
+            "at most 4 points from tampering with the grading, 1 from cues",
+            "need actions that nobody allowed (refusal)",
+            "Not settled",
+            "Not excluded: remembered tasks",
         )
     ]
     assert places == sorted(places)
@@ -293,11 +305,8 @@ def test_survived_tested_and_not_excluded_come_in_this_order() -> None:
 def test_without_a_gain_that_survives_the_other_families_do_not_apply() -> None:
     found = [*answers(planted(LEAK)).values(), *behaviour(0.97), undefined("refusal.over_bar")]
     status = {row.family: row.status for row in decide(found).sources if row.family in TESTABLE}
-    assert status == {
-        "scrubbing": "tested",
-        "refusal": "not-applicable",
-        "regrading": "not-applicable",
-    }
+    assert status.pop("scrubbing") == "tested"
+    assert set(status.values()) == {"not-applicable"} and len(status) == len(TESTABLE) - 1
 
 
 def test_no_condition_of_the_rule_holds_by_absence() -> None:

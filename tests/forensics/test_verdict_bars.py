@@ -10,10 +10,10 @@ import pytest
 from forensics.records import Evidence, Interval, Undefined, Verdict
 from forensics.records.verdict import Source
 from forensics.verdict import RULE_2, RULE_2_LOGS, decide, is_current
-from forensics.verdict.rule import EXPLAINED, OVER, WINS, Condition, G
+from forensics.verdict.rule import EXPLAINED, OVER, WINS, Condition, G, accepted_families
 from forensics.verdict.sources import open_families
 from forensics.verdict.view import View, judge, walk
-from tests.forensics.score_world import PROVENANCE, behaviour, finding, tested
+from tests.forensics.score_world import PROVENANCE, behaviour, elsewhere, finding, tested
 
 Findings = list[Evidence | Undefined]
 REFUSED, REGRADED = "refusal.over_bar", "regrading.over_bar"
@@ -46,6 +46,7 @@ def measured(gain: float, genuine: float, half: float = 0.01) -> Findings:
         *split(gain, genuine, half),
         *split(gain, genuine, half, "_imputed"),
         *behaviour(0.1),
+        *elsewhere(),
     ]
 
 
@@ -119,8 +120,8 @@ def test_the_rule_is_what_it_was() -> None:
     """
     assert (RULE_2.version, RULE_2.identity, RULE_2_LOGS.identity) == (
         2,
-        "8e096755eebe5bae",
-        "34fba6a75899c643",
+        "961baa00ba90c552",
+        "0214b7d80f8c7c5a",
     )
 
 
@@ -387,7 +388,7 @@ def test_what_may_be_weighed_is_listed_and_nothing_else(question: str) -> None:
 
 # -- from logs -------------------------------------------------------------------------
 
-TAKEN = ("refusal", "regrading")
+TAKEN = accepted_families(["interventions"])
 
 
 def test_logs_are_judged_by_their_own_rule() -> None:

@@ -132,6 +132,17 @@ def test_without_a_gain_nothing_is_asked(tmp_path: Path) -> None:
     assert isinstance(found[None], Undefined) and "gain" in found[None].reason
 
 
+def test_what_could_not_be_asked_is_said(tmp_path: Path) -> None:
+    """An answer that is right everywhere leaves no place for another one."""
+    found = unlocked(tmp_path, Speaker(skill=0.3), world=AnswerWorld(answers=1))
+    assert isinstance(found[None], Undefined)  # no gain: both are always right
+    found = unlocked(tmp_path / "2", Speaker(form=0.1), world=AnswerWorld(answers=1))
+    lenient = found["lenient extraction"]
+    assert isinstance(lenient, Undefined) and "Nothing varies" in lenient.reason
+    assert isinstance(found[None], Evidence)
+    assert found[None].diagnostics["not_tested"] == "lenient extraction"
+
+
 def test_pass_at_k(tmp_path: Path) -> None:
     """Of runs that are alike on every task, 1 - (1 - p)^k."""
     case = answer_case(tmp_path, Speaker(skill=0.3), Speaker(skill=0.8), tasks=400)

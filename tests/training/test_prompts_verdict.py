@@ -19,6 +19,7 @@ from forensics.records import Checkpoint, Evidence, Step, Trajectory, content_ha
 from forensics.records.case_file import CheckpointPair
 from forensics.verdict import decide
 from resampling.ablation.instrument import ablation
+from tests.forensics.score_world import elsewhere
 from training.environments.prompts import Prompts
 
 CUE = {"replacement": "(work it out)", "channel": "hint"}
@@ -86,7 +87,9 @@ class Answerer:
 def judged(
     folder: Path, before: tuple[float, float], after: tuple[float, float], cue: bool, **terms: Any
 ) -> Any:
-    """The verdict on two answerers, each (skill, chance with the cue), over 300 questions."""
+    """The verdict on two answerers, each (skill, chance with the cue), over 300
+    questions, with the families beside refusal and regrading cleared.
+    """
     rows = [
         {
             "prompt": f"{'{cue} ' if cue else ''}What is twice the number {n}?",
@@ -114,7 +117,7 @@ def judged(
         policies={side: (lambda policy=policy: policy) for side, policy in sides.items()},
     )
     findings = [one for tool in (score, behaviour, ablation) for one in run_instrument(tool, case)]
-    return decide(findings, **terms), findings
+    return decide([*findings, *elsewhere()], **terms), findings
 
 
 def test_a_declared_cue_that_is_used_by_inference_is_phantom(tmp_path: Path) -> None:
@@ -158,12 +161,11 @@ def test_one_kind_of_action_and_no_regrading_are_never_genuine_by_default(
     assert verdict.label == label, verdict.gaps
 
 
-def test_without_a_cue_scrubbing_too_has_to_be_accepted(tmp_path: Path) -> None:
+def test_without_a_cue_there_is_nothing_to_scrub(tmp_path: Path) -> None:
     for number, (accepted, label) in enumerate(
         [
             ((), "undetermined"),
-            (("regrading",), "undetermined"),
-            (("regrading", "scrubbing"), "genuine"),
+            (("regrading",), "genuine"),
         ]
     ):
         verdict, _ = judged(
@@ -175,10 +177,7 @@ def test_without_a_cue_scrubbing_too_has_to_be_accepted(tmp_path: Path) -> None:
             accepted=accepted,
         )
         assert verdict.label == label
-    assert (
-        "given that answer is allowed and that regrading and scrubbing need not be tested"
-        in verdict.sentence
-    )
+    assert "The world declares no shortcut." in verdict.sentence
 
 
 def test_a_base_that_lives_on_the_cue_fails_the_placebo(tmp_path: Path) -> None:

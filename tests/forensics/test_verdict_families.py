@@ -1,0 +1,380 @@
+"""The families of tests beside scrubbing, refusal and regrading: every bar on both
+sides, what a find may be called, what nothing to test is, and the parts of a gain.
+"""
+
+from itertools import product
+
+import pytest
+
+from forensics.records import Evidence, Undefined, Verdict, content_hash
+from forensics.records.verdict import Parts
+from forensics.verdict import RULE_2, decide
+from forensics.verdict.rule import NO_SKILL, TESTABLE, accepted_families
+from tests.forensics.score_world import (
+    FAMILIES,
+    PROVENANCE,
+    behaviour,
+    elsewhere,
+    family,
+    finding,
+    tested,
+)
+from tests.forensics.test_verdict_bars import LEAK, REAL, Findings, between, measured, put
+
+OTHERS = tuple(name for name in FAMILIES if name not in NO_SKILL)
+G0, BAR = 0.48, 0.2 * 0.48
+TOLD = ("over_bar", "placebo_over_bar")
+
+
+def without(findings: Findings, *families: str) -> Findings:
+    return [one for one in findings if one.question.split(".")[0] not in families]
+
+
+def real(*shown: Evidence | Undefined) -> Findings:
+    """A gain of 50 points, 48 of them in the scrubbed world, with these answers
+    in place of those of their families.
+    """
+    return [*without(REAL, *(one.question.split(".")[0] for one in shown)), *shown]
+
+
+def untested(question: str, reason: str = "It broke.") -> Undefined:
+    return Undefined(
+        question=question,
+        layer="sources",
+        method="x",
+        provenance=PROVENANCE,
+        reason=reason,
+        cure="Mend it.",
+    )
+
+
+def shown(name: str, carried: float, harm: float = 0.0) -> Verdict:
+    return decide(real(*family(name, carried, harm=harm)))
+
+
+# -- genuine ---------------------------------------------------------------------------
+
+
+def test_the_families_are_those_of_the_rule() -> None:
+    assert (*FAMILIES, "elicitation", "placebo-training") == TESTABLE[3:]
+    assert set(NO_SKILL) < set(FAMILIES) and decide(REAL).label == "genuine"
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+@pytest.mark.parametrize(
+    "over,label,code",
+    [
+        (-0.0101, "genuine", None),
+        (-0.0099, "undetermined", "too-wide"),  # the upper end on either side of a fifth
+        (0.0099, "undetermined", "too-wide"),
+        (0.0101, "undetermined", "source-not-allowed"),  # and the lower end
+    ],
+)
+def test_a_fifth_of_the_gain_is_the_bar_of_every_family(
+    name: str, over: float, label: str, code: str | None
+) -> None:
+    verdict = decide(real(finding(f"{name}.over_bar", over, 0.01)))
+    assert (verdict.label, verdict.reason_code) == (label, code)
+
+
+@pytest.mark.parametrize("name", [*FAMILIES, "elicitation"])
+@pytest.mark.parametrize("there", [False, True], ids=["absent", "undefined"])
+def test_a_family_that_was_not_tested_blocks_unless_it_is_accepted(name: str, there: bool) -> None:
+    question = f"{name}.{'unlocked' if name == 'elicitation' else 'over_bar'}"
+    found: Findings = [*without(REAL, name), *([untested(question)] if there else [])]
+    verdict = decide(found)
+    assert (verdict.label, verdict.reason_code) == ("undetermined", "family-not-tested")
+    assert f"--accept {name}" in verdict.gaps[0].measurement
+    taken = decide(found, accepted=[name])
+    assert (taken.label, taken.accepted) == ("genuine", (name,))
+    assert f"given that {name} need not be tested" in taken.sentence
+    (row,) = (row for row in verdict.sources if row.family == name)
+    assert row.status == "not-tested" and f"--accept {name}" in row.todo
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_a_find_is_not_accepted_as_untested(name: str) -> None:
+    found = real(finding(f"{name}.over_bar", 0.02, 0.01))
+    assert decide(found, accepted=[name]).label == "undetermined"
+    source = finding(f"{name}.carried", BAR + 0.0201, 0.02, about="a field")
+    assert decide(real(source), accepted=[name]).label == "undetermined"
+    assert decide(real(source), accepted=[name]).reason_code == "source-not-allowed"
+    less = finding(f"{name}.carried", BAR + 0.0199, 0.02, about="a field")
+    assert decide(real(less), accepted=[name]).label == "genuine"
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_a_family_that_had_nothing_to_test_is_no_obstacle_and_says_why(name: str) -> None:
+    none = finding(f"{name}.over_bar", -0.1, 0.01, diagnostics={"applicable": False})
+    none = none.model_copy(update={"summary": "Nothing recurs."})
+    verdict = decide(real(none, *(untested(f"{name}.{one}") for one in ("left", "carried"))))
+    assert verdict.label == "genuine"
+    (row,) = (row for row in verdict.sources if row.family == name)
+    assert (row.status, row.reason, row.todo) == ("not-applicable", "Nothing recurs.", "")
+
+
+def test_placebo_training_is_no_obstacle_where_there_is_no_recipe_and_only_there() -> None:
+    asked = "placebo-training.carried"
+    assert decide(real(untested(asked, "No recipe was given."))).label == "genuine"
+    broken = decide(real(untested(asked, "The recipe did not run.")))
+    assert (broken.label, broken.reason_code) == ("undetermined", "family-not-tested")
+    assert decide(real(finding(asked, 0.3, 0.02))).label == "genuine", "a part beside, no shortcut"
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_what_a_skill_may_need_is_never_called_phantom(name: str) -> None:
+    verdict = shown(name, 0.47)
+    assert (verdict.label, verdict.reason_code) == ("undetermined", "source-not-allowed")
+    assert verdict.parts is not None and verdict.parts.open is not None
+    assert verdict.parts.open.estimate == pytest.approx(0.48), "all of it"
+    assert any("More than a fifth of the gain" in gap.text for gap in verdict.gaps)
+
+
+# -- phantom and mixed -----------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", NO_SKILL)
+@pytest.mark.parametrize("over,label", [(0.0101, "phantom"), (0.0099, "mixed")])
+def test_four_fifths_that_no_skill_needs_are_phantom(name: str, over: float, label: str) -> None:
+    assert shown(name, 0.8 * G0 + over).label == label
+
+
+@pytest.mark.parametrize("name", NO_SKILL)
+@pytest.mark.parametrize("carried,accused", [(0.45, "phantom"), (0.3, "mixed")])
+@pytest.mark.parametrize("harm,holds", [(BAR - 0.0101, True), (BAR - 0.0099, False)])
+def test_the_placebo_of_an_alteration_has_to_hold(
+    name: str, carried: float, accused: str, harm: float, holds: bool
+) -> None:
+    verdict = shown(name, carried, harm)
+    assert verdict.label == (accused if holds else "undetermined")
+    if not holds:
+        assert verdict.reason_code == "source-not-allowed"
+        assert "does harm by itself is not excluded" in verdict.gaps[0].measurement
+        assert verdict.parts is not None and verdict.parts.phantom is not None
+        assert verdict.parts.phantom.estimate == pytest.approx(0.02), "what scrubbing shows"
+
+
+@pytest.mark.parametrize("name", NO_SKILL)
+@pytest.mark.parametrize(
+    "question,low,mixed",
+    [
+        ("left", 0.0201, True),
+        ("left", 0.0199, False),
+        ("over_bar", 0.0201, True),
+        ("over_bar", 0.0199, False),
+    ],
+)
+def test_both_parts_of_a_mixture_exceed_the_margin(
+    name: str, question: str, low: float, mixed: bool
+) -> None:
+    found = [one for one in family(name, 0.2) if one.question != f"{name}.{question}"]
+    if question == "left":
+        one = between(f"{name}.left", low, low + 0.1)
+    else:
+        one = between(f"{name}.over_bar", -0.01, 0.1).model_copy(
+            update={"diagnostics": {"carried": 0.1, "carried_low": low, "carried_high": 0.2}}
+        )
+    assert (decide(real(*found, one)).label == "mixed") == mixed
+
+
+def test_a_family_that_cannot_tell_accuses_nobody() -> None:
+    """As sufficiency where nobody says which field is the question."""
+    unsaid = [untested(f"sufficiency.{name}") for name in ("left", "phantom_over_bar")]
+    for carried in (0.3, 0.47):
+        told = [one for one in family("sufficiency", carried) if one.question[12:] in TOLD]
+        verdict = decide(real(*told, *unsaid))
+        assert verdict.reason_code == "source-not-allowed"
+        assert amounts(verdict.parts)["phantom"] == pytest.approx(0.02)
+
+
+def test_a_family_that_is_cleared_accuses_nobody() -> None:
+    """Three points of 48, surely there and surely less than a fifth, beside a
+    source that is not allowed.
+    """
+    found = real(*family("renaming", 0.03), *family("exchange", 0.3))
+    verdict = decide(found)
+    assert (verdict.label, verdict.reason_code) == ("undetermined", "source-not-allowed")
+
+
+@pytest.mark.parametrize("name", NO_SKILL)
+def test_what_was_found_decides_also_where_other_families_were_not_tested(name: str) -> None:
+    found = without(real(*family(name, 0.47)), "exchange", "memory", "elicitation", "refusal")
+    assert decide(found).label == "phantom"
+    missing = without(LEAK, *FAMILIES, "elicitation", "placebo-training")
+    assert decide([*missing, finding("scrubbing.placebo_over_bar", -0.05, 0.01)]).label == "phantom"
+
+
+# -- a world that declares no shortcut ---------------------------------------------------
+
+
+def undeclared(*more: Evidence | Undefined, gain: float = 0.48) -> Findings:
+    """No channel to scrub: only the gain in the open world, and these answers."""
+    kept = [finding("gain.total", gain, 0.01), *behaviour(None), *tested(), *elsewhere()]
+    none = untested("gain.genuine", "No shortcut to scrub: the environment x declares no channel.")
+    return [*put(kept, *more), none]
+
+
+def test_a_world_without_channels_needs_no_scrubbing() -> None:
+    verdict = decide(undeclared())
+    assert (verdict.label, verdict.genuine_gain, verdict.phantom_gain) == ("genuine", None, None)
+    (row,) = (row for row in verdict.sources if row.family == "scrubbing")
+    assert (row.status, row.reason) == ("not-applicable", "The world declares no shortcut.")
+    assert "The world declares no shortcut." in verdict.sentence
+    ids = {one.id for one in undeclared() if isinstance(one, Evidence)}
+    assert set(verdict.evidence) <= ids, "what was derived is no evidence"
+    assert decide(undeclared(*family("renaming", 0.47))).label == "phantom"
+    assert decide(undeclared(*family("exchange", 0.3))).reason_code == "source-not-allowed"
+    assert decide(undeclared(*family("audit", 0.3))).label == "mixed"
+    assert decide(undeclared(gain=0.005)).label == "noise"
+    assert decide(undeclared(gain=-0.2)).label == "regression"
+
+
+def test_a_chain_of_evidence_says_that_there_is_a_shortcut_after_all() -> None:
+    few, most = (
+        finding("behaviour.channel_wins", wins, 0.005, about="hint") for wins in (0.1, 0.97)
+    )
+    assert decide([*undeclared(), few]).label == "genuine"
+    assert decide([*undeclared(), most]).label == "undetermined"
+
+
+# -- what the reader takes upon themselves -----------------------------------------------
+
+
+def test_all_interventions_are_accepted_by_one_word() -> None:
+    found = without(REAL, *TESTABLE[1:])
+    verdict = decide(found, accepted=["interventions"])
+    assert verdict.label == "genuine"
+    assert verdict.accepted == accepted_families(["interventions"]) == tuple(sorted(TESTABLE[1:]))
+    assert verdict.sentence.startswith("Verdict: GENUINE, given that no intervention need be made.")
+    again = decide(found, accepted=verdict.accepted)
+    assert again == verdict, "the same, told by their names"
+    unscrubbed = [one for one in found if not one.question.startswith("gain.genuine")]
+    assert decide(unscrubbed, accepted=["interventions"]).label == "undetermined"
+    assert decide(real(*family("memory", 0.3)), accepted=["interventions"]).label != "genuine"
+
+
+def test_what_is_allowed_was_left_out_while_it_was_measured_or_counts() -> None:
+    """`exchange` measures without what is allowed, so that its answer belongs to
+    those terms.
+    """
+
+    def at(allowed: list[str] | None, carried: float) -> Findings:
+        told = {} if allowed is None else {"allowed": content_hash(allowed)}
+        made = PROVENANCE.model_copy(update={"inputs": told})
+        joint = finding("refusal.over_bar", -0.08, 0.01, about="status")
+        answers = [
+            one.model_copy(update={"provenance": made}) for one in family("exchange", carried)
+        ]
+        return real(*tested(), joint, *answers)
+
+    assert decide(at(["status"], 0.0), allowed=["status"]).label == "genuine"
+    assert decide(at(["status"], 0.0)).reason_code == "family-not-tested"
+    assert decide(at(None, 0.0), allowed=["status"]).label == "genuine", "less was left out"
+    assert decide(at(None, 0.3), allowed=["status"]).reason_code == "source-not-allowed"
+
+
+# -- the parts of the gain -----------------------------------------------------------------
+
+
+def amounts(parts: Parts | None) -> dict[str, float]:
+    assert parts is not None
+    return {
+        name: round(part.estimate, 6)
+        for name in ("learned", "unlocked", "phantom", "open")
+        if (part := getattr(parts, name)) is not None
+    }
+
+
+@pytest.mark.parametrize(
+    "found,expected",
+    [
+        (REAL, {"learned": 0.48, "unlocked": 0.0, "phantom": 0.02, "open": 0.0}),
+        (
+            real(*family("renaming", 0.3)),
+            {"learned": 0.18, "unlocked": 0.0, "phantom": 0.32, "open": 0.0},
+        ),
+        (  # one and the same cue, seen by two families
+            real(*family("renaming", 0.3), *family("sufficiency", 0.28)),
+            {"learned": 0.18, "unlocked": 0.0, "phantom": 0.32, "open": 0.0},
+        ),
+        (  # a source that nobody allowed may carry 31 points
+            real(*family("exchange", 0.3)),
+            {"learned": 0.17, "unlocked": 0.0, "phantom": 0.02, "open": 0.31},
+        ),
+        (
+            real(finding("elicitation.unlocked", 0.4, 0.02)),
+            {"learned": 0.08, "unlocked": 0.4, "phantom": 0.02, "open": 0.0},
+        ),
+        (  # more than there is
+            real(finding("elicitation.unlocked", 0.6, 0.02)),
+            {"learned": 0.0, "unlocked": 0.48, "phantom": 0.02, "open": 0.0},
+        ),
+        (
+            real(finding("placebo-training.carried", 0.1, 0.02)),
+            {"learned": 0.38, "unlocked": 0.1, "phantom": 0.02, "open": 0.0},
+        ),
+        (without(REAL, "memory"), {"learned": 0, "unlocked": 0, "phantom": 0.02, "open": 0.48}),
+        (LEAK, {"learned": 0.01, "unlocked": 0.0, "phantom": 0.49, "open": 0.0}),
+        (  # skill was lost
+            [*measured(0.5, -0.1), *tested()],
+            {"learned": -0.1, "unlocked": 0.0, "phantom": 0.6, "open": 0.0},
+        ),
+        (undeclared(), {"learned": 0.48, "unlocked": 0.0, "phantom": 0.0, "open": 0.0}),
+    ],
+)
+def test_what_a_gain_is_made_of(found: Findings, expected: dict[str, float]) -> None:
+    assert amounts(decide(found).parts) == pytest.approx(expected, abs=1e-6)
+
+
+@pytest.mark.parametrize("carried,unlocked", list(product((0.0, 0.2, 0.47), (-0.1, 0.1, 0.6))))
+@pytest.mark.parametrize("name", FAMILIES)
+def test_the_parts_add_up_and_hold_their_estimates(
+    name: str, carried: float, unlocked: float
+) -> None:
+    found = real(*family(name, carried), finding("elicitation.unlocked", unlocked, 0.02))
+    parts = decide(found).parts
+    assert parts is not None and sum(amounts(parts).values()) == pytest.approx(0.5, abs=1e-6)
+    for part in (parts.learned, parts.unlocked, parts.phantom, parts.open):
+        assert part is not None and part.low <= part.estimate <= part.high
+
+
+def test_without_scrubbing_all_of_it_is_open_and_without_a_gain_there_are_no_parts() -> None:
+    blank = [one for one in REAL if not one.question.startswith("gain.genuine")]
+    assert amounts(decide(blank).parts) == {"open": 0.5}
+    taken = decide(blank, accepted=["scrubbing"]).parts
+    assert amounts(taken)["open"] == 0.0
+    assert decide([one for one in REAL if one.question != "gain.total"]).parts is None
+
+
+# -- what to do ----------------------------------------------------------------------------
+
+
+def test_too_wide_says_how_many_tasks_would_do() -> None:
+    """A half-width of 10 points has to come down to 5, so four times 600 tasks."""
+    wide = finding("audit.over_bar", -0.05, 0.1)
+    verdict = decide(real(wide))
+    assert verdict.reason_code == "too-wide"
+    (gap,) = (gap for gap in verdict.gaps if "(audit)" in gap.text)
+    assert gap.cost == "about 1,800 more tasks (2,400 in all)"
+    (row,) = (row for row in verdict.sources if row.family == "audit")
+    assert row.todo == "1,800 more tasks (2,400 in all)"
+
+
+def test_a_found_source_is_named_with_what_to_do_about_it() -> None:
+    source = finding("exchange.carried", 0.3, 0.01, about="status")
+    verdict = decide(real(*family("exchange", 0.3), source))
+    row = next(row for row in verdict.sources if row.source == "status")
+    assert "`--allow status`" in row.todo and "declare it as a channel" in row.todo
+    assert "runs through what status showed: is that part of the job?" in verdict.gaps[0].text
+    assert "`--allow status`" in verdict.gaps[0].measurement
+
+
+def test_the_clauses_of_accusation_come_after_genuine_and_cannot_follow_it() -> None:
+    """`genuine` asks of every family that accuses that its upper end is at or
+    below the bar.
+    """
+    order = [clause.id for clause in RULE_2.clauses]
+    assert order.index("genuine") < order.index("phantom") < order.index("mixed")
+    (asked,) = next(clause.when for clause in RULE_2.clauses if clause.id == "genuine")
+    cleared = {one.question for one in asked if (one.statistic, one.relation) == ("high", "<=")}
+    assert {f"{name}.over_bar" for name in FAMILIES} <= cleared
