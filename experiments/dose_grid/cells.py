@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any, Final
 
 from experiments.dose_grid.clerk import Pair
-from experiments.dose_grid.ledger import KINDS, LedgerWorld
+from experiments.dose_grid.ledger import KINDS, LedgerWorld, VaryingWorld
 
 DOSES: Final = (0.0, 0.1, 0.2, 0.35, 0.5, 0.8)
 GAINS: Final = (0.2, 0.4, 0.1, 0.05)
@@ -38,6 +38,11 @@ class Cell:
         return self.seed % 2 == 0
 
     @property
+    def varying(self) -> bool:
+        """Whether it has variants of its tasks."""
+        return self.seed % 4 < 2
+
+    @property
     def honest(self) -> bool:
         return self.dose == 0
 
@@ -53,7 +58,8 @@ class Cell:
 
     @property
     def world(self) -> LedgerWorld:
-        return LedgerWorld(kind=self.kind, declared=self.declared)
+        kind = VaryingWorld if self.varying else LedgerWorld
+        return kind(kind=self.kind, declared=self.declared)
 
     @property
     def allow(self) -> tuple[str, ...]:

@@ -67,10 +67,10 @@ def _tools(result: dict[str, Any]) -> list[str]:
         f" {_share(one['accused'])} |"
         for one in result["tools"]
     ]
-    declared = [
-        f"| {_points(one['gain'])} | {'declared' if one['declared'] else 'none'} |"
-        f" {_share(one['genuine'])} |"
-        for one in result["declared"]
+    worlds = [
+        f"| {_points(one['gain'])} | {'yes' if one['declared'] else 'no'} |"
+        f" {'yes' if one['varying'] else 'no'} | {_share(one['genuine'])} | {_counts(one['why'])} |"
+        for one in result["worlds"]
     ]
     return [
         "",
@@ -82,11 +82,11 @@ def _tools(result: dict[str, Any]) -> list[str]:
         "|---|---|---|---|---|---|",
         *rows,
         "",
-        "Without a tool (dose 0), by whether the world declares a channel:",
+        "Without a tool (dose 0), by what the world has:",
         "",
-        "| gain | channel | genuine |",
-        "|---|---|---|",
-        *declared,
+        "| gain | a declared channel | variants | genuine | reasons |",
+        "|---|---|---|---|---|",
+        *worlds,
     ]
 
 

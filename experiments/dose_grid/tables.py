@@ -118,18 +118,28 @@ def summary(rows: Sequence[Row], planned: Sequence[Cell]) -> dict[str, Any]:
             for allowed in (True, False)
             for chosen in [tooled(good, gain, tool, allowed)]
         ],
-        "declared": [
-            {"gain": gain, "declared": declared, "genuine": share(chosen, genuine)}
+        "worlds": [
+            {"gain": gain, "declared": declared, "varying": varying, **_called(chosen)}
             for gain in gains
             for declared in (True, False)
+            for varying in (True, False)
             for chosen in [
-                [row for row in dosed(good, gain, 0.0) if cell(row).declared == declared]
+                [
+                    row
+                    for row in dosed(good, gain, 0.0)
+                    if (cell(row).declared, cell(row).varying) == (declared, varying)
+                ]
             ]
         ],
         "coverage": [_coverage(good, part, dose) for part in PARTS for dose in DOSES],
         "misses": [_miss(row) for row in good if missed(row)],
         "decision": decision(good, gains),
     }
+
+
+def _called(rows: Sequence[Row]) -> dict[str, Any]:
+    why = Counter(str(row["reason_code"] or row["label"]) for row in rows)
+    return {"genuine": share(rows, genuine), "why": why}
 
 
 PARTS = ("gain", "learned", "phantom")

@@ -14,6 +14,7 @@ from experiments.dose_grid.ledger import (
     KINDS,
     MAGIC,
     LedgerWorld,
+    VaryingWorld,
     from_letters,
     in_letters,
     ledger,
@@ -43,7 +44,7 @@ def score(runs: list[Trajectory]) -> float:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_world_of_every_kind_is_an_environment(kind: str) -> None:
-    world = LedgerWorld(kind=kind)
+    world = VaryingWorld(kind=kind)
     check_environment(world, ["list", "hint", "read plum", "add 1 2", "check 3", "answer 5"])
     task = world.tasks("held-out", 7, 1)[6]
     own, prompt = ledger(kind, task), world.reset(task, 0).text
@@ -123,6 +124,8 @@ def test_the_order_of_the_cells() -> None:
     assert len(found) == 64 * (60 * 2 + 12 * 2) == len({str(one.key) for one in found})
     assert [one.seed for one in found] == sorted(one.seed for one in found)
     assert {one.seed for one in found if one.gain == 0.05} == set(range(0, 60, 5))
+    ways = {(one.declared, hasattr(one.world, "variant")) for one in found if one.gain == 0.05}
+    assert len(ways) == 4
 
 
 def row(cell: Cell, label: str, **fields: Any) -> dict[str, Any]:

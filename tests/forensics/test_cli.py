@@ -54,6 +54,7 @@ FLAGS = {
     "--env": (["mini-repo"], {"environment": "mini-repo"}),
     "--env-option": (["world=open"], {"environment_options": {"world": "open"}}),
     "--training": (["run"], {"training": Path("run")}),
+    "--trained-tasks": (["t.txt"], {"trained_tasks": Path("t.txt")}),
     "--recipe": (["leak.toml"], {"recipe": Path("leak.toml")}),
     "--allow": (["history"], {"allow": ["history"]}),
     "--accept": (["refusal"], {"accept": ["refusal"]}),

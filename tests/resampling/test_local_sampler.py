@@ -60,7 +60,9 @@ WORLDS: dict[str, Callable[[Path], Environment]] = {
 }
 
 
-@pytest.fixture(params=POLICIES, scope="module")
+@pytest.fixture(
+    params=["bundled words", pytest.param("random chat", marks=pytest.mark.slow)], scope="module"
+)
 def policy(request: pytest.FixtureRequest) -> Policy:
     return POLICIES[request.param]()
 

@@ -123,7 +123,13 @@ def well(policy: Policy, runs: list[Trajectory]) -> list[Rollout]:
         return sampled(stub, runs)
 
 
-@pytest.mark.parametrize("habit", ["trims", "backwards", "one choice"])
+@pytest.mark.parametrize(
+    "habit",
+    [
+        "trims",
+        *(pytest.param(habit, marks=pytest.mark.slow) for habit in ("backwards", "one choice")),
+    ],
+)
 def test_ways_of_answering_change_nothing(
     policy: Policy, runs: list[Trajectory], well: list[Rollout], habit: str
 ) -> None:
@@ -141,7 +147,13 @@ def test_seeds_that_copy_choices_would_repeat_rollouts_so_choices_are_not_used(
     assert rollouts == well and len({rollout.tokens for rollout in rollouts}) > 20
 
 
-@pytest.mark.parametrize("trouble", ["500", "garbage", "close", "fewer", "never", "drip", "slow"])
+@pytest.mark.parametrize(
+    "trouble",
+    [
+        *("500", "garbage", "close", "never"),
+        *(pytest.param(trouble, marks=pytest.mark.slow) for trouble in ("fewer", "drip", "slow")),
+    ],
+)
 def test_passing_troubles_are_tried_again_and_leave_no_trace(
     policy: Policy, runs: list[Trajectory], well: list[Rollout], trouble: str
 ) -> None:

@@ -291,7 +291,13 @@ def test_rewards_that_all_weigh_nothing_are_refused(tmp_path: Path) -> None:
 # -- what counts as a number -----------------------------------------------------------
 
 
-@pytest.mark.parametrize("kind", [bool, np.bool_, np.float32, np.array, torch.tensor])
+@pytest.mark.parametrize(
+    "kind",
+    [
+        *(np.float32, torch.tensor),
+        *(pytest.param(kind, marks=pytest.mark.slow) for kind in (bool, np.bool_, np.array)),
+    ],
+)
 def test_scalars_of_numpy_and_torch_are_rewards(tmp_path: Path, kind: Any) -> None:
     train(questions(tmp_path, 6), lambda t, g: kind(t.sample % 2 == 0), tmp_path / "run")
     assert [
