@@ -211,6 +211,7 @@ def _tested(view: View, rule: Rule, listed: tuple[Source, ...]) -> str:
     """
     missing, most = set(_open_names(listed, rule)), dict[str, float]()
     found, unlocked = [], _unlocked(view)
+    missing |= {one.excludes for one in rule.families if standing(one, view) == "found"}
     for family in rule.families:
         stands = standing(family, view)
         if family.name == "scrubbing" or family.name in NOT_SHORTCUTS:
