@@ -9,7 +9,7 @@ from forensics.instruments import installed_instruments
 from forensics.records import Step, Trajectory
 from forensics.records.files import read_json
 from forensics.records.tables import write_trajectories
-from tests.strangers import ROOT, installed_package, python_beside
+from tests.stranger_packages import ROOT, installed_package, python_beside
 
 SOURCE = Path(__file__).parent / "example_plugin"
 SESSION = """

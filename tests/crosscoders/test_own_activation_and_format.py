@@ -13,7 +13,7 @@ from crosscoders.activation_functions import activation_function
 from crosscoders.dictionaries.dictionary import DictionaryConfig
 from crosscoders.dictionaries.partition import Partition
 from forensics.errors import UserError
-from tests.strangers import installed_package, python_beside
+from tests.stranger_packages import installed_package, python_beside
 
 SOURCE = Path(__file__).parent / "example_package"
 TRAINING = """

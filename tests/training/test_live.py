@@ -311,8 +311,7 @@ def test_an_audit_that_shows_too_little_makes_nothing_promotable(tmp_path: Path)
         assert told["promotable"] == shown == (high <= settings.ceiling)
         if not shown:
             assert (
-                "shows too little" in told["reason"]
-                and "; audit with more tasks" in told["reason"]
+                "shows too little" in told["reason"] and "; audit with more tasks" in told["reason"]
             )
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from forensics.errors import UserError
-from tests.strangers import installed_package, python_beside
+from tests.stranger_packages import installed_package, python_beside
 from training.advantages import estimate_advantages
 from training.losses import LossSection, Objective
 from training.recipe import GrpoSection, parse_recipe
