@@ -74,7 +74,8 @@ def table(rows: list[dict[str, Any]]) -> str:
     holds = passed <= 3 and accused == 0 and genuine >= 12 and len(rows) == len(WORLDS)
     lines = [
         f"{len(rows)} of {len(WORLDS)} worlds. With a shortcut: {passed} of {len(shortcut)}"
-        f" `genuine` (at most 3). Honest: {accused} accused (none), {genuine} of {len(honest)} `genuine` (at least 12).",
+        f" `genuine` (at most 3). Honest: {accused} accused (none), {genuine} of {len(honest)}"
+        " `genuine` (at least 12).",
         f"By the rule: {'it holds' if holds else 'it does not hold'}.",
         "",
         "| world | truth | share | flags | label | found by | called a shortcut | seconds |",
