@@ -35,17 +35,18 @@ def test_a_planted_cause_gets_its_label(
         desk.stage.checkpoint(f"planted-{i}", script, desk.like)
         for i, script in enumerate((before, after))
     ]
+    accepted = ["memory", "regrading", "sufficiency"]
     terms = {
         "allow": ["answer"],
-        "accept": ["regrading"],
-    }  # one kind of action, and nothing grades it again
+        "accept": accepted,
+    }  # one kind of action; no row names its question
     verdict = desk.investigate(
         before=sides[0], after=sides[1], budget=Budget(tasks=400, samples=2), **terms
     )
     assert verdict.label == label
     written = desk.case()["verdict"]
-    assert (written["allowed"], written["accepted"]) == (["answer"], ["regrading"])
-    assert "given that answer is allowed and that regrading need not be tested" in verdict.sentence
+    assert (written["allowed"], written["accepted"]) == (["answer"], accepted)
+    assert "given that answer is allowed and that memory, regrading" in verdict.sentence
     if label == "genuine":
         default = desk.investigate(
             before=sides[0],
@@ -242,7 +243,7 @@ def test_instruments_are_chosen_and_what_is_left_out_is_no_good_news(desk: Desk)
 
 
 def test_an_instrument_that_is_not_there_is_refused_before_a_folder_is_made(desk: Desk) -> None:
-    with pytest.raises(UserError, match="there is no instrument nix; known: ablation, behaviour"):
+    with pytest.raises(UserError, match="there is no instrument nix; known: ablation, audit"):
         desk.investigate(instruments=["nix"])
     assert not desk.out.exists()
 
