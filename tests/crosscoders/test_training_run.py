@@ -62,7 +62,7 @@ def _settings(**given: object) -> TrainerSettings:
 )
 def test_every_activation_finds_the_planted_directions(activation: str) -> None:
     stream, known = _world(20_000)
-    settings = _settings(tokens=120_000, batch=160, learning_rate=5e-3, log_every=50, sparsity=2.0)
+    settings = _settings(tokens=160_000, batch=160, learning_rate=5e-3, log_every=50, sparsity=2.0)
     fitted = train_crosscoder(stream, _config(activation), settings, device="cpu")
     cosines = (
         torch.nn.functional.normalize(known.flatten(1), dim=-1)
