@@ -10,7 +10,7 @@ from forensics import conformance
 from forensics.records import Evidence, Undefined
 from forensics.records.tables import read_trajectories
 from resampling.sources.elicitation import elicitation
-from resampling.sources.hand_in import form_of
+from resampling.sources.extraction import form_of
 from tests.resampling.answer_world import AnswerWorld, GradingAnswers, Speaker, answer_case
 
 LEARNED = Speaker(skill=0.9)

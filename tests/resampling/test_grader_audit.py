@@ -13,9 +13,7 @@ from resampling.sources.grader_audit import (
     PROMPT,
     audit,
     cut_off,
-    drop_line,
     negate,
-    swap_numbers,
 )
 from tests.resampling.answers_world import (
     EMPTY as HANDS_IN_EMPTY,
@@ -188,8 +186,6 @@ def test_hand_ins_that_no_action_holds(tmp_path: Path) -> None:
 
 
 def test_what_is_broken_on_purpose() -> None:
-    assert drop_line("one\ntwo") == "one" and drop_line("one") is None
     assert cut_off("x * 3 - 2") == "x *" and cut_off("x") is None
-    assert swap_numbers("x * 3 - 25") == "x * 25 - 3" and swap_numbers("3 and 3") is None
     assert negate("x * 3") == "x * -3" and negate("Yes, of course") == "no, of course"
     assert negate("nothing") is None and negate("0") is None
