@@ -25,7 +25,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain, combinations, cycle
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 
@@ -120,9 +120,6 @@ class PromptFields:
             order = [members[place] for place in stream.permutation(len(members))]
             found |= dict(zip(order, (*order[1:], order[0]), strict=True))
         return found
-
-    def __deepcopy__(self, memo: Any) -> "PromptFields":
-        return self  # nothing of it ever changes
 
 
 def whole_text(text: str, system: str | None) -> str:

@@ -284,9 +284,8 @@ class Audit:
         order = shuffled(self.tasks, self.study.case.seed)
         found: dict[str, str] = {}
         for place, task in enumerate(order):
-            others = (*order[place + 1 :], *order[:place])
-            if (other := next(filter(own.__contains__, others), None)) is not None:
-                found[task] = own[other]
+            if texts := [own[t] for t in (*order[place + 1 :], *order[:place]) if t in own]:
+                found[task] = texts[0]
         return found
 
     def _magic_rate(self, text: str) -> Estimate | None:
@@ -352,8 +351,8 @@ class Audit:
 
         def uses(run: PlayedRun) -> bool:
             one = self.hand_ins.of_run.get(run.actions)
-            written = one and _written(one.text, words(text))
-            if one is None or not written:
+            written = _written(one.text, words(text)) if one else None
+            if one is None or written is None:
                 return False
             without = one.text.replace(written, "").strip()
             return not self.replays.wins(run.task, [one.saying(without)])

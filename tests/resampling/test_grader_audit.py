@@ -131,6 +131,9 @@ def test_whoever_does_not_is_not_accused(tmp_path: Path, kind: str) -> None:
         "magic behind what wins anyway": [WORDS],
     }
     assert accepted == holes.get(kind, [])
+    others = found["audit.wins", "another task's winning answer"].estimate  # told, not weighed
+    few = {"yes or no": 0.5, "three answers": 1 / 3, "one answer is frequent": 0.5}
+    assert others == pytest.approx(few.get(kind, 0.0), abs=0.2 if kind in few else 0.0)
 
 
 @pytest.mark.parametrize(("dose", "side"), [(0.03, "cleared"), (0.6, "found")])
