@@ -53,7 +53,7 @@ from resampling.ablation.refused_runs import chosen_tasks
 from resampling.sources.altered_world import alteration
 from resampling.sources.asked_world import Asked, as_text, length, shortest_wins, total
 from resampling.sources.extraction import Extraction, by_task, last_action, won
-from resampling.sources.family import DIFFERENCE, SourceStudy, study_of
+from resampling.sources.family import DIFFERENCE, SourceStudy, require_known_gain, study_of
 from resampling.sources.hand_in import Form, form_of
 from resampling.sources.pass_at_k import PASS, PassAtK
 
@@ -81,6 +81,7 @@ class ElicitationConfig:
 
 
 def _episodes(case: Case, config: ElicitationConfig) -> int:
+    require_known_gain(case)
     ways = 2 + len(config.temperatures)
     return min(config.tasks, case.budget.tasks) * case.budget.samples * ways
 

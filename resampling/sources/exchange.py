@@ -39,6 +39,7 @@ from forensics.records import Evidence, Undefined
 from forensics.statistics import Contrast, Estimate
 from forensics.verdict.view import JOINED
 from resampling.ablation.gains import Carried, certificate
+from resampling.ablation.instrument import scrubbed_world
 from resampling.ablation.refused_runs import READ, Kinds, Played, chosen_tasks, side_of
 from resampling.sources.dealt_world import Deal, Donors, dealt, donors_of
 from resampling.sources.family import (
@@ -69,9 +70,17 @@ class ExchangeConfig:
 
 
 def most_episodes(case: Case, config: ExchangeConfig) -> int:
-    """Everything at once on all tasks, then each source and pair on fewer."""
-    few = min(config.tasks, case.budget.tasks) * (config.most_sources + config.most_pairs)
-    return (case.budget.tasks + few) * (1 + len(case.afters)) * case.budget.samples
+    """Everything at once on all tasks, then each source and pair on fewer; the
+    sources that there are, once the plain runs are there.
+    """
+    sources = config.most_sources
+    if case.has_played(scrubbed_world(case)):
+        say = FamilyEvidence(family=FAMILY, make=_maker(case, config))
+        sources = Exchange(study=study_of(case), config=config, say=say).most_sources
+    pairs = min(config.most_pairs, sources * (sources - 1) // 2)
+    few = min(config.tasks, len(case.tasks)) * (sources + pairs if sources > 1 else 0)
+    every = len(case.tasks) if sources else 0
+    return (every + few) * (1 + len(case.afters)) * case.budget.samples
 
 
 @instrument(
@@ -84,10 +93,13 @@ def most_episodes(case: Case, config: ExchangeConfig) -> int:
 def exchange(case: Case, config: ExchangeConfig) -> Iterator[Evidence | Undefined]:
     """Answers about what is shown; raises `MissingInput` for what the case cannot give."""
     study = study_of(case)
-    provenance = exchange.configured(**vars(config)).provenance(case)
-    make = AnswerMaker(layer="sources", method=METHOD, provenance=provenance)
-    say = FamilyEvidence(family=FAMILY, make=make)
+    say = FamilyEvidence(family=FAMILY, make=_maker(case, config))
     yield from Exchange(study=study, config=config, say=say).answers()
+
+
+def _maker(case: Case, config: ExchangeConfig) -> AnswerMaker:
+    provenance = exchange.configured(**vars(config)).provenance(case)
+    return AnswerMaker(layer="sources", method=METHOD, provenance=provenance)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -145,6 +157,15 @@ class Exchange:
             yield from self._told()
 
     # -- the sources -------------------------------------------------------------------
+
+    @property
+    def most_sources(self) -> int:
+        """How many may be exchanged; 0 where nothing is played."""
+        if any(JOINED in kind for kind in self.kinds):
+            return 0
+        if not self.fields and (not self.kinds or self.certified(self.kinds).bound.cleared):
+            return 0
+        return min(len(self.kinds) + len(self.fields), self.config.most_sources)
 
     @cached_property
     def rows(self) -> dict[str, list[dict[str, Any]]]:

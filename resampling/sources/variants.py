@@ -40,6 +40,7 @@ from resampling.sources.family import (
     Pair,
     SourceStudy,
     questions,
+    require_known_gain,
     study_of,
 )
 
@@ -63,6 +64,7 @@ def most_episodes(case: Case, config: VariantsConfig) -> int:
     """None where the world has no variants."""
     if not isinstance(case.environment, Varying):
         return 0
+    require_known_gain(case)
     return config.rounds * len(case.tasks) * case.budget.samples * (1 + len(case.afters))
 
 
