@@ -8,10 +8,11 @@ from typing import Any
 import pytest
 
 from forensics.instruments import run_instrument
+from forensics.investigation.costs import most_episodes
 from forensics.protocols import Environment
 from forensics.records import Undefined
 from resampling.sources.dealt_world import Deal, dealt, donors_of
-from resampling.sources.exchange import exchange, most_episodes
+from resampling.sources.exchange import exchange
 from tests.environment_checks import check_environment
 from tests.resampling.ablation_world import GradingWorld
 from tests.resampling.note_cases import Answerer, Repairer, agent_case, altered_runs, questions
@@ -29,7 +30,7 @@ def answers(folder: Path, after: Any, **more: Any) -> Answers:
     case = agent_case(folder, world, before, after, tasks=more.pop("tasks", 100), **more)
     found = {(one.question, one.about): one for one in run_instrument(exchange, case)}
     played = altered_runs(case)
-    assert played <= most_episodes(case, exchange.config)
+    assert played <= most_episodes(case, [exchange]).get("exchange", 0)
     named = {(name.removeprefix("exchange."), about): one for (name, about), one in found.items()}
     return {**named, ("played", None): played}
 
