@@ -17,6 +17,7 @@ TOOLS: Final = ("add", "check")
 TOOLED = 0.5  # of the gain, where a new tool is learned
 RARE: Final = (0.1, 0.05)  # gains that are done in every so many seeds
 EVERY = 5
+SEEDS = 24
 
 
 @dataclass(frozen=True, kw_only=True)

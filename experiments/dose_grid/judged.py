@@ -43,7 +43,7 @@ def judged(cell: Cell) -> dict[str, Any]:
                 formats=(),
             )
         except Exception as error:
-            return {"cell": cell.key, "failed": f"{type(error).__name__}: {error}"}
+            return {"cell": cell.key, "failed": f"{type(error).__name__}: {error}"[:500]}
         findings = list(read_findings(out / "evidence.jsonl"))
     seconds = round(time.process_time() - started, 2)
     return {"cell": cell.key, **told(verdict), **measured(findings), "seconds": seconds}

@@ -16,7 +16,8 @@ def markdown(result: dict[str, Any]) -> str:
         "Written by `python -m experiments.dose_grid`. Shares with exact 95 % intervals.",
         "",
         f"{result['done']} of {result['planned']} cases, {result['seconds']} processor seconds"
-        f" each; rule {', '.join(one[:12] for one in result['rules'])}.",
+        f" each; rule {', '.join(one[:12] for one in result['rules'])}, code"
+        f" {result.get('code', '')[:12]}.",
         "",
         "| gain | cases done | planned | seeds that are whole |",
         "|---|---|---|---|",
@@ -36,7 +37,10 @@ def _decision(found: dict[str, Any]) -> list[str]:
         f"| {name} | {_share(one)} | {'holds' if one['holds'] else 'does not hold'} |"
         for name, one in found["conditions"].items()
     ]
+    rows += [f"| {name} | {_share(one)} | |" for name, one in found["beside"].items()]
     said = "The rule holds." if found["holds"] else "The rule does not hold."
+    if not found["enough_seeds"]:
+        said = "Too few seeds are whole for a decision."
     return ["", "## Decision", "", said, "", "| condition | found | |", "|---|---|---|", *rows]
 
 

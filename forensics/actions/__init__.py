@@ -1,6 +1,7 @@
 """Actions in one normal form, whatever harness wrote the log."""
 
 from forensics.actions.action import Action, Kind
+from forensics.actions.called_text import calls_in_text
 from forensics.actions.command_heads import (
     Span,
     command_head,
@@ -9,7 +10,7 @@ from forensics.actions.command_heads import (
     executable_text,
 )
 from forensics.actions.command_line import UNPARSED, actions_of_line
-from forensics.actions.tool_calls import head_word_actions
+from forensics.actions.tool_calls import argument_object, command_line, head_word_actions
 from forensics.actions.transcript import actions_of, exit_code
 from forensics.actions.unified_diff import patched_files
 
@@ -20,7 +21,10 @@ __all__ = [
     "Span",
     "actions_of",
     "actions_of_line",
+    "argument_object",
+    "calls_in_text",
     "command_head",
+    "command_line",
     "command_spans",
     "executable_spans",
     "executable_text",

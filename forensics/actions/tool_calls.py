@@ -80,6 +80,17 @@ def command_line(name: str, arguments: Mapping[str, Any]) -> str | None:
     return given if isinstance(given, str) else None
 
 
+def argument_object(arguments: Mapping[str, Any]) -> str | None:
+    """What a call is about: its path, else its first text, else its first number."""
+    given = {
+        key: one[0] if isinstance(one, list) and one else one for key, one in arguments.items()
+    }
+    texts = [one for one in given.values() if isinstance(one, str)]
+    numbers = [str(one) for one in given.values() if isinstance(one, int) and one is not True]
+    paths = [given[key] for key in _TOOLS["paths"] if isinstance(given.get(key), str)]
+    return next((one for one in (*paths, *texts, *numbers) if one.strip()), None)
+
+
 @lru_cache(maxsize=256)
 def _is_shell(name: str) -> bool:
     return SHELLS.fullmatch(name) is not None

@@ -23,12 +23,13 @@
 """
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from functools import cache
 from importlib.metadata import EntryPoint
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from forensics.actions.action import Action, relative_path
+from forensics.actions.called_text import RawCall, spans, tagged_calls
 from forensics.actions.command_line import actions_of_line, script_of, with_effects
 from forensics.actions.python_source import python_effects
 from forensics.actions.tool_calls import (
@@ -60,9 +61,6 @@ _THOUGHT = re.compile(r"\s*<think(?:ing)?>.*?(?:</think(?:ing)?>|\Z)", re.S)
 _THOUGHT_ENDS = re.compile(r"</think(?:ing)?>|```|<function=|<tool_call>")
 _FENCE = re.compile(r"^```([\w+-]*)[ \t]*\r?\n([^\n]*(?:\n(?!```)[^\n]*)*+)\n```", re.M)
 _SHELLS = ("bash", "sh", "shell", "console", "mswea_bash_command", "zsh")
-_FUNCTION = re.compile(r"<function=([\w.-]{1,80})>")
-_PARAMETER = re.compile(r"<parameter=([\w.-]{1,80})>")
-_CALL = re.compile(r"<(tool_call)>")
 _TAGS = {"execute_bash": "bash_session", "execute_ipython": "python", "bash": "bash"}
 _TAGGED = re.compile(r"<(execute_bash|execute_ipython|bash)>")
 _ASKS = re.compile(
@@ -129,13 +127,6 @@ class ActionFormat(NamedTuple):
     frame: bool = False  # one shell that shows where it stands, as SWE-agent's: blocks need no tag
 
 
-class RawCall(NamedTuple):
-    """One action as it stands in a message: a tool by its name, or `shell`, with its arguments."""
-
-    name: str
-    arguments: dict[str, Any]
-
-
 @cache
 def _languages() -> dict[str, EntryPoint]:
     return {point.name: point for point in plugin_points("forensics.languages")}
@@ -197,34 +188,8 @@ def _said(text: str) -> str:
 def _tagged(text: str, form: ActionFormat) -> list[RawCall]:
     if "<" not in text:
         return []
-    functions = _spans(text, _FUNCTION, "</function>")
-    found = [
-        RawCall(name, dict(_spans(body, _PARAMETER, "</parameter>"))) for name, body in functions
-    ]
-    for _, body in _spans(text, _CALL, "</tool_call>"):
-        call = arguments_of(body)
-        if isinstance(call.get("name"), str):
-            given = call.get("arguments", {})
-            found.append(
-                RawCall(
-                    call["name"], given if isinstance(given, dict) else arguments_of(str(given))
-                )
-            )
-    tagged = _spans(text, _TAGGED, "</{}>") if form.shell else ()
-    return found + [RawCall(_TAGS[tag], {"command": body}) for tag, body in tagged]
-
-
-def _spans(text: str, opening: re.Pattern[str], closing: str) -> Iterator[tuple[str, str]]:
-    """Each `(name, what stands up to its closing tag)`, in linear time; what is
-    not closed is left out.
-    """
-    at = 0
-    while found := opening.search(text, at):
-        end = text.find(closing.format(found[1]), found.end())
-        if end < 0:
-            return
-        yield found[1], text[found.end() : end].removeprefix("\n").removesuffix("\n")
-        at = end
+    tagged = spans(text, _TAGGED, "</{}>") if form.shell else ()
+    return tagged_calls(text) + [RawCall(_TAGS[tag], {"command": body}) for tag, body in tagged]
 
 
 def _batch(text: str) -> list[RawCall]:

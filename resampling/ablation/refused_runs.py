@@ -9,7 +9,9 @@ declared channel.
 2. A kind that serves many objects is split where `KIND OBJECT` is asked for
    (refused, or allowed): the object of a command is the first word behind its
    head that is no option. Where kinds are named, the n-th has the n-th command,
-   if there are as many. Tool calls in JSON have none.
+   if there are as many. A tool call in the text (`calls_in_text`) is a command whose
+   head is the tool, and whose object the first word of its path or first argument;
+   one of a shell is the commands of its line.
 3. Refused runs are played on all of the case's tasks, or on a stated number of
    them, evenly spread.
 4. Every policy plays all of its constraints before the next is loaded.
@@ -23,7 +25,13 @@ from typing import Any
 
 import numpy as np
 
-from forensics.actions import command_head, command_spans
+from forensics.actions import (
+    argument_object,
+    calls_in_text,
+    command_head,
+    command_line,
+    command_spans,
+)
 from forensics.case import Case, Rollouts
 from forensics.layers.actions import command_of
 from forensics.layers.decomposition import COLUMNS, Runs, World, read_runs, runs_from
@@ -31,6 +39,7 @@ from forensics.protocols import Constraint
 from forensics.records import Step
 
 OTHER = "other"
+_TOOL = re.compile(r"[\w.:/-]{1,80}")
 _OBJECT = re.compile(r"(?!-)[\w./~@:+-]*\w[\w./~@:+-]*")
 
 
@@ -52,15 +61,16 @@ def acting_text(text: str) -> str:
 
 def command_kinds(text: str) -> tuple[str, ...]:
     """The head of every command, in order; `()` where there is no command."""
-    return tuple(command_head(command) or OTHER for command in _commands(text))
+    return tuple(kind for acts in _acts(text) for kind, _ in acts)
 
 
 def kinds_and_objects(text: str, kinds: Sequence[str]) -> list[tuple[str, str | None]]:
-    """Each kind with the object of its command in what acts in a text."""
-    commands = _commands(text)
-    if len(commands) != len(kinds):
-        return [(kind, None) for kind in kinds]
-    return list(zip(kinds, map(object_of, commands), strict=True))
+    """Each kind with the object of its command (or tool call) in what acts in a text."""
+    acts = _acts(text)
+    every = [about for of_call in acts for _, about in of_call]
+    single = [of_call[0][1] if len(of_call) == 1 else None for of_call in acts]
+    found = next((one for one in (every, single) if len(one) == len(kinds)), [None] * len(kinds))
+    return list(zip(kinds, found, strict=True))
 
 
 def object_of(command: str) -> str | None:
@@ -68,7 +78,33 @@ def object_of(command: str) -> str | None:
     head = (command_head(command) or "").rpartition(" ")[2]
     words = [word.strip("'\"") for word in command.split()]
     at = next((i for i, word in enumerate(words) if word.rpartition("/")[2] == head), 0)
-    return next((word for word in words[at + 1 :] if _OBJECT.fullmatch(word)), None)
+    return _first_word(words[at + 1 :])
+
+
+def _first_word(words: Iterable[str]) -> str | None:
+    return next((word for word in words if _OBJECT.fullmatch(word)), None)
+
+
+Act = tuple[str, str | None]  # a kind and its object
+
+
+def _acts(text: str) -> list[list[Act]]:
+    """Command by command, or tool call by tool call, what acts in a text."""
+    if calls := calls_in_text(text):
+        return [_acts_of_call(call.name, call.arguments) for call in calls]
+    return [[_act(command)] for command in _commands(text)]
+
+
+def _acts_of_call(name: str, arguments: Mapping[str, Any]) -> list[Act]:
+    line = command_line(name, arguments)
+    if line is not None:
+        return [_act(command) for command in _commands(line)]
+    words = (argument_object(arguments) or "").split()
+    return [(name if _TOOL.fullmatch(name) else OTHER, _first_word(words))]
+
+
+def _act(command: str) -> Act:
+    return command_head(command) or OTHER, object_of(command)
 
 
 def _commands(text: str) -> list[str]:

@@ -2,17 +2,22 @@
 
 1. Where the environment has `variant(task, seed)` (`Varying`), both policies play
    one variant of each held-out task, in the world that is scrubbed of every
-   declared channel. The world grades a run under the variant's name; here it
-   stands under the name of the task that it is a variant of, so that both pair.
+   declared channel. `VariantWorld` asks for the variant under the task's own name,
+   so a run draws the random numbers of the plain run of its task and sample: equal
+   luck, another content. The runs that the content decides are what differs.
 2. What does not carry over is
 
-       carried = G0 on the tasks - G0 on their variants.
+       carried = G0 on the tasks - G0 on their variants,
 
-3. Nothing is coupled: another task is another run. So it takes many of them, and
-   where the first round settles nothing a second and a third variant of each
-   task are played; scores of a task's variants are averaged. Looking up to three
-   times makes both errors a little likelier than the level says (2.5 % becomes
-   some 5 %).
+   paired by task.
+3. How much the shared numbers help is the policy's affair. One that does the same
+   on a variant loses nothing but what it remembered. The words of a model differ
+   from the first token on that another text makes likelier, and from there on its
+   luck is new: then the difference is as wide as that of two sets of tasks. So
+   where the first round settles nothing a second and a third variant of each task
+   are played, and scores of a task's variants are averaged; after that the rule's
+   gap says how many tasks would do. Looking up to three times makes both errors a
+   little likelier than the level says (2.5 % becomes some 5 %).
 
 A world without `variant` is `not_applicable`, not `not_tested`. Whether a gain is
 remembered is asked by `memory` in every world, of the tasks that stand there;
@@ -24,27 +29,22 @@ Not seen: what the author's variants leave as it was. A variant that is harder
 than its task looks like memory; so the policy before training is shown too.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from forensics.case import Case
 from forensics.instruments import AnswerMaker, instrument
-from forensics.layers.decomposition import COLUMNS, Runs, read_runs
+from forensics.layers.decomposition import Runs
 from forensics.phrases import points
-from forensics.protocols import Varying
-from forensics.records import Evidence, Undefined
-from resampling.sources.family import (
-    FamilyEvidence,
-    Pair,
-    SourceStudy,
-    questions,
-    study_of,
-)
+from forensics.protocols import Alteration, Environment, Observation, Varying
+from forensics.records import Evidence, Undefined, content_hash
+from resampling.sources.altered_world import AlteredWorld, alteration
+from resampling.sources.family import FamilyEvidence, Pair, questions, study_of
 
 FAMILY = "variants"
-METHOD = "both policies play variants of the held-out tasks, paired by task"
+METHOD = "both policies play variants of the held-out tasks, coupled with their runs of the tasks"
 ABOUT = "features that a variant draws anew"
 NO_VARIANTS = (
     "The world has no variants of its tasks; held-out tasks that repeat trained ones are looked"
@@ -97,7 +97,7 @@ def variants(case: Case, config: VariantsConfig) -> Iterator[Evidence | Undefine
                 "Let `variant` of the environment give another task for each seed.",
             )
             return
-        rounds.append(played(study, names))
+        rounds.append(study.altered(varied(names)).pair)
         found = study.compare(together(rounds))
         if found.cleared or found.found:
             break
@@ -111,19 +111,22 @@ def variants(case: Case, config: VariantsConfig) -> Iterator[Evidence | Undefine
     )
 
 
-def played(study: SourceStudy, names: Mapping[str, str]) -> Pair:
-    """Both policies on the task of each name, reported under the task that it is a variant of."""
-    case = study.case
-    own = {name: task for task, name in names.items()}
-    tasks = tuple(sorted(own))
-    before, *afters = (
-        read_runs(
-            {**row, "task": own[row["task"]]}
-            for row in case.rollouts(side, without=study.world, tasks=tasks).rows(*COLUMNS)
-        )
-        for side in ("before", *case.afters)
-    )
-    return before, tuple(afters)
+class VariantWorld(AlteredWorld):
+    """Asks for another task under the name of the one that was meant."""
+
+    def __init__(self, inner: Environment, alteration: str, names: dict[str, str]) -> None:
+        super().__init__(inner, alteration)
+        self._names = names
+
+    def reset(self, task: str, seed: int) -> Observation:
+        self.task = task
+        return self._inner.reset(self._names[task], seed)
+
+
+def varied(names: dict[str, str]) -> Alteration:
+    """The alteration that asks for the task of each name instead."""
+    told = content_hash(sorted(names.items()), 12)
+    return alteration(f"variants {told}", lambda inner, name: VariantWorld(inner, name, names))
 
 
 def together(rounds: Sequence[Pair]) -> Pair:

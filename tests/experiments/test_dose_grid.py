@@ -1,13 +1,12 @@
 """The grid's truth is arithmetic, its world is a world, and its counts count."""
 
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from experiments.dose_grid import judged as judging, running
-from experiments.dose_grid.cells import DOSES, GAINS, TOOLED, TOOLS, Cell, cells
+from experiments.dose_grid import judged as judging
+from experiments.dose_grid.cells import DOSES, GAINS, SEEDS, TOOLED, TOOLS, Cell, cells
 from experiments.dose_grid.clerk import LIST, STARTS, Clerk, Pair, reach, trained
 from experiments.dose_grid.ledger import (
     FREQUENT,
@@ -21,9 +20,7 @@ from experiments.dose_grid.ledger import (
 )
 from experiments.dose_grid.pages import markdown
 from experiments.dose_grid.tables import summary
-from forensics import UserError
 from forensics.policies import scripted_policy
-from forensics.progress import silent
 from forensics.protocols import Constraint, SamplingSettings
 from forensics.records import Trajectory
 from tests.environment_checks import check_environment
@@ -120,10 +117,10 @@ def test_every_chance_is_one_everywhere() -> None:
 
 
 def test_the_order_of_the_cells() -> None:
-    found = list(cells(range(60)))
-    assert len(found) == 64 * (60 * 2 + 12 * 2) == len({str(one.key) for one in found})
+    found = list(cells(range(SEEDS)))
+    assert len(found) == 64 * (24 * 2 + 5 * 2) == len({str(one.key) for one in found})
     assert [one.seed for one in found] == sorted(one.seed for one in found)
-    assert {one.seed for one in found if one.gain == 0.05} == set(range(0, 60, 5))
+    assert {one.seed for one in found if one.gain == 0.05} == set(range(0, 24, 5))
     ways = {(one.declared, hasattr(one.world, "variant")) for one in found if one.gain == 0.05}
     assert len(ways) == 4
 
@@ -141,7 +138,7 @@ def right(cell: Cell) -> dict[str, Any]:
 
 
 def test_the_decision_holds_and_fails_where_it_should() -> None:
-    planned = list(cells(range(5)))
+    planned = list(cells(range(12)))
     rows = [right(cell) for cell in planned]
     good = summary(rows, planned)
     assert good["decision"]["holds"] and good["misses"] == []
@@ -153,11 +150,16 @@ def test_the_decision_holds_and_fails_where_it_should() -> None:
         assert not found["decision"]["holds"] and "does not hold" in markdown(found)
         return found
 
-    big = held(lambda one: row(one, "genuine") if one.dose == 0.35 and one.seed == 1 else None)
-    assert len(big["misses"]) == 20
-    assert held(
-        lambda one: row(one, "noise") if one.honest and one.seed == 1 and one.gain > 0.1 else None
-    )["misses"]
+    def at(dose: float, seeds: int, label: str = "genuine") -> Any:
+        return lambda one: (
+            row(one, label)
+            if one.dose == dose and one.seed < seeds and one.gain > 0.1 and not one.tool
+            else None
+        )
+
+    assert len(held(at(0.35, 1))["misses"]) == 20  # of 720 at these gains: more than 2 %
+    held(at(0.2, 2))
+    assert held(at(0.0, 2, "noise"))["misses"]
     held(lambda one: row(one, "mixed") if one.honest and one.gain == 0.05 else None)
     held(
         lambda one: (
@@ -168,28 +170,21 @@ def test_the_decision_holds_and_fails_where_it_should() -> None:
     )
     part = summary(rows[:100], planned)
     assert part["done"] == 100 and part["seeds_done"]["0.2"]["seeds_whole"] == 1
-    failed = summary([*rows[1:], {"cell": planned[0].key, "failed": "ValueError: no"}], planned)
-    assert failed["done"] == len(planned) - 1 and "ValueError: no" in markdown(failed)
+    assert "Too few seeds" in markdown(part) and not part["decision"]["holds"]
 
 
-def test_a_run_goes_on_where_it_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[Cell] = []
-
-    def quick(left: Any, minutes: float, workers: int) -> Any:
-        for cell in left[: int(minutes)]:
-            asked.append(cell)
-            yield right(cell)
-
-    monkeypatch.setattr(running, "_finished", quick)
-    todo = list(cells([9000]))[:6]
-    assert len(running.run(todo, tmp_path, 2, 1, silent)) == 2
-    with open(tmp_path / "cases.jsonl", "a") as file:
-        file.write('{"cell": {"kind"')  # killed here
-    assert len(running.run(todo, tmp_path, 3, 1, silent)) == 5
-    assert asked == todo[:5]
-    monkeypatch.setattr(running, "code_key", lambda: "other")
-    with pytest.raises(UserError, match="other code"):
-        running.run(todo, tmp_path, 3, 1, silent)
+def test_what_raised_is_told_and_counts_against() -> None:
+    planned = list(cells(range(12)))
+    rows = [right(cell) for cell in planned]
+    for place in (0, 5):  # an honest policy, and a shortcut of 80 %
+        gone = {"cell": planned[place].key, "failed": "ValueError: no"}
+        found = summary([*rows[:place], gone, *rows[place + 1 :]], planned)
+        assert found["done"] == len(planned) - 1 and "ValueError: no" in markdown(found)
+        told = found["decision"]["conditions"]
+        assert told["honest accused: none"]["k"] == (place == 0)
+        assert sum(one["k"] for name, one in told.items() if "doses of 35" in name) == 2 * (
+            place == 5
+        )
 
 
 def test_one_cell_is_judged(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,18 +2,21 @@
 named rather than `cat`.
 """
 
-from dataclasses import dataclass
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from forensics import conformance
-from forensics.records import Evidence, Undefined
+from forensics.protocols import Constraint
+from forensics.records import Evidence, Trajectory, Undefined
 from resampling.ablation.instrument import ablation
 from resampling.ablation.objects import Use, object_use, recurring
 from resampling.ablation.refused_runs import action_kinds, object_of, refusal
-from tests.resampling.ablation_world import GradingWorld, Script, ablation_case
+from tests.resampling.ablation_world import GradingWorld, Script, ScriptedPolicy, ablation_case
 
 LEAK = {"cat notes": 0.7, "cat outputs": 0.1, "ls": 0.1}
 BEFORE = Script(looks={"cat notes": 0.05, "cat outputs": 0.3, "ls": 0.3}, uses_outputs=0.3)
@@ -128,3 +131,93 @@ def test_objects_of_a_needed_kind_are_named_where_training_turned_to_them(
     better = Script(looks=after.looks, skill=0.9, uses_outputs=0.9)
     one = told(tmp_path, BEFORE, better, world=NeedsCat(named=False))[REFUSED, None]
     assert isinstance(one, Evidence) and one.diagnostics.get("needed_objects") == named
+
+
+def called(name: str, arguments: dict[str, Any], shape: str = "plain") -> str:
+    """A tool call as models write it."""
+    plain = {"name": name, "arguments": arguments}
+    given = arguments.items()
+    shapes = {
+        "plain": json.dumps(plain),
+        "hermes": f"<think>hm</think>Let me see.\n<tool_call>\n{json.dumps(plain)}\n</tool_call>",
+        "fenced": f"I look:\n```json\n{json.dumps(plain, indent=2)}\n```",
+        "list": f"[TOOL_CALLS] {json.dumps([plain])}",
+        "openai": json.dumps(
+            {"tool_calls": [{"function": {"name": name, "arguments": json.dumps(arguments)}}]}
+        ),
+        "llama": f"<|python_tag|>{json.dumps({'name': name, 'parameters': arguments})}",
+        "qwen": f"<tool_call>\n<function={name}>\n"
+        + "".join(f"<parameter={key}>\n{value}\n</parameter>\n" for key, value in given)
+        + "</function>\n</tool_call>",
+        "xml": f'<invoke name="{name}">'
+        + "".join(f'<parameter name="{key}">{value}</parameter>' for key, value in given)
+        + "</invoke>",
+    }
+    return shapes[shape]
+
+
+SHAPES = ("plain", "hermes", "fenced", "list", "openai", "llama", "qwen", "xml")
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_the_object_of_a_tool_call_is_an_argument(shape: str) -> None:
+    text = called("open", {"limit": 5, "path": "a.txt"}, shape)
+    assert action_kinds(text, ()) == ("open",)
+    assert action_kinds(text, (), ("open a.txt",)) == ("open a.txt",)
+    assert action_kinds(text, ("read",), ("read a.txt",)) == ("read a.txt",), "a kind with a name"
+    assert action_kinds(text, (), ("open b.txt",)) == ("open",)
+    assert not refusal(("open a.txt",), 3).allows(text, ())
+    assert refusal(("open b.txt",), 3).allows(text, ())
+
+
+def test_tool_calls_are_told_apart_from_other_texts() -> None:
+    shell = called("bash", {"command": "cat -n notes && ls"})
+    assert action_kinds(shell, (), ("cat notes",)) == ("cat notes", "ls"), "a shell's own commands"
+    assert action_kinds(shell, ("bash",), ("bash notes",)) == ("bash",), "two objects are none"
+    both = called("open", {"path": "x"}) + "\n" + called("search", {"query": "what is y"})
+    assert action_kinds(both, (), ("search what",)) == ("open", "search what")
+    assert action_kinds(called("see", {"place": 7}), (), ("see 7",)) == ("see 7",)
+    for text in ('submit {"name": "Ann", "input": 3}', '{"name": "Ann"}', '{"name": ', "[[1]]"):
+        assert action_kinds(text, (), ("Ann 3",)) in (("submit",), ("other",))
+    assert action_kinds("[" * 5000, ()) == ("other",)
+
+
+@dataclass(frozen=True)
+class CallingPolicy(ScriptedPolicy):
+    """The same policy, but it writes tool calls; the world runs what they say."""
+
+    def play(self, *given: Any, **named: Any) -> Iterator[Trajectory]:
+        environment, tasks, samples, settings, seed, constraint, _ = given
+        if constraint is not None:
+            wanted = constraint.allows
+            constraint = Constraint(
+                name=constraint.name,
+                max_redraws=constraint.max_redraws,
+                allows=lambda text, kinds: wanted(as_call(text), kinds),
+            )
+        for run in super().play(environment, tasks, samples, settings, seed, constraint):
+            steps = [
+                step.model_copy(update={"text": as_call(step.text)})
+                if step.role == "assistant"
+                else step
+                for step in run.steps
+            ]
+            yield run.model_copy(update={"steps": tuple(steps)})
+
+
+def as_call(command: str) -> str:
+    head, _, about = command.partition(" ")
+    return called(head, {"path": about} if about else {}, "hermes" if head == "cat" else "plain")
+
+
+def test_the_object_of_a_tool_call_is_named_and_may_be_allowed(tmp_path: Path) -> None:
+    case = ablation_case(tmp_path, BEFORE, AFTER, world=unnamed(), tasks=60)
+    scripts = {"before": BEFORE, "after-0": AFTER}
+    policies = {side: lambda s=side, k=one: CallingPolicy(s, k) for side, one in scripts.items()}
+    case = replace(case, policies=policies)
+    assert set(object_use(case, (), ("cat", "ls"))) == {"cat notes", "cat outputs"}
+    answers = conformance.answers(ablation, case)
+    assert answers["ablation.shortcut", "cat notes"].estimate == 1
+    assert not answers[CARRIED, "cat"].diagnostics["carries"], "that is the other objects"
+    assert answers[REFUSED, None].interval.low > 0
+    assert answers[REFUSED, "cat notes"].interval.high <= 0, "once the reader allows it"

@@ -2,6 +2,7 @@
 a world that has none.
 """
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ import pytest
 
 from forensics.case import Case
 from forensics.instruments import run_instrument
+from forensics.policies.scripted import View
 from forensics.records import Evidence, Undefined
 from resampling.sources.variants import ABOUT, VariantsConfig, most_episodes, variants
 from tests.resampling.remembered_world import HELD_OUT, Mechanic, Shop, VaryingShop, shop_case
@@ -28,16 +30,46 @@ def test_a_gain_on_these_tasks_alone_is_found(tmp_path: Path) -> None:
     assert whole.diagnostics["rounds"] == 1 and abs(whole.diagnostics["lost_before"]) < 0.1
 
 
-@pytest.mark.parametrize(("skill", "rounds"), [(0.9, 1), (0.5, 3)])
-def test_skill_carries_over(tmp_path: Path, skill: float, rounds: int) -> None:
+def test_skill_carries_over_on_the_same_luck(tmp_path: Path) -> None:
+    """Whoever does on a variant what it does on the task wins the same runs: an
+    honest gain of 20 points, cleared by the first round.
+    """
+    case = shop_case(tmp_path, BASE, Mechanic(0.5), world=VaryingShop(), tasks=200)
+    found = answers(case)
+    carried = found["variants.carried", ABOUT]
+    assert carried.estimate == 0 and carried.interval.half_width < 0.02
+    whole = found["variants.over_bar", None]
+    assert whole.interval.high < 0 and whole.diagnostics["rounds"] == 1
+    assert len(list((tmp_path / "trajectories").glob("*-altered-*"))) == 2
+    assert most_episodes(case, VariantsConfig()) == 3 * 200 * 4 * 2
+
+
+class Fickle(Mechanic):
+    """Thinks of the wrong answer first on half of the parts, as a model whose words
+    are other words on another task: nothing of its luck is shared there.
+    """
+
+    def act(self, view: View) -> Mapping[str, float]:
+        options = list(super().act(view).items())
+        code = int(options[0][0].removeprefix("code "))
+        return dict(options if code % 2 else options[::-1])
+
+
+@pytest.mark.parametrize(("skill", "rounds"), [(0.9, 1), (0.45, 3)])
+def test_where_the_luck_differs_more_variants_help(
+    tmp_path: Path, skill: float, rounds: int
+) -> None:
     """A large gain is cleared at once; a small one takes more variants, and no more than stated."""
-    case = shop_case(tmp_path, BASE, Mechanic(skill), world=VaryingShop(), tasks=200)
+    case = shop_case(tmp_path, Fickle(0.3), Fickle(skill), world=VaryingShop(), tasks=200)
     found = answers(case)["variants.over_bar", None]
-    assert not found.interval.low > 0 and found.diagnostics["rounds"] <= rounds
+    assert not found.interval.low > 0 and found.diagnostics["rounds"] == rounds
     assert found.interval.high <= 0 or rounds == 3
     played = len(list((tmp_path / "trajectories").glob("*-altered-*")))
     assert played == 2 * found.diagnostics["rounds"]
-    assert most_episodes(case, VariantsConfig()) == 3 * 200 * 4 * 2
+    first = variants.configured(rounds=1)
+    (once,) = (a for a in run_instrument(first, case) if a.question == "variants.over_bar")
+    assert isinstance(once, Evidence) and once.interval is not None
+    assert found.interval.half_width < 0.75 * once.interval.half_width or rounds == 1
 
 
 @pytest.mark.parametrize(("share", "skill", "found"), [(0.05, 0.9, False), (0.5, 0.6, True)])

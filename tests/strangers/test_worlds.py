@@ -2,24 +2,31 @@
 What the verdict makes of them stands in `table.md`, never here.
 """
 
+import json
 from importlib import import_module
+from pathlib import Path
+from typing import Any
 
 import pytest
 
+from forensics import UserError
 from forensics.policies.scripted import scripted_policy
 from forensics.protocols import SamplingSettings
 from tests.environment_checks import check_identity, check_scrubbing, check_splits
-from tests.strangers.__main__ import WORLDS
+from tests.strangers import __main__ as strangers
+from tests.strangers.__main__ import HERE, count, modules, table
+
+WORLDS = (*modules(), *modules(HERE / "second"))
 
 
 def test_there_are_enough_of_either_sort() -> None:
-    truths = [import_module(f"tests.strangers.{name}").TRUTH for name in WORLDS]
+    truths = [import_module(name).TRUTH for name in modules()]
     assert truths.count("shortcut") >= 30 and truths.count("honest") >= 15
 
 
 @pytest.mark.parametrize("name", WORLDS)
 def test_a_world_is_one(name: str) -> None:
-    module = import_module(f"tests.strangers.{name}")
+    module = import_module(name)
     world = module.World()
     check_identity(world)
     check_splits(world)
@@ -38,3 +45,44 @@ def test_a_world_is_one(name: str) -> None:
         for agent in (module.BEFORE, module.AFTER)
     ]
     assert scores[1] > scores[0]
+
+
+def row(module: str, label: str = "genuine") -> dict[str, Any]:
+    world = module.rpartition(".")[2]
+    return {
+        "world": world,
+        "truth": "honest",
+        "share": 0,
+        "allow": [],
+        "accept": [],
+        "label": label,
+    }
+
+
+def test_a_table_goes_on_with_its_own_code_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    worlds, code = ("tests.one", "tests.two", "tests.three"), ["a"]
+    monkeypatch.setattr(strangers, "modules", lambda folder: worlds)
+    monkeypatch.setattr(strangers, "code_of", lambda worlds: code[0])
+    monkeypatch.setattr(strangers, "judged", row)
+    file = tmp_path / "table.json"
+    file.write_text(json.dumps([row("tests.two") | {"code": "a"}]))
+    code[0] = "b"
+    with pytest.raises(UserError, match="other code"):
+        count(tmp_path, tmp_path / "table", 1)
+    code[0] = "a"
+    count(tmp_path, tmp_path / "table", 2)
+    assert [one["world"] for one in json.loads(file.read_text())] == ["one", "three", "two"]
+    told = (tmp_path / "table.md").read_text()
+    assert "3 of 3 `genuine` (at least 3)" in told
+    code[0] = "b"
+    before = file.read_bytes()
+    count(tmp_path, tmp_path / "table", 1)  # nothing is left to do
+    assert file.read_bytes() == before
+
+
+def test_a_table_that_is_not_whole_decides_nothing() -> None:
+    rows = [row("a.one"), row("a.two", "phantom")]
+    assert "1 accused (none)" in table(rows, 2) and "it does not hold" in table(rows, 2)
+    assert "Not done: 1; nothing is decided." in table(rows[:1], 2)
