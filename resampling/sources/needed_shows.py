@@ -11,9 +11,9 @@ is looked up is enough alone, but *before* looks it up as well; and a line that
    certificate).
 2. *Enough?* The unit is the task's own, all else another task's (`shown_world`).
    What it carries is the gain there, less that of the control, where nothing is
-   kept: *after* alone, as if *before* won nothing, so that it can only clear, and
-   with the unit every part of it. What is not cleared is halved, down to the
-   smallest units that are enough.
+   kept: first by *after* only, as if *before* won nothing, so that it can only
+   clear; what is left by both. With a unit every part of it is cleared. What is not
+   is halved, down to the smallest units that are enough.
 3. *Newly needed?* Only the unit is another task's. With `L(u)` the wins that a side
    loses there, and `L(c)` those that it loses in the control, where nothing is its
    own: newly needed is
@@ -257,17 +257,22 @@ class NeededShows:
         return [one for half in halves for one in self._smallest(half)] or [own]
 
     def _alone(self, unit: Unit) -> Found:
-        """What it carries alone at most, by *after* only: on few tasks, and where
-        that does not tell, on more.
+        """What it carries alone: by *after* only, on few tasks, and where that does
+        not tell on more; what is left by *before* too.
         """
-        few = self._amount(unit, self.screen, before=False)
-        tells = few.cleared or few.found or self.tasks <= self.screen
-        return Found(
-            unit=unit, alone=few if tells else self._amount(unit, self.tasks, before=False)
-        )
+        tasks = self.screen
+        found = self._amount(unit, tasks, before=False)
+        if not (found.cleared or found.found):
+            tasks = self.tasks
+            found = self._amount(unit, tasks, before=False)
+        if not found.cleared:
+            found = self._amount(unit, tasks, before=True)
+        if not (found.cleared or found.found) and tasks != self.tasks:
+            found = self._amount(unit, self.tasks, before=True)
+        return Found(unit=unit, alone=found)
 
     def _asked(self, one: Found) -> Found:
-        """How newly this unit is needed; where much, what *before* wins with it alone."""
+        """How newly this unit is needed; where much, what it carries alone on more tasks."""
         if one.open:
             return one
         one = replace(one, newly=self._newly(one.unit))

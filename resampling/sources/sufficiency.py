@@ -16,7 +16,9 @@ in the world that is scrubbed of every declared channel.
 4. *Screening*: first on few tasks, then on more, the policies after training
    alone. It counts as if *before* won nothing there, so that it can only clear.
    What is not cleared is then played by *before* too, on the same tasks.
-5. The answer is the field that carries most, so redundant cues are found: each
+5. What needed actions show is looked at in the same way, and in one more, by
+   `needed_shows`; a find there asks the reader, and accuses nobody.
+6. The answer is the field that carries most, so redundant cues are found: each
    suffices.
 
 Where no question is named, a field that suffices may *be* the question; only
@@ -103,15 +105,14 @@ class SufficiencyConfig:
 def most_episodes(case: Case, config: SufficiencyConfig) -> int:
     """The control on both sets of tasks, every field on the first, the most
     promising on the second. Where the world calls actions needed that may show
-    something: every unit of it after training only, the few that are enough in two
-    worlds more, and two controls.
+    something: every unit of it, the few that are enough in two worlds more, and a control.
     """
     screen, tasks = (min(most, case.budget.tasks) for most in (config.screen, config.tasks))
     both = 1 + len(case.afters)
     played = (screen * (3 + config.most_fields) + tasks * (3 + config.most_played)) * both
     if isinstance(case.environment, Needing):
-        played += (screen + tasks) * (config.most_units * len(case.afters) + both)
-        played += tasks * config.most_asked * (both + 1)
+        played += (screen + tasks) * (config.most_units + 1) * both
+        played += tasks * config.most_asked * 2 * both
     return played * case.budget.samples
 
 
