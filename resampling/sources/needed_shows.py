@@ -205,6 +205,12 @@ class NeededShows:
         parts = tuple(one for one in every if one.places and one.template not in rare)
         return (Unit(parts=parts),) if parts else ()
 
+    @property
+    def most_played(self) -> int:
+        """How many units are played at most: halving gives two to each field but one."""
+        fields = sum(len(part.places) for unit in self.units for part in unit.parts)
+        return min(self.most_units, 2 * fields - 1) if fields else 0
+
     @cached_property
     def _read(self) -> Played:
         """The plain runs, with the templates that each of them read as what it used."""

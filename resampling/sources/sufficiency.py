@@ -47,6 +47,7 @@ from forensics.layers.decomposition import Runs
 from forensics.phrases import plural, points, printable
 from forensics.protocols import Environment, Needing
 from forensics.records import Evidence, Undefined
+from resampling.ablation.instrument import scrubbed_world
 from resampling.ablation.refused_runs import chosen_tasks
 from resampling.sources.family import (
     Comparison,
@@ -103,17 +104,29 @@ class SufficiencyConfig:
 
 
 def most_episodes(case: Case, config: SufficiencyConfig) -> int:
-    """The control on both sets of tasks, every field on the first, the most
-    promising on the second. Where the world calls actions needed that may show
-    something: every unit of it, the few that are enough in two worlds more, and a control.
+    """All but the question, then field by field: as `Sufficiency._carry` plays them.
+    Then units of what needed actions show, and of those that are enough two worlds
+    more. How many there are is looked up once the plain runs are there.
     """
-    screen, tasks = (min(most, case.budget.tasks) for most in (config.screen, config.tasks))
-    both = 1 + len(case.afters)
-    played = (screen * (3 + config.most_fields) + tasks * (3 + config.most_played)) * both
-    if isinstance(case.environment, Needing):
-        played += (screen + tasks) * (config.most_units + 1) * both
-        played += tasks * config.most_asked * 2 * both
-    return played * case.budget.samples
+    rounds, units = [1, config.most_fields], config.most_units
+    if case.has_played(scrubbed_world(case)):
+        one = _opened(case, config)
+        rounds, units = one.rounds, one.shown.most_played
+    elif not isinstance(case.environment, Needing):
+        units = 0
+    afters, total = len(case.afters), 0
+    for fields in rounds:
+        most = min(fields, config.most_played)
+        few = 1 + afters + fields * afters + (fields - most)
+        more = (1 + most) * (1 + afters)
+        total += min(config.screen, len(case.tasks)) * few
+        total += min(config.tasks, len(case.tasks)) * more
+    if units:
+        worlds = min(config.screen, len(case.tasks)) * (units + 1)
+        asked = 2 * min(config.most_asked, units)
+        worlds += min(config.tasks, len(case.tasks)) * (units + 1 + asked)
+        total += worlds * (1 + afters)
+    return total * case.budget.samples
 
 
 @instrument(
@@ -127,17 +140,16 @@ def sufficiency(case: Case, config: SufficiencyConfig) -> Iterator[Evidence | Un
     """Answers about the fields of the prompts; raises `MissingInput` for what the
     case cannot give.
     """
+    yield from _opened(case, config).answers()
+
+
+def _opened(case: Case, config: SufficiencyConfig) -> "Sufficiency":
     study = study_of(case)
     provenance = sufficiency.configured(**vars(config)).provenance(case)
     make = AnswerMaker(layer="sources", method=METHOD, provenance=provenance)
     fields = prompt_fields(scrubbed(case, study), case.tasks)
-    one = Sufficiency(
-        study=study,
-        fields=fields,
-        config=config,
-        say=FamilyEvidence(family=FAMILY, make=make),
-    )
-    yield from one.answers()
+    say = FamilyEvidence(family=FAMILY, make=make)
+    return Sufficiency(study=study, fields=fields, config=config, say=say)
 
 
 def scrubbed(case: Case, study: SourceStudy) -> Environment:
@@ -230,6 +242,16 @@ class Sufficiency:
         yield from self.say.not_applicable(reason, self.study.gain)
 
     # -- what there is -----------------------------------------------------------------
+
+    @property
+    def rounds(self) -> list[int]:
+        """How many fields are played at most, together with each control."""
+        single = [len(self.single)] if self.single else []
+        if not self.named:
+            return [] if self._why_not else single
+        if not self.fields.beside:
+            return []
+        return [1, *(single if self.aligns and len(self.single) > 1 else [])]
 
     @cached_property
     def named(self) -> bool:
