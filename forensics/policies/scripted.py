@@ -19,7 +19,8 @@ and no log-probabilities.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+from functools import lru_cache
 from math import isclose
 from typing import Any, Protocol
 
@@ -38,6 +39,7 @@ from forensics.protocols import (
 from forensics.records import Step, Trajectory, content_hash
 from forensics.records.trajectory import TOKEN_LIMIT
 
+DRAWN_FIRST = 16  # uniform numbers of a run that are kept for the worlds coupled with it
 ALWAYS = ""  # the mood of an agent that has but one
 
 
@@ -111,12 +113,14 @@ class ScriptedPolicy:
         for task in tasks:
             number = int(content_hash(task, 15), 16)
             for sample in range(samples):
-                stream = row_stream(seed, number, sample)
-                start = int(stream.integers(2**31))
                 run = _Run(
-                    self.agent, environment.spawn(), uniforms(stream), constraint, self.most_turns
+                    self.agent,
+                    environment.spawn(),
+                    _draws(seed, number, sample),
+                    constraint,
+                    self.most_turns,
                 )
-                ending = run.to_its_end(task, start)
+                ending = run.to_its_end(task, _drawn_first(seed, number, sample)[0])
                 yield self._trajectory(environment, task, sample, seed, constraint, run, ending)
 
     def _trajectory(
@@ -164,8 +168,8 @@ class _Run:
         except Exception as error:
             return _raised(error)
         if start.system:
-            self.steps.append(Step(role="system", text=start.system))
-        self.steps.append(Step(role="user", text=start.text, channels=start.channels))
+            self.steps.append(_step("system", start.system))
+        self.steps.append(_step("user", start.text, channels=start.channels))
         mood = self._drawn(self._whole(self.agent.moods))
         view = View(prompt=start.text, system=start.system, mood=mood)
         for _ in range(self.most_turns):
@@ -181,7 +185,8 @@ class _Run:
                 return _raised(error)
             if result.terminated or result.truncated:
                 return ending_of(result)
-            view = replace(view, turns=(*view.turns, (action, result.observation)))
+            turns = (*view.turns, (action, result.observation))
+            view = View(prompt=start.text, system=start.system, turns=turns, mood=mood)
         return engine_ended("truncated", TOKEN_LIMIT)
 
     def _action(self, options: Mapping[str, float]) -> str | None:
@@ -191,7 +196,7 @@ class _Run:
             action = self._drawn(left)
             kinds = self.world.kinds(action)
             if self.constraint is None or self.constraint.allows(action, kinds):
-                self.steps.append(Step(role="assistant", text=action, kinds=kinds))
+                self.steps.append(_step("assistant", action, kinds))
                 return action
             self.refused += 1
             if self.refused > self.constraint.max_redraws:
@@ -205,7 +210,7 @@ class _Run:
 
     def _step(self, action: str) -> StepResult:
         result = self.world.step(action)
-        self.steps.append(Step(role="tool", text=result.observation, channels=result.channels))
+        self.steps.append(_step("tool", result.observation, channels=result.channels))
         return result
 
     def _drawn(self, options: Mapping[str, float]) -> str:
@@ -223,6 +228,31 @@ class _Run:
         if not isclose(total := sum(options.values()), 1, abs_tol=1e-6):
             raise UserError(f"what {self.agent.identity} may do has probability {total:g}, not 1")
         return options
+
+
+@lru_cache(maxsize=8192)
+def _drawn_first(seed: int, number: int, sample: int) -> tuple[int, tuple[float, ...]]:
+    """A run's start and its first uniform numbers: each world that is coupled
+    with it asks for the same.
+    """
+    stream = row_stream(seed, number, sample)
+    return int(stream.integers(2**31)), tuple(stream.random(DRAWN_FIRST).tolist())
+
+
+def _draws(seed: int, number: int, sample: int) -> Iterator[float]:
+    """All of a run's uniform numbers."""
+    yield from _drawn_first(seed, number, sample)[1]
+    stream = row_stream(seed, number, sample)
+    stream.integers(2**31), stream.random(DRAWN_FIRST)  # these were given
+    yield from uniforms(stream)
+
+
+@lru_cache(maxsize=4096)
+def _step(
+    role: Any, text: str, kinds: tuple[str, ...] = (), channels: tuple[str, ...] = ()
+) -> Step:
+    """A message. Runs repeat each other, and a step is immutable."""
+    return Step(role=role, text=text, kinds=kinds, channels=channels)
 
 
 def _raised(error: Exception) -> dict[str, Any]:

@@ -64,8 +64,8 @@ from resampling.ablation.refused_runs import (
     Played,
     chosen_tasks,
     played_plainly,
+    plain_side,
     played_without,
-    read_side,
     side_without,
     substitutes,
 )
@@ -278,8 +278,7 @@ class AblationStudy:
                 for kind in suspects
             }
         tasks = chosen_tasks(self.case.tasks, self.config.pilot)
-        log = self.case.rollouts("before", without=self.world)
-        own = read_side(log, tasks, self.case.allowed)
+        own = plain_side(self.case, "before", self.world, tasks, self.case.allowed)
         reasons: dict[str, str] = {}
         for kind in suspects:
             side = side_without(

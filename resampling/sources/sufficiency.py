@@ -111,7 +111,7 @@ def sufficiency(case: Case, config: SufficiencyConfig) -> Iterator[Evidence | Un
     study = study_of(case)
     provenance = sufficiency.configured(**vars(config)).provenance(case)
     make = AnswerMaker(layer="sources", method=METHOD, provenance=provenance)
-    fields = prompt_fields(scrubbed(case, study), case.tasks)
+    fields = prompts_of(study)
     one = Sufficiency(
         study=study,
         fields=fields,
@@ -119,6 +119,14 @@ def sufficiency(case: Case, config: SufficiencyConfig) -> Iterator[Evidence | Un
         say=FamilyEvidence(family=FAMILY, make=make),
     )
     yield from one.answers()
+
+
+def prompts_of(study: SourceStudy) -> PromptFields:
+    """The fields of all of a case's prompts in the world of a study."""
+    case = study.case
+    return case.kept(
+        ("prompts", study.world), lambda: prompt_fields(scrubbed(case, study), case.tasks)
+    )
 
 
 def scrubbed(case: Case, study: SourceStudy) -> Environment:
