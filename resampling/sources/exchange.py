@@ -11,9 +11,13 @@ All of it in the world that is scrubbed of every declared channel.
    that read it before their last action. If the kinds together are cleared by
    it and there is no field, nothing is played.
 3. *Jointly*: everything at once (`dealt_world`), both policies, on all tasks.
-4. Where that is not at most a fifth of the gain, each source by itself on fewer
-   tasks, and pairs where no single one was found: two redundant sources carry
-   nothing each.
+4. *Part of the job.* Where that is not at most a fifth of the gain, fields that
+   the policy before training needed for the same share of its wins are no
+   question (`newly`; for *everything* another task is shown): all of them, or
+   those single ones of which that holds alone and together. They are left as they
+   are, and the rest is exchanged together once more.
+5. What is not cleared then, each source by itself on fewer tasks, and pairs where
+   no single one was found: two redundant sources carry nothing each.
 
 What a source carries is what the gain loses. Exchange alone says that the gain
 *needs* a source, which may be an honest tool that nobody allowed; it accuses
@@ -33,8 +37,8 @@ from typing import Any
 from forensics.case import Case
 from forensics.errors import MissingInput
 from forensics.instruments import AnswerMaker, instrument
-from forensics.phrases import points, printable
-from forensics.protocols import Needing
+from forensics.phrases import percent, points, printable
+from forensics.protocols import Alteration, Fielded, Needing
 from forensics.records import Evidence, Undefined
 from forensics.statistics import Contrast, Estimate
 from forensics.verdict.view import JOINED
@@ -45,12 +49,14 @@ from resampling.sources.family import (
     Comparison,
     EndByEnd,
     FamilyEvidence,
+    Pair,
     SourceStudy,
     questions,
     study_of,
 )
 from resampling.sources.fields import PREFIX, QUESTION, PromptFields
-from resampling.sources.shadow import Kept, Plan
+from resampling.sources.newly import Newly, newly
+from resampling.sources.shadow import Kept, Plan, shadow
 from resampling.sources.sufficiency import MOST, prompts_of
 
 FAMILY = "exchange"
@@ -69,9 +75,14 @@ class ExchangeConfig:
 
 
 def most_episodes(case: Case, config: ExchangeConfig) -> int:
-    """Everything at once on all tasks, then each source and pair on fewer."""
-    few = min(config.tasks, case.budget.tasks) * (config.most_sources + config.most_pairs)
-    return (case.budget.tasks + few) * (1 + len(case.afters)) * case.budget.samples
+    """Everything at once on all tasks, then each source and pair on fewer; where
+    the prompts may have fields, what the policy before training needs of them too.
+    """
+    fielded = isinstance(case.environment, Fielded)
+    sets = config.most_sources * (1 + fielded) + config.most_pairs
+    few = min(config.tasks, case.budget.tasks) * sets
+    whole = case.budget.tasks * (1 + 4 * fielded)
+    return (whole + few) * (1 + len(case.afters)) * case.budget.samples
 
 
 @instrument(
@@ -126,7 +137,7 @@ class Exchange:
     study: SourceStudy
     config: ExchangeConfig
     say: FamilyEvidence
-    found: dict[Kinds, Comparison] = field(default_factory=dict)
+    found: dict[Kinds, Comparison | Newly] = field(default_factory=dict)
 
     def answers(self) -> Iterator[Evidence | Undefined]:
         """Every answer of the family."""
@@ -139,9 +150,7 @@ class Exchange:
         elif not self.fields and self.certified(self.kinds).bound.cleared:
             yield from self._bounded()
         else:
-            self._exchange([(*self.kinds, *self.fields)], self.study.case.tasks)
-            if not self.found[*self.kinds, *self.fields].cleared:
-                self._apart()
+            self._carry()
             yield from self._told()
 
     # -- the sources -------------------------------------------------------------------
@@ -223,26 +232,79 @@ class Exchange:
         kinds = frozenset(sources) - frozenset(self.fields)
         return Deal(kinds=kinds, donors=self.donors, plan=plan)
 
-    def _exchange(self, sets: Sequence[Kinds], tasks: tuple[str, ...]) -> None:
-        """What each of these sets of sources carries, policy by policy."""
-        worlds = [dealt(self.deal(sources)) for sources in sets]
+    def _carry(self) -> None:
+        """What all sources carry, without those that are part of the job, and each."""
+        tasks = self.study.case.tasks
+        sources = (*self.kinds, *self.fields)
+        self._exchange([sources], tasks)
+        if self.found[sources].cleared:
+            return
+        job = self._part_of_the_job()
+        if job:
+            del self.found[sources]
+            self.found.update(job)
+            known = {one for fields in job for one in fields}
+            sources = tuple(one for one in sources if one not in known)
+            self._exchange([sources] if sources else [], tasks)
+        if sources and not self.found[sources].cleared:
+            self._apart(sources)
+
+    def _play(self, worlds: Sequence[Alteration], tasks: tuple[str, ...]) -> list[Pair]:
+        """Both sides in each of these worlds, policy by policy."""
         sides = [
             [self.study.altered_side(side, world, tasks).runs for world in worlds]
             for side in ("before", *self.study.case.afters)
         ]
-        for sources, (before, *afters) in zip(sets, zip(*sides, strict=True), strict=True):
-            self.found[sources] = self.study.compare((before, tuple(afters)))
+        return [(before, tuple(afters)) for before, *afters in zip(*sides, strict=True)]
 
-    def _apart(self) -> None:
+    def _exchange(self, sets: Sequence[Kinds], tasks: tuple[str, ...]) -> None:
+        """What each of these sets of sources carries."""
+        pairs = self._play([dealt(self.deal(sources)) for sources in sets], tasks)
+        for sources, pair in zip(sets, pairs, strict=True):
+            self.found[sources] = self.study.compare(pair)
+
+    def _part_of_the_job(self) -> dict[Kinds, Newly]:
+        """The fields that *before* needed for the same share of its wins: all, or
+        those of which it holds one by one and together; with what is newly carried.
+        """
+        if not self.fields:
+            return {}
+        case, config = self.study.case, self.config
+        cleared = self._newly([self.fields], case.tasks)
+        if cleared or len(self.fields) == 1:
+            return cleared
+        single = [(one,) for one in self.fields[: config.most_sources]]
+        cleared = self._newly(single, chosen_tasks(case.tasks, config.tasks))
+        together = tuple(one for (one,) in cleared)
+        return self._newly([together], case.tasks) if together else {}
+
+    def _newly(self, sets: Sequence[Kinds], tasks: tuple[str, ...]) -> dict[Kinds, Newly]:
+        """Those of these sets of fields that newly carry at most a fifth of the gain."""
+        pairs = self._play([dealt(self.deal(sources)) for sources in sets], tasks)
+        every = [newly(self.study, pair, self.everything) for pair in pairs]
+        return {sources: one for sources, one in zip(sets, every, strict=True) if one.cleared}
+
+    @cached_property
+    def everything(self) -> Pair:
+        """Both sides with everything taken from another task."""
+        assert self.prompts is not None, "there are fields"
+        donors = self.prompts.donors(self.prompts.asked, self.study.case.seed, apart=True)
+        nothing_kept = Plan(fields=self.prompts, donors=donors, kept=Kept(apart=True))
+        (pair,) = self._play([shadow(nothing_kept)], tuple(sorted(donors)))
+        return pair
+
+    def _apart(self, sources: Kinds) -> None:
         """Each source by itself, and pairs where no single one was found."""
         few = chosen_tasks(self.study.case.tasks, self.config.tasks)
-        usage = {kind: self.read.after_usage(kind) for kind in self.kinds}
-        used = sorted(self.kinds, key=lambda kind: -usage[kind])
+        kinds = [kind for kind in self.kinds if kind in sources]
+        usage = {kind: self.read.after_usage(kind) for kind in kinds}
+        used = sorted(kinds, key=lambda kind: -usage[kind])
         open_kinds = [one for one in used if not self.certified((one,)).bound.cleared]
-        every = [*self.fields, *open_kinds][: self.config.most_sources]
+        fields = [one for one in self.fields if one in sources]
+        every = [*fields, *open_kinds][: self.config.most_sources]
         single = [(one,) for one in every if (one,) not in self.found]
         self._exchange(single, few)
-        if not any(self.found[one,].found for one in every):
+        if not any(self.found[one,].over_bar.low > 0 for one in every):
             pairs = [one for one in combinations(every, 2) if one not in self.found]
             self._exchange(pairs[: self.config.most_pairs], few)
 
@@ -262,6 +324,11 @@ class Exchange:
         for sources, found in self.found.items():
             about = JOINED.join(sources)
             how = f"With what {printable(about)} shows taken from another task, "
+            if isinstance(found, Newly):
+                how = (
+                    f"Before training {percent(found.shared)} of the wins needed"
+                    f" {printable(about)} too, so it is part of the job; beyond that, "
+                )
             yield self.say.carried(about, found, how)
         told = f"Exchanged: {', '.join((*self.kinds, *self.fields))}."
         yield from self.say.whole(EndByEnd(parts=tuple(self.found.values())), printable(told, 300))

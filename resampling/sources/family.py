@@ -279,7 +279,7 @@ class EndByEnd:
     largest of them (`pick=max`), or where all have to agree the smallest (`min`).
     """
 
-    parts: Sequence[Amounts]
+    parts: Sequence[Carries]
     pick: Callable[[Iterable[float]], float] = max
 
     def _ends(self, name: str, pick: Callable[[Iterable[float]], float]) -> Estimate:

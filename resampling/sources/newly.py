@@ -1,0 +1,115 @@
+"""What the policy after training needs of a source newly, beyond what the policy
+before training needed of it as well.
+
+Both lose wins when what a source shows comes from another task, since a skill
+needs what the task says. `L(x)` is what a side loses with `x` exchanged, points.
+
+1. `q = L_before(source) / L_before(everything)`: of the wins before training
+   that are no luck (those lost where everything comes from another task), the
+   share that needs the source.
+2. If after training `N` points of the wins are won in a new way that always needs
+   the source, and of all others the share `q` does, then `L_after(source) = N + q
+   (L_after(everything) - N)`: *newly carried* is
+
+       N = (L_after(source) - q L_after(everything)) / (1 - q).
+
+   Where every win before training needs the source (`q` near 1), so does every
+   other way to win: the exchange tells them not apart, and the interval says so.
+3. The interval is the linear one, in `L_after` of both and in `q`.
+4. `told`: whether it can be told at all. Before training the wins that are no
+   luck, those of them that need the source and those that do not have all to be
+   surely there, the first with at least `SURE` of their number.
+
+Ours. It cannot see a shortcut that the policy before training used for the same
+share of its wins, or a new way to win that needs the source as seldom as skill.
+"""
+
+from dataclasses import dataclass
+
+from forensics.layers.decomposition import (
+    AFTER,
+    BEFORE,
+    GENUINE_BAR,
+    OPEN,
+    Panel,
+    Weights,
+    World,
+    add,
+    gain,
+    paired,
+)
+from forensics.statistics import Contrast
+from resampling.sources.family import ALTERED, CONTROL, Pair, SourceStudy
+
+SURE = 0.5
+
+
+def newly(study: SourceStudy, source: Pair, everything: Pair) -> "Newly":
+    """From the runs of both sides with one source exchanged, and with everything."""
+    worlds = {OPEN: study.plain.pair, ALTERED: source, CONTROL: everything}
+    return Newly(panel=paired(worlds, None), level=study.level)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Newly:
+    """See the module's text; reads like a comparison."""
+
+    panel: Panel
+    level: float
+
+    def _estimate(self, weights: Weights) -> Contrast:
+        return self.panel.estimate(weights, self.level)
+
+    @property
+    def told(self) -> bool:
+        """Whether the wins before training are enough to tell what they need."""
+        wins, needing = (self._estimate(_lost(BEFORE, world)) for world in (CONTROL, ALTERED))
+        others = self._estimate(add((1, _lost(BEFORE, CONTROL)), (-1, _lost(BEFORE, ALTERED))))
+        return wins.low > SURE * wins.estimate > 0 and needing.low > 0 and others.low > 0
+
+    @property
+    def shared(self) -> float:
+        """q: of the wins before training, how many need the source."""
+        wins, needing = (self._estimate(_lost(BEFORE, world)) for world in (CONTROL, ALTERED))
+        return needing.estimate / wins.estimate
+
+    @property
+    def _carried(self) -> Weights:
+        q, wins = self.shared, self._estimate(_lost(BEFORE, CONTROL)).estimate
+        others = add((1, _lost(AFTER, ALTERED)), (-1, _lost(AFTER, CONTROL)))
+        in_q = self._estimate(others).estimate / (1 - q) ** 2  # the derivative
+        after, before = (
+            add((1, _lost(side, ALTERED)), (-q, _lost(side, CONTROL))) for side in (AFTER, BEFORE)
+        )
+        return add((1 / (1 - q), after), (in_q / wins, before))  # the second is 0 in all
+
+    @property
+    def whole(self) -> Contrast:
+        return self._estimate(gain(OPEN))
+
+    @property
+    def carried(self) -> Contrast:
+        return self._estimate(self._carried)
+
+    @property
+    def over_bar(self) -> Contrast:
+        return self._estimate(add((1, self._carried), (-GENUINE_BAR, gain(OPEN))))
+
+    @property
+    def cleared(self) -> bool:
+        """Whether it can be told, and is at most a fifth of the gain."""
+        return self.told and self.over_bar.high <= 0
+
+    @property
+    def runs(self) -> int:
+        return self.panel.runs_behind(
+            add(*((1, gain(world)) for world in (OPEN, ALTERED, CONTROL)))
+        )
+
+    @property
+    def clusters(self) -> int:
+        return len(self.panel.tasks)
+
+
+def _lost(side: str, world: World) -> Weights:
+    return {(side, OPEN): 1.0, (side, world): -1.0}
