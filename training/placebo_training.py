@@ -26,10 +26,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from forensics.case import Case, environment_key
 from forensics.errors import MissingInput, UserError
@@ -79,15 +77,26 @@ def placebo_training(case: Case, config: PlaceboConfig) -> Iterator[Evidence | U
         method=METHOD,
         provenance=placebo_training.configured(**vars(config)).provenance(case),
     )
-    plain = PlainScores.of(case)
-    if plain.gain(config.level).low <= 0:
+    try:
+        world = channel_names(case)
+    except MissingInput:  # none is declared
+        world = OPEN
+    before, *afters = (_runs(case, side, world) for side in ("before", *case.afters))
+    contrast = partial(_contrast, before, afters, level=config.level)
+    whole = contrast(afters)
+    if whole.low <= 0:
         raise MissingInput(
             "The gain is not surely above zero, so there is nothing that a placebo could share.",
             "Run more held-out tasks, if a smaller gain matters.",
         )
-    checkpoints = [_trained(case, recipe, seed) for seed in range(config.seeds)]
-    placebos = _played(case, checkpoints, plain.world)
-    yield from _answers(plain, placebos, config.level, make)
+    placebos = _played(case, [_trained(case, recipe, seed) for seed in range(config.seeds)], world)
+    carried = contrast(placebos)
+    for number, one in enumerate(placebos):
+        alone = contrast([one])
+        yield _evidence(make, CARRIED, f"seed {number}", alone, alone, whole)
+    yield _evidence(make, CARRIED, None, carried, carried, whole)
+    over = contrast(placebos, bar=GENUINE_BAR)
+    yield _evidence(make, OVER_BAR, None, over, carried, whole)
 
 
 def _recipe_of(case: Case) -> Recipe:
@@ -116,55 +125,27 @@ def _recipe_of(case: Case) -> Recipe:
             " one.",
             "Give a copy of the recipe with `processes = 1` under [parallel].",
         )
-    changes: dict[str, Any] = {
-        "audit": None,
-        "record": recipe.record.model_copy(update={"rollouts": False}),
-    }
-    return recipe.model_copy(update=changes)
-
-
-@dataclass(frozen=True, kw_only=True)
-class PlainScores:
-    """The case's own runs in the world without its declared channels."""
-
-    world: World
-    before: Runs
-    afters: tuple[Runs, ...]
-
-    @classmethod
-    def of(cls, case: Case) -> "PlainScores":
-        try:
-            world = channel_names(case)
-        except MissingInput:  # none is declared
-            world = OPEN
-        before, *afters = (_runs(case, side, world) for side in ("before", *case.afters))
-        return cls(world=world, before=before, afters=tuple(afters))
-
-    def gain(self, level: float) -> Contrast:
-        """G0."""
-        return _contrast(self.before, self.afters, (), level)
+    silent = recipe.record.model_copy(update={"rollouts": False})
+    return recipe.model_copy(update={"audit": None, "record": silent})
 
 
 def _runs(case: Case, side: str, world: World) -> Runs:
     return read_runs(case.rollouts(side, without=world).rows(*COLUMNS))
 
 
-def _contrast(first: Runs, last: Sequence[Runs], afters: Sequence[Runs], level: float) -> Contrast:
-    """`last - first`, paired by task, crossed with seeds; with `afters`, minus a
-    fifth of their mean gain.
+def _contrast(
+    first: Runs, afters: Sequence[Runs], last: Sequence[Runs], bar: float = 0.0, *, level: float
+) -> Contrast:
+    """`last - first`, paired by task, crossed with seeds, minus `bar` of the gain of
+    the mean of `afters`.
     """
     tasks = sorted(set.intersection(*(set(one.tasks) for one in (first, *last, *afters))))
-
-    def scores(runs: Runs) -> NDArray[np.float64]:
-        return runs.score[runs.places(tasks)]
-
-    rows = [[scores(one), scores(first)] for one in last]
-    weights = [1.0, -1.0]
-    if afters:
-        mean_after = np.mean([scores(one) for one in afters], axis=0)
-        rows = [[*row, mean_after] for row in rows]
-        weights = [1.0, -1.0 + GENUINE_BAR, -GENUINE_BAR]
-    return paired(np.array(rows), np.array(weights), level=level)
+    base, after, *rest = (
+        np.mean([one.score[one.places(tasks)] for one in group], axis=0)
+        for group in ([first], afters, *([one] for one in last))
+    )
+    rows = np.array([[one, base, after] for one in rest])
+    return paired(rows, np.array([1.0, bar - 1.0, -bar]), level=level)
 
 
 def _trained(case: Case, recipe: Recipe, seed: int) -> Path:
@@ -190,16 +171,21 @@ def _trained(case: Case, recipe: Recipe, seed: int) -> Path:
 
 def _train(case: Case, recipe: Recipe, environment: Environment, seed: int, folder: Path) -> None:
     """Raises `MissingInput` where the recipe does not run here."""
-    from training.recorder import StepReport
     from training.trainer import grpo
-
-    def report(step: StepReport) -> None:
-        case.progress("placebo training", step.step + 1, recipe.grpo.steps)
 
     weight = sum(abs(weight) for weight in recipe.rewards.values()) or 1.0
     policy, rewards = _own_copy(case.policies["before"]()), {"coin": (coin, weight)}
+    steps = recipe.grpo.steps
     try:
-        grpo(policy, environment, recipe, seed, folder, report, rewards=rewards)
+        grpo(
+            policy,
+            environment,
+            recipe,
+            seed,
+            folder,
+            lambda step: case.progress("placebo training", step.step + 1, steps),
+            rewards=rewards,
+        )
     except UserError as error:
         raise MissingInput(f"The placebo could not be trained: {error}.", "Mend it.") from None
 
@@ -245,18 +231,6 @@ def _load(case: Case, checkpoint: Path) -> Policy:
     model = case.policy("before").model
     kind = str(model.dtype).removeprefix("torch.")
     return load_policy(checkpoint, device=str(model.device), dtype=kind)
-
-
-def _answers(
-    plain: PlainScores, placebos: Sequence[Runs], level: float, make: AnswerMaker
-) -> Iterator[Evidence]:
-    whole = plain.gain(level)
-    parts = [(f"seed {number}", [one]) for number, one in enumerate(placebos)]
-    for about, group in [*parts, (None, list(placebos))]:
-        found = _contrast(plain.before, group, (), level)
-        yield _evidence(make, CARRIED, about, found, found, whole)
-    over = _contrast(plain.before, placebos, plain.afters, level)
-    yield _evidence(make, OVER_BAR, None, over, found, whole)
 
 
 def _evidence(

@@ -114,24 +114,38 @@ def validate(
 
     What the cache holds is taken as it is, on whatever device it was made.
     """
-    points = plugin_points("forensics.organisms")
-    known = [point.name for point in points if organism(point.name).expected is not None]
-    cases = [(seed, name) for seed in range(first_seed, first_seed + seeds) for name in known]
+    cases = cases_of(seeds, first_seed, case_seed)
     judged = []
-    for number, (seed, name) in enumerate(cases):
+    for number, (name, seed, own) in enumerate(cases):
         if names and name not in names:
             continue
         progress("organisms", number, len(cases))
-        made = cache / "organisms" / f"{name}-{seed}"
-        if not (made / "manifest.json").exists():
-            build_organism(name, seed, made, progress, device=device)
-        folder = cache / "cases" / f"{name}-{seed}"
-        verdict = verdict_of(
-            made / "base", made / "after", folder, FULL_TASKS, case_seed + number, progress, device
-        )
-        judged.append(_judged(name, seed, folder, verdict))
+        judged.append(judged_organism(name, seed, cache, own, progress, device))
     progress("organisms", len(cases), len(cases))
     return table(judged)
+
+
+def cases_of(seeds: int, first_seed: int, case_seed: int) -> list[tuple[str, int, int]]:
+    """Name, training seed and the case's own seed of every organism that a verdict
+    is expected of.
+    """
+    points = plugin_points("forensics.organisms")
+    known = [point.name for point in points if organism(point.name).expected is not None]
+    cases = [(seed, name) for seed in range(first_seed, first_seed + seeds) for name in known]
+    return [(name, seed, case_seed + number) for number, (seed, name) in enumerate(cases)]
+
+
+def judged_organism(
+    name: str, seed: int, cache: Path, case_seed: int, progress: Progress, device: str = "auto"
+) -> Judged:
+    """One of these cases; the organism is built where the cache has it not."""
+    made, folder = cache / "organisms" / f"{name}-{seed}", cache / "cases" / f"{name}-{seed}"
+    if not (made / "manifest.json").exists():
+        build_organism(name, seed, made, progress, device=device)
+    verdict = verdict_of(
+        made / "base", made / "after", folder, FULL_TASKS, case_seed, progress, device
+    )
+    return _judged(name, seed, folder, verdict)
 
 
 def _judged(name: str, seed: int, folder: Path, verdict: Verdict) -> Judged:

@@ -1,15 +1,29 @@
-"""Build the organisms over seeds, judge them, write `table.json` and `table.md`."""
+"""Build the organisms over seeds, judge them, write `table.json` and `table.md`.
+
+Cases and identical pairs are made in two processes, each kept as it ends, with one
+state of the code; the tables are then read from the cache.
+"""
 
 import argparse
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from experiments.phantom_gain.resplits import identical_runs
+from experiments.phantom_gain.resplits import identical, identical_run
+from experiments.resumable import code_key, run
 from forensics.cli import progress_bars
+from forensics.errors import UserError
+from forensics.progress import silent
 from forensics.records.files import write_atomically, write_json
-from training.organisms import confusion_text, validate
+from training.validation import cases_of, confusion_text, judged_organism, validate
 
 FOLDER = Path(__file__).parent
+MAKES_ROWS = tuple(
+    f"experiments/{name}.py"
+    for name in ("dose_grid/judged", "phantom_gain/dealing", "phantom_gain/resplits")
+)
+Todo = dict[str, Callable[[], dict[str, Any]]]
 
 
 def main() -> None:
@@ -27,25 +41,42 @@ def main() -> None:
     parser.add_argument(
         "--only", action="append", default=[], help="fill the cache with these; write nothing"
     )
+    parser.add_argument("--processes", type=int, default=2)
     parser.add_argument("--out", type=Path, default=FOLDER)
     arguments = parser.parse_args()
-    with progress_bars() as progress:
-        result = validate(
-            arguments.seeds,
-            arguments.cache,
-            progress,
-            arguments.only,
-            first_seed=arguments.first_seed,
-            case_seed=arguments.case_seed,
+    made, code = arguments.cache / "rows", code_key(*MAKES_ROWS)
+    if (arguments.cache / "cases").exists() and not made.exists():
+        raise UserError(f"{arguments.cache} has cases of unknown code; give another --cache")
+    seeds = {"first_seed": arguments.first_seed, "case_seed": arguments.case_seed}
+    todo: Todo = {
+        f"{name} {seed}": partial(_case, name, seed, arguments.cache, own)
+        for name, seed, own in cases_of(arguments.seeds, **seeds)
+        if not arguments.only or name in arguments.only
+    }
+    for number in range(0 if arguments.only else arguments.identical):
+        todo[f"identical {number}"] = partial(
+            identical_run, number, arguments.cache, arguments.identical_seed
         )
+    with progress_bars() as progress:
+        rows = run(todo, _made, made, code=code, processes=arguments.processes, progress=progress)
         if arguments.only:
             return
-        result["identical"] = identical_runs(
-            arguments.identical, arguments.cache, progress, arguments.identical_seed
-        )
+        result = validate(arguments.seeds, arguments.cache, progress, device="cpu", **seeds)
+    result["identical"] = identical(
+        [row for name, row in rows.items() if name.startswith("identical")]
+    )
+    result["code"] = code
     write_json(arguments.out / "table.json", result)
     write_atomically(arguments.out / "table.md", markdown(result))
     print(confusion_text(result))
+
+
+def _case(name: str, seed: int, cache: Path, case_seed: int) -> dict[str, Any]:
+    return judged_organism(name, seed, cache, case_seed, silent, "cpu").row()
+
+
+def _made(one: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+    return one()
 
 
 def markdown(result: dict[str, Any]) -> str:
@@ -86,13 +117,28 @@ def markdown(result: dict[str, Any]) -> str:
             f" interval {low:.2f} to {high:.2f}): {_counts(same['labels'])}."
         ),
         "",
-        (
-            f"{same['resplits']} re-splits of their stored episodes, the whole decision made again:"
-            f" {_counts(same['resplit_labels'])}."
-        ),
+        *_resplits(same),
         "",
     ]
     return "\n".join(lines)
+
+
+def _resplits(same: dict[str, Any]) -> list[str]:
+    """What the re-splits say; how often a family had a gain to look into, and found something."""
+    tested, found = same["resplits_tested"], same["resplits_found"]
+    return [
+        (
+            f"{same['resplits']} re-splits of their stored episodes, the whole decision made again:"
+            f" {_counts(same['resplit_labels'])}. Accused (`phantom`, `mixed`, `degenerate`, or an"
+            f" action called a shortcut): {same['resplits_accused']}, in"
+            f" {same['pairs_with_accused']} of {same['runs']} pairs. Some family found something in"
+            f" {same['resplits_any_found']}."
+        ),
+        "",
+        "| family | re-splits in which it was tested | in which it found something |",
+        "|---|---|---|",
+        *(f"| {name} | {tested[name]} | {found.get(name, 0)} |" for name in sorted(tested)),
+    ]
 
 
 def _counts(labels: dict[str, int]) -> str:

@@ -1,115 +1,115 @@
-"""False alarms on real runs: the stored episodes of one checkpoint, dealt anew
-into a before and an after.
+"""False alarms on real runs: full runs of a checkpoint against itself, and their
+re-splits (`dealing.py`).
 
-For a case of a checkpoint against itself, all episodes of a task (both sides)
-come from one policy. Each re-split deals them anew, in both worlds, and the
-whole decision is made again: the score layer on the dealt runs, the behaviour
-layer's answers as the case has them. Thousands of re-splits cost seconds.
+1. The score layer measures the dealt case; what the behaviour layer says is
+   kept as the case has it. `noise` is decided by these two alone: no family of
+   tests is asked anything where no gain is told from zero.
+2. Where the label is another, every instrument that the rule reads measures the
+   dealt case, the families of tests among them, and the whole decision is made
+   again.
 """
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from forensics.layers import COLUMNS, OPEN, Reading, Runs, ScoreConfig, findings, runs_from
-from forensics.progress import Progress
-from forensics.records import Evidence, Provenance, Undefined
-from forensics.records.files import read_findings
-from forensics.records.tables import read_rows
-from forensics.records.trajectory import handed_in
+from experiments.dose_grid.judged import instruments
+from experiments.phantom_gain.dealing import SIDES, dealt
+from forensics import Budget, Case, load_policy
+from forensics.instruments import chosen_instruments, run_instrument
+from forensics.policies.checkpoints import inspect_checkpoint
+from forensics.progress import silent
+from forensics.records import Evidence, Undefined
+from forensics.records.case_file import CheckpointPair
+from forensics.records.files import read_findings, read_json
 from forensics.verdict import decide
-from training import checkpoint_path
-from training.validation import (
-    LABELS,
-    QUICK_TASKS,
-    RESPLITS,
-    exact_interval,
-    played,
-    verdict_of,
-)
+from training import MiniRepo, checkpoint_path
+from training.validation import LABELS, QUICK_TASKS, exact_interval, verdict_of
+
+NAMES = ("capped-base", "leak", "open-base", "honest")
+RESPLITS = 100  # of each pair
+ACCUSED = ("phantom", "mixed", "degenerate")
 
 
-def identical_runs(
-    number: int, cache: Path, progress: Progress, case_seed: int = 1000
+def identical_run(
+    number: int, cache: Path, case_seed: int, tasks: int = QUICK_TASKS, resplits: int = RESPLITS
 ) -> dict[str, Any]:
-    """Full runs of a bundled checkpoint against itself: how many are called
-    anything but `noise`.
+    """One bundled checkpoint against itself, and its re-splits."""
+    name, seed = NAMES[number % len(NAMES)], case_seed + number
+    checkpoint, folder = checkpoint_path(f"bundled:{name}"), cache / "identical" / f"{name}-{seed}"
+    verdict = verdict_of(checkpoint, checkpoint, folder, tasks, seed, silent, "cpu")
+    case = opened(checkpoint, folder, tasks, seed)
+    kept = [one for one in read_findings(folder / "evidence.jsonl") if one.layer == "behaviour"]
+    return {
+        "name": name,
+        "seed": seed,
+        "label": verdict.label,
+        "resplits": [resplit(case, deal, kept) for deal in range(resplits)],
+    }
 
-    The stored episodes of each run are also dealt anew many times (`resplit_labels`).
-    """
-    names = ("capped-base", "leak", "open-base", "honest")
-    labels, again = [], []
-    generator = np.random.default_rng(0)
-    for run in range(number):
-        progress("identical checkpoints", run, number)
-        checkpoint = checkpoint_path(f"bundled:{names[run % len(names)]}")
-        folder = cache / "identical" / f"{names[run % len(names)]}-{case_seed + run}"
-        labels.append(
-            verdict_of(checkpoint, checkpoint, folder, QUICK_TASKS, case_seed + run, progress).label
-        )
-        again += resplit_labels(folder, RESPLITS // 20, generator, "git-history")
-    progress("identical checkpoints", number, number)
+
+def opened(checkpoint: Path, folder: Path, tasks: int, seed: int) -> Case:
+    """The case that `verdict_of` made there: it finds the same stored runs."""
+    own = inspect_checkpoint(checkpoint)
+    return Case(
+        folder=folder,
+        pair=CheckpointPair(before=own, after=(own,)),
+        environment=MiniRepo(**read_json(checkpoint / "environment.json")["options"]),
+        policies={side: lambda: load_policy(checkpoint, device="cpu") for side in SIDES},
+        budget=Budget(tasks=tasks),
+        seed=seed,
+    )
+
+
+def resplit(case: Case, number: int, kept: Sequence[Evidence | Undefined]) -> dict[str, Any]:
+    """The label of one re-split, which families found something, what was called a shortcut."""
+    mine = dealt(case, number)
+    [score] = chosen_instruments(["score"])
+    label = decide([*run_instrument(score, mine), *kept]).label
+    if label == "noise":
+        return {"label": label}
+    tools = chosen_instruments(instruments())
+    answers = [answer for tool in tools for answer in run_instrument(tool, mine)]
+    found = [one for one in answers if isinstance(one, Evidence)]
+    over = [one for one in found if one.question.endswith(".over_bar") and not one.about]
+    return {
+        "label": decide(answers).label,
+        "tested": sorted(one.question.split(".")[0] for one in over),
+        "found": sorted(
+            one.question.split(".")[0] for one in over if one.interval and one.interval.low > 0
+        ),
+        "shortcuts": sorted(
+            one.about or ""
+            for one in found
+            if one.question == "ablation.shortcut" and one.estimate == 1
+        ),
+    }
+
+
+def identical(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """Counts over all pairs and all re-splits."""
+    labels = [row["label"] for row in rows]
+    again = [one for row in rows for one in row["resplits"]]
     alarms = sum(label != "noise" for label in labels)
     return {
-        "runs": number,
+        "runs": len(rows),
         "alarms": alarms,
-        "interval": exact_interval(alarms, number),
-        "labels": {label: labels.count(label) for label in LABELS if label in labels},
+        "interval": exact_interval(alarms, len(rows)),
+        "labels": _counted(labels),
         "resplits": len(again),
-        "resplit_labels": {label: again.count(label) for label in LABELS if label in again},
+        "resplit_labels": _counted([one["label"] for one in again]),
+        "resplits_accused": sum(map(accused, again)),
+        "pairs_with_accused": sum(any(map(accused, row["resplits"])) for row in rows),
+        "resplits_tested": Counter(name for one in again for name in one.get("tested", ())),
+        "resplits_found": Counter(name for one in again for name in one.get("found", ())),
+        "resplits_any_found": sum(bool(one.get("found")) for one in again),
     }
 
 
-def resplit_labels(
-    folder: Path, number: int, generator: np.random.Generator, channel: str
-) -> list[str]:
-    """Labels of `number` re-splits of the case in `folder`, whose two sides are one checkpoint."""
-    kept: list[Evidence | Undefined] = [
-        answer for answer in read_findings(folder / "evidence.jsonl") if answer.layer == "behaviour"
-    ]
-    worlds = {
-        world: _pooled(folder, name)
-        for world, name in ((OPEN, "open"), ((channel,), f"without-{channel}"))
-    }
-    labels: list[str] = []
-    for _ in range(number):
-        dealt = {
-            world: _deal(tasks, values, generator) for world, (tasks, values) in worlds.items()
-        }
-        reading = Reading(worlds={w: (a, (b,)) for w, (a, b) in dealt.items()}, scrubbed=(channel,))
-        answers = findings(reading, ScoreConfig(), Provenance(instrument="resplits"))
-        labels.append(decide([*answers, *kept]).label)
-    return labels
+def accused(one: dict[str, Any]) -> bool:
+    return one["label"] in ACCUSED or bool(one.get("shortcuts"))
 
 
-def _pooled(folder: Path, world: str) -> tuple[list[str], np.ndarray]:
-    """Tasks, and `[tasks, runs, 2]` (score, unfinished) of both sides together;
-    every task has as many runs.
-    """
-    runs: dict[str, list[tuple[float, float]]] = {}
-    for _, path in played(folder, world):
-        for row in read_rows(path, list(COLUMNS)):
-            if row["outcome"] is not None:
-                runs.setdefault(row["task"], []).append((row["outcome"], _unfinished(row)))
-    most = max(len(values) for values in runs.values())
-    tasks = sorted(task for task, values in runs.items() if len(values) == most)
-    return tasks, np.array([runs[task] for task in tasks])
-
-
-def _unfinished(row: Mapping[str, Any]) -> float:
-    return float(not handed_in(row["end"], row["end_reason"]))
-
-
-def _deal(
-    tasks: Sequence[str], values: np.ndarray, generator: np.random.Generator
-) -> tuple[Runs, Runs]:
-    order = np.argsort(generator.random(values.shape[:2]), axis=1)
-    shuffled = np.take_along_axis(values, order[..., None], axis=1)
-    half = values.shape[1] // 2
-    names = [task for task in tasks for _ in range(half)]
-    first, second = (
-        shuffled[:, part].reshape(-1, 2) for part in (slice(0, half), slice(half, 2 * half))
-    )
-    return runs_from(names, first), runs_from(names, second)
+def _counted(labels: Sequence[str]) -> dict[str, int]:
+    return {label: labels.count(label) for label in LABELS if label in labels}

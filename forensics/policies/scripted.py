@@ -18,7 +18,7 @@ Sampling settings are about tokens, and change nothing here. There are no tokens
 and no log-probabilities.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from math import isclose
@@ -34,7 +34,6 @@ from forensics.protocols import (
     Intervention,
     Policy,
     SamplingSettings,
-    StepResult,
 )
 from forensics.records import Step, Trajectory, content_hash
 from forensics.records.trajectory import TOKEN_LIMIT
@@ -113,38 +112,25 @@ class ScriptedPolicy:
         for task in tasks:
             number = int(content_hash(task, 15), 16)
             for sample in range(samples):
-                run = _Run(
-                    self.agent,
-                    environment.spawn(),
-                    _draws(seed, number, sample),
-                    constraint,
-                    self.most_turns,
-                )
+                draws = _draws(seed, number, sample)
+                run = _Run(self.agent, environment.spawn(), draws, constraint, self.most_turns)
                 ending = run.to_its_end(task, _drawn_first(seed, number, sample)[0])
-                yield self._trajectory(environment, task, sample, seed, constraint, run, ending)
+                yield Trajectory(
+                    id=episode_id(self.identity, environment, seed, task, sample, constraint),
+                    task=task,
+                    policy=self.identity,
+                    environment=environment.name,
+                    without=environment.scrubbed,
+                    seed=seed,
+                    sample=sample,
+                    steps=tuple(run.steps),
+                    redraws=run.refused,
+                    **ending,
+                )
 
-    def _trajectory(
-        self,
-        world: Environment,
-        task: str,
-        sample: int,
-        seed: int,
-        constraint: Constraint | None,
-        run: "_Run",
-        ending: dict[str, Any],
-    ) -> Trajectory:
-        return Trajectory(
-            id=episode_id(self.identity, world, seed, task, sample, constraint),
-            task=task,
-            policy=self.identity,
-            environment=world.name,
-            without=world.scrubbed,
-            seed=seed,
-            sample=sample,
-            steps=tuple(run.steps),
-            redraws=run.refused,
-            **ending,
-        )
+
+class _Raised(Exception):
+    """By a world."""
 
 
 @dataclass(eq=False)
@@ -162,39 +148,43 @@ class _Run:
     def to_its_end(self, task: str, seed: int) -> dict[str, Any]:
         """Play; how it ended, as a trajectory says it."""
         try:
-            start = self.world.reset(task, seed)
+            start = self._of_world(self.world.reset, task, seed)
+            if start.system:
+                self.steps.append(_step("system", start.system))
+            self.steps.append(_step("user", start.text, channels=start.channels))
+            mood = self._drawn(self._whole(self.agent.moods))
+            view = View(prompt=start.text, system=start.system, mood=mood)
+            for _ in range(self.most_turns):
+                if (action := self._action(self._whole(self.agent.act(view)))) is None:
+                    assert self.constraint is not None
+                    why = f"every draw was refused by {self.constraint.name}"
+                    return engine_ended("errored", why)
+                result = self._of_world(self.world.step, action)
+                said = result.observation
+                self.steps.append(_step("tool", said, channels=result.channels))
+                if result.terminated or result.truncated:
+                    return ending_of(result)
+                turns = (*view.turns, (action, said))
+                view = View(prompt=start.text, system=start.system, turns=turns, mood=mood)
+        except _Raised as raised:
+            return engine_ended("errored", f"the environment raised {raised}")
+        return engine_ended("truncated", TOKEN_LIMIT)
+
+    def _of_world(self, call: Callable[..., Any], *given: Any) -> Any:
+        """What the world answers; a mishap of its own ends the run, one of the agent does not."""
+        try:
+            return call(*given)
         except UserError:
             raise
         except Exception as error:
-            return _raised(error)
-        if start.system:
-            self.steps.append(_step("system", start.system))
-        self.steps.append(_step("user", start.text, channels=start.channels))
-        mood = self._drawn(self._whole(self.agent.moods))
-        view = View(prompt=start.text, system=start.system, mood=mood)
-        for _ in range(self.most_turns):
-            options = self._whole(self.agent.act(view))
-            try:
-                action = self._action(options)
-                if action is None:
-                    return engine_ended("errored", self._why_refused())
-                result = self._step(action)
-            except UserError:
-                raise
-            except Exception as error:
-                return _raised(error)
-            if result.terminated or result.truncated:
-                return ending_of(result)
-            turns = (*view.turns, (action, result.observation))
-            view = View(prompt=start.text, system=start.system, turns=turns, mood=mood)
-        return engine_ended("truncated", TOKEN_LIMIT)
+            raise _Raised(f"{type(error).__name__}: {error}") from error
 
     def _action(self, options: Mapping[str, float]) -> str | None:
         """The next action; `None` where every draw was refused."""
         left = dict(options)
         while any(left.values()):
             action = self._drawn(left)
-            kinds = self.world.kinds(action)
+            kinds = self._of_world(self.world.kinds, action)
             if self.constraint is None or self.constraint.allows(action, kinds):
                 self.steps.append(_step("assistant", action, kinds))
                 return action
@@ -203,15 +193,6 @@ class _Run:
                 break
             del left[action]
         return None
-
-    def _why_refused(self) -> str:
-        assert self.constraint is not None
-        return f"every draw was refused by {self.constraint.name}"
-
-    def _step(self, action: str) -> StepResult:
-        result = self.world.step(action)
-        self.steps.append(_step("tool", result.observation, channels=result.channels))
-        return result
 
     def _drawn(self, options: Mapping[str, float]) -> str:
         """One of them, at the run's next uniform number."""
@@ -248,12 +229,15 @@ def _draws(seed: int, number: int, sample: int) -> Iterator[float]:
 
 
 @lru_cache(maxsize=4096)
-def _step(
-    role: Any, text: str, kinds: tuple[str, ...] = (), channels: tuple[str, ...] = ()
-) -> Step:
+def _known_step(role: Any, text: str, kinds: tuple[str, ...], channels: tuple[str, ...]) -> Step:
     """A message. Runs repeat each other, and a step is immutable."""
     return Step(role=role, text=text, kinds=kinds, channels=channels)
 
 
-def _raised(error: Exception) -> dict[str, Any]:
-    return engine_ended("errored", f"the environment raised {type(error).__name__}: {error}")
+def _step(
+    role: Any, text: str, kinds: tuple[str, ...] = (), channels: tuple[str, ...] = ()
+) -> Step:
+    try:
+        return _known_step(role, text, kinds, channels)
+    except TypeError:  # somebody's world says it in a list
+        return Step(role=role, text=text, kinds=kinds, channels=channels)

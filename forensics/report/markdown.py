@@ -16,7 +16,7 @@ from forensics.report.data import ReportData, read_verdict
 from forensics.report.escape import cut, markdown_fence, markdown_line as text, printable
 from forensics.report.findings import Findings, read_findings_of
 from forensics.report.shown_runs import Example, Twin
-from forensics.report.source_rows import COLUMNS, part_lines, source_table
+from forensics.report.source_rows import COLUMNS, gain_parts, source_table
 from forensics.shortcuts.export import REVIEW, reviews_of
 
 RUNS_SHOWN: Final = 4
@@ -64,7 +64,8 @@ def render_markdown(data: ReportData, *, figures: Sequence[tuple[str, str]] = ()
 
 def _sources(verdict: Verdict) -> Iterator[str]:
     """What must be read to decide: the parts, the sources, the next measurement."""
-    made, table = list(part_lines(verdict)), source_table(verdict)
+    made = [(part.name, part.told, part.meaning) for part in gain_parts(verdict)]
+    table = source_table(verdict)
     if made:
         yield from _section("What the gain is made of", _table(("part", "points", ""), made))
     if table.rows or table.folded:

@@ -8,7 +8,7 @@ format: words, a bar with its interval and the fifth marked, what to do.
    is measured on: of the gain for scrubbing, of its genuine part for the others.
 """
 
-from collections.abc import Container, Iterator, Sequence
+from collections.abc import Container, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -29,6 +29,7 @@ STATUS: Final = {
     "allowed": "allowed",
 }
 COLUMNS: Final = ("test", "source", "status", "carries, points", "a fifth at |", "limit", "to do")
+ORDER: Final = ("over", "loose", "open", "aside", "under")
 MOST_ROWS: Final = 7  # with cleared families, where something else is there to decide on
 PARTS: Final = (  # field, name, colour, what it is
     ("learned", "Learned", "genuine", "skill that no test took away"),
@@ -114,21 +115,20 @@ class SourceTable:
     @property
     def folded(self) -> str:
         """The cleared families in one line."""
-        held = [row for row in self.cleared if row.source.status != "not-applicable"]
-        none = [row.source.family for row in self.cleared if row not in held]
-        parts = []
-        if held:
-            parts.append(f"At most a fifth each: {', '.join(map(_most, held))}.")
-        if none:
-            parts.append(f"Nothing to test: {', '.join(none)}.")
-        return " ".join(parts)
+        none = [row for row in self.cleared if row.source.status == "not-applicable"]
+        held = [row for row in self.cleared if row not in none]
+        parts = {
+            "At most a fifth each": map(_most, held),
+            "Nothing to test": (row.source.family for row in none),
+        }
+        told = ((start, ", ".join(names)) for start, names in parts.items())
+        return " ".join(f"{start}: {names}." for start, names in told if names)
 
 
 def _most(row: SourceRow) -> str:
-    carried = row.source.carried
-    if carried is None:
-        return row.source.family
-    return f"{row.source.family} (up to {point_range(carried.high, carried.high, 1).split()[0]})"
+    family, carried = row.source.family, row.source.carried
+    high = point_range(carried.high, carried.high, 1).split()[0] if carried else ""
+    return f"{family} (up to {high})" if high else family
 
 
 def source_rows(verdict: Verdict) -> tuple[SourceRow, ...]:
@@ -136,13 +136,10 @@ def source_rows(verdict: Verdict) -> tuple[SourceRow, ...]:
     whole = verdict.gain.estimate if verdict.gain else 0.0
     genuine = verdict.genuine_gain.estimate if verdict.genuine_gain else whole
     known = [one.carried for one in verdict.sources if one.carried is not None]
-    reach = (
-        min([0.0, *(one.low for one in known)]),
-        max([whole, *(one.high for one in known)]),
-    )
+    low, high = min([0.0, *(one.low for one in known)]), max([whole, *(one.high for one in known)])
     return tuple(
         SourceRow(
-            reach=reach,
+            reach=(low, high),
             source=one,
             gain=whole,
             fifth=GENUINE_BAR * (whole if one.family == "scrubbing" else genuine),
@@ -156,16 +153,13 @@ def source_table(verdict: Verdict) -> SourceTable:
     every = source_rows(verdict)
     alone = {row.source.family for row in every if row.source.source and row.stands == "over"}
     rows = [row for row in every if _decides(row, alone)]
-    order = ("over", "loose", "open", "aside", "under")
-    rows.sort(key=lambda row: order.index(row.stands))  # stable: families in the rule's order
-    none = [row for row in every if row.source.status == "not-applicable" and row in rows]
-    none = [row for row in none if row.source.source is None]
-    clear = [row for row in rows if row.stands == "under"]
-    shown = [row for row in rows if row not in none]
+    rows.sort(key=lambda row: ORDER.index(row.stands))  # stable: families in the rule's order
+    folded = [r for r in rows if r.source.status == "not-applicable" and r.source.source is None]
+    shown = [row for row in rows if row not in folded]
+    clear = [row for row in shown if row.stands == "under"]
     if len(shown) > MOST_ROWS and len(clear) < len(shown):
-        shown = [row for row in shown if row not in clear]
-        none = [*clear, *none]
-    return SourceTable(rows=tuple(shown), cleared=tuple(none))
+        shown, folded = [row for row in shown if row not in clear], [*clear, *folded]
+    return SourceTable(rows=tuple(shown), cleared=tuple(folded))
 
 
 def _decides(row: SourceRow, alone: Container[str]) -> bool:
@@ -245,6 +239,7 @@ def gain_parts(verdict: Verdict) -> tuple[PartRow, ...]:
     """The parts that are known; none that is zero but the learned one."""
     parts = verdict.parts
     rest = parts.open.estimate if parts is not None and parts.open is not None else 0.0
+    known = [(row, getattr(parts, row[0], None)) for row in PARTS]
     return tuple(
         PartRow(
             field=field,
@@ -254,21 +249,17 @@ def gain_parts(verdict: Verdict) -> tuple[PartRow, ...]:
             amount=amount,
             at_least=field == "learned" and rest >= LEAST,
         )
-        for field, name, colour, meaning in PARTS
-        if parts is not None and (amount := getattr(parts, field)) is not None
-        if field == "learned" or abs(amount.estimate) >= LEAST
+        for (field, name, colour, meaning), amount in known
+        if amount is not None and (field == "learned" or abs(amount.estimate) >= LEAST)
     )
 
 
 def drawn_parts(shown: Sequence[PartRow]) -> Markup:
     """One bar as long as the parts that are above zero; those below stand left of it."""
-    wide, high = 1000, 26
+    wide, high, at = 1000, 26, 0.0
     total = sum(abs(part.amount.estimate) for part in shown)
-    if not total:
-        return Markup("")
-    below = sorted(shown, key=lambda part: part.amount.estimate >= 0)  # stable
-    pieces, at = [], 0.0
-    for part in below:
+    pieces = []
+    for part in sorted(shown, key=lambda part: part.amount.estimate >= 0) if total else ():
         width = wide * abs(part.amount.estimate) / total
         faint = ' opacity="0.45"' if part.amount.estimate < 0 else ""
         pieces.append(
@@ -276,13 +267,9 @@ def drawn_parts(shown: Sequence[PartRow]) -> Markup:
             f' height="{high}" rx="4"{faint}/>'
         )
         at += width
+    if not pieces:
+        return Markup("")
     return Markup(
         f'<svg class="partbar" viewBox="0 0 {wide} {high}" preserveAspectRatio="none"'
         f' height="{high}" aria-hidden="true">{"".join(pieces)}</svg>'
     )
-
-
-def part_lines(verdict: Verdict) -> Iterator[tuple[str, str, str]]:
-    """The parts for a table of text: name, amount, what it is."""
-    for part in gain_parts(verdict):
-        yield part.name, part.told, part.meaning

@@ -14,7 +14,7 @@ from forensics.report import numbers, words
 from forensics.report.data import ReportData
 from forensics.report.escape import printable, short
 from forensics.report.numbers import table_cells
-from forensics.report.source_rows import SourceTable, part_lines, source_table
+from forensics.report.source_rows import SourceTable, gain_parts, source_table
 
 LEADING_NUMBERS = 12
 LONGEST_LINE = 1200
@@ -80,8 +80,8 @@ def _parts(data: ReportData) -> Iterator[Any]:
 
 
 def _parts_told(verdict: Verdict) -> Iterator[tuple[str, str]]:
-    for name, amount, meaning in part_lines(verdict):
-        yield name, f"{amount}, {meaning}"
+    for part in gain_parts(verdict):
+        yield part.name, f"{part.told}, {part.meaning}"
 
 
 def _sources(table: SourceTable) -> Iterator[str]:

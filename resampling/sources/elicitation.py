@@ -7,7 +7,7 @@ policy before training, in points of score, paired by task:
 
 1. *Lenient extraction* (no sampling): of a run that failed, a candidate for the
    answer is taken out of its last action and handed in, in the form of the
-   winning runs after training (`hand_in`): by the world's `regrade`, else after
+   winning runs after training (`extraction`): by the world's `regrade`, else after
    the run's earlier actions, taken again. What was handed in already is no
    candidate. *Guessing* is taken off (formula scoring): with `c` the share of
    candidates that would be right on *another* task, a candidate counts
@@ -32,8 +32,8 @@ would bring out, or a few steps of supervised training; the less of it that is
 found, the less is known.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from math import inf
 
@@ -49,13 +49,12 @@ from forensics.protocols import Alteration, SamplingSettings
 from forensics.records import Evidence, Trajectory, Undefined, content_hash
 from forensics.records.evidence import Scalar
 from forensics.statistics import mean
-from resampling.ablation.refused_runs import chosen_tasks
 from resampling.sources.altered_world import alteration
 from resampling.sources.asked_world import Asked, as_text, length, shortest_wins, total
-from resampling.sources.extraction import Extraction, by_task, last_action, won
+from resampling.sources.extraction import Extraction, Form, by_task, form_of, last_action, won
 from resampling.sources.family import DIFFERENCE, SourceStudy, study_of
-from resampling.sources.hand_in import Form, form_of
-from resampling.sources.pass_at_k import PASS, PassAtK
+from resampling.sources.pass_at_k import PASS, pass_at_k
+from resampling.sources.replay import replays_of
 
 UNLOCKED = "elicitation.unlocked"
 LENIENT, TEMPLATE, EXAMPLES = "lenient extraction", "template", "few examples"
@@ -65,7 +64,6 @@ FEWEST_WINS = 5  # whose form is read
 MORE = "Run more held-out tasks, or more samples of each."
 Floats = NDArray[np.float64]
 Known = Mapping[str, Scalar]  # diagnostics
-Scores = Mapping[str, float]  # by task
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -107,10 +105,10 @@ def elicitation(case: Case, config: ElicitationConfig) -> Iterator[Evidence | Un
 class Unlocked:
     """What one way adds to each task's score, and what is to be known of it."""
 
-    gains: Scores
+    gains: Mapping[str, float]
     told: str
     runs: int
-    known: Known
+    known: Known = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -127,20 +125,17 @@ class Elicitation:
         return SourceStudy(case=self.study.case, world=self.study.world).gain.estimate
 
     @cached_property
-    def tasks(self) -> frozenset[str]:
-        return frozenset(chosen_tasks(self.study.case.tasks, self.config.tasks))
-
-    @cached_property
     def before(self) -> list[Trajectory]:
-        return self._runs("before")
+        return self._scored(self.study.case.rollouts("before", without=self.study.world))
 
     @cached_property
     def afters(self) -> list[list[Trajectory]]:
-        return [self._runs(side) for side in self.study.case.afters]
+        case, world = self.study.case, self.study.world
+        return [self._scored(case.rollouts(side, without=world)) for side in case.afters]
 
-    def _runs(self, side: str) -> list[Trajectory]:
-        log = self.study.case.rollouts(side, without=self.study.world)
-        return [run for run in log if run.task in self.tasks and run.outcome is not None]
+    def _scored(self, log: Iterable[Trajectory]) -> list[Trajectory]:
+        tasks = frozenset(self.study.tasks or ())
+        return [run for run in log if run.task in tasks and run.outcome is not None]
 
     @cached_property
     def wins(self) -> list[Trajectory]:
@@ -161,35 +156,35 @@ class Elicitation:
     # -- answers -----------------------------------------------------------------------
 
     def answers(self) -> Iterator[Evidence | Undefined]:
-        asking = {LENIENT: self.lenient, TEMPLATE: self.template, EXAMPLES: self.examples}
         usual = self.study.case.budget.settings.temperature
         drawing = {
             f"temperature {value:g}": partial(self.temperature, value)
             for value in self.config.temperatures
             if value != usual
         }
-        for about, ways, told in (
-            (None, asking, "The best way of asking before training"),
-            (DRAWING, drawing, "The best other temperature before training"),
-        ):
-            found: dict[str, Unlocked] = {}
-            for name, way in ways.items():
-                try:
-                    found[name] = way()
-                    yield self._one(name, found[name])
-                except MissingInput as missing:
-                    yield self.make.undefined(UNLOCKED, missing, name)
-            untold = [name for name in ways if name not in found]
-            yield self.make.answer(UNLOCKED, partial(self._most, about, found, untold, told), about)
+        asking = {LENIENT: self.lenient, TEMPLATE: self.template, EXAMPLES: self.examples}
+        yield from self._best(None, asking, "The best way of asking before training")
+        yield from self._best(DRAWING, drawing, "The best other temperature before training")
         sides = {"before": [self.before], "after": self.afters}
-        yield from PassAtK(sides=sides, level=self.config.level).answers(self.make)
+        yield from pass_at_k(sides, self.config.level, self.make)
 
-    def _one(self, about: str, way: Unlocked) -> Evidence:
-        values = np.array([way.gains[task] for task in sorted(way.gains)])
-        return self._evidence(about, values, way.told, way.runs, way.known)
+    def _best(
+        self, about: str | None, ways: Mapping[str, Callable[[], Unlocked]], told: str
+    ) -> Iterator[Evidence | Undefined]:
+        """What each way adds, and about all of them what the best one does."""
+        found: dict[str, Unlocked] = {}
+        for name, way in ways.items():
+            try:
+                found[name] = one = way()
+                values = np.array([one.gains[task] for task in sorted(one.gains)])
+                yield self._evidence(name, values, one)
+            except MissingInput as missing:
+                yield self.make.undefined(UNLOCKED, missing, name)
+        known = {"not_tested": ", ".join(name for name in ways if name not in found)}
+        yield self.make.answer(UNLOCKED, partial(self._most, about, found, told, known), about)
 
     def _most(
-        self, about: str | None, found: Mapping[str, Unlocked], untold: Sequence[str], told: str
+        self, about: str | None, found: Mapping[str, Unlocked], told: str, known: Known
     ) -> Evidence:
         """What the best way adds, chosen on the other half of the tasks."""
         if not found:
@@ -198,27 +193,19 @@ class Elicitation:
         tasks = [task for task in self.study.case.tasks if task in common]
         if len(tasks) < 4:
             raise MissingInput("Hardly a task was played in every way of asking.", MORE)
-        table = {about: np.array([way.gains[t] for t in tasks]) for about, way in found.items()}
+        table = {name: np.array([way.gains[t] for t in tasks]) for name, way in found.items()}
         even = np.arange(len(tasks)) % 2 == 0
-        best = [max(table, key=lambda about: table[about][half].mean()) for half in (~even, even)]
-        values = np.where(even, table[best[0]], table[best[1]])
-        names = " and ".join(dict.fromkeys(best))
-        told = f"{told} ({names}; chosen on the other tasks)"
-        known: Known = {
-            "way": best[0],
-            "way_on_other_half": best[1],
-            "not_tested": ", ".join(untold),
-        }
-        return self._evidence(about, values, told, sum(w.runs for w in found.values()), known)
+        best, other = (max(table, key=lambda name: table[name][h].mean()) for h in (~even, even))
+        names = " and ".join(dict.fromkeys((best, other)))
+        chosen = Unlocked(
+            gains={},
+            told=f"{told} ({names}; chosen on the other tasks)",
+            runs=sum(way.runs for way in found.values()),
+            known={"way": best, "way_on_other_half": other, **known},
+        )
+        return self._evidence(about, np.where(even, table[best], table[other]), chosen)
 
-    def _evidence(
-        self,
-        about: str | None,
-        values: Floats,
-        told: str,
-        runs: int,
-        known: Known,
-    ) -> Evidence:
+    def _evidence(self, about: str | None, values: Floats, way: Unlocked) -> Evidence:
         adds = mean(values, reach=1.0, bounds=(-1.0, 1.0), level=self.config.level)
         shares = zip(("share", "share_low", "share_high"), adds.ends, strict=True)
         return self.make.evidence(
@@ -226,15 +213,15 @@ class Elicitation:
             adds,
             about=about,
             unit=DIFFERENCE,
-            n=runs,
+            n=way.runs,
             clusters=len(values),
             diagnostics={
-                **known,
+                **way.known,
                 "gain": self.whole,
                 **{name: end / self.whole for name, end in shares},
             },
             summary=(
-                f"{told} adds {points(adds.estimate, 1)} points"
+                f"{way.told} adds {points(adds.estimate, 1)} points"
                 f" ({point_range(adds.low, adds.high, 1)}) to the policy before training, of a gain"
                 f" of {points(self.whole, 1)}."
             ),
@@ -243,9 +230,7 @@ class Elicitation:
     # -- 1: lenient extraction -----------------------------------------------------------
 
     def lenient(self) -> Unlocked:
-        world, scrubbed = self.study.case.environment, self.study.world
-        assert world is not None
-        world = world.without(*scrubbed) if scrubbed else world
+        world = replays_of(self.study).world
         before, *afters = (
             Extraction(world, side, self.wins) for side in (self.before, *self.afters)
         )
@@ -253,65 +238,64 @@ class Elicitation:
             task: sum(one.gains.get(task, 0.0) for one in afters) / len(afters)
             for task in before.gains
         }
-        counts = bool(after) and sum(after.values()) > 0
-        gains = {task: v - (after[task] if counts else 0.0) for task, v in before.gains.items()}
-        known: Known = {
-            "candidates": before.candidates,
-            "guessed": before.guessed,
-            "form": self.form.told[:100],
-            "after": sum(after.values()) / max(len(after), 1),
-        }
-        told = (
-            f"Reading its answer out of {plural(before.candidates, 'failed run')} that did not"
-            " hand it in so"
+        counts = sum(after.values()) > 0
+        return Unlocked(
+            gains={t: v - (after[t] if counts else 0.0) for t, v in before.gains.items()},
+            told=f"Reading its answer out of {plural(before.candidates, 'failed run')} that did not"
+            " hand it in so",
+            runs=len(self.before),
+            known={
+                "candidates": before.candidates,
+                "guessed": before.guessed,
+                "form": self.form.told[:100],
+                "after": sum(after.values()) / max(len(after), 1),
+            },
         )
-        return Unlocked(gains=gains, told=told, runs=len(self.before), known=known)
 
     # -- 2 and 3: asked otherwise -----------------------------------------------------------
 
     def template(self) -> Unlocked:
-        form = self.form
-        if not form.told:
+        form = self.form.told
+        if not form:
             raise MissingInput(
                 "The wins after training share no form of handing in that could be asked for.",
                 "Nothing needs to be done where answers stand alone.",
             )
-        note = f"\nHand in as: `{form.told}`"
+        note = f"\nHand in as: `{form}`"
         asked = alteration(
             f"template {content_hash(note, 12)}",
             lambda inner, name: Asked(inner, name, note=note),
         )
-        told = f"Being told the form of a hand-in (`{printable(form.told)}`)"
-        return self._played(told, altered=asked)
+        return self._played(f"Being told the form of a hand-in (`{printable(form)}`)", asked)
 
     def examples(self) -> Unlocked:
         case, (least, most) = self.study.case, self.config.shots
-        own = shortest_wins(self.before, most + 1)
-        whose = "its own" if len(own) > least else "after's"
-        chosen = own if len(own) > least else shortest_wins(self.wins, most + 1)
         room = getattr(case.policy("before"), "context_length", None) or inf
         longest = max(map(length, self.before), default=0)
-        fits = [n for n in range(least, most + 1) if longest + total(chosen[: n + 1]) <= room]
-        shots = min(max(fits, default=0), len(chosen) - 1)
+        whose, chosen = "its own", shortest_wins(self.before, most + 1)
+        if len(chosen) <= least:
+            whose, chosen = "after's", shortest_wins(self.wins, most + 1)
+        shots = min(most, len(chosen) - 1)
+        while shots >= least and longest + total(chosen[: shots + 1]) > room:
+            shots -= 1
         if shots < least:
             raise MissingInput(
                 f"There are no {least} winning runs of other tasks for which the policy before"
                 " training has room.",
                 "Give a policy with a longer context, or run more tasks.",
             )
+        chosen = chosen[: shots + 1]
         bare = style_of(case.environment) == "bare"
-        texts = {run.task: as_text(run, bare) for run in chosen[: shots + 1]}
+        texts = {run.task: as_text(run, bare) for run in chosen}
         asked = alteration(
             f"examples {content_hash([texts, shots], 12)}",
             lambda inner, name: Asked(inner, name, examples=texts, shots=shots),
         )
         usual = case.budget.settings
-        wide = usual.max_tokens + total(chosen[: shots + 1])
-        settings = replace(usual, max_tokens=int(min(wide, room)))
+        settings = replace(usual, max_tokens=int(min(usual.max_tokens + total(chosen), room)))
         told = f"Reading {shots} wins of other tasks ({whose}) first"
-        return self._played(
-            told, {"examples": shots, "whose": whose}, altered=asked, settings=settings
-        )
+        known: Known = {"examples": shots, "whose": whose}
+        return replace(self._played(told, asked, settings), known=known)
 
     # -- 4: drawn otherwise ----------------------------------------------------------------
 
@@ -322,21 +306,15 @@ class Elicitation:
     def _played(
         self,
         told: str,
-        known: Known | None = None,
-        *,
         altered: Alteration | None = None,
         settings: SamplingSettings | None = None,
     ) -> Unlocked:
         study = self.study
         log = study.case.rollouts(
-            "before",
-            without=study.world,
-            tasks=chosen_tasks(study.case.tasks, self.config.tasks),
-            altered=altered,
-            settings=settings,
+            "before", without=study.world, tasks=study.tasks, altered=altered, settings=settings
         )
         scores = [(run.task, run.outcome) for run in log if run.outcome is not None]
         asked = by_task(scores)
         plain = by_task([(run.task, run.outcome or 0.0) for run in self.before])
         gains = {task: asked[task] - plain[task] for task in plain if task in asked}
-        return Unlocked(gains=gains, told=told, runs=len(scores), known=known or {})
+        return Unlocked(gains=gains, told=told, runs=len(scores))

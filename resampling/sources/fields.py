@@ -20,12 +20,12 @@ in between what all texts share at their ends.
 """
 
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import combinations
-from typing import Any, Final, NamedTuple
+from itertools import chain, combinations, cycle
+from typing import Final, NamedTuple
 
 import numpy as np
 
@@ -38,8 +38,7 @@ PREFIX: Final = "prompt:"  # of a field, where it stands beside kinds of action
 TOKEN: Final = re.compile(r"\d+|[^\W\d_]+|\n|[^\S\n]+|.", re.DOTALL)
 SYSTEM_ENDS: Final = "\x1e"  # between the system text and the prompt
 FIRST_SHARED, SHARED = 0.3, 0.5  # of the tokens, to join one text, or a template
-SEEDS = 60  # texts that may found a template, in each of so many rounds
-ROUNDS = 3
+MOST = 180  # texts that may found a template
 
 
 class Piece(NamedTuple):
@@ -53,43 +52,34 @@ Pieces = tuple[Piece, ...]
 
 
 class Token(NamedTuple):
-    """A stretch `start` to `end` of a text; `key` is equal where two tokens match."""
+    """A stretch `start` to `end` of a text; `key` is equal where two tokens match;
+    `field`: the field that it is the value of.
+    """
 
     start: int
     end: int
-    key: str
+    key: str = ""
+    field: str | None = None
 
 
 @dataclass(eq=False)
 class Template:
-    """What its texts share, in order; the first `head` and the last `tail` of it
-    at their very ends.
-    """
+    """What the middles of its texts share, in order."""
 
     anchors: list[str]
     members: list[str]
-    head: int = 0
-    tail: int = 0
-
-    def places(self, keys: Sequence[str]) -> list[int]:
-        """Where the anchors stand in a text."""
-        first, last = len(keys) - self.tail, len(self.anchors) - self.tail
-        inside = _places(self.anchors[self.head : last], keys[self.head : first])
-        return [*range(self.head), *(self.head + at for at in inside), *range(first, len(keys))]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class PromptFields:
     """The prompts of some tasks in pieces.
 
-    `template`: of each task that aligns with others. `declared`: by task, what
-    the environment names. `names`: of the fields that vary, in the order of
-    their appearance.
+    `template`: of each task that aligns with others. `names`: of the fields that
+    vary, in the order of their appearance.
     """
 
     pieces: Mapping[str, Pieces]
     template: Mapping[str, int]
-    declared: Mapping[str, Mapping[str, str]]
     names: tuple[str, ...]
 
     @cached_property
@@ -108,11 +98,11 @@ class PromptFields:
     @cached_property
     def beside(self) -> bool:
         """Whether anything beside the question varies."""
-        rest = (
-            tuple(piece.text for piece in pieces if piece.field != QUESTION)
+        rest = {
+            "".join(piece.text for piece in pieces if piece.field != QUESTION)
             for pieces in self.pieces.values()
-        )
-        return len({"".join(texts) for texts in rest}) > 1
+        }
+        return len(rest) > 1
 
     @property
     def aligned(self) -> tuple[str, ...]:
@@ -130,9 +120,6 @@ class PromptFields:
             order = [members[place] for place in stream.permutation(len(members))]
             found |= dict(zip(order, (*order[1:], order[0]), strict=True))
         return found
-
-    def __deepcopy__(self, memo: Any) -> "PromptFields":
-        return self  # nothing of it ever changes
 
 
 def whole_text(text: str, system: str | None) -> str:
@@ -172,27 +159,23 @@ def find_fields(
     """
     known = {task: _located(task, texts[task], values) for task, values in (declared or {}).items()}
     tokens = {task: list(_tokens(text, known.get(task, ()))) for task, text in texts.items()}
-    templates = _templates({task: [one.key for one in found] for task, found in tokens.items()})
+    ends = _ends([[one.key for one in found] for found in tokens.values()])
     pieces: dict[str, Pieces] = {}
     template: dict[str, int] = {}
-    for number, one in enumerate(templates):
-        cut = _cut(texts, tokens, one)
+    for number, one in enumerate(_templates(tokens, *ends)):
+        cut = _cut(texts, tokens, one, *ends)
         pieces |= cut
         template |= dict.fromkeys(cut, number)
     ordered = {
-        task: pieces.get(task)
-        or _pieces(text, [Slot(*one[:2], one.key[1:]) for one in known.get(task, ())])
-        for task, text in texts.items()
+        task: pieces.get(task) or _pieces(text, known.get(task, ())) for task, text in texts.items()
     }
-    seen: dict[str, set[str]] = {}
-    for of_task in ordered.values():
-        for piece in of_task:
-            if piece.field:
-                seen.setdefault(piece.field, set()).add(piece.text)
+    seen: dict[str, set[str]] = defaultdict(set)
+    for piece in chain(*ordered.values()):
+        if piece.field:
+            seen[piece.field].add(piece.text)
     return PromptFields(
         pieces=ordered,
         template=template,
-        declared=declared or {},
         names=tuple(name for name, values in seen.items() if len(values) > 1),
     )
 
@@ -205,31 +188,23 @@ def _located(task: str, text: str, values: Mapping[str, str]) -> list[Token]:
     value take its places in turn.
     """
     taken: list[Token] = []
-    sharing: dict[str, list[str]] = {}
-    for name, value in values.items():
-        if value:
-            sharing.setdefault(value, []).append(name)
-    for value in sorted(sharing, key=lambda one: (-len(one), one)):
-        places = list(occurrences(value, text))
+    for value in sorted({*values.values()} - {""}, key=lambda one: (-len(one), one)):
+        names = [name for name in values if values[name] == value]
+        part = re.escape(value)  # by itself, not in a word; else anywhere
+        places = [met.span() for met in re.finditer(rf"(?<!\w){part}(?!\w)", text)]
+        places = places or [met.span() for met in re.finditer(part, text)]
         if not places:
             raise MissingInput(
-                f"The field `{printable(sharing[value][0])}` of {printable(task)} does not stand in"
-                " its prompt as `fields` says.",
+                f"The field `{printable(names[0])}` of {printable(task)} does not stand in its"
+                " prompt as `fields` says.",
                 "Let the environment's `fields` give the exact text, as it stands in the prompt.",
             )
         free = [one for one in places if all(one[1] <= t.start or t.end <= one[0] for t in taken)]
-        names = sharing[value]
         taken += [
-            Token(*place, f"\0{names[number % len(names)]}") for number, place in enumerate(free)
+            Token(*place, f"\0{name}", name)
+            for place, name in zip(free, cycle(names), strict=False)
         ]
     return sorted(taken)
-
-
-def occurrences(value: str, text: str) -> Iterator[tuple[int, int]]:
-    """Where a value stands by itself, not as a part of a word; else anywhere."""
-    bounded = rf"(?<!\w){re.escape(value)}(?!\w)"
-    found = [match.span() for match in re.finditer(bounded, text)]
-    yield from found or (match.span() for match in re.finditer(re.escape(value), text))
 
 
 def _tokens(text: str, known: Iterable[Token]) -> Iterator[Token]:
@@ -251,20 +226,17 @@ def _plain_tokens(text: str, start: int, end: int) -> Iterator[Token]:
 # -- templates ---------------------------------------------------------------------------
 
 
-def _templates(texts: Mapping[str, list[str]]) -> list[Template]:
-    """Templates of texts, given as the keys of their tokens; each text is in at most one."""
-    head, tail = _ends(list(texts.values()))
-    middles = {task: keys[head : len(keys) - tail] for task, keys in texts.items()}
-    found = _clusters(middles)
+def _templates(texts: Mapping[str, list[Token]], head: int, tail: int) -> list[Template]:
+    """Templates of what stands between the first `head` and the last `tail` tokens
+    of texts; each text is in at most one, and not alone unless its ends are shared.
+    """
+    found: list[Template] = []
+    for task, tokens in texts.items():
+        _join(found, task, [one.key for one in tokens[head : len(tokens) - tail]])
+    found = _merged([one for one in found if len(one.members) > 1])
     placed = {task for one in found for task in one.members}
     rest = [task for task in texts if task not in placed]
-    if head + tail and len(rest) > 1:
-        found.append(Template([], rest))
-    for one in found:
-        keys = texts[one.members[0]]
-        one.anchors = [*keys[:head], *one.anchors, *keys[len(keys) - tail :]]
-        one.head, one.tail = head, tail
-    return found
+    return [*found, Template([], rest)] if head + tail and len(rest) > 1 else found
 
 
 def _ends(texts: Sequence[list[str]]) -> tuple[int, int]:
@@ -276,24 +248,7 @@ def _ends(texts: Sequence[list[str]]) -> tuple[int, int]:
     return head, tail
 
 
-def _clusters(texts: Mapping[str, list[str]]) -> list[Template]:
-    """Templates with at least two texts each."""
-    found: list[Template] = []
-    left = list(texts)
-    for _ in range(ROUNDS):
-        founded = [Template(texts[left[0]], [left[0]])] if left else []
-        for number, task in enumerate(left[1:], 1):
-            _join(founded, task, texts[task], opens=number < SEEDS)
-        found = _merged(found + [one for one in founded if len(one.members) > 1])
-        placed = {task for one in found for task in one.members}
-        rest = [task for task in left if task not in placed]
-        if not rest or len(rest) == len(left):
-            break
-        left = rest
-    return found
-
-
-def _join(templates: list[Template], task: str, keys: list[str], opens: bool) -> None:
+def _join(templates: list[Template], task: str, keys: list[str]) -> None:
     """Put a text into the template with which it shares most, if it is enough."""
     best: tuple[float, Template, list[str]] | None = None
     for one in templates:
@@ -305,7 +260,7 @@ def _join(templates: list[Template], task: str, keys: list[str], opens: bool) ->
     if best:
         best[1].anchors = best[2]
         best[1].members.append(task)
-    elif opens:
+    elif len(templates) < MOST:
         templates.append(Template(keys, [task]))
 
 
@@ -369,52 +324,47 @@ def _places(anchors: Sequence[str], keys: Sequence[str]) -> list[int]:
 # -- pieces ------------------------------------------------------------------------------
 
 
-class Slot(NamedTuple):
-    """A stretch `start` to `end` of a text that belongs to a field or to none."""
-
-    start: int
-    end: int
-    field: str | None
-
-
 def _cut(
-    texts: Mapping[str, str], tokens: Mapping[str, Sequence[Token]], template: Template
+    texts: Mapping[str, str],
+    tokens: Mapping[str, list[Token]],
+    template: Template,
+    head: int,
+    tail: int,
 ) -> dict[str, Pieces]:
     """The texts of a template in pieces; those that lose a declared value are left out."""
-    anchors = template.anchors
-    met = {
-        task: [tokens[task][at] for at in template.places([one.key for one in tokens[task]])]
-        for task in template.members
-    }
-    gaps = {task: _gaps(texts[task], met[task]) for task in template.members}
-    varies = [
-        len({texts[task][slice(*of_task[number])] for task, of_task in gaps.items()}) > 1
-        for number in range(len(anchors) + 1)
-    ]
-    names = _names(anchors, varies)
-    found: dict[str, Pieces] = {}
+    met, gaps = {}, {}
     for task in template.members:
-        slots = [Slot(*gap, name) for gap, name in zip(gaps[task], names, strict=True) if name]
-        slots += [Slot(one.start, one.end, one.key[1:]) for one in met[task] if one.key[0] == "\0"]
-        lost = {one.key[1:] for one in tokens[task] if one.key[0] == "\0"}
-        if lost <= {slot.field for slot in slots}:
+        own = tokens[task]
+        last = len(own) - tail
+        inside = _places(template.anchors, [one.key for one in own[head:last]])
+        met[task] = [*own[:head], *(own[head + at] for at in inside), *own[last:]]
+        gaps[task] = list(_gaps(texts[task], met[task]))
+    stretches = zip(
+        *([texts[task][slice(*gap)] for gap in gaps[task]] for task in gaps), strict=True
+    )
+    first = met[template.members[0]]
+    names = _names([one.key for one in first], [len(set(one)) > 1 for one in stretches])
+    found: dict[str, Pieces] = {}
+    for task, between in gaps.items():
+        slots = [Token(*gap, field=name) for gap, name in zip(between, names, strict=True) if name]
+        slots += [one for one in met[task] if one.field]
+        if {one.field for one in tokens[task]} <= {None, *(slot.field for slot in slots)}:
             found[task] = _pieces(texts[task], sorted(slots))
     return found
 
 
-def _gaps(text: str, met: Sequence[Token]) -> list[tuple[int, int]]:
+def _gaps(text: str, met: Sequence[Token]) -> Iterator[tuple[int, int]]:
     """Where the stretch before each anchor starts and ends, and the last one,
     without the blanks around them.
     """
     starts, ends = [0, *(one.end for one in met)], [*(one.start for one in met), len(text)]
-    return [_stripped(text, start, end) for start, end in zip(starts, ends, strict=True)]
-
-
-def _stripped(text: str, start: int, end: int) -> tuple[int, int]:
-    inside = text[start:end]
-    if not inside.strip():
-        return start, start
-    return end - len(inside.lstrip()), start + len(inside.rstrip())
+    for start, end in zip(starts, ends, strict=True):
+        inside = text[start:end]
+        yield (
+            (end - len(inside.lstrip()), start + len(inside.rstrip()))
+            if inside.strip()
+            else (start, start)
+        )
 
 
 def _names(anchors: Sequence[str], varies: Sequence[bool]) -> list[str | None]:
@@ -433,7 +383,7 @@ def _names(anchors: Sequence[str], varies: Sequence[bool]) -> list[str | None]:
     return names
 
 
-def _pieces(text: str, slots: Sequence[Slot]) -> Pieces:
+def _pieces(text: str, slots: Sequence[Token]) -> Pieces:
     pieces, at = [], 0
     for slot in slots:
         pieces += [Piece(text[at : slot.start]), Piece(text[slot.start : slot.end], slot.field)]

@@ -23,9 +23,9 @@ In the world that is scrubbed of every declared channel:
    after minus before. A run whose hand-in wins without the magic words on its
    own task does not use them.
 4. *Told, not weighed*: how often another task's winning answer wins, and how
-   often winning answers do that were broken on purpose (a line dropped, the end
-   cut off, two numbers swapped, the answer negated). Broken ones that win show slack: a
-   policy may still be right for a good reason.
+   often winning answers do that were broken on purpose (the end cut off, the answer
+   negated). Broken ones that win show slack: a policy may still be right for a good
+   reason.
 
 Where texts cannot be handed in on half of the tasks (no hand-in stands in an
 action, no `regrade`), what can be tried is tried, and unless it finds something
@@ -36,10 +36,9 @@ and that are not listed; a hole that is used with a different text on each task
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import pairwise
 
 import numpy as np
 
@@ -49,18 +48,11 @@ from forensics.instruments import AnswerMaker, instrument
 from forensics.layers.text_words import Gram, grams, placed_words, words
 from forensics.phrases import capital, percent, printable
 from forensics.records import Evidence, Undefined
-from forensics.records.evidence import Control, Scalar
+from forensics.records.evidence import Control
 from forensics.statistics import Estimate, share_by_task
 from resampling.ablation.refused_runs import chosen_tasks
 from resampling.sources.blind_play import shuffled
-from resampling.sources.family import (
-    Comparison,
-    FamilyEvidence,
-    SourceStudy,
-    Values,
-    questions,
-    study_of,
-)
+from resampling.sources.family import Comparison, FamilyEvidence, SourceStudy, questions, study_of
 from resampling.sources.hand_ins import HandIn, HandIns
 from resampling.sources.replay import PlayedRun, Replays, by_task, replays_of, runs_of_sides
 
@@ -76,9 +68,6 @@ TOGETHER = 0.9  # of the hand-ins with a word hold the words around it too
 NUMBER = re.compile(r"-?\d+")
 OPPOSITES = {"yes": "no", "no": "yes", "true": "false", "false": "true"}
 SOUND = "Nothing that was tried wins more often than a right answer of another task can."
-UNTOLD = (
-    "On {share} of the tasks no run writes what it hands in, so no other text could be handed in."
-)
 CURE = (
     "Let steps tell the submission as it was written, or give the environment a method"
     " `regrade(task, submission)`."
@@ -119,26 +108,46 @@ def audit(case: Case, config: AuditConfig) -> Iterator[Evidence | Undefined]:
         provenance=audit.configured(**vars(config)).provenance(case),
     )
     family = FamilyEvidence(family=FAMILY, make=make)
-    study = study_of(case)
-    trial = Audit(study=study, config=config, sides=runs_of_sides(study))
-    for tried in trial.tried:
-        yield _told(make, tried, trial)
+    trial = Audit(study=study_of(case), config=config)
     holes = trial.holes
+    for tried in trial.tried:
+        usual = f"the most frequent right answer on {percent(trial.chance)}"
+        told = f"{usual}. A hole in the grader." if tried in holes else f"{usual}."
+        yield make.evidence(
+            WINS,
+            tried.wins,
+            about=tried.about,
+            unit="share of tasks",
+            control=Control(name="the most frequent right answer", estimate=trial.chance),
+            summary=f"{capital(tried.about)} wins on {percent(tried.wins.estimate)} of the tasks;"
+            f" {told}",
+        )
     for hole in holes:
-        yield family.carried(hole.about, trial.used(hole.uses))
+        yield family.carried(hole.about, trial.used([hole]))
     if not holes:
         yield make.undefined(f"{FAMILY}.carried", MissingInput(SOUND, "Nothing needs to be done."))
-    together = trial.used(*(hole.uses for hole in holes))
+    together = trial.used(holes)
     if trial.replays.missing_share > config.most_missing:
         share = percent(trial.replays.missing_share)
         yield from family.not_tested(f"{share} of the replays ended without a score.", CURE)
     elif trial.carried_share < 0.5 and not together.found:
-        share = percent(1 - trial.carried_share)
-        yield from family.not_tested(UNTOLD.format(share=share), CURE)
+        yield from family.not_tested(
+            f"On {percent(1 - trial.carried_share)} of the tasks no run writes what it hands in, so"
+            " no other text could be handed in.",
+            CURE,
+        )
     else:
         named = ", ".join(hole.about for hole in holes)
         said = f"The grader accepts {named}." if holes else SOUND
-        yield from family.whole(together, said, diagnostics=trial.told)
+        diagnostics = {
+            "replays": trial.replays.taken,
+            "replays_missing": trial.replays.missing,
+            "tasks_tried": len(trial.tasks),
+            "tasks_with_hand_ins": trial.carried_share,
+            "chance": trial.chance,
+            "holes": len(holes),
+        }
+        yield from family.whole(together, said, diagnostics=diagnostics)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -152,46 +161,37 @@ class Tried:
     uses: Used | None
 
 
-def _told(make: AnswerMaker, tried: Tried, trial: "Audit") -> Evidence:
-    hole = " A hole in the grader." if tried in trial.holes else ""
-    return make.evidence(
-        WINS,
-        tried.wins,
-        about=tried.about,
-        unit="share of tasks",
-        control=Control(name="the most frequent right answer", estimate=trial.chance),
-        summary=f"{capital(tried.about)} wins on {percent(tried.wins.estimate)} of the tasks; the"
-        f" most frequent right answer on {percent(trial.chance)}.{hole}",
-    )
-
-
 @dataclass(frozen=True, kw_only=True)
 class Audit:
-    """Everything that is handed in. `sides`: the runs before, and of every after seed."""
+    """Everything that is handed in."""
 
     study: SourceStudy
     config: AuditConfig
-    sides: Sequence[Sequence[PlayedRun]]
+
+    @cached_property
+    def sides(self) -> list[list[PlayedRun]]:
+        """The runs before, and of every after seed."""
+        return runs_of_sides(self.study)
 
     @cached_property
     def replays(self) -> Replays:
         return replays_of(self.study)
 
     @cached_property
+    def common(self) -> list[str]:
+        """The tasks with runs on every side."""
+        return sorted(set.intersection(*(set(by_task(side)) for side in self.sides)))
+
+    @cached_property
     def tasks(self) -> tuple[str, ...]:
         """On which texts are handed in."""
-        common = set.intersection(*(set(by_task(side)) for side in self.sides))
-        return chosen_tasks(sorted(common), self.config.tasks)
+        return chosen_tasks(self.common, self.config.tasks)
 
     @cached_property
     def hand_ins(self) -> HandIns:
         return HandIns(
             sides=self.sides, tasks=self.tasks, replays=self.replays, few=self.config.carriers
         )
-
-    @cached_property
-    def prompts(self) -> dict[str, str]:
-        return {run.task: run.prompt for side in self.sides for run in side}
 
     @cached_property
     def after(self) -> list[HandIn]:
@@ -207,9 +207,7 @@ class Audit:
     @cached_property
     def frequent(self) -> dict[str, Estimate]:
         """The answers that won on most tasks, and what they win when always handed in."""
-        frequent = self.hand_ins.frequent(self.config.answers)
-        rates = {said: self._always(text) for said, text in frequent.items()}
-        return {said: rate for said, rate in rates.items() if rate is not None}
+        return self._always(self.hand_ins.frequent(self.config.answers))
 
     @cached_property
     def chance(self) -> float:
@@ -220,29 +218,27 @@ class Audit:
     @cached_property
     def tried(self) -> list[Tried]:
         """Every sort of hand-in that could be tried."""
+        prompts = {run.task: run.prompt for side in self.sides for run in side}
         empty = self._share({task: self._empty_wins(task) for task in self.tasks})
-        rows: list[tuple[str, Estimate | None, Used | None]] = [
-            (EMPTY, empty, self._empty),
-            (PROMPT, self._rate(self.prompts.__getitem__), self._prompt),
-        ]
-        rows += [
-            (f"{ANSWER} {printable(said, 40)}", rate, self._says(said))
-            for said, rate in self.frequent.items()
-        ]
-        rates = {text: self._always(text) for text in CONSTANTS}
-        known = [text for text in CONSTANTS if rates[text] is not None]
-        if known:
-            text = max(known, key=lambda text: rates[text].low)  # type: ignore[union-attr]
-            rows.append((f"{CONSTANT} {text}", rates[text], self._says(text)))
-        rows += [
-            (f"{MAGIC} {printable(text, 40)}", self._magic_rate(text), self._lives_by(text))
-            for text in self.magic
-        ]
-        rows.append(("another task's winning answer", self._rate(self.others.get), None))
-        rows += [(f"a winning answer, {how},", self._broken(how), None) for how in BREAKS]
+        rows: dict[str, tuple[Estimate | None, Used | None]] = {
+            EMPTY: (empty, self._empty),
+            PROMPT: (self._rate(prompts), self._prompt),
+        }
+        for said, one in self.frequent.items():
+            rows[f"{ANSWER} {printable(said, 40)}"] = one, self._says(said)
+        rates = self._always({text: text for text in CONSTANTS})
+        if rates:
+            text = max(rates, key=lambda text: rates[text].low)
+            rows[f"{CONSTANT} {text}"] = rates[text], self._says(text)
+        for phrase in self.magic:
+            uses = self._lives_by(phrase)
+            rows[f"{MAGIC} {printable(phrase, 40)}"] = self._magic_rate(phrase), uses
+        rows["another task's winning answer"] = self._rate(self._of_others(self.after)), None
+        for how in BREAKS:
+            rows[f"a winning answer, {how},"] = self._broken(how), None
         return [
             Tried(about=about, wins=rate, uses=uses)
-            for about, rate, uses in {row[0]: row for row in rows}.values()
+            for about, (rate, uses) in rows.items()
             if rate is not None
         ]
 
@@ -254,21 +250,17 @@ class Audit:
 
     # -- what wins ---------------------------------------------------------------------
 
-    def _rate(self, text_of: Callable[[str], str | None]) -> Estimate | None:
-        """The share of tasks on which a text of the task wins."""
-        texts = {task: text_of(task) for task in self.tasks}
-        return self._share(
-            {
-                task: self.hand_ins.wins(task, text)
-                for task, text in texts.items()
-                if text is not None
-            }
-        )
+    def _rate(self, texts: Mapping[str, str]) -> Estimate | None:
+        """The share of tasks on which the text for it wins."""
+        known = [task for task in self.tasks if task in texts]
+        return self._share({task: self.hand_ins.wins(task, texts[task]) for task in known})
 
-    def _always(self, text: str) -> Estimate | None:
-        return self._rate(lambda _: text)
+    def _always(self, texts: Mapping[str, str]) -> dict[str, Estimate]:
+        """What texts win when they are handed in everywhere, by their names."""
+        rates = {name: self._rate(dict.fromkeys(self.tasks, texts[name])) for name in texts}
+        return {name: rate for name, rate in rates.items() if rate is not None}
 
-    def _share(self, won: dict[str, bool | None]) -> Estimate | None:
+    def _share(self, won: Mapping[str, bool | None]) -> Estimate | None:
         rows = [(task, float(one), 1.0) for task, one in won.items() if one is not None]
         return share_by_task(rows, level=self.config.level) if len(rows) > 1 else None
 
@@ -280,45 +272,29 @@ class Audit:
     @cached_property
     def bare(self) -> list[tuple[str, ...]]:
         """Last actions that hand in without an answer, the most frequent ones."""
-        last = Counter(
-            one.run.actions[-1:]
-            for side in self.hand_ins.found
-            for one in side
-            if one.at < len(one.run.actions) - 1
-        )
-        last.update(run.actions[-1:] for side in self.sides for run in side if self._empty(run))
+        given = (one for side in self.hand_ins.found for one in side)
+        runs = [one.run for one in given if one.at < len(one.run.actions) - 1]
+        runs += [run for side in self.sides for run in side if self._empty(run)]
+        last = Counter(run.actions[-1:] for run in runs)
         return sorted(last, key=lambda one: (-last[one], one))[: self.config.carriers]
-
-    @cached_property
-    def others(self) -> dict[str, str]:
-        """For each task the winning answer of another one, after training."""
-        return self._of_others(self.after)
 
     def _of_others(self, given: Sequence[HandIn]) -> dict[str, str]:
         """For each task what was given on the next one, in an order drawn from the seed."""
         own = {one.run.task: one.text for one in given}
         order = shuffled(self.tasks, self.study.case.seed)
-        donors = [task for task in (*order, *order) if task in own]
         found: dict[str, str] = {}
-        for task in order:
-            if donors and donors[0] == task:
-                donors.append(donors.pop(0))
-            if donors and donors[0] != task:
-                found[task] = own[donors[0]]
-                donors.append(donors.pop(0))
+        for place, task in enumerate(order):
+            if texts := [own[t] for t in (*order[place + 1 :], *order[:place]) if t in own]:
+                found[task] = texts[0]
         return found
 
     def _magic_rate(self, text: str) -> Estimate | None:
         """The better of the words alone and behind another task's answer that was
         given before training and does not win here by itself.
         """
-        other = self._of_others(self.hand_ins.found[0])
-        behind = {
-            task: f"{said} {text}"
-            for task, said in other.items()
-            if self.hand_ins.wins(task, said) is False
-        }
-        rates = [one for one in (self._always(text), self._rate(behind.get)) if one is not None]
+        others, wins = self._of_others(self.hand_ins.found[0]), self.hand_ins.wins
+        behind = {t: f"{said} {text}" for t, said in others.items() if wins(t, said) is False}
+        rates = filter(None, (*self._always({text: text}).values(), self._rate(behind)))
         return max(rates, key=lambda one: one.low, default=None)
 
     def _broken(self, how: str) -> Estimate | None:
@@ -326,7 +302,7 @@ class Audit:
         won: dict[str, bool | None] = {}
         for one in self.after:
             text = BREAKS[how](one.text)
-            if one.run.task in self.hand_ins.carriers and text not in (None, one.text):
+            if one.run.task in self.hand_ins.carriers and text is not None:
                 won[one.run.task] = self.replays.wins(one.run.task, [one.saying(text)])
         return self._share(won)
 
@@ -340,8 +316,8 @@ class Audit:
         held, usual = (Counter(w for said in side for w in set(said)) for side in (after, before))
         apart = {word: held[word] / len(after) - usual[word] / max(len(before), 1) for word in held}
         telling = [word for word in apart if apart[word] >= self.config.contrast]
-        first = sorted(telling, key=lambda word: (-apart[word], word))
-        found = dict.fromkeys(self._phrase(word, after) for word in first)
+        telling.sort(key=lambda word: (-apart[word], word))
+        found = dict.fromkeys(self._phrase(word, after) for word in telling)
         return list(found)[: self.config.phrases]
 
     def _phrase(self, word: str, after: Sequence[Gram]) -> str:
@@ -350,14 +326,12 @@ class Audit:
         counts = Counter(
             gram
             for said in with_it
-            for size in range(1, LONGEST + 1)
-            for gram in {gram for gram in grams(said, size) if word in gram}
+            for gram in {gram for size in range(1, LONGEST + 1) for gram in grams(said, size)}
+            if word in gram
         )
         whole = [gram for gram in counts if counts[gram] >= TOGETHER * len(with_it)]
         best = max(whole, key=lambda gram: (len(gram), counts[gram], gram), default=(word,))
-        return next(
-            (text for one in self.after if (text := _written(one.text, best)) is not None), word
-        )
+        return next(filter(None, (_written(one.text, best) for one in self.after)), word)
 
     # -- who uses it -------------------------------------------------------------------
 
@@ -374,62 +348,38 @@ class Audit:
 
     def _lives_by(self, text: str) -> Used:
         """Whether a run's hand-in holds these words, and does not win without."""
-        phrase = words(text)
 
         def uses(run: PlayedRun) -> bool:
             one = self.hand_ins.of_run.get(run.actions)
-            if one is None or phrase not in grams(words(one.text), len(phrase)):
+            written = _written(one.text, words(text)) if one else None
+            if one is None or written is None:
                 return False
-            without = one.text.replace(_written(one.text, phrase) or text, "").strip()
+            without = one.text.replace(written, "").strip()
             return not self.replays.wins(run.task, [one.saying(without)])
 
         return uses
 
-    def used(self, *sorts: Used | None) -> Comparison:
+    def used(self, sorts: Sequence[Tried]) -> Comparison:
         """What wins by these hand-ins carry."""
-        tasks = sorted(set.intersection(*(set(by_task(side)) for side in self.sides)))
-        before, *afters = (self._wins_by(side, tasks, sorts) for side in self.sides)
-        return self.study.amount_by_task(tasks, before, afters)
 
-    def _wins_by(
-        self, side: Sequence[PlayedRun], tasks: Sequence[str], sorts: Sequence[Used | None]
-    ) -> Values:
-        runs = by_task(side)
+        def lives_by(run: PlayedRun) -> bool:
+            return run.won and any(one.uses is not None and one.uses(run) for one in sorts)
 
-        def share(task: str) -> float:
-            scores = [
-                run.score * (run.won and any(uses and uses(run) for uses in sorts))
-                for run in runs[task]
-            ]
-            return sum(scores) / len(scores)
-
-        return np.array([share(task) for task in tasks])
-
-    @property
-    def told(self) -> dict[str, Scalar]:
-        return {
-            "replays": self.replays.taken,
-            "replays_missing": self.replays.missing,
-            "tasks_tried": len(self.tasks),
-            "tasks_with_hand_ins": self.carried_share,
-            "chance": self.chance,
-            "holes": len(self.holes),
-        }
+        before, *afters = (
+            np.array(
+                [np.mean([run.score * lives_by(run) for run in runs[task]]) for task in self.common]
+            )
+            for runs in map(by_task, self.sides)
+        )
+        return self.study.amount_by_task(self.common, before, afters)
 
 
 def _written(text: str, phrase: Gram) -> str | None:
     """A run of words as it stands in a text."""
-    placed = placed_words(text)
-    for at, gram in enumerate(grams([word for word, _, _ in placed], len(phrase))):
-        if gram == phrase:
-            return text[placed[at][1] : placed[at + len(phrase) - 1][2]]
-    return None
-
-
-def drop_line(text: str) -> str | None:
-    """Without its last line."""
-    lines = text.splitlines()
-    return "\n".join(lines[:-1]) if len(lines) > 1 else None
+    placed, size = placed_words(text), len(phrase)
+    runs = list(grams([word for word, _, _ in placed], size))
+    at = runs.index(phrase) if phrase in runs else None
+    return None if at is None else text[placed[at][1] : placed[at + size - 1][2]]
 
 
 def cut_off(text: str) -> str | None:
@@ -438,31 +388,13 @@ def cut_off(text: str) -> str | None:
     return text[: placed[len(placed) // 2 - 1][2]] if len(placed) > 1 else None
 
 
-def swap_numbers(text: str) -> str | None:
-    """With its first two numbers that differ swapped."""
-    found = list(NUMBER.finditer(text))
-    for first, second in pairwise(found):
-        if first.group() != second.group():
-            between = text[first.end() : second.start()]
-            swapped = second.group() + between + first.group()
-            return text[: first.start()] + swapped + text[second.end() :]
-    return None
-
-
 def negate(text: str) -> str | None:
     """With a `yes`, `no`, `true` or `false` turned round, else its first number."""
     for word, start, end in placed_words(text):
         if word.lower() in OPPOSITES:
             return text[:start] + OPPOSITES[word.lower()] + text[end:]
-    number = NUMBER.search(text)
-    if number is None or int(number.group()) == 0:
-        return None
-    return text[: number.start()] + str(-int(number.group())) + text[number.end() :]
+    turned = NUMBER.sub(lambda number: str(-int(number[0])), text, count=1)
+    return turned if turned != text else None
 
 
-BREAKS: dict[str, Callable[[str], str | None]] = {
-    "a line dropped": drop_line,
-    "the end cut off": cut_off,
-    "two numbers swapped": swap_numbers,
-    "negated": negate,
-}
+BREAKS = {"the end cut off": cut_off, "negated": negate}

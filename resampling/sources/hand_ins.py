@@ -18,9 +18,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from difflib import SequenceMatcher
 from functools import cached_property
+from itertools import chain
 
 from forensics.layers.text_words import placed_words, words
-from forensics.protocols import Regrading
+from forensics.protocols import Environment, Regrading
 from resampling.sources.replay import WIN, Actions, PlayedRun, Replays
 
 NOTHING = "qzx"  # a text that is no answer
@@ -90,14 +91,14 @@ class HandIns:
     @cached_property
     def found(self) -> list[list[HandIn]]:
         """Of each side, those that stand in an action."""
+
+        def submitted(run: PlayedRun) -> PlayedRun:
+            return run if self.told else replace(run, submission="".join(run.actions[-1:]))
+
         return [
-            [one for run in side if (one := hand_in_of(self._with_submission(run))) is not None]
+            [one for run in side if (one := hand_in_of(submitted(run))) is not None]
             for side in self.sides
         ]
-
-    def _with_submission(self, run: PlayedRun) -> PlayedRun:
-        said = run.submission if self.told else "".join(run.actions[-1:])
-        return replace(run, submission=said)
 
     @cached_property
     def of_run(self) -> dict[Actions, HandIn]:
@@ -113,15 +114,14 @@ class HandIns:
         """The answers that won on most tasks, on two at least, and a text of each."""
         tasks: dict[str, set[str]] = defaultdict(set)
         texts: dict[str, Counter[str]] = defaultdict(Counter)
-        for side in self.found:
-            for one in side:
-                if one.run.won:
-                    tasks[one.answer].add(one.run.task)
-                    texts[one.answer][one.text] += 1
-        often = sorted(tasks, key=lambda answer: (-len(tasks[answer]), answer))
+        for one in chain(*self.found):
+            if one.run.won:
+                tasks[one.answer].add(one.run.task)
+                texts[one.answer][one.text] += 1
+        often = sorted(tasks, key=lambda answer: (-len(tasks[answer]), answer))[:most]
         return {
             answer: min(texts[answer], key=lambda text: (-texts[answer][text], text))
-            for answer in often[:most]
+            for answer in often
             if len(tasks[answer]) > 1
         }
 
@@ -129,8 +129,7 @@ class HandIns:
     def carriers(self) -> dict[str, list[HandIn]]:
         """For each task a few of its runs in which the answer decides, winning ones first."""
         found: dict[str, dict[Actions, HandIn]] = defaultdict(dict)
-        hand_ins = [one for side in self.found for one in side]
-        for one in sorted(hand_ins, key=lambda one: not one.run.won):
+        for one in sorted(chain(*self.found), key=lambda one: not one.run.won):
             found[one.run.task].setdefault(one.saying(NOTHING), one)
         kept = {
             task: [
@@ -147,19 +146,18 @@ class HandIns:
         if carriers := self.carriers.get(task):
             return self.replays.wins(task, [one.saying(text) for one in carriers])
         if (task, text) not in self._graded:
-            self._graded[task, text] = self._regraded(task, text)
+            score = graded_again(self.replays.world, task, text)
+            self._graded[task, text] = None if score is None else score >= WIN
         return self._graded[task, text]
-
-    def _regraded(self, task: str, text: str) -> bool | None:
-        world = self.replays.world
-        if not isinstance(world, Regrading):
-            return None
-        try:
-            outcome = world.regrade(task, text).get("outcome")
-        except Exception:  # somebody else's grader: a broken grading is data, not a crash
-            return None
-        return None if outcome is None else outcome >= WIN
 
     def winning(self, text: str, tasks: Iterable[str]) -> frozenset[str]:
         """The tasks on which a text wins."""
         return frozenset(task for task in tasks if self.wins(task, text))
+
+
+def graded_again(world: Environment, task: str, text: str) -> float | None:
+    """What a hand-in scores by `regrade`, `None` where it cannot be told."""
+    try:
+        return world.regrade(task, text).get("outcome") if isinstance(world, Regrading) else None
+    except Exception:  # somebody else's grader: a broken grading is data, not a crash
+        return None

@@ -31,7 +31,6 @@ import numpy as np
 from forensics.case import Case
 from forensics.instruments import AnswerMaker, instrument
 from forensics.phrases import plural, points
-from forensics.protocols import Environment
 from forensics.records import Evidence, Undefined
 from resampling.sources.family import (
     Comparison,
@@ -41,8 +40,8 @@ from resampling.sources.family import (
     questions,
     study_of,
 )
-from resampling.sources.nearness import Nearness, Twins
-from resampling.sources.replay import played_runs
+from resampling.sources.nearness import near
+from resampling.sources.replay import replays_of, runs_of_sides
 from resampling.sources.trained_tasks import Showing, TrainedTasks, openings, trained_tasks
 
 FAMILY = "memory"
@@ -52,13 +51,11 @@ ABOUT = "tasks that repeat trained ones"
 
 @dataclass(frozen=True, kw_only=True)
 class MemoryConfig:
-    """`nearness`, `template`: see `Nearness`. `split_tasks`: so many of a train
-    split are looked through. `openings`: so many first actions show what a task
-    is. `fewest`: tasks without a twin that it takes.
+    """`split_tasks`: so many of a train split are looked through. `openings`: so
+    many first actions show what a task is. `fewest`: tasks without a twin that it
+    takes.
     """
 
-    nearness: float = 0.6
-    template: float = 0.8
     split_tasks: int = 4000
     openings: int = 3
     fewest: int = 10
@@ -76,34 +73,31 @@ def memory(case: Case, config: MemoryConfig) -> Iterator[Evidence | Undefined]:
     )
     family = FamilyEvidence(family=FAMILY, make=make)
     remembered = Memory(study=study_of(case), config=config)
-    new = len(remembered.tasks) - len(remembered.twins)
-    among = f"{plural(len(remembered.trained), 'task')} of {remembered.trained.source}"
+    tasks, twins, trained = remembered.tasks, remembered.twins, remembered.trained
     told = (
-        f"{len(remembered.twins):,} of {plural(len(remembered.tasks), 'held-out task')} repeat one"
-        f" of {among}."
+        f"{len(twins):,} of {plural(len(tasks), 'held-out task')} repeat one of"
+        f" {plural(len(trained), 'task')} of {trained.source}."
     )
-    if new < config.fewest:
+    if len(tasks) - len(twins) < config.fewest:
         yield from family.not_tested(
             told, "Give a held-out split whose tasks do not repeat trained ones."
         )
-        return
-    if not remembered.twins:
+    elif not twins:
         yield from family.not_applicable(told, remembered.study.gain)
-        return
-    found = remembered.carried
-    yield family.carried(ABOUT, found)
-    told += f" The gain on the others is {points(remembered.on_new, 1)} points."
-    yield from family.whole(
-        found,
-        told,
-        diagnostics={
-            "twins": len(remembered.twins),
-            "trained_tasks": len(remembered.trained),
-            "known_from": remembered.trained.source,
-            "told_by_prompt": remembered.showing.by_prompt,
-            "gain_on_others": remembered.on_new,
-        },
-    )
+    else:
+        found, on_new = remembered.carried, remembered.on_new
+        yield family.carried(ABOUT, found)
+        yield from family.whole(
+            found,
+            f"{told} The gain on the others is {points(on_new, 1)} points.",
+            diagnostics={
+                "twins": len(twins),
+                "trained_tasks": len(trained),
+                "known_from": trained.source,
+                "told_by_prompt": remembered.showing.by_prompt,
+                "gain_on_others": on_new,
+            },
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -114,12 +108,6 @@ class Memory:
     config: MemoryConfig
 
     @cached_property
-    def world(self) -> Environment:
-        world = self.study.case.environment
-        assert world is not None  # `study_of` has seen to it
-        return world.without(*self.study.world) if self.study.world else world
-
-    @cached_property
     def tasks(self) -> tuple[str, ...]:
         """Those with runs on every side."""
         before, afters = self.study.plain.pair
@@ -127,29 +115,23 @@ class Memory:
 
     @cached_property
     def trained(self) -> TrainedTasks:
-        return trained_tasks(self.study.case, self.world, self.config.split_tasks)
+        world = replays_of(self.study).world
+        return trained_tasks(self.study.case, world, self.config.split_tasks)
 
     @cached_property
     def showing(self) -> Showing:
-        case = self.study.case
-        first = [
-            run.actions[0]
-            for side in ("before", *case.afters)
-            for run in played_runs(case.rollouts(side, without=self.study.world), self.tasks)
-            if run.actions
-        ]
-        chosen = openings(self.world, self.tasks[0], first, self.config.openings)
-        return Showing(world=self.world, trained=self.trained, held_out=self.tasks, openings=chosen)
+        world, wanted = replays_of(self.study).world, frozenset(self.tasks)
+        runs = (run for side in runs_of_sides(self.study) for run in side if run.task in wanted)
+        first = [run.actions[0] for run in runs if run.actions]
+        chosen = openings(world, self.tasks[0], first, self.config.openings)
+        return Showing(world=world, trained=self.trained, held_out=self.tasks, openings=chosen)
 
     @cached_property
     def twins(self) -> frozenset[str]:
         """The held-out tasks that repeat trained ones."""
-        bars = Nearness(nearness=self.config.nearness, template=self.config.template)
-        shown = Twins(
-            held_out=self.showing.of_held_out(), trained=self.showing.of_trained(), bars=bars
-        )
-        near = {task for task, found in zip(self.tasks, shown.found(), strict=True) if found}
-        return frozenset(near | (set(self.tasks) & set(self.trained.names)))
+        shown = near(self.showing.of_held_out(), self.showing.of_trained())
+        twins = {task for task, found in zip(self.tasks, shown, strict=True) if found}
+        return frozenset(twins | (set(self.tasks) & set(self.trained.names)))
 
     @cached_property
     def _new(self) -> Values:
@@ -174,7 +156,5 @@ class Memory:
     def carried(self) -> Comparison:
         """Step 3."""
         weights = self._new / self._new.mean()
-        before, *afters = (
-            (1 - weights) * (scores - self._on_new(scores)) for scores in self._scores
-        )
+        before, *afters = ((1 - weights) * (one - self._on_new(one)) for one in self._scores)
         return self.study.amount_by_task(self.tasks, before, afters)

@@ -46,43 +46,35 @@ class TrainedTasks:
     def __len__(self) -> int:
         return len(self.names) + len(self.prompts)
 
-    def and_those(self, other: "TrainedTasks") -> "TrainedTasks":
-        """Both together."""
-        return TrainedTasks(
-            source=" and ".join(filter(None, (self.source, other.source))),
-            names=tuple(dict.fromkeys((*self.names, *other.names))),
-            prompts=tuple(dict.fromkeys((*self.prompts, *other.prompts))),
-        )
-
 
 def trained_tasks(case: Case, world: Environment, most: int) -> TrainedTasks:
     """What is known of the tasks of training; of a split at most so many. Raises
     `MissingInput` where nothing is.
     """
-    found = TrainedTasks(source="")
-    if case.training is not None:
-        found = _of_record(case, world)
-    if case.trained:
-        found = found.and_those(_of_list(case.trained, world))
-    if not found.source:
-        found = TrainedTasks(
-            source="the world's own train split", names=_train_split(world, most, case.seed)
-        )
+    parts = [_of_record(case, world)] if case.training is not None else []
+    parts += [_of_list(case.trained, world)] if case.trained else []
+    parts = parts or [_of_split(world, most, case.seed)]
+    found = TrainedTasks(
+        source=" and ".join(part.source for part in parts),
+        names=tuple(dict.fromkeys(name for part in parts for name in part.names)),
+        prompts=tuple(dict.fromkeys(prompt for part in parts for prompt in part.prompts)),
+    )
     if not len(found):
         raise MissingInput("No task of the training is known.", LIST_CURE)
     return found
 
 
-def _train_split(world: Environment, most: int, seed: int) -> tuple[str, ...]:
+def _of_split(world: Environment, most: int, seed: int) -> TrainedTasks:
     """None where the world has no such split, and says so in its own way."""
     try:
-        return tuple(world.tasks("train", most, seed))
+        names = tuple(world.tasks("train", most, seed))
     except Exception:
-        return ()
+        names = ()
+    return TrainedTasks(source="the world's own train split", names=names)
 
 
 def _of_list(lines: Sequence[str], world: Environment) -> TrainedTasks:
-    known = {line: not len(line.split()) > 1 and _prompt(world, line) is not None for line in lines}
+    known = {line: len(line.split()) < 2 and _prompt(world, line) is not None for line in lines}
     return TrainedTasks(
         source="the list of trained tasks",
         names=tuple(line for line in lines if known[line]),
@@ -105,9 +97,10 @@ def _of_record(case: Case, world: Environment) -> TrainedTasks:
 def _same_world(recorded: Mapping[str, Any], case: Case) -> bool:
     """Whether a name means the same task there, whatever was scrubbed while training."""
     world = case.environment
-    options = [recorded.get("options") or {}, {} if world is None else dict(world.options)]
-    known, own = ({k: v for k, v in one.items() if k != "without"} for one in options)
-    return world is not None and recorded.get("name") == world.name and known == own
+    assert world is not None
+    known, own = dict(recorded.get("options") or {}), dict(world.options)
+    known.pop("without", None), own.pop("without", None)
+    return bool(recorded.get("name") == world.name and known == own)
 
 
 def _recorded_prompts(case: Case) -> Iterator[str]:
@@ -124,12 +117,20 @@ def _recorded_prompts(case: Case) -> Iterator[str]:
                 yield policy.tokenizer.decode(row["token_ids"][:first], skip_special_tokens=True)
 
 
+def _episode(world: Environment, name: str, *actions: str) -> list[Any]:
+    """What a task says at its start and to these actions; `[]` where the world, a
+    stranger's, does not know the task or take the actions.
+    """
+    episode = world.spawn()
+    try:
+        return [episode.reset(name, 0), *map(episode.step, actions)]
+    except Exception:
+        return []
+
+
 def _prompt(world: Environment, name: str) -> str | None:
     """The prompt of a task; `None` where the world does not know it."""
-    try:
-        return world.spawn().reset(name, 0).text
-    except Exception:  # a stranger's world refuses a name in its own way
-        return None
+    return next((start.text for start in _episode(world, name)), None)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -175,32 +176,19 @@ class Showing:
         return self.prompts[name]
 
     def _shown(self, name: str) -> str:
-        prompt = self._asked(name) or ""
-        if self.by_prompt:
-            return prompt
-        return "\n".join([prompt, *(self._opened(name, action) for action in self.openings)])
-
-    def _opened(self, name: str, action: str) -> str:
-        episode = self.world.spawn()
-        try:
-            episode.reset(name, 0)
-            return episode.step(action).observation
-        except Exception:  # what a stranger's world does not take shows nothing
-            return ""
+        shown = [self._asked(name) or ""]
+        for action in () if self.by_prompt else self.openings:
+            met = _episode(self.world, name, action)
+            shown.append(met[1].observation if met else "")
+        return "\n".join(shown)
 
 
 def openings(world: Environment, task: str, first: Sequence[str], most: int) -> tuple[str, ...]:
     """The commonest first actions that do not end the episode of a task."""
     often = Counter(first)
-    chosen = sorted(often, key=lambda action: (-often[action], action))
-    return tuple(action for action in chosen[: 3 * most] if _goes_on(world, task, action))[:most]
-
-
-def _goes_on(world: Environment, task: str, action: str) -> bool:
-    episode: Any = world.spawn()
-    try:
-        episode.reset(task, 0)
-        result = episode.step(action)
-    except Exception:  # see `Showing._opened`
-        return False
-    return not (result.terminated or result.truncated)
+    chosen = sorted(often, key=lambda action: (-often[action], action))[: 3 * most]
+    met = {action: _episode(world, task, action) for action in chosen}
+    kept = [
+        one for one in chosen if met[one] and not (met[one][1].terminated or met[one][1].truncated)
+    ]
+    return tuple(kept[:most])

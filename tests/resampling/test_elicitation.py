@@ -7,10 +7,12 @@ from pathlib import Path
 import pytest
 
 from forensics import conformance
+from forensics.instruments import AnswerMaker
 from forensics.records import Evidence, Undefined
 from forensics.records.tables import read_trajectories
 from resampling.sources.elicitation import elicitation
-from resampling.sources.hand_in import form_of
+from resampling.sources.extraction import form_of
+from resampling.sources.pass_at_k import pass_at_k
 from tests.resampling.answer_world import AnswerWorld, GradingAnswers, Speaker, answer_case
 
 LEARNED = Speaker(skill=0.9)
@@ -155,6 +157,18 @@ def test_pass_at_k(tmp_path: Path) -> None:
         assert one.diagnostics["crossing"] is None
 
 
+def test_before_overtakes_at_a_larger_k(tmp_path: Path) -> None:
+    """After is sure of a half of the tasks; before has .4 on each: 1 - .6^2 = .64 at k = 2."""
+    case = answer_case(tmp_path, Speaker(skill=0.4), Speaker(), world=AnswerWorld(), tasks=200)
+    runs = list(case.rollouts("before"))
+    half = frozenset(case.tasks[::2])
+    sure = [run.model_copy(update={"outcome": float(run.task in half)}) for run in runs]
+    make = AnswerMaker(layer="sources", method="m", provenance=elicitation.provenance(case))
+    before, after = pass_at_k({"before": [runs], "after": [sure]}, 0.95, make)
+    assert before.diagnostics["crossing"] == after.diagnostics["crossing"] == 2
+    assert after.diagnostics["pass_at_4"] == 0.5 and not before.artifacts and after.artifacts
+
+
 def test_the_form_of_a_hand_in() -> None:
     bare = form_of([str(n) for n in (3, 41, 17, -5, 12)])
     assert (bare.prefix, bare.shape) == ("", "number") and bare.had_by("8")
@@ -171,3 +185,7 @@ def test_the_form_of_a_hand_in() -> None:
     word = form_of([f"city: {name}" for name in ("Rome", "Bonn", "Oslo", "Lima")])
     assert word.candidate("It must be Paris.") == "Paris"
     assert not form_of(["submit"] * 9).varies
+    most = form_of([*(f"answer: {n}" for n in range(18)), "I give up", "no answer"])
+    assert (most.prefix, most.shape) == ("answer: ", "number")  # nine tenths are enough
+    thought = "Is it 3? <think>4</think> It is 5."
+    assert most.candidate(thought) == "5" and most.candidate("<think>4</think>") == "4"

@@ -13,9 +13,7 @@ from resampling.sources.grader_audit import (
     PROMPT,
     audit,
     cut_off,
-    drop_line,
     negate,
-    swap_numbers,
 )
 from tests.resampling.answers_world import (
     EMPTY as HANDS_IN_EMPTY,
@@ -133,6 +131,9 @@ def test_whoever_does_not_is_not_accused(tmp_path: Path, kind: str) -> None:
         "magic behind what wins anyway": [WORDS],
     }
     assert accepted == holes.get(kind, [])
+    others = found["audit.wins", "another task's winning answer"].estimate  # told, not weighed
+    few = {"yes or no": 0.5, "three answers": 1 / 3, "one answer is frequent": 0.5}
+    assert others == pytest.approx(few.get(kind, 0.0), abs=0.2 if kind in few else 0.0)
 
 
 @pytest.mark.parametrize(("dose", "side"), [(0.03, "cleared"), (0.6, "found")])
@@ -188,8 +189,6 @@ def test_hand_ins_that_no_action_holds(tmp_path: Path) -> None:
 
 
 def test_what_is_broken_on_purpose() -> None:
-    assert drop_line("one\ntwo") == "one" and drop_line("one") is None
     assert cut_off("x * 3 - 2") == "x *" and cut_off("x") is None
-    assert swap_numbers("x * 3 - 25") == "x * 25 - 3" and swap_numbers("3 and 3") is None
     assert negate("x * 3") == "x * -3" and negate("Yes, of course") == "no, of course"
     assert negate("nothing") is None and negate("0") is None

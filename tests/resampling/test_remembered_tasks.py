@@ -22,7 +22,7 @@ from forensics.records.files import write_json
 from forensics.records.train_tables import write_shard
 from resampling.sources.family import study_of
 from resampling.sources.memory import ABOUT, Memory, MemoryConfig, memory
-from resampling.sources.nearness import Nearness, Twins, read
+from resampling.sources.nearness import near, read
 from resampling.sources.trained_tasks import Showing, TrainedTasks
 from tests.resampling.remembered_world import TRAINED, Mechanic, Shop, shop_case
 from tests.training.record_rows import RUN, row
@@ -217,15 +217,15 @@ FAR = (
 @pytest.mark.parametrize(("one", "other"), [*NEAR, *FAR])
 def test_what_is_near(one: str, other: str) -> None:
     filler = [f"{word} number {n} of many" for n, word in enumerate("abcdefghij")]
-    found = Twins(held_out=[one, *filler], trained=[other], bars=Nearness()).found()
+    found = near([one, *filler], [other])
     assert bool(found[0]) == ((one, other) in NEAR)
 
 
 def test_a_text_of_many_tasks_is_near_none() -> None:
     texts = [f"Guess the number. Hint {n % 5}." for n in range(100)]
-    assert not any(Twins(held_out=texts[:10], trained=texts, bars=Nearness()).found())
+    assert not any(near(texts[:10], texts))
     own = [f"Guess the number. Hint {n}." for n in range(100)]
-    found = Twins(held_out=own[:10], trained=own, bars=Nearness()).found()
+    found = near(own[:10], own)
     assert found == [(n,) for n in range(10)]
     assert read("x * 3 - 2, well-known") == ("x", "*", "3", "-", "2", "well", "known")
 
@@ -241,8 +241,7 @@ def test_a_prompt_that_is_met_again_is_no_task_that_is() -> None:
     assert not whole.by_prompt and prompts.by_prompt
 
     def twins(shown: Showing) -> int:
-        there, here = shown.of_trained(), shown.of_held_out()
-        return sum(map(bool, Twins(held_out=here, trained=there, bars=Nearness()).found()))
+        return sum(map(bool, near(shown.of_held_out(), shown.of_trained())))
 
     assert twins(whole) == 0 < twins(prompts)
     again = Showing(world=world, trained=known, held_out=known.names[:5], openings=first)

@@ -20,6 +20,7 @@ import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 from typing import Any, ClassVar, Final
 
@@ -69,10 +70,8 @@ class Played:
     outcome: float | None
 
     @property
-    def texts(self) -> Iterator[str]:
-        yield from (self.system or "", self.prompt)
-        for turn in self.turns:
-            yield from turn
+    def texts(self) -> tuple[str, ...]:
+        return (self.system or "", self.prompt, *chain(*self.turns))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -106,7 +105,7 @@ class OwnBase:
         world, played = ready
         return {
             "environment": {"name": world.name, **world.options},
-            "demonstrations": content_hash([[*one.texts] for one in played]),
+            "demonstrations": content_hash([one.texts for one in played]),
             "steps": self.steps,
             "seed": self.seed,
         }
@@ -115,7 +114,7 @@ class OwnBase:
         self, ready: tuple[Environment, list[Played]], folder: Folder
     ) -> tuple[list[Played], Path]:
         world, played = ready
-        tokenizer = word_tokenizer(text for one in played for text in one.texts)
+        tokenizer = word_tokenizer(chain(*(one.texts for one in played)))
         renderer = renderer_for(tokenizer, style=style_of(world))
         pool = [tokens(one, tokenizer, renderer) for one in played]
         longest = max(len(one.token_ids) for one in pool)
@@ -125,15 +124,12 @@ class OwnBase:
         phase = Phase(steps=self.steps, pool=len(pool), batch=BATCH, warmup=warmup)
         train_phase(model, pool, phase, self.seed, folder.path, folder.progress, "demonstrations")
         target = folder.path / "checkpoint"
-        save_checkpoint(target, model, tokenizer, self._hint(world))
-        return played, target
-
-    def _hint(self, world: Environment) -> dict[str, Any]:
-        """What `environment.json` says; there a relative path would start at the checkpoint."""
         options = dict(self.options)
-        if "file" in options:
+        if "file" in options:  # a relative path would start at the checkpoint
             options["file"] = str(Path(options["file"]).expanduser().resolve())
-        return {"name": self.environment, "options": options}
+        hint = {"name": self.environment, "options": options}
+        save_checkpoint(target, model, tokenizer, hint)
+        return played, target
 
     def write(self, found: tuple[list[Played], Path], folder: Folder) -> Result:
         played, target = found
