@@ -2,6 +2,9 @@
 is data: made printable, cut short.
 """
 
+from collections.abc import Iterable
+from shlex import quote
+
 MINUS = "\N{MINUS SIGN}"
 LONGEST_NAME = 80
 
@@ -51,3 +54,8 @@ def printable(text: str, longest: int = LONGEST_NAME) -> str:
     """
     clean = " ".join("".join(c if c.isprintable() else " " for c in text).split())
     return clean if len(clean) <= longest else clean[: longest - 1] + "…"
+
+
+def allow_flags(kinds: Iterable[str]) -> str:
+    """`--allow KIND` for each, quoted where a shell would read it as something else."""
+    return " ".join(f"--allow {quote(printable(kind))}" for kind in kinds)

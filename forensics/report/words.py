@@ -87,7 +87,7 @@ REASONS: Final = {
     "source-not-allowed": "a source that nobody allowed carries more than a fifth",
     "family-not-tested": "something was not tested",
     "too-wide": "the intervals are too wide",
-    "unsettled": "no clause of the rule holds surely",
+    "unsettled": "no other label holds surely",
 }
 
 

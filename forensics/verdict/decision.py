@@ -35,6 +35,7 @@ from forensics.verdict.rule import (
     for_logs,
 )
 from forensics.verdict.sentences import reasons, sentence
+from forensics.verdict.source_gaps import answered_yes
 from forensics.verdict.sources import sources
 from forensics.verdict.standing import as_scrubbed, scrubbed, standing
 from forensics.verdict.view import Judgement, Terms, View, estimate_of, walk
@@ -61,19 +62,9 @@ def decide(
     """
     told = tuple(findings)
     terms = Terms(allowed=tuple(sorted(set(allowed))), accepted=accepted_families(accepted))
-    bounded = is_bounded(told)
-    rule = for_logs(rule or RULE_2) if bounded else rule or RULE_2
-    everything = (*told, *as_scrubbed(told, rule.level))
-    view = View(everything, rule.level, terms=terms)
-    whole = {G0: G} if "scrubbing" in terms.accepted and view.evidence(G0) is None else {}
-    judged = Judgement(
-        view=view,
-        rule=rule,
-        ruling=walk(View(everything, rule.level, whole, terms), rule),
-        second=walk(View(everything, rule.level, {**dict(rule.imputed), **whole}, terms), rule),
-        bounded=bounded,
-    )
-    label, listed, named = judged.label, sources(view, rule), gaps.named(judged)
+    judged = _judged(told, rule or RULE_2, terms)
+    view, rule, bounded, label = judged.view, judged.rule, judged.bounded, judged.label
+    listed, named = sources(view, rule), gaps.named(judged)
     total = view.evidence(G)
     from_logs = total is not None and total.diagnostics.get("basis") == "logs alone"
     shares = {about: estimate_of(evidence) for about, evidence in view.wins().items()}
@@ -113,6 +104,22 @@ def decide(
     )
 
 
+def _judged(told: tuple[Evidence | Undefined, ...], rule: Rule, terms: Terms) -> Judgement:
+    """The walk on both decompositions."""
+    bounded = is_bounded(told)
+    rule = for_logs(rule) if bounded else rule
+    everything = (*told, *as_scrubbed(told, rule.level))
+    view = View(everything, rule.level, terms=terms)
+    whole = {G0: G} if "scrubbing" in terms.accepted and view.evidence(G0) is None else {}
+    return Judgement(
+        view=view,
+        rule=rule,
+        ruling=walk(View(everything, rule.level, whole, terms), rule),
+        second=walk(View(everything, rule.level, {**dict(rule.imputed), **whole}, terms), rule),
+        bounded=bounded,
+    )
+
+
 def is_current(verdict: Verdict, rule: Rule = RULE_2) -> bool:
     """Whether a verdict was given by this rule (by default the standard one) as it is now."""
     return verdict.rule in {
@@ -147,7 +154,7 @@ def _reason_code(judged: Judgement) -> ReasonCode | None:
 
 def _found(judged: Judgement) -> bool:
     """Whether more than a fifth was shown to run through what nobody allowed."""
-    return bool(gaps.answered_yes(judged.view, THROUGH)) or any(
+    return bool(answered_yes(judged.view, THROUGH)) or any(
         standing(family, judged.view) == "found"
         for family in judged.rule.families
         if family.name != "scrubbing"

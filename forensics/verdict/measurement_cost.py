@@ -1,8 +1,10 @@
-"""What it costs to bring an interval down to a width: more tasks, more training seeds."""
+"""What it costs to bring an interval down to a width: more tasks, more training
+seeds. And how such a number is told.
+"""
 
-from math import ceil, floor, log10, sqrt
+from math import ceil, floor, inf, log10, sqrt
 
-from forensics.phrases import plural
+from forensics.phrases import plural, point_range, points
 from forensics.records import Evidence
 from forensics.statistics import t_quantile
 
@@ -54,3 +56,26 @@ def _more_tasks(tasks: int, factor: float) -> str:
     unit = int(10 ** max(floor(log10(max(number, 1))) - 1, 0))
     needed = ceil(number / unit) * unit  # two significant digits, upwards
     return f"about {plural(max(needed - tasks, 1), 'more task')} ({needed:,} in all)"
+
+
+def widths_to(evidence: Evidence, target: float) -> float:
+    """How many times too wide an interval is for a target; infinite where none would do."""
+    if evidence.interval is None or target <= 0:
+        return inf
+    return evidence.interval.half_width / target
+
+
+def more_runs(evidence: Evidence) -> str:
+    """What would make an interval narrower."""
+    return (
+        "More held-out tasks."
+        if evidence.diagnostics.get("seeds") in (None, 1)
+        else "More training seeds or tasks."
+    )
+
+
+def in_points(evidence: Evidence) -> str:
+    """A number in points with its interval, which it must have."""
+    assert evidence.interval is not None
+    span = point_range(evidence.interval.low, evidence.interval.high, 1)
+    return f"{points(evidence.estimate, 1)} points ({span})"

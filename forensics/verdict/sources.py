@@ -9,7 +9,7 @@ nothing that a further source could carry.
 from collections.abc import Iterator
 
 from forensics.layers.decomposition import GENUINE_BAR
-from forensics.phrases import printable
+from forensics.phrases import allow_flags, printable
 from forensics.records import Evidence, Undefined
 from forensics.records.verdict import Estimate, Source
 from forensics.verdict.measurement_cost import cost
@@ -138,7 +138,7 @@ def _todo(family: Family, view: View) -> str:
     stands, name, asked = standing(family, view), family.name, family.questions[0]
     whole = view.evidence(asked)
     if stands == "found" or (stands == "loose" and whole is not None and whole.estimate >= 0):
-        return cure_of(name, None)
+        return cure_of(name)
     if stands == "loose" and whole is not None:
         return cost(whole, -whole.estimate).removeprefix("about ")
     if stands != "not-tested":
@@ -153,10 +153,10 @@ def _todo(family: Family, view: View) -> str:
     return f"{cure}, or `--accept {name}`"
 
 
-def cure_of(family: str, source: str | None) -> str:
-    """What to do about a source that carries more than a fifth."""
-    named = [] if source is None else source.replace(JOINED, ", ").split(", ")
-    allow = " ".join(f"`--allow {part}`" for part in named) or "allow it"
+def cure_of(family: str, *sources: str) -> str:
+    """What to do about sources that carry more than a fifth (none named: all of the family)."""
+    kinds = (kind for source in sources for kind in source.split(JOINED))
+    allow = " ".join(f"`{allow_flags([kind])}`" for kind in kinds) or "allow it"
     return TODO.get(family, "").format(allow=allow)
 
 

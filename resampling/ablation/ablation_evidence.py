@@ -9,7 +9,7 @@ from typing import Any, Final
 from forensics.errors import MissingInput
 from forensics.instruments import AnswerMaker
 from forensics.layers.decomposition import GENUINE_BAR
-from forensics.phrases import percent, plural, point_range, points, printable
+from forensics.phrases import allow_flags, percent, plural, point_range, points, printable
 from forensics.records import Evidence, Provenance, Table, Undefined
 from forensics.records.evidence import Scalar
 from forensics.statistics import Contrast, Estimate
@@ -32,8 +32,7 @@ AGAIN = "hand-ins graded again in a fresh copy of their task"
 # power .9
 POWER = 1.6538
 ALLOW = (
-    "Allow it with `--allow {kind}`, or name what an honest solver needs in the environment's"
-    " `needed`."
+    "Allow it with `{allow}`, or name what an honest solver needs in the environment's `needed`."
 )
 
 
@@ -251,15 +250,13 @@ class AblationEvidence:
 
     def not_judged(self, kinds: Kinds, why: str) -> Undefined:
         """A kind that cannot be refused, or whose refusal says nothing."""
-        return self._undefined(
-            CARRIED, named(kinds), why, ALLOW.format(kind=printable(named(kinds)))
-        )
+        return self._undefined(CARRIED, named(kinds), why, ALLOW.format(allow=allow_flags(kinds)))
 
     def not_jointly(
         self, key: str | None, reasons: Sequence[str], kinds: Sequence[str]
     ) -> Undefined:
         """The family as a whole, where some of it could not be judged."""
-        allow = " ".join(f"--allow {printable(kind)}" for kind in kinds)
+        allow = allow_flags(kinds)
         cure = (
             f"Say whether these are part of the job: `{allow or '--allow KIND'}`, or the"
             " environment's `needed`."

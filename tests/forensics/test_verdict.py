@@ -22,6 +22,7 @@ from tests.forensics.score_world import (
     answers,
     behaviour,
     elsewhere,
+    family,
     finding,
     planted,
     tested,
@@ -105,6 +106,11 @@ TABLE: dict[str, tuple[Findings, str, str]] = {  # findings, label, clause
         "undetermined",
         "carried-too-wide",
     ),
+    "hand-ins that should not win, and who knows what else": (
+        [*REAL, *tested(), *family("audit", 0.384, half=0.08)],
+        "undetermined",
+        "rest-open",
+    ),
     "vanishes, nobody knows how": (
         [*split(0.5, 0.01), *behaviour(0.1), *placebo(0.2, 0.5)],
         "undetermined",
@@ -128,6 +134,7 @@ CODES = {
     "hand-ins do not stand": "source-not-allowed",
     "an action may carry it": "too-wide",
     "hand-ins may not stand": "too-wide",
+    "hand-ins that should not win, and who knows what else": "unsettled",
     "vanishes, nobody knows how": "unsettled",
     "too small to call": "unsettled",
     "breakage decides": "unsettled",

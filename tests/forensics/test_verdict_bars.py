@@ -120,8 +120,8 @@ def test_the_rule_is_what_it_was() -> None:
     """
     assert (RULE_2.version, RULE_2.identity, RULE_2_LOGS.identity) == (
         2,
-        "961baa00ba90c552",
-        "0214b7d80f8c7c5a",
+        "bca17055a3f2922d",
+        "dc5c19990a665e85",
     )
 
 

@@ -2,6 +2,8 @@
 sides, what a find may be called, what nothing to test is, and the parts of a gain.
 """
 
+import re
+import shlex
 from itertools import product
 
 import pytest
@@ -175,6 +177,65 @@ def test_both_parts_of_a_mixture_exceed_the_margin(
             update={"diagnostics": {"carried": 0.1, "carried_low": low, "carried_high": 0.2}}
         )
     assert (decide(real(*found, one)).label == "mixed") == mixed
+
+
+def rest_open(name: str, *others: Evidence) -> Verdict:
+    """Some 38 of 48 points phantom, known to 8 either way: four fifths or less, and
+    perhaps nothing left.
+    """
+    asked = {one.question for one in others}
+    found = [one for one in family(name, 0.384, half=0.08) if one.question not in asked]
+    return decide(real(*found, *others))
+
+
+@pytest.mark.parametrize("name", NO_SKILL)
+def test_a_large_find_asks_nobody_whether_it_is_part_of_the_job(name: str) -> None:
+    verdict = rest_open(name)
+    assert (verdict.label, verdict.reason_code) == ("undetermined", "unsettled")
+    assert verdict.decided_by == "rest-open" and verdict.gaps[0].text in verdict.sentence
+    assert verdict.gaps[0].text.startswith("At least 30.4 points of the gain that survives")
+    assert verdict.gaps[0].text.endswith(f"({name}). Whether the rest is genuine is open.")
+    assert "part of the job" not in verdict.sentence
+    # 8 points have to become 9.6 - 2, so a little more than the tasks at hand
+    assert verdict.gaps[0].cost == "about 70 more tasks (670 in all)"
+    assert amounts(verdict.parts)["phantom"] == pytest.approx(0.02 + 0.384)
+    assert decide(real(*family(name, 0.384, half=0.07))).label == "mixed"
+    assert decide(real(*family(name, 0.47, half=0.08))).label == "phantom"
+
+
+@pytest.mark.parametrize("name", NO_SKILL)
+@pytest.mark.parametrize(
+    "question,low,high,clause",
+    [
+        ("left", 0.0199, 0.17, "rest-open"),
+        ("left", 0.0201, 0.17, "mixed"),
+        ("phantom_over_bar", -0.0001, 0.1, "rest-open"),
+        ("phantom_over_bar", 0.0, 0.1, "phantom"),
+        ("placebo_over_bar", -0.1, 0.0, "rest-open"),
+        ("placebo_over_bar", -0.1, 0.0001, "source-not-allowed"),
+    ],
+)
+def test_what_leaves_the_rest_open(
+    name: str, question: str, low: float, high: float, clause: str
+) -> None:
+    assert rest_open(name, between(f"{name}.{question}", low, high)).decided_by == clause
+
+
+@pytest.mark.parametrize("name", NO_SKILL)
+@pytest.mark.parametrize(
+    "over,carried,clause",
+    [
+        (0.0001, 0.0201, "rest-open"),
+        (0.0, 0.0201, "carried-too-wide"),
+        (0.0001, 0.0199, "source-not-allowed"),
+    ],
+)
+def test_the_phantom_part_itself_is_sure(
+    name: str, over: float, carried: float, clause: str
+) -> None:
+    ends = {"carried": 0.384, "carried_low": carried, "carried_high": 0.47}
+    whole = between(f"{name}.over_bar", over, 0.4).model_copy(update={"diagnostics": ends})
+    assert rest_open(name, whole).decided_by == clause
 
 
 def test_a_family_that_cannot_tell_accuses_nobody() -> None:
@@ -369,12 +430,32 @@ def test_a_found_source_is_named_with_what_to_do_about_it() -> None:
     assert "`--allow status`" in verdict.gaps[0].measurement
 
 
+@pytest.mark.parametrize("source", ["open status.txt", "a;rm -rf ~", "it's", "$HOME", "prompt:a b"])
+def test_what_may_be_allowed_is_written_as_a_shell_takes_it(source: str) -> None:
+    """By the gap, and by the row of the source."""
+    other = finding("refusal.carried", 0.3, 0.01, about=source, diagnostics={"carries": True})
+    carried = finding("exchange.carried", 0.3, 0.01, about=f"{source} + ls")
+    verdict = decide(real(*family("exchange", 0.3), carried, other))
+    told = [gap.measurement for gap in verdict.gaps[:2]]
+    told += [row.todo for row in verdict.sources if row.source == f"{source} + ls"]
+    words = [re.findall("`(--allow .*?)`", text) for text in told]
+    assert [shlex.split(" ".join(one)) for one in words] == [
+        ["--allow", source],
+        ["--allow", source, "--allow", "ls"],
+        ["--allow", source, "--allow", "ls"],
+    ]
+    again = decide(without(real(), "refusal"), allowed=[source])
+    (gap,) = (gap for gap in again.gaps if "were not refused together" in gap.text)
+    assert ["--allow", source] == shlex.split(gap.measurement.split("`")[1])[-2:]
+
+
 def test_the_clauses_of_accusation_come_after_genuine_and_cannot_follow_it() -> None:
     """`genuine` asks of every family that accuses that its upper end is at or
     below the bar.
     """
     order = [clause.id for clause in RULE_2.clauses]
     assert order.index("genuine") < order.index("phantom") < order.index("mixed")
+    assert order.index("mixed") < order.index("rest-open") < order.index("source-not-allowed")
     (asked,) = next(clause.when for clause in RULE_2.clauses if clause.id == "genuine")
     cleared = {one.question for one in asked if (one.statistic, one.relation) == ("high", "<=")}
     assert {f"{name}.over_bar" for name in FAMILIES} <= cleared

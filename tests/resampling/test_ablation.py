@@ -98,11 +98,11 @@ def test_what_the_before_policy_needs_too_cannot_be_judged_unless_it_is_declared
     assert (
         isinstance(told, Undefined)
         and "needs man page too" in told.reason
-        and "--allow man page" in told.cure
+        and "--allow 'man page'" in told.cure
     )
     assert (
         isinstance(found[REFUSED, None], Undefined)
-        and "--allow man page" in found[REFUSED, None].cure
+        and "--allow 'man page'" in found[REFUSED, None].cure
     )
     assert over_bar(found, "man page") < 0, "the reader who allows it has an answer at hand"
     needed = ablated(

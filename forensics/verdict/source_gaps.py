@@ -1,0 +1,192 @@
+"""Gaps about the families of tests: what a gain runs through that nobody allowed,
+what is phantom while the rest is open, what is known too loosely.
+"""
+
+from collections.abc import Iterator
+
+from forensics.phrases import allow_flags, capital, points, printable
+from forensics.records import Evidence
+from forensics.records.verdict import Gap
+from forensics.verdict.measurement_cost import cost, in_points, more_runs, widths_to
+from forensics.verdict.rule import MOST, NO_SKILL, REGRADED, SHORTCUT, THROUGH, Family
+from forensics.verdict.sentences import HELD
+from forensics.verdict.sources import cure_of, sources_of
+from forensics.verdict.standing import standing
+from forensics.verdict.view import CARRIED, JOINED, Judgement, View, all_of, judge, statistic
+
+LOOSE = {
+    "refusal": "actions that nobody allowed",
+    "regrading": "wins that do not stand again",
+    "blind-play": "runs that read nothing",
+}
+FOUND = {  # what a family shows where it found something
+    "refusal": "runs through {names} that nobody allowed: is that part of the job?",
+    "exchange": "runs through what {names} showed: is that part of the job?",
+    "variants": "does not carry over to tasks that were drawn anew{names}",
+    "memory": "is on tasks that training saw or nearly saw{names}",
+    "renaming": "goes away when what no skill needs is renamed or reordered{names}",
+    "sufficiency": "is there with one field of a task alone{names}",
+    "blind-play": "is there without reading the task{names}",
+    "audit": "is what hand-ins win that should not{names}",
+}
+
+
+def rest_open(judged: Judgement) -> Iterator[Gap]:
+    """What is surely phantom by a family that no skill can fail, while it is open
+    whether the rest is genuine.
+    """
+    if judged.ruling.clause.id != "rest-open":
+        return
+    view = judged.view
+    for choice in judged.ruling.clause.when:
+        family = judged.rule.family_of(choice[0].question)
+        if family is None or not all_of(judge(one, view) for one in choice):
+            continue
+        least = statistic(view.evidence(family.questions[0]), "carried_low", view.level)
+        assert least is not None, "the clause asks for it"
+        held = HELD.get(family.name, f"run through {family.excludes}")
+        yield Gap(
+            text=(
+                f"At least {points(least, 1).lstrip('+')} points of the gain that survives"
+                f" scrubbing are phantom: they {held} ({family.name}). Whether the rest is genuine"
+                " is open."
+            ),
+            **_would_tell(judged, family),
+        )
+
+
+def _would_tell(judged: Judgement, family: Family) -> dict[str, str]:
+    """What says of the rest that there is next to nothing, or that it is genuine:
+    the cheaper of the two.
+    """
+    sides = (("phantom_over_bar", 0.0), ("left", judged.rule.margin))
+    known = [
+        (evidence, evidence.estimate - bar)
+        for name, bar in sides
+        if (evidence := judged.view.evidence(f"{family.name}.{name}")) is not None
+    ]
+    evidence, distance = min(known, key=lambda one: widths_to(*one))
+    return {"measurement": more_runs(evidence), "cost": cost(evidence, distance)}
+
+
+def not_allowed(judged: Judgement) -> Iterator[Gap]:
+    """What more than a fifth of the surviving gain runs through, without
+    anybody having allowed it.
+    """
+    view = judged.view
+    shortcuts = [kind for kind in answered_yes(view, SHORTCUT) if not _by_regrading(view, kind)]
+    carrying = [
+        about
+        for about, e in view.all_evidence(CARRIED).items()
+        if e.diagnostics.get("carries") is True
+    ]
+    for kind in dict.fromkeys(
+        (*shortcuts, *answered_yes(view, THROUGH), *(kind or "" for kind in carrying))
+    ):
+        name, allow = printable(kind), allow_flags(kind.split(JOINED))
+        held = ", whose output held the answer" if kind in shortcuts else ""
+        yield Gap(
+            text=(
+                f"More than a fifth of the gain that survives scrubbing runs through {name}{held}:"
+                " is that part of the job?"
+            ),
+            measurement=(
+                f"If it is, say so, for all that are named together: `{allow}`. If not, declare it"
+                " as a channel of the environment, with a scrubbed twin of the world."
+            ),
+            cost="no new runs to allow all that are named, else one more world for both sides",
+        )
+    lost = view.evidence(REGRADED)
+    if lost is not None and lost.interval is not None and lost.interval.low > 0:
+        bent = [
+            printable(kind) for kind in answered_yes(view, SHORTCUT) if _by_regrading(view, kind)
+        ]
+        used = f" ({', '.join(bent)})" if bent else ""
+        yield Gap(
+            text=(
+                "More than a fifth of the gain that survives scrubbing does not stand when"
+                f" hand-ins are graded again{used}."
+            ),
+            measurement="Read the wins that are lost, and mend the grader.",
+            cost="no new runs to read them",
+        )
+
+
+def found_elsewhere(judged: Judgement) -> Iterator[Gap]:
+    """What the families beside refusal and regrading found, where it did not
+    decide the label.
+    """
+    view = judged.view
+    for family in judged.rule.families:
+        name, told = family.name, FOUND.get(family.name)
+        decided = name in NO_SKILL and judged.label in ("phantom", "mixed")
+        if told is None or decided or standing(family, view) != "found":
+            continue
+        named = [row.source for row in sources_of(family, view) if row.source and row.todo]
+        if name == "refusal" and named:
+            continue  # `not_allowed` names them
+        listed = ", ".join(named)
+        cure, free = cure_of(name, *named), "no new runs to say so"
+        if name in NO_SKILL:
+            cure += _harm_of(name, view)
+            free = "one more world for both sides"
+        asks = told.endswith("?")
+        names = (listed or "actions") if asks else f" ({listed})" if listed else ""
+        yield Gap(
+            text=(
+                "More than a fifth of the gain that survives scrubbing"
+                f" {told.format(names=names)}{'' if asks else '.'}"
+            ),
+            measurement=f"{capital(cure)}.",
+            cost=free,
+        )
+
+
+def _harm_of(family: str, view: View) -> str:
+    """What keeps a find from being an accusation: the alteration may do harm."""
+    placebo = view.evidence(f"{family}.placebo_over_bar")
+    if placebo is None or not reaches_above_zero(placebo):
+        return ""
+    return (
+        f"; that {family} does harm by itself is not excluded: what it takes from the policy"
+        f" before training, minus a fifth of the gain, is {in_points(placebo)}"
+    )
+
+
+def _by_regrading(view: View, kind: str) -> bool:
+    """Whether a shortcut is one because its wins do not stand: nothing that could be allowed."""
+    answer = view.all_evidence(SHORTCUT).get(kind)
+    return answer is not None and "wins_lost" in answer.diagnostics
+
+
+def loosely_carried(judged: Judgement) -> Iterator[Gap]:
+    """What other sources carry, known too loosely to say that it is at most a fifth."""
+    if judged.ruling.clause.id != "carried-too-wide":
+        return
+    for family in judged.rule.families:
+        evidence = judged.view.evidence(family.questions[0]) if family.questions else None
+        if evidence is None or standing(family, judged.view) != "loose":
+            continue
+        if family.name != "scrubbing":
+            yield Gap(
+                text=(
+                    f"What {LOOSE.get(family.name, family.excludes)} carry may exceed a fifth of"
+                    f" the gain that survives scrubbing ({family.name}): the difference is"
+                    f" {in_points(evidence)}."
+                ),
+                measurement=more_runs(evidence),
+                cost=cost(evidence, max(-evidence.estimate, 0.0)),
+            )
+
+
+def answered_yes(view: View, question: str) -> list[str]:
+    """What a yes-or-no question is answered with yes about."""
+    return sorted(
+        about or "an action"
+        for about, e in view.all_evidence(question).items()
+        if e.estimate >= MOST
+    )
+
+
+def reaches_above_zero(evidence: Evidence) -> bool:
+    return evidence.interval is not None and evidence.interval.high > 0
