@@ -181,13 +181,9 @@ class Case:
         plain = not coupled and not interventions and tasks is None
         one_stream = coupled or (bool(without) and tasks is None)
         parts = self._chunks(chosen, side, request, one_stream and not interventions)
-        kept_apart = "" if plain else "altered-"  # from the plain logs
-        name = f"{side}-{kept_apart}{'without-' + '-'.join(without) if without else 'open'}"
+        name = _log_name(side, without, plain)
         told = " ".join(filter(None, (name, *(one.name for one in (constraint, altered) if one))))
-        paths = tuple(
-            self.folder / "trajectories" / f"{name}-{key}-{n:04d}.parquet"
-            for n in range(len(parts))
-        )
+        paths = self._paths(name, key, len(parts))
         for number, (path, (part, seed)) in enumerate(zip(paths, parts, strict=True)):
             self.progress(told, number, len(parts))
             if not path.exists():
@@ -217,6 +213,25 @@ class Case:
             kept[key] = made
         found: Made = kept[key]
         return found
+
+    def has_played(self, without: tuple[str, ...] = ()) -> bool:
+        """Whether the runs of every side in this world are there, so that reading
+        them plays nothing.
+        """
+        without = tuple(sorted(without))
+        for side in ("before", *self.afters):
+            if (side, without) not in self.stored:
+                request = self._request(side, without, self.tasks, None, (), None, None)
+                parts = self._chunks(self.tasks, side, request, bool(without))
+                name = _log_name(side, without, plain=True)
+                paths = self._paths(name, content_hash(request), len(parts))
+                if not all(path.exists() for path in paths):
+                    return False
+        return True
+
+    def _paths(self, name: str, key: str, parts: int) -> tuple[Path, ...]:
+        folder = self.folder / "trajectories"
+        return tuple(folder / f"{name}-{key}-{number:04d}.parquet" for number in range(parts))
 
     def logprobs(self, side: str, rollouts: Rollouts) -> Iterator[tuple[Trajectory, Any]]:
         """Each trajectory with its tokens' log-probabilities (all but the
@@ -335,6 +350,11 @@ class Case:
         return (
             self.pair.before if side == "before" else self.pair.after[int(side.split("-")[1])]
         ).identity
+
+
+def _log_name(side: str, without: tuple[str, ...], plain: bool) -> str:
+    kept_apart = "" if plain else "altered-"  # from the plain logs
+    return f"{side}-{kept_apart}{'without-' + '-'.join(without) if without else 'open'}"
 
 
 def recipe_key(recipe: Path) -> str:

@@ -31,7 +31,7 @@ from forensics.instruments import (
     plain_config,
     run_instrument,
 )
-from forensics.investigation.costs import say_costs
+from forensics.investigation.costs import own_runs_are_there, say_costs
 from forensics.investigation.folder import (
     ABLATION,
     ANSWERS,
@@ -163,7 +163,6 @@ def conclude(
     """
     folder = case.folder
     written = start_case(case, tools, inputs) | stated_rule(rule)
-    say_costs(case, tools)
     with seldom_collecting():
         findings = measure(case, tools, case.progress)
     write_json_lines(folder / EVIDENCE, findings)
@@ -229,6 +228,7 @@ def measure(
     """
     findings: list[Evidence | Undefined] = []
     ordered = sorted(tools, key=lambda tool: (LAYERS.index(tool.layer), tool.name))
+    closer = say_costs(case, ordered)
     for number, tool in enumerate(ordered):
         progress("measuring", number, len(tools))
         key = content_hash([canonical_json(tool.provenance(case)), case.tasks])
@@ -236,6 +236,8 @@ def measure(
         if not stored.exists():  # else it finished before this run was killed
             write_json_lines(stored, list(run_instrument(tool, case)))
         findings += read_findings(stored)
+        if not closer and own_runs_are_there(case):
+            closer = say_costs(case, ordered[number + 1 :])
     progress("measuring", len(tools), len(tools))
     return sorted(findings, key=_order)
 

@@ -86,6 +86,14 @@ def study_of(case: Case, most_tasks: int | None = None) -> "SourceStudy":
     return study
 
 
+def require_known_gain(case: Case) -> None:
+    """For bounds of what is played: raises `MissingInput` where the plain runs are
+    there and no gain survives, so that a family plays nothing.
+    """
+    if case.has_played(scrubbed_world(case)):
+        study_of(case)
+
+
 @dataclass(frozen=True, kw_only=True)
 class SourceStudy:
     """Both policies of a case in the world that is scrubbed of every declared
