@@ -147,9 +147,17 @@ def _opened(case: Case, config: SufficiencyConfig) -> "Sufficiency":
     study = study_of(case)
     provenance = sufficiency.configured(**vars(config)).provenance(case)
     make = AnswerMaker(layer="sources", method=METHOD, provenance=provenance)
-    fields = prompt_fields(scrubbed(case, study), case.tasks)
+    fields = prompts_of(study)
     say = FamilyEvidence(family=FAMILY, make=make)
     return Sufficiency(study=study, fields=fields, config=config, say=say)
+
+
+def prompts_of(study: SourceStudy) -> PromptFields:
+    """The fields of all of a case's prompts in the world of a study."""
+    case = study.case
+    return case.kept(
+        ("prompts", study.world), lambda: prompt_fields(scrubbed(case, study), case.tasks)
+    )
 
 
 def scrubbed(case: Case, study: SourceStudy) -> Environment:
