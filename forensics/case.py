@@ -13,12 +13,12 @@ not it was interrupted.
 
 import json
 import tomllib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, Final, TypeVar
 
 import numpy as np
 
@@ -50,6 +50,8 @@ from forensics.version import code_version
 
 TASKS_PER_CHUNK = 256
 SCORED_AT_ONCE = 256
+MOST_KEPT: Final = 16  # things that are made of stored runs: the scores and kinds of one side, say
+Made = TypeVar("Made")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -197,6 +199,20 @@ class Case:
                 write_trajectories(path, play)
         self.progress(told, len(parts), len(parts))
         return Rollouts(key=key, paths=paths)
+
+    def kept(self, key: Hashable, make: Callable[[], Made]) -> Made:
+        """What `make` gives, made once for all instruments. `key`: a name and the content
+        address of everything that it is made of, so that no result depends on what
+        is kept; `MOST_KEPT` at a time, the oldest goes first.
+        """
+        kept: dict[Hashable, Any] = self.__dict__.setdefault("_kept", {})
+        if key not in kept:
+            made = make()
+            if len(kept) >= MOST_KEPT:
+                del kept[next(iter(kept))]
+            kept[key] = made
+        found: Made = kept[key]
+        return found
 
     def has_played(self, without: tuple[str, ...] = ()) -> bool:
         """Whether the runs of every side in this world are there, so that reading

@@ -63,9 +63,9 @@ from resampling.ablation.refused_runs import (
     Kinds,
     Played,
     chosen_tasks,
+    plain_side,
     played_plainly,
     played_without,
-    read_side,
     side_without,
     substitutes,
 )
@@ -308,8 +308,7 @@ class AblationStudy:
                 for kind in suspects
             }
         tasks = chosen_tasks(self.case.tasks, self.config.pilot)
-        log = self.case.rollouts("before", without=self.world)
-        own = read_side(log, tasks, self.case.allowed)
+        own = plain_side(self.case, "before", self.world, tasks, self.case.allowed)
         reasons: dict[str, str] = {}
         for kind in self._most_used(suspects):
             side = side_without(

@@ -55,10 +55,10 @@ from resampling.sources.family import (
     questions,
     study_of,
 )
-from resampling.sources.fields import PREFIX, QUESTION, PromptFields, prompt_fields
+from resampling.sources.fields import PREFIX, QUESTION, PromptFields
 from resampling.sources.newly import Newly, newly
 from resampling.sources.shadow import Kept, Plan, shadow
-from resampling.sources.sufficiency import MOST, scrubbed
+from resampling.sources.sufficiency import MOST, prompts_of
 
 FAMILY = "exchange"
 METHOD = "what was shown, exchanged for what another task showed"
@@ -213,9 +213,8 @@ class Exchange:
     @cached_property
     def prompts(self) -> PromptFields | None:
         """The prompts, where the question of nearly all is named and they align."""
-        case = self.study.case
         try:
-            found = prompt_fields(scrubbed(case, self.study), case.tasks)
+            found = prompts_of(self.study)
         except MissingInput:
             return None
         least = MOST * len(found.pieces)
