@@ -435,7 +435,7 @@ def test_what_was_found_by_itself_is_named_once() -> None:
     sources = ("prompt:form", "prompt:form + prompt:sender", "a + b", "b + c")
     found = [finding("exchange.carried", 0.3, 0.01, about=about) for about in sources]
     gap = decide(real(*family("exchange", 0.3), *found)).gaps[0]
-    assert "what prompt:form, a + b, b + c showed" in gap.text
+    assert "what a + b, b + c, prompt:form showed" in gap.text
     assert "sender" not in gap.measurement and gap.measurement.count("--allow b`") == 1
 
 
