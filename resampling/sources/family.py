@@ -20,12 +20,12 @@ blocks `genuine`.
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, Protocol
 
 import numpy as np
 
-from forensics.case import Case
+from forensics.case import Case, Rollouts
 from forensics.errors import MissingInput
 from forensics.instruments import AnswerMaker
 from forensics.layers.decomposition import (
@@ -40,6 +40,7 @@ from forensics.layers.decomposition import (
     add,
     gain,
     paired,
+    runs_from,
 )
 from forensics.phrases import point_range, points, printable
 from forensics.protocols import Alteration
@@ -86,6 +87,14 @@ def study_of(case: Case, most_tasks: int | None = None) -> "SourceStudy":
     return study
 
 
+def require_known_gain(case: Case) -> None:
+    """For bounds of what is played: raises `MissingInput` where the plain runs are
+    there and no gain survives, so that a family plays nothing.
+    """
+    if case.has_played(scrubbed_world(case)):
+        study_of(case)
+
+
 @dataclass(frozen=True, kw_only=True)
 class SourceStudy:
     """Both policies of a case in the world that is scrubbed of every declared
@@ -110,13 +119,10 @@ class SourceStudy:
     @cached_property
     def most_turns(self) -> int:
         """The most actions that one of these runs took."""
-        rows = (
-            row
-            for side in ("before", *self.case.afters)
-            for row in self.case.rollouts(side, without=self.world).rows("steps.list.element.role")
-        )
-        turns = [sum(one["role"] == "assistant" for one in row["steps"]) for row in rows]
-        return max(turns, default=0)
+        logs = [
+            self.case.rollouts(side, without=self.world) for side in ("before", *self.case.afters)
+        ]
+        return max(self.case.kept(("turns", log.key), partial(_most_turns, log)) for log in logs)
 
     def altered(self, alteration: Alteration, tasks: tuple[str, ...] | None = None) -> Played:
         """The same policies, tasks and random numbers in an altered world;
@@ -158,6 +164,20 @@ class SourceStudy:
         of each task and side; only differences of sides count, so it may be below 0.
         """
         return self.amount((_as_runs(tasks, before), tuple(_as_runs(tasks, v) for v in afters)))
+
+
+def nothing_won(tasks: Sequence[str]) -> Runs:
+    """Runs of these tasks without a win."""
+    names = sorted(tasks)
+    return runs_from(names, np.zeros((len(names), 2)))
+
+
+def _most_turns(log: Rollouts) -> int:
+    turns = (
+        sum(one["role"] == "assistant" for one in row["steps"])
+        for row in log.rows("steps.list.element.role")
+    )
+    return max(turns, default=0)
 
 
 def _as_runs(tasks: Sequence[str], values: Values) -> Runs:
@@ -329,11 +349,16 @@ class FamilyEvidence:
         return self._evidence("carried", found.carried, found, f"{summary}{told}.", about, **fields)
 
     def whole(
-        self, found: Carries, summary: str, who: str = "Together", **fields: Any
+        self,
+        found: Carries,
+        summary: str,
+        who: str = "Together",
+        every: bool = True,
+        **fields: Any,
     ) -> Iterator[Evidence]:
         """What the sources carry together (or the worst of them: `who`):
         everything that the rule reads. In a family that no skill can fail the
-        found has to be `Amounts`.
+        found has to be `Amounts`, unless only `over_bar` is told (not `every`).
         """
         ends = zip(("carried", "carried_low", "carried_high"), found.carried.ends, strict=True)
         fields["diagnostics"] = {**fields.get("diagnostics", {}), **dict(ends)}
@@ -343,7 +368,7 @@ class FamilyEvidence:
             f" a fifth of it is {points(GENUINE_BAR * found.whole.estimate, 1)}."
         )
         yield self._evidence("over_bar", found.over_bar, found, told, **fields)
-        if self.family in NO_SKILL_FAILS:
+        if every and self.family in NO_SKILL_FAILS:
             for name in ("left", "phantom_over_bar", "placebo_over_bar"):
                 yield self._evidence(name, getattr(found, name), found, told)
 

@@ -75,7 +75,9 @@ def test_words_that_are_inflected_stay(tmp_path: Path) -> None:
 
 def tasks_with(number: int, **what: set[str]) -> dict[str, Told]:
     """Twenty tasks, `number` of them with this."""
-    return {f"t{n}": Told(prompts={"an amber one"}, **(what if n < number else {})) for n in range(20)}
+    return {
+        f"t{n}": Told(prompts={"an amber one"}, **(what if n < number else {})) for n in range(20)
+    }
 
 
 @pytest.mark.parametrize(("tasks", "ordinary"), [(10, False), (11, True)])
