@@ -129,9 +129,9 @@ def test_lines_are_said_before_the_start_and_closer_ones_later(
     said = caplog.messages
     assert said[:4] == [
         "score: at most 80 episodes",
-        "blind-play: at most 600 replays",
+        "blind-play: at most 1,080 replays",
         "renaming: at most 480 episodes",
-        "All together: at most 560 episodes, 600 replays",
+        "All together: at most 560 episodes, 1,080 replays",
     ]
     assert said[4].startswith("The policies' own runs are there") and len(said) > 5
     first = next(lines for what, lines in seen if "open" in what)

@@ -111,14 +111,15 @@ class BlindPlayConfig:
 
 
 def most_replays(case: Case, config: BlindPlayConfig) -> int:
-    """Of recorded actions: of each run on other tasks; of each answer, and of a
-    text that means nothing, in runs of each task. No policy plays them.
+    """Of recorded actions, by no policy: of each run on other tasks, once more there
+    and at home without magic words; of each answer, and of nothing, in runs of each task.
     """
     require_known_gain(case)
     tasks = len(case.tasks)
     runs = tasks * case.budget.samples * (1 + len(case.afters))
     answers = min(config.answers * tasks * config.carriers, config.most_replays)
-    return min(config.rounds * runs, config.most_replays) + answers + tasks * config.carriers
+    lent = 2 * min(config.rounds * runs, config.most_replays) + min(runs, config.most_replays)
+    return lent + answers + tasks * config.carriers
 
 
 @instrument(
