@@ -47,6 +47,7 @@ from forensics.layers.decomposition import Runs, runs_from
 from forensics.phrases import plural, printable
 from forensics.protocols import Environment
 from forensics.records import Evidence, Undefined
+from forensics.verdict.measurement_cost import grown
 from resampling.ablation.refused_runs import chosen_tasks
 from resampling.sources.family import (
     Comparison,
@@ -77,7 +78,8 @@ UNNAMED = (
 @dataclass(frozen=True, kw_only=True)
 class SufficiencyConfig:
     """`screen`: tasks on which every field is played first, `tasks`: on which
-    what is not cleared there is played. `most_fields`: fields that are screened
+    what is not cleared there is played (of more than 300 tasks in the case, as
+    large a share). `most_fields`: fields that are screened
     (neighbours are kept together where there are more), `most_played`: of those
     that are played on more tasks.
     """
@@ -93,7 +95,8 @@ def most_episodes(case: Case, config: SufficiencyConfig) -> int:
     promising on the second.
     """
     few = min(config.screen, case.budget.tasks) * (3 + config.most_fields)
-    more = min(config.tasks, case.budget.tasks) * (3 + config.most_played)
+    tasks = grown(config.tasks, case.budget.tasks)
+    more = min(tasks, case.budget.tasks) * (3 + config.most_played)
     return (few + more) * (1 + len(case.afters)) * case.budget.samples
 
 
@@ -231,7 +234,8 @@ class Sufficiency:
         """What each of these carries: after training alone on few tasks, what
         is left on more, what is still left before training too.
         """
-        few, more = self.config.screen, self.config.tasks
+        few = self.config.screen
+        more = grown(self.config.tasks, len(self.study.case.tasks))
         self._play(fields, few, before=False)
         left = [one for one in fields if not self.found[one].cleared]
         left.sort(key=lambda one: -self.found[one].over_bar.estimate)
