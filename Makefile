@@ -15,6 +15,7 @@ endif
 PYTEST = OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile $(ORDER_$(ORDER))
 export OMP_NUM_THREADS ?= 2
 export GOMP_SPINCOUNT ?= 1000
+test test-all: export PYTHONDONTWRITEBYTECODE =  # tests start many Pythons: each module is compiled once
 
 .PHONY: setup demo test test-all lint truth bench bench-gpu clean
 .DELETE_ON_ERROR:

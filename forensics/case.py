@@ -13,12 +13,12 @@ not it was interrupted.
 
 import json
 import tomllib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, Final, TypeVar
 
 import numpy as np
 
@@ -50,6 +50,8 @@ from forensics.version import code_version
 
 TASKS_PER_CHUNK = 256
 SCORED_AT_ONCE = 256
+MOST_KEPT: Final = 16  # things that are made of stored runs: the scores and kinds of one side, say
+Made = TypeVar("Made")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -179,13 +181,9 @@ class Case:
         plain = not coupled and not interventions and tasks is None
         one_stream = coupled or (bool(without) and tasks is None)
         parts = self._chunks(chosen, side, request, one_stream and not interventions)
-        kept_apart = "" if plain else "altered-"  # from the plain logs
-        name = f"{side}-{kept_apart}{'without-' + '-'.join(without) if without else 'open'}"
+        name = _log_name(side, without, plain)
         told = " ".join(filter(None, (name, *(one.name for one in (constraint, altered) if one))))
-        paths = tuple(
-            self.folder / "trajectories" / f"{name}-{key}-{n:04d}.parquet"
-            for n in range(len(parts))
-        )
+        paths = self._paths(name, key, len(parts))
         for number, (path, (part, seed)) in enumerate(zip(paths, parts, strict=True)):
             self.progress(told, number, len(parts))
             if not path.exists():
@@ -201,6 +199,39 @@ class Case:
                 write_trajectories(path, play)
         self.progress(told, len(parts), len(parts))
         return Rollouts(key=key, paths=paths)
+
+    def kept(self, key: Hashable, make: Callable[[], Made]) -> Made:
+        """What `make` gives, made once for all instruments. `key`: a name and the content
+        address of everything that it is made of, so that no result depends on what
+        is kept; `MOST_KEPT` at a time, the oldest goes first.
+        """
+        kept: dict[Hashable, Any] = self.__dict__.setdefault("_kept", {})
+        if key not in kept:
+            made = make()
+            if len(kept) >= MOST_KEPT:
+                del kept[next(iter(kept))]
+            kept[key] = made
+        found: Made = kept[key]
+        return found
+
+    def has_played(self, without: tuple[str, ...] = ()) -> bool:
+        """Whether the runs of every side in this world are there, so that reading
+        them plays nothing.
+        """
+        without = tuple(sorted(without))
+        for side in ("before", *self.afters):
+            if (side, without) not in self.stored:
+                request = self._request(side, without, self.tasks, None, (), None, None)
+                parts = self._chunks(self.tasks, side, request, bool(without))
+                name = _log_name(side, without, plain=True)
+                paths = self._paths(name, content_hash(request), len(parts))
+                if not all(path.exists() for path in paths):
+                    return False
+        return True
+
+    def _paths(self, name: str, key: str, parts: int) -> tuple[Path, ...]:
+        folder = self.folder / "trajectories"
+        return tuple(folder / f"{name}-{key}-{number:04d}.parquet" for number in range(parts))
 
     def logprobs(self, side: str, rollouts: Rollouts) -> Iterator[tuple[Trajectory, Any]]:
         """Each trajectory with its tokens' log-probabilities (all but the
@@ -319,6 +350,11 @@ class Case:
         return (
             self.pair.before if side == "before" else self.pair.after[int(side.split("-")[1])]
         ).identity
+
+
+def _log_name(side: str, without: tuple[str, ...], plain: bool) -> str:
+    kept_apart = "" if plain else "altered-"  # from the plain logs
+    return f"{side}-{kept_apart}{'without-' + '-'.join(without) if without else 'open'}"
 
 
 def recipe_key(recipe: Path) -> str:

@@ -39,7 +39,8 @@ LAYERS = (  # sections of a report
 class Instrument:
     """A named measurement: the layer it belongs to (one of `LAYERS`), the
     questions it answers, its settings, its function. `episodes`: how many it
-    plays at most, for a case and its settings (`None`: it plays none).
+    plays at most, for a case and its settings (`None`: it plays none); `unit`: what
+    is counted there, where it is no whole episode of a policy.
     """
 
     name: str
@@ -48,6 +49,7 @@ class Instrument:
     config: Any
     measure: Measure
     episodes: Cost | None = None
+    unit: str = "episode"
 
     def __post_init__(self) -> None:
         if self.layer not in LAYERS:
@@ -112,7 +114,13 @@ def plain_config(config: Any) -> dict[str, Any]:
 
 
 def instrument(
-    *, name: str, layer: str, questions: tuple[str, ...], config: Any, episodes: Cost | None = None
+    *,
+    name: str,
+    layer: str,
+    questions: tuple[str, ...],
+    config: Any,
+    episodes: Cost | None = None,
+    unit: str = "episode",
 ) -> Callable[[Measure], Instrument]:
     """Make an `Instrument` of a measuring function."""
 
@@ -124,6 +132,7 @@ def instrument(
             config=config,
             measure=measure,
             episodes=episodes,
+            unit=unit,
         )
 
     return wrap

@@ -81,6 +81,7 @@ def points_beside(module: str) -> tuple[EntryPoint, ...]:
     )
 
 
+@cache  # it is asked for with each answer, and reading a package's metadata takes milliseconds
 def code_of(module: str) -> str:
     """The distribution that a plug-in's module is in, and its version; where it is
     in none (a script), it says so.

@@ -13,6 +13,7 @@ be killed and resumed.
    reports are drawn.
 """
 
+import gc
 import platform
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -30,7 +31,7 @@ from forensics.instruments import (
     plain_config,
     run_instrument,
 )
-from forensics.investigation.costs import say_costs
+from forensics.investigation.costs import own_runs_are_there, say_costs
 from forensics.investigation.folder import (
     ABLATION,
     ANSWERS,
@@ -57,6 +58,7 @@ from forensics.verdict import RULE_2, Rule, decide, read_rule, stated_rule
 from forensics.version import code_version
 
 FORMATS = ("html", "md")
+ALLOCATIONS = 20_000  # more objects than before, until cycles are searched for
 PACKAGES = ("torch", "transformers", "numpy", "scipy")
 THROUGH = "ablation.runs_through"
 MEASURED = ("gain", "gain_without", "before", "before_without", "after_without")
@@ -161,8 +163,8 @@ def conclude(
     """
     folder = case.folder
     written = start_case(case, tools, inputs) | stated_rule(rule)
-    say_costs(case, tools)
-    findings = measure(case, tools, case.progress)
+    with seldom_collecting():
+        findings = measure(case, tools, case.progress)
     write_json_lines(folder / EVIDENCE, findings)
     write_json_lines(folder / FINDINGS, chain_findings(case))
     write_json_lines(folder / ABLATION, ablation_rows(findings))
@@ -226,6 +228,7 @@ def measure(
     """
     findings: list[Evidence | Undefined] = []
     ordered = sorted(tools, key=lambda tool: (LAYERS.index(tool.layer), tool.name))
+    closer = say_costs(case, ordered)
     for number, tool in enumerate(ordered):
         progress("measuring", number, len(tools))
         key = content_hash([canonical_json(tool.provenance(case)), case.tasks])
@@ -233,8 +236,23 @@ def measure(
         if not stored.exists():  # else it finished before this run was killed
             write_json_lines(stored, list(run_instrument(tool, case)))
         findings += read_findings(stored)
+        if not closer and own_runs_are_there(case):
+            closer = say_costs(case, ordered[number + 1 :])
     progress("measuring", len(tools), len(tools))
     return sorted(findings, key=_order)
+
+
+@contextmanager
+def seldom_collecting() -> Iterator[None]:
+    """Rows and steps are made by the hundred thousand, and none is in a cycle. Python's
+    search for cycles took a quarter of the time, so it looks more seldom meanwhile.
+    """
+    before = gc.get_threshold()
+    gc.set_threshold(max(before[0], ALLOCATIONS) if before[0] else 0, *before[1:])
+    try:
+        yield
+    finally:
+        gc.set_threshold(*before)
 
 
 def _order(finding: Evidence | Undefined) -> tuple[str, ...]:

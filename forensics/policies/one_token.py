@@ -92,7 +92,7 @@ class _Pass:
         turn: tuple[torch.Tensor, torch.Tensor],
         kept: Any,
     ) -> torch.Tensor:
-        shape = (len(y), -1, attention.head_dim)
+        shape = (y.shape[0], -1, attention.head_dim)
         query = _linear(y, attention.q_proj).view(shape)
         key = _linear(y, attention.k_proj).view(shape)
         value = _linear(y, attention.v_proj).view(shape)
@@ -101,10 +101,10 @@ class _Pass:
         keys, values = kept.update(_turned(key, *turn)[:, :, None], value[:, :, None])
         # two products: the library's kernel is made for many queries and takes longer for one
         query = (_turned(query, *turn) * attention.scaling).view(
-            len(y), keys.shape[1], -1, shape[-1]
+            y.shape[0], keys.shape[1], -1, shape[-1]
         )
         mixed = (query @ keys.transpose(-1, -2)).softmax(-1) @ values
-        return _add_linear(x, mixed.reshape(len(y), -1), attention.o_proj)
+        return _add_linear(x, mixed.reshape(y.shape[0], -1), attention.o_proj)
 
 
 def _norm(x: torch.Tensor, norm: Any) -> torch.Tensor:

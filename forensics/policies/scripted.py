@@ -19,7 +19,8 @@ and no log-probabilities.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+from functools import lru_cache
 from math import isclose
 from typing import Any, Protocol
 
@@ -37,6 +38,7 @@ from forensics.protocols import (
 from forensics.records import Step, Trajectory, content_hash
 from forensics.records.trajectory import TOKEN_LIMIT
 
+DRAWN_FIRST = 16  # uniform numbers of a run that are kept for the worlds coupled with it
 ALWAYS = ""  # the mood of an agent that has but one
 
 
@@ -110,12 +112,9 @@ class ScriptedPolicy:
         for task in tasks:
             number = int(content_hash(task, 15), 16)
             for sample in range(samples):
-                stream = row_stream(seed, number, sample)
-                start = int(stream.integers(2**31))
-                run = _Run(
-                    self.agent, environment.spawn(), uniforms(stream), constraint, self.most_turns
-                )
-                ending = run.to_its_end(task, start)
+                draws = _draws(seed, number, sample)
+                run = _Run(self.agent, environment.spawn(), draws, constraint, self.most_turns)
+                ending = run.to_its_end(task, _drawn_first(seed, number, sample)[0])
                 yield Trajectory(
                     id=episode_id(self.identity, environment, seed, task, sample, constraint),
                     task=task,
@@ -151,8 +150,8 @@ class _Run:
         try:
             start = self._of_world(self.world.reset, task, seed)
             if start.system:
-                self.steps.append(Step(role="system", text=start.system))
-            self.steps.append(Step(role="user", text=start.text, channels=start.channels))
+                self.steps.append(_step("system", start.system))
+            self.steps.append(_step("user", start.text, channels=start.channels))
             mood = self._drawn(self._whole(self.agent.moods))
             view = View(prompt=start.text, system=start.system, mood=mood)
             for _ in range(self.most_turns):
@@ -162,10 +161,11 @@ class _Run:
                     return engine_ended("errored", why)
                 result = self._of_world(self.world.step, action)
                 said = result.observation
-                self.steps.append(Step(role="tool", text=said, channels=result.channels))
+                self.steps.append(_step("tool", said, channels=result.channels))
                 if result.terminated or result.truncated:
                     return ending_of(result)
-                view = replace(view, turns=(*view.turns, (action, said)))
+                turns = (*view.turns, (action, said))
+                view = View(prompt=start.text, system=start.system, turns=turns, mood=mood)
         except _Raised as raised:
             return engine_ended("errored", f"the environment raised {raised}")
         return engine_ended("truncated", TOKEN_LIMIT)
@@ -186,7 +186,7 @@ class _Run:
             action = self._drawn(left)
             kinds = self._of_world(self.world.kinds, action)
             if self.constraint is None or self.constraint.allows(action, kinds):
-                self.steps.append(Step(role="assistant", text=action, kinds=kinds))
+                self.steps.append(_step("assistant", action, kinds))
                 return action
             self.refused += 1
             if self.refused > self.constraint.max_redraws:
@@ -209,3 +209,35 @@ class _Run:
         if not isclose(total := sum(options.values()), 1, abs_tol=1e-6):
             raise UserError(f"what {self.agent.identity} may do has probability {total:g}, not 1")
         return options
+
+
+@lru_cache(maxsize=8192)
+def _drawn_first(seed: int, number: int, sample: int) -> tuple[int, tuple[float, ...]]:
+    """A run's start and its first uniform numbers: each world that is coupled
+    with it asks for the same.
+    """
+    stream = row_stream(seed, number, sample)
+    return int(stream.integers(2**31)), tuple(stream.random(DRAWN_FIRST).tolist())
+
+
+def _draws(seed: int, number: int, sample: int) -> Iterator[float]:
+    """All of a run's uniform numbers."""
+    yield from _drawn_first(seed, number, sample)[1]
+    stream = row_stream(seed, number, sample)
+    stream.integers(2**31), stream.random(DRAWN_FIRST)  # these were given
+    yield from uniforms(stream)
+
+
+@lru_cache(maxsize=4096)
+def _known_step(role: Any, text: str, kinds: tuple[str, ...], channels: tuple[str, ...]) -> Step:
+    """A message. Runs repeat each other, and a step is immutable."""
+    return Step(role=role, text=text, kinds=kinds, channels=channels)
+
+
+def _step(
+    role: Any, text: str, kinds: tuple[str, ...] = (), channels: tuple[str, ...] = ()
+) -> Step:
+    try:
+        return _known_step(role, text, kinds, channels)
+    except TypeError:  # somebody's world says it in a list
+        return Step(role=role, text=text, kinds=kinds, channels=channels)

@@ -22,14 +22,15 @@ class VersionedRecord(Record):
 
 
 Kind = TypeVar("Kind", bound=Record)
+_CANONICAL = json.JSONEncoder(
+    sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False
+)
 
 
 def canonical_json(value: Any) -> str:
     """The one JSON text of a value: keys sorted, no spaces, so that equal values hash equally."""
     plain = value.model_dump(mode="json") if isinstance(value, BaseModel) else value
-    return json.dumps(
-        plain, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False
-    )
+    return _CANONICAL.encode(plain)
 
 
 def content_hash(value: Any, length: int = 16) -> str:

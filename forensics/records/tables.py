@@ -6,6 +6,7 @@ is exact.
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import accumulate, chain, islice
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -16,7 +17,7 @@ from pydantic import ValidationError
 
 from forensics.errors import UserError
 from forensics.records.files import as_user_error
-from forensics.records.record import SCHEMA_VERSION, first_error
+from forensics.records.record import SCHEMA_VERSION, Record, first_error
 from forensics.records.trajectory import Step, Trajectory
 
 _STEP = pa.struct(
@@ -105,11 +106,7 @@ def write_table(
 
 def _table(runs: Sequence[Trajectory]) -> pa.Table:
     """Some trajectories as a table, column by column: several times as fast as row by row."""
-    columns = {
-        field.name: [getattr(run, field.name) for run in runs]
-        for field in SCHEMA
-        if field.name != "steps"
-    }
+    columns = _columns(runs, [name for name in SCHEMA.names if name != "steps"])
     columns["rewards"] = [list(run.rewards.items()) for run in runs]
     steps = [step for run in runs for step in run.steps]
     starts = pa.array([0, *accumulate(len(run.steps) for run in runs)], pa.int32())
@@ -118,9 +115,15 @@ def _table(runs: Sequence[Trajectory]) -> pa.Table:
     return pa.Table.from_arrays([made[name] for name in SCHEMA.names], schema=SCHEMA)
 
 
+def _columns(records: Sequence[Record], names: Sequence[str]) -> dict[str, list[Any]]:
+    """Fields of records, each as a list."""
+    columns = map(list, zip(*map(attrgetter(*names), records), strict=True))
+    return dict(zip(names, columns, strict=True)) if records else {name: [] for name in names}
+
+
 def _steps(steps: Sequence[Step]) -> pa.StructArray:
-    columns = {field.name: [getattr(step, field.name) for step in steps] for field in _STEP}
-    columns["tool_calls"] = [[dict(call) for call in step.tool_calls] for step in steps]
+    columns = _columns(steps, [field.name for field in _STEP])
+    columns["tool_calls"] = [[dict(call) for call in calls] for calls in columns["tool_calls"]]
     made = [column(columns[field.name], field.type) for field in _STEP]
     return pa.StructArray.from_arrays(made, fields=list(_STEP))
 

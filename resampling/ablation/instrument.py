@@ -63,9 +63,9 @@ from resampling.ablation.refused_runs import (
     Kinds,
     Played,
     chosen_tasks,
+    plain_side,
     played_plainly,
     played_without,
-    read_side,
     side_without,
     substitutes,
 )
@@ -113,12 +113,42 @@ class AblationConfig:
 
 
 def most_episodes(case: Case, config: AblationConfig) -> int:
-    """Jointly twice, as many kinds and pairs by themselves as it takes, and a
-    pilot of *before* for each of them.
+    """Jointly, and once more without what was found; kinds, their objects and
+    pairs by themselves; a pilot of *before* for each kind. How many kinds there
+    are, and whether certificates clear them, is known once the plain runs are there.
     """
-    tasks, kinds = len(case.tasks), config.most_kinds + config.most_pairs
-    sides = (1 + len(case.afters)) * (2 * tasks + kinds * min(config.tasks, tasks))
+    world = scrubbed_world(case) if config.scrubbed else OPEN
+    kinds, objects = config.most_kinds, 2 * config.most_objects
+    if case.has_played(world):
+        suspects = _suspects(case, config, world)
+        if suspects is None:
+            return 0
+        kinds, use = min(kinds, len(suspects)), object_use(case, world, suspects)
+        objects = min(objects, len(recurring(use, config.recur, objects)))
+    tasks = len(case.tasks)
+    jointly = (2 if kinds else 1) * MOST_TURNS * tasks
+    singly = kinds + objects + min(objects, config.most_objects)  # and once more beside them
+    singly += config.most_pairs if kinds else 0
+    sides = (1 + len(case.afters)) * (jointly + singly * min(config.tasks, tasks))
     return case.budget.samples * (sides + kinds * min(config.pilot, tasks))
+
+
+def _suspects(case: Case, config: AblationConfig, world: World) -> Kinds | None:
+    """The kinds that certificates do not clear; `None` where nothing is to be played."""
+    plain = played_plainly(case, world, split=case.allowed)
+    study = AblationStudy(
+        case=case,
+        config=config,
+        world=world,
+        plain=plain,
+        evidence=AblationEvidence(provenance=ablation.provenance(case)),
+    )
+    require_gain(study.gain, world)
+    exempt = {*study.needed, *case.allowed}
+    rest = tuple(kind for kind in plain.kinds if kind not in exempt)
+    if certificate(plain, rest, study.gain).cleared and not config.each:
+        return None
+    return tuple(kind for kind in rest if not certificate(plain, (kind,), study.gain).cleared)
 
 
 @instrument(
@@ -278,10 +308,9 @@ class AblationStudy:
                 for kind in suspects
             }
         tasks = chosen_tasks(self.case.tasks, self.config.pilot)
-        log = self.case.rollouts("before", without=self.world)
-        own = read_side(log, tasks, self.case.allowed)
+        own = plain_side(self.case, "before", self.world, tasks, self.case.allowed)
         reasons: dict[str, str] = {}
-        for kind in suspects:
+        for kind in self._most_used(suspects):
             side = side_without(
                 self.case,
                 "before",
@@ -299,6 +328,12 @@ class AblationStudy:
                     " say what the gain owes to it."
                 )
         return reasons
+
+    def _most_used(self, kinds: Sequence[str]) -> list[str]:
+        """At most so many of them as are refused by themselves."""
+        before = self.plain.before.usage
+        usage = {kind: max(self.plain.after_usage(kind), before.get(kind, 0.0)) for kind in kinds}
+        return sorted(kinds, key=lambda kind: -usage[kind])[: self.config.most_kinds]
 
     def _jointly(self, kinds: Kinds, but: Kinds = ()) -> Carried | str:
         """What these kinds carry together, `but` for some objects, played on all
@@ -362,9 +397,7 @@ class AblationStudy:
 
     def _singly(self, first: Sequence[str]) -> Iterator[Evidence | Undefined]:
         """Each kind by itself, then pairs, on fewer tasks."""
-        before = self.plain.before.usage
-        usage = {kind: max(self.plain.after_usage(kind), before.get(kind, 0.0)) for kind in first}
-        most_used = sorted(first, key=lambda kind: -usage[kind])[: self.config.most_kinds]
+        most_used = self._most_used(first)
         few = chosen_tasks(self.case.tasks, self.config.tasks)
         plain = self._plainly(few)
         played = self._played([(kind,) for kind in sorted(most_used)], few)

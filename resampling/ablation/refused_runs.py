@@ -253,10 +253,22 @@ def played_plainly(
 ) -> Played:
     """The case's own runs in a world, on these tasks or on all."""
     before, *afters = (
-        read_side(case.rollouts(side, without=world), tasks, split)
-        for side in ("before", *case.afters)
+        plain_side(case, side, world, tasks, split) for side in ("before", *case.afters)
     )
     return Played(before=before, afters=tuple(afters))
+
+
+def plain_side(
+    case: Case,
+    side: str,
+    world: World,
+    tasks: Sequence[str] | None = None,
+    split: Collection[str] = (),
+) -> Side:
+    """One of them."""
+    log = case.rollouts(side, without=world)
+    key = ("side", log.key, None if tasks is None else tuple(tasks), frozenset(split))
+    return case.kept(key, lambda: read_side(log, tasks, split))
 
 
 def side_without(

@@ -71,6 +71,7 @@ from resampling.sources.family import (
     SourceStudy,
     Values,
     questions,
+    require_known_gain,
     study_of,
 )
 from resampling.sources.hand_ins import HandIn, HandIns
@@ -108,7 +109,25 @@ class BlindPlayConfig:
     carriers: int = 2
 
 
-@instrument(name=FAMILY, layer="sources", questions=questions(FAMILY), config=BlindPlayConfig())
+def most_replays(case: Case, config: BlindPlayConfig) -> int:
+    """Of recorded actions: of each run on other tasks; of each answer, and of a
+    text that means nothing, in runs of each task. No policy plays them.
+    """
+    require_known_gain(case)
+    tasks = len(case.tasks)
+    runs = tasks * case.budget.samples * (1 + len(case.afters))
+    answers = min(config.answers * tasks * config.carriers, config.most_replays)
+    return min(config.rounds * runs, config.most_replays) + answers + tasks * config.carriers
+
+
+@instrument(
+    name=FAMILY,
+    layer="sources",
+    questions=questions(FAMILY),
+    config=BlindPlayConfig(),
+    episodes=most_replays,
+    unit="replay",
+)
 def blind_play(case: Case, config: BlindPlayConfig) -> Iterator[Evidence | Undefined]:
     """What is won without reading; raises `MissingInput` for what the case cannot give."""
     make = AnswerMaker(

@@ -52,7 +52,7 @@ from forensics.statistics import mean
 from resampling.sources.altered_world import alteration
 from resampling.sources.asked_world import Asked, as_text, length, shortest_wins, total
 from resampling.sources.extraction import Extraction, Form, by_task, form_of, last_action, won
-from resampling.sources.family import DIFFERENCE, SourceStudy, study_of
+from resampling.sources.family import DIFFERENCE, SourceStudy, require_known_gain, study_of
 from resampling.sources.pass_at_k import PASS, pass_at_k
 from resampling.sources.replay import replays_of
 
@@ -79,6 +79,7 @@ class ElicitationConfig:
 
 
 def _episodes(case: Case, config: ElicitationConfig) -> int:
+    require_known_gain(case)
     ways = 2 + len(config.temperatures)
     return min(config.tasks, case.budget.tasks) * case.budget.samples * ways
 

@@ -43,6 +43,7 @@ from forensics.records import Evidence, Undefined
 from forensics.statistics import Contrast, Estimate
 from forensics.verdict.view import JOINED
 from resampling.ablation.gains import Carried, certificate
+from resampling.ablation.instrument import scrubbed_world
 from resampling.ablation.refused_runs import READ, Kinds, Played, chosen_tasks, side_of
 from resampling.sources.dealt_world import Deal, Donors, dealt, donors_of
 from resampling.sources.family import (
@@ -54,10 +55,10 @@ from resampling.sources.family import (
     questions,
     study_of,
 )
-from resampling.sources.fields import PREFIX, QUESTION, PromptFields, prompt_fields
+from resampling.sources.fields import PREFIX, QUESTION, PromptFields
 from resampling.sources.newly import Newly, newly
 from resampling.sources.shadow import Kept, Plan, shadow
-from resampling.sources.sufficiency import MOST, scrubbed
+from resampling.sources.sufficiency import MOST, prompts_of
 
 FAMILY = "exchange"
 METHOD = "what was shown, exchanged for what another task showed"
@@ -76,13 +77,21 @@ class ExchangeConfig:
 
 def most_episodes(case: Case, config: ExchangeConfig) -> int:
     """Everything at once on all tasks, then each source and pair on fewer; where
-    the prompts may have fields, what the policy before training needs of them too.
+    there are fields, what the policy before training needs of them too. Which
+    sources there are is known once the plain runs are there.
     """
-    fielded = isinstance(case.environment, Fielded)
-    sets = config.most_sources * (1 + fielded) + config.most_pairs
-    few = min(config.tasks, case.budget.tasks) * sets
-    whole = case.budget.tasks * (1 + 4 * fielded)
-    return (whole + few) * (1 + len(case.afters)) * case.budget.samples
+    kinds, fields = config.most_sources, config.most_sources
+    if case.has_played(scrubbed_world(case)):
+        say = FamilyEvidence(family=FAMILY, make=_maker(case, config))
+        kinds, fields = Exchange(study=study_of(case), config=config, say=say).most_sources
+    elif not isinstance(case.environment, Fielded):
+        fields = 0
+    both = min(kinds + fields, config.most_sources)
+    whole = (both > 0) + 4 * (fields > 0)
+    few = both + min(config.most_pairs, both * (both - 1) // 2) if both > 1 else 0
+    few += min(fields, config.most_sources)
+    tasks = whole * len(case.tasks) + few * min(config.tasks, len(case.tasks))
+    return tasks * (1 + len(case.afters)) * case.budget.samples
 
 
 @instrument(
@@ -95,10 +104,13 @@ def most_episodes(case: Case, config: ExchangeConfig) -> int:
 def exchange(case: Case, config: ExchangeConfig) -> Iterator[Evidence | Undefined]:
     """Answers about what is shown; raises `MissingInput` for what the case cannot give."""
     study = study_of(case)
-    provenance = exchange.configured(**vars(config)).provenance(case)
-    make = AnswerMaker(layer="sources", method=METHOD, provenance=provenance)
-    say = FamilyEvidence(family=FAMILY, make=make)
+    say = FamilyEvidence(family=FAMILY, make=_maker(case, config))
     yield from Exchange(study=study, config=config, say=say).answers()
+
+
+def _maker(case: Case, config: ExchangeConfig) -> AnswerMaker:
+    provenance = exchange.configured(**vars(config)).provenance(case)
+    return AnswerMaker(layer="sources", method=METHOD, provenance=provenance)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -155,6 +167,15 @@ class Exchange:
 
     # -- the sources -------------------------------------------------------------------
 
+    @property
+    def most_sources(self) -> tuple[int, int]:
+        """How many kinds and fields may be exchanged; none where nothing is played."""
+        if any(JOINED in kind for kind in self.kinds):
+            return 0, 0
+        if not self.fields and (not self.kinds or self.certified(self.kinds).bound.cleared):
+            return 0, 0
+        return len(self.kinds), len(self.fields)
+
     @cached_property
     def rows(self) -> dict[str, list[dict[str, Any]]]:
         """The plain runs of every side."""
@@ -192,9 +213,8 @@ class Exchange:
     @cached_property
     def prompts(self) -> PromptFields | None:
         """The prompts, where the question of nearly all is named and they align."""
-        case = self.study.case
         try:
-            found = prompt_fields(scrubbed(case, self.study), case.tasks)
+            found = prompts_of(self.study)
         except MissingInput:
             return None
         least = MOST * len(found.pieces)

@@ -180,7 +180,7 @@ class Extraction:
         found = [(run, text) for run in runs if (text := self._candidate(run)) is not None]
         self.candidates = len(found)
         added = [self._adds(run, text) for run, text in found]
-        strange = [self._adds(run, _of_another(found, i)) for i, (run, _) in enumerate(found)]
+        strange = [self._adds(run, of_another(found, i)) for i, (run, _) in enumerate(found)]
         self._require_told([*added, *strange])
         self.guessed = float(np.mean([s or 0.0 for s in strange])) if strange else 0.0
         if self.guessed > MOST_GUESSED:
@@ -241,7 +241,7 @@ class Extraction:
             )
 
 
-def _of_another(found: Sequence[tuple[Trajectory, str]], place: int) -> str:
+def of_another(found: Sequence[tuple[Trajectory, str]], place: int) -> str:
     """A candidate of another task, half a turn away; raises `MissingInput` without one."""
     start = (place + len(found) // 2) % len(found)
     turned = (*found[start:], *found[:start])

@@ -20,12 +20,12 @@ blocks `genuine`.
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, Protocol
 
 import numpy as np
 
-from forensics.case import Case
+from forensics.case import Case, Rollouts
 from forensics.errors import MissingInput
 from forensics.instruments import AnswerMaker
 from forensics.layers.decomposition import (
@@ -86,6 +86,14 @@ def study_of(case: Case, most_tasks: int | None = None) -> "SourceStudy":
     return study
 
 
+def require_known_gain(case: Case) -> None:
+    """For bounds of what is played: raises `MissingInput` where the plain runs are
+    there and no gain survives, so that a family plays nothing.
+    """
+    if case.has_played(scrubbed_world(case)):
+        study_of(case)
+
+
 @dataclass(frozen=True, kw_only=True)
 class SourceStudy:
     """Both policies of a case in the world that is scrubbed of every declared
@@ -110,13 +118,10 @@ class SourceStudy:
     @cached_property
     def most_turns(self) -> int:
         """The most actions that one of these runs took."""
-        rows = (
-            row
-            for side in ("before", *self.case.afters)
-            for row in self.case.rollouts(side, without=self.world).rows("steps.list.element.role")
-        )
-        turns = [sum(one["role"] == "assistant" for one in row["steps"]) for row in rows]
-        return max(turns, default=0)
+        logs = [
+            self.case.rollouts(side, without=self.world) for side in ("before", *self.case.afters)
+        ]
+        return max(self.case.kept(("turns", log.key), partial(_most_turns, log)) for log in logs)
 
     def altered(self, alteration: Alteration, tasks: tuple[str, ...] | None = None) -> Played:
         """The same policies, tasks and random numbers in an altered world;
@@ -158,6 +163,14 @@ class SourceStudy:
         of each task and side; only differences of sides count, so it may be below 0.
         """
         return self.amount((_as_runs(tasks, before), tuple(_as_runs(tasks, v) for v in afters)))
+
+
+def _most_turns(log: Rollouts) -> int:
+    turns = (
+        sum(one["role"] == "assistant" for one in row["steps"])
+        for row in log.rows("steps.list.element.role")
+    )
+    return max(turns, default=0)
 
 
 def _as_runs(tasks: Sequence[str], values: Values) -> Runs:

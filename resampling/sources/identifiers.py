@@ -6,10 +6,13 @@
    every task. Words of one place are a role, `fail _`; roles that share words
    are one. Log-template mining, made small.
 2. Vocabulary is left out: what a run writes without having been shown it, what
-   observations show in more than half of the tasks that do not speak of it, and
-   kinds of action. So is a role with less than two words left.
+   observations show in more than half of the tasks that do not speak of it (but
+   for a Name with a capital), and kinds of action. So are words that are inflected
+   (`goat`, `goats`): one form without the other would break what a skill needs. So
+   is a role with less than two words left.
 3. A role is *linked* where observations repeat the word of the prompt, more than
-   that of other prompts, and no action had said it before. A word that the
+   that of other prompts (or where those stand there too, more than half as often
+   as they could), and no action had said it before. A word that the
    prompt alone holds may be the question itself; only the environment's `fields`
    can say that it is not.
 4. Ids (hex hashes, uuids, tickets) and ISO dates are found by their shape,
@@ -33,7 +36,9 @@ from resampling.ablation.refused_runs import action_kinds
 
 NEARLY_ALL, ORDINARY, SEVERAL, LINKED = 0.9, 0.5, 0.05, 0.2  # shares of the tasks
 FEWEST_IDS = 5
+ENDINGS = (1, 2, 3)  # letters
 WORD = re.compile(r"[^\W\d_](?:[\w-]*\w)?")
+_NAME = re.compile(r"[^\W\d_a-z][^\W\d_A-Z]+")
 _TOKEN = re.compile(r"[^\W\d_](?:[\w-]*\w)?|\d[\w.]*|[^\w\s]|\n")
 _IDS = (
     r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}",
@@ -169,13 +174,16 @@ def _roles(
                 by_task[task] |= {word for word, _ in found}
         name = " / ".join(sorted({_named(place) for place in group}))
         known = _folded({word for words in by_task.values() for word in words})
-        words = tuple(
-            sorted(w for w in known if w not in kinds and not _ordinary(w, by_task, told))
-        )
+        free = {w for w in known if w not in kinds and not _ordinary(w, by_task, told)}
+        inflected = _inflected(free, by_task, told)
+        words = tuple(sorted(free - inflected))
         if len(known) < 2:
             continue
-        if len(words) < 2:
+        if inflected:
+            left_out.append(f"{name}: {len(inflected)} of its words are inflected")
+        if len(free) < 2:
             left_out.append(f"{name}: its words are used elsewhere too")
+        if len(words) < 2:
             continue
         linked = _linked(words, by_task, told)
         in_question = all(asked[place] for place in group)
@@ -265,8 +273,24 @@ def _ordinary(word: str, by_task: Mapping[str, set[str]], told: Mapping[str, Tol
     """Whether a word is vocabulary rather than a name."""
     without = [one for task, one in told.items() if word not in by_task.get(task, ())]
     written = sum(word in one.written for one in told.values())
-    shown = sum(word in one.shown for one in without)
+    shown = 0 if _NAME.fullmatch(word) else sum(word in one.shown for one in without)
     return written > SEVERAL * len(told) or shown > ORDINARY * max(len(without), 1)
+
+
+def _inflected(
+    words: set[str], by_task: Mapping[str, set[str]], told: Mapping[str, Told]
+) -> set[str]:
+    """Words that stand beside themselves with an ending, and words that are such,
+    in several of the tasks whose prompts have them.
+    """
+    counts, found = Counter[str](), Counter[str]()
+    for task, here in by_task.items():
+        texts = {w for prompt in told[task].prompts for w in words_in(prompt)} | told[task].written
+        stems = {(word[:-cut], word) for word in texts for cut in ENDINGS if len(word) > cut + 1}
+        pairs = {pair for pair in stems if pair[0] in texts and pair[1].isalpha()}
+        counts.update(here)
+        found.update({word for pair in pairs for word in pair} & here)
+    return {word for word in words if found[word] > SEVERAL * counts[word]}
 
 
 def _linked(
@@ -277,7 +301,8 @@ def _linked(
     other = [
         w in told[task].shown for task, here in by_task.items() for w in words if w not in here
     ]
-    return _share(own) - _share(other) >= LINKED
+    more = _share(own) - _share(other)
+    return more >= LINKED or more > ORDINARY * (1 - _share(other)) > 0
 
 
 def _share(values: Sequence[bool]) -> float:

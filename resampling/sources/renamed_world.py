@@ -149,16 +149,21 @@ def drawn_names(roles: tuple[tuple[str, ...], ...], key: str) -> tuple[Names, Na
     """Another word for each, and the way back."""
     names: dict[str, str] = {}
     for number, role in enumerate(roles):
-        for small in (True, False):
-            words = [word for word in role if (word == word.lower()) is small]
-            if len(words) < 2:
-                continue
+        for words in _spellings(role):
             circle = [words[i] for i in _stream(key, f"role {number}").permutation(len(words))]
             for word, other in zip(circle, [*circle[1:], circle[0]], strict=True):
-                names[word] = other
-                if small:
-                    names |= {word.upper(): other.upper(), word.capitalize(): other.capitalize()}
+                names.update(zip(word, other, strict=True))
     return names, {other: word for word, other in names.items()}
+
+
+@lru_cache(maxsize=64)
+def _spellings(role: tuple[str, ...]) -> tuple[tuple[tuple[str, ...], ...], ...]:
+    """The words of a role that change places with each other, each in all its
+    spellings: those in small letters, and the others.
+    """
+    small = tuple((w, w.upper(), w.capitalize()) for w in role if w == w.lower())
+    other = tuple((w,) for w in role if w != w.lower())
+    return tuple(words for words in (small, other) if len(words) > 1)
 
 
 @lru_cache(maxsize=65_536)

@@ -35,6 +35,7 @@ from forensics.phrases import plural, printable
 from forensics.records import Evidence, Undefined, content_hash
 from forensics.records.evidence import Scalar
 from forensics.verdict.view import JOINED
+from resampling.ablation.instrument import scrubbed_world
 from resampling.ablation.refused_runs import chosen_tasks
 from resampling.sources.family import (
     ALTERED,
@@ -42,6 +43,7 @@ from resampling.sources.family import (
     FamilyEvidence,
     SourceStudy,
     questions,
+    require_known_gain,
     study_of,
 )
 from resampling.sources.identifiers import Identifiers, identifiers
@@ -67,10 +69,18 @@ class RenamingConfig:
 
 
 def at_most(case: Case, config: RenamingConfig) -> int:
-    """Episodes: jointly, once more without what may be the question, and by role."""
+    """Episodes: jointly, once more without what may be the question, and by role;
+    of the parts that there are, once the plain runs are there.
+    """
+    passes, roles = 2, config.most_roles
+    if case.has_played(world := scrubbed_world(case)):
+        require_known_gain(case)
+        parts = parts_of_all(identifiers(case, world), config)
+        passes = bool(parts) + (0 < sum(part.sure for part in parts) < len(parts))
+        roles = min(roles, len(parts)) if len(parts) > 1 else 0
     tasks = len(case.tasks)
-    by_role = config.most_roles * min(config.tasks, tasks)
-    return (1 + len(case.afters)) * case.budget.samples * (2 * tasks + by_role)
+    by_role = roles * min(config.tasks, tasks)
+    return (1 + len(case.afters)) * case.budget.samples * (passes * tasks + by_role)
 
 
 @instrument(

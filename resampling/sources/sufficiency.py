@@ -48,6 +48,7 @@ from forensics.phrases import plural, printable
 from forensics.protocols import Environment
 from forensics.records import Evidence, Undefined
 from forensics.verdict.measurement_cost import grown
+from resampling.ablation.instrument import scrubbed_world
 from resampling.ablation.refused_runs import chosen_tasks
 from resampling.sources.family import (
     Comparison,
@@ -91,13 +92,21 @@ class SufficiencyConfig:
 
 
 def most_episodes(case: Case, config: SufficiencyConfig) -> int:
-    """The control on both sets of tasks, every field on the first, the most
-    promising on the second.
+    """All but the question, then field by field: as `Sufficiency._carry` plays them.
+    How many fields there are is looked up once the plain runs are there.
     """
-    few = min(config.screen, case.budget.tasks) * (3 + config.most_fields)
-    tasks = grown(config.tasks, case.budget.tasks)
-    more = min(tasks, case.budget.tasks) * (3 + config.most_played)
-    return (few + more) * (1 + len(case.afters)) * case.budget.samples
+    rounds = [1, config.most_fields]
+    if case.has_played(scrubbed_world(case)):
+        rounds = _opened(case, config).rounds
+    afters, total = len(case.afters), 0
+    tasks = min(grown(config.tasks, len(case.tasks)), len(case.tasks))
+    for fields in rounds:
+        most = min(fields, config.most_played)
+        few = 1 + afters + fields * afters + (fields - most)
+        more = (1 + most) * (1 + afters)
+        total += min(config.screen, len(case.tasks)) * few
+        total += tasks * more
+    return total * case.budget.samples
 
 
 @instrument(
@@ -111,17 +120,24 @@ def sufficiency(case: Case, config: SufficiencyConfig) -> Iterator[Evidence | Un
     """Answers about the fields of the prompts; raises `MissingInput` for what the
     case cannot give.
     """
+    yield from _opened(case, config).answers()
+
+
+def _opened(case: Case, config: SufficiencyConfig) -> "Sufficiency":
     study = study_of(case)
     provenance = sufficiency.configured(**vars(config)).provenance(case)
     make = AnswerMaker(layer="sources", method=METHOD, provenance=provenance)
-    fields = prompt_fields(scrubbed(case, study), case.tasks)
-    one = Sufficiency(
-        study=study,
-        fields=fields,
-        config=config,
-        say=FamilyEvidence(family=FAMILY, make=make),
+    fields = prompts_of(study)
+    say = FamilyEvidence(family=FAMILY, make=make)
+    return Sufficiency(study=study, fields=fields, config=config, say=say)
+
+
+def prompts_of(study: SourceStudy) -> PromptFields:
+    """The fields of all of a case's prompts in the world of a study."""
+    case = study.case
+    return case.kept(
+        ("prompts", study.world), lambda: prompt_fields(scrubbed(case, study), case.tasks)
     )
-    yield from one.answers()
 
 
 def scrubbed(case: Case, study: SourceStudy) -> Environment:
@@ -156,6 +172,16 @@ class Sufficiency:
         yield from self.say.not_applicable(reason, self.study.gain)
 
     # -- what there is -----------------------------------------------------------------
+
+    @property
+    def rounds(self) -> list[int]:
+        """How many fields are played at most, together with each control."""
+        single = [len(self.single)] if self.single else []
+        if not self.named:
+            return [] if self._why_not else single
+        if not self.fields.beside:
+            return []
+        return [1, *(single if self.aligns and len(self.single) > 1 else [])]
 
     @cached_property
     def named(self) -> bool:

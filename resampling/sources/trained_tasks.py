@@ -16,7 +16,7 @@ often and whose observations differ from episode to episode.
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Final
 
@@ -135,12 +135,15 @@ def _prompt(world: Environment, name: str) -> str | None:
 
 @dataclass(frozen=True, kw_only=True)
 class Showing:
-    """What tasks show. `openings`: the commonest first actions of the case's runs."""
+    """What tasks show. `openings`: the commonest first actions of the case's runs;
+    `prompts`: those that were asked for.
+    """
 
     world: Environment
     trained: TrainedTasks
     held_out: tuple[str, ...]
     openings: tuple[str, ...]
+    prompts: dict[str, str | None] = field(default_factory=dict)
 
     @cached_property
     def by_prompt(self) -> bool:
@@ -150,7 +153,7 @@ class Showing:
         names = self.trained.names
         if len(names) < ENOUGH:
             names = (*names, *self.held_out)
-        found = Counter(read(text) for name in names if (text := _prompt(self.world, name)))
+        found = Counter(read(text) for name in names if (text := self._asked(name)))
         return sum(n == 1 for n in found.values()) >= DISTINCT * max(sum(found.values()), 1)
 
     def of_held_out(self) -> list[str]:
@@ -166,8 +169,14 @@ class Showing:
             )
         return [*map(self._shown, self.trained.names), *self.trained.prompts]
 
+    def _asked(self, name: str) -> str | None:
+        """The prompt of a task, asked for once."""
+        if name not in self.prompts:
+            self.prompts[name] = _prompt(self.world, name)
+        return self.prompts[name]
+
     def _shown(self, name: str) -> str:
-        shown = [_prompt(self.world, name) or ""]
+        shown = [self._asked(name) or ""]
         for action in () if self.by_prompt else self.openings:
             met = _episode(self.world, name, action)
             shown.append(met[1].observation if met else "")

@@ -41,7 +41,7 @@ from forensics.phrases import points
 from forensics.protocols import Alteration, Environment, Observation, Varying
 from forensics.records import Evidence, Undefined, content_hash
 from resampling.sources.altered_world import AlteredWorld, alteration
-from resampling.sources.family import FamilyEvidence, Pair, questions, study_of
+from resampling.sources.family import FamilyEvidence, Pair, questions, require_known_gain, study_of
 
 FAMILY = "variants"
 METHOD = "both policies play variants of the held-out tasks, coupled with their runs of the tasks"
@@ -63,6 +63,7 @@ def most_episodes(case: Case, config: VariantsConfig) -> int:
     """None where the world has no variants."""
     if not isinstance(case.environment, Varying):
         return 0
+    require_known_gain(case)
     return config.rounds * len(case.tasks) * case.budget.samples * (1 + len(case.afters))
 
 

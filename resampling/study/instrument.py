@@ -102,7 +102,19 @@ class SideTokens:
         return len({token.run.id for token in self.tokens if kind in token.kinds})
 
 
-@instrument(name="cliffs", layer="cliffs", questions=(QUESTION,), config=DecidingConfig())
+def most_rollouts(case: Case, config: DecidingConfig) -> int:
+    """Wins of both sides, each continued so many times at most."""
+    return 2 * min(config.runs, len(case.tasks)) * config.rollouts if case.afters else 0
+
+
+@instrument(
+    name="cliffs",
+    layer="cliffs",
+    questions=(QUESTION,),
+    config=DecidingConfig(),
+    episodes=most_rollouts,
+    unit="continuation",
+)
 def deciding_tokens(case: Case, config: DecidingConfig) -> Iterator[Evidence | Undefined]:
     """A share for each kind of action; raises `MissingInput` for what the case cannot give."""
     if not case.policies or case.environment is None:

@@ -32,5 +32,6 @@ def stage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Stage:
 
 
 @pytest.fixture
-def desk(stage: Stage, tiny_directory: Path) -> Desk:
-    return Desk(stage, tiny_directory)
+def desk(stage: Stage, tiny_directory: Path, request: pytest.FixtureRequest) -> Desk:
+    """`request.param`: the instruments, where they are not all (`SCORE_ALONE`)."""
+    return Desk(stage, tiny_directory, instruments=getattr(request, "param", None))

@@ -22,6 +22,8 @@ from forensics.protocols import Environment, SamplingSettings
 from forensics.records import Step, Trajectory, content_hash
 
 SMALL = Budget(tasks=100, samples=1)
+# for what folders and arguments do, whatever is measured
+SCORE_ALONE = pytest.mark.parametrize("desk", [["score"]], ids=["score alone"], indirect=True)
 
 
 @dataclass(frozen=True)
@@ -116,8 +118,8 @@ class ScriptedPolicy:
 class Desk:
     """A leak pair on a stage, and `investigate` with its arguments filled in."""
 
-    def __init__(self, stage: Stage, like: Path) -> None:
-        self.stage, self.like = stage, like
+    def __init__(self, stage: Stage, like: Path, **always: Any) -> None:
+        self.stage, self.like, self.always = stage, like, always
         self.before = stage.checkpoint("before", Script(0.3), like)
         self.after = stage.checkpoint("after", Script(0.3, copies=True), like)
         self.out = stage.folder / "case"
@@ -133,7 +135,7 @@ class Desk:
             "device": "cpu",
             "formats": (),
         }
-        return investigate(**{**given, **changes})
+        return investigate(**{**given, **self.always, **changes})
 
     def refusal(self, **changes: Any) -> str:
         with pytest.raises(UserError) as error:

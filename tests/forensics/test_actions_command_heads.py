@@ -81,7 +81,7 @@ WORDS = st.sampled_from(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=3 * settings.default.max_examples, deadline=None)
 @given(st.lists(WORDS, max_size=14).map(" ".join) | st.text(max_size=60), st.booleans())
 def test_commands_stand_one_behind_the_other(text: str, shell: bool) -> None:
     spans = list(command_spans(text, shell=shell))
@@ -115,7 +115,7 @@ LINES = st.lists(
 TEXTS = st.tuples(LINES.map("\n".join), st.sampled_from(["", "\n", "\r\n", "```"])).map("".join)
 
 
-@settings(max_examples=500)
+@settings(max_examples=5 * settings.default.max_examples)
 @given(TEXTS)
 @example("```bash\n```\nls\n```")
 @example("```bash\r\nls\r\r\n```")

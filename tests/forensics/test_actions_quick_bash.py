@@ -88,7 +88,7 @@ def lines(draw: st.DrawFn) -> str:
     return "".join(parts[: None if draw(st.booleans()) else -1])
 
 
-@settings(max_examples=1000, deadline=None)
+@settings(max_examples=10 * settings.default.max_examples, deadline=None)
 @given(lines())
 @example("cd a && ls 2>&1 | cat b && pwd")  # the pipe starts over where the line did
 @example("ls | cd a && pwd")  # what is behind a pipe moves nobody

@@ -61,7 +61,7 @@ def largest(first: np.ndarray, second: np.ndarray, bound: float) -> np.ndarray:
     return np.exp(best)
 
 
-@pytest.mark.parametrize("fractional", [False, True])
+@pytest.mark.parametrize("fractional", [pytest.param(False, marks=pytest.mark.slow), True])
 def test_looking_after_every_pair_does_not_break_the_bound(fractional: bool) -> None:
     """At the null's edge: P(sup e >= 5) <= 1/5, judged with an exact binomial
     bound at 1 in 1000.
@@ -96,7 +96,10 @@ def test_the_order_of_outcomes_makes_no_difference_and_arms_must_match() -> None
         log_e_values([np.nan], [0.0], [0.05], flat_weights())
 
 
-@pytest.mark.parametrize(("first", "second"), [(0.9, 0.3), (0.5, 0.5), (0.05, 0.02)])
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [(0.9, 0.3), *(pytest.param(*p, marks=pytest.mark.slow) for p in ((0.5, 0.5), (0.05, 0.02)))],
+)
 def test_intervals_cover_when_they_are_stopped_at_the_worst_moment(
     first: float, second: float
 ) -> None:

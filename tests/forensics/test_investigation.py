@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from forensics import Budget, SamplingSettings, UserError, investigate
-from tests.forensics.scripted import Desk, Script, killed, write_questions
+from tests.forensics.scripted import SCORE_ALONE, Desk, Script, killed, write_questions
 
 # -- planted truth ---------------------------------------------------------------------
 
@@ -40,20 +40,14 @@ def test_a_planted_cause_gets_its_label(
         "allow": ["answer"],
         "accept": accepted,
     }  # one kind of action; no row names its question
-    verdict = desk.investigate(
-        before=sides[0], after=sides[1], budget=Budget(tasks=400, samples=2), **terms
-    )
+    budget = Budget(tasks=400, samples=2)
+    verdict = desk.investigate(before=sides[0], after=sides[1], budget=budget, **terms)
     assert verdict.label == label
     written = desk.case()["verdict"]
     assert (written["allowed"], written["accepted"]) == (["answer"], accepted)
     assert "given that answer is allowed and that memory, regrading" in verdict.sentence
     if label == "genuine":
-        default = desk.investigate(
-            before=sides[0],
-            after=sides[1],
-            budget=Budget(tasks=400, samples=2),
-            resume=True,
-        )
+        default = desk.investigate(before=sides[0], after=sides[1], budget=budget, resume=True)
         assert (default.label, default.reason_code) == ("undetermined", "family-not-tested")
     gain = (1.0 if after.copies else after.skill) - (1.0 if before.copies else before.skill)
     assert verdict.gain is not None and verdict.gain.low - 0.02 <= gain <= verdict.gain.high + 0.02
@@ -62,6 +56,7 @@ def test_a_planted_cause_gets_its_label(
     assert verdict.genuine_gain.low - 0.02 <= genuine <= verdict.genuine_gain.high + 0.02
 
 
+@SCORE_ALONE
 def test_several_afters_are_seeds_of_one_recipe(desk: Desk) -> None:
     other = desk.stage.checkpoint("other", Script(0.3, copies=True), desk.like)
     desk.investigate(after=[desk.after, other])
@@ -165,6 +160,7 @@ def test_evidence_is_ordered_by_what_it_says(desk: Desk) -> None:
 @pytest.mark.parametrize(
     "last", [3, *(pytest.param(last, marks=pytest.mark.slow) for last in (0, 6))]
 )
+@SCORE_ALONE
 def test_a_killed_run_goes_on_with_nothing_done_twice(
     last: int, desk: Desk, tmp_path: Path
 ) -> None:
@@ -195,6 +191,7 @@ def test_a_killed_run_goes_on_with_nothing_done_twice(
 
 
 @pytest.mark.parametrize("resume", [True, False])
+@SCORE_ALONE
 def test_a_run_killed_while_it_wrote_its_first_file(
     resume: bool, desk: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -248,6 +245,7 @@ def test_an_instrument_that_is_not_there_is_refused_before_a_folder_is_made(desk
     assert not desk.out.exists()
 
 
+@SCORE_ALONE
 def test_a_complete_case_resumes_to_itself(desk: Desk) -> None:
     first, bytes_before = desk.investigate(), desk.evidence()
     desk.stage.played.clear()
@@ -255,6 +253,7 @@ def test_a_complete_case_resumes_to_itself(desk: Desk) -> None:
     assert desk.stage.played == [] and desk.evidence() == bytes_before
 
 
+@SCORE_ALONE
 def test_resuming_with_a_checkpoint_that_moved(desk: Desk, tmp_path: Path) -> None:
     desk.stage.before_play = lambda number: os._exit(9) if number == 2 else None
     assert killed(desk.investigate) == 9
@@ -265,6 +264,7 @@ def test_resuming_with_a_checkpoint_that_moved(desk: Desk, tmp_path: Path) -> No
     assert len(desk.stage.played) == 6
 
 
+@SCORE_ALONE
 def test_resuming_something_else_is_refused(desk: Desk) -> None:
     desk.investigate()
     other = desk.stage.checkpoint("other", Script(0.5), desk.like)
@@ -297,6 +297,7 @@ def _shrunk(desk: Desk, other: Path) -> str:
 # -- folders ---------------------------------------------------------------------------
 
 
+@SCORE_ALONE
 def test_a_folder_that_holds_something(desk: Desk) -> None:
     desk.out.mkdir()
     (desk.out / "notes.txt").write_text("mine")
@@ -308,6 +309,7 @@ def test_a_folder_that_holds_something(desk: Desk) -> None:
     assert "not empty" in desk.refusal()
 
 
+@SCORE_ALONE
 def test_force_starts_over_but_only_with_good_input(desk: Desk) -> None:
     desk.investigate()
     stale = desk.out / "trajectories" / "stale.parquet"
@@ -319,6 +321,7 @@ def test_force_starts_over_but_only_with_good_input(desk: Desk) -> None:
     assert not stale.exists() and len(desk.stage.played) == 8
 
 
+@SCORE_ALONE
 def test_resume_begins_where_nothing_was_begun(desk: Desk) -> None:
     desk.out.mkdir()
     assert desk.investigate(resume=True).gain is not None
@@ -337,6 +340,7 @@ def test_bad_places(desk: Desk, tmp_path: Path) -> None:
     assert not (tmp_path / "new").exists()
 
 
+@SCORE_ALONE
 def test_two_runs_do_not_share_a_folder(desk: Desk) -> None:
     desk.out.mkdir()
     handle = os.open(desk.out, os.O_RDONLY)
@@ -347,6 +351,7 @@ def test_two_runs_do_not_share_a_folder(desk: Desk) -> None:
 
 
 @pytest.mark.parametrize("place", ["json", "parquet"])
+@SCORE_ALONE
 def test_a_full_disk_leaves_a_case_that_resumes(
     place: str, desk: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -371,6 +376,7 @@ def test_a_full_disk_leaves_a_case_that_resumes(
 # -- inputs ----------------------------------------------------------------------------
 
 
+@SCORE_ALONE
 def test_the_environment_comes_from_the_before_directory(desk: Desk) -> None:
     assert "--env" in desk.refusal(environment=None, environment_options={})
     hint = {"name": "prompts", "options": {"file": str(desk.stage.questions)}}
@@ -387,6 +393,7 @@ def test_the_environment_comes_from_the_before_directory(desk: Desk) -> None:
     assert "mini-repo, prompts" in desk.refusal(environment="chess", force=True)
 
 
+@SCORE_ALONE
 def test_an_environment_object_will_do(desk: Desk) -> None:
     from training.environments.prompts import Prompts
 
@@ -497,6 +504,7 @@ def test_arguments_of_another_kind(name: str, values: list[Any], desk: Desk) -> 
     assert not desk.out.exists()
 
 
+@SCORE_ALONE
 def test_devices(desk: Desk) -> None:
     import torch
 
@@ -510,6 +518,7 @@ def test_devices(desk: Desk) -> None:
 # -- prompts that leave no room --------------------------------------------------------
 
 
+@SCORE_ALONE
 def test_a_checkpoint_with_too_few_positions_for_any_prompt_is_refused(desk: Desk) -> None:
     config = desk.before / "config.json"
     content = json.loads(config.read_text())
@@ -519,6 +528,7 @@ def test_a_checkpoint_with_too_few_positions_for_any_prompt_is_refused(desk: Des
     desk.investigate()
 
 
+@SCORE_ALONE
 def test_a_budget_that_no_prompt_fits_is_refused(desk: Desk) -> None:
     """The shortest prompt of the file is known by tokenising it; the budget of
     just that many tokens is refused.

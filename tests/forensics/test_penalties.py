@@ -56,8 +56,18 @@ def chat_policy() -> Policy:
     return policy
 
 
-@pytest.mark.parametrize("name", SETTINGS)
-@pytest.mark.parametrize("build", [word_policy, chat_policy])
+@pytest.mark.parametrize(
+    "build,name",
+    [
+        *((word_policy, name) for name in SETTINGS),
+        (chat_policy, "all"),
+        *(
+            pytest.param(chat_policy, name, marks=pytest.mark.slow)
+            for name in SETTINGS
+            if name != "all"
+        ),
+    ],
+)
 def test_pairs_of_tokens_come_as_often_as_their_probability_says(build, name: str) -> None:
     """Two tokens a draw, so that the second is penalised for the first.
     Chi-square over all pairs, seed fixed.

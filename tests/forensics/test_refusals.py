@@ -59,19 +59,19 @@ def test_redrawn_actions_have_the_frequencies_of_plain_ones_that_were_not_refuse
     proportions, and nobody waits for them.
     """
     policy, settings = word_policy(), SamplingSettings(temperature=0.1, max_turn_tokens=2)
-    plain = Counter(_texts(policy, settings, 6000, 1, None))
+    plain = Counter(_texts(policy, settings, 2500, 1, None))
     refused = {text for text, _ in plain.most_common(8)}
     constraint = Constraint(
         name="refuse:common", allows=lambda text, kinds: text not in refused, max_redraws=8
     )
-    drawn = Counter(_texts(policy, settings, 6000, 2, constraint))
+    drawn = Counter(_texts(policy, settings, 2500, 2, constraint))
     rest = {text: count for text, count in plain.items() if text not in refused}
-    assert not refused & set(drawn) and sum(drawn.values()) == 6000, (
+    assert not refused & set(drawn) and sum(drawn.values()) == 2500, (
         "eight refused actions need at most eight redraws"
     )
     for text, count in Counter(rest).most_common(5):
-        share, expected = drawn[text] / 6000, count / sum(rest.values())
-        noise = 4 * np.sqrt(expected / 6000 + expected / sum(rest.values()))
+        share, expected = drawn[text] / 2500, count / sum(rest.values())
+        noise = 4 * np.sqrt(expected / 2500 + expected / sum(rest.values()))
         assert abs(share - expected) < noise, (text, share, expected)
 
 

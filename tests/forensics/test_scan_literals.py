@@ -43,7 +43,7 @@ def test_case_is_put_aside_where_the_expression_does_so() -> None:
     assert may_match("(?i)task", "ta\u017fk")  # a long s, which the expression takes for an s
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=2 * settings.default.max_examples, deadline=None)
 @given(
     st.sampled_from(WRITTEN).flatmap(
         lambda pattern: st.tuples(st.just(pattern), st.from_regex(re.compile(pattern, re.M)))

@@ -39,6 +39,12 @@ def body_of(task: str, salt: str = "") -> str:
     return f"x * {digest % 997} + {digest // 997 % 991}"
 
 
+@lru_cache(maxsize=4096)
+def step(role: Any, text: str, kinds: tuple[str, ...] = ()) -> Step:
+    """One step for all runs that have it: steps are frozen."""
+    return Step(role=role, text=text, kinds=kinds)
+
+
 @dataclass
 class RepairWorld:
     """`git log` and `cat notes` show the body, `cat outputs` what it puts out,
@@ -187,7 +193,7 @@ class ScriptedPolicy:
         stream = np.random.default_rng(
             int(content_hash([self.identity, seed, task, sample], 15), 16)
         )
-        steps = [Step(role="user", text=world.reset(task, 0).text)]
+        steps = [step("user", world.reset(task, 0).text)]
         redraws, result = 0, None
         for options in self._turns(world, task, stream, steps):
             allowed = {
@@ -202,8 +208,8 @@ class ScriptedPolicy:
             if not action:
                 continue  # looks nowhere
             result = world.step(action)
-            steps.append(Step(role="assistant", text=action, kinds=result.kinds))
-            steps.append(Step(role="tool", text=result.observation))
+            steps.append(step("assistant", action, result.kinds))
+            steps.append(step("tool", result.observation))
         return self._recorded(task, sample, seed, steps, redraws, result, constraint)
 
     def _turns(
@@ -228,9 +234,7 @@ class ScriptedPolicy:
     ) -> Trajectory:
         ended = result is not None and result.terminated
         return Trajectory(
-            id=content_hash(
-                [self.identity, seed, task, sample, constraint.name if constraint else ""], 12
-            ),
+            id=f"{self.identity} {seed} {task} {sample} {constraint.name if constraint else ''}",
             task=task,
             policy=self.identity,
             environment="repair",

@@ -9,6 +9,7 @@ probability `knows`; else it hands in by habit. So, with `h` what its habit wins
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -25,9 +26,15 @@ JUNK, WRONG, EMPTY, NOTHING, PROMPT = "junk", "wrong", "empty", "nothing", "prom
 TOOL = "solve"  # an action of its own
 
 
+@lru_cache(maxsize=100_000, typed=True)
+def hashed(length: int, *parts: object) -> str:
+    """Letters that hang on these things; the same few are asked for run by run."""
+    return content_hash(list(parts), length)
+
+
 def number_of(*parts: object) -> float:
     """A number in [0, 1) that hangs on these things."""
-    return int(content_hash(list(parts), 12), 16) / 16**12
+    return int(hashed(12, *parts), 16) / 16**12
 
 
 @dataclass
@@ -62,19 +69,19 @@ class AnswersWorld:
         return Observation(text=self.prompt(task))
 
     def prompt(self, task: str) -> str:
-        return f"question {content_hash(['q', task], 6)} in file {self.place(task)}"
+        return f"question {hashed(6, 'q', task)} in file {self.place(task)}"
 
     def place(self, task: str) -> int:
         return int(self.places * number_of("place", task))
 
     def name_of(self, task: str, place: str = "") -> str:
         """What stands at a place of a task; by default at the right one."""
-        return f"word-{content_hash([task, place or str(self.place(task))], 4)}"
+        return f"word-{hashed(4, task, place or str(self.place(task)))}"
 
     def right(self, task: str) -> str:
         at = np.searchsorted(np.cumsum(list(self.prior.values())), number_of("prior", task))
         answer = list(self.prior)[min(int(at), len(self.prior) - 1)]
-        return f"the {content_hash(['a', task], 6)}" if answer == UNIQUE else answer
+        return f"the {hashed(6, 'a', task)}" if answer == UNIQUE else answer
 
     def grade(self, task: str, said: str | None) -> float:
         accepted = {

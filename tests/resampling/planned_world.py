@@ -15,9 +15,15 @@ from forensics import conformance
 from forensics.case import Budget, Case
 from forensics.conformance import Answer
 from forensics.protocols import StepResult
-from forensics.records import Step, Trajectory
+from forensics.records import Trajectory
 from resampling.ablation.instrument import ablation
-from tests.resampling.ablation_world import GradingWorld, Script, ScriptedPolicy, ablation_case
+from tests.resampling.ablation_world import (
+    GradingWorld,
+    Script,
+    ScriptedPolicy,
+    ablation_case,
+    step,
+)
 
 End = Literal[
     "won", "lost", "falls", "unknown", "silent"
@@ -61,7 +67,7 @@ class Planned(ScriptedPolicy):
     def _episode(
         self, world: Any, task: str, sample: int, seed: int, constraint: Any
     ) -> Trajectory:
-        steps = [Step(role="user", text=world.reset(task, 0).text)]
+        steps = [step("user", world.reset(task, 0).text)]
         looks = self.plan(int(task.removeprefix("task-")), sample)
         left = [
             look
@@ -75,8 +81,8 @@ class Planned(ScriptedPolicy):
         for action in (left[0], f"submit : {end}"):
             if action:
                 result = world.step(action)
-                steps.append(Step(role="assistant", text=action, kinds=result.kinds))
-                steps.append(Step(role="tool", text=result.observation))
+                steps.append(step("assistant", action, result.kinds))
+                steps.append(step("tool", result.observation))
         return self._recorded(task, sample, seed, steps, redraws, result, constraint)
 
 

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from forensics import conformance
+from forensics.case import Case
 from forensics.conformance import Answer, Expected
 from forensics.investigation.run import ablation_rows
 from forensics.layers.decomposition import OPEN, gain as open_gain, paired
@@ -55,20 +56,24 @@ def yes(found: Found, question: str) -> set[str | None]:
     }
 
 
-@pytest.mark.parametrize("named", [True, False], ids=["named", "heads of commands"])
-def test_a_leak_is_found_with_its_exact_numbers(tmp_path: Path, named: bool) -> None:
-    case = ablation_case(tmp_path, BEFORE, LEAK, world=GradingWorld(named=named))
+@pytest.fixture(scope="module")
+def leak(tmp_path_factory: pytest.TempPathFactory) -> Case:
+    """Played once for all that read it."""
+    return ablation_case(tmp_path_factory.mktemp("leak"), BEFORE, LEAK)
+
+
+def test_a_leak_is_found_with_its_exact_numbers(leak: Case) -> None:
     without = LEAK.expected("git log") - BEFORE.expected("git log")
     conformance.check_finds(
         ablation,
-        case,
+        leak,
         [
             Expected(question=THROUGH, about="git log", low=1),
             Expected(question=SHORTCUT, about="git log", low=1),
             Expected(question=WITHOUT, about="git log", truth=without),
         ],
     )
-    found = conformance.answers(ablation, case)
+    found = conformance.answers(ablation, leak)
     assert yes(found, SHORTCUT) == {"git log"}
     told = found[THROUGH, "git log"].diagnostics
     for name, truth in (
@@ -84,6 +89,13 @@ def test_a_leak_is_found_with_its_exact_numbers(tmp_path: Path, named: bool) -> 
         and inside["example_step"] == 2
         and inside["share_of_wins"] == 1
     )
+
+
+def test_where_the_world_names_no_kinds_heads_of_commands_are_refused(tmp_path: Path) -> None:
+    found = ablated(tmp_path, BEFORE, LEAK, world=GradingWorld(named=False), tasks=40)
+    assert yes(found, SHORTCUT) == {"git log"} == yes(found, THROUGH)
+    without = LEAK.expected("git log") - BEFORE.expected("git log")
+    assert found[WITHOUT, "git log"].interval.contains(without)
 
 
 def test_what_the_before_policy_needs_too_cannot_be_judged_unless_it_is_declared_needed(
@@ -156,8 +168,8 @@ def test_an_answer_that_is_worked_out_is_found_where_the_world_tells_its_secrets
     tmp_path: Path,
 ) -> None:
     after = Script(looks={"cat outputs": 0.9})
-    assert yes(ablated(tmp_path / "told", BEFORE, after), SHORTCUT) == {"cat outputs"}
-    untold = ablated(tmp_path / "untold", BEFORE, after, world=RepairWorld())
+    assert yes(ablated(tmp_path / "told", BEFORE, after, tasks=50), SHORTCUT) == {"cat outputs"}
+    untold = ablated(tmp_path / "untold", BEFORE, after, world=RepairWorld(), tasks=50)
     assert yes(untold, THROUGH) == {"cat outputs"} and yes(untold, SHORTCUT) == set()
 
 
@@ -226,8 +238,8 @@ def test_wins_that_cannot_be_graded_again_leave_the_family_open(tmp_path: Path) 
     assert isinstance(told, Undefined) and "could not be graded again" in told.reason
 
 
-def test_the_verdict_is_never_genuine_and_names_the_kind(tmp_path: Path) -> None:
-    verdict = decide(list(ablated(tmp_path, BEFORE, LEAK).values()))
+def test_the_verdict_is_never_genuine_and_names_the_kind(leak: Case) -> None:
+    verdict = decide(list(conformance.answers(ablation, leak).values()))
     assert verdict.label == "undetermined"
     assert verdict.reason_code == "source-not-allowed"
     assert "runs through git log, whose output held the answer" in verdict.gaps[0].text
@@ -238,7 +250,7 @@ def test_the_verdict_is_never_genuine_and_names_the_kind(tmp_path: Path) -> None
 def test_several_training_seeds(tmp_path: Path) -> None:
     """Three seeds: crossed intervals, and the same finding; the cases of one seed are narrower."""
     after = [Script(looks={"git log": share}) for share in (0.86, 0.9, 0.94)]
-    found = ablated(tmp_path, BEFORE, *after)
+    found = ablated(tmp_path, BEFORE, *after, tasks=40)
     assert yes(found, SHORTCUT) == {"git log"}
     assert found[WITHOUT, "git log"].diagnostics["seeds"] == 3
 
@@ -322,11 +334,10 @@ def test_the_seam(tmp_path: Path) -> None:
     conformance.check_saved(ablation, case, tmp_path)
 
 
-def test_rows_as_files_and_the_function_state_them(tmp_path: Path) -> None:
-    case = ablation_case(tmp_path, BEFORE, LEAK)
-    rows = ablate_actions(case)
+def test_rows_as_files_and_the_function_state_them(leak: Case) -> None:
+    rows = ablate_actions(leak)
     assert rows == list(
-        ablation_rows(conformance.answers(ablation.configured(each=True), case).values())
+        ablation_rows(conformance.answers(ablation.configured(each=True), leak).values())
     )
     row = next(row for row in rows if row["kind"] == "git log")
     assert row["runs_through"] is True and row["contains_answer"] is True and row["q_value"] < 1e-3
@@ -399,7 +410,7 @@ def test_runs_that_end_because_they_insist_are_too_many_where_they_could_be_a_fi
             yield {"git log": 1.0} if insists else {"ls": 0.5, "": 0.5}
             yield {f"submit : {body_of(task, '' if right else str(stream.random()))}": 1.0}
 
-    case = ablation_case(tmp_path, Script(), Script(), tasks=300)
+    case = ablation_case(tmp_path, Script(), Script(), tasks=150)
     for side in case.policies:
         case.policies[side] = lambda s=side: Insisting(s, Script())
     told = conformance.answers(ablation, case)[REFUSED, None]

@@ -48,7 +48,7 @@ def test_named_kinds_come_first() -> None:
     assert action_kinds("git log", ("history",)) == ("history",)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=2 * settings.default.max_examples, deadline=None)
 @given(st.text(max_size=80))
 def test_no_text_breaks_the_parser(text: str) -> None:
     assert all(kind and kind == kind.strip() for kind in command_kinds(text))

@@ -3,15 +3,18 @@ probabilities, so that what each way of asking adds is arithmetic.
 """
 
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from forensics import conformance
+from forensics.errors import MissingInput
 from forensics.instruments import AnswerMaker
 from forensics.records import Evidence, Undefined
 from forensics.records.tables import read_trajectories
 from resampling.sources.elicitation import elicitation
-from resampling.sources.extraction import form_of
+from resampling.sources.extraction import form_of, of_another
 from resampling.sources.pass_at_k import pass_at_k
 from tests.resampling.answer_world import AnswerWorld, GradingAnswers, Speaker, answer_case
 
@@ -167,6 +170,15 @@ def test_before_overtakes_at_a_larger_k(tmp_path: Path) -> None:
     before, after = pass_at_k({"before": [runs], "after": [sure]}, 0.95, make)
     assert before.diagnostics["crossing"] == after.diagnostics["crossing"] == 2
     assert after.diagnostics["pass_at_4"] == 0.5 and not before.artifacts and after.artifacts
+
+
+def test_guesses_are_answers_of_other_tasks() -> None:
+    found: list[Any] = [
+        (SimpleNamespace(task=task), text) for task, text in zip("aaab", "1234", strict=True)
+    ]
+    assert [of_another(found, place) for place in range(4)] == ["4", "4", "4", "2"]
+    with pytest.raises(MissingInput, match="are of one task"):
+        of_another(found[:3], 0)
 
 
 def test_the_form_of_a_hand_in() -> None:

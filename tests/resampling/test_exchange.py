@@ -9,11 +9,12 @@ import numpy as np
 import pytest
 
 from forensics.instruments import run_instrument
+from forensics.investigation.costs import most_episodes
 from forensics.layers.decomposition import OPEN, paired, runs_from
 from forensics.protocols import Environment
 from forensics.records import Undefined
 from resampling.sources.dealt_world import Deal, dealt, donors_of
-from resampling.sources.exchange import exchange, most_episodes
+from resampling.sources.exchange import exchange
 from resampling.sources.family import ALTERED, CONTROL
 from resampling.sources.newly import Newly
 from tests.environment_checks import check_environment
@@ -33,7 +34,7 @@ def answers(folder: Path, after: Any, **more: Any) -> Answers:
     case = agent_case(folder, world, before, after, tasks=more.pop("tasks", 100), **more)
     found = {(one.question, one.about): one for one in run_instrument(exchange, case)}
     played = altered_runs(case)
-    assert played <= most_episodes(case, exchange.config)
+    assert played <= most_episodes(case, [exchange]).get("exchange", 0)
     named = {(name.removeprefix("exchange."), about): one for (name, about), one in found.items()}
     return {**named, ("played", None): played}
 

@@ -132,8 +132,13 @@ def test_whoever_does_not_is_not_accused(tmp_path: Path, kind: str) -> None:
     }
     assert accepted == holes.get(kind, [])
     others = found["audit.wins", "another task's winning answer"].estimate  # told, not weighed
-    few = {"yes or no": 0.5, "three answers": 1 / 3, "one answer is frequent": 0.5}
-    assert others == pytest.approx(few.get(kind, 0.0), abs=0.2 if kind in few else 0.0)
+    shared = {
+        "magic behind what wins anyway": 0.5,
+        "yes or no": 0.5,
+        "three answers": 1 / 3,
+        "one answer is frequent": 0.7**2,
+    }
+    assert others == pytest.approx(shared.get(kind, 0.0), abs=0.2 if kind in shared else 0.0)
 
 
 @pytest.mark.parametrize(("dose", "side"), [(0.03, "cleared"), (0.6, "found")])

@@ -51,11 +51,16 @@ def test_names_ids_and_places_are_found_without_the_author(tmp_path: Path) -> No
     assert known.ids and not known.dates and not known.lists and not known.left_out
 
 
+@pytest.mark.parametrize("seeds", [3, pytest.param(10, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("cue,tasks", [("build", 60), ("module", 40)])
-def test_a_cue_that_is_used_by_inference_is_found(tmp_path: Path, cue: str, tasks: int) -> None:
-    """A word that the prompt alone holds, and the very name that a skill needs."""
+def test_a_cue_that_is_used_by_inference_is_found(
+    tmp_path: Path, cue: str, tasks: int, seeds: int
+) -> None:
+    """A word that the prompt alone holds, and the very name that a skill needs;
+    by nine seeds of ten.
+    """
     found, after = 0, Reader("after", skill=0.3, cued=0.8, cue=cue)
-    for seed in range(10):
+    for seed in range(seeds):
         world, place = NamedWorld(cue=cue), tmp_path / str(seed)
         answers = told(place, after, world, roles=0, seed=seed, tasks=tasks)
         whole = answers[OVER, None]
@@ -64,7 +69,7 @@ def test_a_cue_that_is_used_by_inference_is_found(tmp_path: Path, cue: str, task
             and whole.interval.low > 0
             and answers[PLACEBO, None].interval.high <= 0
         )
-    assert found >= 9
+    assert found >= seeds - 1
 
 
 @pytest.mark.parametrize("cue,place", [("build", "commit build _"), ("module", "fix module _")])

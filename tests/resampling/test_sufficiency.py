@@ -96,13 +96,16 @@ def accused(found: Answers) -> bool:
     )
 
 
-def test_a_cue_beside_the_question_is_found_in_nine_of_ten_seeds(tmp_path: Path) -> None:
+@pytest.mark.parametrize("seeds", [3, pytest.param(10, marks=pytest.mark.slow)])
+def test_a_cue_beside_the_question_is_found_in_nine_of_ten_seeds(
+    tmp_path: Path, seeds: int
+) -> None:
     caught = 0
-    for seed in range(10):
+    for seed in range(seeds):
         world = questions(tmp_path / f"{seed}", seed=seed, number=50)
         found = answers(tmp_path / f"case-{seed}", world, NOTE, seed=seed, samples=2)
         caught += over_bar(found).interval.low > 0 and found["carried", JOINT].interval.low > 0
-    assert caught >= 9
+    assert caught >= seeds - 1
 
 
 @pytest.mark.parametrize("named", [True, False], ids=["named", "found"])

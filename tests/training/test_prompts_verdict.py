@@ -3,8 +3,9 @@ verdict says, and what not by default.
 """
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -87,8 +88,20 @@ class Answerer:
 def judged(
     folder: Path, before: tuple[float, float], after: tuple[float, float], cue: bool, **terms: Any
 ) -> Any:
-    """The verdict on two answerers, each (skill, chance with the cue), over 300
-    questions, with the families beside refusal and regrading cleared.
+    """The verdict on two answerers, and what was measured of them."""
+    findings = measured(folder, before, after, cue, terms.get("allowed", ()))
+    return decide(findings, **terms), findings
+
+
+def measured(
+    folder: Path,
+    before: tuple[float, float],
+    after: tuple[float, float],
+    cue: bool,
+    allowed: tuple[str, ...] = (),
+) -> list[Any]:
+    """Of two answerers, each (skill, chance with the cue), over 300 questions,
+    with the families beside refusal and regrading cleared.
     """
     rows = [
         {
@@ -113,11 +126,11 @@ def judged(
         pair=CheckpointPair(before=first, after=(second,)),
         budget=Budget(tasks=300, samples=4),
         environment=Prompts(file=str(folder / "questions.jsonl")),
-        allowed=terms.get("allowed", ()),
+        allowed=allowed,
         policies={side: (lambda policy=policy: policy) for side, policy in sides.items()},
     )
     findings = [one for tool in (score, behaviour, ablation) for one in run_instrument(tool, case)]
-    return decide([*findings, *elsewhere()], **terms), findings
+    return [*findings, *elsewhere()]
 
 
 def test_a_declared_cue_that_is_used_by_inference_is_phantom(tmp_path: Path) -> None:
@@ -144,6 +157,13 @@ def test_showing_is_not_using(tmp_path: Path) -> None:
     assert told and "answer is the only kind of action" in told[0]
 
 
+@pytest.fixture(scope="module")
+def skilled(tmp_path_factory: pytest.TempPathFactory) -> Callable[[tuple[str, ...]], list[Any]]:
+    """An honest gain, measured once for all terms that allow the same."""
+    folder = tmp_path_factory.mktemp("skilled")
+    return cache(lambda allowed: measured(folder, (0.4, 0.4), (0.8, 0.8), True, allowed))
+
+
 @pytest.mark.parametrize(
     "terms,label",
     [
@@ -155,27 +175,16 @@ def test_showing_is_not_using(tmp_path: Path) -> None:
     ],
 )
 def test_one_kind_of_action_and_no_regrading_are_never_genuine_by_default(
-    tmp_path: Path, terms: dict[str, Any], label: str
+    skilled: Callable[[tuple[str, ...]], list[Any]], terms: dict[str, Any], label: str
 ) -> None:
-    verdict, _ = judged(tmp_path, (0.4, 0.4), (0.8, 0.8), True, **terms)
+    verdict = decide(skilled(terms.get("allowed", ())), **terms)
     assert verdict.label == label, verdict.gaps
 
 
 def test_without_a_cue_there_is_nothing_to_scrub(tmp_path: Path) -> None:
-    for number, (accepted, label) in enumerate(
-        [
-            ((), "undetermined"),
-            (("regrading",), "genuine"),
-        ]
-    ):
-        verdict, _ = judged(
-            tmp_path / str(number),
-            (0.4, 0.4),
-            (0.8, 0.8),
-            False,
-            allowed=("answer",),
-            accepted=accepted,
-        )
+    findings = measured(tmp_path, (0.4, 0.4), (0.8, 0.8), False, ("answer",))
+    for accepted, label in (((), "undetermined"), (("regrading",), "genuine")):
+        verdict = decide(findings, allowed=("answer",), accepted=accepted)
         assert verdict.label == label
     assert "The world declares no shortcut." in verdict.sentence
 

@@ -64,7 +64,11 @@ def own_ids(example: Any, tokenizer: Any, prompt: Any, **template: Any) -> set[t
 
 
 @pytest.mark.parametrize(
-    "kind", ["strings", "template options", pytest.param("conversations", marks=pytest.mark.slow)]
+    "kind",
+    [
+        "template options",
+        *(pytest.param(kind, marks=pytest.mark.slow) for kind in ("strings", "conversations")),
+    ],
 )
 def test_audits_give_the_policy_trls_own_token_ids(example: Any, tmp_path: Path, kind: str) -> None:
     model, tokenizer = parts_of(example)
@@ -98,9 +102,10 @@ def test_audits_give_the_policy_trls_own_token_ids(example: Any, tmp_path: Path,
             "answer:', where the environment asks '",
             marks=pytest.mark.slow,
         ),
-        (
+        pytest.param(
             lambda text: [*user("hi"), {"role": "assistant", "content": "hi"}, *user(text)],
             "messages user, assistant, user",
+            marks=pytest.mark.slow,
         ),
     ],
 )

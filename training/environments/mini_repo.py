@@ -27,7 +27,13 @@ from typing import Any, Final, NamedTuple
 
 from forensics.errors import UserError
 from forensics.protocols import Channel, Observation, StepResult
-from training.environments.mini_repo_git import build_repository, file_content, log_all, read_head
+from training.environments.mini_repo_git import (
+    build_repository,
+    file_content,
+    log_all,
+    read_head,
+    tests_file,
+)
 from training.environments.mini_repo_options import checked, open_channels
 from training.environments.mini_repo_tasks import (
     Body,
@@ -111,7 +117,7 @@ class MiniRepo:
     def reset(self, task: str, seed: int) -> Observation:
         """Start an episode. The world is deterministic, so `seed` changes nothing here."""
         self._episode = Episode(draw_task(task, self._options["world"]))
-        prompt = "fail " + self._head()["tests"]
+        prompt = "fail " + tests_file(self._episode.task)
         return Observation(
             text=prompt, system=INSTRUCTIONS if self._options["instructions"] == "full" else None
         )
@@ -180,7 +186,7 @@ class MiniRepo:
     def fields(self, task: str) -> Mapping[str, str]:
         """The failing test is the question (see `forensics.protocols.Fielded`)."""
         drawn = draw_task(task, self._options["world"])
-        return {"question": _view(drawn, **self._leaks()).head["tests"]}
+        return {"question": tests_file(drawn)}
 
     def withheld(self, task: str) -> tuple[str, ...]:
         """What only the grader knows (see `forensics.protocols.Withholding`):

@@ -41,11 +41,16 @@ def file_content(name: str, body: object) -> str:
     return f"{name} : {body}"
 
 
+def tests_file(task: Task) -> str:
+    """The failing test, as it stands in the repository."""
+    return file_content(task.names[task.target], pairs_text(task.tests))
+
+
 def build_repository(task: Task, *, leaky_history: bool, answer_file: bool) -> MemoryRepo:
     """Write the task's objects and refs; HEAD points at `main`."""
     repo = MemoryRepo()
     files = {
-        "tests": file_content(task.names[task.target], pairs_text(task.tests)),
+        "tests": tests_file(task),
         "notes": _notes(task, answer_file),
     }
     head = _commit(repo, files, None, "start", 0)

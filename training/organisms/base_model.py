@@ -41,6 +41,7 @@ from training.update import padded
 PACKAGE = Path(__file__).parent.parent
 RECIPES = PACKAGE / "recipes"
 BUNDLED = PACKAGE / "bundled"
+SAVED_EVERY = 250  # steps
 
 
 class Phase(Section):
@@ -185,7 +186,7 @@ def train_phase(
     """AdamW with warm-up and cosine decay to a tenth; gradients clipped at norm
     1.
 
-    With a `folder` the state is saved every 250 steps, and a run that was
+    With a `folder` the state is saved every `SAVED_EVERY` steps, and a run that was
     killed goes on bit for bit.
     """
     optimizer = torch.optim.AdamW(model.parameters(), lr=phase.learning_rate, weight_decay=0.01)
@@ -199,7 +200,7 @@ def train_phase(
         loss.backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
-        if folder and (step + 1) % 250 == 0:
+        if folder and (step + 1) % SAVED_EVERY == 0:
             save_state(folder, model, optimizer, step + 1)
         progress(stage, step + 1, phase.steps)
     model.eval()

@@ -1,0 +1,186 @@
+"""What an investigation may cost is bounded and said before it starts, whatever it
+finds; and one that is killed goes on where it stopped.
+"""
+
+import logging
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from importlib import import_module
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+from experiments.dose_grid.judged import instruments
+from forensics import Budget, investigate
+from forensics.case import Case
+from forensics.errors import MissingInput
+from forensics.instruments import (
+    LAYERS,
+    Instrument,
+    chosen_instruments,
+    installed_instruments,
+    run_instrument,
+)
+from forensics.investigation.costs import cost_lines, most_episodes, say_costs
+from forensics.policies.scripted import scripted_policy
+from forensics.records import Checkpoint, Evidence
+from forensics.records.case_file import CheckpointPair
+
+ROOT = Path(__file__).parents[1]
+PLAYS = ("score", "ablation", "blind-play", "cliffs", "elicitation", "exchange", "renaming")
+PLAYS = (*PLAYS, "placebo-training", "sufficiency", "variants")
+
+
+def scripted_case(folder: Path, name: str, tasks: int = 40) -> Case:
+    """A stranger's world with both of its policies."""
+    world = import_module(f"tests.strangers.{name}")
+    sides = {"before": scripted_policy(world.BEFORE), "after-0": scripted_policy(world.AFTER)}
+    before, after = (
+        Checkpoint(path="", weights=one.identity, tokenizer="", dtype="", parameters=0)
+        for one in sides.values()
+    )
+    return Case(
+        folder=folder,
+        pair=CheckpointPair(before=before, after=(after,)),
+        environment=world.World(),
+        budget=Budget(tasks=tasks, samples=2),
+        policies={side: (lambda one=one: one) for side, one in sides.items()},
+    )
+
+
+def tools_of_families() -> list[Instrument]:
+    found = chosen_instruments(instruments())
+    return sorted(found, key=lambda tool: (LAYERS.index(tool.layer), tool.name))
+
+
+def played(case: Case) -> int:
+    files = (case.folder / "trajectories").glob("*.parquet")
+    return sum(pq.read_metadata(file).num_rows for file in files)
+
+
+# played one by one: fields; kinds of action
+@pytest.mark.parametrize("name", ["b_ticket_desk", "a_timetable_halves"])
+def test_no_bound_is_exceeded(tmp_path: Path, name: str) -> None:
+    case, tools = scripted_case(tmp_path, name), tools_of_families()
+    first, closer = most_episodes(case, tools), {}
+    assert not played(case), "bounds play nothing"
+    for tool in tools:
+        was = played(case)
+        answers = list(run_instrument(tool, case))
+        if tool.name == "score":
+            assert played(case) == first["score"], "known exactly"
+            now = played(case)
+            closer = most_episodes(case, tools)
+            assert all(closer.get(one, 0) <= most for one, most in first.items())
+            assert sum(closer.values()) < sum(first.values()) and played(case) == now
+        elif tool.unit == "episode":
+            assert played(case) - was <= closer.get(tool.name, 0), tool.name
+        elif tool.name == "blind-play":
+            taken = [
+                one.diagnostics["replays"]
+                for one in answers
+                if isinstance(one, Evidence) and "replays" in one.diagnostics
+            ]
+            assert 0 < max(map(int, taken)) <= closer["blind-play"]  # type: ignore[arg-type]
+    assert first.keys() <= set(PLAYS)
+
+
+def test_every_instrument_that_plays_says_so() -> None:
+    declared = {tool.name for tool in installed_instruments() if tool.episodes is not None}
+    assert declared == set(PLAYS)
+    units = {tool.name: tool.unit for tool in installed_instruments() if tool.unit != "episode"}
+    assert units == {"blind-play": "replay", "cliffs": "continuation"}
+
+
+def test_without_a_gain_there_is_nothing_to_play(tmp_path: Path) -> None:
+    case, tools = scripted_case(tmp_path, "b_ticket_desk", 20), tools_of_families()
+    case.policies["after-0"] = case.policies["before"]
+    for tool in tools:
+        if tool.name == "score":
+            list(run_instrument(tool, case))
+    assert set(most_episodes(case, tools)) == {"score"}
+
+
+def test_lines_are_said_before_the_start_and_closer_ones_later(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    world = import_module("tests.strangers.b_ticket_desk")
+    seen: list[tuple[str, int]] = []
+
+    def progress(what: str, done: int, of: int) -> None:
+        seen.append((what, len(caplog.messages)))
+
+    with caplog.at_level(logging.INFO, "forensics"):
+        investigate(
+            scripted_policy(world.BEFORE),
+            scripted_policy(world.AFTER),
+            world.World(),
+            budget=Budget(tasks=20, samples=2),
+            instruments=["score", "renaming", "blind-play"],
+            out=tmp_path / "case",
+            device="cpu",
+            formats=(),
+            progress=progress,
+        )
+    said = caplog.messages
+    assert said[:4] == [
+        "score: at most 80 episodes",
+        "blind-play: at most 600 replays",
+        "renaming: at most 480 episodes",
+        "All together: at most 560 episodes, 600 replays",
+    ]
+    assert said[4].startswith("The policies' own runs are there") and len(said) > 5
+    first = next(lines for what, lines in seen if "open" in what)
+    assert first == 4, "before the first episode"
+
+
+def test_a_bound_that_cannot_be_told_is_no_bound_of_another(tmp_path: Path) -> None:
+    def fails(case: Case, config: object) -> int:
+        raise MissingInput("Nothing is there.", "Give it.")
+
+    def nothing(case: Case, config: object) -> Iterator[Evidence]:
+        yield from ()
+
+    tool = Instrument(
+        name="one", layer="score", questions=(), config=None, measure=nothing, episodes=fails
+    )
+    assert most_episodes(scripted_case(tmp_path, "b_ticket_desk"), [tool]) == {}
+    assert list(cost_lines({}, {})) == []
+    assert list(cost_lines({"a": 1, "b": 2}, {"b": "replay"}))[-1] == (
+        "All together: at most 1 episode, 2 replays"
+    )
+    assert say_costs(Case(folder=tmp_path), [tool]), "logs alone play nothing"
+
+
+# -- kill -9 ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "what,points,kept",
+    [
+        ("investigation", (3, 9), ("evidence.jsonl", "ablation.jsonl")),
+        pytest.param("base", (5, 4), ("checkpoint/model.safetensors",), marks=pytest.mark.slow),
+    ],
+)
+def test_a_run_that_is_killed_twice_gives_the_same_bytes(
+    tmp_path: Path, what: str, points: tuple[int, ...], kept: tuple[str, ...]
+) -> None:
+    """The second point is counted from where the first one left it."""
+    whole, killed = tmp_path / "whole", tmp_path / "killed"
+    runs = [f"{whole}=0", *(f"{killed}={number}" for number in points), f"{killed}=0"]
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.killed", what, *runs],
+        cwd=ROOT,
+        env=os.environ | {"OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    codes = [int(line) for line in done.stdout.split("\n") if line.lstrip("-").isdigit()]
+    assert codes == [0, -signal.SIGKILL, -signal.SIGKILL, 0], done.stderr[-2000:]
+    for name in kept:
+        assert (killed / name).read_bytes() == (whole / name).read_bytes(), name
