@@ -219,7 +219,7 @@ class Sufficiency:
             study=self.study,
             plan=Plan(fields=fields, donors=donors, kept=Kept(apart=True)),
             screen=config.screen,
-            tasks=grown(config.tasks, len(case.tasks)),
+            tasks=grown(config.tasks, len(self.study.case.tasks)),
             most_units=config.most_units,
             most_asked=config.most_asked,
         )
