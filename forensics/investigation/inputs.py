@@ -8,6 +8,7 @@ import logging
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from os import PathLike, fspath
 from pathlib import Path
 from typing import Any
@@ -15,10 +16,10 @@ from typing import Any
 from forensics.case import Budget, Case, recipe_key
 from forensics.errors import UserError
 from forensics.investigation.folder import Location, require_same_case, rule_file
-from forensics.investigation.pairs import IN_PROCESS, inspect_pair as inspect_pair, policy_loaders
+from forensics.investigation.pairs import IN_PROCESS, inspect_pair as inspect_pair, sides_of
 from forensics.investigation.task_list import read_task_list
 from forensics.plugins import load_plugin
-from forensics.policies import Given, stated_backend
+from forensics.policies import Given, load_policy, stated_backend
 from forensics.policies.checkpoints import (
     read_environment_hint,
     require_directory,
@@ -260,6 +261,24 @@ def check_inputs(
         rule=rule_file(request.rule),
         held=held,
     )
+
+
+def policy_loaders(
+    pair: CheckpointPair, held: Mapping[str, Policy], backend: str, device: str
+) -> dict[str, Callable[[], Policy]]:
+    """What gives the policy of each side of a pair: those in memory are `held`."""
+    return {
+        side: partial(held.__getitem__, side)
+        if side in held
+        else partial(
+            load_policy,
+            Path(checkpoint.path).expanduser(),
+            backend=backend,
+            device=device,
+            identity=checkpoint.identity,
+        )
+        for side, checkpoint in sides_of(pair.before, pair.after).items()
+    }
 
 
 def _require_same_start(record: TrainingRecord, pair: CheckpointPair) -> None:

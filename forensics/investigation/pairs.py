@@ -3,14 +3,13 @@ how their policies are loaded.
 """
 
 import copy
-from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from collections.abc import Sequence
 from os import PathLike, fspath
 from pathlib import Path
 from typing import Any
 
 from forensics.errors import UserError
-from forensics.policies import Given, load_policy, require
+from forensics.policies import Given, require
 from forensics.policies.checkpoints import (
     IN_MEMORY,
     inspect_checkpoint,
@@ -41,7 +40,7 @@ def inspect_pair(
         raise UserError("there is no checkpoint after training; give one with --after")
     held: dict[str, Policy] = {}
     found: list[Checkpoint] = []
-    for side, given in _sides(before, after).items():
+    for side, given in sides_of(before, after).items():
         if isinstance(given, str | PathLike):
             checkpoint = inspect_checkpoint(fspath(given), progress=progress)
         else:
@@ -62,7 +61,7 @@ def inspect_pair(
             )
         seen[other.weights] = other
     for path in dict.fromkeys(
-        checkpoint.path for side, checkpoint in _sides(first, others).items() if side not in held
+        checkpoint.path for side, checkpoint in sides_of(first, others).items() if side not in held
     ):
         require_loadable(path)
     return CheckpointPair(before=first, after=tuple(others)), held
@@ -101,23 +100,6 @@ def _require_one_tokenizer(before: Checkpoint, after: Checkpoint) -> None:
     )
 
 
-def policy_loaders(
-    pair: CheckpointPair, held: Mapping[str, Policy], backend: str, device: str
-) -> dict[str, Callable[[], Policy]]:
-    """What gives the policy of each side of a pair: those in memory are `held`."""
-    return {
-        side: partial(held.__getitem__, side)
-        if side in held
-        else partial(
-            load_policy,
-            Path(checkpoint.path).expanduser(),
-            backend=backend,
-            device=device,
-            identity=checkpoint.identity,
-        )
-        for side, checkpoint in _sides(pair.before, pair.after).items()
-    }
-
-
-def _sides(before: Any, afters: Sequence[Any]) -> dict[str, Any]:
+def sides_of(before: Any, afters: Sequence[Any]) -> dict[str, Any]:
+    """What belongs to each side, by its name."""
     return {"before": before} | {f"after-{i}": after for i, after in enumerate(afters)}
