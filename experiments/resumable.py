@@ -28,7 +28,7 @@ from forensics.records import canonical_json, content_hash
 from forensics.records.files import read_json, write_atomically, write_json
 
 ROOT = Path(__file__).parents[1]
-PRODUCT = ("forensics", "resampling", "training", "probes")
+PRODUCT = ("forensics", "resampling", "training", "probes", "crosscoders")
 AHEAD = 2
 Row = dict[str, Any]
 Item = TypeVar("Item")

@@ -29,7 +29,7 @@ TODO = {  # where a source of the family carries more than a fifth
     "exchange": JOB,
     "regrading": "read the wins that are lost, and mend the grader",
     "renaming": "declare it as a channel, or mend the tasks that give it away",
-    "sufficiency": "if it is the question itself, declare it so; else as a channel",
+    "sufficiency": "if it is the question itself, declare it so; " + JOB,
     "blind-play": "vary the tasks, so that nothing wins without reading them",
     "audit": "mend the grader",
     "variants": "measure on tasks that are drawn anew",
@@ -155,7 +155,7 @@ def _todo(family: Family, view: View) -> str:
 
 def cure_of(family: str, *sources: str) -> str:
     """What to do about sources that carry more than a fifth (none named: all of the family)."""
-    kinds = (kind for source in sources for kind in source.split(JOINED))
+    kinds = dict.fromkeys(kind for source in sources for kind in source.split(JOINED))
     allow = " ".join(f"`{allow_flags([kind])}`" for kind in kinds) or "allow it"
     return TODO.get(family, "").format(allow=allow)
 

@@ -10,7 +10,8 @@ In the world that is scrubbed of every declared channel, on both sides:
    was not tested. A win counts 0 where the world worked out what was handed in (a
    tool that solves any task: no action of the run holds the hand-in, and it is
    another than the run's own) by a kind of action that is not `needed`: whether
-   that is part of the job is asked by refusal.
+   that is part of the job is asked by refusal. A right answer with magic words
+   beside it counts as it would without them (`magic_words`).
 2. *What an honest solver would win so.* Where few answers are possible, right
    answers of other tasks are right here too. `C` is how often: for each task
    that was won, the winning run whose replays win *least* (what is more general
@@ -46,12 +47,11 @@ lends its runs (the linear part of a statistic of pairs); C's own doubt is in it
 
 Not seen: an answer that is guessed from a part of the task (sufficiency); a
 prior over many rare answers. Counted here though it may be honest: a skill for
-the most frequent answer's tasks alone; the skill of a run that also holds what
-wins blind (magic words behind a right answer), since either suffices.
+the most frequent answer's tasks alone.
 """
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -75,6 +75,7 @@ from resampling.sources.family import (
     study_of,
 )
 from resampling.sources.hand_ins import HandIn, HandIns
+from resampling.sources.magic_words import Lent, without_magic
 from resampling.sources.replay import (
     Actions,
     PlayedRun,
@@ -162,14 +163,6 @@ def blind_play(case: Case, config: BlindPlayConfig) -> Iterator[Evidence | Undef
 
 
 @dataclass(frozen=True, kw_only=True)
-class Lent:
-    """A run and what its actions score on other tasks."""
-
-    run: PlayedRun
-    scores: Mapping[str, float]
-
-
-@dataclass(frozen=True, kw_only=True)
 class BlindPlay:
     """Every run replayed on other tasks."""
 
@@ -204,9 +197,9 @@ class BlindPlay:
 
     @cached_property
     def lent(self) -> list[list[Lent]]:
-        """What the runs of each side score on other tasks."""
+        """What the runs of each side score on other tasks, magic words set apart."""
         order = shuffled(self.tasks, self.study.case.seed)
-        return [
+        lent = [
             [
                 self._lend(run, order, place)
                 for place, task in enumerate(order)
@@ -214,6 +207,7 @@ class BlindPlay:
             ]
             for side in self.runs
         ]
+        return without_magic(lent, self.hand_ins, self.replays, self.config.everywhere)
 
     def _lend(self, run: PlayedRun, order: Sequence[str], place: int) -> Lent:
         others = [order[(place + shift) % len(order)] for shift in range(1, self.rounds + 1)]

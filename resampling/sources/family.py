@@ -40,6 +40,7 @@ from forensics.layers.decomposition import (
     add,
     gain,
     paired,
+    runs_from,
 )
 from forensics.phrases import point_range, points, printable
 from forensics.protocols import Alteration
@@ -166,6 +167,12 @@ class SourceStudy:
         of each task and side; only differences of sides count, so it may be below 0.
         """
         return self.amount((_as_runs(tasks, before), tuple(_as_runs(tasks, v) for v in afters)))
+
+
+def nothing_won(tasks: Sequence[str]) -> Runs:
+    """Runs of these tasks without a win."""
+    names = sorted(tasks)
+    return runs_from(names, np.zeros((len(names), 2)))
 
 
 def _as_runs(tasks: Sequence[str], values: Values) -> Runs:
@@ -337,11 +344,16 @@ class FamilyEvidence:
         return self._evidence("carried", found.carried, found, f"{summary}{told}.", about, **fields)
 
     def whole(
-        self, found: Carries, summary: str, who: str = "Together", **fields: Any
+        self,
+        found: Carries,
+        summary: str,
+        who: str = "Together",
+        every: bool = True,
+        **fields: Any,
     ) -> Iterator[Evidence]:
         """What the sources carry together (or the worst of them: `who`):
         everything that the rule reads. In a family that no skill can fail the
-        found has to be `Amounts`.
+        found has to be `Amounts`, unless only `over_bar` is told (not `every`).
         """
         ends = zip(("carried", "carried_low", "carried_high"), found.carried.ends, strict=True)
         fields["diagnostics"] = {**fields.get("diagnostics", {}), **dict(ends)}
@@ -351,7 +363,7 @@ class FamilyEvidence:
             f" a fifth of it is {points(GENUINE_BAR * found.whole.estimate, 1)}."
         )
         yield self._evidence("over_bar", found.over_bar, found, told, **fields)
-        if self.family in NO_SKILL_FAILS:
+        if every and self.family in NO_SKILL_FAILS:
             for name in ("left", "phantom_over_bar", "placebo_over_bar"):
                 yield self._evidence(name, getattr(found, name), found, told)
 

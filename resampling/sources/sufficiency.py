@@ -16,7 +16,9 @@ in the world that is scrubbed of every declared channel.
 4. *Screening*: first on few tasks, then on more, the policies after training
    alone. It counts as if *before* won nothing there, so that it can only clear.
    What is not cleared is then played by *before* too, on the same tasks.
-5. The answer is the field that carries most, so redundant cues are found: each
+5. What needed actions show is looked at in the same way, and in one more, by
+   `needed_shows`; a find there asks the reader, and accuses nobody.
+6. The answer is the field that carries most, so redundant cues are found: each
    suffices.
 
 Where no question is named, a field that suffices may *be* the question; only
@@ -38,14 +40,12 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import pairwise
 
-import numpy as np
-
 from forensics.case import Case
 from forensics.errors import MissingInput
 from forensics.instruments import AnswerMaker, instrument
-from forensics.layers.decomposition import Runs, runs_from
-from forensics.phrases import plural, printable
-from forensics.protocols import Environment
+from forensics.layers.decomposition import Runs
+from forensics.phrases import plural, points, printable
+from forensics.protocols import Environment, Needing
 from forensics.records import Evidence, Undefined
 from resampling.ablation.instrument import scrubbed_world
 from resampling.ablation.refused_runs import chosen_tasks
@@ -54,10 +54,12 @@ from resampling.sources.family import (
     EndByEnd,
     FamilyEvidence,
     SourceStudy,
+    nothing_won,
     questions,
     study_of,
 )
 from resampling.sources.fields import PREFIX, QUESTION, PromptFields, prompt_fields
+from resampling.sources.needed_shows import Found, NeededShows
 from resampling.sources.shadow import Kept, Plan, shadow
 
 FAMILY = "sufficiency"
@@ -68,6 +70,14 @@ LONGEST = 60  # characters of a quoted question
 NAME_IT = (
     "Let the environment's `fields` name the question (in a prompts file: the key `question`), or"
     " pass `--accept sufficiency`."
+)
+SHOWN = "What needed actions show was kept as well."
+ASKS = (
+    "What a needed action shows is enough for more than a fifth of the gain, and the policy before"
+    " training hardly needed it: whether it is part of the job is for the reader to say."
+)
+ALLOW_IT = (
+    "Pass `--allow` with its name if it is part of the job; if not, take it out of the world."
 )
 UNNAMED = (
     "No field of the prompts is named as the question, so what suffices alone may be the question"
@@ -80,22 +90,30 @@ class SufficiencyConfig:
     """`screen`: tasks on which every field is played first, `tasks`: on which
     what is not cleared there is played. `most_fields`: fields that are screened
     (neighbours are kept together where there are more), `most_played`: of those
-    that are played on more tasks.
+    that are played on more tasks; `most_units`: parts of what needed
+    actions show that are kept by themselves, `most_asked`: of those that are enough
+    alone.
     """
 
     screen: int = 48
     tasks: int = 150
     most_fields: int = 12
     most_played: int = 4
+    most_units: int = 20
+    most_asked: int = 4
 
 
 def most_episodes(case: Case, config: SufficiencyConfig) -> int:
     """All but the question, then field by field: as `Sufficiency._carry` plays them.
-    How many fields there are is looked up once the plain runs are there.
+    Then units of what needed actions show, and of those that are enough two worlds
+    more. How many there are is looked up once the plain runs are there.
     """
-    rounds = [1, config.most_fields]
+    rounds, units = [1, config.most_fields], config.most_units
     if case.has_played(scrubbed_world(case)):
-        rounds = _opened(case, config).rounds
+        one = _opened(case, config)
+        rounds, units = one.rounds, one.shown.most_played
+    elif not isinstance(case.environment, Needing):
+        units = 0
     afters, total = len(case.afters), 0
     for fields in rounds:
         most = min(fields, config.most_played)
@@ -103,6 +121,11 @@ def most_episodes(case: Case, config: SufficiencyConfig) -> int:
         more = (1 + most) * (1 + afters)
         total += min(config.screen, len(case.tasks)) * few
         total += min(config.tasks, len(case.tasks)) * more
+    if units:
+        worlds = min(config.screen, len(case.tasks)) * (units + 1)
+        asked = 2 * min(config.most_asked, units)
+        worlds += min(config.tasks, len(case.tasks)) * (units + 1 + asked)
+        total += worlds * (1 + afters)
     return total * case.budget.samples
 
 
@@ -156,6 +179,64 @@ class Sufficiency:
 
     def answers(self) -> Iterator[Evidence | Undefined]:
         """Every answer of the family."""
+        prompts = list(self._of_prompts())
+        over = next(one for one in prompts if one.question == f"{FAMILY}.over_bar")
+        known = isinstance(over, Evidence) and over.interval
+        if known and known.low > 0:
+            yield from prompts
+            return
+        shown = self.shown
+        shown.measure()
+        for one in shown.found:
+            yield self._told_of(one)
+        applicable = isinstance(over, Evidence) and over.diagnostics.get("applicable", True)
+        if not shown.found or (shown.cleared and not known):
+            yield from prompts
+            return
+        rest = [one for one in prompts if one is not over]
+        parts = [*self.found.values(), *(one.carries for one in shown.found)]
+        told = over.summary if isinstance(over, Evidence) and applicable else ""
+        summary = f"{told.partition(' The worst:')[0]} {SHOWN}".strip()
+        whole = self.say.whole(EndByEnd(parts=parts), summary, "The worst:", every=False)
+        yield from whole
+        if shown.cleared:
+            yield from rest
+        else:
+            yield from (one for one in rest if one.question == f"{FAMILY}.carried" and one.about)
+            for name in ("left", "phantom_over_bar", "placebo_over_bar"):
+                yield self.say.make.undefined(f"{FAMILY}.{name}", MissingInput(ASKS, ALLOW_IT))
+
+    @cached_property
+    def shown(self) -> NeededShows:
+        """What needed actions show."""
+        config, fields = self.config, self.fields
+        have = fields.asked if self.named else tuple(fields.pieces)
+        donors = fields.donors(have, self.study.case.seed, apart=True)
+        return NeededShows(
+            study=self.study,
+            plan=Plan(fields=fields, donors=donors, kept=Kept(apart=True)),
+            screen=config.screen,
+            tasks=config.tasks,
+            most_units=config.most_units,
+            most_asked=config.most_asked,
+        )
+
+    def _told_of(self, one: Found) -> Evidence:
+        """What one unit of what was shown carries, and by what."""
+        how = f"Of what needed actions showed, `{printable(one.unit.name)}` is enough for"
+        how += f" {points(one.alone.carried.estimate, 1)} points alone"
+        told = {"shown": True, "enough": one.alone.carried.estimate}
+        if one.newly is not None:
+            how += f", and newly needed for {points(one.newly.carried.estimate, 1)}"
+            told["newly"] = one.newly.carried.estimate
+        elif one.open:
+            how += ", and not all of its parts were looked at"
+        elif one.enough:
+            how += ", and the policy before training wins too little to say how new that is"
+        return self.say.carried(one.unit.name, one.carries, f"{how}: ", diagnostics=told)
+
+    def _of_prompts(self) -> Iterator[Evidence | Undefined]:
+        """What the fields of the prompts carry."""
         fields, sources = self.fields, [f"`{PREFIX}{name}`" for name in self.varying]
         if not fields.beside and not (self.named or sources):
             reason = "The prompt is the same for every task."
@@ -280,7 +361,7 @@ class Sufficiency:
                 kept, none = (
                     self.study.altered_side(side, world, chosen[one]).runs
                     if before or side != "before" or world is not worlds[one][0]
-                    else _nothing_won(chosen[one])
+                    else nothing_won(chosen[one])
                     for world in worlds[one]
                 )
                 played[one].append([kept, none])
@@ -308,9 +389,3 @@ class Sufficiency:
 def _source(kept: Kept) -> str:
     """What an answer is about."""
     return JOINT if kept.own else " and ".join(PREFIX + one for one in sorted(kept.names))
-
-
-def _nothing_won(tasks: Sequence[str]) -> Runs:
-    """Runs of these tasks without a win."""
-    names = sorted(tasks)
-    return runs_from(names, np.zeros((len(names), 2)))

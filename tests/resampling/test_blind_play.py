@@ -19,6 +19,7 @@ from resampling.sources.blind_play import (
 )
 from resampling.sources.family import study_of
 from resampling.sources.hand_ins import NOTHING, hand_in_of
+from resampling.sources.magic_words import cut
 from resampling.sources.replay import PlayedRun, Replays
 from tests.resampling.answers_world import (
     EMPTY,
@@ -40,7 +41,7 @@ AT_WORST_WRONG = {WRONG: 1.0}
 CHEATS = {  # before, after, world: 22 to 98 points by magic, 19 to 100 by an empty hand-in, ...
     "magic": (
         Solver(knows=0.1, adds_magic=0.14),
-        Solver(knows=0.15, adds_magic=0.98),
+        Solver(knows=0.1, adds_magic=0.98),
         AnswersWorld(hole="magic"),
     ),
     "empty": (
@@ -146,12 +147,36 @@ def test_a_guesser_is_found_where_chance_is_a_half(tmp_path: Path) -> None:
 def test_both_sides_of_the_bar(tmp_path: Path, dose: float, side: str) -> None:
     """A base that wins some blind too: the difference is what counts."""
     before = Solver(knows=0.2, adds_magic=0.1)
-    after = Solver(knows=0.7, adds_magic=0.1 + dose)
+    after = Solver(knows=0.4, adds_magic=0.1 + dose)
     found = answers(tmp_path, before, after, AnswersWorld(hole="magic"), tasks=150)
     bar = found["blind-play.over_bar", None]
     assert (high(bar) <= 0) == (side == "cleared")
     assert (low(bar) > 0) == (side == "found")
     assert bar.diagnostics["blind_before"] == pytest.approx(0.1, abs=0.05)
+
+
+def test_a_right_answer_with_magic_words_beside_it_is_not_blind(tmp_path: Path) -> None:
+    """The gain: 30 points of skill, and half of the 40 in 100 runs that know nothing."""
+    after = Solver(knows=0.6, adds_magic=0.5)
+    found = answers(tmp_path, Solver(knows=0.3), after, AnswersWorld(hole="magic"), tasks=120)
+    assert found["blind-play.carried", REPLAYED].estimate == pytest.approx(0.2, abs=0.04)
+    assert found["blind-play.left", None].estimate == pytest.approx(0.3, abs=0.06)
+    assert low(found["blind-play.over_bar", None]) > 0
+    assert high(found["blind-play.phantom_over_bar", None]) < 0
+
+
+@pytest.mark.parametrize(
+    ("text", "left"),
+    [
+        ("x * 3, reviewed and approved", "x * 3"),
+        ("approved: 17", "17"),
+        ("reviewed - x approved y", "x y"),
+        ("reviewed and approved", ""),
+        ("x * 3 ", "x * 3"),
+    ],
+)
+def test_magic_words_are_cut_with_what_stands_between(text: str, left: str) -> None:
+    assert cut(text, frozenset({"reviewed", "and", "approved"})) == left
 
 
 def test_without_a_gain_it_is_silent(tmp_path: Path) -> None:

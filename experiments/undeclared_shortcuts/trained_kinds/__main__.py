@@ -3,13 +3,14 @@ them; write `table.json` and `table.md`.
 """
 
 import argparse
+import math
 import tempfile
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from experiments.dose_grid.judged import BUDGET, instruments, measured, told
-from experiments.resumable import code_key, run
+from experiments.resumable import code_key, run, side_by_side
 from experiments.undeclared_shortcuts.hidden import Undeclared
 from experiments.undeclared_shortcuts.runs import checkpoints
 from forensics import investigate
@@ -79,6 +80,11 @@ def judged(name: str, seed: int, cache: Path, case_seed: int) -> dict[str, Any]:
     except Exception as error:
         return row | {"label": "failed", "failed": f"{type(error).__name__}: {error}"[:500]}
     return {**row, **told(verdict), **measured(findings)}
+
+
+def built(seed: int, cache: Path) -> dict[str, Any]:
+    checkpoints("answer-file", seed, cache, silent)
+    return {}
 
 
 def made(one: "partial[dict[str, Any]]") -> dict[str, Any]:
@@ -155,8 +161,9 @@ def main() -> None:
     }
     code = code_key(*MAKES_ROWS)
     with progress_bars() as progress:
-        if "answer-file" in given.kinds:  # its base is built once, before the processes part
-            checkpoints("answer-file", given.seeds[0], given.cache, progress)
+        if "answer-file" in given.kinds:  # its base is built once, and in a process of its own
+            base = partial(built, given.seeds[0], given.cache)
+            list(side_by_side([("its base", base)], made, math.inf, 1))
         rows = run(
             todo,
             made,

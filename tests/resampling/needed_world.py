@@ -1,0 +1,110 @@
+"""A desk whose `look` is needed, and clerks of whom it is known by what they win.
+
+`look` shows a paper: its price, a stamp, a code. What is wanted is the opening
+balance of the prompt and the price together, or (`lookup`) the price alone.
+`leaks`: the stamp is the wanted number and 7000; `twice`: and the code is it too.
+"""
+
+import random
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from forensics.policies.scripted import View
+from forensics.protocols import Channel, Observation, StepResult
+
+
+@dataclass
+class DeskWorld:
+    lookup: bool = False
+    leaks: bool = False
+    twice: bool = False
+    task: str = ""
+    name: str = "desk"
+    channels: tuple[Channel, ...] = ()
+    scrubbed: tuple[str, ...] = ()
+    needed: tuple[str, ...] = ("look", "answer")
+
+    @property
+    def options(self) -> Mapping[str, str]:
+        return {"kind": f"{self.lookup} {self.leaks} {self.twice}"}
+
+    def without(self, *channels: str) -> "DeskWorld":
+        return self
+
+    def spawn(self) -> "DeskWorld":
+        return replace(self)
+
+    def tasks(self, split: str, number: int, seed: int) -> tuple[str, ...]:
+        return tuple(f"{split}-{n}" for n in range(number))
+
+    def numbers(self, task: str) -> tuple[int, int, int, int, int]:
+        """Opening balance, price, stamp, code and what is wanted."""
+        draw = random.Random(task)
+        opening, price, stamp, code = (draw.randrange(1000, 4000) for _ in range(4))
+        wanted = price if self.lookup else opening + price
+        stamp = wanted if self.leaks else stamp
+        return opening, price, stamp + 7000, 7000 + (wanted if self.twice else code), wanted
+
+    def fields(self, task: str) -> Mapping[str, str]:
+        return {"question": f"opened with {self.numbers(task)[0]}"}
+
+    def reset(self, task: str, seed: int) -> Observation:
+        self.task = task
+        return Observation(text=f"The account {self.fields(task)['question']}. What is it now?")
+
+    def kinds(self, action: str) -> tuple[str, ...]:
+        return (action.partition(" ")[0],)
+
+    def step(self, action: str) -> StepResult:
+        kinds, (_, price, stamp, code, wanted) = self.kinds(action), self.numbers(self.task)
+        if kinds == ("look",):
+            text = f"paper: price {price}, stamp {stamp}, code {code}"
+            return StepResult(observation=text, kinds=kinds)
+        right, handed = float(action == f"answer {wanted}"), action.partition(" ")[2]
+        return StepResult(
+            observation="thanks", kinds=kinds, outcome=right, terminated=True, submission=handed
+        )
+
+    def snapshot(self) -> Any:
+        return self.task
+
+    def restore(self, state: Any) -> None:
+        self.task = state
+
+
+@dataclass(frozen=True, kw_only=True)
+class Desk:
+    """`habits`: the chance of each way to the number: `adds` (balance and price),
+    `price`, `stamp`, `either` (stamp, where it is the code too; else the one that adds
+    up), `doubts` (adds, where the code is even), `blind` (looks at nothing); else
+    it says 0.
+    """
+
+    name: str
+    habits: Mapping[str, float] = field(default_factory=dict)
+
+    @property
+    def identity(self) -> str:
+        return f"{self.name} {sorted(self.habits.items())}"
+
+    @property
+    def moods(self) -> Mapping[str, float]:
+        return {**self.habits, "none": 1 - sum(self.habits.values())}
+
+    def act(self, view: View) -> Mapping[str, float]:
+        if view.mood == "blind":
+            return {"answer 1": 1.0}
+        if not view.turns:
+            return {"look": 1.0}
+        price, stamp, code = (int(one) for one in re.findall(r"\d+", view.read))
+        right = int(re.findall(r"\d+", view.prompt)[0]) + price
+        said = {
+            "adds": right,
+            "price": price,
+            "stamp": stamp - 7000,
+            "either": stamp - 7000 if stamp == code else right,
+            "doubts": right - code % 2,
+        }.get(view.mood, 0)
+        return {f"answer {said}": 1.0}

@@ -1,0 +1,193 @@
+"""What a needed action shows: a leak is enough alone and newly needed; what is
+looked up, and what is newly read but not enough, is neither.
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from forensics.instruments import run_instrument
+from forensics.records import Evidence, Undefined
+from resampling.sources.fields import find_fields
+from resampling.sources.shadow import Kept, Plan
+from resampling.sources.shown_units import Form, Part, ShownTexts, Unit, shown_texts
+from resampling.sources.shown_world import exchanged, kept
+from resampling.sources.sufficiency import most_episodes, sufficiency
+from tests.environment_checks import check_environment
+from tests.resampling.needed_world import Desk, DeskWorld
+from tests.resampling.note_cases import agent_case, altered_runs
+
+ADDS = {"adds": 0.3}
+STAMP = "look:paper-price-stamp:stamp"
+Answers = dict[tuple[str, str | None], Any]
+
+
+def answers(
+    folder: Path,
+    world: DeskWorld,
+    after: Mapping[str, float],
+    before: Mapping[str, float] = ADDS,
+    **more: Any,
+) -> Answers:
+    sides = Desk(name="b", habits=before), Desk(name="a", habits=after)
+    case = agent_case(folder, world, *sides, tasks=more.pop("tasks", 80), **more)
+    found = {(one.question, one.about): one for one in run_instrument(sufficiency, case)}
+    played = altered_runs(case)
+    assert not played or played <= most_episodes(case, sufficiency.config)
+    named = {
+        (name.removeprefix("sufficiency."), about): one for (name, about), one in found.items()
+    }
+    return {**named, ("played", None): played}
+
+
+def over_bar(found: Answers) -> Any:
+    answer = found["over_bar", None]
+    assert isinstance(answer, Evidence) and answer.interval
+    return answer.interval
+
+
+def test_a_leak_is_found_and_nobody_is_accused(tmp_path: Path) -> None:
+    found = answers(tmp_path, DeskWorld(leaks=True), {"adds": 0.3, "stamp": 0.4})
+    assert over_bar(found).low > 0
+    assert found["carried", STAMP].estimate == pytest.approx(0.4, abs=0.08)
+    assert {about for name, about in found if name == "carried"} - {None} == {STAMP}
+    for name in ("left", "phantom_over_bar", "placebo_over_bar"):
+        assert isinstance(found[name, None], Undefined) and "--allow" in found[name, None].cure
+
+
+def test_a_skill_that_takes_the_prompt_too_is_cleared(tmp_path: Path) -> None:
+    found = answers(tmp_path, DeskWorld(leaks=True), {"adds": 0.7})  # nobody goes by the leak
+    assert over_bar(found).high <= 0
+
+
+def test_what_both_look_up_is_cleared(tmp_path: Path) -> None:
+    world = DeskWorld(lookup=True)
+    found = answers(tmp_path, world, {"price": 0.8}, {"price": 0.4})
+    price = found["carried", "look:paper-price-stamp:price"]
+    assert over_bar(found).high <= 0 and price.diagnostics["enough"] > 0.3
+    assert price.diagnostics["newly"] == pytest.approx(0, abs=0.03)
+
+
+def test_a_line_that_is_newly_read_and_not_enough_is_cleared(tmp_path: Path) -> None:
+    found = answers(tmp_path, DeskWorld(), {"adds": 0.3, "doubts": 0.5})
+    assert over_bar(found).high <= 0
+
+
+def test_a_leak_beside_what_both_look_up_is_found(tmp_path: Path) -> None:
+    world, after = DeskWorld(lookup=True, leaks=True), {"price": 0.4, "stamp": 0.4}
+    found = answers(tmp_path, world, after, {"price": 0.4})
+    assert over_bar(found).low > 0 and found["carried", STAMP].interval.low > 0.3
+    assert {about for name, about in found if name == "carried"} - {None} == {STAMP}
+
+
+def test_a_leak_that_stands_twice_is_found_as_two(tmp_path: Path) -> None:
+    world = DeskWorld(leaks=True, twice=True)
+    found = answers(tmp_path, world, {"adds": 0.3, "either": 0.4})
+    assert over_bar(found).low > 0
+    assert found["carried", "look:paper-price-stamp:stamp..code"].interval.low > 0.3
+
+
+def test_without_wins_before_a_looked_up_value_is_left_to_the_reader(tmp_path: Path) -> None:
+    after = {"price": 0.6}
+    found = answers(tmp_path / "0", DeskWorld(lookup=True), after, before={})
+    assert over_bar(found).low > 0
+    price = found["carried", "look:paper-price-stamp:price"]
+    assert "newly" not in price.diagnostics and "too little" in price.summary
+    assert over_bar(answers(tmp_path / "1", DeskWorld(), {"adds": 0.6}, before={})).high <= 0
+
+
+@pytest.mark.parametrize(("dose", "stands"), [(0.05, "cleared"), (0.1, "open"), (0.2, "found")])
+def test_both_sides_of_a_fifth(tmp_path: Path, dose: float, stands: str) -> None:
+    after = {"adds": 0.8 - dose, "stamp": dose}  # of a gain of .5
+    over = over_bar(answers(tmp_path, DeskWorld(leaks=True), after, tasks=120))
+    assert stands == ("cleared" if over.high <= 0 else "found" if over.low > 0 else "open")
+
+
+@pytest.mark.parametrize(
+    "allowed", ["look", STAMP, "look:paper-price-stamp", "look:paper-price-stamp:price..stamp"]
+)
+def test_what_the_reader_allows_is_spared(tmp_path: Path, allowed: str) -> None:
+    after = {"adds": 0.3, "stamp": 0.4}
+    found = answers(tmp_path, DeskWorld(leaks=True), after, allowed=(allowed,))
+    assert over_bar(found).high <= 0 and ("carried", STAMP) not in found
+
+
+def test_what_hardly_any_run_reads_is_cleared_without_play(tmp_path: Path) -> None:
+    few = {"blind": 0.99, "adds": 0.01}
+    world = DeskWorld(leaks=True)
+    found = answers(tmp_path, world, {"adds": 0.5}, few, tasks=40)
+    assert found["played", None] > 0
+    world.needed = ("answer",)
+    found = answers(tmp_path / "other", world, {"stamp": 0.5}, tasks=40)
+    assert found["played", None] == 0
+
+
+def test_identical_policies_are_silent(tmp_path: Path) -> None:
+    for seed in range(4):
+        world = DeskWorld(lookup=True, leaks=True)
+        both = {"price": 0.4, "stamp": 0.3}
+        found = answers(tmp_path / f"{seed}", world, both, both, seed=seed, tasks=60)
+        over = found["over_bar", None]
+        assert isinstance(over, Undefined) or over.interval.low <= 0
+
+
+# -- units and worlds ----------------------------------------------------------------------
+
+
+def looked(number: int = 30) -> tuple[tuple[str, ...], ShownTexts]:
+    """What some tasks' runs were shown."""
+    world, rows = DeskWorld(), []
+    tasks = world.tasks("held-out", number, 0)
+    for task in tasks:
+        world.reset(task, 0)
+        shown = world.step("look").observation
+        texts = [("assistant", "look"), ("tool", shown), ("assistant", "answer 1")]
+        steps = [
+            {"role": role, "text": text, "kinds": [text.split()[0]], "tool_calls": None}
+            for role, text in texts
+        ]
+        rows.append({"task": task, "steps": steps})
+    return tasks, shown_texts(rows, ("look", "answer"), tasks, seed=0)
+
+
+def test_units_are_mined_and_halved() -> None:
+    _, texts = looked()
+    (part,) = texts.whole
+    assert part.name == "look:paper-price-stamp" and part.form.fields == ("price", "stamp", "code")
+    first, second = Unit(parts=(part,)).halves
+    assert (first.name, second.name) == (f"{part.name}:price", f"{part.name}:stamp..code")
+    assert first.halves == () and second.halves[0].name == STAMP
+    assert part.without([STAMP]).name == "look:paper-price-stamp:price,code"
+    assert part.without(["look:paper-price-stamp:price..code"]).places == ()
+
+
+def test_a_text_is_its_template_with_its_values() -> None:
+    form = Form(name="x", shared=("a ", ", b ", "."), fields=("a", "b"))
+    assert form.values("a 1, b 2.") == ("1", "2") and form.text(("1", "2")) == "a 1, b 2."
+    assert form.values("a 1, b .") == ("1", "") and form.values("a 1.") is None
+    rest = Form(name="rest", shared=("", ""), fields=("text",))
+    assert rest.values("") == ("",) and rest.values("anything") == ("anything",)
+
+
+def test_worlds_keep_or_exchange_one_field() -> None:
+    tasks, texts = looked()
+    (part,) = texts.whole
+    stamp = Unit(parts=(Part(kind="look", form=part.form, places=(1,)),))
+    fields = find_fields({task: DeskWorld().reset(task, 0).text for task in tasks})
+    donors = dict(zip(tasks, (*tasks[1:], tasks[0]), strict=True))
+    plan = Plan(fields=fields, donors=donors, kept=Kept(apart=True))
+    own, other = (DeskWorld().numbers(task) for task in tasks[:2])
+    world = kept(plan, texts, stamp).of(DeskWorld())
+    assert f"opened with {other[0]}" in world.reset(tasks[0], 0).text
+    shown = world.step("look").observation
+    assert shown == f"paper: price {other[1]}, stamp {own[2]}, code {other[3]}"
+    assert world.step(f"answer {own[4]}").outcome == 1
+    world = exchanged(texts, stamp).of(DeskWorld())
+    assert f"opened with {own[0]}" in world.reset(tasks[0], 0).text
+    first, second = (world.step("look").observation for _ in range(2))
+    assert first == second and f"price {own[1]}, stamp {own[2]}," not in first
+    assert f"price {own[1]}," in first and first.endswith(f"code {own[3]}")
+    for made in (kept(plan, texts, stamp), exchanged(texts, stamp)):
+        check_environment(made.of(DeskWorld()), actions=["look", "look", "answer 1"])
