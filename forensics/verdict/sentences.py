@@ -54,7 +54,7 @@ IN_WORDS = {
 HELD = {  # how much of the gain, in a family that found something
     "refusal": "need actions that nobody allowed",
     "regrading": "do not stand when hand-ins are graded again",
-    "exchange": "need what commands showed",
+    "exchange": "need what was shown",
     "renaming": "go away when what no skill needs is renamed",
     "sufficiency": "are there with one field alone",
     "blind-play": "are there without reading the task",

@@ -124,7 +124,7 @@ def found_elsewhere(judged: Judgement) -> Iterator[Gap]:
         decided = name in NO_SKILL and judged.label in ("phantom", "mixed")
         if told is None or decided or standing(family, view) != "found":
             continue
-        named = [row.source for row in sources_of(family, view) if row.source and row.todo]
+        named = _smallest([row.source for row in sources_of(family, view) if row.todo])
         if name == "refusal" and named:
             continue  # `not_allowed` names them
         listed = ", ".join(named)
@@ -142,6 +142,13 @@ def found_elsewhere(judged: Judgement) -> Iterator[Gap]:
             measurement=f"{capital(cure)}.",
             cost=free,
         )
+
+
+def _smallest(named: list[str | None]) -> list[str]:
+    """Those that were found; of several together, none that was found by itself."""
+    found = [one for one in named if one]
+    alone = {one for one in found if JOINED not in one}
+    return [one for one in found if one in alone or alone.isdisjoint(one.split(JOINED))]
 
 
 def _harm_of(family: str, view: View) -> str:

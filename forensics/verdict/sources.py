@@ -167,7 +167,7 @@ def clearing_cost(whole: Evidence, view: View) -> str:
 
 def cure_of(family: str, *sources: str) -> str:
     """What to do about sources that carry more than a fifth (none named: all of the family)."""
-    kinds = (kind for source in sources for kind in source.split(JOINED))
+    kinds = dict.fromkeys(kind for source in sources for kind in source.split(JOINED))
     allow = " ".join(f"`{allow_flags([kind])}`" for kind in kinds) or "allow it"
     return TODO.get(family, "").format(allow=allow)
 

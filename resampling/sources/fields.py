@@ -7,8 +7,7 @@
 3. *Templates* (log-template mining as in Drain, ICWS 2017, but aligned by the
    longest common subsequence): what all texts share at both ends is set aside;
    then each text joins the template with which it shares most, and what all
-   texts of a template share are its *anchors*. Templates that are nearly special
-   cases of others are merged.
+   texts of a template share are its *anchors*.
 4. What stands between two anchors, and is not the same everywhere, is a field.
    It is named after the word before it, so the same names mean the same places.
 
@@ -24,7 +23,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import chain, combinations, cycle
+from itertools import chain, cycle
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -233,7 +232,7 @@ def _templates(texts: Mapping[str, list[Token]], head: int, tail: int) -> list[T
     found: list[Template] = []
     for task, tokens in texts.items():
         _join(found, task, [one.key for one in tokens[head : len(tokens) - tail]])
-    found = _merged([one for one in found if len(one.members) > 1])
+    found = [one for one in found if len(one.members) > 1]
     placed = {task for one in found for task in one.members}
     rest = [task for task in texts if task not in placed]
     return [*found, Template([], rest)] if head + tail and len(rest) > 1 else found
@@ -262,17 +261,6 @@ def _join(templates: list[Template], task: str, keys: list[str]) -> None:
         best[1].members.append(task)
     elif len(templates) < MOST:
         templates.append(Template(keys, [task]))
-
-
-def _merged(templates: list[Template]) -> list[Template]:
-    """Templates of which one is nearly a special case of the other become one."""
-    for first, second in combinations(templates, 2):
-        common = longest_common(first.anchors, second.anchors)
-        most = max(_weight(first.anchors), _weight(second.anchors))
-        if common and _weight(common) >= SHARED * most:
-            both = Template(common, first.members + second.members)
-            return _merged([both, *(one for one in templates if one not in (first, second))])
-    return templates
 
 
 def _weight(keys: Sequence[str]) -> int:

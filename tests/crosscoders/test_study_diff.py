@@ -190,6 +190,7 @@ def test_what_means_nothing_is_refused(pair, tmp_path, asked, told):
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.slow
 def test_after_only_latents_can_start_from_the_difference(made, pair, texts, tmp_path):
     """The same answer where one feature carries all, from a training of another kind."""
     shape = Shape(latents=96, after_only=8, k=6, opening=0.4)

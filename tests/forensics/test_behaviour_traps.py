@@ -32,12 +32,14 @@ def fires(case: Case, trap: str = "echo_trap") -> bool:
     ("after", "expected"),
     [
         (replace(BEFORE, idle_tests=7), True),
-        (replace(BEFORE, idle_tests=7, skill=0.8), True),
+        pytest.param(replace(BEFORE, idle_tests=7, skill=0.8), True, marks=pytest.mark.slow),
         (replace(BEFORE, idle_tests=2), False),
         (replace(BEFORE, idle_tests=7, skill=0.05), False),
         (replace(BEFORE, looks=8, skill=0.9), False),
-        (replace(BEFORE, polls=8, skill=0.9), False),
-        (replace(BEFORE, looks=9, idle_tests=1, skill=0.9), False),
+        pytest.param(replace(BEFORE, polls=8, skill=0.9), False, marks=pytest.mark.slow),
+        pytest.param(
+            replace(BEFORE, looks=9, idle_tests=1, skill=0.9), False, marks=pytest.mark.slow
+        ),
         (replace(BEFORE, looks=12, idle_tests=18, skill=0.9), False),
     ],
     ids=[

@@ -114,8 +114,8 @@ def test_same_seed_same_bits_and_streams_do_not_depend_on_the_batch(
     "settings",
     [
         SamplingSettings(max_turn_tokens=1),
-        SamplingSettings(temperature=0.6, max_turn_tokens=1),
-        SamplingSettings(top_k=3, max_turn_tokens=1),
+        pytest.param(SamplingSettings(temperature=0.6, max_turn_tokens=1), marks=pytest.mark.slow),
+        pytest.param(SamplingSettings(top_k=3, max_turn_tokens=1), marks=pytest.mark.slow),
         SamplingSettings(top_p=0.4, max_turn_tokens=1),
     ],
     ids=["plain", "temperature", "top-k", "top-p"],

@@ -145,6 +145,24 @@ def test_bad_rollouts_are_data() -> None:
     ends = {(run.end, run.end_reason, run.outcome) for run in played(world=Broken())}
     assert ends == {("errored", "the environment raised RuntimeError: no grader", None)}
 
+    class Speechless(RepairWorld):
+        def kinds(self, action: str) -> tuple[str, ...]:
+            raise ValueError("no kinds")
+
+        def spawn(self) -> "Speechless":
+            return Speechless()
+
+    assert {run.end_reason for run in played(world=Speechless())} == {
+        "the environment raised ValueError: no kinds"
+    }
+
+    class Lost(Repairer):
+        def act(self, view: View) -> Any:
+            raise KeyError("an agent's own mistake is loud")
+
+    with pytest.raises(KeyError):
+        played(Lost({"git log": 1.0}))
+
     class Endless(Repairer):
         def act(self, view: View) -> dict[str, float]:
             return {"ls": 1.0}

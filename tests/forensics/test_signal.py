@@ -67,8 +67,9 @@ def test_the_conformance_checks(hurt: Case, tmp_path: Path) -> None:
     conformance.check_saved(signal, hurt, tmp_path)
 
 
-def test_a_healthy_run_raises_no_alarm(tmp_path: Path) -> None:
-    """Sixteen steady runs: each question at its stated rate, and no line of the
+@pytest.mark.parametrize("runs", [6, pytest.param(16, marks=pytest.mark.slow)])
+def test_a_healthy_run_raises_no_alarm(tmp_path: Path, runs: int) -> None:
+    """Steady runs: each question at its stated rate, and no line of the
     field that a healthy run crosses.
     """
     cases = [
@@ -76,7 +77,7 @@ def test_a_healthy_run_raises_no_alarm(tmp_path: Path) -> None:
             write_run(tmp_path / str(i), HEALTHY, HEALTHY, steps=10, groups=8, samples=4, seed=i),
             seed=i,
         )
-        for i in range(16)
+        for i in range(runs)
     ]
     conformance.check_silent(signal.configured(repeats=199), cases)
 

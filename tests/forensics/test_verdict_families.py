@@ -460,6 +460,15 @@ def test_a_found_source_is_named_with_what_to_do_about_it() -> None:
     assert "`--allow status`" in verdict.gaps[0].measurement
 
 
+def test_what_was_found_by_itself_is_named_once() -> None:
+    """Not again together with what was not, and no flag twice."""
+    sources = ("prompt:form", "prompt:form + prompt:sender", "a + b", "b + c")
+    found = [finding("exchange.carried", 0.3, 0.01, about=about) for about in sources]
+    gap = decide(real(*family("exchange", 0.3), *found)).gaps[0]
+    assert "what a + b, b + c, prompt:form showed" in gap.text
+    assert "sender" not in gap.measurement and gap.measurement.count("--allow b`") == 1
+
+
 @pytest.mark.parametrize("source", ["open status.txt", "a;rm -rf ~", "it's", "$HOME", "prompt:a b"])
 def test_what_may_be_allowed_is_written_as_a_shell_takes_it(source: str) -> None:
     """By the gap, and by the row of the source."""

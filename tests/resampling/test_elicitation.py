@@ -199,5 +199,5 @@ def test_the_form_of_a_hand_in() -> None:
     assert not form_of(["submit"] * 9).varies
     most = form_of([*(f"answer: {n}" for n in range(18)), "I give up", "no answer"])
     assert (most.prefix, most.shape) == ("answer: ", "number")  # nine tenths are enough
-    thought = "Is it 3? <think>4</think> It is 5."
-    assert most.candidate(thought) == "5" and most.candidate("<think>4</think>") == "4"
+    thought = r"<think>So \boxed{4}?</think>"  # counts where nothing follows it
+    assert most.candidate(f"{thought} It is 5.") == "5" and most.candidate(thought) == "4"

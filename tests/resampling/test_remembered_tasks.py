@@ -222,6 +222,7 @@ def test_what_is_near(one: str, other: str) -> None:
 
 
 def test_a_text_of_many_tasks_is_near_none() -> None:
+    assert near(["Who wrote Hamlet?"], ["Who wrote Faust?"]) == [()]  # no wording is known of
     texts = [f"Guess the number. Hint {n % 5}." for n in range(100)]
     assert not any(near(texts[:10], texts))
     own = [f"Guess the number. Hint {n}." for n in range(100)]

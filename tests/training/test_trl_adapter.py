@@ -301,7 +301,7 @@ def test_sampling_is_the_trainers_own() -> None:
 
 def test_a_run_from_the_start_writes_over_no_earlier_one(example: Any, tmp_path: Path) -> None:
     def run(**options: Any) -> None:
-        trainer = trainer_of(example, tmp_path)
+        trainer = trainer_of(example, tmp_path, max_steps=1)
         watched(example, tmp_path, **options).attach(trainer)
         trainer.train()
 
