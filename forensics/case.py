@@ -158,14 +158,9 @@ class Case:
         environment.
         """
         without = tuple(sorted(without))
-        if (
-            (side, without) in self.stored
-            and constraint is None
-            and not interventions
-            and altered is None
-            and settings is None
-            and tasks is None
-        ):
+        changes = (constraint, altered, settings, tasks)
+        as_it_is = not interventions and all(change is None for change in changes)
+        if as_it_is and (side, without) in self.stored:
             return self.stored[side, without]
         if side not in self.policies:
             place = f" with {', '.join(without)} scrubbed" if without else ""
@@ -178,10 +173,9 @@ class Case:
         key = content_hash(request)
         world = self._environment().without(*without) if without else self._environment()
         coupled = constraint is not None or altered is not None or settings is not None
-        plain = not coupled and not interventions and tasks is None
         one_stream = coupled or (bool(without) and tasks is None)
         parts = self._chunks(chosen, side, request, one_stream and not interventions)
-        name = _log_name(side, without, plain)
+        name = _log_name(side, without, as_it_is)
         told = " ".join(filter(None, (name, *(one.name for one in (constraint, altered) if one))))
         paths = self._paths(name, key, len(parts))
         for number, (path, (part, seed)) in enumerate(zip(paths, parts, strict=True)):

@@ -90,24 +90,19 @@ def investigate(
 ) -> Verdict:
     """Is the gain from `before` to `after` real? Answers in the case folder `out`.
 
-    `before`, `after`: Hugging Face directories (several afters: training seeds
-    of one recipe). `environment`: an installed environment's name, or one itself;
-    `None` takes that of the before directory's `environment.json`. `training`: the
-    folder of the recorded run from before to after; `trained_tasks`: a file that
-    lists its tasks, a name or a prompt a line; `recipe`: the file that
-    `forensics train` read, to train a placebo with. `allow`: kinds of action that
-    are part of the job; `accept`: families of tests that need not be made
-    (`scrubbing`, `refusal`, ...; `interventions`: all but scrubbing), which is
-    written into the verdict.
-    `rule`: one of your own (`forensics.verdict.read_rule`), under its own name.
+    `before`, `after`: Hugging Face directories (several afters: training seeds of one
+    recipe). `environment`: an installed environment's name, or one itself; `None` takes that
+    of the before directory's `environment.json`. `training`: the folder of the recorded run
+    from before to after; `trained_tasks`: a file that lists its tasks, a name or a prompt a
+    line; `recipe`: the file that `forensics train` read, to train a placebo with. `allow`:
+    kinds of action that are part of the job; `accept`: families of tests that need not be
+    made (`refusal`, ...; `interventions`: all but scrubbing), which is written into the
+    verdict. `rule`: one of your own (`forensics.verdict.read_rule`), under its own name.
     `instruments`: names of those that measure, `-NAME` for one that does not, or
     further `Instrument` objects; what is left out is missing from the evidence.
-    `backend`: what runs them (`forensics.load_policy`). `progress(what, done, of)`
-    is told how far it is. Raises `UserError` for bad input, a full disk, or a folder
-    that holds something else.
+    `backend`: what runs them (`forensics.load_policy`). `progress(what, done, of)` is
+    told how far it is. Raises `UserError` for bad input, or a folder of something else.
     """
-    from forensics.report import write_reports
-
     tools, judge = chosen_instruments(instruments), read_rule(rule)
     request = CaseRequest(
         before=before,
@@ -128,10 +123,17 @@ def investigate(
     with open_case(request, out, resume=resume, force=force, progress=progress) as (folder, inputs):
         case = inputs.case(folder.path, progress, allow)
         verdict = conclude(case, tools, inputs, accept, judge)
-        progress("writing the report", 0, 1)
-        write_reports(folder.path, formats)
-        progress("writing the report", 1, 1)
+        report(folder.path, formats, progress)
         return verdict
+
+
+def report(case: Path, formats: Sequence[str], progress: Progress) -> None:
+    """Draw the reports of a finished case."""
+    from forensics.report import write_reports
+
+    progress("writing the report", 0, 1)
+    write_reports(case, formats)
+    progress("writing the report", 1, 1)
 
 
 @contextmanager

@@ -10,11 +10,20 @@ from forensics.statistics import t_quantile
 
 OUT_OF_REACH = 100  # times the tasks at hand
 MOST_SEEDS = 30
+USUAL_TASKS = 300  # up to which a family that plays on fewer tasks plays on no more of them
 
 
-def cost(evidence: Evidence, target: float) -> str:
+def grown(tasks: int, of_case: int) -> int:
+    """On how many tasks a family plays that plays on so many of `USUAL_TASKS`: of
+    more tasks the same share, so that more of them make its interval narrower too.
+    """
+    return max(tasks, tasks * of_case // USUAL_TASKS)
+
+
+def cost(evidence: Evidence, target: float, of_case: int = 0) -> str:
     """What brings the half-width down to `target`: tasks with one seed, seeds
-    as well with several.
+    as well with several. `of_case`: the tasks of the case, where the evidence may
+    rest on fewer.
 
     The part over tasks shrinks with the root of their number; the training part
     with the root of the number of seeds and with the t quantile of their
@@ -26,7 +35,7 @@ def cost(evidence: Evidence, target: float) -> str:
         return "cannot be said from what was measured"
     width, level = interval.half_width, interval.level
     if not isinstance(deviation, float) or not isinstance(count, int):
-        return _more_tasks(evidence.clusters, (width / target) ** 2)
+        return _more_tasks(evidence.clusters, (width / target) ** 2, of_case)
     half_widths = {
         seeds: t_quantile(level, seeds - 1) * deviation / sqrt(seeds)
         for seeds in {count, *range(2, MOST_SEEDS + 1)}
@@ -42,20 +51,21 @@ def cost(evidence: Evidence, target: float) -> str:
     elif needed > count:
         wanted.append(f"about {plural(needed - count, 'more training seed')}")
     if by_tasks > target**2 / 2:
-        wanted.append(_more_tasks(evidence.clusters, by_tasks / (target**2 / 2)))
+        wanted.append(_more_tasks(evidence.clusters, by_tasks / (target**2 / 2), of_case))
     return " and ".join(wanted) or "about 1 more training seed"
 
 
-def _more_tasks(tasks: int, factor: float) -> str:
+def _more_tasks(tasks: int, factor: float, of_case: int) -> str:
+    at_hand = max(tasks, of_case)
     if factor > OUT_OF_REACH:
         return (
-            f"more than {OUT_OF_REACH} times the {plural(tasks, 'task')} at hand: too close to tell"
-            " apart"
+            f"more than {OUT_OF_REACH} times the {plural(at_hand, 'task')} at hand: too close to"
+            " tell apart"
         )
-    number = tasks * factor
+    number = factor * (max(at_hand, USUAL_TASKS) if tasks < at_hand else at_hand)  # see `grown`
     unit = int(10 ** max(floor(log10(max(number, 1))) - 1, 0))
     needed = ceil(number / unit) * unit  # two significant digits, upwards
-    return f"about {plural(max(needed - tasks, 1), 'more task')} ({needed:,} in all)"
+    return f"about {plural(max(needed - at_hand, 1), 'more task')} ({needed:,} in all)"
 
 
 def widths_to(evidence: Evidence, target: float) -> float:

@@ -8,9 +8,9 @@ from forensics.phrases import allow_flags, capital, points, printable
 from forensics.records import Evidence
 from forensics.records.verdict import Gap
 from forensics.verdict.measurement_cost import cost, in_points, more_runs, widths_to
-from forensics.verdict.rule import MOST, NO_SKILL, REGRADED, SHORTCUT, THROUGH, Family
+from forensics.verdict.rule import MOST, NO_SKILL, REGRADED, SHORTCUT, THROUGH, Family, G
 from forensics.verdict.sentences import HELD
-from forensics.verdict.sources import cure_of, sources_of
+from forensics.verdict.sources import clearing_cost, cure_of, sources_of
 from forensics.verdict.standing import standing
 from forensics.verdict.view import CARRIED, JOINED, Judgement, View, all_of, judge, statistic
 
@@ -66,7 +66,9 @@ def _would_tell(judged: Judgement, family: Family) -> dict[str, str]:
         if (evidence := judged.view.evidence(f"{family.name}.{name}")) is not None
     ]
     evidence, distance = min(known, key=lambda one: widths_to(*one))
-    return {"measurement": more_runs(evidence), "cost": cost(evidence, distance)}
+    total = judged.view.evidence(G)
+    wanted = cost(evidence, distance, total.clusters if total else 0)
+    return {"measurement": more_runs(evidence), "cost": wanted}
 
 
 def not_allowed(judged: Judgement) -> Iterator[Gap]:
@@ -182,7 +184,7 @@ def loosely_carried(judged: Judgement) -> Iterator[Gap]:
                     f" {in_points(evidence)}."
                 ),
                 measurement=more_runs(evidence),
-                cost=cost(evidence, max(-evidence.estimate, 0.0)),
+                cost=clearing_cost(evidence, judged.view),
             )
 
 

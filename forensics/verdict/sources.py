@@ -140,7 +140,7 @@ def _todo(family: Family, view: View) -> str:
     if stands == "found" or (stands == "loose" and whole is not None and whole.estimate >= 0):
         return cure_of(name)
     if stands == "loose" and whole is not None:
-        return cost(whole, -whole.estimate).removeprefix("about ")
+        return clearing_cost(whole, view).removeprefix("about ")
     if stands != "not-tested":
         return ""
     cures = [
@@ -151,6 +151,18 @@ def _todo(family: Family, view: View) -> str:
     ]
     cure = _sentence_end(printable(cures[0], LONGEST)) if cures else f"measure `{asked}`"
     return f"{cure}, or `--accept {name}`"
+
+
+def clearing_cost(whole: Evidence, view: View) -> str:
+    """What would clear a family that is known too loosely. Where its sources may
+    carry nothing at all, it is what would do if they carry nothing: that their
+    estimate fell on one side of zero is luck, and would be counted twice.
+    """
+    carried, genuine, total = together(whole, view), view.evidence(G0), view.evidence(G)
+    room = -whole.estimate
+    if carried is not None and genuine is not None and carried.low <= 0 <= carried.high:
+        room = GENUINE_BAR * genuine.estimate
+    return cost(whole, max(room, 0.0), total.clusters if total else 0)
 
 
 def cure_of(family: str, *sources: str) -> str:

@@ -20,12 +20,12 @@ blocks `genuine`.
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property
 from typing import Any, Protocol
 
 import numpy as np
 
-from forensics.case import Case, Rollouts
+from forensics.case import Case
 from forensics.errors import MissingInput
 from forensics.instruments import AnswerMaker
 from forensics.layers.decomposition import (
@@ -119,10 +119,13 @@ class SourceStudy:
     @cached_property
     def most_turns(self) -> int:
         """The most actions that one of these runs took."""
-        logs = [
-            self.case.rollouts(side, without=self.world) for side in ("before", *self.case.afters)
-        ]
-        return max(self.case.kept(("turns", log.key), partial(_most_turns, log)) for log in logs)
+        rows = (
+            row
+            for side in ("before", *self.case.afters)
+            for row in self.case.rollouts(side, without=self.world).rows("steps.list.element.role")
+        )
+        turns = [sum(one["role"] == "assistant" for one in row["steps"]) for row in rows]
+        return max(turns, default=0)
 
     def altered(self, alteration: Alteration, tasks: tuple[str, ...] | None = None) -> Played:
         """The same policies, tasks and random numbers in an altered world;
@@ -170,14 +173,6 @@ def nothing_won(tasks: Sequence[str]) -> Runs:
     """Runs of these tasks without a win."""
     names = sorted(tasks)
     return runs_from(names, np.zeros((len(names), 2)))
-
-
-def _most_turns(log: Rollouts) -> int:
-    turns = (
-        sum(one["role"] == "assistant" for one in row["steps"])
-        for row in log.rows("steps.list.element.role")
-    )
-    return max(turns, default=0)
 
 
 def _as_runs(tasks: Sequence[str], values: Values) -> Runs:

@@ -47,6 +47,7 @@ from forensics.layers.decomposition import Runs
 from forensics.phrases import plural, points, printable
 from forensics.protocols import Environment, Needing
 from forensics.records import Evidence, Undefined
+from forensics.verdict.measurement_cost import grown
 from resampling.ablation.instrument import scrubbed_world
 from resampling.ablation.refused_runs import chosen_tasks
 from resampling.sources.family import (
@@ -88,7 +89,8 @@ UNNAMED = (
 @dataclass(frozen=True, kw_only=True)
 class SufficiencyConfig:
     """`screen`: tasks on which every field is played first, `tasks`: on which
-    what is not cleared there is played. `most_fields`: fields that are screened
+    what is not cleared there is played (of more than 300 tasks in the case, as
+    large a share). `most_fields`: fields that are screened
     (neighbours are kept together where there are more), `most_played`: of those
     that are played on more tasks; `most_units`: parts of what needed
     actions show that are kept by themselves, `most_asked`: of those that are enough
@@ -115,16 +117,17 @@ def most_episodes(case: Case, config: SufficiencyConfig) -> int:
     elif not isinstance(case.environment, Needing):
         units = 0
     afters, total = len(case.afters), 0
+    tasks = min(grown(config.tasks, len(case.tasks)), len(case.tasks))
     for fields in rounds:
         most = min(fields, config.most_played)
         few = 1 + afters + fields * afters + (fields - most)
         more = (1 + most) * (1 + afters)
         total += min(config.screen, len(case.tasks)) * few
-        total += min(config.tasks, len(case.tasks)) * more
+        total += tasks * more
     if units:
         worlds = min(config.screen, len(case.tasks)) * (units + 1)
         asked = 2 * min(config.most_asked, units)
-        worlds += min(config.tasks, len(case.tasks)) * (units + 1 + asked)
+        worlds += tasks * (units + 1 + asked)
         total += worlds * (1 + afters)
     return total * case.budget.samples
 
@@ -216,7 +219,7 @@ class Sufficiency:
             study=self.study,
             plan=Plan(fields=fields, donors=donors, kept=Kept(apart=True)),
             screen=config.screen,
-            tasks=config.tasks,
+            tasks=grown(config.tasks, len(self.study.case.tasks)),
             most_units=config.most_units,
             most_asked=config.most_asked,
         )
@@ -338,7 +341,8 @@ class Sufficiency:
         """What each of these carries: after training alone on few tasks, what
         is left on more, what is still left before training too.
         """
-        few, more = self.config.screen, self.config.tasks
+        few = self.config.screen
+        more = grown(self.config.tasks, len(self.study.case.tasks))
         self._play(fields, few, before=False)
         left = [one for one in fields if not self.found[one].cleared]
         left.sort(key=lambda one: -self.found[one].over_bar.estimate)

@@ -11,6 +11,7 @@ import pytest
 from forensics.records import Evidence, Undefined, Verdict, content_hash
 from forensics.records.verdict import Parts
 from forensics.verdict import RULE_2, decide
+from forensics.verdict.measurement_cost import grown
 from forensics.verdict.rule import NO_SKILL, TESTABLE, accepted_families
 from tests.forensics.score_world import (
     FAMILIES,
@@ -419,6 +420,35 @@ def test_too_wide_says_how_many_tasks_would_do() -> None:
     assert gap.cost == "about 1,800 more tasks (2,400 in all)"
     (row,) = (row for row in verdict.sources if row.family == "audit")
     assert row.todo == "1,800 more tasks (2,400 in all)"
+
+
+@pytest.mark.parametrize(
+    "carried,cost",
+    [
+        (0.0, "about 60 more tasks (660 in all)"),  # 10 of 9.6 points
+        (0.06, "about 60 more tasks (660 in all)"),  # luck, as long as it may be nothing
+        (0.03, "about 60 more tasks (660 in all)"),
+        (0.11, "cannot be said from what was measured"),
+    ],
+)
+def test_the_luck_of_an_estimate_does_not_count_twice(carried: float, cost: str) -> None:
+    """Where the sources may carry nothing the bar is a fifth of the gain away."""
+    verdict = decide(real(*family("audit", carried, half=0.1)))
+    (gap,) = (gap for gap in verdict.gaps if "(audit)" in gap.text)
+    assert gap.cost == cost
+
+
+@pytest.mark.parametrize("of_case,tasks", [(600, 1800), (200, 900), (300, 900)])
+def test_tasks_are_those_of_the_case_where_a_family_plays_on_fewer(
+    of_case: int, tasks: int
+) -> None:
+    """150 of at most 300 tasks, and of more than that half: to have 450 it takes 900."""
+    total = finding("gain.total", 0.5, 0.01, clusters=of_case)
+    wide = finding("sufficiency.over_bar", -0.05, 0.05 * 3**0.5, clusters=grown(150, of_case))
+    verdict = decide(put(real(wide), total))
+    (gap,) = (gap for gap in verdict.gaps if "(sufficiency)" in gap.text)
+    assert gap.cost == f"about {tasks - of_case:,} more tasks ({tasks:,} in all)"
+    assert grown(150, tasks) == grown(150, of_case) * 3
 
 
 def test_a_found_source_is_named_with_what_to_do_about_it() -> None:
