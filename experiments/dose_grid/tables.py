@@ -56,10 +56,11 @@ def dosed(rows: Sequence[Row], gain: float, dose: float, kind: str | None = None
     return [
         row
         for row in rows
-        for one in [cell(row)]
-        if not one.tool
-        and (one.gain, one.dose) == (gain, dose)
-        and (kind is None or one.kind == kind)
+        for one in [row["cell"]]
+        if one["dose"] == dose
+        and one["gain"] == gain
+        and not one["tool"]
+        and (kind is None or one["kind"] == kind)
     ]
 
 

@@ -94,7 +94,7 @@ def test_alarms_are_counted() -> None:
 @pytest.mark.slow
 def test_a_checkpoint_against_itself_is_dealt_anew(tmp_path: Path) -> None:
     row = identical_run(1, tmp_path, 9000, tasks=60, resplits=4)
-    files = sorted(path.name for path in (tmp_path / "identical").rglob("*.parquet"))
+    files = sorted(path.name for path in (tmp_path / "identical").rglob("trajectories/*.parquet"))
     assert row["name"] == "leak" and len(row["resplits"]) == 4
     assert len([name for name in files if "altered" not in name]) == 4  # none was played again
     again = identical_run(1, tmp_path, 9000, tasks=60, resplits=4)
