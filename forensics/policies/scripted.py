@@ -13,6 +13,9 @@
 3. A refused action is not drawn again at its turn: the next draw is from what is
    left, renormalised. Where nothing is left, or after `max_redraws` refusals, the
    run is *errored*, as that of any policy (`episodes`).
+4. An agent that raises is its author's mistake, and loud. But in an altered world
+   it may meet a text that nobody foresaw, where a model would write something
+   that is worth nothing: there its run is truncated, and scores nothing.
 
 Sampling settings are about tokens, and change nothing here. There are no tokens
 and no log-probabilities.
@@ -133,6 +136,10 @@ class _Raised(Exception):
     """By a world."""
 
 
+class _Lost(Exception):
+    """An agent, in an altered world."""
+
+
 @dataclass(eq=False)
 class _Run:
     """One episode."""
@@ -155,7 +162,7 @@ class _Run:
             mood = self._drawn(self._whole(self.agent.moods))
             view = View(prompt=start.text, system=start.system, mood=mood)
             for _ in range(self.most_turns):
-                if (action := self._action(self._whole(self.agent.act(view)))) is None:
+                if (action := self._action(self._wished(view))) is None:
                     assert self.constraint is not None
                     why = f"every draw was refused by {self.constraint.name}"
                     return engine_ended("errored", why)
@@ -168,6 +175,8 @@ class _Run:
                 view = View(prompt=start.text, system=start.system, turns=turns, mood=mood)
         except _Raised as raised:
             return engine_ended("errored", f"the environment raised {raised}")
+        except _Lost as lost:
+            return engine_ended("truncated", f"the agent raised {lost}")
         return engine_ended("truncated", TOKEN_LIMIT)
 
     def _of_world(self, call: Callable[..., Any], *given: Any) -> Any:
@@ -178,6 +187,15 @@ class _Run:
             raise
         except Exception as error:
             raise _Raised(f"{type(error).__name__}: {error}") from error
+
+    def _wished(self, view: View) -> Mapping[str, float]:
+        """What the agent may do now."""
+        try:
+            return self._whole(self.agent.act(view))
+        except Exception as error:
+            if "altered" not in self.world.options:
+                raise
+            raise _Lost(f"{type(error).__name__}: {error}") from error
 
     def _action(self, options: Mapping[str, float]) -> str | None:
         """The next action; `None` where every draw was refused."""

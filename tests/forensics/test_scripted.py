@@ -13,6 +13,7 @@ from forensics.policies import View, load_policy, require, scripted_policy
 from forensics.policies.episodes import EpisodeContext, start_episodes
 from forensics.protocols import Constraint, Intervention, Policy, SamplingSettings
 from forensics.records import Trajectory
+from resampling.sources.altered_world import AlteredWorld
 from tests.resampling.ablation_world import GradingWorld, RepairWorld, body_of
 
 SETTINGS = SamplingSettings()
@@ -162,6 +163,12 @@ def test_bad_rollouts_are_data() -> None:
 
     with pytest.raises(KeyError):
         played(Lost({"git log": 1.0}))
+    altered = AlteredWorld(
+        RepairWorld(), "nothing changed"
+    )  # where texts are nobody's that it knows
+    ends = {(run.end, run.end_reason, run.outcome) for run in played(Lost({}), world=altered)}
+    told = 'the agent raised KeyError: "an agent\'s own mistake is loud"'
+    assert ends == {("truncated", told, 0.0)}
 
     class Endless(Repairer):
         def act(self, view: View) -> dict[str, float]:
@@ -185,6 +192,8 @@ def test_it_says_what_it_cannot_do() -> None:
 
     with pytest.raises(UserError, match="has probability 0, not 1"):
         played(Nothing({}))
+    altered = AlteredWorld(RepairWorld(), "nothing changed")
+    assert {run.end for run in played(Nothing({}), world=altered)} == {"truncated"}
 
 
 NAMED: Policy = scripted_policy(AGENT)
