@@ -159,11 +159,12 @@ def test_a_bound_that_cannot_be_told_is_no_bound_of_another(tmp_path: Path) -> N
 # -- kill -9 ----------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "what,points,kept",
     [
         ("investigation", (3, 9), ("evidence.jsonl", "ablation.jsonl")),
-        pytest.param("base", (5, 4), ("checkpoint/model.safetensors",), marks=pytest.mark.slow),
+        ("base", (5, 4), ("checkpoint/model.safetensors",)),
     ],
 )
 def test_a_run_that_is_killed_twice_gives_the_same_bytes(

@@ -202,9 +202,8 @@ def test_identical_models_have_nothing_to_move() -> None:
 
 
 # while it opens, at the move, and after it
-@pytest.mark.parametrize(
-    "cut", [75, *(pytest.param(cut, marks=pytest.mark.slow) for cut in (40, 100))]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("cut", (40, 75, 100))
 def test_a_training_cut_off_around_the_move_goes_on_with_the_same_bits(
     tmp_path: Path, cut: int
 ) -> None:

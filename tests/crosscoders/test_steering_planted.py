@@ -160,6 +160,7 @@ def test_the_planted_latent_is_chosen_by_its_contrast(dictionary, readings) -> N
         top_features(Reader(dictionary=dictionary), nothing, 1)
 
 
+@pytest.mark.slow
 def test_a_strength_that_breaks_the_policy_is_not_chosen(
     bench, splits, dictionary, readings
 ) -> None:

@@ -170,6 +170,7 @@ def test_an_sae_of_one_model_is_told_as_one_and_stands_beside_baselines(
     assert json.loads((tmp_path / "alone" / CONTROLS).read_text()) == []
 
 
+@pytest.mark.slow
 def test_ours_and_dictionary_learning_s_are_taken_too(pair, texts, tmp_path):
     part = Partition(latents=12, after_only=2)
     ours = Dictionary(DictionaryConfig(width=WIDTH, partition=part, activation="relu"))

@@ -343,6 +343,7 @@ def test_learning_rate_penalty_and_k_follow_their_schedules() -> None:
     assert [settings.k(step, 10) for step in (9, 19, 99)] == [20, 10, 10]
 
 
+@pytest.mark.slow
 def test_dead_latents_are_revived() -> None:
     """Latents too weak ever to be among the largest stay silent without the
     auxiliary loss and grow with it.

@@ -23,8 +23,8 @@ from tests.forensics.scripted import SCORE_ALONE, Desk, Script, killed, write_qu
     [
         (Script(0.3), Script(0.3, copies=True), "phantom"),
         (Script(0.3), Script(0.8), "genuine"),
-        (Script(0.3), Script(0.6, copies=True), "mixed"),
-        (Script(0.7), Script(0.3), "regression"),
+        pytest.param(Script(0.3), Script(0.6, copies=True), "mixed", marks=pytest.mark.slow),
+        pytest.param(Script(0.7), Script(0.3), "regression", marks=pytest.mark.slow),
     ],
 )
 def test_a_planted_cause_gets_its_label(
@@ -559,7 +559,9 @@ def test_a_budget_that_no_prompt_fits_is_refused(desk: Desk) -> None:
     desk.investigate(budget=budget(shortest + 1))
 
 
-@pytest.mark.parametrize("long_ones", [pytest.param(0, marks=pytest.mark.slow), 1, 3])
+@pytest.mark.parametrize(
+    "long_ones", [1, *(pytest.param(number, marks=pytest.mark.slow) for number in (0, 3))]
+)
 def test_runs_that_never_acted_are_no_losses(long_ones: int, tmp_path: Path) -> None:
     """A real checkpoint against itself, by whose prompts a known number of
     tasks in 100 never acts.

@@ -54,6 +54,7 @@ def test_rare_tokens_keep_their_proportions_beside_a_nearly_certain_one() -> Non
     assert left[0] == 0 and float(left[1] / left[2]) == pytest.approx(np.e, rel=1e-6)
 
 
+@pytest.mark.slow
 def test_redrawn_actions_have_the_frequencies_of_plain_ones_that_were_not_refused() -> None:
     """The most frequent actions refused: the rest turn up in their own
     proportions, and nobody waits for them.

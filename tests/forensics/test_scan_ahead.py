@@ -166,6 +166,7 @@ def test_two_logs_are_scanned_at_once_too(tmp_path: Path, gathered: list[bool]) 
     assert one == two
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("small_pieces")
 def test_ids_that_come_again_are_told_apart_in_order(tmp_path: Path, gathered: list[bool]) -> None:
     one, two = both_ways(write_folder(tmp_path / "log", same=True), tmp_path)
@@ -174,6 +175,7 @@ def test_ids_that_come_again_are_told_apart_in_order(tmp_path: Path, gathered: l
     assert one == two
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("small_pieces")
 def test_marks_of_channels_have_their_control_in_other_tasks(
     tmp_path: Path, gathered: list[bool]

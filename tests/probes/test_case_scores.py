@@ -79,6 +79,7 @@ def said(tool: Instrument, case: Case) -> list[str]:
     return [canonical_json(one) for one in run_instrument(tool, case)]
 
 
+@pytest.mark.slow
 def test_the_second_instrument_asks_nothing_of_the_models(case: Case) -> None:
     first, second = Seen(), Seen()
     told = said(grades, watched(case, first))

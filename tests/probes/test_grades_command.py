@@ -149,6 +149,7 @@ def test_a_text_that_is_too_long_leaves_its_first_steps_without_a_grade(log: Pat
     assert found.steps[-1].grade is not None and found.grade is not None
 
 
+@pytest.mark.slow
 def test_resumed_is_the_same_and_another_question_is_refused(
     graded: Path, log: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -118,6 +118,7 @@ def agree(one: Path, other: Path) -> None:
         assert told["ratio_sum"] == pytest.approx(known["ratio_sum"], abs=1e-2)
 
 
+@pytest.mark.slow
 def test_two_servers_grade_as_the_checkpoints_do(
     servers: Servers, log: Path, here: Path, tmp_path: Path
 ) -> None:

@@ -197,6 +197,7 @@ def planted_diff(folder: Path, log: Path) -> int:
     return 40 - 8 + 3
 
 
+@pytest.mark.slow
 def test_the_direction_is_found_among_the_decoders_of_a_diff(log: Path, tmp_path: Path) -> None:
     latent = planted_diff(tmp_path / "diff", log)
     assert (

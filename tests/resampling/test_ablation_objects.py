@@ -92,6 +92,7 @@ def test_the_object_is_named_and_not_its_kind(tmp_path: Path) -> None:
     assert answers[REFUSED, "cat notes"].interval.high <= 0, "once the reader allows it"
 
 
+@pytest.mark.slow
 def test_the_reader_may_allow_an_object(tmp_path: Path) -> None:
     answers = told(tmp_path, BEFORE, AFTER, allowed=("cat notes",))
     assert answers[REFUSED, "cat notes"].interval.high <= 0

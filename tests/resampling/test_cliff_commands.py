@@ -141,6 +141,7 @@ def test_a_folder_holds_one_study(
     assert "delta 0.2, not 0.3" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_rises_are_what_wins_a_run(
     log: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

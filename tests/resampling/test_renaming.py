@@ -201,6 +201,7 @@ def test_the_same_seed_gives_the_same_answers(tmp_path: Path) -> None:
     }
 
 
+@pytest.mark.slow
 def test_it_plays_no_more_than_it_says(tmp_path: Path) -> None:
     case = named_case(tmp_path, CLUELESS, LEARNED, NamedWorld(cue="build"))
     conformance.answers(renaming, case)

@@ -31,14 +31,20 @@ def run(*arguments: str) -> int:
 
 @pytest.fixture(scope="module")
 def cases(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """One case for each pair, by the command line, on what was played before."""
-    folders = {label: tmp_path_factory.mktemp("cases") / label for label in PAIRS}
-    for label, folder in folders.items():
-        unfold(label, folder)
-        assert run(*investigation(label, folder), "--resume") == 0
-        changed = "something else is asked of the policies: run `python -m tests.stored_cases`"
-        assert played(folder) == played(STORED / label), changed
-    return folders
+    """One case for each pair, by the command line, on what was played before;
+    made when a test asks for it.
+    """
+
+    class Cases(dict[str, Path]):
+        def __missing__(self, label: str) -> Path:
+            folder = self[label] = tmp_path_factory.mktemp("cases") / label
+            unfold(label, folder)
+            assert run(*investigation(label, folder), "--resume") == 0
+            changed = "something else is asked of the policies: run `python -m tests.stored_cases`"
+            assert played(folder) == played(STORED / label), changed
+            return folder
+
+    return Cases()
 
 
 @pytest.mark.slow
@@ -59,7 +65,14 @@ def test_the_planted_cause_is_named(cases: dict[str, Path], label: str) -> None:
     assert verdict(cases[label])["label"] == label
 
 
-@pytest.mark.parametrize(("label", "code"), [("phantom", 1), ("genuine", 0), ("noise", 1)])
+@pytest.mark.parametrize(
+    ("label", "code"),
+    [
+        ("phantom", 1),
+        pytest.param("genuine", 0, marks=pytest.mark.slow),
+        pytest.param("noise", 1, marks=pytest.mark.slow),
+    ],
+)
 def test_the_gate(cases: dict[str, Path], label: str, code: int) -> None:
     assert run("gate", str(cases[label]), "--require", "genuine") == code
 
@@ -171,7 +184,8 @@ FINDS = {
 }
 
 
-@pytest.mark.parametrize("name", ["score", pytest.param("behaviour", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("name", FINDS)
 def test_instruments_conform_on_real_runs(
     cases: dict[str, Path], tmp_path: Path, name: str
 ) -> None:

@@ -116,6 +116,7 @@ def test_an_adapter_starts_as_no_change_and_ends_merged_in_the_checkpoint(tmp_pa
     assert np.array_equal(again.logprobs(ids, SETTINGS)[0], after)
 
 
+@pytest.mark.slow
 def test_the_reference_is_the_start_also_after_a_resume(tmp_path: Path) -> None:
     """KL is measured from where the run began, not from where it was picked up."""
 

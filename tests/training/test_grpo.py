@@ -166,6 +166,7 @@ def test_a_killed_run_goes_on_bit_for_bit(tmp_path: Path) -> None:
 STATEFUL = {"filter": "variance", "curriculum": "prioritised", "pool": 8, "samples": 8}
 
 
+@pytest.mark.slow
 def test_what_filters_and_curricula_have_seen_is_resumed_too(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -119,6 +119,7 @@ def test_a_leak_that_opened_in_training_sets_off_the_alarm(
     )
 
 
+@pytest.mark.slow
 def test_skill_does_not_set_it_off_and_neither_does_standing_still(tmp_path: Path) -> None:
     view = bundled("open-base", "open", tmp_path)
     callback = ForensicsCallback(AuditSettings(tasks=60, samples=1, every=1, tensorboard=False))
@@ -167,6 +168,7 @@ def without_times(folder: Path) -> list[AuditReport]:
     return [report.model_copy(update={"seconds": 0.0}) for report in read_reports(folder)]
 
 
+@pytest.mark.slow
 def test_audits_leave_the_weights_alone_and_repeat_themselves_after_a_kill(tmp_path: Path) -> None:
     bare = train(tmp_path / "bare", [])
     assert torch.equal(bare, train(tmp_path / "audited", [ForensicsCallback(SMALL)]))

@@ -145,6 +145,7 @@ def test_steps_that_only_a_reward_could_use(
     assert (found > 0.6) if reward is outcome else (abs(found) < 0.4)
 
 
+@pytest.mark.slow
 def test_a_run_that_was_killed_goes_on(
     tmp_path: Path, questions: Path, stubborn: dict[str, Any]
 ) -> None:

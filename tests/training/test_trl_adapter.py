@@ -110,6 +110,7 @@ def test_the_record_holds_what_trl_used(example: Any, tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.slow
 def test_the_fallback_sees_the_same_rewards_and_names_what_it_lacks(
     example: Any, tmp_path: Path
 ) -> None:
@@ -158,6 +159,7 @@ def test_the_fallback_sees_the_same_rewards_and_names_what_it_lacks(
     assert len(own[0]) == 2 and own[0] == own[1]
 
 
+@pytest.mark.slow
 def test_a_resumed_run_goes_on_with_the_start_and_the_record_it_has(
     example: Any, tmp_path: Path
 ) -> None:

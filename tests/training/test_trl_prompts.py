@@ -93,6 +93,7 @@ def test_audits_give_the_policy_trls_own_token_ids(example: Any, tmp_path: Path,
     assert any(line_break in ids[:-1] for ids in drawn)  # it ends no completion, as in TRL
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("prompt", "sentence"),
     [
@@ -165,6 +166,7 @@ def test_token_ids_that_trl_makes_otherwise_are_noticed(example: Any, tmp_path: 
     assert not promotable(tmp_path / "checkpoint-2")
 
 
+@pytest.mark.slow
 def test_what_the_first_run_compared_holds_for_one_that_goes_on(
     example: Any, tmp_path: Path
 ) -> None:
