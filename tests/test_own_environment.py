@@ -239,6 +239,7 @@ def base(out: Path, demonstrations: Path, *more: str) -> int:
     return run("base", *given, "--device", "cpu", *more)
 
 
+@pytest.mark.slow
 def test_a_base_does_what_its_demonstrations_did(
     demonstrations: Callable[[int], Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

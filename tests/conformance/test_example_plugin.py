@@ -72,6 +72,7 @@ sys.exit(main.run(["schema"]))
 """
 
 
+@pytest.mark.slow
 def test_a_plugin_that_fails_is_named_with_its_package(site: Path) -> None:
     done = python_beside(site, "-c", BROKEN)
     assert done.returncode == 3
@@ -98,6 +99,7 @@ def test_it_needs_no_room_beside_forensics() -> None:
     assert imported <= {"collections", "dataclasses", "numpy", "forensics"}
 
 
+@pytest.mark.slow
 def test_an_installed_study_is_a_command(site: Path, tmp_path: Path) -> None:
     runs = [trajectory(i) for i in range(4)]
     write_trajectories(tmp_path / "log.parquet", runs)

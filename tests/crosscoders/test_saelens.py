@@ -157,6 +157,7 @@ def _theirs(rows: torch.Tensor) -> torch.Tensor:
     return sae.training_forward_pass(given).sae_out.detach() - rows
 
 
+@pytest.mark.slow
 def test_ours_explains_as_much_as_theirs() -> None:
     world, _ = _world(6000)
     stream = difference(world)

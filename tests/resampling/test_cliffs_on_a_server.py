@@ -50,6 +50,7 @@ def log(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.slow
 def test_a_server_samples_for_the_search(
     log: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -26,6 +26,7 @@ def leak(tmp_path_factory: pytest.TempPathFactory) -> Case:
     return case(tmp_path_factory.mktemp("leak"), "capped-base", "leak")
 
 
+@pytest.mark.slow
 def test_a_leak_wins_by_the_token_that_reads_the_history(leak: Case) -> None:
     found = {about: answer for (_, about), answer in answers(FEW, leak).items()}
     history = found["history"]

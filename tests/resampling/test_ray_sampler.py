@@ -23,7 +23,7 @@ ray = pytest.importorskip("ray", reason="Ray is not installed: pip install 'poli
 pytest.importorskip(
     "ray.data", reason="Ray Data is not installed: pip install 'policy-forensics[ray]'"
 )
-pytestmark = pytest.mark.timeout(900)
+pytestmark = [pytest.mark.timeout(900), pytest.mark.slow]
 NICENESS = "RAY_worker_niceness"  # as Ray spells it
 REQUESTS = [
     Request(trace=name, kept=kept, n=20, first=kept) for name in POTENTIALS for kept in (0, 4)

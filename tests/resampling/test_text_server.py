@@ -25,10 +25,13 @@ from resampling.trace_rollouts import Request, trace_of
 from tests.resampling.guessing_world import Guessing
 from tests.tiny import tiny_qwen3, tiny_tokenizer
 
-pytestmark = pytest.mark.skipif(
-    not is_serve_available(),
-    reason="`transformers serve` needs fastapi, uvicorn and openai, which are not installed",
-)
+pytestmark = [
+    pytest.mark.skipif(
+        not is_serve_available(),
+        reason="`transformers serve` needs fastapi, uvicorn and openai, which are not installed",
+    ),
+    pytest.mark.slow,
+]
 SETTINGS = SamplingSettings(temperature=0.9, top_k=40, max_turn_tokens=5, max_tokens=200)
 WORLD = Guessing(turns=1)
 

@@ -3,7 +3,6 @@
 import json
 import os
 import re
-import resource
 import subprocess
 import sys
 from pathlib import Path
@@ -18,7 +17,6 @@ from forensics.policies.checkpoints import inspect_checkpoint
 from forensics.policies.compatibility import resolve_device
 from forensics.records import Verdict
 from forensics.records.tables import write_trajectories
-from tests.forensics.scripted import killed
 from tests.training.trajectories import trajectory
 from training.organisms import organism as building
 from training.organisms.organism import BUNDLED
@@ -251,22 +249,6 @@ def test_whole_numbers_are_floats_and_options_are_their_text() -> None:
         "world": "capped",
     }
     assert (parsed.grpo.gradient_norm, parsed.rewards) == (1.0, {"outcome": 2.0})
-
-
-def test_a_limit_at_the_first_file_is_told_in_one_sentence(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
-    """A real limit of the system, in a process of its own."""
-    recipe = tmp_path / "recipe.toml"
-    recipe.write_text(RECIPE)
-
-    def train() -> None:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (1024, 1024))
-        os._exit(run("train", str(recipe), "--out", str(tmp_path / "run")))
-
-    assert killed(train) == 2
-    told = capfd.readouterr().err
-    assert "ulimit -f" in told and told.count("\n") == 1
 
 
 @pytest.mark.slow

@@ -60,6 +60,7 @@ print(json.dumps({
 """
 
 
+@pytest.mark.slow
 def test_they_train_are_recorded_and_replayed(tmp_path: Path) -> None:
     site = installed_package(SOURCE, tmp_path)
     done = python_beside(site, "-c", SESSION, str(tmp_path / "hasty"))

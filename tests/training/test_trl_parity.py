@@ -328,6 +328,7 @@ def test_loss_and_every_gradient(kind: str, extra: str, start: Path, tmp_path: P
             assert 0.02 < trainer._metrics["train"][f"clip_ratio/{side}_mean"][-1] < 0.9
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", CASES)
 def test_accumulation_over_three_steps(kind: str, start: Path, tmp_path: Path) -> None:
     """Two of TRL's steps have other token counts than the third; ours has yet another split."""
@@ -344,6 +345,7 @@ def test_control_each_option_makes_a_difference(extra: str, start: Path, tmp_pat
     assert apart(theirs, mine) > 100 * TOLERANCE
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("kind", "other"), [("dapo", "grpo"), ("grpo", "dr_grpo"), ("dr_grpo", "dapo")]
 )
