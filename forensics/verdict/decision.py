@@ -37,7 +37,7 @@ from forensics.verdict.rule import (
 from forensics.verdict.sentences import reasons, sentence
 from forensics.verdict.source_gaps import answered_yes
 from forensics.verdict.sources import sources
-from forensics.verdict.standing import as_scrubbed, scrubbed, standing
+from forensics.verdict.status import as_scrubbed, scrubbed, standing
 from forensics.verdict.view import Judgement, Terms, View, estimate_of, walk
 
 LAYERS_WEIGHED = (

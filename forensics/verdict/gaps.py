@@ -28,7 +28,7 @@ from forensics.verdict.source_gaps import (
     reaches_above_zero,
     rest_open,
 )
-from forensics.verdict.standing import scrubbed
+from forensics.verdict.status import scrubbed
 from forensics.verdict.view import Judgement, Ruling, View, statistic
 
 RERUN = "Run both checkpoints with the shortcuts scrubbed: `forensics investigate`."

@@ -25,7 +25,7 @@ from forensics.layers.decomposition import GENUINE_BAR
 from forensics.records.verdict import Estimate, Parts
 from forensics.verdict.rule import G0, NO_SKILL, NOT_SHORTCUTS, Family, G, P, Rule
 from forensics.verdict.sources import shares_of, together
-from forensics.verdict.standing import standing
+from forensics.verdict.status import standing
 from forensics.verdict.view import View, estimate_of, found_by, statistic
 
 Ends = tuple[float, float, float]  # estimate, low, high

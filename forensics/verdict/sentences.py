@@ -31,7 +31,7 @@ from forensics.verdict.rule import (
     accepted_families,
 )
 from forensics.verdict.sources import open_families, shares_of
-from forensics.verdict.standing import scrubbed, standing
+from forensics.verdict.status import scrubbed, standing
 from forensics.verdict.view import CARRIED, Judgement, Terms, View
 
 LONGEST_SENTENCE = 400

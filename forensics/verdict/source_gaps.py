@@ -11,7 +11,7 @@ from forensics.verdict.measurement_cost import cost, in_points, more_runs, width
 from forensics.verdict.rule import MOST, NO_SKILL, REGRADED, SHORTCUT, THROUGH, Family, G
 from forensics.verdict.sentences import HELD
 from forensics.verdict.sources import clearing_cost, cure_of, sources_of
-from forensics.verdict.standing import standing
+from forensics.verdict.status import standing
 from forensics.verdict.view import CARRIED, JOINED, Judgement, View, all_of, judge, statistic
 
 LOOSE = {

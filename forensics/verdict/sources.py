@@ -14,7 +14,7 @@ from forensics.records import Evidence, Undefined
 from forensics.records.verdict import Estimate, Source
 from forensics.verdict.measurement_cost import cost
 from forensics.verdict.rule import G0, NOT_SHORTCUTS, REFUSED, Family, G, Rule
-from forensics.verdict.standing import nothing_to_test, standing
+from forensics.verdict.status import nothing_to_test, standing
 from forensics.verdict.view import JOINED, View, estimate_of
 
 SHARES = {"scrubbing": "gain.channel", "elicitation": "elicitation.unlocked"}

@@ -2,5 +2,5 @@
 
 Each family is an instrument. Most play both policies once more in an *altered
 world* (`altered_world`) and compare the gain there with the gain in the world
-as it is (`family`).
+as it is (`source_study`).
 """

@@ -64,16 +64,6 @@ from forensics.protocols import Needing
 from forensics.records import Evidence, Undefined, content_hash
 from forensics.records.evidence import Scalar
 from resampling.ablation.refused_runs import action_kinds, chosen_tasks
-from resampling.sources.family import (
-    Amounts,
-    EndByEnd,
-    FamilyEvidence,
-    SourceStudy,
-    Values,
-    questions,
-    require_known_gain,
-    study_of,
-)
 from resampling.sources.hand_ins import HandIn, HandIns
 from resampling.sources.magic_words import Lent, without_magic
 from resampling.sources.replay import (
@@ -83,6 +73,16 @@ from resampling.sources.replay import (
     by_task,
     replays_of,
     runs_of_sides,
+)
+from resampling.sources.source_study import (
+    Amounts,
+    EndByEnd,
+    FamilyEvidence,
+    SourceStudy,
+    Values,
+    questions,
+    require_known_gain,
+    study_of,
 )
 
 FAMILY = "blind-play"

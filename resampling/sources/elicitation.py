@@ -52,9 +52,9 @@ from forensics.statistics import mean
 from resampling.sources.altered_world import alteration
 from resampling.sources.asked_world import Asked, as_text, length, shortest_wins, total
 from resampling.sources.extraction import Extraction, Form, by_task, form_of, last_action, won
-from resampling.sources.family import DIFFERENCE, SourceStudy, require_known_gain, study_of
 from resampling.sources.pass_at_k import PASS, pass_at_k
 from resampling.sources.replay import replays_of
+from resampling.sources.source_study import DIFFERENCE, SourceStudy, require_known_gain, study_of
 
 UNLOCKED = "elicitation.unlocked"
 LENIENT, TEMPLATE, EXAMPLES = "lenient extraction", "template", "few examples"

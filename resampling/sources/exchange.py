@@ -46,7 +46,10 @@ from resampling.ablation.gains import Carried, certificate
 from resampling.ablation.instrument import scrubbed_world
 from resampling.ablation.refused_runs import READ, Kinds, Played, chosen_tasks, side_of
 from resampling.sources.dealt_world import Deal, Donors, dealt, donors_of
-from resampling.sources.family import (
+from resampling.sources.fields import PREFIX, QUESTION, PromptFields
+from resampling.sources.newly import Newly, newly
+from resampling.sources.shadow import Kept, Plan, shadow
+from resampling.sources.source_study import (
     Comparison,
     EndByEnd,
     FamilyEvidence,
@@ -55,9 +58,6 @@ from resampling.sources.family import (
     questions,
     study_of,
 )
-from resampling.sources.fields import PREFIX, QUESTION, PromptFields
-from resampling.sources.newly import Newly, newly
-from resampling.sources.shadow import Kept, Plan, shadow
 from resampling.sources.sufficiency import MOST, prompts_of
 
 FAMILY = "exchange"

@@ -32,7 +32,9 @@ from forensics.case import Case
 from forensics.instruments import AnswerMaker, instrument
 from forensics.phrases import plural, points
 from forensics.records import Evidence, Undefined
-from resampling.sources.family import (
+from resampling.sources.nearness import near
+from resampling.sources.replay import replays_of, runs_of_sides
+from resampling.sources.source_study import (
     Comparison,
     FamilyEvidence,
     SourceStudy,
@@ -40,8 +42,6 @@ from resampling.sources.family import (
     questions,
     study_of,
 )
-from resampling.sources.nearness import near
-from resampling.sources.replay import replays_of, runs_of_sides
 from resampling.sources.trained_tasks import Showing, TrainedTasks, openings, trained_tasks
 
 FAMILY = "memory"

@@ -58,7 +58,10 @@ from forensics.statistics import Contrast, Estimate
 from resampling.ablation.gains import certificate
 from resampling.ablation.refused_runs import READ, Played, chosen_tasks, side_of
 from resampling.sources.dealt_world import Row, observed
-from resampling.sources.family import (
+from resampling.sources.shadow import Plan, shadow
+from resampling.sources.shown_units import ShownTexts, Unit, shown_texts
+from resampling.sources.shown_world import exchanged, kept
+from resampling.sources.source_study import (
     ALTERED,
     CONTROL,
     Carries,
@@ -68,9 +71,6 @@ from resampling.sources.family import (
     SourceStudy,
     nothing_won,
 )
-from resampling.sources.shadow import Plan, shadow
-from resampling.sources.shown_units import ShownTexts, Unit, shown_texts
-from resampling.sources.shown_world import exchanged, kept
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -39,7 +39,7 @@ from forensics.layers.decomposition import (
     paired,
 )
 from forensics.statistics import Contrast
-from resampling.sources.family import ALTERED, CONTROL, Pair, SourceStudy
+from resampling.sources.source_study import ALTERED, CONTROL, Pair, SourceStudy
 
 SURE = 0.5
 

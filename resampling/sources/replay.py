@@ -18,7 +18,7 @@ from forensics.case import Rollouts
 from forensics.errors import MissingInput
 from forensics.protocols import Environment
 from forensics.records import content_hash
-from resampling.sources.family import SourceStudy
+from resampling.sources.source_study import SourceStudy
 
 Actions = tuple[str, ...]
 Ended = tuple[float | None, str | None]  # score, submission

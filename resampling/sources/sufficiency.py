@@ -50,7 +50,10 @@ from forensics.records import Evidence, Undefined
 from forensics.verdict.measurement_cost import grown
 from resampling.ablation.instrument import scrubbed_world
 from resampling.ablation.refused_runs import chosen_tasks
-from resampling.sources.family import (
+from resampling.sources.fields import PREFIX, QUESTION, PromptFields, prompt_fields
+from resampling.sources.needed_shows import Found, NeededShows
+from resampling.sources.shadow import Kept, Plan, shadow
+from resampling.sources.source_study import (
     Comparison,
     EndByEnd,
     FamilyEvidence,
@@ -59,9 +62,6 @@ from resampling.sources.family import (
     questions,
     study_of,
 )
-from resampling.sources.fields import PREFIX, QUESTION, PromptFields, prompt_fields
-from resampling.sources.needed_shows import Found, NeededShows
-from resampling.sources.shadow import Kept, Plan, shadow
 
 FAMILY = "sufficiency"
 METHOD = "one field kept, all others from another task"

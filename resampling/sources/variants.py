@@ -41,7 +41,13 @@ from forensics.phrases import points
 from forensics.protocols import Alteration, Environment, Observation, Varying
 from forensics.records import Evidence, Undefined, content_hash
 from resampling.sources.altered_world import AlteredWorld, alteration
-from resampling.sources.family import FamilyEvidence, Pair, questions, require_known_gain, study_of
+from resampling.sources.source_study import (
+    FamilyEvidence,
+    Pair,
+    questions,
+    require_known_gain,
+    study_of,
+)
 
 FAMILY = "variants"
 METHOD = "both policies play variants of the held-out tasks, coupled with their runs of the tasks"

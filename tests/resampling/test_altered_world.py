@@ -11,7 +11,7 @@ from forensics.protocols import Channel, Environment
 from forensics.records import Trajectory
 from resampling.ablation.refused_runs import refusal
 from resampling.sources.altered_world import AlteredWorld, alteration
-from resampling.sources.family import study_of
+from resampling.sources.source_study import study_of
 from tests.environment_checks import check_environment
 from tests.resampling.ablation_world import GradingWorld, Script, ablation_case
 from training import MiniRepo

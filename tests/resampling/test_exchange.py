@@ -15,8 +15,8 @@ from forensics.protocols import Environment
 from forensics.records import Undefined
 from resampling.sources.dealt_world import Deal, dealt, donors_of
 from resampling.sources.exchange import exchange
-from resampling.sources.family import ALTERED, CONTROL
 from resampling.sources.newly import Newly
+from resampling.sources.source_study import ALTERED, CONTROL
 from tests.environment_checks import check_environment
 from tests.resampling.ablation_world import GradingWorld
 from tests.resampling.note_cases import Answerer, Repairer, agent_case, altered_runs, questions

@@ -11,9 +11,9 @@ import pytest
 from forensics.layers.decomposition import BEFORE
 from forensics.protocols import Observation
 from forensics.statistics import Estimate
-from resampling.sources import identifiers as names, renaming
-from resampling.sources.family import ALTERED, Comparison
+from resampling.sources import identifiers as names, renames
 from resampling.sources.identifiers import Told, identifiers
+from resampling.sources.source_study import ALTERED, Comparison
 from tests.resampling.renaming_world import MODULES, NamedWorld, Reader, named_case
 
 TINY = 1e-9
@@ -154,7 +154,7 @@ def test_the_policy_before_training_shows_that_names_are_no_question(
     monkeypatch: Any, kept: float, wins: float, solved: bool
 ) -> None:
     """It keeps four fifths, exactly those do; and wins more than twice what others hand in."""
-    monkeypatch.setattr(renaming, "guessed", lambda study: 0.1)
+    monkeypatch.setattr(renames, "guessed", lambda study: 0.1)
     asked = []
 
     def told(weights: Any) -> Estimate:
@@ -162,6 +162,6 @@ def test_the_policy_before_training_shows_that_names_are_no_question(
         return estimate(kept if (BEFORE, ALTERED) in weights else wins, 1.0)
 
     one: Any = SimpleNamespace(estimate=told)
-    study: Any = SimpleNamespace(config=renaming.RenamingConfig(), study=None)
-    assert renaming.RenamingStudy._solved_without(study, one) == solved
+    study: Any = SimpleNamespace(config=renames.RenamingConfig(), study=None)
+    assert renames.RenamingStudy._solved_without(study, one) == solved
     assert min(asked[0].values()) == -0.8

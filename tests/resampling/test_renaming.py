@@ -13,10 +13,10 @@ import pytest
 from forensics import conformance
 from forensics.protocols import Observation
 from forensics.records import Evidence, Undefined
-from resampling.sources.family import study_of
 from resampling.sources.identifiers import identifiers
 from resampling.sources.renamed_world import Episode, Renaming
-from resampling.sources.renaming import RenamingConfig, at_most, guessed, renaming
+from resampling.sources.renames import RenamingConfig, at_most, guessed, renaming
+from resampling.sources.source_study import study_of
 from tests.environment_checks import check_environment
 from tests.resampling.renaming_world import (
     BUILDS,

@@ -18,7 +18,7 @@ from forensics.records import Checkpoint, Evidence, Undefined
 from forensics.records.case_file import CheckpointPair
 from training.environments.prompts import Prompts
 from training.organisms.word_model import build_model, build_tokenizer
-from training.placebo_training import placebo_training
+from training.placebo import placebo_training
 from training.rewards import coin, outcome
 
 LOSES = "history"
@@ -139,7 +139,7 @@ def test_steps_that_only_a_reward_could_use(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The steps do raise the score, where they are rewarded for it."""
-    monkeypatch.setattr("training.placebo_training.coin", reward)
+    monkeypatch.setattr("training.placebo.coin", reward)
     recipe = recipe_file(tmp_path, questions, learning_rate=1e-4)
     found = share(placebo_case(tmp_path, questions, stubborn, recipe))
     assert (found > 0.6) if reward is outcome else (abs(found) < 0.4)

@@ -37,7 +37,9 @@ from forensics.records.evidence import Scalar
 from forensics.verdict.view import JOINED
 from resampling.ablation.instrument import scrubbed_world
 from resampling.ablation.refused_runs import chosen_tasks
-from resampling.sources.family import (
+from resampling.sources.identifiers import Identifiers, identifiers
+from resampling.sources.renamed_world import Renaming
+from resampling.sources.source_study import (
     ALTERED,
     Comparison,
     FamilyEvidence,
@@ -46,8 +48,6 @@ from resampling.sources.family import (
     require_known_gain,
     study_of,
 )
-from resampling.sources.identifiers import Identifiers, identifiers
-from resampling.sources.renamed_world import Renaming
 
 FAMILY = "renaming"
 METHOD = "both policies in the world by other names, coupled with the plain runs"
