@@ -17,13 +17,17 @@ from forensics.cli.options import (
     Before,
     EnvOptions,
     Force,
+    Instruments,
     Json,
     Out,
     PairWorld,
+    PlaceboRecipe,
+    RecordedTraining,
     Resume,
     Rule,
     Run,
     Seed,
+    TrainedTasks,
     parse_options,
     study_command,
 )
@@ -58,40 +62,13 @@ def investigate(
     after: After,
     env: PairWorld = None,
     env_option: EnvOptions = None,
-    training: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="DIR",
-            help="The folder of the recorded training run, for the signal layer.",
-        ),
-    ] = None,
-    trained_tasks: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE",
-            help=(
-                "The tasks of training, a name or a prompt a line: held-out tasks that repeat them"
-                " are looked for."
-            ),
-        ),
-    ] = None,
-    recipe: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE",
-            help="The recipe of the training: run again with a coin for a reward.",
-        ),
-    ] = None,
+    training: RecordedTraining = None,
+    trained_tasks: TrainedTasks = None,
+    recipe: PlaceboRecipe = None,
     allow: Allow = None,
     accept: Accept = None,
     rule: Rule = None,
-    instruments: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NAMES",
-            help="Measure with these only, commas between; -NAME leaves one out.",
-        ),
-    ] = None,
+    instruments: Instruments = None,
     tasks: Annotated[
         int, typer.Option("--tasks", min=2, help="Held-out tasks to run; all where fewer.")
     ] = 600,

@@ -34,6 +34,37 @@ PairWorld = Annotated[
         ),
     ),
 ]
+RecordedTraining = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="DIR",
+        help="The folder of the recorded training run, for the signal layer.",
+    ),
+]
+TrainedTasks = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE",
+        help=(
+            "The tasks of training, a name or a prompt a line: held-out tasks that repeat them"
+            " are looked for."
+        ),
+    ),
+]
+PlaceboRecipe = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE",
+        help="The recipe of the training: run again with a coin for a reward.",
+    ),
+]
+Instruments = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NAMES",
+        help="Measure with these only, commas between; -NAME leaves one out.",
+    ),
+]
 RunsWorld = Annotated[
     str | None,
     typer.Option(

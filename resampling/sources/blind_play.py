@@ -64,6 +64,7 @@ from forensics.protocols import Needing
 from forensics.records import Evidence, Undefined, content_hash
 from forensics.records.evidence import Scalar
 from resampling.ablation.refused_runs import action_kinds, chosen_tasks
+from resampling.sources.amounts import Amounts, EndByEnd
 from resampling.sources.hand_ins import HandIn, HandIns
 from resampling.sources.magic_words import Lent, without_magic
 from resampling.sources.replay import (
@@ -75,8 +76,6 @@ from resampling.sources.replay import (
     runs_of_sides,
 )
 from resampling.sources.source_study import (
-    Amounts,
-    EndByEnd,
     FamilyEvidence,
     SourceStudy,
     Values,

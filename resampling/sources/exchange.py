@@ -43,15 +43,15 @@ from forensics.records import Evidence, Undefined
 from forensics.statistics import Contrast, Estimate
 from forensics.verdict.view import JOINED
 from resampling.ablation.gains import Carried, certificate
-from resampling.ablation.instrument import scrubbed_world
+from resampling.ablation.refusal import scrubbed_world
 from resampling.ablation.refused_runs import READ, Kinds, Played, chosen_tasks, side_of
+from resampling.sources.amounts import EndByEnd
 from resampling.sources.dealt_world import Deal, Donors, dealt, donors_of
 from resampling.sources.fields import PREFIX, QUESTION, PromptFields
 from resampling.sources.newly import Newly, newly
 from resampling.sources.shadow import Kept, Plan, shadow
 from resampling.sources.source_study import (
     Comparison,
-    EndByEnd,
     FamilyEvidence,
     Pair,
     SourceStudy,

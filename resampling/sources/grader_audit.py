@@ -34,7 +34,6 @@ and that are not listed; a hole that is used with a different text on each task
 (blind play, where it needs no reading).
 """
 
-import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -52,6 +51,7 @@ from forensics.records.evidence import Control
 from forensics.statistics import Estimate, share_by_task
 from resampling.ablation.refused_runs import chosen_tasks
 from resampling.sources.blind_play import shuffled
+from resampling.sources.broken_answers import BREAKS
 from resampling.sources.hand_ins import HandIn, HandIns
 from resampling.sources.replay import PlayedRun, Replays, by_task, replays_of, runs_of_sides
 from resampling.sources.source_study import (
@@ -71,8 +71,6 @@ CONSTANTS = ("0", "1", "yes", "true", "done", "I do not know.")
 LONGEST = 8  # words that belong together
 MOST_WORDS = 200  # of a hand-in, that are searched for magic words
 TOGETHER = 0.9  # of the hand-ins with a word hold the words around it too
-NUMBER = re.compile(r"-?\d+")
-OPPOSITES = {"yes": "no", "no": "yes", "true": "false", "false": "true"}
 SOUND = "Nothing that was tried wins more often than a right answer of another task can."
 CURE = (
     "Let steps tell the submission as it was written, or give the environment a method"
@@ -386,21 +384,3 @@ def _written(text: str, phrase: Gram) -> str | None:
     runs = list(grams([word for word, _, _ in placed], size))
     at = runs.index(phrase) if phrase in runs else None
     return None if at is None else text[placed[at][1] : placed[at + size - 1][2]]
-
-
-def cut_off(text: str) -> str | None:
-    """The first half of its words."""
-    placed = placed_words(text)
-    return text[: placed[len(placed) // 2 - 1][2]] if len(placed) > 1 else None
-
-
-def negate(text: str) -> str | None:
-    """With a `yes`, `no`, `true` or `false` turned round, else its first number."""
-    for word, start, end in placed_words(text):
-        if word.lower() in OPPOSITES:
-            return text[:start] + OPPOSITES[word.lower()] + text[end:]
-    turned = NUMBER.sub(lambda number: str(-int(number[0])), text, count=1)
-    return turned if turned != text else None
-
-
-BREAKS = {"the end cut off": cut_off, "negated": negate}

@@ -57,6 +57,7 @@ from forensics.protocols import Alteration, Needing
 from forensics.statistics import Contrast, Estimate
 from resampling.ablation.gains import certificate
 from resampling.ablation.refused_runs import READ, Played, chosen_tasks, side_of
+from resampling.sources.amounts import Carries, EndByEnd
 from resampling.sources.dealt_world import Row, observed
 from resampling.sources.shadow import Plan, shadow
 from resampling.sources.shown_units import ShownTexts, Unit, shown_texts
@@ -64,9 +65,7 @@ from resampling.sources.shown_world import exchanged, kept
 from resampling.sources.source_study import (
     ALTERED,
     CONTROL,
-    Carries,
     Comparison,
-    EndByEnd,
     Pair,
     SourceStudy,
     nothing_won,

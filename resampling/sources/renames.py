@@ -35,7 +35,7 @@ from forensics.phrases import plural, printable
 from forensics.records import Evidence, Undefined, content_hash
 from forensics.records.evidence import Scalar
 from forensics.verdict.view import JOINED
-from resampling.ablation.instrument import scrubbed_world
+from resampling.ablation.refusal import scrubbed_world
 from resampling.ablation.refused_runs import chosen_tasks
 from resampling.sources.identifiers import Identifiers, identifiers
 from resampling.sources.renamed_world import Renaming

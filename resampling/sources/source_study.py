@@ -18,10 +18,10 @@ it carries nothing. One that could not be tried says why (`not_tested`) and
 blocks `genuine`.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -47,8 +47,9 @@ from forensics.protocols import Alteration
 from forensics.records import Evidence, Undefined
 from forensics.statistics import Contrast, Estimate
 from resampling.ablation.gains import require_gain
-from resampling.ablation.instrument import scrubbed_world
+from resampling.ablation.refusal import scrubbed_world
 from resampling.ablation.refused_runs import Played, Side, chosen_tasks, played_plainly, read_side
+from resampling.sources.amounts import Carries
 
 DIFFERENCE = "score difference"
 NO_SKILL_FAILS = ("renaming", "sufficiency", "blind-play", "audit")
@@ -255,81 +256,6 @@ class Comparison:
         return len(self.panel.tasks)
 
 
-class Carries(Protocol):
-    """What is said of any source, measured or bounded."""
-
-    @property
-    def whole(self) -> Contrast: ...
-    @property
-    def carried(self) -> Estimate: ...
-    @property
-    def over_bar(self) -> Estimate: ...
-    @property
-    def runs(self) -> int: ...
-    @property
-    def clusters(self) -> int: ...
-
-
-class Amounts(Carries, Protocol):
-    """What is said of a source, or of several, where no skill can fail:
-    `Comparison` has it, and `EndByEnd`.
-    """
-
-    @property
-    def left(self) -> Estimate: ...
-    @property
-    def phantom_over_bar(self) -> Estimate: ...
-    @property
-    def placebo_over_bar(self) -> Estimate: ...
-
-
-@dataclass(frozen=True, kw_only=True)
-class EndByEnd:
-    """Several measures of one source, estimate and interval end by end: the
-    largest of them (`pick=max`), or where all have to agree the smallest (`min`).
-    """
-
-    parts: Sequence[Carries]
-    pick: Callable[[Iterable[float]], float] = max
-
-    def _ends(self, name: str, pick: Callable[[Iterable[float]], float]) -> Estimate:
-        rows: list[Estimate] = [getattr(part, name) for part in self.parts]
-        estimate, low, high = (pick(ends) for ends in zip(*(r.ends for r in rows), strict=True))
-        return Estimate(estimate=estimate, low=low, high=high, level=rows[0].level)
-
-    @property
-    def whole(self) -> Contrast:
-        return self.parts[0].whole
-
-    @property
-    def carried(self) -> Estimate:
-        return self._ends("carried", self.pick)
-
-    @property
-    def over_bar(self) -> Estimate:
-        return self._ends("over_bar", self.pick)
-
-    @property
-    def left(self) -> Estimate:
-        return self._ends("left", min if self.pick is max else max)
-
-    @property
-    def phantom_over_bar(self) -> Estimate:
-        return self._ends("phantom_over_bar", self.pick)
-
-    @property
-    def placebo_over_bar(self) -> Estimate:
-        return self._ends("placebo_over_bar", max)
-
-    @property
-    def runs(self) -> int:
-        return max(part.runs for part in self.parts)
-
-    @property
-    def clusters(self) -> int:
-        return min(part.clusters for part in self.parts)
-
-
 @dataclass(frozen=True, kw_only=True)
 class FamilyEvidence:
     """Makes what a family answers."""
@@ -406,8 +332,3 @@ class FamilyEvidence:
         known: dict[str, Any] = {"unit": DIFFERENCE, "summary": summary, "about": about}
         known |= {"n": found.runs, "clusters": found.clusters}
         return self.make.evidence(f"{self.family}.{name}", answer, **known | fields)
-
-
-def worst(found: Sequence[Comparison]) -> Comparison:
-    """The one that carries most, by what it carries at least."""
-    return max(found, key=lambda one: (one.over_bar.low, one.over_bar.estimate))

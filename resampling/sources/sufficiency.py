@@ -48,14 +48,14 @@ from forensics.phrases import plural, points, printable
 from forensics.protocols import Environment, Needing
 from forensics.records import Evidence, Undefined
 from forensics.verdict.measurement_cost import grown
-from resampling.ablation.instrument import scrubbed_world
+from resampling.ablation.refusal import scrubbed_world
 from resampling.ablation.refused_runs import chosen_tasks
+from resampling.sources.amounts import EndByEnd
 from resampling.sources.fields import PREFIX, QUESTION, PromptFields, prompt_fields
 from resampling.sources.needed_shows import Found, NeededShows
 from resampling.sources.shadow import Kept, Plan, shadow
 from resampling.sources.source_study import (
     Comparison,
-    EndByEnd,
     FamilyEvidence,
     SourceStudy,
     nothing_won,

@@ -24,9 +24,10 @@ from resampling.ablation.gains import (
     compare,
     require_gain,
 )
-from resampling.ablation.instrument import AblationConfig, scrubbed_world
+from resampling.ablation.refusal import scrubbed_world
 from resampling.ablation.refused_runs import Played, Side, read_side, substitutes
 from resampling.ablation.returned_answers import holds_answer
+from resampling.ablation.settings import AblationConfig
 from tests.forensics.score_world import PROVENANCE, runs_of, stored_case
 from tests.resampling.planned_world import WIN, ablated, plan, planned_case
 

@@ -8,13 +8,8 @@ import pytest
 from forensics.instruments import run_instrument
 from forensics.protocols import StepResult
 from forensics.records import Evidence, Undefined
-from resampling.sources.grader_audit import (
-    EMPTY,
-    PROMPT,
-    audit,
-    cut_off,
-    negate,
-)
+from resampling.sources.broken_answers import cut_off, negate
+from resampling.sources.grader_audit import EMPTY, PROMPT, audit
 from tests.resampling.answers_world import (
     EMPTY as HANDS_IN_EMPTY,
     MAGIC,
