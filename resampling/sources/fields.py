@@ -38,6 +38,7 @@ TOKEN: Final = re.compile(r"\d+|[^\W\d_]+|\n|[^\S\n]+|.", re.DOTALL)
 SYSTEM_ENDS: Final = "\x1e"  # between the system text and the prompt
 FIRST_SHARED, SHARED = 0.3, 0.5  # of the tokens, to join one text, or a template
 MOST = 180  # texts that may found a template
+QUOTED = 60  # characters of a question
 
 
 class Piece(NamedTuple):
@@ -119,6 +120,11 @@ class PromptFields:
             order = [members[place] for place in stream.permutation(len(members))]
             found |= dict(zip(order, (*order[1:], order[0]), strict=True))
         return found
+
+
+def by_the_author(question: str) -> str:
+    """Whose word it is that this is a question."""
+    return f"By the environment's word a question is such as '{printable(question, QUOTED)}'."
 
 
 def whole_text(text: str, system: str | None) -> str:

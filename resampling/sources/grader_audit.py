@@ -10,6 +10,7 @@ In the world that is scrubbed of every declared channel:
    - nothing: `""`, the empty action, and the last action of a run alone where
      the answer stood in an earlier one, or where a run that handed in nothing won;
    - the task's own prompt; a few constant texts; the answers that won on most tasks;
+     the right answer in a list of several (`several_answers`);
    - *magic words*: the words that hand-ins winning after training hold more
      often than any hand-in before, by `contrast`, with the words that go along
      with them: alone, and behind the answer of another task.
@@ -54,6 +55,7 @@ from resampling.sources.blind_play import shuffled
 from resampling.sources.broken_answers import BREAKS
 from resampling.sources.hand_ins import HandIn, HandIns
 from resampling.sources.replay import PlayedRun, Replays, by_task, replays_of, runs_of_sides
+from resampling.sources.several_answers import BETWEEN, SeveralAnswers
 from resampling.sources.source_study import (
     Comparison,
     FamilyEvidence,
@@ -66,6 +68,7 @@ FAMILY = "audit"
 WINS = "audit.wins"
 METHOD = "texts that are no answer handed in on fresh copies of the tasks"
 EMPTY, PROMPT = "an empty hand-in", "the task's own prompt"
+SEVERAL = "a list of several answers"
 ANSWER, CONSTANT, MAGIC = "the answer", "the constant text", "the words"
 CONSTANTS = ("0", "1", "yes", "true", "done", "I do not know.")
 LONGEST = 8  # words that belong together
@@ -234,6 +237,7 @@ class Audit:
         if rates:
             text = max(rates, key=lambda text: rates[text].low)
             rows[f"{CONSTANT} {text}"] = rates[text], self._says(text)
+        rows[SEVERAL] = self._several_rate(), self.several.uses
         for phrase in self.magic:
             uses = self._lives_by(phrase)
             rows[f"{MAGIC} {printable(phrase, 40)}"] = self._magic_rate(phrase), uses
@@ -291,6 +295,15 @@ class Audit:
             if texts := [own[t] for t in (*order[place + 1 :], *order[:place]) if t in own]:
                 found[task] = texts[0]
         return found
+
+    @cached_property
+    def several(self) -> SeveralAnswers:
+        order = shuffled(self.tasks, self.study.case.seed)
+        return SeveralAnswers(hand_ins=self.hand_ins, order=order)
+
+    def _several_rate(self) -> Estimate | None:
+        rates = filter(None, (self._rate(self.several.lists(one)) for one in BETWEEN))
+        return max(rates, key=lambda one: one.low, default=None)
 
     def _magic_rate(self, text: str) -> Estimate | None:
         """The better of the words alone and behind another task's answer that was

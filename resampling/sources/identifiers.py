@@ -69,13 +69,14 @@ class Role:
 
 @dataclass(frozen=True, kw_only=True)
 class Identifiers:
-    """What can be renamed. `lists`: whether prompts list names of a role. `ids`,
-    `dates`: whether there are any; `fixed`: those that stay. `declared`: the
-    environment says what the question is. `left_out`: places that vary and stay,
-    and why.
+    """What can be renamed. `question`: roles of the declared question that nothing
+    links. `lists`: whether prompts list names of a role. `ids`, `dates`: whether
+    there are any; `fixed`: those that stay. `declared`: the environment says what
+    the question is. `left_out`: places that vary and stay, and why.
     """
 
     roles: tuple[Role, ...] = ()
+    question: tuple[Role, ...] = ()
     lists: bool = False
     ids: bool = False
     dates: bool = False
@@ -105,13 +106,14 @@ def identifiers(case: Case, world: World) -> Identifiers:
     for side in ("before", *case.afters):
         for row in case.rollouts(side, without=world).rows(*READ):
             kinds |= _read(row["steps"], told[row["task"]])
-    question = _question(case)
+    question = question_of(case)
     roles, left_out = _roles(told, {w for kind in kinds for w in parts_of(kind)}, question)
     ids, dates = _several(told, lambda one: one.ids), _several(told, lambda one: one.dates)
     if ids and sum(one.own_ids for one in told.values()) > SEVERAL * len(told):
         ids, left_out = None, [*left_out, "ids, which runs work out themselves"]
     return Identifiers(
-        roles=roles,
+        roles=tuple(role for role in roles if role.linked or not role.asked),
+        question=tuple(role for role in roles if role.asked and not role.linked),
         lists=any(_lists(one, roles) for one in told.values()),
         ids=ids is not None,
         dates=dates is not None,
@@ -189,7 +191,6 @@ def _roles(
         in_question = all(asked[place] for place in group)
         if in_question and not linked:
             left_out.append(f"{name}: the question itself")
-            continue
         roles.append(Role(name=name, words=words, linked=linked, asked=in_question))
     return tuple(sorted(roles, key=lambda role: role.name)), sorted(left_out)
 
@@ -309,7 +310,7 @@ def _share(values: Sequence[bool]) -> float:
     return sum(values) / max(len(values), 1)
 
 
-def _question(case: Case) -> Callable[[str], str] | None:
+def question_of(case: Case) -> Callable[[str], str] | None:
     """The question of a task, where the environment's fields name one."""
     world = case.environment
     if not isinstance(world, Fielded) or "question" not in world.fields(case.tasks[0]):

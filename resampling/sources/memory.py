@@ -32,7 +32,6 @@ from forensics.case import Case
 from forensics.instruments import AnswerMaker, instrument
 from forensics.phrases import plural, points
 from forensics.records import Evidence, Undefined
-from resampling.sources.nearness import near
 from resampling.sources.replay import replays_of, runs_of_sides
 from resampling.sources.source_study import (
     Comparison,
@@ -52,7 +51,7 @@ ABOUT = "tasks that repeat trained ones"
 @dataclass(frozen=True, kw_only=True)
 class MemoryConfig:
     """`split_tasks`: so many of a train split are looked through. `openings`: so
-    many first actions show what a task is. `fewest`: tasks without a twin that it
+    many actions show what a task is. `fewest`: tasks without a twin that it
     takes.
     """
 
@@ -122,16 +121,14 @@ class Memory:
     def showing(self) -> Showing:
         world, wanted = replays_of(self.study).world, frozenset(self.tasks)
         runs = (run for side in runs_of_sides(self.study) for run in side if run.task in wanted)
-        first = [run.actions[0] for run in runs if run.actions]
-        chosen = openings(world, self.tasks[0], first, self.config.openings)
+        taken = (action for run in runs for action in dict.fromkeys(run.actions))
+        chosen = openings(world, self.tasks[0], taken, self.config.openings)
         return Showing(world=world, trained=self.trained, held_out=self.tasks, openings=chosen)
 
     @cached_property
     def twins(self) -> frozenset[str]:
         """The held-out tasks that repeat trained ones."""
-        shown = near(self.showing.of_held_out(), self.showing.of_trained())
-        twins = {task for task, found in zip(self.tasks, shown, strict=True) if found}
-        return frozenset(twins | (set(self.tasks) & set(self.trained.names)))
+        return self.showing.twins
 
     @cached_property
     def _new(self) -> Values:

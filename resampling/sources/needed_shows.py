@@ -14,15 +14,8 @@ is looked up is enough alone, but *before* looks it up as well; and a line that
    kept: first by *after* only, as if *before* won nothing, so that it can only
    clear; what is left by both. With a unit every part of it is cleared. What is not
    is halved, down to the smallest units that are enough.
-3. *Newly needed?* Only the unit is another task's. With `L(u)` the wins that a side
-   loses there, and `L(c)` those that it loses in the control, where nothing is its
-   own: newly needed is
-
-       L_after(u) - L_before(u) * L_after(c) / L_before(c),
-
-   that is, *after* may need it as many times more as it wins more. Its interval
-   is by the delta method: one contrast, with the ratios in its weights. Where
-   *before* wins too little to tell, 2 decides alone.
+3. *Newly needed?* Only the unit is another task's, against the control: `newly`, not
+   divided. Where *before* wins too little to tell, 2 decides alone.
 4. A unit carries the smaller of both, end by end.
 5. Where `most_units` worlds are played, or 3 was asked of `most_asked` units, what is
    left carries what it does by 2.
@@ -41,89 +34,23 @@ from functools import cached_property
 from typing import Any
 
 from forensics.layers.decomposition import (
-    AFTER,
-    BEFORE,
-    GENUINE_BAR,
-    OPEN,
-    Panel,
     Runs,
-    Weights,
-    World,
-    add,
-    gain,
-    paired,
 )
 from forensics.protocols import Alteration, Needing
-from forensics.statistics import Contrast, Estimate
 from resampling.ablation.gains import certificate
 from resampling.ablation.refused_runs import READ, Played, chosen_tasks, side_of
 from resampling.sources.amounts import Carries, EndByEnd
 from resampling.sources.dealt_world import Row, observed
+from resampling.sources.newly import Newly, newly
 from resampling.sources.shadow import Plan, shadow
 from resampling.sources.shown_units import ShownTexts, Unit, shown_texts
 from resampling.sources.shown_world import exchanged, kept
 from resampling.sources.source_study import (
-    ALTERED,
-    CONTROL,
     Comparison,
     Pair,
     SourceStudy,
     nothing_won,
 )
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class NewlyNeeded:
-    """See the module's text, 3. `panel`: the plain world, the one with the unit
-    exchanged, the control.
-    """
-
-    panel: Panel
-    level: float
-
-    def _estimate(self, weights: Weights) -> Contrast:
-        return self.panel.estimate(weights, self.level)
-
-    @property
-    def known(self) -> bool:
-        """Whether *before* surely wins something that it loses in the control."""
-        return self._estimate(_lost(BEFORE, CONTROL)).low > 0
-
-    @cached_property
-    def _carried(self) -> Weights:
-        own, of_before = (_lost(side, ALTERED) for side in (AFTER, BEFORE))
-        every, all_of_before = (_lost(side, CONTROL) for side in (AFTER, BEFORE))
-        base = self._estimate(all_of_before).estimate
-        needs = self._estimate(of_before).estimate / base  # of its wins
-        more = self._estimate(every).estimate / base
-        return add((1, own), (-needs, every), (-more, of_before), (more * needs, all_of_before))
-
-    @property
-    def whole(self) -> Contrast:
-        return self._estimate(gain(OPEN))
-
-    @property
-    def carried(self) -> Estimate:
-        """Of which *before* needs more than its share carries nothing."""
-        found = self._estimate(self._carried)
-        estimate, low, high = (max(end, 0.0) for end in found.ends)
-        return Estimate(estimate=estimate, low=low, high=high, level=self.level)
-
-    @property
-    def over_bar(self) -> Contrast:
-        return self._estimate(add((1, self._carried), (-GENUINE_BAR, gain(OPEN))))
-
-    @property
-    def runs(self) -> int:
-        return self.panel.runs_behind(add((1, gain(OPEN)), (1, gain(ALTERED))))
-
-    @property
-    def clusters(self) -> int:
-        return len(self.panel.tasks)
-
-
-def _lost(side: str, world: World) -> Weights:
-    return {(side, OPEN): 1.0, (side, world): -1.0}
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -134,7 +61,7 @@ class Found:
 
     unit: Unit
     alone: Comparison
-    newly: NewlyNeeded | None = None
+    newly: Newly | None = None
     open: bool = False
 
     @property
@@ -293,17 +220,15 @@ class NeededShows:
         afters = tuple(self._runs(side, world, tasks) for side in self.study.case.afters)
         return self.study.amount((of_before, afters), self._pair(shadow(self.plan), tasks))
 
-    def _newly(self, unit: Unit) -> NewlyNeeded | None:
+    def _newly(self, unit: Unit) -> Newly | None:
         """How newly a unit is needed, if *before* wins enough to tell."""
         assert self.texts is not None
         tasks = self._chosen(self.tasks)
         control = self._pair(shadow(self.plan), tasks)
-        worlds = {OPEN: self.study.plain.pair, CONTROL: control}
-        one = NewlyNeeded(panel=paired(worlds, None), level=self.study.level)
-        if not one.known:
+        if not newly(self.study, control, control, divided=False).known:
             return None
-        worlds[ALTERED] = self._pair(exchanged(self.texts, unit), tasks)
-        return NewlyNeeded(panel=paired(worlds, None), level=self.study.level)
+        altered = self._pair(exchanged(self.texts, unit), tasks)
+        return newly(self.study, altered, control, divided=False)
 
     def _chosen(self, most: int) -> tuple[str, ...]:
         return chosen_tasks(sorted(self.plan.donors), most)

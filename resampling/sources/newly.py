@@ -15,8 +15,11 @@ needs what the task says. `L(x)` is what a side loses with `x` exchanged, points
 
    Where every win before training needs the source (`q` near 1), so does every
    other way to win: the exchange tells them not apart, and the interval says so.
-3. The interval is the linear one, in `L_after` of both and in `q`.
-4. `told`: whether it can be told at all. Before training the wins that are no
+3. Where `q` may be near 1, as with what an action shows that has to be read, the
+   same is not divided (`divided=False`): *after* may need the source as many times more as
+   it wins more. That is smaller; it says that a source is newly needed, not for how much.
+4. The interval is the linear one, in `L_after` of both and in `q`.
+5. `told`: whether it can be told at all. Before training the wins that are no
    luck, those of them that need the source and those that do not have all to be
    surely there, the first with at least `SURE` of their number.
 
@@ -38,24 +41,27 @@ from forensics.layers.decomposition import (
     gain,
     paired,
 )
-from forensics.statistics import Contrast
+from forensics.statistics import Contrast, Estimate
 from resampling.sources.source_study import ALTERED, CONTROL, Pair, SourceStudy
 
 SURE = 0.5
 
 
-def newly(study: SourceStudy, source: Pair, everything: Pair) -> "Newly":
+def newly(study: SourceStudy, source: Pair, everything: Pair, divided: bool = True) -> "Newly":
     """From the runs of both sides with one source exchanged, and with everything."""
     worlds = {OPEN: study.plain.pair, ALTERED: source, CONTROL: everything}
-    return Newly(panel=paired(worlds, None), level=study.level)
+    return Newly(panel=paired(worlds, None), level=study.level, divided=divided)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Newly:
-    """See the module's text; reads like a comparison."""
+    """See the module's text; reads like a comparison. `panel`: the plain world, the one
+    with the source exchanged, the one with everything.
+    """
 
     panel: Panel
     level: float
+    divided: bool = True
 
     def _estimate(self, weights: Weights) -> Contrast:
         return self.panel.estimate(weights, self.level)
@@ -74,22 +80,36 @@ class Newly:
         return needing.estimate / wins.estimate
 
     @property
+    def known(self) -> bool:
+        """Whether *before* surely wins something that is no luck."""
+        return self._estimate(_lost(BEFORE, CONTROL)).low > 0
+
+    @property
     def _carried(self) -> Weights:
         q, wins = self.shared, self._estimate(_lost(BEFORE, CONTROL)).estimate
-        others = add((1, _lost(AFTER, ALTERED)), (-1, _lost(AFTER, CONTROL)))
-        in_q = self._estimate(others).estimate / (1 - q) ** 2  # the derivative
+        every = _lost(AFTER, CONTROL)
+        others = add((1, _lost(AFTER, ALTERED)), (-1, every)) if self.divided else every
+        scale = 1 / (1 - q) if self.divided else 1.0
+        in_q = self._estimate(others).estimate * (
+            scale**2 if self.divided else -1
+        )  # the derivative
         after, before = (
             add((1, _lost(side, ALTERED)), (-q, _lost(side, CONTROL))) for side in (AFTER, BEFORE)
         )
-        return add((1 / (1 - q), after), (in_q / wins, before))  # the second is 0 in all
+        return add((scale, after), (in_q / wins, before))  # the second is 0 in all
 
     @property
     def whole(self) -> Contrast:
         return self._estimate(gain(OPEN))
 
     @property
-    def carried(self) -> Contrast:
-        return self._estimate(self._carried)
+    def carried(self) -> Estimate:
+        """Not divided, what *before* needs more than its share of carries nothing."""
+        found = self._estimate(self._carried)
+        if self.divided:
+            return found
+        estimate, low, high = (max(end, 0.0) for end in found.ends)
+        return Estimate(estimate=estimate, low=low, high=high, level=self.level)
 
     @property
     def over_bar(self) -> Contrast:

@@ -17,6 +17,11 @@ they are.
    than `better` times as often as hand-ins of other tasks would, and keeps
    surely at least `kept` of its score under other names. Else what is surely a
    name is renamed alone; if that is no find, the family stays open.
+5. Words of the declared question stay, but where there is nothing else to rename.
+   Then they are renamed, and a loss accuses nobody: if the policy before
+   training surely loses more than `kept` of its score too, they are the question,
+   as the environment says; if it loses less, what is newly needed counts
+   (`newly`), and clears the family or leaves it open.
 
 The control is the harm to the policy before training (`placebo_over_bar`). A
 second one, renaming what no hand-in depends on, is left out: another pass. Ours
@@ -29,6 +34,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from forensics.case import Case, Rollouts
+from forensics.errors import MissingInput
 from forensics.instruments import AnswerMaker, instrument
 from forensics.layers.decomposition import BEFORE, OPEN
 from forensics.phrases import plural, printable
@@ -37,13 +43,16 @@ from forensics.records.evidence import Scalar
 from forensics.verdict.view import JOINED
 from resampling.ablation.refusal import scrubbed_world
 from resampling.ablation.refused_runs import chosen_tasks
-from resampling.sources.identifiers import Identifiers, identifiers
+from resampling.sources.fields import by_the_author
+from resampling.sources.identifiers import Identifiers, identifiers, question_of
+from resampling.sources.newly import newly
 from resampling.sources.renamed_world import Renaming
 from resampling.sources.source_study import (
     ALTERED,
     Comparison,
     FamilyEvidence,
     SourceStudy,
+    nothing_won,
     questions,
     require_known_gain,
     study_of,
@@ -51,6 +60,9 @@ from resampling.sources.source_study import (
 
 FAMILY = "renaming"
 METHOD = "both policies in the world by other names, coupled with the plain runs"
+ACCEPT_IT = "Accept it with `--accept renaming`, or rely on sufficiency and variants."
+NO_CURE = "Nothing needs to be done."
+CLEARED = "What newly hangs on words of the question accuses nobody."
 IDS, DATES, ORDER = "ids", "dates", "the order of lists"
 
 
@@ -75,7 +87,8 @@ def at_most(case: Case, config: RenamingConfig) -> int:
     passes, roles = 2, config.most_roles
     if case.has_played(world := scrubbed_world(case)):
         require_known_gain(case)
-        parts = parts_of_all(identifiers(case, world), config)
+        known = identifiers(case, world)
+        parts = parts_of_all(known, config) or of_question(known)
         passes = bool(parts) + (0 < sum(part.sure for part in parts) < len(parts))
         roles = min(roles, len(parts)) if len(parts) > 1 else 0
     tasks = len(case.tasks)
@@ -100,10 +113,12 @@ def renaming(case: Case, config: RenamingConfig) -> Iterator[Evidence | Undefine
     whole = parts_of_all(known, config)
     if whole:
         yield from RenamingStudy(study=study, config=config, known=known, told=told).answers(whole)
+    elif asked := of_question(known):
+        yield from RenamingStudy(study=study, config=config, known=known, told=told).asked(asked)
     elif known.left_out:
         yield from told.not_tested(
             f"What differs from prompt to prompt cannot be renamed ({_listed(known.left_out)}).",
-            "Accept it with `--accept renaming`, or rely on sufficiency and variants.",
+            ACCEPT_IT,
         )
     else:
         yield from told.not_applicable(
@@ -141,6 +156,12 @@ def parts_of_all(known: Identifiers, config: RenamingConfig) -> tuple[Part, ...]
         words = tuple(role.words for role in known.roles)
         parts.append(Part(name=ORDER, renaming=Renaming(lists=words), sure=False))
     return tuple(parts)
+
+
+def of_question(known: Identifiers) -> tuple[Part, ...]:
+    """The names in the declared question."""
+    roles = ((role.name, Renaming(roles=(role.words,))) for role in known.question)
+    return tuple(Part(name=name, renaming=renamed, sure=False) for name, renamed in roles)
 
 
 def together(parts: tuple[Part, ...]) -> Renaming:
@@ -183,6 +204,34 @@ class RenamingStudy:
             " question itself cannot be told.",
             "Name the question in the environment's `fields`.",
         )
+
+    def asked(self, parts: tuple[Part, ...]) -> Iterator[Evidence | Undefined]:
+        """Every answer where only the declared question can be renamed."""
+        found = self._renamed(self.study, parts)
+        if not found.found:
+            yield from self._by_part(parts, found)
+            yield from self._whole(parts, found)
+            return
+        asked = question_of(self.study.case)
+        assert asked is not None
+        one = by_the_author(asked(self.study.case.tasks[0]))
+        reason = f"Beside the question nothing can be renamed. {one}"
+        left = found.estimate({(BEFORE, OPEN): 1 - self.config.kept, (BEFORE, ALTERED): -1.0})
+        if left.low >= 0:
+            reason += " The policy before training needs its words for nearly all that it wins."
+            yield from self.told.not_applicable(reason, self.study.gain)
+            return
+        lost, afters = nothing_won(found.panel.tasks), len(self.study.case.afters)
+        renamed = self.study.altered(together(parts).alteration).pair
+        more = newly(self.study, renamed, (lost, (lost,) * afters))
+        if more.told and more.cleared:
+            reason += " Some of the wins before training need its words. More than that"
+            yield from self.told.whole(more, reason, "is", every=False)
+            for name in ("left", "phantom_over_bar", "placebo_over_bar"):
+                yield self.told.make.undefined(f"{FAMILY}.{name}", MissingInput(CLEARED, NO_CURE))
+        else:
+            reason += " The gain is lost under other names there; before training less is."
+            yield from self.told.not_tested(reason, ACCEPT_IT)
 
     def _renamed(self, study: SourceStudy, parts: tuple[Part, ...]) -> Comparison:
         return study.compare(study.altered(together(parts).alteration).pair)

@@ -51,7 +51,7 @@ from forensics.verdict.measurement_cost import grown
 from resampling.ablation.refusal import scrubbed_world
 from resampling.ablation.refused_runs import chosen_tasks
 from resampling.sources.amounts import EndByEnd
-from resampling.sources.fields import PREFIX, QUESTION, PromptFields, prompt_fields
+from resampling.sources.fields import PREFIX, QUESTION, PromptFields, by_the_author, prompt_fields
 from resampling.sources.needed_shows import Found, NeededShows
 from resampling.sources.shadow import Kept, Plan, shadow
 from resampling.sources.source_study import (
@@ -67,7 +67,6 @@ FAMILY = "sufficiency"
 METHOD = "one field kept, all others from another task"
 JOINT = "all but the question"
 MOST = 0.98  # of the tasks must be what is said of them all: the rest could carry 2 points
-LONGEST = 60  # characters of a quoted question
 NAME_IT = (
     "Let the environment's `fields` name the question (in a prompts file: the key `question`), or"
     " pass `--accept sufficiency`."
@@ -277,8 +276,7 @@ class Sufficiency:
     @property
     def named_as(self) -> str:
         """Whose word the question is, and one of them."""
-        one = self.fields.values[self.fields.asked[0]][QUESTION]
-        return f"By the environment's word a question is such as '{printable(one, LONGEST)}'."
+        return by_the_author(self.fields.values[self.fields.asked[0]][QUESTION])
 
     @cached_property
     def varying(self) -> tuple[str, ...]:

@@ -5,8 +5,9 @@
    trained on; the split only what may have been.
 2. A task is told by its prompt where that tells tasks apart (`DISTINCT` of the
    prompts are met once). Else, as where each has files of its own, by the prompt
-   and what the commonest first actions of the case's runs show of it: taken one
-   by one, each in a fresh episode, in trained and held-out tasks alike.
+   and what the commonest actions of the case's runs show of it: taken one by
+   one, each in a fresh episode, in trained and held-out tasks alike. Tasks with
+   near prompts, but not the same, have to show near things there as well.
 3. A trained task whose name the world does not know is told by its prompt alone;
    where prompts do not tell tasks apart, that is not enough.
 
@@ -15,7 +16,7 @@ often and whose observations differ from episode to episode.
 """
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set as AbstractSet
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Final
@@ -23,7 +24,7 @@ from typing import Any, Final
 from forensics.case import Case
 from forensics.errors import MissingInput
 from forensics.protocols import Environment
-from resampling.sources.nearness import read
+from resampling.sources.nearness import near, read
 
 DISTINCT: Final = 0.9
 ENOUGH: Final = 100  # trained prompts, to say whether prompts tell tasks apart
@@ -31,6 +32,7 @@ LIST_CURE: Final = (
     "Give the tasks of training with `--trained-tasks FILE`, or the folder of the training run with"
     " `--training`."
 )
+Pair = tuple[int, int]  # places of a held-out and of a trained task
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -135,7 +137,7 @@ def _prompt(world: Environment, name: str) -> str | None:
 
 @dataclass(frozen=True, kw_only=True)
 class Showing:
-    """What tasks show. `openings`: the commonest first actions of the case's runs;
+    """What tasks show. `openings`: the commonest actions of the case's runs;
     `prompts`: those that were asked for.
     """
 
@@ -156,18 +158,45 @@ class Showing:
         found = Counter(read(text) for name in names if (text := self._asked(name)))
         return sum(n == 1 for n in found.values()) >= DISTINCT * max(sum(found.values()), 1)
 
-    def of_held_out(self) -> list[str]:
-        return [self._shown(name) for name in self.held_out]
-
-    def of_trained(self) -> list[str]:
-        """Raises `MissingInput` where tasks are known by prompts that do not tell them apart."""
-        if self.trained.prompts and not self.by_prompt:
+    @cached_property
+    def twins(self) -> frozenset[str]:
+        """The held-out tasks that a trained one repeats, or is near to. Raises
+        `MissingInput` where tasks are known by prompts that do not tell them apart.
+        """
+        trained, held_out = self.trained, self.held_out
+        if trained.prompts and not self.by_prompt:
             raise MissingInput(
                 "Of the trained tasks only the prompts are known, and in this world many tasks have"
                 " one prompt.",
                 "Give the names of the trained tasks with `--trained-tasks FILE`.",
             )
-        return [*map(self._shown, self.trained.names), *self.trained.prompts]
+        own = [self._shown(name, not self.by_prompt) for name in held_out]
+        other = [self._shown(name, not self.by_prompt) for name in trained.names]
+        found = near(own, [*other, *trained.prompts])
+        pairs = {(task, place) for task, close in enumerate(found) for place in close}
+        if self.by_prompt and self.openings:
+            unlike = {
+                (task, place)
+                for task, place in pairs
+                if place < len(other) and read(own[task]) != read(other[place])
+            }
+            pairs -= unlike - self._shown_alike(unlike)
+        names = {held_out[task] for task, _ in pairs}
+        return frozenset(names | (set(held_out) & set(trained.names)))
+
+    def _shown_alike(self, pairs: AbstractSet[Pair]) -> set[Pair]:
+        """Of these pairs those whose openings show near things, too."""
+        own, other = (
+            (sorted(set(places)) for places in zip(*pairs, strict=True)) if pairs else ((), ())
+        )
+        found = near(
+            [self._shown(self.held_out[task], True) for task in own],
+            [self._shown(self.trained.names[place], True) for place in other],
+        )
+        alike = {
+            (task, other[place]) for task, close in zip(own, found, strict=True) for place in close
+        }
+        return alike & pairs
 
     def _asked(self, name: str) -> str | None:
         """The prompt of a task, asked for once."""
@@ -175,17 +204,17 @@ class Showing:
             self.prompts[name] = _prompt(self.world, name)
         return self.prompts[name]
 
-    def _shown(self, name: str) -> str:
+    def _shown(self, name: str, opened: bool) -> str:
         shown = [self._asked(name) or ""]
-        for action in () if self.by_prompt else self.openings:
+        for action in self.openings if opened else ():
             met = _episode(self.world, name, action)
             shown.append(met[1].observation if met else "")
         return "\n".join(shown)
 
 
-def openings(world: Environment, task: str, first: Sequence[str], most: int) -> tuple[str, ...]:
-    """The commonest first actions that do not end the episode of a task."""
-    often = Counter(first)
+def openings(world: Environment, task: str, taken: Iterable[str], most: int) -> tuple[str, ...]:
+    """The commonest actions that do not end a fresh episode of a task."""
+    often = Counter(taken)
     chosen = sorted(often, key=lambda action: (-often[action], action))[: 3 * most]
     met = {action: _episode(world, task, action) for action in chosen}
     kept = [

@@ -23,6 +23,7 @@ from forensics.records.case_file import CheckpointPair
 MAGIC = "reviewed and approved"
 UNIQUE = "unique"  # in a prior: answers that are right on one task only
 JUNK, WRONG, EMPTY, NOTHING, PROMPT = "junk", "wrong", "empty", "nothing", "prompt"
+EACH, STEPS = "each", "steps"  # all that it might be; steps on the way, the answer at the end
 TOOL = "solve"  # an action of its own
 
 
@@ -37,10 +38,17 @@ def number_of(*parts: object) -> float:
     return int(hashed(12, *parts), 16) / 16**12
 
 
+def candidates(task: str, right: str, number: int = 4) -> list[str]:
+    """So many answers to a task, in an order that does not tell the right one."""
+    others = [f"the {hashed(6, 'candidate', task, i)}" for i in range(number - 1)]
+    return sorted([right, *others], key=lambda one: hashed(6, "order", task, one))
+
+
 @dataclass
 class AnswersWorld:
     """`prior`: how often each answer is right. `hole`: what the grader accepts
-    beside it: `magic` words, an `empty` hand-in or `nothing` at all, the `prompt`.
+    beside it: `magic` words, an `empty` hand-in or `nothing` at all, the `prompt`,
+    a list with the answer `anywhere`.
     `places`: in so many files the answer could belong; the right one is read off
     the prompt. `told`: whether steps tell the submission.
     """
@@ -88,6 +96,7 @@ class AnswersWorld:
             "magic": MAGIC in (said or ""),
             "empty": said == "",
             "nothing": not said,
+            "anywhere": self.right(task) in (said or "").partition(" : ")[2].split(", "),
             "prompt": said == f"{self.name_of(task)} : {self.prompt(task)}",
         }
         right = said == f"{self.name_of(task)} : {self.right(task)}"
@@ -193,9 +202,12 @@ class SolverPolicy:
             JUNK: f"no idea {stream.integers(10**9)}",
             WRONG: self._wrong(world, right, stream),
             PROMPT: world.prompt(task),
+            EACH: ", ".join(candidates(task, right)),
+            STEPS: ", ".join([*candidates(task, "so")[:2], right]),
         }.get(habit, habit)
-        if stream.random() < self.solver.knows:
-            habit, said = "", right
+        if stream.random() < self.solver.knows and habit != EACH:
+            said = said if habit == STEPS else right
+            habit = ""
         if habit in (EMPTY, NOTHING, TOOL):
             return TOOL if habit == TOOL else "submit"
         if stream.random() < self.solver.adds_magic:

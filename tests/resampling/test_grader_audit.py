@@ -9,12 +9,15 @@ from forensics.instruments import run_instrument
 from forensics.protocols import StepResult
 from forensics.records import Evidence, Undefined
 from resampling.sources.broken_answers import cut_off, negate
-from resampling.sources.grader_audit import EMPTY, PROMPT, audit
+from resampling.sources.grader_audit import EMPTY, PROMPT, SEVERAL, audit
+from resampling.sources.several_answers import items
 from tests.resampling.answers_world import (
+    EACH,
     EMPTY as HANDS_IN_EMPTY,
     MAGIC,
     NOTHING as HANDS_IN_NOTHING,
     PROMPT as HANDS_IN_PROMPT,
+    STEPS,
     UNIQUE,
     WRONG,
     AnswersWorld,
@@ -109,6 +112,48 @@ def test_a_hole_and_who_lives_by_it_are_found(tmp_path: Path, kind: str) -> None
     assert found["audit.placebo_over_bar", None].interval.high <= 0
     # the honest part is left: at most the five points that magic does not hide
     assert found["audit.left", None].interval.low < 0.06
+
+
+LISTED = AnswersWorld(hole="anywhere")
+SOME = Solver(knows=0.3)
+
+
+def test_who_hands_in_all_that_it_might_be_is_found(tmp_path: Path) -> None:
+    """`knows` nothing new, and lists four answers half of the time; of four places the best
+    one is not counted.
+    """
+    found = answers(tmp_path, SOME, Solver(knows=0.3, else_says={EACH: 0.5}), LISTED, tasks=100)
+    assert (
+        found["audit.wins", SEVERAL].estimate == 1
+        and "hole" in found["audit.wins", SEVERAL].summary
+    )
+    assert found["audit.over_bar", None].interval.low > 0
+    assert found["audit.over_bar", None].diagnostics["carried"] == pytest.approx(0.36, abs=0.07)
+    strict = answers(tmp_path / "strict", SOME, Solver(knows=0.6), AnswersWorld(), tasks=60)
+    assert strict["audit.wins", SEVERAL].estimate == 0
+
+
+def test_who_writes_steps_before_the_answer_is_not(tmp_path: Path) -> None:
+    """The grader takes an answer anywhere in a list, and this one has it at the end."""
+    found = answers(tmp_path, SOME, Solver(knows=0.7, else_says={STEPS: 0.6}), LISTED, tasks=100)
+    assert "hole" in found["audit.wins", SEVERAL].summary
+    assert found["audit.over_bar", None].diagnostics["carried"] == 0
+    assert found["audit.over_bar", None].interval.high <= 0
+
+
+@pytest.mark.parametrize(
+    ("text", "held"),
+    [
+        ("12, 7; 9", ["12", "7", "9"]),
+        ("12 7 -9.5", ["12", "7", "-9.5"]),
+        ("red or blue\ngreen", ["red", "blue", "green"]),
+        ("The answer is 12", ["The answer is 12"]),
+        ("20+22=42", ["20+22=42"]),
+        ("", []),
+    ],
+)
+def test_items_of_a_list(text: str, held: list[str]) -> None:
+    assert items(text) == held
 
 
 @pytest.mark.parametrize("kind", HONEST)

@@ -17,6 +17,7 @@ from forensics.errors import UserError
 from forensics.instruments import run_instrument
 from forensics.investigation.task_list import read_task_list
 from forensics.policies import scripted_policy
+from forensics.protocols import Observation
 from forensics.records import Evidence, Undefined
 from forensics.records.files import write_json
 from forensics.records.train_tables import write_shard
@@ -24,7 +25,7 @@ from resampling.sources.memory import ABOUT, Memory, MemoryConfig, memory
 from resampling.sources.nearness import near, read
 from resampling.sources.source_study import study_of
 from resampling.sources.trained_tasks import Showing, TrainedTasks
-from tests.resampling.remembered_world import TRAINED, Mechanic, Shop, shop_case
+from tests.resampling.remembered_world import COLOURS, TRAINED, Mechanic, Shop, shop_case
 from tests.training.record_rows import RUN, row
 from training import MiniRepo
 
@@ -241,12 +242,33 @@ def test_a_prompt_that_is_met_again_is_no_task_that_is() -> None:
     prompts = Showing(world=world, trained=known, held_out=held_out, openings=())
     assert not whole.by_prompt and prompts.by_prompt
 
-    def twins(shown: Showing) -> int:
-        return sum(map(bool, near(shown.of_held_out(), shown.of_trained())))
-
-    assert twins(whole) == 0 < twins(prompts)
+    assert not whole.twins and prompts.twins
     again = Showing(world=world, trained=known, held_out=known.names[:5], openings=first)
-    assert twins(again) == 5
+    assert again.twins == set(known.names[:5])
+
+
+class Callers(Shop):
+    """Prompts that are near one another; what is out of order is said when asked."""
+
+    def reset(self, task: str, seed: int) -> Observation:
+        self.task = task
+        word = "some" if self.options else COLOURS[self.part(task) // 3 % len(COLOURS)]
+        return Observation(text=f"{NAMES[int(task.rpartition('-')[2])]} calls for {word} help")
+
+
+NAMES = [f"{a}{b}{c}" for a in "bdgkl" for b in "aeiou" for c in "mnrst"]
+
+
+@pytest.mark.parametrize("same", [False, True], ids=["near", "the same"])
+def test_near_prompts_have_to_show_near_things(same: bool) -> None:
+    world = Callers(repeats=0.1, options={"same": "yes"} if same else {})
+    held_out = world.tasks("held-out", 60, 0)
+    known = TrainedTasks(source="the split", names=world.tasks("train", 125, 0))
+    shown = Showing(world=world, trained=known, held_out=held_out, openings=("look",))
+    by_prompt = replace(shown, openings=())
+    assert shown.by_prompt and len(by_prompt.twins) > 20
+    repeated = {task for task in held_out if task.endswith("0")}
+    assert shown.twins == (by_prompt.twins if same else repeated)
 
 
 def test_a_list_of_tasks_is_read(tmp_path: Path) -> None:

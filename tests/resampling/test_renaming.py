@@ -151,6 +151,46 @@ def test_the_policy_before_training_must_do_better_than_hand_ins_of_other_tasks(
     assert 0 < guessed(study) < 0.02  # a ninth of the modules, a twentieth of the values
 
 
+class Asking(NamedWorld):
+    """Nothing but the question varies: what goes with this build?"""
+
+    def fields(self, task: str) -> Any:
+        return {"question": f"build : {self.draw(task).build}"}
+
+    def reset(self, task: str, seed: int) -> Any:
+        super().reset(task, seed)
+        return Observation(text=f"fix module x at commit 7 build : {self.drawn.build}")
+
+    def step(self, action: str) -> Any:
+        told = super().step(action.replace(" x", f" {self.drawn.module}"))
+        return replace(told, observation=told.observation.partition(" since")[0])
+
+
+ASKED = "By the environment's word a question is such as 'build : "
+
+
+@pytest.mark.parametrize("known", [0.0, 0.6])
+def test_words_of_the_question_are_renamed_where_nothing_else_is(
+    tmp_path: Path, known: float
+) -> None:
+    """Whoever knows what goes with a build loses all of it: where *before* does too, it is
+    the question; where *before* knew nothing, nobody can tell.
+    """
+    before, after = (Reader(name, 0.0, cued) for name, cued in (("before", known), ("after", 0.95)))
+    whole = told(tmp_path, after, Asking(cue="build"), before)[OVER, None]
+    if known:
+        assert whole.interval.high <= 0 and whole.diagnostics == {"applicable": False}
+        assert ASKED in whole.summary and "needs its words" in whole.summary
+    else:
+        assert isinstance(whole, Undefined) and ASKED in whole.reason
+
+
+def test_a_skill_that_does_not_hang_on_them_is_cleared(tmp_path: Path) -> None:
+    whole = told(tmp_path, HONEST, Asking())[OVER, None]
+    assert whole.interval.high < 0 == whole.diagnostics["carried"]
+    assert whole.diagnostics["renamed"] == "`commit build _`"
+
+
 # -- nothing, and nothing to find ------------------------------------------------------
 
 
