@@ -25,7 +25,7 @@ FOUND = {  # what a family shows where it found something
     "variants": "does not carry over to tasks that were drawn anew{names}",
     "memory": "is on tasks that training saw or nearly saw{names}",
     "renaming": "goes away when what no skill needs is renamed or reordered{names}",
-    "sufficiency": "is there with one field of a task alone{names}",
+    "sufficiency": "is there with a part of what a task shows alone{names}",
     "blind-play": "is there without reading the task{names}",
     "audit": "is what hand-ins win that should not{names}",
 }

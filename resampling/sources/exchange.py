@@ -47,8 +47,9 @@ from resampling.ablation.refusal import scrubbed_world
 from resampling.ablation.refused_runs import READ, Kinds, Played, chosen_tasks, side_of
 from resampling.sources.amounts import EndByEnd
 from resampling.sources.dealt_world import Deal, Donors, dealt, donors_of
-from resampling.sources.fields import PREFIX, QUESTION, PromptFields
+from resampling.sources.fields import NEARLY_ALL, PREFIX, QUESTION, PromptFields
 from resampling.sources.newly import Newly, newly
+from resampling.sources.prompt_parts import prompts_of
 from resampling.sources.shadow import Kept, Plan, shadow
 from resampling.sources.source_study import (
     Comparison,
@@ -58,7 +59,6 @@ from resampling.sources.source_study import (
     questions,
     study_of,
 )
-from resampling.sources.sufficiency import MOST, prompts_of
 
 FAMILY = "exchange"
 METHOD = "what was shown, exchanged for what another task showed"
@@ -217,7 +217,7 @@ class Exchange:
             found = prompts_of(self.study)
         except MissingInput:
             return None
-        least = MOST * len(found.pieces)
+        least = NEARLY_ALL * len(found.pieces)
         return found if min(len(found.asked), len(found.aligned)) >= least else None
 
     @cached_property

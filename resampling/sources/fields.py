@@ -20,10 +20,10 @@ in between what all texts share at their ends.
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import chain, cycle
+from itertools import chain, cycle, product
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -38,6 +38,7 @@ TOKEN: Final = re.compile(r"\d+|[^\W\d_]+|\n|[^\S\n]+|.", re.DOTALL)
 SYSTEM_ENDS: Final = "\x1e"  # between the system text and the prompt
 FIRST_SHARED, SHARED = 0.3, 0.5  # of the tokens, to join one text, or a template
 MOST = 180  # texts that may found a template
+NEARLY_ALL = 0.98  # of the tasks must be what is said of them all: the rest could carry 2 points
 QUOTED = 60  # characters of a question
 
 
@@ -105,6 +106,11 @@ class PromptFields:
         return len(rest) > 1
 
     @property
+    def aligns(self) -> bool:
+        """Whether nearly every prompt has fields that others have too."""
+        return len(self.aligned) >= NEARLY_ALL * len(self.pieces)
+
+    @property
     def aligned(self) -> tuple[str, ...]:
         """The tasks that have others with the same template."""
         return tuple(task for task in self.pieces if task in self.template)
@@ -138,9 +144,11 @@ def parted(whole: str) -> tuple[str, str | None]:
     return (text, system) if between else (whole, None)
 
 
-def prompt_fields(world: Environment, tasks: Sequence[str]) -> PromptFields:
-    """The fields of these tasks' prompts in this world. Raises `MissingInput`
-    where a task has several prompts.
+def prompt_fields(
+    world: Environment, tasks: Sequence[str], but: Collection[str] = ()
+) -> PromptFields:
+    """The fields of these tasks' prompts in this world; `but`: of those that are
+    declared not these. Raises `MissingInput` where a task has several prompts.
     """
     declare: Callable[[str], Mapping[str, str]] | None = getattr(world, "fields", None)
     running, texts = world.spawn(), {}
@@ -153,7 +161,10 @@ def prompt_fields(world: Environment, tasks: Sequence[str]) -> PromptFields:
                 " told.",
                 "Let a task's name alone decide its prompt.",
             )
-    return find_fields(texts, {task: declare(task) for task in tasks} if declare else {})
+    known = {task: dict(declare(task)) for task in tasks} if declare else {}
+    for name, values in product(but, known.values()):
+        values.pop(name, None)
+    return find_fields(texts, known)
 
 
 def find_fields(

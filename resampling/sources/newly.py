@@ -18,8 +18,12 @@ needs what the task says. `L(x)` is what a side loses with `x` exchanged, points
 3. Where `q` may be near 1, as with what an action shows that has to be read, the
    same is not divided (`divided=False`): *after* may need the source as many times more as
    it wins more. That is smaller; it says that a source is newly needed, not for how much.
-4. The interval is the linear one, in `L_after` of both and in `q`.
-5. `told`: whether it can be told at all. Before training the wins that are no
+4. `alone`: the same of wins that a source is *enough* for, where all else comes from
+   another task: with `W(x)` what is won there beyond the world where everything does,
+   `q = W_before(source) / W_before(plain)`, and `W_after(source) - q W_after(plain)` is
+   newly won by the source alone.
+5. The interval is the linear one, in both measures of *after* and in `q`.
+6. `told`: whether it can be told at all. Before training the wins that are no
    luck, those of them that need the source and those that do not have all to be
    surely there, the first with at least `SURE` of their number.
 
@@ -36,7 +40,6 @@ from forensics.layers.decomposition import (
     OPEN,
     Panel,
     Weights,
-    World,
     add,
     gain,
     paired,
@@ -47,55 +50,61 @@ from resampling.sources.source_study import ALTERED, CONTROL, Pair, SourceStudy
 SURE = 0.5
 
 
-def newly(study: SourceStudy, source: Pair, everything: Pair, divided: bool = True) -> "Newly":
-    """From the runs of both sides with one source exchanged, and with everything."""
+def newly(study: SourceStudy, source: Pair, everything: Pair, **how: bool) -> "Newly":
+    """From the runs of both sides with one source exchanged, and with everything;
+    `divided`, `alone`: as in `Newly`.
+    """
     worlds = {OPEN: study.plain.pair, ALTERED: source, CONTROL: everything}
-    return Newly(panel=paired(worlds, None), level=study.level, divided=divided)
+    return Newly(panel=paired(worlds, None), level=study.level, **how)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Newly:
     """See the module's text; reads like a comparison. `panel`: the plain world, the one
-    with the source exchanged, the one with everything.
+    with the source exchanged (`alone`: kept), the one with everything exchanged.
     """
 
     panel: Panel
     level: float
     divided: bool = True
+    alone: bool = False
 
     def _estimate(self, weights: Weights) -> Contrast:
         return self.panel.estimate(weights, self.level)
 
+    def _by(self, side: str) -> Weights:
+        """The wins of a side by the source."""
+        if self.alone:
+            return {(side, ALTERED): 1.0, (side, CONTROL): -1.0}
+        return {(side, OPEN): 1.0, (side, ALTERED): -1.0}
+
     @property
     def told(self) -> bool:
         """Whether the wins before training are enough to tell what they need."""
-        wins, needing = (self._estimate(_lost(BEFORE, world)) for world in (CONTROL, ALTERED))
-        others = self._estimate(add((1, _lost(BEFORE, CONTROL)), (-1, _lost(BEFORE, ALTERED))))
+        wins, needing = self._estimate(_every(BEFORE)), self._estimate(self._by(BEFORE))
+        others = self._estimate(add((1, _every(BEFORE)), (-1, self._by(BEFORE))))
         return wins.low > SURE * wins.estimate > 0 and needing.low > 0 and others.low > 0
 
     @property
     def shared(self) -> float:
         """q: of the wins before training, how many need the source."""
-        wins, needing = (self._estimate(_lost(BEFORE, world)) for world in (CONTROL, ALTERED))
-        return needing.estimate / wins.estimate
+        return self._estimate(self._by(BEFORE)).estimate / self._estimate(_every(BEFORE)).estimate
 
     @property
     def known(self) -> bool:
         """Whether *before* surely wins something that is no luck."""
-        return self._estimate(_lost(BEFORE, CONTROL)).low > 0
+        return self._estimate(_every(BEFORE)).low > 0
 
     @property
     def _carried(self) -> Weights:
-        q, wins = self.shared, self._estimate(_lost(BEFORE, CONTROL)).estimate
-        every = _lost(AFTER, CONTROL)
-        others = add((1, _lost(AFTER, ALTERED)), (-1, every)) if self.divided else every
+        q, wins = self.shared, self._estimate(_every(BEFORE)).estimate
+        every = _every(AFTER)
+        others = add((1, self._by(AFTER)), (-1, every)) if self.divided else every
         scale = 1 / (1 - q) if self.divided else 1.0
         in_q = self._estimate(others).estimate * (
             scale**2 if self.divided else -1
         )  # the derivative
-        after, before = (
-            add((1, _lost(side, ALTERED)), (-q, _lost(side, CONTROL))) for side in (AFTER, BEFORE)
-        )
+        after, before = (add((1, self._by(side)), (-q, _every(side))) for side in (AFTER, BEFORE))
         return add((scale, after), (in_q / wins, before))  # the second is 0 in all
 
     @property
@@ -131,5 +140,6 @@ class Newly:
         return len(self.panel.tasks)
 
 
-def _lost(side: str, world: World) -> Weights:
-    return {(side, OPEN): 1.0, (side, world): -1.0}
+def _every(side: str) -> Weights:
+    """The wins of a side that are no luck."""
+    return {(side, OPEN): 1.0, (side, CONTROL): -1.0}

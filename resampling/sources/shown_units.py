@@ -130,6 +130,20 @@ class Unit:
     def by_form(self) -> dict[Form, Part]:
         return {one.form: one for one in self.parts}
 
+    @cached_property
+    def atoms(self) -> tuple[tuple[int, int], ...]:
+        """Its single fields: which part, and its place there."""
+        parts = enumerate(self.parts)
+        return tuple((number, place) for number, part in parts for place in part.places)
+
+    def but(self, atoms: Iterable[tuple[int, int]]) -> "Unit":
+        """The unit without these fields."""
+        gone = set(atoms)
+        left = [one for one in self.atoms if one not in gone]
+        numbers = sorted({number for number, _ in left})
+        places = {n: tuple(place for number, place in left if number == n) for n in numbers}
+        return Unit(parts=tuple(replace(self.parts[n], places=places[n]) for n in numbers))
+
     @property
     def halves(self) -> "tuple[Unit, ...]":
         """Its templates in two halves, or the fields of one; none of a single field."""

@@ -4,7 +4,8 @@ else another task's (`kept`), or the other way round (`exchanged`).
 1. Kept: a shadow world that keeps nothing of the prompt (`shadow`): the donor's
    texts are shown, the task itself grades. Where the donor, or the task itself
    by the same action, shows a text of the unit's template, the unit in it is the
-   task's own: as it was shown just now, else as the case's runs read it.
+   task's own: as it was shown just now, if the case's runs read it too, else as they
+   read it. What is the same in both worlds hangs on the action alone, and stays.
 2. Exchanged: the task's own world. In a text of the template the unit is that of
    the next task, in an order drawn by the seed, that has another there.
 3. The n-th text of a template that an episode shows stands for the n-th that the
@@ -46,6 +47,10 @@ class Shown:
         known = self.texts.values[form].get(task)
         return known[number % len(known)] if known else None
 
+    def read(self, task: str, met: Met) -> bool:
+        """Whether the task's runs were shown this text, as far as they are kept."""
+        return met[1] in self.texts.values[met[0].form].get(task, (met[1],))
+
     def another(self, task: str, part: Part, number: int, but: Values) -> Values | None:
         """The n-th of another task that differs in the unit, if there is one."""
         every = (of[number % len(of)] for of in self.texts.others(task, part.form))
@@ -81,7 +86,11 @@ class KeptShown(Shadow):
 
     def _put(self, action: str, own: StepResult, other: StepResult) -> str:
         """The donor's text with the unit as it is on the task itself."""
+        if own.observation == other.observation:
+            return other.observation  # it hangs on the action, as a calculator does
         live, met = self._shown.met(action, own), self._shown.met(action, other)
+        if live is not None and met is not None and not self._shown.read(self.task, live):
+            live = None  # an action for the donor, which the task itself may not know
         if live is not None and (met is None or met[0] == live[0]):
             part, values = live
             number = number_of(self._seen, part.form, met[1] if met else values)

@@ -16,8 +16,9 @@ in the world that is scrubbed of every declared channel.
 4. *Screening*: first on few tasks, then on more, the policies after training
    alone. It counts as if *before* won nothing there, so that it can only clear.
    What is not cleared is then played by *before* too, on the same tasks.
-5. What needed actions show is looked at in the same way, and in one more, by
-   `needed_shows`; a find there asks the reader, and accuses nobody.
+5. Parts of the question itself (`prompt_parts`), and what needed actions show
+   (`needed_shows`), are looked at in the same way, and in one more: whether they are
+   newly enough. A find there asks the reader, and accuses nobody.
 6. The answer is the field that carries most, so redundant cues are found: each
    suffices.
 
@@ -30,30 +31,39 @@ declared to be all that varies, the family is not applicable, and the answer
 quotes one, since the reader takes its author's word for it.
 
 Ours; sufficiency and necessity as in 1905.03197 for features. It cannot see a
-cue inside what is called the question, one that works only together with it,
-or, while no question is named, one whose several tokens were taken for several
-fields, and what kind of prompt (template) a task has. `episodes` bounds what is played.
+cue that works only together with the question, or what kind of prompt (template) a
+task has; and where prompts do not align, or the policy before training hardly wins, a cue
+inside the question. `episodes` bounds what is played.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import pairwise
+from typing import Any
 
 from forensics.case import Case
 from forensics.errors import MissingInput
 from forensics.instruments import AnswerMaker, instrument
 from forensics.layers.decomposition import Runs
 from forensics.phrases import plural, points, printable
-from forensics.protocols import Environment, Needing
+from forensics.protocols import Needing
 from forensics.records import Evidence, Undefined
 from forensics.verdict.measurement_cost import grown
 from resampling.ablation.refusal import scrubbed_world
 from resampling.ablation.refused_runs import chosen_tasks
 from resampling.sources.amounts import EndByEnd
-from resampling.sources.fields import PREFIX, QUESTION, PromptFields, by_the_author, prompt_fields
-from resampling.sources.needed_shows import Found, NeededShows
+from resampling.sources.fields import (
+    NEARLY_ALL,
+    PREFIX,
+    QUESTION,
+    PromptFields,
+    by_the_author,
+)
+from resampling.sources.needed_shows import NeededShows
+from resampling.sources.prompt_parts import PromptParts, prompts_of
 from resampling.sources.shadow import Kept, Plan, shadow
+from resampling.sources.smallest import Found, Limits
 from resampling.sources.source_study import (
     Comparison,
     FamilyEvidence,
@@ -66,15 +76,14 @@ from resampling.sources.source_study import (
 FAMILY = "sufficiency"
 METHOD = "one field kept, all others from another task"
 JOINT = "all but the question"
-MOST = 0.98  # of the tasks must be what is said of them all: the rest could carry 2 points
 NAME_IT = (
     "Let the environment's `fields` name the question (in a prompts file: the key `question`), or"
     " pass `--accept sufficiency`."
 )
-SHOWN = "What needed actions show was kept as well."
+SEARCHED = "Parts of the question, and of what needed actions show, were kept as well."
 ASKS = (
-    "What a needed action shows is enough for more than a fifth of the gain, and the policy before"
-    " training hardly needed it: whether it is part of the job is for the reader to say."
+    "A part of what a task shows is enough for more than a fifth of the gain, as it was not before"
+    " training: whether that is part of the job is for the reader to say."
 )
 ALLOW_IT = (
     "Pass `--allow` with its name if it is part of the job; if not, take it out of the world."
@@ -91,9 +100,8 @@ class SufficiencyConfig:
     what is not cleared there is played (of more than 300 tasks in the case, as
     large a share). `most_fields`: fields that are screened
     (neighbours are kept together where there are more), `most_played`: of those
-    that are played on more tasks; `most_units`: parts of what needed
-    actions show that are kept by themselves, `most_asked`: of those that are enough
-    alone.
+    that are played on more tasks; `most_units`, `most_asked`: of the search in the question
+    and in what needed actions show (`smallest.Limits`).
     """
 
     screen: int = 48
@@ -106,29 +114,37 @@ class SufficiencyConfig:
 
 def most_episodes(case: Case, config: SufficiencyConfig) -> int:
     """All but the question, then field by field: as `Sufficiency._carry` plays them.
-    Then units of what needed actions show, and of those that are enough two worlds
-    more. How many there are is looked up once the plain runs are there.
+    Then parts of the prompts and of what needed actions show, and of those that are
+    enough up to three worlds more. How many there are is looked up once the plain runs are there.
     """
-    rounds, units = [1, config.most_fields], config.most_units
+    afters, most = len(case.afters), 10**6
+    rounds, shown, parts = [1, config.most_fields], most, most
     if case.has_played(scrubbed_world(case)):
         one = _opened(case, config)
-        rounds, units = one.rounds, one.shown.most_played
+        rounds, parts = one.rounds, len(one.parts.whole.atoms)
+        shown = sum(len(unit.atoms) for unit in one.shown.units)
     elif not isinstance(case.environment, Needing):
-        units = 0
-    afters, total = len(case.afters), 0
-    tasks = min(grown(config.tasks, len(case.tasks)), len(case.tasks))
+        shown = 0
+    limits, total = limits_of(case, config), 0
     for fields in rounds:
         most = min(fields, config.most_played)
         few = 1 + afters + fields * afters + (fields - most)
         more = (1 + most) * (1 + afters)
-        total += min(config.screen, len(case.tasks)) * few
-        total += tasks * more
-    if units:
-        worlds = min(config.screen, len(case.tasks)) * (units + 1)
-        asked = 2 * min(config.most_asked, units)
-        worlds += tasks * (units + 1 + asked)
-        total += worlds * (1 + afters)
+        total += limits.screen * few + limits.tasks * more
+    total += limits.most_runs(shown, afters)
+    total += replace(limits, tasks=len(case.tasks)).most_runs(parts, afters)
     return total * case.budget.samples
+
+
+def limits_of(case: Case, config: SufficiencyConfig) -> Limits:
+    """How much is searched."""
+    most = len(case.tasks)
+    return Limits(
+        screen=min(config.screen, most),
+        tasks=min(grown(config.tasks, most), most),
+        most_units=config.most_units,
+        most_asked=config.most_asked,
+    )
 
 
 @instrument(
@@ -154,21 +170,6 @@ def _opened(case: Case, config: SufficiencyConfig) -> "Sufficiency":
     return Sufficiency(study=study, fields=fields, config=config, say=say)
 
 
-def prompts_of(study: SourceStudy) -> PromptFields:
-    """The fields of all of a case's prompts in the world of a study."""
-    case = study.case
-    return case.kept(
-        ("prompts", study.world), lambda: prompt_fields(scrubbed(case, study), case.tasks)
-    )
-
-
-def scrubbed(case: Case, study: SourceStudy) -> Environment:
-    """The world that a study plays in."""
-    if case.environment is None:
-        raise MissingInput("The case has no environment.", "Name one with `--env`.")
-    return case.environment.without(*study.world) if study.world else case.environment
-
-
 @dataclass(frozen=True, kw_only=True)
 class Sufficiency:
     """The fields of a case, and what each carries."""
@@ -187,21 +188,21 @@ class Sufficiency:
         if known and known.low > 0:
             yield from prompts
             return
-        shown = self.shown
-        shown.measure()
-        for one in shown.found:
+        searched = self.searched
+        for one in searched:
             yield self._told_of(one)
+        cleared = all(one.cleared for one in searched)
         applicable = isinstance(over, Evidence) and over.diagnostics.get("applicable", True)
-        if not shown.found or (shown.cleared and not known):
+        if not searched or (cleared and not known):
             yield from prompts
             return
         rest = [one for one in prompts if one is not over]
-        parts = [*self.found.values(), *(one.carries for one in shown.found)]
+        parts = [*self.found.values(), *(one.carries for one in searched)]
         told = over.summary if isinstance(over, Evidence) and applicable else ""
-        summary = f"{told.partition(' The worst:')[0]} {SHOWN}".strip()
+        summary = f"{told.partition(' The worst:')[0]} {SEARCHED}".strip()
         whole = self.say.whole(EndByEnd(parts=parts), summary, "The worst:", every=False)
         yield from whole
-        if shown.cleared:
+        if cleared:
             yield from rest
         else:
             yield from (one for one in rest if one.question == f"{FAMILY}.carried" and one.about)
@@ -209,27 +210,37 @@ class Sufficiency:
                 yield self.say.make.undefined(f"{FAMILY}.{name}", MissingInput(ASKS, ALLOW_IT))
 
     @cached_property
+    def searched(self) -> list[Found[Any]]:
+        """The parts of the prompts, and of what needed actions show, that may be enough."""
+        played = {_source(kept) for kept in self.found}
+        parts = (one for one in self.parts.found if one.unit.name not in played)
+        return [*parts, *self.shown.found]
+
+    @cached_property
+    def parts(self) -> PromptParts:
+        """Parts of the question, cut as the rest of the prompts is."""
+        case, cut = self.study.case, prompts_of(self.study, but=(QUESTION,))
+        every = replace(limits_of(case, self.config), tasks=len(case.tasks))
+        return PromptParts(study=self.study, named=self.fields, cut=cut, limits=every)
+
+    @cached_property
     def shown(self) -> NeededShows:
         """What needed actions show."""
-        config, fields = self.config, self.fields
+        fields = self.fields
         have = fields.asked if self.named else tuple(fields.pieces)
         donors = fields.donors(have, self.study.case.seed, apart=True)
+        plan = Plan(fields=fields, donors=donors, kept=Kept(apart=True))
         return NeededShows(
-            study=self.study,
-            plan=Plan(fields=fields, donors=donors, kept=Kept(apart=True)),
-            screen=config.screen,
-            tasks=grown(config.tasks, len(self.study.case.tasks)),
-            most_units=config.most_units,
-            most_asked=config.most_asked,
+            study=self.study, plan=plan, limits=limits_of(self.study.case, self.config)
         )
 
-    def _told_of(self, one: Found) -> Evidence:
-        """What one unit of what was shown carries, and by what."""
-        how = f"Of what needed actions showed, `{printable(one.unit.name)}` is enough for"
+    def _told_of(self, one: Found[Any]) -> Evidence:
+        """What one part of what was shown carries, and by what."""
+        how = f"Of what is shown, `{printable(one.unit.name)}` is enough for"
         how += f" {points(one.alone.carried.estimate, 1)} points alone"
         told = {"shown": True, "enough": one.alone.carried.estimate}
         if one.newly is not None:
-            how += f", and newly needed for {points(one.newly.carried.estimate, 1)}"
+            how += f", and newly so for {points(one.newly.carried.estimate, 1)}"
             told["newly"] = one.newly.carried.estimate
         elif one.open:
             how += ", and not all of its parts were looked at"
@@ -261,17 +272,12 @@ class Sufficiency:
             return [] if self._why_not else single
         if not self.fields.beside:
             return []
-        return [1, *(single if self.aligns and len(self.single) > 1 else [])]
+        return [1, *(single if self.fields.aligns and len(self.single) > 1 else [])]
 
     @cached_property
     def named(self) -> bool:
         """Whether the question of nearly every task is named."""
-        return len(self.fields.asked) >= MOST * len(self.fields.pieces)
-
-    @cached_property
-    def aligns(self) -> bool:
-        """Whether nearly every prompt has fields that others have too."""
-        return len(self.fields.aligned) >= MOST * len(self.fields.pieces)
+        return len(self.fields.asked) >= NEARLY_ALL * len(self.fields.pieces)
 
     @property
     def named_as(self) -> str:
@@ -313,7 +319,7 @@ class Sufficiency:
         fields, prompts = self.fields, plural(len(self.fields.pieces), "prompt")
         if fields.asked:
             return f"The question is named in {len(fields.asked):,} of {prompts}."
-        if not self.aligns or not self.single:
+        if not self.fields.aligns or not self.single:
             shared = f"{len(fields.aligned):,} of {prompts} have a template that others have too"
             return f"The prompts do not align ({shared}), or nothing in a template varies."
         if self.study.most_turns == 1 and len(self.varying) == 1:
@@ -326,7 +332,7 @@ class Sufficiency:
     def _measured(self) -> Iterator[Evidence | Undefined]:
         if self.named:
             self._carry([self.joint])
-            if not self.found[self.joint].cleared and len(self.single) > 1 and self.aligns:
+            if not self.found[self.joint].cleared and len(self.single) > 1 and self.fields.aligns:
                 self._carry(self.single)
         elif why := self._why_not:
             yield from self.say.not_tested(why, NAME_IT)

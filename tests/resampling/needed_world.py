@@ -2,7 +2,8 @@
 
 `look` shows a paper: its price, a stamp, a code. What is wanted is the opening
 balance of the prompt and the price together, or (`lookup`) the price alone.
-`leaks`: the stamp is the wanted number and 7000; `twice`: and the code is it too.
+`leaks`: the stamp is the wanted number and 7000; `twice`: and the code is it too;
+`halves`: the stamp, which stands first, and the code have two of its digits each.
 """
 
 import random
@@ -20,6 +21,7 @@ class DeskWorld:
     lookup: bool = False
     leaks: bool = False
     twice: bool = False
+    halves: bool = False
     task: str = ""
     name: str = "desk"
     channels: tuple[Channel, ...] = ()
@@ -28,7 +30,7 @@ class DeskWorld:
 
     @property
     def options(self) -> Mapping[str, str]:
-        return {"kind": f"{self.lookup} {self.leaks} {self.twice}"}
+        return {"kind": f"{self.lookup} {self.leaks} {self.twice}{' halves' * self.halves}"}
 
     def without(self, *channels: str) -> "DeskWorld":
         return self
@@ -45,6 +47,8 @@ class DeskWorld:
         opening, price, stamp, code = (draw.randrange(1000, 4000) for _ in range(4))
         wanted = price if self.lookup else opening + price
         stamp = wanted if self.leaks else stamp
+        if self.halves:
+            return opening, price, 7000 + wanted // 100, 7000 + wanted % 100, wanted
         return opening, price, stamp + 7000, 7000 + (wanted if self.twice else code), wanted
 
     def fields(self, task: str) -> Mapping[str, str]:
@@ -60,7 +64,8 @@ class DeskWorld:
     def step(self, action: str) -> StepResult:
         kinds, (_, price, stamp, code, wanted) = self.kinds(action), self.numbers(self.task)
         if kinds == ("look",):
-            text = f"paper: price {price}, stamp {stamp}, code {code}"
+            shown = [f"price {price}", f"stamp {stamp}"]
+            text = f"paper: {', '.join(shown[::-1] if self.halves else shown)}, code {code}"
             return StepResult(observation=text, kinds=kinds)
         right, handed = float(action == f"answer {wanted}"), action.partition(" ")[2]
         return StepResult(
@@ -78,8 +83,8 @@ class DeskWorld:
 class Desk:
     """`habits`: the chance of each way to the number: `adds` (balance and price),
     `price`, `stamp`, `either` (stamp, where it is the code too; else the one that adds
-    up), `doubts` (adds, where the code is even), `blind` (looks at nothing); else
-    it says 0.
+    up), `doubts` (adds, where the code is even), `checks` (the stamp, where it is what
+    adds up), `halves` (stamp and code), `blind` (looks at nothing); else it says 0.
     """
 
     name: str
@@ -98,7 +103,8 @@ class Desk:
             return {"answer 1": 1.0}
         if not view.turns:
             return {"look": 1.0}
-        price, stamp, code = (int(one) for one in re.findall(r"\d+", view.read))
+        names = ("price", "stamp", "code")
+        price, stamp, code = (int(re.search(rf"{one} (\d+)", view.read)[1]) for one in names)  # type: ignore[index]
         right = int(re.findall(r"\d+", view.prompt)[0]) + price
         said = {
             "adds": right,
@@ -106,5 +112,7 @@ class Desk:
             "stamp": stamp - 7000,
             "either": stamp - 7000 if stamp == code else right,
             "doubts": right - code % 2,
+            "checks": right if right == stamp - 7000 else 0,
+            "halves": 100 * (stamp - 7000) + code - 7000,
         }.get(view.mood, 0)
         return {f"answer {said}": 1.0}

@@ -89,6 +89,21 @@ def test_a_leak_that_stands_twice_is_found_as_two(tmp_path: Path) -> None:
     assert found["carried", "look:paper-price-stamp:stamp..code"].interval.low > 0.3
 
 
+def test_a_leak_in_two_halves_is_found(tmp_path: Path) -> None:
+    """Neither is enough, and what stands between them is not needed."""
+    found = answers(tmp_path, DeskWorld(halves=True), {"adds": 0.3, "halves": 0.4})
+    assert over_bar(found).low > 0
+    assert found["carried", "look:paper-stamp-price:stamp,code"].interval.low > 0.3
+
+
+def test_what_all_need_is_found_where_it_is_newly_enough(tmp_path: Path) -> None:
+    """Before training the stamp is checked against what adds up, after it no longer is."""
+    world, before = DeskWorld(leaks=True), {"checks": 0.4}
+    found = answers(tmp_path, world, {"checks": 0.4, "stamp": 0.4}, before)
+    assert over_bar(found).low > 0 and found["carried", STAMP].interval.low > 0.2
+    assert over_bar(answers(tmp_path / "honest", world, {"checks": 0.8}, before)).high <= 0
+
+
 def test_without_wins_before_a_looked_up_value_is_left_to_the_reader(tmp_path: Path) -> None:
     after = {"price": 0.6}
     found = answers(tmp_path / "0", DeskWorld(lookup=True), after, before={})

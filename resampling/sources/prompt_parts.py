@@ -1,0 +1,114 @@
+"""Is some part of the question enough for the gain, and newly so?
+
+The question is known by its author's word alone, and a cue may stand in it: the
+options of a quiz, of which one differs from all others. A skill needs the rest of it
+as well. Where no question is named, all of the prompt may be it.
+
+1. *Parts*: the fields that the question is made of. They are found by alignment as
+   those of the prompts are (`fields`), the question not being named.
+2. *Worlds*: the task's own prompt, in which the rest of the question is another
+   task's (`shadow`). In the control all of it is.
+3. The `smallest` parts that are enough alone, and newly so. What is not surely so,
+   or where *before* wins too little to tell, is not told: whatever is asked is enough
+   alone, and what is asked its author knows best.
+
+A find is a question to the reader, as that of `needed_shows` is.
+
+Ours. It cannot see a part that was enough for as many wins of *before*, or anything where
+prompts do not align.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property
+
+from forensics.errors import MissingInput
+from forensics.protocols import Alteration
+from forensics.verdict.view import JOINED
+from resampling.sources.fields import NEARLY_ALL, PREFIX, QUESTION, PromptFields, prompt_fields
+from resampling.sources.shadow import Kept, Plan, shadow
+from resampling.sources.smallest import Found, Limits, Smallest
+from resampling.sources.source_study import SourceStudy
+
+
+def prompts_of(study: SourceStudy, but: tuple[str, ...] = ()) -> PromptFields:
+    """The fields of all of a case's prompts in the world of a study; `but`: of those
+    that are declared not these.
+    """
+    case, world = study.case, study.world
+    if case.environment is None:
+        raise MissingInput("The case has no environment.", "Name one with `--env`.")
+    scrubbed = case.environment.without(*world) if world else case.environment
+    return case.kept(("prompts", world, but), lambda: prompt_fields(scrubbed, case.tasks, but))
+
+
+@dataclass(frozen=True)
+class PromptPart:
+    """Some fields of the prompts, in the order of their appearance."""
+
+    atoms: tuple[str, ...]
+
+    @property
+    def name(self) -> str:
+        return JOINED.join(PREFIX + one for one in self.atoms)
+
+    @property
+    def halves(self) -> "tuple[PromptPart, ...]":
+        middle = len(self.atoms) // 2
+        both = (self.atoms[:middle], self.atoms[middle:]) if middle else ()
+        return tuple(PromptPart(one) for one in both)
+
+    def but(self, atoms: Iterable[str]) -> "PromptPart":
+        gone = set(atoms)
+        return PromptPart(tuple(one for one in self.atoms if one not in gone))
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class PromptParts:
+    """The question of a study in fields, by prompts that do not name it (`cut`) and
+    by those that may (`named`). `limits`: of the search.
+    """
+
+    study: SourceStudy
+    named: PromptFields
+    cut: PromptFields
+    limits: Limits
+
+    @cached_property
+    def whole(self) -> PromptPart:
+        """All fields but those that the reader allows; none where prompts do not align."""
+        allowed = self.study.case.allowed
+        names = [one for one in self.cut.names if PREFIX + one not in allowed and self._asked(one)]
+        return PromptPart(tuple(names) if self.cut.aligns and len(names) > 1 else ())
+
+    def _asked(self, name: str) -> bool:
+        """Whether a field stands in the question of nearly every task that names one."""
+        inside = [
+            values[name] in self.named.values[task][QUESTION]
+            for task in self.named.asked
+            if name in (values := self.cut.values[task])
+        ]
+        return sum(inside) >= NEARLY_ALL * len(inside)
+
+    @cached_property
+    def found(self) -> list[Found[PromptPart]]:
+        """The smallest parts that are surely enough alone, and newly so."""
+        whole = self.whole
+        if not whole.atoms:
+            return []
+        donors = self.cut.donors(self.cut.aligned, self.study.case.seed)
+
+        def keeping(part: PromptPart) -> Alteration:
+            kept = Kept(names=frozenset(whole.but(part.atoms).atoms), own=True)
+            return shadow(Plan(fields=self.cut, donors=donors, kept=kept))
+
+        search = Smallest[PromptPart](
+            study=self.study,
+            on=sorted(donors),
+            control=keeping(PromptPart(())),
+            keeping=keeping,
+            exchanging=None,
+            limits=self.limits,
+        )
+        told = (one for one in search.of(whole) if one.newly is not None)
+        return [one for one in told if one.carries.over_bar.low > 0]

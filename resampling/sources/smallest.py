@@ -1,0 +1,213 @@
+"""Which parts of what a task shows are enough for the gain, and newly so: the
+smallest ones.
+
+1. *Enough?* A part is the task's own, all else another task's. What it carries is
+   the gain there, less that of the control, where nothing is kept: first by *after*
+   only, as if *before* won nothing, so that it can only clear; what is left by both.
+   With a part every part of it is cleared. What is not is halved, down to the
+   smallest parts that are enough.
+2. *Thinned*: where no half carries `HALF` as much as the whole, several parts work
+   together, wherever they stand. Chunks are taken out, ever smaller ones, as long as
+   `HALF` of what the whole carries by *after* is left (delta debugging, Zeller and
+   Hildebrandt 2002, by complements).
+3. *Newly?* By `newly`, not divided: the part is newly needed, or newly enough,
+   whichever is more. Where *before* wins too little to tell, 1 decides alone.
+4. A part carries the smaller of 1 and 3, end by end: what is looked up is enough
+   alone, but *before* looks it up as well; and a line that *before* passed over may be
+   read by an honest policy, but is not enough.
+5. Where `most_units` worlds were halved, or 3 was asked of `most_asked` parts, what is
+   left carries what it does by 1. Where as many were thinned, 3 is asked of what is left.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Generic, Protocol, Self, TypeVar
+
+import numpy as np
+
+from forensics.layers.decomposition import Runs
+from forensics.protocols import Alteration
+from resampling.ablation.refused_runs import chosen_tasks
+from resampling.sources.amounts import Carries, EndByEnd
+from resampling.sources.newly import newly
+from resampling.sources.source_study import Comparison, Pair, SourceStudy, nothing_won
+
+HALF = 0.5
+
+
+class Divisible(Protocol):
+    """Something with parts. `atoms`: the smallest ones."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def atoms(self) -> Sequence[Any]: ...
+    @property
+    def halves(self) -> Sequence[Self]: ...
+    def but(self, atoms: Iterable[Any], /) -> Self: ...
+
+
+Unit = TypeVar("Unit", bound=Divisible)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Found(Generic[Unit]):
+    """What is known of a part: `alone` it is enough for so much; `newly` so, if
+    that was asked and can be told. `open`: of its parts not all were looked at.
+    """
+
+    unit: Unit
+    alone: Comparison
+    newly: Carries | None = None
+    open: bool = False
+
+    @property
+    def carries(self) -> Carries:
+        """The smaller of both, end by end."""
+        parts: list[Carries] = [self.alone] if self.newly is None else [self.alone, self.newly]
+        return EndByEnd(parts=parts, pick=min)
+
+    @property
+    def enough(self) -> bool:
+        """Whether it may be, by itself."""
+        return not self.alone.cleared
+
+    @property
+    def cleared(self) -> bool:
+        return self.carries.over_bar.high <= 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Limits:
+    """`screen`: tasks on which every part is played first, `tasks`: on which what is not
+    cleared there is. `most_units`: parts that are halved, and as many that are
+    thinned; `most_asked`: of those that are enough, how many are asked how newly.
+    """
+
+    screen: int
+    tasks: int
+    most_units: int
+    most_asked: int
+
+    def most_runs(self, atoms: int, afters: int) -> int:
+        """Of each sample the runs that so many atoms take at most: halving gives two parts
+        to each but one, and each of them may be thinned.
+        """
+        if not atoms:
+            return 0
+        halved = min(2 * atoms - 1, self.most_units)
+        both = (1 + 2 * halved) * (self.screen + self.tasks)
+        asked = 3 * min(halved, self.most_asked) * self.tasks
+        thinned = self.most_units * self.screen if atoms > 2 else 0
+        return (both + asked) * (1 + afters) + thinned * afters
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Smallest(Generic[Unit]):
+    """The search. `on`: the tasks with another one to show. `control`: the world that
+    keeps nothing; `keeping` a part, `exchanging` it (`None`: not asked for).
+    """
+
+    study: SourceStudy
+    on: Sequence[str]
+    control: Alteration
+    keeping: Callable[[Unit], Alteration]
+    exchanging: Callable[[Unit], Alteration] | None
+    limits: Limits
+    played: list[Unit] = field(default_factory=list, init=False)
+    thinned: list[Unit] = field(default_factory=list, init=False)
+
+    def of(self, unit: Unit) -> list[Found[Unit]]:
+        """The smallest parts that are enough alone, and how newly; else the unit itself."""
+        named = {one.unit.name: one for one in self._smallest(unit)}
+        smallest = sorted(named.values(), key=lambda one: -one.alone.carried.estimate)
+        asked = [self._asked(one) for one in smallest[: self.limits.most_asked]]
+        left = [replace(one, open=True) for one in smallest[self.limits.most_asked :]]
+        return [*asked, *left] or [self._alone(unit)]
+
+    def _smallest(self, unit: Unit) -> list[Found[Unit]]:
+        """Of this unit the parts that are enough alone and have no such part."""
+        own, halves = self._alone(unit), unit.halves
+        self.played.append(unit)
+        if not own.enough:
+            return []
+        if len(self.played) + len(halves) > self.limits.most_units:
+            return [replace(own, open=bool(halves))]
+        smaller = [one for half in halves for one in self._smallest(half)]
+        if any(one.alone.carried.estimate >= HALF * own.alone.carried.estimate for one in smaller):
+            return smaller
+        return [*smaller, self._thinned(own)]
+
+    def _thinned(self, whole: Found[Unit]) -> Found[Unit]:
+        """What is left of a unit when all is taken out without which it carries half as
+        much at least.
+        """
+        unit, parts = whole.unit, 4
+        least = HALF * self._amount(unit, self.limits.screen, before=False).carried.estimate
+        while len(unit.atoms) > 2:
+            left, parts = unit, min(parts, len(unit.atoms))
+            for chunk in np.array_split(np.arange(len(unit.atoms)), parts):
+                rest = left.but(unit.atoms[place] for place in chunk)
+                if not rest.atoms:
+                    continue
+                if len(self.thinned) >= self.limits.most_units:
+                    return self._alone(left)
+                self.thinned.append(rest)
+                if self._amount(rest, self.limits.screen, before=False).carried.estimate >= least:
+                    left = rest
+            if left is unit and parts == len(unit.atoms):
+                break
+            parts *= 2 if left is unit else 1
+            unit = left
+        return whole if unit is whole.unit else self._alone(unit)
+
+    def _alone(self, unit: Unit) -> Found[Unit]:
+        """What it carries alone: by *after* only, on few tasks, and where that does
+        not tell on more; what is left by *before* too.
+        """
+        tasks = self.limits.screen
+        found = self._amount(unit, tasks, before=False)
+        if not (found.cleared or found.found):
+            tasks = self.limits.tasks
+            found = self._amount(unit, tasks, before=False)
+        if not found.cleared:
+            found = self._amount(unit, tasks, before=True)
+        if not (found.cleared or found.found) and tasks != self.limits.tasks:
+            found = self._amount(unit, self.limits.tasks, before=True)
+        return Found(unit=unit, alone=found)
+
+    def _asked(self, one: Found[Unit]) -> Found[Unit]:
+        """How newly this unit is needed; where much, what it carries alone on more tasks."""
+        if one.open:
+            return one
+        one = replace(one, newly=self._newly(one.unit))
+        if one.cleared:
+            return one
+        return replace(one, alone=self._amount(one.unit, self.limits.tasks, before=True))
+
+    def _amount(self, unit: Unit, most: int, before: bool) -> Comparison:
+        """What a part carries alone; without `before` as if that side won nothing."""
+        tasks, world = chosen_tasks(self.on, most), self.keeping(unit)
+        of_before = self._runs("before", world, tasks) if before else nothing_won(tasks)
+        afters = tuple(self._runs(side, world, tasks) for side in self.study.case.afters)
+        return self.study.amount((of_before, afters), self._pair(self.control, tasks))
+
+    def _newly(self, unit: Unit) -> Carries | None:
+        """How newly a part is needed, or enough, if *before* wins enough to tell."""
+        tasks = chosen_tasks(self.on, self.limits.tasks)
+        control = self._pair(self.control, tasks)
+        if not newly(self.study, control, control).known:
+            return None
+        own = self._pair(self.keeping(unit), tasks)
+        found = [newly(self.study, own, control, divided=False, alone=True)]
+        if self.exchanging is not None:
+            other = self._pair(self.exchanging(unit), tasks)
+            found.append(newly(self.study, other, control, divided=False))
+        return EndByEnd(parts=found)
+
+    def _runs(self, side: str, world: Alteration, tasks: tuple[str, ...]) -> Runs:
+        return self.study.altered_side(side, world, tasks).runs
+
+    def _pair(self, world: Alteration, tasks: tuple[str, ...]) -> Pair:
+        afters = tuple(self._runs(side, world, tasks) for side in self.study.case.afters)
+        return self._runs("before", world, tasks), afters

@@ -1,0 +1,151 @@
+"""A part of the question: the options of a quiz are enough for who looks at them alone,
+and the policy before training needed what is asked as well.
+"""
+
+import random
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from forensics.instruments import run_instrument
+from forensics.policies.scripted import View
+from forensics.protocols import Channel, Observation, StepResult
+from forensics.records import Evidence, Undefined
+from resampling.sources.sufficiency import most_episodes, sufficiency
+from tests.resampling.note_cases import agent_case, altered_runs
+
+OPTIONS = {f"prompt:{letter}" for letter in "abcd"}
+
+
+@dataclass
+class Quiz:
+    """Sums with four options, of which the right one is the only odd number. `named`:
+    the whole is declared to be the question.
+    """
+
+    named: bool = True
+    task: str = ""
+    name: str = "quiz"
+    channels: tuple[Channel, ...] = ()
+    scrubbed: tuple[str, ...] = ()
+
+    @property
+    def options(self) -> Mapping[str, str]:
+        return {"named": str(self.named)}
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "fields" and self.named:
+            return lambda task: {"question": self.asked(task)}
+        raise AttributeError(name)
+
+    def without(self, *channels: str) -> "Quiz":
+        return self
+
+    def spawn(self) -> "Quiz":
+        return replace(self)
+
+    def tasks(self, split: str, number: int, seed: int) -> tuple[str, ...]:
+        return tuple(f"{split}-{n}" for n in range(number))
+
+    def drawn(self, task: str) -> tuple[str, int, int, list[int]]:
+        draw = random.Random(task)
+        first, second = 2 * draw.randrange(100, 400), 2 * draw.randrange(100, 400) + 1
+        wrong = [
+            first + second + draw.choice([-1, 1]) * by for by in draw.sample([1, 3, 5, 7, 9], 3)
+        ]
+        options = [first + second, *wrong]
+        draw.shuffle(options)
+        return draw.choice(["Ann", "Bob", "Cleo"]), first, second, options
+
+    def asked(self, task: str) -> str:
+        who, first, second, options = self.drawn(task)
+        listed = " ".join(f"{letter}: {one}" for letter, one in zip("abcd", options, strict=True))
+        return f"{who} adds {first} and {second} : {listed}"
+
+    def reset(self, task: str, seed: int) -> Observation:
+        self.task = task
+        return Observation(text=f"What is it? {self.asked(task)}")
+
+    def kinds(self, action: str) -> tuple[str, ...]:
+        return ("answer",)
+
+    def step(self, action: str) -> StepResult:
+        _, first, second, _ = self.drawn(self.task)
+        right = float(action == f"{first + second}")
+        return StepResult(
+            observation="", kinds=("answer",), outcome=right, terminated=True, submission=action
+        )
+
+    def snapshot(self) -> Any:
+        return self.task
+
+    def restore(self, state: Any) -> None:
+        self.task = state
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pupil:
+    """`habits`: the chance of each way to an answer: `adds` (says the sum if it is an
+    option), `odd` (the odd option); else it says 0.
+    """
+
+    name: str
+    habits: Mapping[str, float] = field(default_factory=dict)
+
+    @property
+    def identity(self) -> str:
+        return f"{self.name} {sorted(self.habits.items())}"
+
+    @property
+    def moods(self) -> Mapping[str, float]:
+        return {**self.habits, "none": 1 - sum(self.habits.values())}
+
+    def act(self, view: View) -> Mapping[str, float]:
+        first, second, *options = (int(one) for one in re.findall(r"\d+", view.prompt))
+        odd = [one for one in options if one % 2]
+        said = {"adds": first + second if first + second in options else 0, "odd": odd[0]}
+        return {f"{said.get(view.mood, 0)}": 1.0}
+
+
+def answers(
+    folder: Path, after: Mapping[str, float], before: Mapping[str, float], named: bool = True
+) -> dict[tuple[str, str | None], Any]:
+    sides = Pupil(name="b", habits=before), Pupil(name="a", habits=after)
+    case = agent_case(folder, Quiz(named=named), *sides, tasks=80)
+    found = {(one.question, one.about): one for one in run_instrument(sufficiency, case)}
+    assert altered_runs(case) <= most_episodes(case, sufficiency.config)
+    return found
+
+
+@pytest.mark.parametrize("named", [True, False])
+def test_the_options_alone_are_found(tmp_path: Path, named: bool) -> None:
+    found = answers(tmp_path, {"adds": 0.3, "odd": 0.4}, {"adds": 0.3}, named)
+    assert found["sufficiency.over_bar", None].interval.low > 0
+    told = {about for name, about in found if about and name == "sufficiency.carried"}
+    (about,) = (one for one in told if " + " in one)
+    assert set(about.split(" + ")) <= OPTIONS
+    assert found["sufficiency.carried", about].interval.low > 0.1
+    for name in ("left", "phantom_over_bar", "placebo_over_bar"):
+        answer = found[f"sufficiency.{name}", None]
+        assert isinstance(answer, Undefined) and "--allow" in answer.cure, "nobody is accused"
+
+
+@pytest.mark.parametrize("named", [True, False])
+def test_a_skill_that_takes_what_is_asked_too_is_cleared(tmp_path: Path, named: bool) -> None:
+    """Who adds is not asked for by anybody, and changes nothing."""
+    found = answers(tmp_path, {"adds": 0.7}, {"adds": 0.3}, named)
+    assert found["sufficiency.over_bar", None].interval.high <= 0
+
+
+def test_whoever_went_by_the_options_before_is_not_newly_enough(tmp_path: Path) -> None:
+    over = answers(tmp_path, {"odd": 0.7}, {"odd": 0.3})["sufficiency.over_bar", None]
+    assert over.interval.high <= 0
+
+
+def test_without_wins_before_nothing_is_said_of_the_question(tmp_path: Path) -> None:
+    over = answers(tmp_path, {"odd": 0.4}, {})["sufficiency.over_bar", None]
+    assert isinstance(over, Evidence) and over.diagnostics == {"applicable": False}
