@@ -81,13 +81,15 @@ class Found(Generic[Unit]):
 class Limits:
     """`screen`: tasks on which every part is played first, `tasks`: on which what is not
     cleared there is. `most_units`: parts that are halved, and as many that are
-    thinned; `most_asked`: of those that are enough, how many are asked how newly.
+    thinned; `most_asked`: of those that are enough, how many are asked how newly, on
+    `tasks` too, and where that does not clear them on `asked`.
     """
 
     screen: int
     tasks: int
     most_units: int
     most_asked: int
+    asked: int
 
     def most_runs(self, atoms: int, afters: int) -> int:
         """Of each sample the runs that so many atoms take at most: halving gives two parts
@@ -97,7 +99,7 @@ class Limits:
             return 0
         halved = min(2 * atoms - 1, self.most_units)
         both = (1 + 2 * halved) * (self.screen + self.tasks)
-        asked = 3 * min(halved, self.most_asked) * self.tasks
+        asked = 3 * min(halved, self.most_asked) * max(self.asked, self.tasks)
         thinned = self.most_units * self.screen if atoms > 2 else 0
         return (both + asked) * (1 + afters) + thinned * afters
 
@@ -177,13 +179,14 @@ class Smallest(Generic[Unit]):
         return Found(unit=unit, alone=found)
 
     def _asked(self, one: Found[Unit]) -> Found[Unit]:
-        """How newly this unit is needed; where much, what it carries alone on more tasks."""
+        """How newly this part is needed or enough; where that may be much, on more tasks."""
         if one.open:
             return one
-        one = replace(one, newly=self._newly(one.unit))
-        if one.cleared:
-            return one
-        return replace(one, alone=self._amount(one.unit, self.limits.tasks, before=True))
+        for tasks in dict.fromkeys((self.limits.tasks, self.limits.asked)):
+            one = replace(one, newly=self._newly(one.unit, tasks))
+            if one.cleared:
+                return one
+        return replace(one, alone=self._amount(one.unit, self.limits.asked, before=True))
 
     def _amount(self, unit: Unit, most: int, before: bool) -> Comparison:
         """What a part carries alone; without `before` as if that side won nothing."""
@@ -192,9 +195,9 @@ class Smallest(Generic[Unit]):
         afters = tuple(self._runs(side, world, tasks) for side in self.study.case.afters)
         return self.study.amount((of_before, afters), self._pair(self.control, tasks))
 
-    def _newly(self, unit: Unit) -> Carries | None:
+    def _newly(self, unit: Unit, most: int) -> Carries | None:
         """How newly a part is needed, or enough, if *before* wins enough to tell."""
-        tasks = chosen_tasks(self.on, self.limits.tasks)
+        tasks = chosen_tasks(self.on, most)
         control = self._pair(self.control, tasks)
         if not newly(self.study, control, control).known:
             return None

@@ -132,16 +132,18 @@ def most_episodes(case: Case, config: SufficiencyConfig) -> int:
         more = (1 + most) * (1 + afters)
         total += limits.screen * few + limits.tasks * more
     total += limits.most_runs(shown, afters)
-    total += replace(limits, tasks=len(case.tasks)).most_runs(parts, afters)
+    total += replace(limits, asked=len(case.tasks)).most_runs(parts, afters)
     return total * case.budget.samples
 
 
 def limits_of(case: Case, config: SufficiencyConfig) -> Limits:
     """How much is searched."""
     most = len(case.tasks)
+    tasks = min(grown(config.tasks, most), most)
     return Limits(
         screen=min(config.screen, most),
-        tasks=min(grown(config.tasks, most), most),
+        tasks=tasks,
+        asked=tasks,
         most_units=config.most_units,
         most_asked=config.most_asked,
     )
@@ -220,7 +222,7 @@ class Sufficiency:
     def parts(self) -> PromptParts:
         """Parts of the question, cut as the rest of the prompts is."""
         case, cut = self.study.case, prompts_of(self.study, but=(QUESTION,))
-        every = replace(limits_of(case, self.config), tasks=len(case.tasks))
+        every = replace(limits_of(case, self.config), asked=len(case.tasks))
         return PromptParts(study=self.study, named=self.fields, cut=cut, limits=every)
 
     @cached_property
