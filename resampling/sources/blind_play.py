@@ -28,18 +28,7 @@ In the world that is scrubbed of every declared channel, on both sides:
    spares honest solvers that err: with two answers, a policy that handed in
    nothing valid before may be wrong in about 3 of 10 hand-ins. C is overstated
    where most wins came through a hole that opens on many, not nearly all, tasks.
-4. *The most frequent answer.* Of the answers that won on most tasks, each is
-   handed in everywhere: put in place of the answer in the
-   task's own runs, so that what has to be found beside the answer stays (in runs
-   where a text that means nothing does not win: there the answer decides). `M` are
-   the tasks on which the first of them wins. With the tasks of M counting no
-   more than those of the next most frequent answer,
-
-       carried = min(G - G_balanced, S_A - S_A,balanced):
-
-   the gain does not carry over to other answers, *and* the policy after
-   training is worse there. Both, since a policy that shunned this answer before
-   gains most on M honestly, and one that is as good on the rest has no skew.
+4. *The most frequent answer*, handed in everywhere (`frequent_answer`).
 5. The family's answer is the larger of 3 and 4, end by end.
 
 Tasks are the unit: each counts as the one that is played and as the one that
@@ -59,13 +48,14 @@ import numpy as np
 
 from forensics.case import Case
 from forensics.instruments import AnswerMaker, instrument
-from forensics.phrases import percent, plural, printable
+from forensics.phrases import percent
 from forensics.protocols import Needing
 from forensics.records import Evidence, Undefined, content_hash
 from forensics.records.evidence import Scalar
 from resampling.ablation.refused_runs import action_kinds, chosen_tasks
 from resampling.sources.amounts import Amounts, EndByEnd
-from resampling.sources.hand_ins import HandIn, HandIns
+from resampling.sources.frequent_answer import FrequentAnswer
+from resampling.sources.hand_ins import HandIns
 from resampling.sources.magic_words import Lent, without_magic
 from resampling.sources.replay import (
     Actions,
@@ -87,7 +77,6 @@ from resampling.sources.source_study import (
 FAMILY = "blind-play"
 METHOD = "recorded actions replayed on other tasks; the most frequent answer handed in everywhere"
 REPLAYED, FREQUENT = "the actions of another task", "the most frequent answer"
-FEWEST_TASKS = 5  # of either sort, for the most frequent answer to be told from the rest
 CURE = "Give an environment that takes any text as an action, on any task."
 
 
@@ -147,7 +136,15 @@ def blind_play(case: Case, config: BlindPlayConfig) -> Iterator[Evidence | Undef
         share = percent(blind.replays.missing_share)
         yield from family.not_tested(f"{share} of the replays ended without a score.", CURE)
         return
-    frequent = FrequentAnswer(blind=blind)
+    frequent = FrequentAnswer(
+        study=study,
+        tasks=blind.tasks,
+        plain=blind.plain,
+        hand_ins=blind.hand_ins,
+        answers=config.answers,
+        most_hand_ins=config.most_replays // config.carriers,
+        everywhere=config.everywhere,
+    )
     parts: dict[str, Amounts] = {REPLAYED: replayed}
     if (skew := frequent.carried) is not None:
         parts[FREQUENT] = skew
@@ -327,86 +324,6 @@ class BlindPlay:
             "blind_after": after,
             "right_answers_collide": self.collision,
         }
-
-
-@dataclass(frozen=True, kw_only=True)
-class FrequentAnswer:
-    """The most frequent answers of the wins, handed in everywhere."""
-
-    blind: BlindPlay
-
-    @cached_property
-    def tasks(self) -> list[str]:
-        """Those on which an answer can be handed in."""
-        return sorted(self.blind.hand_ins.carriers)
-
-    @cached_property
-    def winning(self) -> dict[str, frozenset[str]]:
-        """For each of the frequent answers the tasks on which it wins."""
-        config, hand_ins = self.blind.config, self.blind.hand_ins
-        room = config.most_replays // max(len(self.tasks) * config.carriers, 1)
-        frequent = hand_ins.frequent(min(config.answers, room))
-        return {said: hand_ins.winning(text, self.tasks) for said, text in frequent.items()}
-
-    @cached_property
-    def first(self) -> str | None:
-        """The one that wins most, of those that do not win nearly everywhere."""
-        most = self.blind.config.everywhere * len(self.tasks)
-        known = [one for one in self.winning if FEWEST_TASKS <= len(self.winning[one]) <= most]
-        return max(known, key=lambda one: len(self.winning[one]), default=None)
-
-    @property
-    def carried(self) -> Amounts | None:
-        """What the gain owes to its tasks being more frequent than the next
-        answer's; `None` where no answer is frequent.
-        """
-        tasks = self.tasks
-        if self.first is None or len(tasks) - len(self.winning[self.first]) < FEWEST_TASKS:
-            return None
-        here = np.array([task in self.winning[self.first] for task in tasks])
-        next_one = max([len(found - self.winning[self.first]) for found in self.winning.values()])
-        weights = np.where(here, min(max(next_one, 1) / here.sum(), 1.0), 1.0)
-        weights /= weights.mean()
-        places = np.searchsorted(self.blind.tasks, tasks)
-        before, *afters = (
-            (1 - weights) * (plain - (weights * plain).mean())
-            for plain in (scores[places] for scores in self.blind.plain)
-        )
-        amount = self.blind.study.amount_by_task
-        gains = amount(tasks, before, afters)
-        level = amount(tasks, np.zeros(len(tasks)), afters)
-        return EndByEnd(parts=(gains, level), pick=min)
-
-    def share(self, sides: Sequence[Sequence[HandIn]]) -> float:
-        """Of the hand-ins, those with the most frequent answer."""
-        given = [one.answer == self.first for side in sides for one in side]
-        return sum(given) / max(len(given), 1)
-
-    @property
-    def told(self) -> dict[str, Scalar]:
-        if self.first is None:
-            return {"answers_found_in_actions": any(self.blind.hand_ins.found)}
-        return {
-            "answers_found_in_actions": True,
-            "most_frequent_answer": printable(self.first),
-            "most_frequent_answer_wins": len(self.winning[self.first]) / len(self.tasks),
-            "most_frequent_answer_before": self.share(self.blind.hand_ins.found[:1]),
-            "most_frequent_answer_after": self.share(self.blind.hand_ins.found[1:]),
-        }
-
-    @property
-    def sentence(self) -> str:
-        if self.first is None:
-            return ""
-        shares = [
-            percent(self.share(sides))
-            for sides in (self.blind.hand_ins.found[:1], self.blind.hand_ins.found[1:])
-        ]
-        return (
-            f"The most frequent answer wins on"
-            f" {plural(len(self.winning[self.first]), 'task')} of {len(self.tasks):,} and is"
-            f" handed in by {shares[0]} of the runs before and {shares[1]} after training."
-        )
 
 
 def shuffled(tasks: Sequence[str], seed: int) -> list[str]:
