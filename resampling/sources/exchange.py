@@ -14,8 +14,9 @@ All of it in the world that is scrubbed of every declared channel.
 4. *Part of the job.* Where that is not at most a fifth of the gain, fields that
    the policy before training needed for the same share of its wins are no
    question (`newly`; for *everything* another task is shown): all of them, or
-   those single ones of which that holds alone and together. They are left as they
-   are, and the rest is exchanged together once more.
+   those single ones of which that holds alone and together. So are those that nearly
+   all of those wins need, if they alone, all else from another task, are newly enough for
+   at most a fifth. They are left as they are, and the rest is exchanged together once more.
 5. What is not cleared then, each source by itself on fewer tasks, and pairs where
    no single one was found: two redundant sources carry nothing each.
 
@@ -87,9 +88,9 @@ def most_episodes(case: Case, config: ExchangeConfig) -> int:
     elif not isinstance(case.environment, Fielded):
         fields = 0
     both = min(kinds + fields, config.most_sources)
-    whole = (both > 0) + 4 * (fields > 0)
+    whole = (both > 0) + 6 * (fields > 0)
     few = both + min(config.most_pairs, both * (both - 1) // 2) if both > 1 else 0
-    few += min(fields, config.most_sources)
+    few += 2 * min(fields, config.most_sources)
     tasks = whole * len(case.tasks) + few * min(config.tasks, len(case.tasks))
     return tasks * (1 + len(case.afters)) * case.budget.samples
 
@@ -302,16 +303,28 @@ class Exchange:
     def _newly(self, sets: Sequence[Kinds], tasks: tuple[str, ...]) -> dict[Kinds, Newly]:
         """Those of these sets of fields that newly carry at most a fifth of the gain."""
         pairs = self._play([dealt(self.deal(sources)) for sources in sets], tasks)
-        every = [newly(self.study, pair, self.everything) for pair in pairs]
-        return {sources: one for sources, one in zip(sets, every, strict=True) if one.cleared}
+        found = {}
+        for sources, pair in zip(sets, pairs, strict=True):
+            one = newly(self.study, pair, self.everything)
+            if not one.cleared and one.by_all:
+                (kept,) = self._play([shadow(self._keeping(sources))], tasks)
+                one = newly(self.study, kept, self.everything, alone=True)
+            if one.cleared:
+                found[sources] = one
+        return found
+
+    def _keeping(self, sources: Kinds) -> Plan:
+        """Another task's prompt but for these fields."""
+        assert self.prompts is not None, "there are fields"
+        donors = self.prompts.donors(self.prompts.asked, self.study.case.seed, apart=True)
+        names = frozenset(one.removeprefix(PREFIX) for one in sources)
+        return Plan(fields=self.prompts, donors=donors, kept=Kept(names=names, apart=True))
 
     @cached_property
     def everything(self) -> Pair:
         """Both sides with everything taken from another task."""
-        assert self.prompts is not None, "there are fields"
-        donors = self.prompts.donors(self.prompts.asked, self.study.case.seed, apart=True)
-        nothing_kept = Plan(fields=self.prompts, donors=donors, kept=Kept(apart=True))
-        (pair,) = self._play([shadow(nothing_kept)], tuple(sorted(donors)))
+        plan = self._keeping(())
+        (pair,) = self._play([shadow(plan)], tuple(sorted(plan.donors)))
         return pair
 
     def _apart(self, sources: Kinds) -> None:
@@ -345,7 +358,12 @@ class Exchange:
         for sources, found in self.found.items():
             about = JOINED.join(sources)
             how = f"With what {printable(about)} shows taken from another task, "
-            if isinstance(found, Newly):
+            if isinstance(found, Newly) and found.alone:
+                how = (
+                    f"Before training nearly every win needed {printable(about)}, so it is part of"
+                    " the job; what it is newly enough for by itself: "
+                )
+            elif isinstance(found, Newly):
                 how = (
                     f"Before training {percent(found.shared)} of the wins needed"
                     f" {printable(about)} too, so it is part of the job; beyond that, "

@@ -21,11 +21,12 @@ needs what the task says. `L(x)` is what a side loses with `x` exchanged, points
 4. `alone`: the same of wins that a source is *enough* for, where all else comes from
    another task: with `W(x)` what is won there beyond the world where everything does,
    `q = W_before(source) / W_before(plain)`, and `W_after(source) - q W_after(plain)` is
-   newly won by the source alone.
+   newly won by the source alone. Where every win before training needs the source, so
+   that 2 tells nothing (`by_all`), this does.
 5. The interval is the linear one, in both measures of *after* and in `q`.
 6. `told`: whether it can be told at all. Before training the wins that are no
-   luck, those of them that need the source and those that do not have all to be
-   surely there, the first with at least `SURE` of their number.
+   luck, those of them that need the source (not with `alone`) and those that do not have
+   all to be surely there, the first with at least `SURE` of their number.
 
 Ours. It cannot see a shortcut that the policy before training used for the same
 share of its wins, or a new way to win that needs the source as seldom as skill.
@@ -45,9 +46,10 @@ from forensics.layers.decomposition import (
     paired,
 )
 from forensics.statistics import Contrast, Estimate
-from resampling.sources.source_study import ALTERED, CONTROL, Pair, SourceStudy
+from resampling.sources.source_study import ALTERED, CONTROL, Comparison, Pair, SourceStudy
 
 SURE = 0.5
+NEARLY_ALL = 0.8
 
 
 def newly(study: SourceStudy, source: Pair, everything: Pair, **how: bool) -> "Newly":
@@ -83,7 +85,14 @@ class Newly:
         """Whether the wins before training are enough to tell what they need."""
         wins, needing = self._estimate(_every(BEFORE)), self._estimate(self._by(BEFORE))
         others = self._estimate(add((1, _every(BEFORE)), (-1, self._by(BEFORE))))
-        return wins.low > SURE * wins.estimate > 0 and needing.low > 0 and others.low > 0
+        some = self.alone or needing.low > 0
+        return wins.low > SURE * wins.estimate > 0 and some and others.low > 0
+
+    @property
+    def by_all(self) -> bool:
+        """Whether nearly all wins before training that are no luck are surely by the source."""
+        share = add((1, self._by(BEFORE)), (-NEARLY_ALL, _every(BEFORE)))
+        return self.known and self._estimate(share).low >= 0
 
     @property
     def shared(self) -> float:
@@ -96,7 +105,8 @@ class Newly:
         return self._estimate(_every(BEFORE)).low > 0
 
     @property
-    def _carried(self) -> Weights:
+    def weights(self) -> Weights:
+        """Of what is newly carried."""
         q, wins = self.shared, self._estimate(_every(BEFORE)).estimate
         every = _every(AFTER)
         others = add((1, self._by(AFTER)), (-1, every)) if self.divided else every
@@ -114,7 +124,7 @@ class Newly:
     @property
     def carried(self) -> Estimate:
         """Not divided, what *before* needs more than its share of carries nothing."""
-        found = self._estimate(self._carried)
+        found = self._estimate(self.weights)
         if self.divided:
             return found
         estimate, low, high = (max(end, 0.0) for end in found.ends)
@@ -122,7 +132,7 @@ class Newly:
 
     @property
     def over_bar(self) -> Contrast:
-        return self._estimate(add((1, self._carried), (-GENUINE_BAR, gain(OPEN))))
+        return self._estimate(add((1, self.weights), (-GENUINE_BAR, gain(OPEN))))
 
     @property
     def cleared(self) -> bool:
@@ -143,3 +153,16 @@ class Newly:
 def _every(side: str) -> Weights:
     """The wins of a side that are no luck."""
     return {(side, OPEN): 1.0, (side, CONTROL): -1.0}
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class NewlyAlone(Comparison):
+    """What a source that is kept alone carries beyond what it was enough for before training."""
+
+    @property
+    def newly(self) -> Newly:
+        return Newly(panel=self.panel, level=self.level, alone=True)
+
+    @property
+    def _carried(self) -> Weights:
+        return self.newly.weights

@@ -13,6 +13,8 @@ in the world that is scrubbed of every declared channel.
    play tells it). A field *carries* the gain in its world less that of the
    control; `placebo_over_bar` is the control's gain minus a fifth of G0: at or
    below zero, the swap of tasks brings no gain by itself.
+   A field that was enough for the same share of the wins before training is no
+   cue: then what it is *newly* enough for counts (`newly`).
 4. *Screening*: first on few tasks, then on more, the policies after training
    alone. It counts as if *before* won nothing there, so that it can only clear.
    What is not cleared is then played by *before* too, on the same tasks.
@@ -37,7 +39,7 @@ inside the question. `episodes` bounds what is played.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import pairwise
 from typing import Any
@@ -53,14 +55,9 @@ from forensics.verdict.measurement_cost import grown
 from resampling.ablation.refusal import scrubbed_world
 from resampling.ablation.refused_runs import chosen_tasks
 from resampling.sources.amounts import EndByEnd
-from resampling.sources.fields import (
-    NEARLY_ALL,
-    PREFIX,
-    QUESTION,
-    PromptFields,
-    by_the_author,
-)
+from resampling.sources.fields import NEARLY_ALL, PREFIX, QUESTION, PromptFields, by_the_author
 from resampling.sources.needed_shows import NeededShows
+from resampling.sources.newly import NewlyAlone
 from resampling.sources.prompt_parts import PromptParts, prompts_of
 from resampling.sources.shadow import Kept, Plan, shadow
 from resampling.sources.smallest import Found, Limits
@@ -131,19 +128,17 @@ def most_episodes(case: Case, config: SufficiencyConfig) -> int:
         few = 1 + afters + fields * afters + (fields - most)
         more = (1 + most) * (1 + afters)
         total += limits.screen * few + limits.tasks * more
-    total += limits.most_runs(shown, afters)
-    total += replace(limits, asked=len(case.tasks)).most_runs(parts, afters)
+    total += limits.most_runs(shown, afters) + limits.most_runs(parts, afters)
     return total * case.budget.samples
 
 
 def limits_of(case: Case, config: SufficiencyConfig) -> Limits:
     """How much is searched."""
     most = len(case.tasks)
-    tasks = min(grown(config.tasks, most), most)
     return Limits(
         screen=min(config.screen, most),
-        tasks=tasks,
-        asked=tasks,
+        tasks=min(grown(config.tasks, most), most),
+        asked=most,
         most_units=config.most_units,
         most_asked=config.most_asked,
     )
@@ -221,9 +216,9 @@ class Sufficiency:
     @cached_property
     def parts(self) -> PromptParts:
         """Parts of the question, cut as the rest of the prompts is."""
-        case, cut = self.study.case, prompts_of(self.study, but=(QUESTION,))
-        every = replace(limits_of(case, self.config), asked=len(case.tasks))
-        return PromptParts(study=self.study, named=self.fields, cut=cut, limits=every)
+        cut = prompts_of(self.study, but=(QUESTION,))
+        limits = limits_of(self.study.case, self.config)
+        return PromptParts(study=self.study, named=self.fields, cut=cut, limits=limits)
 
     @cached_property
     def shown(self) -> NeededShows:
@@ -377,7 +372,10 @@ class Sufficiency:
                 played[one].append([kept, none])
         for one, sides in played.items():
             pairs = [(first, tuple(rest)) for first, *rest in zip(*sides, strict=True)]
-            self.found[one] = self.study.amount(*pairs)
+            found = self.study.amount(*pairs)
+            alone = NewlyAlone(panel=found.panel, level=found.level, alone=True)
+            in_the_same_share = before and not found.cleared and alone.newly.cleared
+            self.found[one] = alone if in_the_same_share else found
 
     # -- what is said ------------------------------------------------------------------
 

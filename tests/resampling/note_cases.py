@@ -28,7 +28,9 @@ SHOWN = re.compile(r"answer : (.+)")
 @dataclass(frozen=True, kw_only=True)
 class Answerer:
     """`habits`: the chance of each way to answer: `skill` works it out from both
-    numbers, `note` and `mark` copy (plus `added`); else it says 0.
+    numbers, `note` and `mark` copy (plus `added`), `agrees` works it out and says it where
+    the note has it too, `ends` copies a note that ends in 0 to 2 and works out the rest;
+    else it says 0.
     """
 
     name: str
@@ -45,11 +47,15 @@ class Answerer:
 
     def act(self, view: View) -> Mapping[str, float]:
         text, answer = view.prompt, 0
-        if view.mood == "skill" and (asked := ASKED.search(text)):
+        if view.mood in ("skill", "agrees", "ends") and (asked := ASKED.search(text)):
             answer = int(asked[1]) * int(asked[2])
         cue = {"note": NOTE, "mark": MARK}.get(view.mood)
         if cue and (found := cue.search(text)):
             answer = int(found[1]) + self.added
+        if view.mood in ("agrees", "ends") and (found := NOTE.search(text)):
+            said = int(found[1])
+            kept = {"agrees": said == answer, "ends": said % 10 > 2}[view.mood]
+            answer = answer if kept else said * (view.mood == "ends")
         return {str(answer): 1.0}
 
 

@@ -103,7 +103,9 @@ def test_one_turn_has_nothing_to_exchange_but_the_prompt(tmp_path: Path) -> None
         ({"skill": 0.21, "note": 0.09}, {"skill": 0.7, "note": 0.3}, 240, False),  # 3 of 10 wins
         ({"skill": 0.21, "note": 0.09}, {"skill": 0.4, "note": 0.6}, 60, True),
         ({"skill": 0.005, "note": 0.005}, {"skill": 0.5, "note": 0.5}, 60, True),  # too few wins
-        ({"note": 0.3}, {"note": 0.9}, 60, True),  # all wins need it: nothing tells them apart
+        ({"note": 0.3}, {"note": 0.9}, 60, True),  # all wins need it, and nothing else
+        ({"agrees": 0.3}, {"agrees": 0.9}, 60, False),  # all need it, and the question too
+        ({"agrees": 0.4}, {"agrees": 0.4, "note": 0.4}, 60, True),  # and it is newly enough
     ],
 )
 def test_a_field_that_both_need_alike_is_part_of_the_job(

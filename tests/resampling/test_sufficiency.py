@@ -143,6 +143,16 @@ def test_half_a_cue_is_measured(tmp_path: Path) -> None:
     assert found["left", None].estimate == pytest.approx(0.3, abs=0.1)
 
 
+@pytest.mark.parametrize(("after", "found"), [({"ends": 0.9}, False), ({"note": 0.9}, True)])
+def test_what_was_enough_for_the_same_share_before_is_no_cue(
+    tmp_path: Path, after: dict[str, float], found: bool
+) -> None:
+    """Half of the wins before go by the note alone; so do those after, or all of them do."""
+    sides = Answerer(name="b", habits={"ends": 0.4}), Answerer(name="a", habits=after)
+    over = over_bar(answers(tmp_path, questions(tmp_path), sides[1], before=sides[0], tasks=150))
+    assert over.interval.low > 0 if found else over.interval.high <= 0
+
+
 def test_what_both_policies_read_carries_nothing(tmp_path: Path) -> None:
     before = Answerer(name="b", habits={"note": 0.4})
     after = Answerer(name="a", habits={"note": 0.4, "skill": 0.5})
