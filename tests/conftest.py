@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, settings
 
+os.environ["OMP_NUM_THREADS"] = "1"  # before torch: the last bits of a float hang on it
 PATIENT: dict[str, Any] = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}
 settings.register_profile("patient", **PATIENT)
 settings.register_profile("quick", max_examples=25, **PATIENT)  # `make test`
