@@ -199,7 +199,7 @@ def _unpack_zip(path: Path, unpack: _Unpacking) -> None:
         for member in sorted(archive.infolist(), key=lambda member: member.filename):
             if stat.S_ISLNK(member.external_attr >> 16):
                 unpack.problems.append((member.filename, "it is a link, which is not followed"))
-            elif not member.is_dir():
+            elif not member.filename.endswith("/"):  # `is_dir` fails where there is no name
                 unpack.add(member.filename, partial(open_member, archive, member))
 
 

@@ -475,6 +475,13 @@ def test_names_lose_what_leads_out() -> None:
     assert safe_name("../..") == ""
 
 
+def test_a_member_without_a_name_is_read(tmp_path: Path) -> None:
+    path = write_zstd_zip(tmp_path / "logs.zip", {"": b"word none", "a": b"word one"})
+    with unpacked(path, Limits(free=1 << 20)) as (folder, problems):
+        assert {file.name for file in folder.rglob("*")} == {"member-1", "a"}
+    assert not problems
+
+
 @settings(max_examples=40, deadline=None)
 @given(st.data())
 def test_damaged_archives_never_crash(
