@@ -13,7 +13,7 @@ All of it in the world that is scrubbed of every declared channel.
 3. *Jointly*: everything at once (`dealt_world`), both policies, on all tasks.
 4. *Part of the job.* Where that is not at most a fifth of the gain, fields that
    the policy before training needed for the same share of its wins are no
-   question (`newly`; for *everything* another task is shown): all of them, or
+   question (`new_reliance`; for *everything* another task is shown): all of them, or
    those single ones of which that holds alone and together. So are those that nearly
    all of those wins need, if they alone, all else from another task, are newly enough for
    at most a fifth. They are left as they are, and the rest is exchanged together once more.
@@ -49,7 +49,7 @@ from resampling.ablation.refused_runs import READ, Kinds, Played, chosen_tasks, 
 from resampling.sources.amounts import EndByEnd
 from resampling.sources.dealt_world import Deal, Donors, dealt, donors_of
 from resampling.sources.fields import NEARLY_ALL, PREFIX, QUESTION, PromptFields
-from resampling.sources.newly import Newly, newly
+from resampling.sources.new_reliance import NewReliance, new_reliance
 from resampling.sources.prompt_parts import prompts_of
 from resampling.sources.shadow import Kept, Plan, shadow
 from resampling.sources.source_study import (
@@ -150,7 +150,7 @@ class Exchange:
     study: SourceStudy
     config: ExchangeConfig
     say: FamilyEvidence
-    found: dict[Kinds, Comparison | Newly] = field(default_factory=dict)
+    found: dict[Kinds, Comparison | NewReliance] = field(default_factory=dict)
 
     def answers(self) -> Iterator[Evidence | Undefined]:
         """Every answer of the family."""
@@ -285,7 +285,7 @@ class Exchange:
         for sources, pair in zip(sets, pairs, strict=True):
             self.found[sources] = self.study.compare(pair)
 
-    def _part_of_the_job(self) -> dict[Kinds, Newly]:
+    def _part_of_the_job(self) -> dict[Kinds, NewReliance]:
         """The fields that *before* needed for the same share of its wins: all, or
         those of which it holds one by one and together; with what is newly carried.
         """
@@ -300,15 +300,15 @@ class Exchange:
         together = tuple(one for (one,) in cleared)
         return self._newly([together], case.tasks) if together else {}
 
-    def _newly(self, sets: Sequence[Kinds], tasks: tuple[str, ...]) -> dict[Kinds, Newly]:
+    def _newly(self, sets: Sequence[Kinds], tasks: tuple[str, ...]) -> dict[Kinds, NewReliance]:
         """Those of these sets of fields that newly carry at most a fifth of the gain."""
         pairs = self._play([dealt(self.deal(sources)) for sources in sets], tasks)
         found = {}
         for sources, pair in zip(sets, pairs, strict=True):
-            one = newly(self.study, pair, self.everything)
+            one = new_reliance(self.study, pair, self.everything)
             if not one.cleared and one.by_all:
                 (kept,) = self._play([shadow(self._keeping(sources))], tasks)
-                one = newly(self.study, kept, self.everything, alone=True)
+                one = new_reliance(self.study, kept, self.everything, alone=True)
             if one.cleared:
                 found[sources] = one
         return found
@@ -358,12 +358,12 @@ class Exchange:
         for sources, found in self.found.items():
             about = JOINED.join(sources)
             how = f"With what {printable(about)} shows taken from another task, "
-            if isinstance(found, Newly) and found.alone:
+            if isinstance(found, NewReliance) and found.alone:
                 how = (
                     f"Before training nearly every win needed {printable(about)}, so it is part of"
                     " the job; what it is newly enough for by itself: "
                 )
-            elif isinstance(found, Newly):
+            elif isinstance(found, NewReliance):
                 how = (
                     f"Before training {percent(found.shared)} of the wins needed"
                     f" {printable(about)} too, so it is part of the job; beyond that, "

@@ -1,17 +1,16 @@
 """What the gain owes to the most frequent answer.
 
-Of the answers that won on most tasks, each is
-handed in everywhere: put in place of the answer in the
-task's own runs, so that what has to be found beside the answer stays (in runs
-where a text that means nothing does not win: there the answer decides). `M` are
-the tasks on which the first of them wins. With the tasks of M counting no
-more than those of the next most frequent answer,
+Of the answers that won on most tasks, each is handed in everywhere: put in place of the
+answer in the task's own runs, so that what has to be found beside the answer stays (in
+runs where a text that means nothing does not win; there the answer decides). `M` are
+the tasks on which the first of them wins. With the tasks of M counting no more than
+those of the next most frequent answer,
 
     carried = min(G - G_balanced, S_A - S_A,balanced):
 
-the gain does not carry over to other answers, *and* the policy after
-training is worse there. Both, since a policy that shunned this answer before
-gains most on M honestly, and one that is as good on the rest has no skew.
+the gain does not carry over to other answers, *and* the policy after training is worse
+there. Both, since a policy that shunned this answer before gains most on M honestly, and
+one that is as good on the rest has no skew.
 """
 
 from collections.abc import Sequence

@@ -111,10 +111,11 @@ def identifiers(case: Case, world: World) -> Identifiers:
     ids, dates = _several(told, lambda one: one.ids), _several(told, lambda one: one.dates)
     if ids and sum(one.own_ids for one in told.values()) > SEVERAL * len(told):
         ids, left_out = None, [*left_out, "ids, which runs work out themselves"]
+    names = tuple(role for role in roles if role.linked or not role.asked)
     return Identifiers(
-        roles=tuple(role for role in roles if role.linked or not role.asked),
-        question=tuple(role for role in roles if role.asked and not role.linked),
-        lists=any(_lists(one, roles) for one in told.values()),
+        roles=names,
+        question=tuple(role for role in roles if role not in names),
+        lists=any(_lists(one, names) for one in told.values()),
         ids=ids is not None,
         dates=dates is not None,
         fixed=frozenset((ids or set()) | (dates or set())),

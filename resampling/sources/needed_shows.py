@@ -8,7 +8,8 @@ such an action shows is enough alone, where a skill needs several things.
    certificate).
 2. *Worlds* (`shown_world`): the unit is the task's own, all else another task's; and
    the other way round.
-3. The `smallest` units that are enough alone, and newly enough or newly needed.
+3. The smallest units (`sufficient_subsets`) that are enough alone, and newly enough or
+   newly needed.
 
 A find is a question to the reader, and accuses nobody: a skill may have learned to
 read what was there all along.
@@ -29,8 +30,8 @@ from resampling.sources.dealt_world import Row, observed
 from resampling.sources.shadow import Plan, shadow
 from resampling.sources.shown_units import ShownTexts, Unit, shown_texts
 from resampling.sources.shown_world import exchanged, kept
-from resampling.sources.smallest import Found, Limits, Smallest
 from resampling.sources.source_study import SourceStudy
+from resampling.sources.sufficient_subsets import Found, Limits, SufficientSubsets
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -111,7 +112,7 @@ class NeededShows:
         texts = self.texts
         if texts is None:
             return []
-        search = Smallest[Unit](
+        search = SufficientSubsets[Unit](
             study=self.study,
             on=sorted(self.plan.donors),
             control=shadow(self.plan),

@@ -8,9 +8,9 @@ as well. Where no question is named, all of the prompt may be it.
    those of the prompts are (`fields`), the question not being named.
 2. *Worlds*: the task's own prompt, in which the rest of the question is another
    task's (`shadow`). In the control all of it is.
-3. The `smallest` parts that are enough alone, and newly so. What is not surely so,
-   or where *before* wins too little to tell, is not told: whatever is asked is enough
-   alone, and what is asked its author knows best.
+3. The smallest parts (`sufficient_subsets`) that are enough alone, and newly so. What is
+   not surely so, or where *before* wins too little to tell, is not told: whatever is
+   asked is enough alone, and what is asked its author knows best.
 
 A find is a question to the reader, as that of `needed_shows` is.
 
@@ -27,8 +27,8 @@ from forensics.protocols import Alteration
 from forensics.verdict.view import JOINED
 from resampling.sources.fields import NEARLY_ALL, PREFIX, QUESTION, PromptFields, prompt_fields
 from resampling.sources.shadow import Kept, Plan, shadow
-from resampling.sources.smallest import Found, Limits, Smallest
 from resampling.sources.source_study import SourceStudy
+from resampling.sources.sufficient_subsets import Found, Limits, SufficientSubsets
 
 
 def prompts_of(study: SourceStudy, but: tuple[str, ...] = ()) -> PromptFields:
@@ -102,7 +102,7 @@ class PromptParts:
             kept = Kept(names=frozenset(whole.but(part.atoms).atoms), own=True)
             return shadow(Plan(fields=self.cut, donors=donors, kept=kept))
 
-        search = Smallest[PromptPart](
+        search = SufficientSubsets[PromptPart](
             study=self.study,
             on=sorted(donors),
             control=keeping(PromptPart(())),

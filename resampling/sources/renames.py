@@ -21,7 +21,7 @@ they are.
    Then they are renamed, and a loss accuses nobody: if the policy before
    training surely loses more than `kept` of its score too, they are the question,
    as the environment says; if it loses less, what is newly needed counts
-   (`newly`), and clears the family or leaves it open.
+   (`new_reliance`), and clears the family or leaves it open.
 
 The control is the harm to the policy before training (`placebo_over_bar`). A
 second one, renaming what no hand-in depends on, is left out: another pass. Ours
@@ -45,7 +45,7 @@ from resampling.ablation.refusal import scrubbed_world
 from resampling.ablation.refused_runs import chosen_tasks
 from resampling.sources.fields import by_the_author
 from resampling.sources.identifiers import Identifiers, identifiers, question_of
-from resampling.sources.newly import newly
+from resampling.sources.new_reliance import new_reliance
 from resampling.sources.renamed_world import Renaming
 from resampling.sources.source_study import (
     ALTERED,
@@ -223,7 +223,7 @@ class RenamingStudy:
             return
         lost, afters = nothing_won(found.panel.tasks), len(self.study.case.afters)
         renamed = self.study.altered(together(parts).alteration).pair
-        more = newly(self.study, renamed, (lost, (lost,) * afters))
+        more = new_reliance(self.study, renamed, (lost, (lost,) * afters))
         if more.told and more.cleared:
             reason += " Some of the wins before training need its words. More than that"
             yield from self.told.whole(more, reason, "is", every=False)

@@ -14,7 +14,7 @@ in the world that is scrubbed of every declared channel.
    control; `placebo_over_bar` is the control's gain minus a fifth of G0: at or
    below zero, the swap of tasks brings no gain by itself.
    A field that was enough for the same share of the wins before training is no
-   cue: then what it is *newly* enough for counts (`newly`).
+   cue: then what it is *newly* enough for counts (`new_reliance`).
 4. *Screening*: first on few tasks, then on more, the policies after training
    alone. It counts as if *before* won nothing there, so that it can only clear.
    What is not cleared is then played by *before* too, on the same tasks.
@@ -57,10 +57,9 @@ from resampling.ablation.refused_runs import chosen_tasks
 from resampling.sources.amounts import EndByEnd
 from resampling.sources.fields import NEARLY_ALL, PREFIX, QUESTION, PromptFields, by_the_author
 from resampling.sources.needed_shows import NeededShows
-from resampling.sources.newly import NewlyAlone
+from resampling.sources.new_reliance import NewlySufficient
 from resampling.sources.prompt_parts import PromptParts, prompts_of
 from resampling.sources.shadow import Kept, Plan, shadow
-from resampling.sources.smallest import Found, Limits
 from resampling.sources.source_study import (
     Comparison,
     FamilyEvidence,
@@ -69,6 +68,7 @@ from resampling.sources.source_study import (
     questions,
     study_of,
 )
+from resampling.sources.sufficient_subsets import Found, Limits
 
 FAMILY = "sufficiency"
 METHOD = "one field kept, all others from another task"
@@ -98,7 +98,7 @@ class SufficiencyConfig:
     large a share). `most_fields`: fields that are screened
     (neighbours are kept together where there are more), `most_played`: of those
     that are played on more tasks; `most_units`, `most_asked`: of the search in the question
-    and in what needed actions show (`smallest.Limits`).
+    and in what needed actions show (`sufficient_subsets.Limits`).
     """
 
     screen: int = 48
@@ -216,7 +216,7 @@ class Sufficiency:
     @cached_property
     def parts(self) -> PromptParts:
         """Parts of the question, cut as the rest of the prompts is."""
-        cut = prompts_of(self.study, but=(QUESTION,))
+        cut = prompts_of(self.study, but=(QUESTION,)) if self.fields.asked else self.fields
         limits = limits_of(self.study.case, self.config)
         return PromptParts(study=self.study, named=self.fields, cut=cut, limits=limits)
 
@@ -373,7 +373,7 @@ class Sufficiency:
         for one, sides in played.items():
             pairs = [(first, tuple(rest)) for first, *rest in zip(*sides, strict=True)]
             found = self.study.amount(*pairs)
-            alone = NewlyAlone(panel=found.panel, level=found.level, alone=True)
+            alone = NewlySufficient(panel=found.panel, level=found.level, alone=True)
             in_the_same_share = before and not found.cleared and alone.newly.cleared
             self.found[one] = alone if in_the_same_share else found
 

@@ -15,7 +15,7 @@ from forensics.protocols import Environment
 from forensics.records import Undefined
 from resampling.sources.dealt_world import Deal, dealt, donors_of
 from resampling.sources.exchange import exchange
-from resampling.sources.newly import Newly
+from resampling.sources.new_reliance import NewReliance
 from resampling.sources.source_study import ALTERED, CONTROL
 from tests.environment_checks import check_environment
 from tests.resampling.ablation_world import GradingWorld
@@ -124,7 +124,7 @@ TASKS = tuple(f"task-{number:03}" for number in range(200))
 SCORES = {OPEN: (0.3, 0.8), ALTERED: (0.2, 0.4), CONTROL: (0.0, 0.0)}  # before, after
 
 
-def new_part(places: Any) -> Newly:
+def new_part(places: Any) -> NewReliance:
     """Each world's scores, where the run of a task wins if its place is below the score."""
     won = {world: [places[i] < share for i, share in enumerate(SCORES[world])] for world in SCORES}
     runs = {
@@ -132,7 +132,7 @@ def new_part(places: Any) -> Newly:
         for world, sides in won.items()
     }
     worlds = {world: (before, (after,)) for world, (before, after) in runs.items()}
-    return Newly(panel=paired(worlds, None), level=0.95)
+    return NewReliance(panel=paired(worlds, None), level=0.95)
 
 
 def test_what_is_newly_carried_is_arithmetic() -> None:

@@ -12,7 +12,7 @@ import pytest
 
 from forensics import conformance
 from forensics.protocols import Observation
-from forensics.records import Evidence, Undefined
+from forensics.records import Evidence, Undefined, content_hash
 from resampling.sources.identifiers import identifiers
 from resampling.sources.renamed_world import Episode, Renaming
 from resampling.sources.renames import RenamingConfig, at_most, guessed, renaming
@@ -183,6 +183,27 @@ def test_words_of_the_question_are_renamed_where_nothing_else_is(
         assert ASKED in whole.summary and "needs its words" in whole.summary
     else:
         assert isinstance(whole, Undefined) and ASKED in whole.reason
+
+
+class Listing(Asking):
+    """And the question lists some of its names."""
+
+    def fields(self, task: str) -> Any:
+        some = sorted(BUILDS, key=lambda word: content_hash([task, word]))[:3]
+        return {"question": f"build : {self.draw(task).build} of {', '.join(some)}"}
+
+    def reset(self, task: str, seed: int) -> Any:
+        super().reset(task, seed)
+        return Observation(text=f"fix module x at commit 7 {self.fields(task)['question']}")
+
+
+def test_a_list_in_the_question_is_no_other_thing_to_rename(tmp_path: Path) -> None:
+    """Nothing would be renamed then, and that would clear the family."""
+    known = identifiers(named_case(tmp_path / "0", BEFORE, HONEST, Listing(cue="build")), ())
+    assert known.question and not known.roles and not known.lists
+    before, after = Reader("before", 0.0), Reader("after", 0.0, 0.95)
+    whole = told(tmp_path / "1", after, Listing(cue="build"), before)[OVER, None]
+    assert isinstance(whole, Undefined) and ASKED in whole.reason
 
 
 def test_a_skill_that_does_not_hang_on_them_is_cleared(tmp_path: Path) -> None:

@@ -1,5 +1,5 @@
 """Which parts of what a task shows are enough for the gain, and newly so: the
-smallest ones.
+smallest ones. (Sufficient input subsets, 1810.03805, of a gain in place of a score.)
 
 1. *Enough?* A part is the task's own, all else another task's. What it carries is
    the gain there, less that of the control, where nothing is kept: first by *after*
@@ -10,7 +10,7 @@ smallest ones.
    together, wherever they stand. Chunks are taken out, ever smaller ones, as long as
    `HALF` of what the whole carries by *after* is left (delta debugging, Zeller and
    Hildebrandt 2002, by complements).
-3. *Newly?* By `newly`, not divided: the part is newly needed, or newly enough,
+3. *NewReliance?* By `new_reliance`, not divided: the part is newly needed, or newly enough,
    whichever is more. Where *before* wins too little to tell, 1 decides alone.
 4. A part carries the smaller of 1 and 3, end by end: what is looked up is enough
    alone, but *before* looks it up as well; and a line that *before* passed over may be
@@ -29,7 +29,7 @@ from forensics.layers.decomposition import Runs
 from forensics.protocols import Alteration
 from resampling.ablation.refused_runs import chosen_tasks
 from resampling.sources.amounts import Carries, EndByEnd
-from resampling.sources.newly import newly
+from resampling.sources.new_reliance import new_reliance
 from resampling.sources.source_study import Comparison, Pair, SourceStudy, nothing_won
 
 HALF = 0.5
@@ -105,7 +105,7 @@ class Limits:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Smallest(Generic[Unit]):
+class SufficientSubsets(Generic[Unit]):
     """The search. `on`: the tasks with another one to show. `control`: the world that
     keeps nothing; `keeping` a part, `exchanging` it (`None`: not asked for).
     """
@@ -199,13 +199,13 @@ class Smallest(Generic[Unit]):
         """How newly a part is needed, or enough, if *before* wins enough to tell."""
         tasks = chosen_tasks(self.on, most)
         control = self._pair(self.control, tasks)
-        if not newly(self.study, control, control).known:
+        if not new_reliance(self.study, control, control).known:
             return None
         own = self._pair(self.keeping(unit), tasks)
-        found = [newly(self.study, own, control, divided=False, alone=True)]
+        found = [new_reliance(self.study, own, control, divided=False, alone=True)]
         if self.exchanging is not None:
             other = self._pair(self.exchanging(unit), tasks)
-            found.append(newly(self.study, other, control, divided=False))
+            found.append(new_reliance(self.study, other, control, divided=False))
         return EndByEnd(parts=found)
 
     def _runs(self, side: str, world: Alteration, tasks: tuple[str, ...]) -> Runs:

@@ -52,16 +52,16 @@ SURE = 0.5
 NEARLY_ALL = 0.8
 
 
-def newly(study: SourceStudy, source: Pair, everything: Pair, **how: bool) -> "Newly":
+def new_reliance(study: SourceStudy, source: Pair, everything: Pair, **how: bool) -> "NewReliance":
     """From the runs of both sides with one source exchanged, and with everything;
-    `divided`, `alone`: as in `Newly`.
+    `divided`, `alone`: as in `NewReliance`.
     """
     worlds = {OPEN: study.plain.pair, ALTERED: source, CONTROL: everything}
-    return Newly(panel=paired(worlds, None), level=study.level, **how)
+    return NewReliance(panel=paired(worlds, None), level=study.level, **how)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Newly:
+class NewReliance:
     """See the module's text; reads like a comparison. `panel`: the plain world, the one
     with the source exchanged (`alone`: kept), the one with everything exchanged.
     """
@@ -111,9 +111,8 @@ class Newly:
         every = _every(AFTER)
         others = add((1, self._by(AFTER)), (-1, every)) if self.divided else every
         scale = 1 / (1 - q) if self.divided else 1.0
-        in_q = self._estimate(others).estimate * (
-            scale**2 if self.divided else -1
-        )  # the derivative
+        # how it changes with q:
+        in_q = self._estimate(others).estimate * (scale**2 if self.divided else -1)
         after, before = (add((1, self._by(side)), (-q, _every(side))) for side in (AFTER, BEFORE))
         return add((scale, after), (in_q / wins, before))  # the second is 0 in all
 
@@ -156,12 +155,12 @@ def _every(side: str) -> Weights:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class NewlyAlone(Comparison):
+class NewlySufficient(Comparison):
     """What a source that is kept alone carries beyond what it was enough for before training."""
 
     @property
-    def newly(self) -> Newly:
-        return Newly(panel=self.panel, level=self.level, alone=True)
+    def newly(self) -> NewReliance:
+        return NewReliance(panel=self.panel, level=self.level, alone=True)
 
     @property
     def _carried(self) -> Weights:
