@@ -5,18 +5,14 @@ found, what it does not need is cleared, mostly without any play.
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
 from forensics.instruments import run_instrument
 from forensics.investigation.costs import most_episodes
-from forensics.layers.decomposition import OPEN, paired, runs_from
 from forensics.protocols import Environment
 from forensics.records import Undefined
 from resampling.sources.dealt_world import Deal, dealt, donors_of
 from resampling.sources.exchange import exchange
-from resampling.sources.new_reliance import NewReliance
-from resampling.sources.source_study import ALTERED, CONTROL
 from tests.environment_checks import check_environment
 from tests.resampling.ablation_world import GradingWorld
 from tests.resampling.note_cases import Answerer, Repairer, agent_case, altered_runs, questions
@@ -118,31 +114,6 @@ def test_a_field_that_both_need_alike_is_part_of_the_job(
     assert over.low > 0 if asked else over.high <= 0
     told = found["carried", "prompt:note"].summary
     assert ("part of the job" in told) != asked
-
-
-TASKS = tuple(f"task-{number:03}" for number in range(200))
-SCORES = {OPEN: (0.3, 0.8), ALTERED: (0.2, 0.4), CONTROL: (0.0, 0.0)}  # before, after
-
-
-def new_part(places: Any) -> NewReliance:
-    """Each world's scores, where the run of a task wins if its place is below the score."""
-    won = {world: [places[i] < share for i, share in enumerate(SCORES[world])] for world in SCORES}
-    runs = {
-        world: [runs_from(TASKS, np.column_stack([wins, 0 * wins]).astype(float)) for wins in sides]
-        for world, sides in won.items()
-    }
-    worlds = {world: (before, (after,)) for world, (before, after) in runs.items()}
-    return NewReliance(panel=paired(worlds, None), level=0.95)
-
-
-def test_what_is_newly_carried_is_arithmetic() -> None:
-    """Of 30 points before 10 need the source: a third. Of 80 after 40 do: a third of 60, and 20."""
-    exact = new_part([np.arange(200) / 200] * 2)
-    assert exact.told and exact.shared == pytest.approx(1 / 3)
-    assert exact.carried.estimate == pytest.approx(0.2)
-    stream = np.random.default_rng(0)
-    drawn = [new_part(stream.random((2, 200))).carried for _ in range(300)]
-    assert 0.9 < np.mean([one.low <= 0.2 <= one.high for one in drawn]) < 0.99
 
 
 def test_identical_policies_are_silent(tmp_path: Path) -> None:

@@ -2,7 +2,9 @@
 looked up, and what is newly read but not enough, is neither.
 """
 
+import re
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -206,3 +208,30 @@ def test_worlds_keep_or_exchange_one_field() -> None:
     assert f"price {own[1]}," in first and first.endswith(f"code {own[3]}")
     for made in (kept(plan, texts, stamp), exchanged(texts, stamp)):
         check_environment(made.of(DeskWorld()), actions=["look", "look", "answer 1"])
+
+
+class PagedDesk(DeskWorld):
+    """`look sum` shows the same on every task; `look 2` another page, which no run has read."""
+
+    def step(self, action: str) -> Any:
+        told = super().step(action)
+        if action == "look sum":
+            return replace(told, observation="paper: price 11, stamp 12, code 13")
+        if action == "look 2":
+            return replace(told, observation=re.sub(r"\d(?=,|$)", "x", told.observation))
+        return told
+
+
+def test_what_hangs_on_the_action_stays_and_what_no_run_read_is_not_shown() -> None:
+    tasks, texts = looked()
+    (part,) = texts.whole
+    stamp = Unit(parts=(Part(kind="look", form=part.form, places=(1,)),))
+    fields = find_fields({task: DeskWorld().reset(task, 0).text for task in tasks})
+    donors = dict(zip(tasks, (*tasks[1:], tasks[0]), strict=True))
+    plan = Plan(fields=fields, donors=donors, kept=Kept(apart=True))
+    own, other = (DeskWorld().numbers(task) for task in tasks[:2])
+    world = kept(plan, texts, stamp).of(PagedDesk())
+    world.reset(tasks[0], 0)
+    assert world.step("look sum").observation == "paper: price 11, stamp 12, code 13"
+    shown = world.step("look 2").observation
+    assert shown.startswith(f"paper: price {other[1] // 10}x, stamp {own[2]}, code ")

@@ -185,6 +185,17 @@ def test_words_of_the_question_are_renamed_where_nothing_else_is(
         assert isinstance(whole, Undefined) and ASKED in whole.reason
 
 
+@pytest.mark.parametrize(("skill", "nearly_all"), [(0.0, True), (0.3, False)])
+def test_before_needs_the_words_for_nearly_all_that_it_wins(
+    tmp_path: Path, skill: float, nearly_all: bool
+) -> None:
+    """A fifth of it may be won without them."""
+    sides = Reader("before", skill, 0.6), Reader("after", skill, 0.95)
+    whole = told(tmp_path, sides[1], Asking(cue="build"), sides[0])[OVER, None]
+    said = whole.summary if isinstance(whole, Evidence) else whole.reason
+    assert ("for nearly all that it wins" in said) == nearly_all
+
+
 class Listing(Asking):
     """And the question lists some of its names."""
 
