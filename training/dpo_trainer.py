@@ -263,7 +263,7 @@ def _steps(
             clock = time.perf_counter()
             some = [pairs[i] for i in chosen]
             start = reference[both_rows(chosen, len(pairs))]
-            loss, norm, sums = _optimizer_step(machine, some, start, optimizer, config)
+            loss, norm, sums = optimizer_step(machine, some, start, optimizer, config)
         report(
             PreferenceStep(
                 step=step,
@@ -280,7 +280,7 @@ def _steps(
             save_state(folder, machine.model, optimizer, step + 1)
 
 
-def _optimizer_step(
+def optimizer_step(
     machine: Machine,
     pairs: Sequence[PreferencePair],
     reference: torch.Tensor,

@@ -236,7 +236,7 @@ def check(folder: Path, mine: Mapping[str, Any]) -> None:
     was = {"rewards": mine["rewards"]} | read_json(folder / FILE)  # older runs noted none
     for part in ("seed", "recipe", "start", "rewards"):
         name = "" if part == "recipe" else part
-        for what, earlier, now in _differences(name, was.get(part), mine[part]):
+        for what, earlier, now in differences(name, was.get(part), mine[part]):
             if what == "start":
                 raise UserError(
                     f"{folder} holds a run that began with other weights than policy.checkpoint ="
@@ -256,12 +256,12 @@ def claim(folder: Path, mine: Mapping[str, Any]) -> None:
     write_json(folder / FILE, mine)
 
 
-def _differences(name: str, earlier: Any, now: Any) -> Iterator[tuple[str, Any, Any]]:
+def differences(name: str, earlier: Any, now: Any) -> Iterator[tuple[str, Any, Any]]:
     """Names of what differs and may not, with both values."""
     if name in MAY_CHANGE or earlier == now:
         return
     if isinstance(earlier, dict) and isinstance(now, dict):
         for key in sorted({*earlier, *now}):
-            yield from _differences(f"{name}.{key}".lstrip("."), earlier.get(key), now.get(key))
+            yield from differences(f"{name}.{key}".lstrip("."), earlier.get(key), now.get(key))
     else:
         yield name, earlier, now

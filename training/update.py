@@ -175,7 +175,7 @@ def update(
             for rows in _minibatches(len(batch), config.minibatches, [*seed, epoch]):
                 part = batch.rows(rows)
                 divisor = normaliser(part.weights, recipe.objective, most_tokens)
-                loss, norm, entropies = _optimizer_step(
+                loss, norm, entropies = optimizer_step(
                     machine, part, optimizer, recipe, divisor, sums
                 )
                 norms.append(norm)
@@ -202,7 +202,7 @@ def _minibatches(rows: int, number: int, seed: Sequence[int]) -> list[torch.Tens
     return [torch.from_numpy(np.sort(part)) for part in parts if len(part)]
 
 
-def _optimizer_step(
+def optimizer_step(
     machine: Machine,
     batch: Batch,
     optimizer: torch.optim.Optimizer,
@@ -215,7 +215,7 @@ def _optimizer_step(
     added to `sums`.
     """
     optimizer.zero_grad()
-    micro = _micro_batches(machine, batch, recipe.grpo.rows)
+    micro = micro_batches(machine, batch, recipe.grpo.rows)
     total = torch.zeros((), device=machine.model.device)
     noted = torch.zeros_like(batch.weights)
     for number, chosen in enumerate(micro):
@@ -250,7 +250,7 @@ def batch_loss(
     return found, entropies
 
 
-def _micro_batches(machine: Machine, batch: Batch, rows: int) -> list[torch.Tensor]:
+def micro_batches(machine: Machine, batch: Batch, rows: int) -> list[torch.Tensor]:
     """Rows of this process; as many parts on every process (some may be empty).
 
     Similar lengths together, or groups together, whichever leaves fewer tokens
@@ -286,7 +286,7 @@ def _scored(machine: Machine, batch: Batch, recipe: Recipe) -> Batch:
     if not own and not reference:
         return batch
     mine = []
-    for chosen in _micro_batches(machine, batch, recipe.grpo.rows):
+    for chosen in micro_batches(machine, batch, recipe.grpo.rows):
         part = batch.rows(chosen) if len(chosen) else _nothing(batch)
         mask, found = part.weights != 0, dict[str, torch.Tensor]()
         if own:

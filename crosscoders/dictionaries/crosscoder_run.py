@@ -100,7 +100,7 @@ def train_crosscoders(
     """Train several dictionaries on the same batches. Their tokens, batch and
     seed must be the same.
     """
-    settings = _common_settings(jobs)
+    settings = common_settings(jobs)
     first = _first_rows(stream, settings)
     _require_fit(stream, jobs, first[:1])
     where = torch.device(
@@ -108,7 +108,7 @@ def train_crosscoders(
     )
     trainers = {name: trainer_of(job, first, where) for name, job in jobs.items()}
     journal = Journal(folder, jobs, stream, tensorboard)
-    batches = _endless_batches(stream, settings, *journal.open(trainers, resume))
+    batches = endless_batches(stream, settings, *journal.open(trainers, resume))
     start = next(iter(trainers.values())).steps_done
     for done in range(start + 1, settings.steps + 1):
         batch, pass_, used = next(batches)
@@ -259,7 +259,7 @@ def _board(folder: Path | None) -> Any:
     return SummaryWriter(str(folder / "tensorboard"))
 
 
-def _finite_rows(stream: Stream, seed: int) -> Iterator[Tensor]:
+def finite_rows(stream: Stream, seed: int) -> Iterator[Tensor]:
     """The blocks `[rows, models, width]` of one pass. Raises `UserError` where a
     value is not finite, or where there are none.
     """
@@ -282,14 +282,14 @@ def _finite_rows(stream: Stream, seed: int) -> Iterator[Tensor]:
 def _first_rows(stream: Stream, settings: TrainerSettings) -> Tensor:
     """Those that the scale and the first centres come from."""
     held: list[Tensor] = []
-    for rows in _finite_rows(stream, settings.seed):
+    for rows in finite_rows(stream, settings.seed):
         held.append(rows)
         if sum(map(len, held)) >= settings.scale_rows:
             break
     return torch.cat(held)[: settings.scale_rows]
 
 
-def _endless_batches(
+def endless_batches(
     stream: Stream, settings: TrainerSettings, pass_: int, used: int
 ) -> Iterator[tuple[Tensor, int, int]]:
     """Batches of pass after pass, each with its pass and how many of it are then
@@ -306,7 +306,7 @@ def _batches(stream: Stream, settings: TrainerSettings, pass_: int) -> Iterator[
     """Batches `[batch, models, width]` of one pass; a pass shorter than a batch is one batch."""
     held: list[Tensor] = []
     number, whole = 0, False
-    for rows in _finite_rows(stream, settings.seed + pass_):
+    for rows in finite_rows(stream, settings.seed + pass_):
         held.append(rows)
         number += len(rows)
         if number < settings.batch:
@@ -321,7 +321,7 @@ def _batches(stream: Stream, settings: TrainerSettings, pass_: int) -> Iterator[
         yield torch.cat(held)
 
 
-def _common_settings(jobs: Mapping[str, TrainingJob]) -> TrainerSettings:
+def common_settings(jobs: Mapping[str, TrainingJob]) -> TrainerSettings:
     """What the jobs share; the first one's logging and saving count."""
     if not jobs:
         raise UserError("no dictionary to train; name at least one")

@@ -82,12 +82,12 @@ def load_dictionary_learning(path: Path | str, *, allow_pickle: bool = False) ->
         kind = NORMALISATIONS.get(int(tensors["code_normalization_id"]), "unknown")
     else:
         kind = str(settings.get("code_normalization") or "CROSSCODER").upper()
-    norms = _code_norms(place, decoders, kind, settings)
+    norms = code_norms(place, decoders, kind, settings)
     threshold = tensors.get("threshold")
     if threshold is not None:  # a latent without a decoder is never active
         known = float(threshold.min()) >= NEVER_SET
         threshold = torch.where(norms > 0, float(threshold) / norms, torch.inf) if known else None
-    weights = _in_raw_units(
+    weights = in_raw_units(
         DenseWeights(
             encoders=encoders,
             bias=tensors["encoder.bias"].float(),
@@ -166,7 +166,7 @@ def _decoders(tensors: Tensors) -> Tensor:
     )
 
 
-def _code_norms(path: Path, decoders: Tensor, kind: str, settings: dict[str, Any]) -> Tensor:
+def code_norms(path: Path, decoders: Tensor, kind: str, settings: dict[str, Any]) -> Tensor:
     """What a latent's value is multiplied by before it is held against the
     threshold, `[latents]`.
     """
@@ -187,9 +187,7 @@ def _code_norms(path: Path, decoders: Tensor, kind: str, settings: dict[str, Any
     return kinds[kind]
 
 
-def _in_raw_units(
-    weights: DenseWeights, tensors: Tensors, settings: dict[str, Any]
-) -> DenseWeights:
+def in_raw_units(weights: DenseWeights, tensors: Tensors, settings: dict[str, Any]) -> DenseWeights:
     """Fold their normalisation of activations into the weights."""
     mean, spread = tensors.get("activation_mean"), tensors.get("activation_std")
     if mean is None or spread is None or bool(mean.isnan().any() | spread.isnan().any()):

@@ -182,7 +182,7 @@ def spliced(
         written = torch.cat(blocks) / dictionary.scale
         for m, policy in enumerate(policies):
             nothing = torch.from_numpy(floors[m]).expand(len(ids), -1)
-            sums[m][name].append(_text_sums(policy, ids, mask, (written[:, m], nothing), site))
+            sums[m][name].append(text_sums(policy, ids, mask, (written[:, m], nothing), site))
     return tuple(
         _result(m, [by_task[name] for name in sorted(by_task)]) for m, by_task in enumerate(sums)
     )
@@ -223,7 +223,7 @@ def _read(
 
 
 @torch.inference_mode()
-def _text_sums(
+def text_sums(
     policy: Policy,
     ids: Sequence[int],
     mask: np.ndarray,

@@ -221,8 +221,8 @@ def compared(
         )
     ]
     equal = methods[0]["explained"]
-    methods += _components(learnt.moments, judged.moments, small.config.k, equal, judge)
-    methods += _means(judged.moments, judge)
+    methods += components(learnt.moments, judged.moments, small.config.k, equal, judge)
+    methods += mean_differences(judged.moments, judge)
     told = judge.chosen and judge.told
     return {
         "contrast": contrast.name if contrast else None,
@@ -261,7 +261,7 @@ def _left_over(
     return left
 
 
-def _components(
+def components(
     learnt: Moments, judged: Moments, few: int, equal: float | None, judge: Judge
 ) -> list[dict[str, Any]]:
     """PCA of the difference by `few` components, and by as many as explain the share `equal`."""
@@ -287,7 +287,7 @@ def _components(
     ]
 
 
-def _means(judged: Moments, judge: Judge) -> list[dict[str, Any]]:
+def mean_differences(judged: Moments, judge: Judge) -> list[dict[str, Any]]:
     """Mean differences between the two groups of steps, as directions; none
     where there are no groups.
     """

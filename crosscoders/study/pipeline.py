@@ -222,7 +222,7 @@ def diff_material(
             f"{found.quality['rows']:,} tokens of {len({text.task for text in reported.texts}):,}"
             " other tasks to report on",
         ],
-        "command": _next_command(request, folder, found, saved),
+        "command": next_command(request, folder, found, saved),
     }
 
 
@@ -292,7 +292,7 @@ def _decisions(material: Material, request: DiffRequest) -> tuple[Decision, ...]
     return tuple(by_task[task] for task in ordered[: request.decisions])
 
 
-def _next_command(
+def next_command(
     request: DiffRequest, folder: Path, found: Measured, saved: SavedDictionary | None
 ) -> str:
     """How to test the latents that rise where the behaviour is decided."""

@@ -49,7 +49,7 @@ def tagged_calls(text: str) -> list[RawCall]:
         for name, body in spans(text, _FUNCTION, "</function>")
     ]
     for _, body in spans(text, _CALL, "</tool_call>"):
-        found += _calls_of(arguments_of(body), bare=False)
+        found += calls_of(arguments_of(body), bare=False)
     return found
 
 
@@ -87,18 +87,18 @@ def _written(text: str) -> Iterator[RawCall]:
             value, end = decoder.raw_decode(text, start.end())
         except (ValueError, RecursionError):
             continue
-        yield from _calls_of(value)
+        yield from calls_of(value)
 
 
-def _calls_of(value: Any, bare: bool = True, depth: int = 3) -> list[RawCall]:
+def calls_of(value: Any, bare: bool = True, depth: int = 3) -> list[RawCall]:
     """The calls in a JSON value. `bare`: it stands in no tag, so a name alone is no call."""
     if isinstance(value, list) and depth:
-        return [call for one in value for call in _calls_of(one, bare, depth - 1)]
+        return [call for one in value for call in calls_of(one, bare, depth - 1)]
     if not isinstance(value, dict):
         return []
     inner = value.get("tool_calls") or value.get("function_call") or value.get("function")
     if isinstance(inner, list | dict) and depth:
-        return _calls_of(inner, bare, depth - 1)
+        return calls_of(inner, bare, depth - 1)
     name = next((value[key] for key in ("name", "tool") if isinstance(value.get(key), str)), None)
     given: Any = next((value[key] for key in GIVEN if key in value), None if bare else {})
     if name is None or (bare and not isinstance(given, dict | str)):

@@ -99,7 +99,7 @@ def command_head(command: str) -> str | None:
     if first.startswith("python"):
         is_module = next(words, "") == "-m"
         return (next(words, "") if is_module else "") or first
-    second = _subcommand(words) if first in FAMILIES else ""
+    second = subcommand(words) if first in FAMILIES else ""
     return f"{first} {second}" if _NAME.fullmatch(second) else first
 
 
@@ -109,7 +109,7 @@ def _words(command: str) -> Iterator[str]:
         yield re.sub("['\"]", "", match[0])
 
 
-def _subcommand(words: Iterator[str]) -> str:
+def subcommand(words: Iterator[str]) -> str:
     """The first word that is no option nor the value of one; an option at the
     end has no value to take.
     """

@@ -65,7 +65,7 @@ def unwrapped(words: tuple[str, ...], stdin: str | None = None) -> Unwrapped:
             return Unwrapped((), None, directory)
         program, rest = basename(words[0]), words[1:]
         if program in SHELLS or program in ("eval", "su", "script"):
-            text = _line_of(program, rest, stdin)
+            text = line_of(program, rest, stdin)
             return Unwrapped((program, *rest) if text is None else (), text, directory)
         inner, directory = _peeled(program, rest, directory)
         if not inner:
@@ -102,7 +102,7 @@ def _peeled(
     return read.operands[_OPERANDS.get(program, 0) :], directory
 
 
-def _line_of(program: str, rest: tuple[str, ...], stdin: str | None) -> str | None:
+def line_of(program: str, rest: tuple[str, ...], stdin: str | None) -> str | None:
     """The command line that a shell is given as text."""
     if program == "eval":
         return " ".join(rest) or None

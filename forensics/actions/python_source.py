@@ -67,7 +67,7 @@ def python_effects(text: str) -> FileEffects:
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return FileEffects()
     nodes = list(ast.walk(tree))
-    names = _bound(nodes)
+    names = bound_names(nodes)
     reads: list[str] = []
     writes: list[str] = []
     lines: list[str] = []
@@ -77,7 +77,7 @@ def python_effects(text: str) -> FileEffects:
     return FileEffects(*(tuple(dict.fromkeys(found)) for found in (reads, writes, lines)))
 
 
-def _bound(nodes: list[ast.AST]) -> dict[str, str | None]:
+def bound_names(nodes: list[ast.AST]) -> dict[str, str | None]:
     """Names bound to a literal; `None` for a name that is bound more than once
     to different ones.
     """

@@ -86,21 +86,21 @@ def run(arguments: list[str]) -> int:
     except UserError as error:
         if getattr(group, "debug", False):
             sys.stderr.write("".join(traceback.format_exception(error)))
-        return _fail(str(error), BAD_INPUT, arguments)
+        return fail(str(error), BAD_INPUT, arguments)
     except Interrupted:
-        return _fail("interrupted; the same command with --resume goes on", INTERRUPTED, arguments)
+        return fail("interrupted; the same command with --resume goes on", INTERRUPTED, arguments)
     except Exception as error:
         from forensics.records.files import as_user_error
 
         if isinstance(error, OSError):  # a full disk
             told = as_user_error(error, Path(error.filename or "the output"))
             if isinstance(told, UserError):
-                return _fail(str(told), BAD_INPUT, arguments)
-        return _fail(_keep_traceback(error, getattr(group, "debug", False)), OUR_FAILURE, arguments)
+                return fail(str(told), BAD_INPUT, arguments)
+        return fail(_keep_traceback(error, getattr(group, "debug", False)), OUR_FAILURE, arguments)
     return DONE
 
 
-def _fail(sentence: str, code: int, arguments: list[str]) -> int:
+def fail(sentence: str, code: int, arguments: list[str]) -> int:
     """One line on stderr; where JSON was asked for, the same as an object on stdout."""
     from forensics.cli.console import say_json
     from forensics.report.escape import printable

@@ -104,15 +104,15 @@ def one_line_help(point: EntryPoint) -> str:
     importing anything.
     """
     try:
-        source = _find_source(point.module)
+        source = find_source(point.module)
         body = ast.parse(source.read_text(encoding="utf-8")).body if source else []
     except (OSError, SyntaxError, ValueError, ImportError):
         body = []
-    told = next((text for node in body if (text := _help_of(node, point.attr))), "")
+    told = next((text for node in body if (text := help_of(node, point.attr))), "")
     return told or f"Provided by {package_of(point)}."
 
 
-def _find_source(module: str) -> Path | None:
+def find_source(module: str) -> Path | None:
     """The file of a module. The finders are asked part by part, as importing
     would, but nothing is run.
     """
@@ -133,7 +133,7 @@ def _find_source(module: str) -> Path | None:
     return Path(spec.origin) if spec.origin and spec.origin.endswith(".py") else None
 
 
-def _help_of(node: ast.stmt, name: str) -> str:
+def help_of(node: ast.stmt, name: str) -> str:
     """The help of `def NAME` (its docstring) or of `NAME = typer.Typer(help=...)`."""
     if isinstance(node, ast.FunctionDef) and node.name == name:
         return (ast.get_docstring(node) or "").split("\n")[0]

@@ -245,7 +245,7 @@ def check_inputs(
     pair, held = inspect_pair(before, request.afters, progress, needs)
     require_context(before, world, tasks, request.seed, budget.settings.max_tokens)
     if run is not None:
-        _require_same_start(run, pair)
+        require_same_start(run, pair)
     return Inputs(
         pair=pair,
         environment=world,
@@ -281,7 +281,7 @@ def policy_loaders(
     }
 
 
-def _require_same_start(record: TrainingRecord, pair: CheckpointPair) -> None:
+def require_same_start(record: TrainingRecord, pair: CheckpointPair) -> None:
     """The record must be of a run that started from the before checkpoint,
     where it says so by a hash.
     """

@@ -75,7 +75,7 @@ def scan_ahead(
     found = Gathered([source.side for source in sources], folder / f".{FINDINGS}.draft")
     try:
         with found, closing(in_processes(take, pieces, UNMARKED, processes)) as taken:
-            whole = _gather(folder, sources, taken, found, progress)
+            whole = gather(folder, sources, taken, found, progress)
     except (_SameId, BrokenProcessPool, OSError):
         remove_drafts(folder, CASE_FILES)
         return None
@@ -86,7 +86,7 @@ class _SameId(Exception):
     """Two pieces hold runs of one id, which only reading in order tells apart."""
 
 
-def _gather(
+def gather(
     folder: Path,
     sources: Sequence[Source],
     pieces: Iterable[Taken],

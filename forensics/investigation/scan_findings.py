@@ -111,10 +111,10 @@ def rows_of(side: str, trajectory: Trajectory, chains: Iterable[Any], scan: Scan
     for finding in scan(trajectory):
         row = finding if isinstance(finding, Mapping) else vars(finding)
         if row["channel"] not in marked:
-            yield _complete(side, trajectory, row)
+            yield complete_row(side, trajectory, row)
 
 
-def _complete(side: str, trajectory: Trajectory, row: Mapping[str, Any]) -> Row:
+def complete_row(side: str, trajectory: Trajectory, row: Mapping[str, Any]) -> Row:
     """A scanner's row with every field that `findings.jsonl` has."""
     full = {**DEFAULTS, **row, "side": side, "trajectory": trajectory.id, "task": trajectory.task}
     full.setdefault(

@@ -276,7 +276,7 @@ def measure_logs(case: Case, told: Mapping[str, SideMarks], tallied: Tallied) ->
     )
     found = [
         *_gain(told, provenance),
-        *_credits(told, provenance),
+        *channel_shares(told, provenance),
         degenerate_answer(tallied, provenance),
     ]
     behaved = run_instrument(behaviour_of(tallied), case)
@@ -307,7 +307,7 @@ def _ordered(told: Mapping[str, SideMarks]) -> list[str]:
     return sorted(told, key=lambda side: (side != "before", side))
 
 
-def _credits(told: Mapping[str, SideMarks], provenance: Provenance) -> Iterator[Finding]:
+def channel_shares(told: Mapping[str, SideMarks], provenance: Provenance) -> Iterator[Finding]:
     """Shares of wins and attempts by channel; none where scores are on another
     scale, which `_gain` says.
     """

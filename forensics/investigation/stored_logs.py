@@ -110,12 +110,12 @@ def find_sources(
     elif "before" in own:
         places.insert(0, ("before", own["before"], after))
     return tuple(
-        Source(side=side, paths=paths, given=given, key=_identity(paths, progress))
+        Source(side=side, paths=paths, given=given, key=identity_of_files(paths, progress))
         for side, paths, given in places
     )
 
 
-def _identity(paths: Sequence[Path], progress: Progress) -> str:
+def identity_of_files(paths: Sequence[Path], progress: Progress) -> str:
     """A hash of the files' names, below what was given, and of their bytes."""
     digest = blake2b(digest_size=8)
     files = [

@@ -154,7 +154,7 @@ def bound_answers(
             "Give logs of the same benchmark, with scores, for both sides.",
         )
     table = cell_table(before, afters, tasks)
-    control = _control_table(before)
+    control = control_table(before)
     details: dict[str, Scalar] = {
         "basis": "logs alone",
         "seeds": len(afters),
@@ -191,16 +191,16 @@ def bound_answers(
 
 def cell_table(before: ScoredSide, afters: Sequence[ScoredSide], tasks: Sequence[str]) -> Floats:
     """`[seeds, cells, tasks]`, cells in the order of `CELLS`."""
-    rates = _clean_rates(before, tasks) or dict.fromkeys(tasks, 0.0)  # never won but by a shortcut
-    first = _side_cells(before, tasks, rates)
-    return np.array([np.concatenate([first, _side_cells(after, tasks, rates)]) for after in afters])
+    rates = clean_rates(before, tasks) or dict.fromkeys(tasks, 0.0)  # never won but by a shortcut
+    first = side_cells(before, tasks, rates)
+    return np.array([np.concatenate([first, side_cells(after, tasks, rates)]) for after in afters])
 
 
-def _side_cells(side: ScoredSide, tasks: Sequence[str], rates: Mapping[str, float]) -> Floats:
+def side_cells(side: ScoredSide, tasks: Sequence[str], rates: Mapping[str, float]) -> Floats:
     """`MEANS` over the runs of each task `[cells of a side, tasks]`; `rates`:
     what the assumption gives a credited win.
     """
-    own = _clean_rates(side, tasks) or rates
+    own = clean_rates(side, tasks) or rates
     cells = []
     for task in tasks:
         values = (
@@ -217,7 +217,7 @@ def _side_cells(side: ScoredSide, tasks: Sequence[str], rates: Mapping[str, floa
     return np.array(cells).T
 
 
-def _clean_rates(side: ScoredSide, tasks: Sequence[str]) -> dict[str, float]:
+def clean_rates(side: ScoredSide, tasks: Sequence[str]) -> dict[str, float]:
     """A policy's mean score on the runs that no shortcut won, by task; empty
     where a shortcut won every run.
     """
@@ -232,7 +232,7 @@ def _clean_rates(side: ScoredSide, tasks: Sequence[str]) -> dict[str, float]:
     }
 
 
-def _control_table(before: ScoredSide) -> Floats | None:
+def control_table(before: ScoredSide) -> Floats | None:
     """The table of two halves of the before policy's runs; `None` where fewer
     than two tasks have two runs.
     """

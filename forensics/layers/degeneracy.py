@@ -82,13 +82,13 @@ def repeated_suffix(sequence: Sequence[Hashable]) -> float | None:
     longest = 0
     for period in range(1, len(end) // 2 + 1):
         if end[-1 - period] == end[-1]:
-            longest = max(longest, _looped(end, period))
+            longest = max(longest, looped_words(end, period))
         if longest == len(end):
             break
     return longest / len(end)
 
 
-def _looped(end: Sequence[Hashable], period: int) -> int:
+def looped_words(end: Sequence[Hashable], period: int) -> int:
     """How many words at the end repeat with this period, 0 where not twice in
     full or hardly more than a fence.
     """

@@ -262,7 +262,7 @@ def findings(reading: Reading, config: ScoreConfig, provenance: Provenance) -> I
     )
     made["gain.total"] = made["gain.total"].model_copy(update={"artifacts": (figure, table)})
     yield from made.values()
-    shares = {share.about or "": share for share in _channel_answers(maker, config)}
+    shares = {share.about or "": share for share in channel_answers(maker, config)}
     for number, share in enumerate(shares.values()):
         artifacts = (whiskers("The phantom part by channel", shares),) if number == 0 else ()
         yield share.model_copy(update={"artifacts": artifacts})
@@ -349,7 +349,7 @@ class Maker:
         return f"{text} over {plural(estimate.clusters, 'task')}."
 
 
-def _channel_answers(maker: Maker, config: ScoreConfig) -> Iterator[Evidence]:
+def channel_answers(maker: Maker, config: ScoreConfig) -> Iterator[Evidence]:
     """One answer for each channel; nothing where a world it takes is missing."""
     channels = maker.reading.channels
     if len(channels) <= config.exact_channels:

@@ -207,12 +207,12 @@ def chain_example(trajectory: Trajectory, chain: Chain, rule: ChainRule) -> Exam
     )
     wanted: frozenset[Gram] = frozenset().union(*lines)
     for i in chain.obtained_steps:
-        spans += _marked(trajectory.steps[i].text, wanted, i, "obtained") or [
+        spans += marked_places(trajectory.steps[i].text, wanted, i, "obtained") or [
             Span(step=i, label="obtained")
         ]
     for i, step in trajectory.actions:
         if chain.obtained_steps and i > chain.obtained_steps[0]:
-            spans += _marked(step.text, wanted, i, "used")
+            spans += marked_places(step.text, wanted, i, "used")
     spans.append(Span(step=trajectory.actions[-1][0], label="credited"))
     title = (
         f"Run {printable(trajectory.id)} of task {printable(trajectory.task)}: {chain.explanation}"
@@ -238,7 +238,7 @@ def idle_example(trajectory: Trajectory, steps: tuple[int, ...], turns: int) -> 
     )
 
 
-def _marked(text: str, wanted: frozenset[Gram], step: int, label: str) -> list[Span]:
+def marked_places(text: str, wanted: frozenset[Gram], step: int, label: str) -> list[Span]:
     """The places of the wanted grams in a text, overlapping ones joined."""
     placed = placed_words(text)
     ends: list[list[int]] = []

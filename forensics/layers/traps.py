@@ -91,7 +91,7 @@ def collapse(reading: Reading) -> Evidence:
     fell = None if change is None else change.high < 0
     scores = [score for log in reading.afters if (score := log.mean("outcome")) is not None]
     score = mean(scores) if scores else None
-    empty = _empty_wins(reading)
+    empty = empty_wins(reading)
     conditions = (
         Condition(
             f"mean turns fall below {config.collapsed_turns:g} from above {config.turns_before:g}",
@@ -117,7 +117,7 @@ def collapse(reading: Reading) -> Evidence:
     return _verdict(reading, "behaviour.collapse", "collapse", conditions, turns, ())
 
 
-def _empty_wins(reading: Reading) -> float | None:
+def empty_wins(reading: Reading) -> float | None:
     """Share of the wins after training that handed in nothing; `None` where
     hand-ins were not recorded before it.
     """

@@ -36,7 +36,7 @@ def word_numbers(texts: Sequence[str]) -> tuple[Numbers, Numbers]:
     """
     pieces = [text.encode("utf-8", "surrogatepass") for text in texts]
     data = b"\n".join(pieces)
-    starts, lengths = _bounds(data)
+    starts, lengths = word_bounds(data)
     edges = np.cumsum([0, *(len(piece) + 1 for piece in pieces)])
     counts = np.diff(np.searchsorted(starts, edges))
     return numbered(_keys(data, starts, lengths)), np.repeat(np.arange(len(texts)), counts)
@@ -74,7 +74,7 @@ def numbered(keys: Keys, attempt: int = 0) -> Numbers:
     return place
 
 
-def _bounds(data: bytes) -> tuple[Numbers, Numbers]:
+def word_bounds(data: bytes) -> tuple[Numbers, Numbers]:
     """Where each word starts, and how long it is, in bytes."""
     raw = np.frombuffer(data, np.uint8)
     kinds = np.zeros(len(data) + 2, np.uint8)  # with a space at both ends

@@ -51,7 +51,7 @@ def inspect_checkpoint(
         _refuse_adapter(directory)
         config = _model_config(directory)
         if not allow_remote_code:
-            _refuse_remote_code(directory, config)
+            refuse_remote_code(directory, config)
         tokenizer = identify_tokenizer(directory)
         weights = identify_weights(directory, progress)
         step = _training_step(directory)
@@ -156,7 +156,7 @@ def _model_config(directory: Path) -> dict[str, Any]:
     return config
 
 
-def _refuse_remote_code(directory: Path, config: dict[str, Any]) -> None:
+def refuse_remote_code(directory: Path, config: dict[str, Any]) -> None:
     """Code that a checkpoint brings along would run when it is loaded."""
     file = directory / TOKENIZER_CONFIG
     tokenizer = read_object(file) if file.is_file() else {}

@@ -41,12 +41,12 @@ def require_loadable(path: Path | str) -> None:
     `UserError`; reads headers only.
     """
     directory = Path(path).expanduser()
-    config = _known_config(directory)
+    config = known_config(directory)
     if getattr(config, "quantization_config", None):
         return  # its packed weights have shapes of their own, which only its loader knows
     told = _told_by_headers(directory, config)
     if told is not None:
-        _require_agreement(directory, *told)
+        require_agreement(directory, *told)
 
 
 def load_whole(path: Path | str, load: Callable[[], tuple[Any, Mapping[str, Any]]]) -> Any:
@@ -65,7 +65,7 @@ def load_whole(path: Path | str, load: Callable[[], tuple[Any, Mapping[str, Any]
         raise UserError(
             f"{path} cannot be loaded ({_reason(error)}); save the checkpoint again"
         ) from error
-    _require_agreement(path, model, told)
+    require_agreement(path, model, told)
     return model
 
 
@@ -135,7 +135,7 @@ def quiet_library() -> Iterator[None]:
             logging.enable_progress_bar()
 
 
-def _known_config(directory: Path) -> Any:
+def known_config(directory: Path) -> Any:
     """The config as the library reads it. Raises `UserError` where it builds no
     causal language model.
     """
@@ -202,7 +202,7 @@ def _told_by_headers(directory: Path, config: Any) -> tuple[Any, Mapping[str, An
     return told
 
 
-def _require_agreement(path: Path | str, model: Any, told: Mapping[str, Any]) -> None:
+def require_agreement(path: Path | str, model: Any, told: Mapping[str, Any]) -> None:
     """No weight of the model may be missing or of another shape, and no layer may be left over."""
     for name, found, wanted in sorted(told.get("mismatched_keys") or ()):
         raise UserError(
@@ -211,13 +211,13 @@ def _require_agreement(path: Path | str, model: Any, told: Mapping[str, Any]) ->
         )
     if names := sorted(told.get("missing_keys") or ()):
         raise UserError(f"{path} lacks the weight {names[0]}, {BELONG}")
-    if names := _layers_left_over(model.state_dict(), told.get("unexpected_keys") or ()):
+    if names := layers_left_over(model.state_dict(), told.get("unexpected_keys") or ()):
         raise UserError(
             f"{path} has the weight {names[0]}, which its config.json has no layer for, {BELONG}"
         )
 
 
-def _layers_left_over(built: Iterable[str], unexpected: Iterable[str]) -> list[str]:
+def layers_left_over(built: Iterable[str], unexpected: Iterable[str]) -> list[str]:
     """Unexpected weights that differ from one of the model's own in nothing but
     a layer's number.
 

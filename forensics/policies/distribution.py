@@ -55,7 +55,7 @@ def log_distribution(
     """
     logits = logits.float()
     if settings.penalises:
-        logits = _penalised(logits, settings, texts)
+        logits = penalised(logits, settings, texts)
     if settings.temperature == 0:
         best = logits.argmax(-1, keepdim=True)
         return torch.full_like(logits, -torch.inf).scatter(-1, best, 0.0)
@@ -68,7 +68,7 @@ def log_distribution(
     return scaled.log_softmax(-1)
 
 
-def _penalised(
+def penalised(
     logits: torch.Tensor, settings: SamplingSettings, texts: Sequence[Text] | None
 ) -> torch.Tensor:
     """As vLLM does it: repetition divides a positive logit and multiplies a

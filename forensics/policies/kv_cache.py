@@ -242,7 +242,7 @@ def find_cache_kind(model: Any) -> CacheKind:
         and not getattr(model, "_is_stateful", False)
     ):
         return "own"
-    if not takes_cache or not _carries_branches(model):
+    if not takes_cache or not carries_branches(model):
         return "none"
     cache = new_cache(model.config)
     return (
@@ -253,7 +253,7 @@ def find_cache_kind(model: Any) -> CacheKind:
 
 
 @torch.inference_mode()
-def _carries_branches(model: Any) -> bool:
+def carries_branches(model: Any) -> bool:
     """Whether rows copied in the cache go on as the texts that they stand for."""
     device, size = model.device, model.config.get_text_config().vocab_size
     known = torch.arange(KNOWN, device=device).remainder(size).expand(3, -1)

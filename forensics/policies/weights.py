@@ -184,7 +184,7 @@ def _header(path: Path) -> list[TensorPlace]:
             for name, entry in header.items()
             if name != "__metadata__"
         ]
-        _require_contiguous(places, 8 + length, size)
+        require_contiguous(places, 8 + length, size)
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         reason = str(error) if type(error) is ValueError else "its header cannot be read"
         raise UserError(
@@ -205,7 +205,7 @@ def _place(path: Path, name: str, entry: dict[str, Any], base: int) -> TensorPla
     )
 
 
-def _require_contiguous(places: list[TensorPlace], base: int, size: int) -> None:
+def require_contiguous(places: list[TensorPlace], base: int, size: int) -> None:
     """Tensors follow one another without holes up to the end of the file, as the format asks."""
     at = base
     for place in sorted(places, key=lambda place: (place.start, place.end)):
@@ -302,11 +302,11 @@ def identify_model(model: Any) -> WeightsIdentity:
         copied = tensor.detach().to("cpu", copy=True).contiguous()
         yield copied.flatten().view(torch.uint8).numpy().data
 
-    named = ((n, t, str(t.dtype).removeprefix("torch.")) for n, t in sorted(_own_tensors(model)))
+    named = ((n, t, str(t.dtype).removeprefix("torch.")) for n, t in sorted(own_tensors(model)))
     return _identity((n, codes.get(kind, kind), t.shape, checked(n, t)) for n, t, kind in named)
 
 
-def _own_tensors(model: Any) -> Iterator[tuple[str, Any]]:
+def own_tensors(model: Any) -> Iterator[tuple[str, Any]]:
     """Parameters and saved buffers, each storage once under its first name.
 
     Not `state_dict`: under FSDP2 it would put whole weights back into pieces,

@@ -124,7 +124,7 @@ def conversation(sample: Sample) -> list[Any]:
     lack some that were generated.
     """
     known = {message.get("id") for message in sample.messages}
-    calls = list(_model_calls(sample.events()))
+    calls = list(model_calls(sample.events()))
     names = ((_generated(call) or {}).get("id") for call in calls)
     if all(name is None or name in known for name in names):
         return list(sample.messages)
@@ -139,7 +139,7 @@ def conversation(sample: Sample) -> list[Any]:
     return list(merged.values())
 
 
-def _model_calls(events: Iterable[Any]) -> Iterator[Mapping[str, Any]]:
+def model_calls(events: Iterable[Any]) -> Iterator[Mapping[str, Any]]:
     """The policy's calls: before the first scorer, and of no other role than
     the model under test.
     """

@@ -92,7 +92,7 @@ class Reader:
         assert self.run is not None, f"the reader {self.name} has neither `run` nor `reads`"
         rows = self.rows(path) if self.parts is None else _parted(self.rows(path), self.parts)
         found = trajectories_from(path, rows, self.run)
-        return _numbered(found) if self.counted else found
+        return numbered(found) if self.counted else found
 
 
 class _OutOfRange(UserError):
@@ -288,7 +288,7 @@ def _parted(
         yield from parts(row) if isinstance(row, Row) else (row,)
 
 
-def _numbered(runs: Found) -> Found:
+def numbered(runs: Found) -> Found:
     """The runs of one policy on one task, numbered in their order."""
     seen: Counter[tuple[str, str]] = Counter()
     for run in runs:

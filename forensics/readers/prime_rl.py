@@ -161,7 +161,7 @@ def _of_graph(row: Row, trace: Mapping[str, Any]) -> Trajectory:
 def _graph_steps(nodes: Any) -> tuple[Step, ...]:
     graph = [as_mapping(node) for node in as_list(nodes)]
     drawn = any(node.get("sampled") for node in graph)
-    tokens = _has_tokens(graph)
+    tokens = has_tokens(graph)
     steps: list[Step] = []
     for node in graph:
         for step in steps_of([node["message"]]):
@@ -171,7 +171,7 @@ def _graph_steps(nodes: Any) -> tuple[Step, ...]:
     return tuple(steps)
 
 
-def _has_tokens(graph: Sequence[Mapping[str, Any]]) -> bool:
+def has_tokens(graph: Sequence[Mapping[str, Any]]) -> bool:
     """Whether the messages are one path, one step each, and each tells its
     tokens: then they make up the episode.
     """

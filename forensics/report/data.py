@@ -109,7 +109,7 @@ def read_verdict(folder: Path) -> tuple[dict[str, Any], Verdict]:
     """`case.json` and the verdict on its evidence: the one in it, or one by the
     case's rule as it is today if another gave that.
     """
-    content, stored = _stored_verdict(folder)
+    content, stored = stored_verdict(folder)
     rule = rule_of_case(content)
     return content, stored if is_current(stored, rule) else judged_again(folder, stored, rule)
 
@@ -119,7 +119,7 @@ def judge_case(folder: Path, rule: str | None = None) -> Verdict:
     `case.json` is not taken on trust. By the standard rule, whatever rule the
     case was decided by, unless `rule` is the name of that one.
     """
-    content, stored = _stored_verdict(folder)
+    content, stored = stored_verdict(folder)
     own = rule_of_case(content)
     if rule is not None and rule != str(own.version):
         raise UserError(
@@ -165,7 +165,7 @@ def settle(
     Another verdict than the stored one goes into `case.json`. `None` where it
     is the same.
     """
-    content, stored = _stored_verdict(folder)
+    content, stored = stored_verdict(folder)
     verdict = judged_again(folder, stored, rule_of_case(content), allowed, accepted)
     if verdict is stored:
         return None
@@ -176,7 +176,7 @@ def settle(
     return verdict
 
 
-def _stored_verdict(folder: Path) -> tuple[dict[str, Any], Verdict]:
+def stored_verdict(folder: Path) -> tuple[dict[str, Any], Verdict]:
     """`case.json` and the verdict in it."""
     content = read_json(folder / "case.json")
     if not isinstance(content, dict) or "verdict" not in content:

@@ -89,7 +89,7 @@ def themed(
         marks = element.findall(f".//{{{SVG}}}use") or element.findall(f"{{{SVG}}}path")
         for mark, text in zip(marks, (pointed or {}).get(element.get("id", ""), ()), strict=False):
             SubElement(mark, f"{{{SVG}}}title").text = short(text, 300)
-        _unstyle(element)
+        unstyle(element)
         if "id" in element.attrib:
             element.set("id", f"{prefix}-{element.attrib['id']}")
         for name, value in element.attrib.items():  # what points at ids
@@ -120,7 +120,7 @@ def standalone(themed_svg: str) -> str:
     return f'<?xml version="1.0" encoding="utf-8"?>\n{opening}><style>{style}</style>{rest}\n'
 
 
-def _unstyle(element: Element) -> None:
+def unstyle(element: Element) -> None:
     """Declarations as attributes, colours of roles as classes."""
     declared: dict[str, str] = dict(_declarations(element.attrib.pop("style", "")))
     given: dict[str, str] = {

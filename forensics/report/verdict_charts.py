@@ -53,7 +53,7 @@ def world_picture(shown: Sequence[WorldScores], *, prefix: str = "worlds") -> st
     with canvas(AXIS + 3 * ROW) as (drawing, axes):
         reach = [0.0, 100.0]
         for row, world in enumerate(shown):
-            reach += _dumbbell(axes, row, world)
+            reach += dumbbell(axes, row, world)
         axes.set_xlim(min(reach) - 4, max(reach) + 4)
         axes.set_ylim(len(shown) - 0.45, -0.62)
         return _finished(
@@ -73,7 +73,7 @@ def _finished(drawing: Any, axes: Any, label: str, **described: str) -> str:
     return finished(drawing, **described)
 
 
-def _dumbbell(axes: Any, row: int, world: WorldScores) -> list[float]:
+def dumbbell(axes: Any, row: int, world: WorldScores) -> list[float]:
     """One world; returns where its intervals reach, for the axis."""
     before, after = 100 * world.before.estimate, 100 * world.after.estimate
     colour, reach = MARKS["gain"], []

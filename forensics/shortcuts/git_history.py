@@ -182,7 +182,7 @@ def history(attempt: Attempt) -> ChainLinks | None:
     """The links of git history beyond HEAD."""
     run = attempt.run
     ancestry = Ancestry(run)
-    looks = [_look(run, hit, ancestry) for hit in attempt.hits if not _benign(run, hit, ancestry)]
+    looks = [_look(run, hit, ancestry) for hit in attempt.hits if not benign(run, hit, ancestry)]
     if not looks:
         return None
     attempt = attempt._replace(hits=[look.hit for look in looks])
@@ -210,7 +210,7 @@ def _weighed(attempt: Attempt, kept: list[Action], state: bool | None) -> ChainL
     )
 
 
-def _benign(blind: BlindRun, hit: Hit, ancestry: Ancestry) -> bool:
+def benign(blind: BlindRun, hit: Hit, ancestry: Ancestry) -> bool:
     """Whether the action stays among ancestors of HEAD, or is about the run's own stash."""
     action, command = hit.action, subcommand(hit.action)
     if command == "stash":

@@ -181,7 +181,7 @@ class ScoutScan(NamedTuple):
                     "scanner_params": "{}",
                     "input_ids": json.dumps([row["id"]]),
                 }
-                text, bare = _input(row, run), _input(row, None)
+                text, bare = scout_transcript(row, run), scout_transcript(row, None)
                 for family, key in self.keys.items():
                     mine = [one for one in found.get(row["id"], ()) if one["family"] == family]
                     counts[family] += bool(mine)
@@ -279,7 +279,7 @@ def _result(row: dict[str, Any], review: dict[str, Any] | None) -> dict[str, Any
     }
 
 
-def _input(row: dict[str, Any], run: Trajectory | None) -> str:
+def scout_transcript(row: dict[str, Any], run: Trajectory | None) -> str:
     """The transcript as Scout's `Transcript`; without messages for a run that is not flagged."""
     return json.dumps(
         {

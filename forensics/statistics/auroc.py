@@ -185,14 +185,14 @@ def auroc_sparse(
     order = np.lexsort((value, column))
     column, value, wins = column[order], value[order], positive[row[order]]
     silent = rows - np.bincount(column, minlength=columns)
-    ranks = silent[column] + _midranks(column, value)
+    ranks = silent[column] + midranks(column, value)
     active = np.bincount(column, weights=wins, minlength=columns)
     of_active = np.bincount(column, weights=ranks * wins, minlength=columns)
     sums = of_active + (positives - active) * (silent + 1) / 2
     return np.asarray((sums - positives * (positives + 1) / 2) / (positives * (rows - positives)))
 
 
-def _midranks(column: NDArray[np.int64], value: Floats) -> Floats:
+def midranks(column: NDArray[np.int64], value: Floats) -> Floats:
     """Rank `[entries]` from 1 of each value among those of its column, ties
     sharing their mean; sorted by both.
     """

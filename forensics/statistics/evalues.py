@@ -85,7 +85,7 @@ def log_e_values(first: ArrayLike, second: ArrayLike, bounds: ArrayLike, weights
     b, tilt = _projected(len(weights), tuple(gaps.tolist()))
     growth = _arm(x, tilt, b + gaps[:, None]) + _arm(y, -tilt, b)
     mixed = np.where(tilt > 0, weights.reshape(-1), 0.0)
-    return np.where(mixed.sum(1) > 0, _log_mean(growth, mixed), 0.0)
+    return np.where(mixed.sum(1) > 0, log_mean(growth, mixed), 0.0)
 
 
 @lru_cache(maxsize=4096)
@@ -107,7 +107,7 @@ def _arm(outcomes: Floats, tilt: Floats, mean: Floats) -> Floats:
         return np.asarray(sum(terms, np.zeros_like(mean)))
 
 
-def _log_mean(logs: Floats, weights: Floats) -> Floats:
+def log_mean(logs: Floats, weights: Floats) -> Floats:
     """`log(sum(weights exp(logs)) / sum(weights))` along the last axis."""
     taken = np.where(weights > 0, logs, -np.inf)
     top = taken.max(1, keepdims=True)

@@ -203,12 +203,12 @@ def crossed_half_width(differences: Floats, jump: float, level: float) -> HalfWi
     if seeds == 1:
         return HalfWidths(over_tasks, over_tasks, None)
     training = t_quantile(level, seeds - 1) * np.sqrt(seed_means.var(axis=-1, ddof=1) / seeds)
-    beyond = np.maximum(task_variance - _interaction(differences) / seeds, 0) + pseudo
+    beyond = np.maximum(task_variance - interaction(differences) / seeds, 0) + pseudo
     both = np.sqrt(training**2 + t_quantile(level, tasks - 1) ** 2 * beyond / tasks)
     return HalfWidths(np.maximum(both, over_tasks), over_tasks, training)
 
 
-def _interaction(differences: Floats) -> Floats:
+def interaction(differences: Floats) -> Floats:
     """Mean square `[...]` of what neither seed nor task explains: their
     interaction and the sampling noise.
     """

@@ -46,7 +46,7 @@ def parts(view: View, rule: Rule) -> Parts | None:
     left = total.estimate - (phantom or NOTHING)[0]
     unlocked = _within(_unlocked(view), max(left, 0.0))
     left -= (unlocked or NOTHING)[0]
-    most = _most_open(view, rule, (carried or NOTHING)[0], max(left, 0.0))
+    most = most_open(view, rule, (carried or NOTHING)[0], max(left, 0.0))
     learned = _less(_ends(genuine) or NOTHING, carried, unlocked, (most, 0.0, most))
     return Parts(
         learned=_estimate((left - most, *learned[1:]), total.level),
@@ -58,11 +58,11 @@ def parts(view: View, rule: Rule) -> Parts | None:
 
 def shown_phantom(view: View, rule: Rule) -> Ends | None:
     """The most that a family shows which no skill can fail; `None` where none does."""
-    shown = (carried_by(family, view) for family in rule.families if _accuses(family, view))
+    shown = (carried_by(family, view) for family in rule.families if accuses(family, view))
     return max((carried for carried in shown if carried is not None), default=None)
 
 
-def _accuses(family: Family, view: View) -> bool:
+def accuses(family: Family, view: View) -> bool:
     """Whether what a family carries is phantom: all that the rule asks is answered."""
     told = all(view.evidence(question) is not None for question in family.questions)
     if family.name not in NO_SKILL or not told:
@@ -93,14 +93,14 @@ def _unlocked(view: View) -> Ends | None:
     return max(_known(estimate_of(answer) for answer in answers), default=None)
 
 
-def _most_open(view: View, rule: Rule, phantom: float, left: float) -> float:
+def most_open(view: View, rule: Rule, phantom: float, left: float) -> float:
     """What sources may carry at most that are neither cleared nor shown to be phantom."""
     most = 0.0
     for family in rule.families:
         stands = standing(family, view)
         if stands == "not-tested":
             return left
-        counted = family.name == "scrubbing" or _accuses(family, view)
+        counted = family.name == "scrubbing" or accuses(family, view)
         if stands in ("found", "loose") and not counted:
             carried = carried_by(family, view)
             most = max(most, left if carried is None else carried[2] - phantom)

@@ -276,7 +276,7 @@ def reasons(judged: Judgement) -> tuple[str, ...]:
     view = judged.view
     if judged.bounded:
         said = [e.summary for question in FROM_LOGS for e in view.all_evidence(question).values()]
-        return (*_because(judged), *(printable(s, LONGEST_SENTENCE) for s in said if s))
+        return (*because(judged), *(printable(s, LONGEST_SENTENCE) for s in said if s))
     numbers = [
         f"{IN_WORDS[question]}: {points(evidence.estimate, 1)}"
         f" points{_range(evidence, named=True, decimals=1)}."
@@ -295,10 +295,10 @@ def reasons(judged: Judgement) -> tuple[str, ...]:
         for evidence in (view.wins() if question == WINS else view.all_evidence(question)).values()
         if evidence.summary and (question != SHORTCUT or evidence.estimate >= MOST)
     ]
-    return (*_because(judged), *numbers, *told)
+    return (*because(judged), *numbers, *told)
 
 
-def _because(judged: Judgement) -> tuple[str, ...]:
+def because(judged: Judgement) -> tuple[str, ...]:
     """The clause that decided, and what the twin says where that is another label."""
     ruling, second, bounded = judged.ruling, judged.second, judged.bounded
     where = judged.rule.title + (" for logs" if bounded else "")

@@ -227,7 +227,7 @@ def compare_scores(runs: Sequence[GradedRun], *, n: int | None = None, seed: int
     known = ~np.isnan(columns.scores[ADVANTAGE])
     size = n or max(2, common_size(columns.tasks.tolist()))
     rows = tuple(_row(name, columns, size) for name in columns.scores)
-    logistic = _row(LOGISTIC, _with_logistic(columns, seed), size)
+    logistic = _row(LOGISTIC, with_logistic(columns, seed), size)
     curve = (
         calibration(
             columns.scores[ADVANTAGE][known], columns.success[known], columns.tasks[known].tolist()
@@ -257,7 +257,7 @@ def columns_of(runs: Sequence[GradedRun]) -> Columns:
     )
 
 
-def _with_logistic(columns: Columns, seed: int) -> Columns:
+def with_logistic(columns: Columns, seed: int) -> Columns:
     """The columns with the fitted model's score, which runs of the fitting half do not have."""
     odds = np.full(len(columns.success), np.nan)
     if BOTH[0] in columns.scores and len(odds):

@@ -146,7 +146,7 @@ class KlTally:
         kl = scored.columns["kl"][read] if "kl" in scored.columns else np.full(len(ratio), np.nan)
         weights = np.stack([place.weights for place in places])[read]
         chosen = np.array([place.choice >= 0 for place in places])[read]
-        by_kind = _with_rest(scored, [f"choice {kind}" for kind in kinds[:-1]], kl, read)
+        by_kind = with_rest(scored, [f"choice {kind}" for kind in kinds[:-1]], kl, read)
         sums["tokens"] += weights.sum(0)
         sums["choice"] += np.stack([by_kind[chosen].sum(0), ratio[chosen] @ weights[chosen]])
         sums["content"] += np.stack([values[~chosen] @ weights[~chosen] for values in (kl, ratio)])
@@ -159,7 +159,7 @@ class KlTally:
             sums["token class"] += np.nan
             return
         names = [f"class {name}" for name in CLASSES[:-1]]
-        sums["token class"][CONDITIONAL] += _with_rest(scored, names, kl, read).sum(0)
+        sums["token class"][CONDITIONAL] += with_rest(scored, names, kl, read).sum(0)
         token = scored.token[read]
         own = np.where(
             token < len(classes), classes[np.minimum(token, len(classes) - 1)], len(CLASSES) - 1
@@ -167,7 +167,7 @@ class KlTally:
         np.add.at(sums["token class"][PLAIN], own, ratio)
 
 
-def _with_rest(
+def with_rest(
     scored: TokenScores, names: list[str], whole: np.ndarray, read: np.ndarray
 ) -> np.ndarray:
     """Columns side by side `[tokens, names + 1]`; the last is what is left of the whole."""

@@ -64,9 +64,9 @@ def fit_logistic_columns(
     scale = np.where(scale > SMALL * max(float(scale.max()), SMALL), scale, np.inf) * np.sqrt(
         features.shape[1]
     )
-    turned, back, squares = _principal((features - centre) / scale)
+    turned, back, squares = principal_components((features - centre) / scale)
     pull = np.repeat(np.asarray(ridges, float) * len(features), wanted.shape[1])
-    solution, constant = _descend(turned, np.tile(wanted, len(ridges)), squares, pull, tolerance)
+    solution, constant = descend(turned, np.tile(wanted, len(ridges)), squares, pull, tolerance)
     weights = (back @ solution) / scale[:, None]
     shape = (len(ridges), wanted.shape[1])
     return Columns(
@@ -86,7 +86,7 @@ def fit_difference_columns(features: Floats, labels: Floats) -> Columns:
     return Columns(weights=weights[:, None, :], intercepts=-(weights * middle).sum(0)[None, :])
 
 
-def _principal(standard: Floats) -> tuple[Floats, Floats, Floats]:
+def principal_components(standard: Floats) -> tuple[Floats, Floats, Floats]:
     """Coordinates `[rows, rank]`, the turn back `[features, rank]`, squared
     singular values `[rank]`.
     """
@@ -100,7 +100,7 @@ def _principal(standard: Floats) -> tuple[Floats, Floats, Floats]:
     return standard @ vectors, vectors, squares
 
 
-def _descend(
+def descend(
     turned: Floats, wanted: Floats, squares: Floats, pull: Floats, tolerance: float
 ) -> tuple[Floats, Floats]:
     """Weights `[rank, columns]` and intercepts `[columns]`. Columns that have

@@ -120,7 +120,7 @@ class Reader:
         """Each node from the first text that has it."""
         states: torch.Tensor | None = None
         first_text = forest.first_text[nodes]
-        for rows in _alike_rows(
+        for rows in rows_of_like_length(
             [len(path) for path in forest.paths], sorted(set(first_text.tolist()))
         ):
             length = max(len(forest.paths[row]) for row in rows)
@@ -189,7 +189,7 @@ class Reader:
         )
 
 
-def _alike_rows(lengths: list[int], chosen: list[int]) -> Iterator[list[int]]:
+def rows_of_like_length(lengths: list[int], chosen: list[int]) -> Iterator[list[int]]:
     """Rows of like length that go through together, each group in ascending order."""
     group: list[int] = []
     for row in sorted(chosen, key=lambda i: -lengths[i]):

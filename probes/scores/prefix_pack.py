@@ -78,16 +78,16 @@ def pack_by_prefix(texts: Sequence[np.ndarray], cost: PackCost) -> Iterator[Pref
         if members and (
             grown > cost.most or cost.of(grown) > cost.of(nodes) + cost.of(len(texts[i]))
         ):
-            yield _pack(texts, members, shared)
+            yield pack(texts, members, shared)
             members, shared, alike, grown = [], [], 0, len(texts[i])
         members.append(i)
         shared.append(alike)
         nodes = grown
     if members:
-        yield _pack(texts, members, shared)
+        yield pack(texts, members, shared)
 
 
-def _pack(texts: Sequence[np.ndarray], members: Sequence[int], shared: Sequence[int]) -> PrefixPack:
+def pack(texts: Sequence[np.ndarray], members: Sequence[int], shared: Sequence[int]) -> PrefixPack:
     """`shared`: how many first tokens each member has in common with the one before."""
     paths: list[np.ndarray] = []
     nodes = 0

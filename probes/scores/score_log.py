@@ -169,12 +169,12 @@ def scores_by_distribution(
     reference = readers[-1] if len(policies) > 1 else None
     columns = Columns(readers[0], reference, settings, readouts)
     for window in windows:
-        yield from _score_window(window, readers, columns, settings, first, progress)
+        yield from score_window(window, readers, columns, settings, first, progress)
         first += len(window)
 
 
 @torch.inference_mode()
-def _score_window(
+def score_window(
     window: Sequence[Layout],
     readers: Sequence[Reader],
     columns: Columns,

@@ -74,7 +74,7 @@ def policy_ref(policy: Policy) -> PolicyRef:
 
 
 @contextmanager
-def _whole_file(path: Path, names: Sequence[str]) -> Iterator[pq.ParquetWriter]:
+def whole_file(path: Path, names: Sequence[str]) -> Iterator[pq.ParquetWriter]:
     """One Parquet file that is there whole or not at all. `names`: its own columns."""
     draft = path.with_name(f".{path.name}.draft")
     try:
@@ -265,7 +265,7 @@ def _compute(
     with ExitStack() as stack:
         writers = {
             group: stack.enter_context(
-                _whole_file(
+                whole_file(
                     group.path(part), [n for one in first for n in group.columns(one, others)]
                 )
             )

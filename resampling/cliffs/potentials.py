@@ -169,7 +169,7 @@ def find_potentials(
         }
 
     if config.precision is None:
-        return draw(_affordable_plan(traces, config)), draws.total
+        return draw(affordable_plan(traces, config)), draws.total
     estimates, wanted, drawn, step = draw(()), list(traces), 0, 32
     while wanted and drawn < MOST and not draws.spent(config.budget):
         estimates = draw([one for trace in wanted for one in plan(trace, config.pooled, step)])
@@ -198,7 +198,7 @@ def plan(trace: Trace, pooled: float, draws: int) -> list[Request]:
     return requests
 
 
-def _affordable_plan(traces: Sequence[Trace], config: PotentialConfig) -> list[Request]:
+def affordable_plan(traces: Sequence[Trace], config: PotentialConfig) -> list[Request]:
     """Requests for the largest equal number of draws that the budget pays for."""
     lengths = {trace.id: len(trace) for trace in traces}
     best: list[Request] = []

@@ -122,7 +122,7 @@ class Episode:
         other = ""
         for place, letter in enumerate(text[len(stem) :]):
             before = (text if way > 0 else stem + other)[: len(stem) + place]
-            other += _other_letter(letter, f"{self._key}/{before}", bool(stem) and not place, way)
+            other += other_letter(letter, f"{self._key}/{before}", bool(stem) and not place, way)
         return stem + other
 
     def _reordered(self, found: re.Match[str]) -> str:
@@ -167,7 +167,7 @@ def _spellings(role: tuple[str, ...]) -> tuple[tuple[tuple[str, ...], ...], ...]
 
 
 @lru_cache(maxsize=65_536)
-def _other_letter(letter: str, key: str, first: bool, way: int) -> str:
+def other_letter(letter: str, key: str, first: bool, way: int) -> str:
     """Another one of its kind; the `first` digit of a number stays none or not."""
     kind = DIGITS if letter.isdigit() else LETTERS if letter in LETTERS else letter
     if first and kind == DIGITS:

@@ -93,7 +93,7 @@ def _of_record(case: Case, world: Environment) -> TrainedTasks:
         names = tuple(dict.fromkeys(rows))
         if all(_prompt(world, name) is not None for name in names):
             return TrainedTasks(source=source, names=names)
-    return TrainedTasks(source=source, prompts=tuple(_recorded_prompts(case)))
+    return TrainedTasks(source=source, prompts=tuple(recorded_prompts(case)))
 
 
 def _same_world(recorded: Mapping[str, Any], case: Case) -> bool:
@@ -105,7 +105,7 @@ def _same_world(recorded: Mapping[str, Any], case: Case) -> bool:
     return bool(recorded.get("name") == world.name and known == own)
 
 
-def _recorded_prompts(case: Case) -> Iterator[str]:
+def recorded_prompts(case: Case) -> Iterator[str]:
     """What stands before the first token that the policy drew, once for each task."""
     policy = case.policy("before")
     if "tokens" not in policy.capabilities:

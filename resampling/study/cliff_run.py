@@ -144,7 +144,7 @@ class RunsRequest:
         if without := scrubbed.pop():
             world = world.without(*without)
         policy = load_policy(checkpoint, backend=self.backend, device=device, identity=identity)
-        _require_vocabulary(runs, policy)
+        require_vocabulary(runs, policy)
         scored = tuple(traces(policy, runs, settings))
         sampler: Sampler = LocalSampler(policy, world, runs, settings, seed)
         if server is not None:
@@ -160,7 +160,7 @@ class RunsRequest:
         )
 
 
-def _require_vocabulary(runs: Sequence[Trajectory], policy: Any) -> None:
+def require_vocabulary(runs: Sequence[Trajectory], policy: Any) -> None:
     """An id that the model has no row for would fail inside it."""
     size = policy.model.config.get_text_config().vocab_size
     for run in runs:
@@ -235,7 +235,9 @@ class CliffRun:
         write_tables(folder, opened, study)
         summary = summary_of(opened, study, self.inputs(opened))
         cliffs = study.report.cliffs
-        command = _replay(self.request, f"{cliffs[0].trace}:{cliffs[0].token}") if cliffs else ""
+        command = (
+            replay_command(self.request, f"{cliffs[0].trace}:{cliffs[0].token}") if cliffs else ""
+        )
         return Result(
             summary=summary,
             sentences=tuple(summary["sentences"]),
@@ -243,7 +245,7 @@ class CliffRun:
         )
 
 
-def _replay(request: RunsRequest, place: str) -> str:
+def replay_command(request: RunsRequest, place: str) -> str:
     """The command with which a reader does a cliff again."""
     source, words = request.source, ["forensics", "resample", str(request.logs), "--at", place]
     words += ["--policy", str(source.policy)]

@@ -132,7 +132,7 @@ def read_rows(path: Path) -> tuple[dict[str, Row], str]:
             f'{path} holds no rows; write one JSON object a line: {{"prompt": ..., "verifier":'
             " ...}"
         )
-    _require_apart(rows, lines, path.name)
+    require_apart(rows, lines, path.name)
     return rows, content_hash(sorted(contents))
 
 
@@ -159,7 +159,7 @@ def _no_constant(name: str) -> None:
     raise ValueError(f"{name} is not a JSON value")
 
 
-def _require_apart(rows: dict[str, Row], lines: dict[str, int], name: str) -> None:
+def require_apart(rows: dict[str, Row], lines: dict[str, int], name: str) -> None:
     """One question, also with another cue, lies in one split."""
     first: dict[tuple[str, str | None], Row] = {}
     for row in rows.values():

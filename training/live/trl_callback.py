@@ -117,7 +117,7 @@ class ForensicsForTRL(TrainerCallback):
             step=state.global_step,
             log=lambda name, value, step: self._scalars.update({name: value}),
         )
-        _refuse_another_run(folder, state.global_step)
+        refuse_another_run(folder, state.global_step)
         self.log.begin(model, state, args.num_generations)
         if not state.is_world_process_zero:
             return
@@ -234,7 +234,7 @@ def sampling_of(args: Any) -> SamplingSettings:
     )
 
 
-def _refuse_another_run(folder: Path, step: int) -> None:
+def refuse_another_run(folder: Path, step: int) -> None:
     """A run from the start would write over audits and record of an earlier
     one. Raises `UserError`.
     """
