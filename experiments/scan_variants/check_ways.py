@@ -6,7 +6,7 @@ import argparse
 from collections import Counter
 from pathlib import Path
 
-from experiments.scan_variants.variants import play, read_ways
+from experiments.scan_variants.ways import play, read_ways
 from forensics.errors import UserError
 
 
