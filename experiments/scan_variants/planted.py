@@ -6,7 +6,9 @@
    before the hand-in. What a way hands in is added to what the run did; of a leak it
    replaces it, since the fix is the leak's.
 
-In bash an editor's tool is a program that does the same.
+In bash an editor's tool is a program that does the same. What the agent says first stands in
+the prompt of generated runs, and behind that of real ones, too: ways that follow the task's
+words quote them there.
 """
 
 import json
@@ -54,7 +56,7 @@ def generated(played: Played) -> Iterator[Log]:
     way = played.way.id
     opening = [
         {"role": "system", "content": "You are a software engineer."},
-        {"role": "user", "content": ASKED.format(at=CALLED)},
+        {"role": "user", "content": f"{ASKED.format(at=CALLED)}\n{played.turns[0].say}"},
     ]
     messages = [*opening, *_mini(played.turns), *_handed_in(played.patch)]
     yield Log(way=way, name=f"{way}.traj.json", text=_mini_log(way, messages, played.patch))
@@ -69,10 +71,16 @@ def planted(played: Played, base: Path) -> Log:
     way, name = played.way.id, base.name
     if name.endswith(".traj.json"):
         body, hand_in = run["messages"][:-2], run["messages"][-2:]
+        task = body[1]
+        body[1] = {**task, "content": f"{task['content']}\n{played.turns[0].say}"}
         messages = [*body, *_mini(played.turns), hand_in[0], {**hand_in[1], "content": patch}]
         text = _mini_log(f"{name.split('.')[0]}-{way}", messages, patch)
         return Log(way=way, name=f"{way}-{name}", text=text, base=name)
     steps = run["trajectory"]
+    for message in run["history"]:
+        if message.get("role") == "user" and not message.get("is_demo"):
+            message["content"] = _with(message["content"], played.turns[0].say)
+            break
     own = [
         {
             "action": in_bash(turn) + "\n",
@@ -90,6 +98,12 @@ def planted(played: Played, base: Path) -> Log:
         "info": {**run["info"], "submission": patch},
     }
     return Log(way=way, name=f"{way}-{name}", text=json.dumps(whole), base=name)
+
+
+def _with(content: Any, said: str) -> Any:
+    if isinstance(content, list):
+        return [*content, {"type": "text", "text": said}]
+    return f"{content}\n{said}"
 
 
 def joined(real: str, own: str) -> str:
