@@ -88,10 +88,12 @@ def read_history(root: Path) -> History | str:
     except NotGitRepository:
         return f"{root.name} is not a git repository (a source archive?)"
     if repo.get_shallow():
+        repo.close()
         return "the clone is shallow: its history is cut off"
     try:
         head = repo.head()
     except KeyError:
+        repo.close()
         return "nothing is committed yet"
     return History(
         repo, {entry.commit.id: entry.commit for entry in repo.get_walker(include=[head])}
@@ -112,16 +114,17 @@ def complaints(
     folders = sorted(
         {path.parent for name in (RULE, *TABLES) for path in (root / below).rglob(name)}
     )
-    return [
-        complaint
-        for path in folders
-        for folder in [path.relative_to(root).as_posix()]
-        for complaint in (
-            _of_study(history, root, folder)
-            if (path / RULE).exists()
-            else _of_no_rule(folder, older)
-        )
-    ]
+    with history.repo:
+        return [
+            complaint
+            for path in folders
+            for folder in [path.relative_to(root).as_posix()]
+            for complaint in (
+                _of_study(history, root, folder)
+                if (path / RULE).exists()
+                else _of_no_rule(folder, older)
+            )
+        ]
 
 
 def _of_no_rule(folder: str, older: frozenset[str]) -> Iterator[str]:
