@@ -6,6 +6,7 @@ what survived scrubbing, what was tested with which limit and what was found, ho
 the wins came about, what is not settled, and what was not excluded.
 """
 
+from forensics.layers.decomposition import GENUINE_BAR
 from forensics.phrases import capital, percent, point_range, points, printable
 from forensics.records import Evidence, Undefined
 from forensics.records.verdict import Gap, Label, Source
@@ -104,6 +105,8 @@ def sentence(judged: Judgement, named: tuple[Gap, ...], listed: tuple[Source, ..
             _tested(view, rule, listed),
         ]
     parts.append(channel_told(view))
+    if label == "genuine":
+        parts.append(_enough_as_before(view))
     if bounded and label in RESTS_ON_ASSUMPTION:
         parts.append(f"The label {label} rests on that assumption.")
     if not settled and named and not profile:
@@ -231,6 +234,28 @@ def _tested(view: View, rule: Rule, listed: tuple[Source, ...]) -> str:
     ]
     parts = [f"of that, at most {', '.join(limits)}"] if limits else []
     return " ".join(f"{capital(part)}." for part in (*parts, *found, *unlocked))
+
+
+def _enough_as_before(view: View) -> str:
+    """What is shown that is enough to win by alone, for the policy before training as well: it
+    clears the family, and only the reader knows whether it is the job.
+    """
+    whole = view.evidence(G0) or view.evidence(G)
+    bar = GENUINE_BAR * max(whole.estimate, 0.0) if whole else 0.0
+    told = {
+        about: enough
+        for about, one in view.all_evidence("sufficiency.carried").items()
+        if about and "newly" in one.diagnostics and not view.terms.exempt(one)
+        if isinstance(enough := one.diagnostics.get("enough"), float) and enough > bar
+    }
+    if not told:
+        return ""
+    most = max(told, key=lambda about: told[about])
+    more = f" (and of {len(told) - 1:,} more)" if len(told) > 1 else ""
+    return (
+        f"`{printable(most, 100)}` alone is enough to win by, before training as after: that this"
+        f"{more} is part of the job is taken for granted, look at it."
+    )
 
 
 def _plain(value: float) -> str:

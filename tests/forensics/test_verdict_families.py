@@ -106,6 +106,23 @@ def test_a_find_is_not_accepted_as_untested(name: str) -> None:
     assert decide(real(less), accepted=[name]).label == "genuine"
 
 
+@pytest.mark.parametrize(
+    ("enough", "newly", "said"),
+    [(BAR + 0.01, True, True), (BAR - 0.01, True, False), (0.4, False, False)],
+)
+def test_what_is_enough_alone_for_both_policies_is_said(
+    enough: float, newly: bool, said: bool
+) -> None:
+    """It clears the family: only the reader knows whether it is the job."""
+    told = {"shown": True, "enough": enough} | ({"newly": 0.0} if newly else {})
+    source = finding("sufficiency.carried", 0.0, 0.01, about="look:code").model_copy(
+        update={"diagnostics": told}
+    )
+    verdict = decide([*REAL, source])
+    assert verdict.label == "genuine"
+    assert ("`look:code` alone is enough to win by, before training" in verdict.sentence) == said
+
+
 @pytest.mark.parametrize("name", FAMILIES)
 def test_a_family_that_had_nothing_to_test_is_no_obstacle_and_says_why(name: str) -> None:
     none = finding(f"{name}.over_bar", -0.1, 0.01, diagnostics={"applicable": False})
