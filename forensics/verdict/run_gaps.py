@@ -8,19 +8,24 @@ from forensics.phrases import percent, plural, printable
 from forensics.records import Evidence
 from forensics.records.verdict import Gap
 from forensics.verdict.rule import REFUSED, G
-from forensics.verdict.view import Judgement, View
+from forensics.verdict.view import JOINED, Judgement, View
 
 LOST_SHARE = 0.05
+PROMPT = "prompt"  # what stands before a field of the prompt
 LONGEST_REASON = 300
 
 
 def unused_terms(judged: Judgement) -> Iterator[Gap]:
-    """An allowed kind that no run tried: mistyped, or out of place."""
+    """An allowed kind that no run tried: mistyped, or out of place. Of a field
+    (`prompt:hint`, `look:paper:price`) only the kind before it is known.
+    """
     joint = judged.view.answers(REFUSED).get(None)
     tried = joint.diagnostics.get("tried") if isinstance(joint, Evidence) else None
     if isinstance(tried, str):
+        known = {*tried.split(", "), PROMPT}
         for kind in judged.view.terms.allowed:
-            if kind not in tried.split(", "):
+            parts = {part.split(":")[0] for part in kind.split(JOINED) if ":" in part} or {kind}
+            if not parts <= known:
                 yield Gap(
                     text=f"{printable(kind)} is allowed, but no run tried it.",
                     measurement=(

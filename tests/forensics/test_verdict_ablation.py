@@ -248,12 +248,21 @@ def test_pairs_with_an_allowed_kind_do_not_count_and_the_others_do() -> None:
     )
 
 
-def test_a_kind_that_no_run_tried_is_told() -> None:
-    found = [*measured(), jointly(-0.08, "hsitory"), REGRADED]
-    assert any(
-        "hsitory is allowed, but no run tried it" in gap.text
-        for gap in decide(found, allowed=["hsitory"]).gaps
-    )
+@pytest.mark.parametrize(
+    ("allowed", "told"),
+    [
+        ("hsitory", True),
+        ("hsitory:paper:price", True),
+        ("history", False),
+        ("ls:paper:price", False),  # a field of what a kind shows
+        ("prompt:hint", False),
+        ("ls:paper + prompt:hint", False),
+    ],
+)
+def test_a_kind_that_no_run_tried_is_told(allowed: str, told: bool) -> None:
+    found = [*measured(), jointly(-0.08, allowed), REGRADED]
+    texts = [gap.text for gap in decide(found, allowed=[allowed]).gaps]
+    assert any(f"{allowed} is allowed, but no run tried it" in text for text in texts) == told
 
 
 def test_only_families_that_exist_can_be_accepted() -> None:
