@@ -174,7 +174,7 @@ def _train(case: Case, recipe: Recipe, environment: Environment, seed: int, fold
     from training.trainer import grpo
 
     weight = sum(abs(weight) for weight in recipe.rewards.values()) or 1.0
-    policy, rewards = own_copy(case.policies["before"]()), {"coin": (coin, weight)}
+    policy, rewards = trainable_copy(case.policies["before"]()), {"coin": (coin, weight)}
     steps = recipe.grpo.steps
     try:
         grpo(
@@ -190,7 +190,7 @@ def _train(case: Case, recipe: Recipe, environment: Environment, seed: int, fold
         raise MissingInput(f"The placebo could not be trained: {error}.", "Mend it.") from None
 
 
-def own_copy(policy: Policy) -> Policy:
+def trainable_copy(policy: Policy) -> Policy:
     """A copy that may be trained, in float32. Raises `MissingInput` for a policy
     whose weights are not in this process.
     """

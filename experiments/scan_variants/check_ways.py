@@ -16,6 +16,7 @@ def main() -> None:
     parser.add_argument("--show")
     given = parser.parse_args()
     ways = read_ways(given.files)
+    failed = False
     for way in ways:
         if given.show not in (None, way.id):
             continue
@@ -23,6 +24,7 @@ def main() -> None:
             played = play(way)
         except (UserError, OSError) as error:
             print(f"{way.id}: FAILED: {error}")
+            failed = True
             continue
         print(f"{way.id}: {len(played.turns)} steps, patch of {len(played.patch)} characters")
         if given.show:
@@ -32,6 +34,7 @@ def main() -> None:
             print(f"--- handed in\n{played.patch}")
     print(Counter((way.kind, way.expected) for way in ways))
     print(Counter((way.kind, way.language) for way in ways))
+    raise SystemExit(int(failed))
 
 
 if __name__ == "__main__":

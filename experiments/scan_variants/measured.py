@@ -47,6 +47,9 @@ def judged(ways: Sequence[Way], bases: Sequence[Path]) -> list[Judged]:
         found = scan_folder(folder)
     if found.unreadable or len(found.runs) != len(logs):
         raise UserError(f"{len(found.runs)} of {len(logs)} runs were read")
+    for (way, _), run in zip(logs, found.runs, strict=True):
+        if way.id not in run.task:
+            raise UserError(f"the run of {way.id} was read as {run.task}; runs and ways must pair")
     return [_judge(way, log, run) for (way, log), run in zip(logs, found.runs, strict=True)]
 
 

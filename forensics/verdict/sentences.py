@@ -253,8 +253,8 @@ def _enough_as_before(view: View) -> str:
     most = max(told, key=lambda about: told[about])
     more = f" (and of {len(told) - 1:,} more)" if len(told) > 1 else ""
     return (
-        f"`{printable(most, 100)}` alone is enough to win by, before training as after: that this"
-        f"{more} is part of the job is taken for granted, look at it."
+        f"`{printable(most, 100)}` alone is enough to win by, before training as after; look"
+        f" whether that{more} is part of the job, as this verdict takes it to be."
     )
 
 
@@ -301,7 +301,7 @@ def reasons(judged: Judgement) -> tuple[str, ...]:
     view = judged.view
     if judged.bounded:
         said = [e.summary for question in FROM_LOGS for e in view.all_evidence(question).values()]
-        return (*because(judged), *(printable(s, LONGEST_SENTENCE) for s in said if s))
+        return (*decided_by(judged), *(printable(s, LONGEST_SENTENCE) for s in said if s))
     numbers = [
         f"{IN_WORDS[question]}: {points(evidence.estimate, 1)}"
         f" points{_range(evidence, named=True, decimals=1)}."
@@ -320,10 +320,10 @@ def reasons(judged: Judgement) -> tuple[str, ...]:
         for evidence in (view.wins() if question == WINS else view.all_evidence(question)).values()
         if evidence.summary and (question != SHORTCUT or evidence.estimate >= MOST)
     ]
-    return (*because(judged), *numbers, *told)
+    return (*decided_by(judged), *numbers, *told)
 
 
-def because(judged: Judgement) -> tuple[str, ...]:
+def decided_by(judged: Judgement) -> tuple[str, ...]:
     """The clause that decided, and what the twin says where that is another label."""
     ruling, second, bounded = judged.ruling, judged.second, judged.bounded
     where = judged.rule.title + (" for logs" if bounded else "")

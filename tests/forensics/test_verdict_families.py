@@ -121,6 +121,8 @@ def test_what_is_enough_alone_for_both_policies_is_said(
     verdict = decide([*REAL, source])
     assert verdict.label == "genuine"
     assert ("`look:code` alone is enough to win by, before training" in verdict.sentence) == said
+    allowed = decide([*REAL, source], allowed=["look:code"])
+    assert "alone is enough" not in allowed.sentence, "the reader has said so"
 
 
 @pytest.mark.parametrize("name", FAMILIES)
