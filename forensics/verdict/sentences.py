@@ -245,7 +245,7 @@ def _enough_as_before(view: View) -> str:
     told = {
         about: enough
         for about, one in view.all_evidence("sufficiency.carried").items()
-        if about and "newly" in one.diagnostics and not view.terms.exempt(one)
+        if about and "newly" in one.diagnostics
         if isinstance(enough := one.diagnostics.get("enough"), float) and enough > bar
     }
     if not told:
