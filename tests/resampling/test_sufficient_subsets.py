@@ -80,7 +80,7 @@ def all_of(*sets: set[int]) -> Value:
 @pytest.mark.parametrize(
     "planted",
     [[{3}], [{3}, {12}], [{2, 13}], [{0, 7, 15}], [{5}, {6}, {11}], [{1, 2}, {9}]],
-    ids=str,
+    ids=lambda planted: str([sorted(one) for one in planted]),  # a set has no fixed order
 )
 def test_planted_subsets_are_found(planted: list[set[int]]) -> None:
     """Each or some of them together, and nothing beside."""
