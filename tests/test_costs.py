@@ -25,7 +25,7 @@ from forensics.instruments import (
     installed_instruments,
     run_instrument,
 )
-from forensics.investigation.costs import cost_lines, most_episodes, say_costs
+from forensics.investigation.run import cost_lines, most_episodes, say_costs
 from forensics.policies.scripted import scripted_policy
 from forensics.records import Checkpoint, Evidence
 from forensics.records.case_file import CheckpointPair

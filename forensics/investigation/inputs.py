@@ -1,9 +1,10 @@
 """What an investigation runs on, checked before anything is computed: arguments
-that cannot be meant are refused in one sentence, then checkpoints, world and
-training record are read and hashed.
+that cannot be meant are refused in one sentence, then checkpoints, world,
+training record and the list of trained tasks are read and hashed.
 """
 
 import inspect
+import json
 import logging
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -17,7 +18,6 @@ from forensics.case import Budget, Case, recipe_key
 from forensics.errors import UserError
 from forensics.investigation.folder import Location, require_same_case, rule_file
 from forensics.investigation.pairs import IN_PROCESS, inspect_pair as inspect_pair, sides_of
-from forensics.investigation.task_list import read_task_list
 from forensics.plugins import load_plugin
 from forensics.policies import Given, load_policy, stated_backend
 from forensics.policies.checkpoints import (
@@ -347,3 +347,28 @@ def build_environment(name: str, options: Mapping[str, str]) -> Environment:
 def world_notes(world: Environment) -> tuple[str, ...]:
     """What a world wants its verdicts' readers to know (`notes`, which a world need not have)."""
     return tuple(str(note) for note in getattr(world, "notes", ()))
+
+
+def read_task_list(path: Path) -> tuple[str, ...]:
+    """The tasks of a list: a name or a prompt a line, without repeats; a line that
+    is a JSON string may hold line breaks. Raises `UserError`.
+    """
+    try:
+        text = path.read_text(encoding="utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        raise UserError(f"{path} cannot be read as UTF-8 text ({error})") from None
+    lines = (line.strip() for line in text.split("\n"))
+    found = tuple(dict.fromkeys(_unquoted(line) for line in lines if line))
+    if not found:
+        raise UserError(f"{path} lists no tasks; write the name or the prompt of one on each line")
+    return found
+
+
+def _unquoted(line: str) -> str:
+    if not line.startswith('"'):
+        return line
+    try:
+        value = json.loads(line)
+    except ValueError:
+        return line
+    return value if isinstance(value, str) else line

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from forensics.instruments import run_instrument
-from forensics.investigation.costs import most_episodes
+from forensics.investigation.run import most_episodes
 from forensics.protocols import Environment
 from forensics.records import Undefined
 from resampling.sources.dealt_world import Deal, dealt, donors_of

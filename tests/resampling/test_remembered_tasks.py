@@ -15,7 +15,7 @@ from forensics import Budget, investigate
 from forensics.case import Case
 from forensics.errors import UserError
 from forensics.instruments import run_instrument
-from forensics.investigation.task_list import read_task_list
+from forensics.investigation.inputs import read_task_list
 from forensics.policies import scripted_policy
 from forensics.protocols import Observation
 from forensics.records import Evidence, Undefined
