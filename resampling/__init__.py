@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from forensics.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from resampling.ablation.ablation_run import ablate_actions as ablate_actions
+    from resampling.ablation.instrument import ablate_actions as ablate_actions
     from resampling.cliffs.cliff_search import CliffConfig as CliffConfig, Draws as Draws
     from resampling.cliffs.cliffs import find_cliffs as find_cliffs
     from resampling.samplers.local_sampler import LocalSampler as LocalSampler, traces as traces

@@ -61,7 +61,7 @@ def ablate(
     from forensics.budget import Budget
     from forensics.cli.console import progress_bars
     from forensics.investigation.run import ablation_rows
-    from resampling.ablation.ablation_run import ablate_pair
+    from resampling.ablation.instrument import ablate_pair
 
     with progress_bars() as progress:
         findings = ablate_pair(

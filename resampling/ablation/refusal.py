@@ -21,7 +21,7 @@ gain).
    needs the kind; (c) the answer came out of what the kind returned
    (`returned_answers`), or the wins do not stand in a fresh copy: a *shortcut*.
 6. A kind that is not cleared then, or that *before* needs too, is split by its
-   object, if it serves several (`objects`): `open status.txt` is refused by
+   object, if it serves several (`recurring`): `open status.txt` is refused by
    itself. Where such objects carry more than a fifth, `open` means the others.
    Objects of a `needed` kind are named where *after* turned to them.
 7. Once more jointly, without what was found or could not be judged, so that the
@@ -48,25 +48,27 @@ from forensics.verdict.view import JOINED
 from resampling.ablation import ablation_evidence as say
 from resampling.ablation.ablation_evidence import AblationEvidence
 from resampling.ablation.gains import (
+    MOST_TURNS,
+    AblationConfig,
     Carried,
     Judged,
     before_needs,
     certificate,
     compare,
 )
-from resampling.ablation.objects import object_use, recurring
 from resampling.ablation.refused_runs import (
     Kinds,
     Played,
     chosen_tasks,
+    object_use,
     plain_side,
     played_plainly,
     played_without,
+    recurring,
     side_without,
     substitutes,
 )
 from resampling.ablation.returned_answers import RULE, holds_answer
-from resampling.ablation.settings import MOST_TURNS, AblationConfig
 
 
 def scrubbed_world(case: Case) -> World:

@@ -18,7 +18,7 @@ unseen.
    each, is below `MISSED`, or after `ROUNDS`.
 
 What it returns is a list of suspicions with posteriors that rest on a prior.
-Nothing is reported on their strength: `confirmation` tests them on fresh
+Nothing is reported on their strength: `cliffs.confirm` tests them on fresh
 rollouts, without that prior.
 
 Curves: what confirmed a suspicion says most about the potential there. So every
@@ -36,8 +36,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from forensics.errors import UserError
-from resampling.cliffs.chain import ChainConfig, infer_chains
-from resampling.cliffs.trace_steps import Tally, steps_of
+from resampling.cliffs.chain import ChainConfig, Tally, infer_chains, steps_of
 from resampling.trace_rollouts import Branch, Request, Rollout, Sampler, Trace
 
 BATCH = 8000  # steps held in memory at once; each takes some 30 kB

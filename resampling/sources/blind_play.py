@@ -11,7 +11,7 @@ In the world that is scrubbed of every declared channel, on both sides:
    tool that solves any task: no action of the run holds the hand-in, and it is
    another than the run's own) by a kind of action that is not `needed`: whether
    that is part of the job is asked by refusal. A right answer with magic words
-   beside it counts as it would without them (`magic_words`).
+   beside it counts as it would without them (`common_answers`).
 2. *What an honest solver would win so.* Where few answers are possible, right
    answers of other tasks are right here too. `C` is how often: for each task
    that was won, the winning run whose replays win *least* (what is more general
@@ -28,7 +28,7 @@ In the world that is scrubbed of every declared channel, on both sides:
    spares honest solvers that err: with two answers, a policy that handed in
    nothing valid before may be wrong in about 3 of 10 hand-ins. C is overstated
    where most wins came through a hole that opens on many, not nearly all, tasks.
-4. *The most frequent answer*, handed in everywhere (`frequent_answer`).
+4. *The most frequent answer*, handed in everywhere (`common_answers`).
 5. The family's answer is the larger of 3 and 4, end by end.
 
 Tasks are the unit: each counts as the one that is played and as the one that
@@ -54,9 +54,8 @@ from forensics.records import Evidence, Undefined, content_hash
 from forensics.records.evidence import Scalar
 from resampling.ablation.refused_runs import action_kinds, chosen_tasks
 from resampling.sources.amounts import Amounts, EndByEnd
-from resampling.sources.frequent_answer import FrequentAnswer
+from resampling.sources.common_answers import FrequentAnswer, Lent, without_magic
 from resampling.sources.hand_ins import HandIns
-from resampling.sources.magic_words import Lent, without_magic
 from resampling.sources.replay import (
     Actions,
     PlayedRun,

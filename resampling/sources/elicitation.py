@@ -32,7 +32,7 @@ would bring out, or a few steps of supervised training; the less of it that is
 found, the less is known.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from math import inf
@@ -45,12 +45,11 @@ from forensics.errors import MissingInput
 from forensics.instruments import AnswerMaker, instrument
 from forensics.phrases import plural, point_range, points, printable
 from forensics.policies.renderers import style_of
-from forensics.protocols import Alteration, SamplingSettings
+from forensics.protocols import Alteration, Environment, Observation, SamplingSettings
 from forensics.records import Evidence, Trajectory, Undefined, content_hash
 from forensics.records.evidence import Scalar
 from forensics.statistics import mean
-from resampling.sources.altered_world import alteration
-from resampling.sources.asked_world import Asked, as_text, length, shortest_wins, total
+from resampling.sources.altered_world import AlteredWorld, alteration
 from resampling.sources.extraction import Extraction, Form, by_task, form_of, last_action, won
 from resampling.sources.pass_at_k import PASS, pass_at_k
 from resampling.sources.replay import replays_of
@@ -319,3 +318,56 @@ class Elicitation:
         plain = by_task([(run.task, run.outcome or 0.0) for run in self.before])
         gains = {task: asked[task] - plain[task] for task in plain if task in asked}
         return Unlocked(gains=gains, told=told, runs=len(scores))
+
+
+class Asked(AlteredWorld):
+    """The inner world with examples before its prompts (`shots` of other tasks)
+    and a note after them.
+    """
+
+    def __init__(
+        self,
+        inner: Environment,
+        alteration: str,
+        *,
+        note: str = "",
+        examples: Mapping[str, str] | None = None,
+        shots: int = 0,
+    ) -> None:
+        super().__init__(inner, alteration)
+        self._note, self._examples, self._shots = note, dict(examples or {}), shots
+
+    def reset(self, task: str, seed: int) -> Observation:
+        start = super().reset(task, seed)
+        others = [text for other, text in self._examples.items() if other != task]
+        parts = [*others[: self._shots], f"{start.text}{self._note}"]
+        return replace(start, text="\n\n".join(parts))
+
+
+def length(run: Trajectory) -> int:
+    """In tokens; where they are not recorded, by letters, rather too many."""
+    return sum(
+        len(step.text) // 2 + 1 if step.token_ids is None else len(step.token_ids)
+        for step in run.steps
+    )
+
+
+def total(runs: Sequence[Trajectory]) -> int:
+    return sum(map(length, runs)) + 2 * len(runs)
+
+
+def shortest_wins(runs: Sequence[Trajectory], most: int) -> list[Trajectory]:
+    """One of each task, the shortest first."""
+    wins = sorted((run for run in runs if won(run) and run.turns), key=lambda r: (length(r), r.id))
+    first = {run.task: run for run in reversed(wins)}
+    return sorted(first.values(), key=lambda run: (length(run), run.id))[:most]
+
+
+def as_text(run: Trajectory, bare: bool) -> str:
+    """A run as a transcript, but for its system text and its last observation."""
+    last = run.actions[-1][0]
+    return "\n".join(
+        step.text if bare or step.role != "assistant" else f"$ {step.text}"
+        for step in run.steps[: last + 1]
+        if step.role != "system"
+    )

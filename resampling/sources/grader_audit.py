@@ -52,10 +52,9 @@ from forensics.records.evidence import Control
 from forensics.statistics import Estimate, share_by_task
 from resampling.ablation.refused_runs import chosen_tasks
 from resampling.sources.blind_play import shuffled
-from resampling.sources.broken_answers import BREAKS
 from resampling.sources.hand_ins import HandIn, HandIns
 from resampling.sources.replay import PlayedRun, Replays, by_task, replays_of, runs_of_sides
-from resampling.sources.several_answers import BETWEEN, SeveralAnswers
+from resampling.sources.several_answers import BETWEEN, BREAKS, SeveralAnswers
 from resampling.sources.source_study import (
     Comparison,
     FamilyEvidence,

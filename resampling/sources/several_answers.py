@@ -10,6 +10,8 @@
 
 An item stands between commas, semicolons, bars, slashes or lines, or is a word
 where all of them are numbers. Sentences have no items.
+`cut_off` and `negate` break an answer on purpose: a right one that no careful grader
+takes any more.
 """
 
 import re
@@ -20,6 +22,7 @@ from functools import cached_property
 from itertools import chain
 from typing import Final
 
+from forensics.layers.text_words import placed_words
 from resampling.sources.hand_ins import HandIns
 from resampling.sources.replay import Actions, PlayedRun
 
@@ -27,6 +30,26 @@ MOST_ITEMS: Final = 12
 BETWEEN: Final = (", ", " ")
 _APART = re.compile(r"\s*(?:[,;|/\n]|\b(?:and|or)\b)\s*")
 _NUMBER = re.compile(r"[^\w\s]*\d[\d.:]*[^\w\s]*")
+NUMBER = re.compile(r"-?\d+")
+OPPOSITES = {"yes": "no", "no": "yes", "true": "false", "false": "true"}
+
+
+def cut_off(text: str) -> str | None:
+    """The first half of its words."""
+    placed = placed_words(text)
+    return text[: placed[len(placed) // 2 - 1][2]] if len(placed) > 1 else None
+
+
+def negate(text: str) -> str | None:
+    """With a `yes`, `no`, `true` or `false` turned round, else its first number."""
+    for word, start, end in placed_words(text):
+        if word.lower() in OPPOSITES:
+            return text[:start] + OPPOSITES[word.lower()] + text[end:]
+    turned = NUMBER.sub(lambda number: str(-int(number[0])), text, count=1)
+    return turned if turned != text else None
+
+
+BREAKS = {"the end cut off": cut_off, "negated": negate}
 
 
 def items(text: str) -> list[str]:

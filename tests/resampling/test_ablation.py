@@ -19,11 +19,10 @@ from forensics.verdict import decide
 from resampling import ablate_actions
 from resampling.ablation.ablation_evidence import AblationEvidence
 from resampling.ablation.fresh_copy import regraded
-from resampling.ablation.gains import certificate
+from resampling.ablation.gains import AblationConfig, certificate
 from resampling.ablation.instrument import ablation
 from resampling.ablation.refusal import AblationStudy
 from resampling.ablation.refused_runs import Played, Side, played_plainly, refusal
-from resampling.ablation.settings import AblationConfig
 from tests.forensics.score_world import PROVENANCE
 from tests.resampling.ablation_world import GradingWorld, RepairWorld, Script, ablation_case
 

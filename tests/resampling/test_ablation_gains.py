@@ -15,6 +15,7 @@ from forensics.statistics import Contrast, Estimate
 from resampling.ablation.ablation_evidence import AblationEvidence, KindResult
 from resampling.ablation.fresh_copy import FEWEST, Regraded, regraded, telling_kind
 from resampling.ablation.gains import (
+    AblationConfig,
     Bars,
     Carried,
     Gains,
@@ -27,7 +28,6 @@ from resampling.ablation.gains import (
 from resampling.ablation.refusal import scrubbed_world
 from resampling.ablation.refused_runs import Played, Side, read_side, substitutes
 from resampling.ablation.returned_answers import holds_answer
-from resampling.ablation.settings import AblationConfig
 from tests.forensics.score_world import PROVENANCE, runs_of, stored_case
 from tests.resampling.planned_world import WIN, ablated, plan, planned_case
 

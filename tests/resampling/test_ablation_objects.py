@@ -14,8 +14,14 @@ from forensics import conformance
 from forensics.protocols import Constraint
 from forensics.records import Evidence, Trajectory, Undefined
 from resampling.ablation.instrument import ablation
-from resampling.ablation.objects import Use, object_use, recurring
-from resampling.ablation.refused_runs import action_kinds, object_of, refusal
+from resampling.ablation.refused_runs import (
+    Use,
+    action_kinds,
+    object_of,
+    object_use,
+    recurring,
+    refusal,
+)
 from tests.resampling.ablation_world import GradingWorld, Script, ScriptedPolicy, ablation_case
 
 LEAK = {"cat notes": 0.7, "cat outputs": 0.1, "ls": 0.1}

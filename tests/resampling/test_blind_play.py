@@ -17,8 +17,8 @@ from resampling.sources.blind_play import (
     blind_play,
     shuffled,
 )
+from resampling.sources.common_answers import cut
 from resampling.sources.hand_ins import NOTHING, hand_in_of
-from resampling.sources.magic_words import cut
 from resampling.sources.replay import PlayedRun, Replays
 from resampling.sources.source_study import study_of
 from tests.resampling.answers_world import (

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from experiments.cliffs.random_traces import certain_trace, long_trace, random_traces
-from resampling.cliffs.chain import ChainConfig, PotentialChains
+from resampling.cliffs.chain import ChainConfig, PotentialChains, Tally, steps_of
 from resampling.cliffs.cliff_search import (
     CANDIDATE,
     MISSED,
@@ -21,7 +21,6 @@ from resampling.cliffs.cliff_search import (
     search,
 )
 from resampling.cliffs.cliffs import find_cliffs
-from resampling.cliffs.trace_steps import Tally, steps_of
 from resampling.solvable_traces import SolvableSampler, SolvableTrace, solvable_trace
 from resampling.trace_rollouts import Request
 

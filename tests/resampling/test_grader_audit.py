@@ -8,9 +8,8 @@ import pytest
 from forensics.instruments import run_instrument
 from forensics.protocols import StepResult
 from forensics.records import Evidence, Undefined
-from resampling.sources.broken_answers import cut_off, negate
 from resampling.sources.grader_audit import EMPTY, PROMPT, SEVERAL, audit
-from resampling.sources.several_answers import items
+from resampling.sources.several_answers import cut_off, items, negate
 from tests.resampling.answers_world import (
     EACH,
     EMPTY as HANDS_IN_EMPTY,

@@ -13,9 +13,9 @@ import pytest
 from forensics.instruments import run_instrument
 from forensics.records import Evidence, Undefined
 from resampling.sources.fields import find_fields
+from resampling.sources.needed_shows import exchanged, kept
 from resampling.sources.shadow import Kept, Plan
 from resampling.sources.shown_units import Form, Part, ShownTexts, Unit, shown_texts
-from resampling.sources.shown_world import exchanged, kept
 from resampling.sources.sufficiency import most_episodes, sufficiency
 from tests.environment_checks import check_environment
 from tests.resampling.needed_world import Desk, DeskWorld

@@ -22,9 +22,8 @@ from forensics.records import Evidence, Undefined
 from forensics.records.files import write_json
 from forensics.records.train_tables import write_shard
 from resampling.sources.memory import ABOUT, Memory, MemoryConfig, memory
-from resampling.sources.nearness import near, read
 from resampling.sources.source_study import study_of
-from resampling.sources.trained_tasks import Showing, TrainedTasks
+from resampling.sources.trained_tasks import Showing, TrainedTasks, near, read
 from tests.resampling.remembered_world import COLOURS, TRAINED, Mechanic, Shop, shop_case
 from tests.training.record_rows import RUN, row
 from training import MiniRepo
