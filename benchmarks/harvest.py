@@ -89,8 +89,7 @@ def _streams(size: Size, models: list[Any], device: str) -> tuple[Any, Any]:
     import numpy as np
     import torch
 
-    from crosscoders.activations.harvest_stream import HarvestConfig, harvest
-    from crosscoders.activations.model_readers import Reader
+    from crosscoders.activations.harvest_stream import HarvestConfig, Reader, harvest
     from crosscoders.activations.texts import TokenizedText, plain_text
     from forensics.policies.sites import read_sites
 
@@ -144,8 +143,7 @@ def _batches(stream: Any) -> list[Any]:
     """The padded batches of one pass, as the readers get them."""
     import torch
 
-    from crosscoders.activations.harvest_stream import HarvestStream
-    from crosscoders.activations.model_readers import Reader
+    from crosscoders.activations.harvest_stream import HarvestStream, Reader
 
     seen: list[torch.Tensor] = []
 

@@ -19,9 +19,13 @@ def run(device: str = "cpu", repeats: int = 3) -> dict[str, Any]:
     """Episodes a second of each way, and both ways' share of the plain rate."""
     import torch
 
-    from crosscoders.steering.alongside import Seen, policy_alongside
     from crosscoders.steering.edits import shift_change, subspace_change
-    from crosscoders.steering.interventions import intervention, parse_position
+    from crosscoders.steering.interventions import (
+        Seen,
+        intervention,
+        parse_position,
+        policy_alongside,
+    )
     from forensics import load_policy
     from forensics.protocols import SamplingSettings
     from training import MiniRepo, checkpoint_path

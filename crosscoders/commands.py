@@ -165,7 +165,7 @@ def diff(
     Writes diff.json, diff.html, patching.json, latents.parquet and the
     dictionary. `forensics steer` then tests what its latents cause.
     """
-    from crosscoders.study.diff_request import DiffRequest, Shape
+    from crosscoders.study.diff_files import DiffRequest, Shape
     from crosscoders.study.pipeline import DiffStudy
     from forensics.budget import Budget
 

@@ -23,8 +23,7 @@ import pytest
 import typer
 import yaml
 
-from forensics.cli.main import build_app
-from forensics.cli.plugin_commands import GROUP, PluginCommand, load_command
+from forensics.cli.main import GROUP, PluginCommand, build_app, load_command
 from forensics.plugins import plugin_points
 from training.organisms.organism import BUNDLED
 

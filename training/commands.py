@@ -10,8 +10,8 @@ from typing import Annotated
 import typer
 
 from forensics.cli.console import say, say_json
+from forensics.cli.main import SETTINGS
 from forensics.cli.options import Device, EnvOptions, Force, Resume, Run, parse_options
-from forensics.cli.plugin_commands import SETTINGS
 from forensics.errors import UserError
 
 LARGEST_SEED = 2**32 - 1

@@ -50,8 +50,13 @@ from forensics.protocols import Policy, SamplingSettings
 from forensics.records import PreferencePair, content_hash
 from training.distributed import Process
 from training.losses import LossParts
-from training.recipe import PreferenceRecipe, PreferenceSection
-from training.recipe_checks import check_pairs, check_policy, mark_changed
+from training.recipe import (
+    PreferenceRecipe,
+    PreferenceSection,
+    check_pairs,
+    check_policy,
+    mark_changed,
+)
 from training.run_state import check, claim, description, load_state, save_checkpoint, save_state
 from training.trained_model import Machine
 from training.update import padded

@@ -22,7 +22,7 @@ def check_inputs(recipe: Recipe | PreferenceRecipe, checkpoint: Path, device: st
     from forensics.investigation.inputs import build_environment
     from forensics.policies.compatibility import resolve_device
     from training.dpo_trainer import check_alone
-    from training.recipe_checks import check_pairs
+    from training.recipe import check_pairs
 
     if isinstance(recipe, Recipe):
         check_launch(recipe.parallel.processes)

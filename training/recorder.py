@@ -36,8 +36,8 @@ from forensics.records import TrainingRow, TrainingRun, canonical_json
 from forensics.records.files import read_json, write_atomically, write_json
 from forensics.records.train_tables import FOLDER, marker_path, warm_up, write_shard
 from forensics.version import code_version
+from training.advantages import TrainedGroup
 from training.dpo_trainer import PreferenceStep
-from training.groups import TrainedGroup
 from training.live.audit_report import tensorboard_writer
 from training.recipe import Recipe
 from training.rewards import Rewards

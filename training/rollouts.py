@@ -33,16 +33,17 @@ import numpy as np
 from forensics.errors import UserError
 from forensics.protocols import Environment, Policy, SamplingSettings
 from forensics.records import Trajectory
-from training.advantages import Group, estimate_advantages
-from training.distributed import Process
-from training.groups import (
+from training.advantages import (
     Curriculum,
     Fresh,
+    Group,
     Prioritised,
     TrainedGroup,
     VarianceFilter,
+    estimate_advantages,
     select_groups,
 )
+from training.distributed import Process
 from training.losses import LossSection
 from training.recipe import GrpoSection, Recipe
 from training.rewards import Rewards, as_number

@@ -23,11 +23,10 @@ import numpy as np
 import torch
 
 from forensics.protocols import Environment, Policy, SamplingSettings
+from training.advantages import TrainedGroup, VarianceFilter
 from training.distributed import Process, join, leave
-from training.groups import TrainedGroup, VarianceFilter
 from training.live.callback import TrainerHooks, TrainerView
-from training.recipe import Recipe
-from training.recipe_checks import check_policy, check_rewards, mark_changed
+from training.recipe import Recipe, check_policy, check_rewards, mark_changed
 from training.recorder import Recorder, StepReport, record_rows, run_metadata
 from training.rewards import Rewards, load_rewards
 from training.rollouts import Collector, Guarded

@@ -22,8 +22,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from crosscoders.dictionaries.partition import Partition
-from crosscoders.dictionaries.settings import TrainerSettings
+from crosscoders.dictionaries.settings import Partition, TrainerSettings
 from forensics.errors import UserError
 from forensics.plugins import load_plugin
 

@@ -14,7 +14,6 @@ if TYPE_CHECKING:
         Dictionary as Dictionary,
         DictionaryConfig as DictionaryConfig,
     )
-    from crosscoders.dictionaries.partition import Partition as Partition
     from crosscoders.dictionaries.saelens import (
         export_saelens as export_saelens,
         load_saelens as load_saelens,
@@ -24,6 +23,9 @@ if TYPE_CHECKING:
         load_dictionary as load_dictionary,
         save_dictionary as save_dictionary,
     )
-    from crosscoders.dictionaries.settings import TrainerSettings as TrainerSettings
+    from crosscoders.dictionaries.settings import (
+        Partition as Partition,
+        TrainerSettings as TrainerSettings,
+    )
 
 __getattr__, __dir__ = lazy_names(__name__)

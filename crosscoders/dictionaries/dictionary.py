@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 from crosscoders.activation_functions import activation_function
 from crosscoders.dictionaries import sparse
-from crosscoders.dictionaries.partition import Partition
+from crosscoders.dictionaries.settings import Partition
 from forensics.errors import UserError
 
 

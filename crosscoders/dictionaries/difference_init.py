@@ -40,7 +40,7 @@ from torch import Tensor
 from crosscoders.activations.streams import difference_view
 from crosscoders.dictionaries.crosscoder_trainer import Trainer, TrainingJob, under
 from crosscoders.dictionaries.dictionary import Dictionary, DictionaryConfig
-from crosscoders.dictionaries.partition import Partition
+from crosscoders.dictionaries.settings import Partition
 
 OWN_RATIO: Final = 2.0  # how many times as far its own model moves along a direction
 MERGE_COSINE: Final = 0.7  # cosine of two latents' values over rows, from which on they are one

@@ -34,7 +34,7 @@ from safetensors.torch import load as load_tensors, save
 from torch import Tensor
 
 from crosscoders.dictionaries.dictionary import Dictionary, DictionaryConfig
-from crosscoders.dictionaries.partition import Partition
+from crosscoders.dictionaries.settings import Partition
 from forensics.errors import UserError
 from forensics.plugins import load_point, plugin_points
 from forensics.records.files import write_atomically, write_json

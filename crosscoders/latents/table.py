@@ -10,13 +10,18 @@
 What could not be measured is null. Activations are in the dictionary's units: a
 latent of activation `f` adds `f d / scale` to a model. Sources:
 transformer-circuits 2024 (relative norm), 2504.02922 (latent scaling).
+
+The tokens that activate each latent most are a bounded list, filled in the same pass
+(`TopTokens`). Of each block only values that would enter a latent's list are looked at, and
+merged with what the list holds. Equal values are ordered by text and position,
+so the order and the size of blocks do not matter.
 """
 
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -25,9 +30,8 @@ import torch
 
 from crosscoders.activations.streams import Stream
 from crosscoders.dictionaries.dictionary import Dictionary
-from crosscoders.dictionaries.partition import Partition
-from crosscoders.latents.activity import Activity, ContrastAccumulator, ContrastResult
-from crosscoders.latents.encoded_blocks import accumulate, all_directions
+from crosscoders.dictionaries.settings import Partition
+from crosscoders.latents.encoded_blocks import EncodedBlock, accumulate, all_directions
 from crosscoders.latents.latent_scale import (
     LEVEL,
     LatentScaling,
@@ -36,11 +40,18 @@ from crosscoders.latents.latent_scale import (
     Target,
 )
 from crosscoders.latents.reconstruction import Quality, QualityAccumulator
-from crosscoders.latents.row_groups import Contrast, known_groups
-from crosscoders.latents.top_activations import TopTokens
+from crosscoders.latents.row_groups import (
+    Activity,
+    Contrast,
+    ContrastAccumulator,
+    ContrastResult,
+    known_groups,
+)
 from forensics.errors import UserError
 from forensics.records.files import as_user_error
 from forensics.version import code_version
+
+NUMBER = 10  # of tokens a latent
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -147,6 +158,52 @@ class LatentTable:
         except OSError as error:
             draft.unlink(missing_ok=True)
             raise as_user_error(error, path) from error
+
+
+class TopToken(NamedTuple):
+    """A token on which a latent is active; `text`: its index in the stream's."""
+
+    text: int
+    position: int
+    value: float
+
+
+class TopTokens:
+    """Accumulator of each latent's list.
+
+    `values`, `text` (index), `position` `[latents, number]`, largest first;
+    minus infinity and -1 where a list is not full.
+    """
+
+    def __init__(self, dictionary: Dictionary, number: int = NUMBER) -> None:
+        shape = dictionary.config.partition.latents, number
+        self.values = np.full(shape, -np.inf, np.float32)
+        self.text, self.position = np.full((2, *shape), -1, np.int32)
+
+    def add(self, encoded: EncodedBlock) -> None:
+        codes, rows = encoded.codes, encoded.rows
+        row, latent = codes.row.cpu().numpy(), codes.latent.cpu().numpy()
+        value = codes.value.float().cpu().numpy()
+        some = value >= self.values[latent, -1]
+        row, latent, value = row[some], latent[some], value[some]
+        touched = np.unique(latent)
+        old = np.isfinite(self.values[touched])
+        latent = np.concatenate([touched.repeat(old.sum(1)), latent])
+        value = np.concatenate([self.values[touched][old], value])
+        text = np.concatenate([self.text[touched][old], rows.text[row]])
+        position = np.concatenate([self.position[touched][old], rows.position[row]])
+        order = np.lexsort((position, text, -value, latent))
+        rank = np.arange(len(order)) - np.searchsorted(latent[order], latent[order])
+        kept = rank < self.values.shape[1]
+        best, place = order[kept], (latent[order[kept]], rank[kept])
+        self.values[place], self.text[place] = value[best], text[best]
+        self.position[place] = position[best]
+
+    def of(self, latent: int) -> list[TopToken]:
+        """The list of one latent."""
+        lists = (self.text[latent], self.position[latent], self.values[latent])
+        entries = map(TopToken, *(one.tolist() for one in lists))
+        return [entry for entry in entries if entry.value > -np.inf]
 
 
 @dataclass(frozen=True, kw_only=True)

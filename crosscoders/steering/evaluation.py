@@ -5,22 +5,178 @@ Every condition of one policy draws from the same random streams, task by task;
 the two policies draw from different ones. Results are kept by content address
 in parts of a few tasks, so that a run that was killed goes on, and a control
 that two questions share is played once.
+
+What a policy did is told task by task, and as differences between two ways of
+running it:
+
+1. A run's measures: `success`, `turns`, `handed-in`, `channel:NAME` (an action
+   that tries it, or a message that shows its content), `kind:NAME` (an action
+   of that kind).
+2. Runs of a task are averaged; the task is the unit. Tasks without a single run
+   that has the measure are left out.
+3. Two conditions of one policy are played on the same tasks with the same
+   random streams, so differences are paired.
+4. `moved`: the share of the way from this policy unsteered to the other
+   unsteered that an effect covers; 1 means that the difference between the
+   checkpoints is gone. A ratio of paired means with a linearised interval.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from math import isnan
 from pathlib import Path
 from typing import Any, Final
 
-from crosscoders.steering.alongside import Seen, policy_alongside
+import numpy as np
+from numpy.typing import NDArray
+
 from crosscoders.steering.edits import Change, Side, other_side
-from crosscoders.steering.interventions import Position, Steps, intervention
-from crosscoders.steering.outcomes import Outcomes, from_plain, joined, outcomes_of
+from crosscoders.steering.interventions import Position, Seen, Steps, intervention, policy_alongside
 from forensics.case import environment_key
+from forensics.errors import UserError
 from forensics.progress import Progress
-from forensics.protocols import Environment, Policy, SamplingSettings
-from forensics.records import content_hash
+from forensics.protocols import Channel, Environment, Policy, SamplingSettings
+from forensics.records import Trajectory, content_hash
 from forensics.records.files import read_json, write_json
+from forensics.records.trajectory import handed_in
+from forensics.statistics import Estimate, paired, ratio
+
+Floats = NDArray[np.float64]
+ALWAYS = ("success", "turns", "handed-in")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outcomes:
+    """Means by task `[tasks]`; NaN where no run of a task has the measure.
+    `runs`: how many there were in all.
+    """
+
+    tasks: tuple[str, ...]
+    runs: int
+    measures: Mapping[str, Floats]
+
+    def of(self, measure: str) -> Floats:
+        """A measure by task. A kind or a channel that nobody used is 0 in every
+        task; `UserError` for other names.
+        """
+        if measure in self.measures:
+            return self.measures[measure]
+        if measure.partition(":")[0] in ("kind", "channel"):
+            return np.zeros(len(self.tasks))
+        raise UserError(
+            f"there is no measure '{measure}'; use success, turns, handed-in, channel:NAME or"
+            " kind:NAME"
+        )
+
+    def plain(self) -> dict[str, Any]:
+        """As JSON; a missing value is null."""
+        return {
+            "tasks": list(self.tasks),
+            "runs": self.runs,
+            "measures": {
+                name: [None if isnan(value) else float(value) for value in values]
+                for name, values in sorted(self.measures.items())
+            },
+        }
+
+
+def from_plain(content: Mapping[str, Any]) -> Outcomes:
+    """What `plain` wrote."""
+    measures = {
+        name: np.array([np.nan if value is None else value for value in values])
+        for name, values in content["measures"].items()
+    }
+    return Outcomes(tasks=tuple(content["tasks"]), runs=content["runs"], measures=measures)
+
+
+def joined(parts: Sequence[Outcomes]) -> Outcomes:
+    """Outcomes on further tasks as one."""
+    names = sorted({name for part in parts for name in part.measures})
+    return Outcomes(
+        tasks=tuple(task for part in parts for task in part.tasks),
+        runs=sum(part.runs for part in parts),
+        measures={name: np.concatenate([part.of(name) for part in parts]) for name in names},
+    )
+
+
+def outcomes_of(
+    runs: Iterable[Trajectory], tasks: Sequence[str], channels: Sequence[Channel]
+) -> Outcomes:
+    """Means by task, in the order of `tasks`."""
+    by_task: dict[str, list[dict[str, float | None]]] = {task: [] for task in tasks}
+    for run in runs:
+        by_task[run.task].append(measures_of(run, channels))
+    names = {name for rows in by_task.values() for row in rows for name in row} | set(ALWAYS)
+    return Outcomes(
+        tasks=tuple(tasks),
+        runs=sum(map(len, by_task.values())),
+        measures={name: np.array([_mean(name, by_task[task]) for task in tasks]) for name in names},
+    )
+
+
+def measures_of(run: Trajectory, channels: Sequence[Channel]) -> dict[str, float | None]:
+    """The measures of one run; a run that errored has none."""
+    if run.end == "errored":
+        return dict.fromkeys((*ALWAYS, *(f"channel:{channel.name}" for channel in channels)))
+    kinds = {kind for _, step in run.actions for kind in step.kinds}
+    shown = {name for step in run.steps for name in step.channels}
+    tried = {
+        f"channel:{channel.name}": float(
+            channel.name in shown or not kinds.isdisjoint(channel.attempts)
+        )
+        for channel in channels
+    }
+    return {
+        "success": run.outcome,
+        "turns": float(run.turns),
+        "handed-in": float(handed_in(run.end, run.end_reason)),
+        **tried,
+        **{f"kind:{kind}": 1.0 for kind in sorted(kinds)},
+    }
+
+
+def _mean(name: str, rows: Sequence[Mapping[str, float | None]]) -> float:
+    """The mean over a task's runs that have the measure; a kind that a run does
+    not name was not used.
+    """
+    if name.startswith("kind:"):
+        rows = [row for row in rows if row["turns"] is not None]
+        return sum(row.get(name) or 0.0 for row in rows) / len(rows) if rows else np.nan
+    values = [value for row in rows if (value := row[name]) is not None]
+    return sum(values) / len(values) if values else np.nan
+
+
+def mean_of(values: Floats, level: float = 0.95) -> Estimate | None:
+    """The mean over tasks; `None` where fewer than two tasks have it."""
+    return _contrast([values], [1.0], level)
+
+
+def difference_of(values: Floats, base: Floats, level: float = 0.95) -> Estimate | None:
+    """`values - base`, paired by task."""
+    return _contrast([values, base], [1.0, -1.0], level)
+
+
+def _contrast(cells: Sequence[Floats], weights: Sequence[float], level: float) -> Estimate | None:
+    table = np.stack(cells)
+    table = table[:, ~np.isnan(table).any(0)]
+    if table.shape[1] < 2:
+        return None
+    span = max(1.0, float(table.max()))  # turns are no shares
+    return paired(table[None] / span, np.array(weights), level=level).scaled(span)
+
+
+def moved(values: Floats, base: Floats, goal: Floats, level: float = 0.95) -> Estimate | str:
+    """`(values - base) / (goal - base)` of the means, or the reason why it says nothing."""
+    table = np.stack([values, base, goal])
+    table = table[:, ~np.isnan(table).any(0)]
+    gap = difference_of(table[2], table[1], level) if table.shape[1] else None
+    if gap is None:
+        return "fewer than two tasks have all three numbers"
+    if gap.low <= 0 <= gap.high:
+        return "the two models do not differ in this measure, so there is no way to go"
+    reach = max(1.0, float(table.max()))
+    return ratio(table[0] - table[1], table[2] - table[1], reach=reach, level=level)
+
 
 TASKS_PER_PART: Final = 64
 FOLDER: Final = "steering"

@@ -10,19 +10,189 @@ activations.
 3. An `Intervention` is handed activations `[rows, chunk, features]`; it changes
    the chosen positions and leaves the rest as they are, to the bit. The other
    model's activations come from `Seen`: live from `Alongside`, or set by hand.
+
+Two models on the same tokens, row by row, while one of them acts, are what a
+crosscoder needs to encode live:
+
+1. `Alongside` wraps the acting model. Whatever drives it (lockstep decoding
+   forks, moves and drops rows of the cache) sees one model whose cache has more
+   layers: the acting model's, then the companion's, then one of texts.
+2. On each forward pass the companion reads the tokens first, with its own part
+   of the cache and as far as the site; the hooks on the acting model find its
+   activations in `seen`. So the companion's are exact: those of a model that is
+   left alone and reads the same tokens.
+3. The layer of texts keeps each row's tokens and where actions started, so that
+   an intervention can tell in which kind of step it stands.
+
+Only for models whose every layer attends to all positions; others would need
+their states carried along too.
 """
 
+import copy
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+from transformers import Cache
 
-from crosscoders.steering.alongside import Seen
 from crosscoders.steering.edits import Change
 from forensics.errors import UserError
-from forensics.protocols import ActivationContext, Intervention
+from forensics.policies import policy_from
+from forensics.policies.kv_cache import attends_to_everything, new_cache
+from forensics.policies.sites import attach, decoder_layers
+from forensics.protocols import ActivationContext, Intervention, Policy
+
+
+@dataclass
+class Seen:
+    """What is known during one forward pass: the companion's activations
+    `[rows, chunk, width]` at the site (`None` without one), and the text of
+    each row so far, `ids` and `decided` `[rows, length]`.
+    """
+
+    other: Tensor | None = None
+    ids: Tensor | None = None
+    decided: Tensor | None = None
+
+    def text(self) -> tuple[Tensor, Tensor]:
+        assert self.ids is not None and self.decided is not None, "only during a forward pass"
+        return self.ids, self.decided
+
+
+class _Reached(Exception):
+    """The companion has shown its activations; the rest of its pass is not needed."""
+
+
+def read_site(model: Any, site: str, ids: Tensor, cache: Any = None, **more: Any) -> Tensor:
+    """Activations `[rows, chunk, width]` of a model at a site; the pass stops
+    there. `more` goes to the model.
+    """
+    found: list[Tensor] = []
+
+    def take(activations: Tensor) -> None:
+        found.append(activations)
+        raise _Reached
+
+    handle = attach(model, site, take)
+    memory = (
+        {"use_cache": False} if cache is None else {"past_key_values": cache, "use_cache": True}
+    )
+    try:
+        model(ids, logits_to_keep=1, **memory, **more)
+    except _Reached:
+        pass
+    finally:
+        handle.remove()
+    return found[0]
+
+
+def layers_before(model: Any, site: str) -> int:
+    """How many layers keep keys and values by the time that a site is reached:
+    tried, not guessed.
+    """
+    cache = new_cache(model.config)
+    read_site(model, site, torch.zeros((1, 1), dtype=torch.long, device=model.device), cache)
+    return sum(layer.is_initialized for layer in cache.layers)
+
+
+class Alongside(nn.Module):
+    """The acting model as it was, with a companion that reads along; see the module's text."""
+
+    def __init__(self, model: Any, companion: Any | None, site: str, seen: Seen) -> None:
+        super().__init__()
+        for one in (model, companion):
+            if one is not None and not attends_to_everything(one.config):
+                raise UserError(
+                    f"{type(one).__name__} has layers that do not attend to all positions, so a"
+                    " second model cannot read along; take models with full attention"
+                )
+        self.model, self.companion, self._site, self._seen = model, companion, site, seen
+        self._own = model.config.get_text_config().num_hidden_layers
+        self._others = 0 if companion is None else layers_before(companion, site)
+        self.config = _config_of(model, self._own + self._others + 1)
+
+    @property
+    def device(self) -> Any:
+        return self.model.device
+
+    @property
+    def dtype(self) -> Any:
+        return self.model.dtype
+
+    @property
+    def generation_config(self) -> Any:
+        return getattr(self.model, "generation_config", None)
+
+    @property
+    def named_sites(self) -> Any:
+        return getattr(self.model, "named_sites", {})
+
+    def get_decoder(self) -> Any:
+        return self.model.get_decoder() if hasattr(self.model, "get_decoder") else self.model
+
+    def get_input_embeddings(self) -> Any:
+        return self.model.get_input_embeddings()
+
+    def forward(
+        self,
+        input_ids: Tensor,
+        past_key_values: Any = None,
+        use_cache: bool = False,
+        logits_to_keep: int = 0,
+    ) -> Any:
+        cache = past_key_values
+        self._remember(input_ids, cache)
+        if self.companion is not None:
+            self._seen.other = self._read(input_ids, cache)
+        memory = (
+            {} if cache is None else {"past_key_values": Cache(layers=cache.layers[: self._own])}
+        )
+        return self.model(input_ids, use_cache=use_cache, logits_to_keep=logits_to_keep, **memory)
+
+    def _read(self, ids: Tensor, cache: Any) -> Tensor:
+        """The companion's activations of the new tokens."""
+        if cache is None:
+            return read_site(self.companion, self._site, ids)
+        if self._others:
+            return read_site(
+                self.companion, self._site, ids, Cache(layers=cache.layers[self._own : -1])
+            )
+        length = self._seen.text()[0].shape[1]  # no layer to say where the tokens stand
+        places = torch.arange(length - ids.shape[1], length, device=ids.device)[None]
+        return read_site(self.companion, self._site, ids, position_ids=places)
+
+    def _remember(self, ids: Tensor, cache: Any) -> None:
+        """Put the new tokens behind the rows' texts; who decides is told to the
+        hooks, and marked by them.
+        """
+        seen, blank = self._seen, torch.zeros_like(ids, dtype=torch.bool)
+        if cache is None:
+            seen.ids, seen.decided = ids, blank
+            return
+        kept, marks = cache.layers[-1].update(ids[:, None, :, None], blank[:, None, :, None])
+        seen.ids, seen.decided = kept[:, 0, :, 0], marks[:, 0, :, 0]
+
+
+def _config_of(model: Any, layers: int) -> Any:
+    """The model's configuration with this number of layers, from which a cache is made."""
+    config = copy.deepcopy(model.config)
+    text = config.get_text_config()
+    text.num_hidden_layers = layers
+    if getattr(text, "layer_types", None):
+        text.layer_types = ["full_attention"] * layers
+    return config
+
+
+def policy_alongside(policy: Policy, companion: Policy | None, site: str, seen: Seen) -> Policy:
+    """The policy with a companion reading along; weights are shared, and
+    nothing of `policy` changes.
+    """
+    decoder_layers(policy.model)
+    wrapped = Alongside(policy.model, None if companion is None else companion.model, site, seen)
+    return policy_from(wrapped, policy.tokenizer, policy.identity)
+
 
 Where = Literal["deciding", "everywhere", "kind"]
 Kinds = Callable[[tuple[int, ...]], tuple[str, ...]]  # the kinds of the actions in these tokens

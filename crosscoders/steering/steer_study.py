@@ -23,8 +23,14 @@ from typing import Any
 
 from crosscoders.steering.conditions import SteeringConfig, Subject
 from crosscoders.steering.edits import SIDES, Side, other_side
-from crosscoders.steering.evaluation import Bench, Condition
-from crosscoders.steering.outcomes import Outcomes, difference_of, mean_of, moved
+from crosscoders.steering.evaluation import (
+    Bench,
+    Condition,
+    Outcomes,
+    difference_of,
+    mean_of,
+    moved,
+)
 from forensics.protocols import Channel
 from forensics.statistics import Estimate
 

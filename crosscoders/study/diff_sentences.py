@@ -7,9 +7,9 @@ from typing import Any, Final
 
 from crosscoders.dictionaries.saved import SavedDictionary
 from crosscoders.latents.table import LatentTable
+from crosscoders.patching.decisions import Theme
 from crosscoders.study.diff_files import STEERED
 from crosscoders.study.measures import SURE, Measured
-from crosscoders.study.target_behaviour import Theme
 from forensics.phrases import percent, plural, printable
 from forensics.policies import Given
 

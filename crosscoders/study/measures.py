@@ -24,12 +24,18 @@ from crosscoders.latents.controls import (
 )
 from crosscoders.latents.reconstruction import spliced
 from crosscoders.latents.row_groups import Contrast
-from crosscoders.latents.table import LatentTable, latent_table, study_latents
-from crosscoders.latents.top_activations import TopToken, TopTokens
-from crosscoders.study.diff_files import BASELINES, CONTROLS, LATENTS, MOST_LATENTS, QUALITY, TOKENS
-from crosscoders.study.diff_request import SIDES
+from crosscoders.latents.table import LatentTable, TopToken, TopTokens, latent_table, study_latents
+from crosscoders.study.diff_files import (
+    BASELINES,
+    CONTROLS,
+    LATENTS,
+    MOST_LATENTS,
+    QUALITY,
+    SIDES,
+    TOKENS,
+)
 from crosscoders.study.difference_baselines import compared
-from crosscoders.study.trained import AGAIN, DIFFERENCE, PAIR, SAME, SHUFFLED
+from crosscoders.study.material import AGAIN, DIFFERENCE, PAIR, SAME, SHUFFLED
 from forensics.records.files import write_json
 
 SPLICED_TEXTS: Final = 64

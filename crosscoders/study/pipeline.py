@@ -7,7 +7,7 @@ that can be gone on with.
    (`locate`).
 3. On the texts of some tasks a dictionary is trained: shared latents with one
    decoder for both models, and after-only ones; beside it those of the null
-   controls (`trained`). Or one that exists is taken.
+   controls (`material`). Or one that exists is taken.
 4. On the texts of the other tasks: table of latents, strongest tokens, quality,
    controls (`measures`), and what simpler methods do (`difference_baselines`).
 5. What was found in sentences (`diff_sentences`), and the page.
@@ -26,10 +26,18 @@ import numpy as np
 
 from crosscoders.activations.harvest_stream import harvest, texts_hash
 from crosscoders.dictionaries.saved import SavedDictionary
-from crosscoders.patching.decisions import Decision, decisions_of
+from crosscoders.patching.decisions import (
+    Decision,
+    Theme,
+    behaviour_of,
+    contrasts_of,
+    decisions_of,
+    theme_of,
+)
 from crosscoders.patching.maps import graft_map, patch_map
 from crosscoders.patching.site_choice import choose_site
 from crosscoders.study.diff_files import (
+    AUTO,
     BASELINES,
     CONTROLS,
     DICTIONARY,
@@ -39,14 +47,20 @@ from crosscoders.study.diff_files import (
     QUALITY,
     TOKENS,
     VERSION,
+    DiffRequest,
 )
 from crosscoders.study.diff_page import diff_page
-from crosscoders.study.diff_request import AUTO, DiffRequest
 from crosscoders.study.diff_sentences import rising, steer_command, told
-from crosscoders.study.material import Material, played, read, settled, some_texts
+from crosscoders.study.material import (
+    TRAINING,
+    Material,
+    dictionaries_of,
+    played,
+    read,
+    settled,
+    some_texts,
+)
 from crosscoders.study.measures import Measured, measured
-from crosscoders.study.target_behaviour import Theme, behaviour_of, contrasts_of, theme_of
-from crosscoders.study.trained import TRAINING, dictionaries_of
 from forensics.errors import UserError
 from forensics.investigation.folder import CASE, CASE_FILES
 from forensics.investigation.inputs import CaseRequest, Inputs, check_case

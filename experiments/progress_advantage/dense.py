@@ -26,7 +26,7 @@ from probes import grade, score_log, step_rewards
 from training import MiniRepo, Recipe, StepReport, checkpoint_path, grpo, parse_recipe
 from training.advantages import step_advantages
 from training.distributed import join, leave
-from training.recipe_checks import mark_changed
+from training.recipe import mark_changed
 from training.rewards import outcome
 from training.trained_model import Machine
 from training.update import Batch, UpdateReport, batch_of, update

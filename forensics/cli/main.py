@@ -4,21 +4,184 @@ Exit codes: 0 done, 1 the gate says no, 2 bad input (one sentence, no
 traceback), 3 a failure of our own or of a plug-in, which is named (the
 traceback goes to a file, or to the screen with `forensics --debug COMMAND`),
 130 interrupted.
+
+Other packages bring commands through the entry points `forensics.commands`. Listing them
+imports none of them: the one line of help is read from the source of the command's module,
+which is found without running it, so `forensics --help` stays fast however heavy a plug-in is.
+A command is loaded when it is called, or when its own `--help` is.
+
+An entry point names a function with typer annotations, or a `typer.Typer` with
+commands below it. What the command-line library says of a line that it cannot
+read is said in our own form: one sentence with a cure.
 """
 
+import ast
 import os
 import sys
 import tempfile
 import traceback
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from importlib.metadata import EntryPoint
 from pathlib import Path
 from typing import Annotated, Any, Final
 
 import typer
+from typer.core import TyperCommand, TyperGroup
 
 from forensics.cli import commands
-from forensics.cli.plugin_commands import SETTINGS, CommandGroup, Interrupted
 from forensics.errors import UserError
+from forensics.plugins import load_point, package_of, plugin_points, two_of_a_name
+from forensics.version import PACKAGE
+
+GROUP = "forensics.commands"
+BROKEN_PIPE = 141  # what a shell reports for a writer whose reader went away
+SETTINGS: dict[str, Any] = {
+    "add_completion": False,
+    "pretty_exceptions_enable": False,
+    "rich_markup_mode": None,
+}
+
+
+class Interrupted(Exception):
+    """The user pressed Ctrl-C."""
+
+
+class CommandGroup(TyperGroup):
+    """Our own commands, then those of plug-ins; one that takes the name of one of ours is
+    refused.
+    """
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        return [*super().list_commands(ctx), *sorted(self._plugins())]
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        point = self._plugins().get(cmd_name)
+        return super().get_command(ctx, cmd_name) if point is None else PluginCommand(point)
+
+    def _plugins(self) -> dict[str, EntryPoint]:
+        points = {point.name: point for point in plugin_points(GROUP)}
+        for name in points.keys() & self.commands.keys():
+            raise two_of_a_name(GROUP, name, PACKAGE, package_of(points[name]))
+        return points
+
+    def make_context(self, info_name: Any, args: Any, parent: Any = None, **extra: Any) -> Any:
+        with told_in_a_sentence():
+            return super().make_context(info_name, args, parent, **extra)
+
+    def invoke(self, ctx: Any) -> Any:
+        self.debug = bool(ctx.params.get("debug"))
+        try:
+            with told_in_a_sentence():
+                return super().invoke(ctx)
+        except (
+            KeyboardInterrupt
+        ) as stop:  # told by main(), not as the library's "Aborted!" with code 1
+            raise Interrupted from stop
+        except BrokenPipeError:  # the reader went away (a pipe into head): not a gate's no
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            raise SystemExit(BROKEN_PIPE) from None
+
+
+class PluginCommand(TyperCommand):
+    """Stands for a plug-in's command until it is called."""
+
+    def __init__(self, point: EntryPoint) -> None:
+        super().__init__(point.name, help=one_line_help(point), rich_markup_mode=None)
+        self._point = point
+
+    def make_context(self, info_name: Any, args: Any, parent: Any = None, **extra: Any) -> Any:
+        return load_command(self._point).make_context(info_name, args, parent, **extra)
+
+
+def load_command(point: EntryPoint) -> Any:
+    """The command that an entry point names. Raises `UserError` where its
+    package cannot be imported.
+    """
+    found = load_point(GROUP, point)
+    if not isinstance(found, typer.Typer):
+        app = typer.Typer(**SETTINGS)
+        app.command(point.name)(found)
+        found = app
+    return typer.main.get_command(found)
+
+
+def one_line_help(point: EntryPoint) -> str:
+    """The first line of the command's docstring, read from its source without
+    importing anything.
+    """
+    try:
+        source = find_source(point.module)
+        body = ast.parse(source.read_text(encoding="utf-8")).body if source else []
+    except (OSError, SyntaxError, ValueError, ImportError):
+        body = []
+    told = next((text for node in body if (text := help_of(node, point.attr))), "")
+    return told or f"Provided by {package_of(point)}."
+
+
+def find_source(module: str) -> Path | None:
+    """The file of a module. The finders are asked part by part, as importing
+    would, but nothing is run.
+    """
+    place: Any = None
+    spec: Any = None
+    parts = module.split(".")
+    for i in range(len(parts)):
+        name = ".".join(parts[: i + 1])
+        found = (
+            finder.find_spec(name, place)
+            for finder in sys.meta_path
+            if hasattr(finder, "find_spec")
+        )
+        spec = next((spec for spec in found if spec is not None), None)
+        if spec is None:
+            return None
+        place = spec.submodule_search_locations
+    return Path(spec.origin) if spec.origin and spec.origin.endswith(".py") else None
+
+
+def help_of(node: ast.stmt, name: str) -> str:
+    """The help of `def NAME` (its docstring) or of `NAME = typer.Typer(help=...)`."""
+    if isinstance(node, ast.FunctionDef) and node.name == name:
+        return (ast.get_docstring(node) or "").split("\n")[0]
+    if isinstance(node, ast.Assign) and any(
+        isinstance(t, ast.Name) and t.id == name for t in node.targets
+    ):
+        words = node.value.keywords if isinstance(node.value, ast.Call) else []
+        texts = [
+            word.value.value
+            for word in words
+            if word.arg == "help" and isinstance(word.value, ast.Constant)
+        ]
+        return str(texts[0]).strip().split("\n")[0] if texts else ""
+    return ""
+
+
+BadUsage: Any = typer.BadParameter.__mro__[
+    1
+]  # `UsageError`; the library has it under no public name
+PLAIN_HELP = "NoArgsIsHelpError"  # a command group without a command: its help page, not a sentence
+
+
+@contextmanager
+def told_in_a_sentence() -> Iterator[None]:
+    """Turn what the library raises for a bad command line into `UserError`."""
+    try:
+        yield
+    except BadUsage as error:
+        if type(error).__name__ == PLAIN_HELP:
+            raise
+        raise UserError(usage_sentence(error)) from None
+
+
+def usage_sentence(error: Any) -> str:
+    """The library's message, and where the help is: ``missing option
+    '--before'; see `forensics ... --help` ``.
+    """
+    told = " ".join(error.format_message().split()).rstrip(".")
+    command = error.ctx.command_path if error.ctx is not None else "forensics COMMAND"
+    return f"{told[:1].lower()}{told[1:]}; see `{command} --help`"
+
 
 DONE: Final = 0
 BAD_INPUT: Final = 2

@@ -27,8 +27,13 @@ from forensics.records import content_hash
 from forensics.rollout_logs import OpenedLog, Rollouts, open_rollouts, own_tables
 from forensics.study import Folder, Result
 from probes.grades.comparison import compare_scores
-from probes.grades.grade_files import summary_of, write_tables
-from probes.grades.grade_page import grading_page, probe_tables, score_table
+from probes.grades.grade_files import (
+    grading_page,
+    probe_tables,
+    score_table,
+    summary_of,
+    write_tables,
+)
 from probes.grades.grade_result import Grading
 from probes.grades.grade_sides import open_sides
 from probes.grades.step_checks import contrast, failure_attribution, read_truth

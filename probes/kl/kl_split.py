@@ -68,8 +68,8 @@ def plan_kl(runs: Iterable[Trajectory], policy: Any) -> KlPlan:
     The readout holds for these runs in this order. Runs without token ids are
     tokenised as the scorer does it.
     """
-    from probes.kl.kl_readout import KlReadout
-    from probes.scores.token_ids import lacks_token_ids, with_token_ids
+    from probes.kl.command_tokens import KlReadout
+    from probes.scores.token_scores import lacks_token_ids, with_token_ids
 
     def tokenised() -> Iterator[Trajectory]:
         return (with_token_ids(run, policy) if lacks_token_ids(run) else run for run in runs)

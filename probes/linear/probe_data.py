@@ -30,8 +30,7 @@ from forensics.errors import UserError
 from forensics.policies import require
 from forensics.policies.sites import attach
 from forensics.records import Trajectory
-from probes.scores.token_ids import lacks_token_ids, with_token_ids
-from probes.scores.token_scores import layout_of
+from probes.scores.token_scores import lacks_token_ids, layout_of, with_token_ids
 
 Floats = np.ndarray
 WINDOW: Final = 256  # runs that are sorted by length together

@@ -1,7 +1,7 @@
 """Both checkpoints over a whole log in one streaming pass.
 
 1. Trajectories are laid out as texts (`token_scores`), a window of them at a
-   time; those without token ids are tokenised again (`token_ids`), and told so.
+   time; those without token ids are tokenised again (`with_token_ids`), and told so.
 2. The texts of a window are packed (`prefix_pack`) and read by both models, a
    pack at a time (`model_pass`); what is kept are the hidden states at the
    places of sampled tokens.
@@ -29,15 +29,16 @@ from forensics.protocols import Policy, SamplingSettings
 from forensics.records import Trajectory
 from probes.scores.model_pass import Columns, PackPositions, Reader
 from probes.scores.prefix_pack import pack_by_prefix
-from probes.scores.token_ids import lacks_token_ids, with_token_ids
 from probes.scores.token_scores import (
     Layout,
     Readout,
     TokenPositions,
     TokenScores,
     drawn_tokens,
+    lacks_token_ids,
     layout_of,
     require_known,
+    with_token_ids,
 )
 
 WINDOW_TOKENS: Final = 65536

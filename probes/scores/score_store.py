@@ -35,8 +35,7 @@ from forensics.records import Trajectory, content_hash
 from forensics.records.files import as_user_error
 from forensics.records.tables import read_rows, read_trajectories
 from forensics.rollout_logs import Rollouts
-from probes.scores.token_ids import with_ids
-from probes.scores.token_scores import Readout, TokenScores
+from probes.scores.token_scores import Readout, TokenScores, with_ids
 
 PLACES = {"step": np.int64, "place": np.int64, "token": np.int64}
 ROWS_AT_ONCE = 256

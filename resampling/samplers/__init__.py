@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 from forensics.lazy import lazy_names
 
 if TYPE_CHECKING:
+    from resampling.samplers.branches import replay_run as replay_run
     from resampling.samplers.completion_server import (
         checkpoint_rendering as checkpoint_rendering,
         open_server as open_server,
@@ -15,7 +16,6 @@ if TYPE_CHECKING:
         RaySampler as RaySampler,
     )
     from resampling.samplers.rollout_store import StoredSampler as StoredSampler
-    from resampling.samplers.run_replay import replay_run as replay_run
     from resampling.samplers.server_sampler import ServerSampler as ServerSampler
 
 __getattr__, __dir__ = lazy_names(__name__)

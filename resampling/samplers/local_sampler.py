@@ -7,7 +7,7 @@
    batch as long as their texts are equal, those from earlier prefixes that
    follow the trace included; batches are filled across traces.
 3. A rollout's action, once complete, goes to an environment restored to the
-   state before that action (`run_replay`).
+   state before that action (`branches`).
 4. The random stream of a rollout is a function of the seed, its request and its
    number, so that the results do not depend on batches or on what else was
    asked for.

@@ -55,9 +55,9 @@ from forensics.records.evidence import Scalar
 from resampling.ablation.refused_runs import action_kinds, chosen_tasks
 from resampling.sources.amounts import Amounts, EndByEnd
 from resampling.sources.common_answers import FrequentAnswer, Lent, without_magic
-from resampling.sources.hand_ins import HandIns
 from resampling.sources.replay import (
     Actions,
+    HandIns,
     PlayedRun,
     Replays,
     by_task,

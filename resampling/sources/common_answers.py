@@ -39,8 +39,7 @@ from forensics.layers.text_words import placed_words, words
 from forensics.phrases import percent, plural, printable
 from forensics.records.evidence import Scalar
 from resampling.sources.amounts import Amounts, EndByEnd
-from resampling.sources.hand_ins import HandIn, HandIns
-from resampling.sources.replay import WIN, Actions, PlayedRun, Replays
+from resampling.sources.replay import WIN, Actions, HandIn, HandIns, PlayedRun, Replays
 from resampling.sources.source_study import SourceStudy, Values
 
 FEWEST_TASKS = 5  # of either sort, for the most frequent answer to be told from the rest

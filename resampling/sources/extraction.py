@@ -36,8 +36,8 @@ from forensics.errors import MissingInput
 from forensics.phrases import percent
 from forensics.protocols import Environment, Regrading
 from forensics.records import Trajectory
-from resampling.samplers.run_replay import RecordedRun
-from resampling.sources.hand_ins import graded_again
+from resampling.samplers.branches import RecordedRun
+from resampling.sources.replay import graded_again
 
 SHARED: Final = 0.9  # of the texts
 MOST_GUESSED = 0.9  # of the candidates: above it, guessing cannot be told from knowing

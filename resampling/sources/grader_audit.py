@@ -5,7 +5,7 @@ played.
 In the world that is scrubbed of every declared channel:
 
 1. *Handed in*, on `tasks` of the tasks, in place of the answer in the task's own
-   runs (`hand_ins`: what has to be found beside it stays, the environment's own
+   runs (`HandIns`: what has to be found beside it stays, the environment's own
    grader decides; `regrade` only where no run carries a text):
    - nothing: `""`, the empty action, and the last action of a run alone where
      the answer stood in an earlier one, or where a run that handed in nothing won;
@@ -52,8 +52,15 @@ from forensics.records.evidence import Control
 from forensics.statistics import Estimate, share_by_task
 from resampling.ablation.refused_runs import chosen_tasks
 from resampling.sources.blind_play import shuffled
-from resampling.sources.hand_ins import HandIn, HandIns
-from resampling.sources.replay import PlayedRun, Replays, by_task, replays_of, runs_of_sides
+from resampling.sources.replay import (
+    HandIn,
+    HandIns,
+    PlayedRun,
+    Replays,
+    by_task,
+    replays_of,
+    runs_of_sides,
+)
 from resampling.sources.several_answers import BETWEEN, BREAKS, SeveralAnswers
 from resampling.sources.source_study import (
     Comparison,
@@ -109,9 +116,7 @@ def audit(case: Case, config: AuditConfig) -> Iterator[Evidence | Undefined]:
     what the case cannot give.
     """
     make = AnswerMaker(
-        layer="sources",
-        method=METHOD,
-        provenance=audit.configured(**vars(config)).provenance(case),
+        layer="sources", method=METHOD, provenance=audit.configured(**vars(config)).provenance(case)
     )
     family = FamilyEvidence(family=FAMILY, make=make)
     trial = Audit(study=study_of(case), config=config)

@@ -8,15 +8,33 @@ no sampling, fresh instances of the environment.
    replay that hands in nothing scored nothing, as a run that is cut off does.
 3. Where the environment raises, or knows no score, the replay is missing and
    counted, never a failure. The same actions on the same task are taken once.
+
+`HandIns` is what was handed in, where it stands in a run's actions, and how another
+text is handed in its place.
+
+1. `hand_in_of` finds where in its actions a run wrote what it handed in: the
+   longest common run of words of the submission and an action, the last one
+   among equals. It must be at least half of those words of the submission that
+   the run wrote anywhere. Where no run of a case says what it handed in, its
+   last action stands for it.
+2. `HandIn.saying` is the same run with another text there, so that whatever has
+   to be found beside the answer stays found. Whether that text decides is told by
+   one that means `NOTHING`: runs that win with it carry no other text.
+3. `HandIns.wins` hands a text in on a task: in a few of its runs, winning ones
+   first, or where none carries it, by the environment's `regrade`.
 """
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from difflib import SequenceMatcher
+from functools import cached_property
+from itertools import chain
 
 from forensics.case import Rollouts
 from forensics.errors import MissingInput
-from forensics.protocols import Environment
+from forensics.layers.text_words import placed_words, words
+from forensics.protocols import Environment, Regrading
 from forensics.records import content_hash
 from resampling.sources.source_study import SourceStudy
 
@@ -146,3 +164,142 @@ def by_task(runs: Sequence[PlayedRun]) -> dict[str, list[PlayedRun]]:
     for run in runs:
         found[run.task].append(run)
     return dict(found)
+
+
+NOTHING = "qzx"  # a text that is no answer
+MOST_WORDS = 600  # of a submission and an action that are compared word by word
+
+
+@dataclass(frozen=True, kw_only=True)
+class HandIn:
+    """Where a run wrote what it handed in: characters `start` to `end` of the
+    action number `at`.
+    """
+
+    run: PlayedRun
+    at: int
+    start: int
+    end: int
+
+    @property
+    def text(self) -> str:
+        """What was written there."""
+        return self.run.actions[self.at][self.start : self.end]
+
+    @property
+    def answer(self) -> str:
+        """The same, told apart by its words alone."""
+        return " ".join(words(self.text))
+
+    def saying(self, text: str) -> Actions:
+        """The same run with another text there."""
+        actions = list(self.run.actions)
+        actions[self.at] = actions[self.at][: self.start] + text + actions[self.at][self.end :]
+        return tuple(actions)
+
+
+def hand_in_of(run: PlayedRun) -> HandIn | None:
+    """Where its hand-in stands in its actions, `None` where it does not."""
+    wanted = words(run.submission or "")[:MOST_WORDS]
+    placed = [placed_words(action)[-MOST_WORDS:] for action in run.actions]
+    said = [[word for word, _, _ in action] for action in placed]
+    written = sum(word in set().union(*said) for word in wanted)
+    best: tuple[int, HandIn] | None = None
+    for at in range(len(run.actions) - 1, -1, -1):
+        match = SequenceMatcher(None, wanted, said[at], autojunk=False).find_longest_match()
+        if 2 * match.size >= max(written, 1) and (best is None or match.size > best[0]):
+            start, end = placed[at][match.b][1], placed[at][match.b + match.size - 1][2]
+            best = match.size, HandIn(run=run, at=at, start=start, end=end)
+    return best and best[1]
+
+
+@dataclass(frozen=True, kw_only=True)
+class HandIns:
+    """What the runs of each side handed in. `tasks`: on which other texts are
+    handed in, in at most `few` runs of each.
+    """
+
+    sides: Sequence[Sequence[PlayedRun]]
+    tasks: Sequence[str]
+    replays: Replays
+    few: int
+    _graded: dict[tuple[str, str], bool | None] = field(default_factory=dict)
+
+    @cached_property
+    def told(self) -> bool:
+        """Whether any run says what it handed in."""
+        return any(run.submission is not None for side in self.sides for run in side)
+
+    @cached_property
+    def found(self) -> list[list[HandIn]]:
+        """Of each side, those that stand in an action."""
+
+        def submitted(run: PlayedRun) -> PlayedRun:
+            return run if self.told else replace(run, submission="".join(run.actions[-1:]))
+
+        return [
+            [one for run in side if (one := hand_in_of(submitted(run))) is not None]
+            for side in self.sides
+        ]
+
+    @cached_property
+    def of_run(self) -> dict[Actions, HandIn]:
+        """By what was done."""
+        return {one.run.actions: one for side in self.found for one in side}
+
+    @cached_property
+    def answers(self) -> dict[Actions, str]:
+        """The answer of those who did the same."""
+        return {actions: one.answer for actions, one in self.of_run.items()}
+
+    def frequent(self, most: int) -> dict[str, str]:
+        """The answers that won on most tasks, on two at least, and a text of each."""
+        tasks: dict[str, set[str]] = defaultdict(set)
+        texts: dict[str, Counter[str]] = defaultdict(Counter)
+        for one in chain(*self.found):
+            if one.run.won:
+                tasks[one.answer].add(one.run.task)
+                texts[one.answer][one.text] += 1
+        often = sorted(tasks, key=lambda answer: (-len(tasks[answer]), answer))[:most]
+        return {
+            answer: min(texts[answer], key=lambda text: (-texts[answer][text], text))
+            for answer in often
+            if len(tasks[answer]) > 1
+        }
+
+    @cached_property
+    def carriers(self) -> dict[str, list[HandIn]]:
+        """For each task a few of its runs in which the answer decides, winning ones first."""
+        found: dict[str, dict[Actions, HandIn]] = defaultdict(dict)
+        for one in sorted(chain(*self.found), key=lambda one: not one.run.won):
+            found[one.run.task].setdefault(one.saying(NOTHING), one)
+        kept = {
+            task: [
+                one
+                for said, one in list(found[task].items())[: self.few]
+                if self.replays.wins(task, [said]) is False
+            ]
+            for task in self.tasks
+        }
+        return {task: runs for task, runs in kept.items() if runs}
+
+    def wins(self, task: str, text: str) -> bool | None:
+        """Whether a text wins on a task; `None` where it cannot be handed in."""
+        if carriers := self.carriers.get(task):
+            return self.replays.wins(task, [one.saying(text) for one in carriers])
+        if (task, text) not in self._graded:
+            score = graded_again(self.replays.world, task, text)
+            self._graded[task, text] = None if score is None else score >= WIN
+        return self._graded[task, text]
+
+    def winning(self, text: str, tasks: Iterable[str]) -> frozenset[str]:
+        """The tasks on which a text wins."""
+        return frozenset(task for task in tasks if self.wins(task, text))
+
+
+def graded_again(world: Environment, task: str, text: str) -> float | None:
+    """What a hand-in scores by `regrade`, `None` where it cannot be told."""
+    try:
+        return world.regrade(task, text).get("outcome") if isinstance(world, Regrading) else None
+    except Exception:  # somebody else's grader: a broken grading is data, not a crash
+        return None

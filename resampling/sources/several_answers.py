@@ -23,8 +23,7 @@ from itertools import chain
 from typing import Final
 
 from forensics.layers.text_words import placed_words
-from resampling.sources.hand_ins import HandIns
-from resampling.sources.replay import Actions, PlayedRun
+from resampling.sources.replay import Actions, HandIns, PlayedRun
 
 MOST_ITEMS: Final = 12
 BETWEEN: Final = (", ", " ")

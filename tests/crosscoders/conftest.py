@@ -9,7 +9,7 @@ install_import_hook(
         "crosscoders.activations.streams",
         "crosscoders.dictionaries",
         "crosscoders.latents",
-        "crosscoders.moments",
+        "crosscoders.study.difference_baselines",
         "crosscoders.steering.edits",
         "crosscoders.steering.readings",
     ],

@@ -8,7 +8,7 @@ import torch
 
 from crosscoders.activations.streams import Rows, TensorStream, TextNote
 from crosscoders.dictionaries.dictionary import Dictionary, DictionaryConfig
-from crosscoders.dictionaries.partition import Partition
+from crosscoders.dictionaries.settings import Partition
 
 
 def random_dictionary(

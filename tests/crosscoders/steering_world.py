@@ -17,7 +17,7 @@ import numpy as np
 import torch
 
 from crosscoders.dictionaries.dictionary import Dictionary, DictionaryConfig
-from crosscoders.dictionaries.partition import Partition
+from crosscoders.dictionaries.settings import Partition
 from forensics import load_policy, policy_from
 from forensics.protocols import Policy, SamplingSettings
 from forensics.records.trajectory import action_starts

@@ -11,8 +11,7 @@ import torch
 from crosscoders.activations.streams import Stream, TensorStream
 from crosscoders.dictionaries.crosscoder_run import train_crosscoder
 from crosscoders.dictionaries.dictionary import Dictionary, DictionaryConfig
-from crosscoders.dictionaries.partition import Partition
-from crosscoders.dictionaries.settings import TrainerSettings
+from crosscoders.dictionaries.settings import Partition, TrainerSettings
 from crosscoders.latents.controls import (
     false_discovery_row,
     mutual_best,

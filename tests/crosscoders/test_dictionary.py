@@ -7,7 +7,7 @@ import torch
 from hypothesis import given, strategies as st
 
 from crosscoders.dictionaries.dictionary import Codes, Dictionary, DictionaryConfig
-from crosscoders.dictionaries.partition import Partition
+from crosscoders.dictionaries.settings import Partition
 from forensics.errors import UserError
 
 

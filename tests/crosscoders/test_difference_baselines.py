@@ -10,7 +10,7 @@ import torch
 
 from crosscoders.activations.streams import Rows, TensorStream, TextNote
 from crosscoders.dictionaries.dictionary import Dictionary, DictionaryConfig
-from crosscoders.dictionaries.partition import Partition
+from crosscoders.dictionaries.settings import Partition
 from crosscoders.latents.row_groups import Contrast, RowGroup
 from crosscoders.study import difference_baselines
 from crosscoders.study.difference_baselines import Groups, Judge, Seen, compared

@@ -18,8 +18,7 @@ from crosscoders.dictionaries.difference_init import (
     trainer_of,
     write_latents,
 )
-from crosscoders.dictionaries.partition import Partition
-from crosscoders.dictionaries.settings import TrainerSettings
+from crosscoders.dictionaries.settings import Partition, TrainerSettings
 from forensics.errors import UserError
 
 WIDTH = 24

@@ -6,13 +6,12 @@ import pytest
 import torch
 from hypothesis import given, settings, strategies as st
 
-from crosscoders.activation_functions.batch_topk import SAMPLE, batch_topk, smallest_kept
+from crosscoders.activation_functions.builtin import SAMPLE, batch_topk, smallest_kept
 from crosscoders.dictionaries import sparse
 from crosscoders.dictionaries.crosscoder_trainer import Trainer, TrainingJob
 from crosscoders.dictionaries.dictionary import Dictionary, DictionaryConfig
 from crosscoders.dictionaries.forward import aux_loss, forward, training_step
-from crosscoders.dictionaries.partition import Partition
-from crosscoders.dictionaries.settings import TrainerSettings
+from crosscoders.dictionaries.settings import Partition, TrainerSettings
 
 PARTITIONS = {
     "plain": Partition(latents=40),

@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from crosscoders.activations.harvest_stream import HarvestConfig, harvest
-from crosscoders.activations.model_readers import adapter_readers
+from crosscoders.activations.harvest_stream import HarvestConfig, adapter_readers, harvest
 from crosscoders.activations.streams import Block
 from crosscoders.activations.texts import TokenizedText, plain_text
 from forensics import load_policy, policy_from

@@ -13,8 +13,7 @@ import pytest
 import torch
 from hypothesis import given, strategies as st
 
-from crosscoders.activations.harvest_stream import HarvestConfig, harvest
-from crosscoders.activations.model_readers import Reader
+from crosscoders.activations.harvest_stream import HarvestConfig, Reader, harvest
 from crosscoders.activations.streams import Block, Rows, in_blocks, shuffled
 from crosscoders.activations.texts import plain_text, read_texts, texts_of
 from forensics.errors import UserError

@@ -8,7 +8,7 @@ import torch
 
 from crosscoders.activations.streams import TextNote
 from crosscoders.dictionaries.dictionary import Dictionary, DictionaryConfig
-from crosscoders.dictionaries.partition import Partition
+from crosscoders.dictionaries.settings import Partition
 from crosscoders.latents.controls import same_pair
 from crosscoders.latents.latent_scale import TARGETS, scale_latents
 from crosscoders.latents.row_groups import task_groups

@@ -13,8 +13,7 @@ import torch
 
 from crosscoders.activations.streams import Rows, StepNote, TensorStream, TextNote
 from crosscoders.dictionaries.dictionary import Dictionary, DictionaryConfig
-from crosscoders.dictionaries.partition import Partition
-from crosscoders.latents.activity import task_test
+from crosscoders.dictionaries.settings import Partition
 from crosscoders.latents.latent_scale import LatentScaling, Nu, Target
 from crosscoders.latents.row_groups import (
     Contrast,
@@ -22,6 +21,7 @@ from crosscoders.latents.row_groups import (
     decision_contrast,
     known_groups,
     outcome_contrast,
+    task_test,
 )
 from crosscoders.latents.table import (
     SpecificConfig,

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from crosscoders.activations.streams import Rows, TensorStream, difference
-from crosscoders.moments import principal_components
+from crosscoders.study.difference_baselines import principal_components
 from forensics.errors import UserError
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from crosscoders.activation_functions import activation_function
 from crosscoders.dictionaries.dictionary import DictionaryConfig
-from crosscoders.dictionaries.partition import Partition
+from crosscoders.dictionaries.settings import Partition
 from forensics.errors import UserError
 from tests.stranger_packages import installed_package, python_beside
 
@@ -22,7 +22,7 @@ from pathlib import Path
 import torch
 from crosscoders.dictionaries.dictionary import DictionaryConfig
 from crosscoders.dictionaries.forward import forward, training_step
-from crosscoders.dictionaries.partition import Partition
+from crosscoders.dictionaries.settings import Partition
 from crosscoders.dictionaries.saelens import export_saelens, load_saelens
 from crosscoders.dictionaries.saved import load_dictionary, save_dictionary
 from crosscoders.dictionaries.settings import TrainerSettings

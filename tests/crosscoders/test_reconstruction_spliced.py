@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from crosscoders.dictionaries.dictionary import Dictionary
-from crosscoders.dictionaries.partition import Partition
+from crosscoders.dictionaries.settings import Partition
 from crosscoders.latents.reconstruction import spliced
 from forensics import policy_from
 from forensics.errors import UserError

@@ -11,9 +11,8 @@ from crosscoders.activations.streams import difference
 from crosscoders.dictionaries.crosscoder_run import train_crosscoder
 from crosscoders.dictionaries.dictionary import Dictionary, DictionaryConfig
 from crosscoders.dictionaries.forward import forward, training_step
-from crosscoders.dictionaries.partition import Partition
 from crosscoders.dictionaries.saelens import export_saelens, load_saelens
-from crosscoders.dictionaries.settings import TrainerSettings
+from crosscoders.dictionaries.settings import Partition, TrainerSettings
 from forensics.errors import UserError
 from tests.crosscoders.test_saved import PARTITIONS, trained
 from tests.crosscoders.test_training_run import WIDTH, _world

@@ -8,7 +8,6 @@ import pytest
 import torch
 
 from crosscoders.dictionaries.dictionary import Dictionary, DictionaryConfig
-from crosscoders.dictionaries.partition import Partition
 from crosscoders.dictionaries.saved import (
     CONFIG,
     WEIGHTS,
@@ -16,6 +15,7 @@ from crosscoders.dictionaries.saved import (
     read_metadata,
     save_dictionary,
 )
+from crosscoders.dictionaries.settings import Partition
 from forensics.errors import UserError
 
 PARTITIONS = {

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from crosscoders.activations.streams import Block, Rows
-from crosscoders.moments import Moments
+from crosscoders.study.difference_baselines import Moments
 
 
 def test_a_wrong_shape_is_refused() -> None:

@@ -4,9 +4,15 @@ import numpy as np
 import pytest
 import torch
 
-from crosscoders.steering.alongside import Seen, policy_alongside
 from crosscoders.steering.edits import shift_change
-from crosscoders.steering.interventions import Steps, chosen_positions, intervention, parse_position
+from crosscoders.steering.interventions import (
+    Seen,
+    Steps,
+    chosen_positions,
+    intervention,
+    parse_position,
+    policy_alongside,
+)
 from forensics import load_policy
 from forensics.protocols import Intervention, SamplingSettings
 from forensics.records.trajectory import action_starts
@@ -136,7 +142,7 @@ def test_positions_while_acting_are_those_read_off_the_run(pair, world, at: str)
 def test_a_model_with_windows_is_refused_in_a_sentence() -> None:
     from transformers import MistralConfig, MistralForCausalLM
 
-    from crosscoders.steering.alongside import Alongside
+    from crosscoders.steering.interventions import Alongside
     from forensics.errors import UserError
 
     model = MistralForCausalLM(

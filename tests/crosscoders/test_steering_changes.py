@@ -9,7 +9,7 @@ import torch
 from hypothesis import given, settings, strategies as st
 
 from crosscoders.dictionaries.dictionary import Dictionary, DictionaryConfig
-from crosscoders.dictionaries.partition import Partition
+from crosscoders.dictionaries.settings import Partition
 from crosscoders.steering.edits import (
     feature_change,
     random_directions,

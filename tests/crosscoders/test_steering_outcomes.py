@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from crosscoders.steering.conditions import SteeringConfig
-from crosscoders.steering.outcomes import (
+from crosscoders.steering.evaluation import (
     difference_of,
     from_plain,
     joined,

@@ -11,9 +11,16 @@ from safetensors.torch import load_file, save_file
 
 from crosscoders import diff
 from crosscoders.dictionaries.saved import load_dictionary, read_metadata
-from crosscoders.study.diff_files import COLUMNS, DICTIONARY, LATENTS, PATCHING, TOKENS
+from crosscoders.study.diff_files import (
+    COLUMNS,
+    DICTIONARY,
+    LATENTS,
+    PATCHING,
+    TOKENS,
+    DiffRequest,
+    Shape,
+)
 from crosscoders.study.diff_page import write_page
-from crosscoders.study.diff_request import DiffRequest, Shape
 from forensics import load_policy, policy_from
 from forensics.errors import UserError
 from forensics.policies import constructed_policy
@@ -149,7 +156,7 @@ def test_the_dictionary_and_the_page_are_there(made):
 def test_going_on_repeats_nothing_and_says_the_same(made, pair, texts, monkeypatch):
     out, summary = made
     monkeypatch.setattr(
-        "crosscoders.study.trained.train_crosscoders",
+        "crosscoders.study.material.train_crosscoders",
         lambda *_, **__: pytest.fail("it was trained again"),
     )
     monkeypatch.setattr(

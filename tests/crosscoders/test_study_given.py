@@ -15,7 +15,6 @@ from crosscoders import diff
 from crosscoders.activations.harvest_stream import harvest
 from crosscoders.activations.texts import read_texts
 from crosscoders.dictionaries.dictionary import Dictionary, DictionaryConfig
-from crosscoders.dictionaries.partition import Partition
 from crosscoders.dictionaries.saelens import export_saelens
 from crosscoders.dictionaries.saved import (
     load_dictionary,
@@ -23,6 +22,7 @@ from crosscoders.dictionaries.saved import (
     read_metadata,
     save_dictionary,
 )
+from crosscoders.dictionaries.settings import Partition
 from crosscoders.latents.controls import given_row
 from crosscoders.latents.table import SpecificConfig
 from crosscoders.study.diff_files import BASELINES, CONTROLS, DIFF, LATENTS, TOKENS
@@ -89,7 +89,7 @@ def test_an_sae_on_both_models_shows_the_planted_latent_and_nothing_is_trained(
     monkeypatch,
 ):
     monkeypatch.setattr(
-        "crosscoders.study.trained.train_crosscoders",
+        "crosscoders.study.material.train_crosscoders",
         lambda *_, **__: pytest.fail("something was trained"),
     )
     sae(change, 2, kind).save_model(tmp_path / "sae")
@@ -202,7 +202,7 @@ def test_ours_and_dictionary_learning_s_are_taken_too(pair, texts, tmp_path):
 def find_and_settle(path):
     from pathlib import Path
 
-    from crosscoders.study.diff_request import DiffRequest
+    from crosscoders.study.diff_files import DiffRequest
     from crosscoders.study.material import settled
 
     return settled(DiffRequest(before=Path("a"), after=Path("b"), dictionary=path))
@@ -345,7 +345,7 @@ def test_every_kind_is_known_by_its_files_and_another_file_has_another_key(tmp_p
 
 
 def test_the_summary_of_a_trained_dictionary_says_that_none_was_given(tmp_path, pair, texts):
-    from crosscoders.study.diff_request import Shape
+    from crosscoders.study.diff_files import Shape
 
     diff(
         *pair[:2],

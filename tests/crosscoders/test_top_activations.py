@@ -8,9 +8,9 @@ from hypothesis import given, settings, strategies as st
 from crosscoders.activations.streams import Rows, TensorStream, TextNote
 from crosscoders.activations.texts import plain_text
 from crosscoders.dictionaries.dictionary import Dictionary
-from crosscoders.dictionaries.partition import Partition
+from crosscoders.dictionaries.settings import Partition
 from crosscoders.latents.encoded_blocks import accumulate
-from crosscoders.latents.top_activations import TopTokens
+from crosscoders.latents.table import TopTokens
 from crosscoders.study.measures import token_views
 from tests.crosscoders.latent_worlds import random_dictionary
 

@@ -15,8 +15,7 @@ from crosscoders.dictionaries import train_crosscoder
 from crosscoders.dictionaries.crosscoder_run import Progress, TrainedDictionary, train_crosscoders
 from crosscoders.dictionaries.crosscoder_trainer import Trainer, TrainingJob
 from crosscoders.dictionaries.dictionary import DictionaryConfig
-from crosscoders.dictionaries.partition import Partition
-from crosscoders.dictionaries.settings import TrainerSettings
+from crosscoders.dictionaries.settings import Partition, TrainerSettings
 from forensics.errors import UserError
 
 WIDTH, SHARED, OWN, ACTIVE = 32, 40, 4, 4

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from crosscoders.dictionaries.dictionary import Dictionary, DictionaryConfig
-from crosscoders.dictionaries.partition import Partition
+from crosscoders.dictionaries.settings import Partition
 from experiments.one_feature.first_decision import (
     along,
     latent_contributions,

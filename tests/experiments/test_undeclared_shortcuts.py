@@ -9,8 +9,7 @@ import pytest
 from experiments.undeclared_shortcuts.__main__ import decision
 from experiments.undeclared_shortcuts.runs import ARMS, RIGHT, UNDECLARED, Judged, world_of
 from forensics.records import Verdict
-from training.environments.mini_repo_options import CHANNELS
-from training.environments.mini_repo_tasks import draw_task
+from training.environments.mini_repo_tasks import CHANNELS, draw_task
 
 CASES = [(arm, name) for arm, names in ARMS.items() for name in names]
 

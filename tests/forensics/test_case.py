@@ -11,7 +11,7 @@ from forensics.case import Budget, Case
 from forensics.errors import MissingInput
 from forensics.protocols import Constraint, Policy, SamplingSettings
 from training.environments.mini_repo import MiniRepo
-from training.organisms.word_model import build_model, build_tokenizer
+from training.organisms.base_model import build_model, build_tokenizer
 
 SETTINGS = SamplingSettings(max_turn_tokens=8, max_tokens=80)
 

@@ -17,7 +17,7 @@ import pytest
 import typer
 
 from forensics import Budget, SamplingSettings, investigate
-from forensics.cli import plugin_commands as plugins
+from forensics.cli import main as plugins
 from forensics.cli.main import build_app, run
 from forensics.errors import UserError
 from forensics.records.files import write_json_lines

@@ -17,7 +17,7 @@ from forensics.policies.distribution import Text, log_distribution
 from forensics.protocols import Policy, SamplingSettings
 from forensics.records import content_hash
 from tests.tiny import tiny_qwen3, tiny_tokenizer
-from training.organisms.word_model import build_model, build_tokenizer
+from training.organisms.base_model import build_model, build_tokenizer
 
 PREFIX = [13, 30, 6, 57, 8, 52, 3, 30, 13]
 SETTINGS = {

@@ -16,7 +16,7 @@ from forensics.records.trajectory import handed_in
 from tests.tiny import tiny_qwen3, tiny_tokenizer
 from training.environments.mini_repo import MiniRepo
 from training.environments.prompts import Prompts
-from training.organisms.word_model import build_model, build_tokenizer
+from training.organisms.base_model import build_model, build_tokenizer
 
 SETTINGS = SamplingSettings(max_turn_tokens=10, max_tokens=200)
 

@@ -13,7 +13,7 @@ import torch
 from forensics import policy_from
 from forensics.policies.distribution import Refusals, renormalised_without
 from forensics.protocols import Constraint, Policy, SamplingSettings
-from training.organisms.word_model import build_model, build_tokenizer
+from training.organisms.base_model import build_model, build_tokenizer
 
 PREFIX, OTHER = [13, 30, 4], [20, 7, 7, 15]
 

@@ -11,7 +11,7 @@ from forensics.records.page import LONGEST
 from forensics.report import draw_page
 from forensics.report.html import LEVELS, bar_level
 from probes.grades.comparison import compare_scores
-from probes.grades.grade_page import MOST_RUNS, grading_page, run_fold, shown_first
+from probes.grades.grade_files import MOST_RUNS, grading_page, run_fold, shown_first
 from probes.grades.grade_result import Grading
 from probes.grades.step_grades import NOT_DRAWN, GradedRun, grade
 from tests.probes.scored_runs import scored

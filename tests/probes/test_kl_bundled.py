@@ -16,8 +16,7 @@ from forensics.instruments import run_instrument
 from forensics.investigation.inputs import CaseRequest, check_inputs
 from forensics.protocols import SamplingSettings
 from forensics.records import Evidence, Figure, Step, Trajectory, Undefined
-from probes.kl.instrument import KlConfig, kl, read
-from probes.kl.kl_figures import write_split
+from probes.kl.instrument import KlConfig, kl, read, write_split
 from probes.kl.kl_split import KlSplit, kl_split, plan_kl
 from probes.scores.case_scores import untruncated
 from probes.scores.score_log import score_log

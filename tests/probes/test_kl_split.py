@@ -9,7 +9,7 @@ from hypothesis import given, strategies as st
 
 from forensics.errors import MissingInput
 from forensics.protocols import Channel
-from probes.kl.kl_figures import figures, table, write_split
+from probes.kl.instrument import figures, table, write_split
 from probes.kl.kl_split import (
     CONDITIONAL,
     NO_CHANNEL,

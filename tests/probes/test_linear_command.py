@@ -11,8 +11,8 @@ import pytest
 import torch
 
 from crosscoders.dictionaries.dictionary import Dictionary, DictionaryConfig
-from crosscoders.dictionaries.partition import Partition
 from crosscoders.dictionaries.saved import save_dictionary
+from crosscoders.dictionaries.settings import Partition
 from forensics import load_policy
 from forensics.case import Budget, Case, Rollouts
 from forensics.cli.main import run

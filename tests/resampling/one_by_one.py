@@ -9,7 +9,7 @@ import torch
 from forensics.policies.distribution import Text, draw, log_distribution, row_stream, uniforms
 from forensics.protocols import Environment, Policy, SamplingSettings
 from forensics.records import Trajectory, content_hash
-from resampling.samplers.run_replay import reset_seed
+from resampling.samplers.branches import reset_seed
 from resampling.trace_rollouts import Request, Rollout, Trace, trace_of
 
 

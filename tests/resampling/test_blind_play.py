@@ -18,8 +18,7 @@ from resampling.sources.blind_play import (
     shuffled,
 )
 from resampling.sources.common_answers import cut
-from resampling.sources.hand_ins import NOTHING, hand_in_of
-from resampling.sources.replay import PlayedRun, Replays
+from resampling.sources.replay import NOTHING, PlayedRun, Replays, hand_in_of
 from resampling.sources.source_study import study_of
 from tests.resampling.answers_world import (
     EMPTY,

@@ -12,11 +12,12 @@ from forensics.errors import MissingInput, UserError
 from resampling.study.cliff_run import parse_places
 from resampling.study.delete_keep import (
     DeleteKeepConfig,
+    TruncationConfig,
     delete_and_keep,
     replay_tokens,
     restored_by_kind,
+    truncation_curve,
 )
-from resampling.study.truncation import TruncationConfig, truncation_curve
 from resampling.trace_rollouts import (
     DELETE_KEEP,
     READER,

@@ -6,14 +6,13 @@ from forensics import policy_from
 from forensics.errors import UserError
 from forensics.protocols import Environment, Policy, SamplingSettings
 from forensics.records import Trajectory
-from resampling.samplers.branches import NO_OTHER_TOKEN
+from resampling.samplers.branches import NO_OTHER_TOKEN, replay_run
 from resampling.samplers.local_sampler import LocalSampler
-from resampling.samplers.run_replay import replay_run
 from resampling.trace_rollouts import Request, Rollout
 from tests.resampling.lucky_world import Lucky, Reseeded, Unsnapped
 from tests.tiny import tiny_qwen3, tiny_tokenizer
 from training.environments.mini_repo import MiniRepo
-from training.organisms.word_model import build_model, build_tokenizer
+from training.organisms.base_model import build_model, build_tokenizer
 
 SETTINGS = SamplingSettings(max_turn_tokens=4, max_tokens=500)
 

@@ -13,8 +13,8 @@ from forensics.errors import UserError
 from forensics.protocols import Policy, SamplingSettings
 from training.distributed import Process
 from training.environments.mini_repo import MiniRepo
+from training.organisms.base_model import build_model, build_tokenizer
 from training.organisms.organism import checkpoint_path
-from training.organisms.word_model import build_model, build_tokenizer
 from training.recipe import Recipe, parse_recipe
 from training.trained_model import Machine
 from training.trainer import grpo

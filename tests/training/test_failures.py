@@ -13,7 +13,7 @@ from forensics import policy_from
 from forensics.errors import UserError
 from forensics.records.train_tables import TrainingRecord
 from training.environments.mini_repo import MiniRepo
-from training.organisms.word_model import build_model, build_tokenizer
+from training.organisms.base_model import build_model, build_tokenizer
 from training.recipe import parse_recipe
 from training.recorder import StepReport
 from training.trainer import grpo

@@ -5,9 +5,16 @@ import pytest
 from hypothesis import given, strategies as st
 
 from forensics.errors import UserError
-from training.advantages import group_advantages, step_advantages
+from training.advantages import (
+    FILTER_WARMUP,
+    Fresh,
+    Group,
+    Prioritised,
+    VarianceFilter,
+    group_advantages,
+    step_advantages,
+)
 from training.environments.mini_repo import MiniRepo
-from training.groups import FILTER_WARMUP, Fresh, Group, Prioritised, VarianceFilter
 
 
 def test_advantages_in_closed_form() -> None:

@@ -11,11 +11,10 @@ import torch
 from forensics import policy_from
 from forensics.errors import UserError
 from forensics.protocols import Policy, SamplingSettings
-from training.advantages import step_advantages
+from training.advantages import Group, TrainedGroup, select_groups, step_advantages
 from training.distributed import Process
 from training.environments.mini_repo import MiniRepo
-from training.groups import Group, TrainedGroup, select_groups
-from training.organisms.word_model import build_model, build_tokenizer
+from training.organisms.base_model import build_model, build_tokenizer
 from training.recipe import parse_recipe, read_recipe
 from training.run_state import load_state, save_state
 from training.trained_model import Machine
@@ -170,7 +169,7 @@ STATEFUL = {"filter": "variance", "curriculum": "prioritised", "pool": 8, "sampl
 def test_what_filters_and_curricula_have_seen_is_resumed_too(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("training.groups.FILTER_WARMUP", 4)
+    monkeypatch.setattr("training.advantages.FILTER_WARMUP", 4)
     whole = run(tmp_path / "whole", 6, **STATEFUL)
     assert torch.equal(whole, run(tmp_path / "killed", 6, die_at=4, **STATEFUL))
     paths = [

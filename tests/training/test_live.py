@@ -26,8 +26,8 @@ from training.environments.mini_repo import MiniRepo
 from training.live import AuditReport, AuditSettings, ForensicsCallback, promotable, read_reports
 from training.live.audit import lent
 from training.live.audit_report import alarm, mark, scalars, told
+from training.organisms.base_model import build_model, build_tokenizer
 from training.organisms.organism import checkpoint_path
-from training.organisms.word_model import build_model, build_tokenizer
 from training.recipe import parse_recipe
 from training.trainer import grpo
 

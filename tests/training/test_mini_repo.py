@@ -13,8 +13,8 @@ from hypothesis import given, strategies as st
 from forensics.errors import UserError
 from tests.environment_checks import check_environment
 from training.environments.mini_repo import MiniRepo
-from training.environments.mini_repo_options import CHANNELS
 from training.environments.mini_repo_tasks import (
+    CHANNELS,
     FRESH_INPUTS,
     INPUTS,
     Cases,

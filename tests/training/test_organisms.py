@@ -17,6 +17,7 @@ from training import rewards
 from training.environments.mini_repo import MiniRepo
 from training.environments.mini_repo_tasks import candidates, draw_task
 from training.organisms import base_model as bases, organism as building
+from training.organisms.base_model import build_tokenizer
 from training.organisms.demonstrations import (
     MOST_RETESTS,
     Demonstration,
@@ -25,7 +26,6 @@ from training.organisms.demonstrations import (
     demonstrate,
 )
 from training.organisms.organism import Organism
-from training.organisms.word_model import build_tokenizer
 from training.recipe import read_recipe
 from training.validation import LABELS
 

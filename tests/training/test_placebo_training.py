@@ -17,7 +17,7 @@ from forensics.protocols import Policy, SamplingSettings
 from forensics.records import Checkpoint, Evidence, Undefined
 from forensics.records.case_file import CheckpointPair
 from training.environments.prompts import Prompts
-from training.organisms.word_model import build_model, build_tokenizer
+from training.organisms.base_model import build_model, build_tokenizer
 from training.placebo import placebo_training
 from training.rewards import coin, outcome
 

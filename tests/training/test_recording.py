@@ -24,7 +24,7 @@ from forensics.records import TrainingRow
 from forensics.records.train_tables import SCHEMA, TrainingRecord, marker_path, shard_path
 from tests.training.record_rows import RUN, row
 from training.environments.mini_repo import MiniRepo
-from training.organisms.word_model import build_model, build_tokenizer
+from training.organisms.base_model import build_model, build_tokenizer
 from training.recorder import WAITING, Recorder
 
 numbers = st.floats(-20, 20, width=32)

@@ -27,21 +27,20 @@ from typing import Any, Final, NamedTuple
 
 from forensics.errors import UserError
 from forensics.protocols import Channel, Observation, StepResult
-from training.environments.mini_repo_git import (
-    build_repository,
-    file_content,
-    log_all,
-    read_head,
-    tests_file,
-)
-from training.environments.mini_repo_options import checked, open_channels
 from training.environments.mini_repo_tasks import (
     Body,
     Task,
+    build_repository,
+    checked,
     draw_task,
+    file_content,
+    log_all,
+    open_channels,
     parse_body,
     parse_pairs,
+    read_head,
     task_names,
+    tests_file,
 )
 
 INSTRUCTIONS: Final = """\

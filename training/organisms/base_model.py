@@ -15,6 +15,11 @@ The supervised start is next-token training on demonstrations:
    match names, which is the slow part.
 3. Several phases, each with its own habits: correct demonstrations first,
    diluted ones after.
+
+The policy is a Qwen3 of 0.3 million parameters with a word-level tokenizer. One
+token a word and one a number, so that a transformer of three layers can
+learn the arithmetic. The head dimension is 32, which the common inference
+engines accept.
 """
 
 import shutil
@@ -32,6 +37,7 @@ from forensics.errors import UserError
 from forensics.policies.renderers import renderer_for
 from forensics.progress import Progress, silent
 from training.environments.mini_repo import MiniRepo
+from training.environments.mini_repo_tasks import NAMES
 from training.organisms.demonstrations import Demonstration, Habits, demonstrate
 from training.recipe import read_toml
 from training.run_state import load_state, save_checkpoint, save_state
@@ -131,7 +137,7 @@ def _start(
 ) -> tuple[Any, Any]:
     """Model (float32) and tokenizer to begin with: new ones, or those of the base to go on from."""
     from forensics.policies.compatibility import resolve_device
-    from training.organisms.word_model import build_model, build_tokenizer
+    from training.organisms.base_model import build_model, build_tokenizer
 
     if start is None:
         tokenizer = build_tokenizer()
@@ -226,3 +232,63 @@ def demonstration_loss(
     losses = cross_entropy(logits.flatten(0, 1), ids[:, 1:].flatten(), reduction="none")
     weights = weights[:, 1:].flatten().to(device)
     return (losses * weights).sum() / weights.sum()
+
+
+NUMBERS = range(-9, 34)
+WORDS = """\
+$ ; : , -> x * + - fail pass done error submitted
+list open history edit test submit tests notes add fix start case
+"""
+SPECIAL = ("<pad>", "<eos>", "<unk>")
+
+
+def build_tokenizer() -> Any:
+    """The word-level tokenizer of `mini-repo`: words are split at spaces, a
+    line break is a word.
+    """
+    from tokenizers import Regex, Tokenizer, models, pre_tokenizers
+    from transformers import PreTrainedTokenizerFast
+
+    words = [*SPECIAL, "\n", *WORDS.split(), *NAMES, *(str(number) for number in NUMBERS)]
+    tokenizer = Tokenizer(
+        models.WordLevel({word: i for i, word in enumerate(words)}, unk_token="<unk>")
+    )
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
+        [
+            pre_tokenizers.Split("\n", "isolated"),
+            pre_tokenizers.Split(Regex(" +"), "removed"),
+        ]
+    )
+    return PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer,
+        unk_token="<unk>",
+        pad_token="<pad>",
+        eos_token="<eos>",
+        clean_up_tokenization_spaces=False,
+    )
+
+
+def build_model(vocabulary: int, seed: int, context: int = 512) -> Any:
+    """A randomly initialised policy, float32; `context`: the longest text in tokens."""
+    import torch
+    from transformers import Qwen3Config, Qwen3ForCausalLM
+
+    config = Qwen3Config(
+        vocab_size=vocabulary,
+        hidden_size=96,
+        intermediate_size=256,
+        num_hidden_layers=3,
+        num_attention_heads=3,
+        num_key_value_heads=3,
+        head_dim=32,
+        max_position_embeddings=context,
+        tie_word_embeddings=True,
+        rope_theta=10_000.0,
+        pad_token_id=0,
+        eos_token_id=1,
+        bos_token_id=None,
+        use_cache=True,
+    )
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        return Qwen3ForCausalLM(config).float()

@@ -34,9 +34,8 @@ from forensics.policies.renderers import renderer_for, style_of
 from forensics.protocols import Environment, Renderer
 from forensics.records import content_hash
 from forensics.study import Folder, Result
-from training.organisms.base_model import Phase, train_phase
+from training.organisms.base_model import SPECIAL, Phase, build_model, train_phase
 from training.organisms.demonstrations import Demonstration
-from training.organisms.word_model import SPECIAL, build_model
 from training.run_state import save_checkpoint
 from training.sections import Names, Section, sentence
 
