@@ -73,6 +73,11 @@ class Instrument:
             code=case.code_version if code.startswith(f"{PACKAGE} ") else code,
         )
 
+    def answers(self, case: Case, config: Any, method: str) -> "AnswerMaker":
+        """What makes its answers to a case, under the settings that it was given."""
+        provenance = replace(self, config=config).provenance(case)
+        return AnswerMaker(layer=self.layer, method=method, provenance=provenance)
+
 
 @dataclass(frozen=True, kw_only=True)
 class AnswerMaker:

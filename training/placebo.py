@@ -72,11 +72,7 @@ def _episodes(case: Case, config: PlaceboConfig) -> int:
 def placebo_training(case: Case, config: PlaceboConfig) -> Iterator[Evidence | Undefined]:
     """Answers by placebo seed; raises `MissingInput` for what the case cannot give."""
     recipe = _recipe_of(case)
-    make = AnswerMaker(
-        layer="sources",
-        method=METHOD,
-        provenance=placebo_training.configured(**vars(config)).provenance(case),
-    )
+    make = placebo_training.answers(case, config, METHOD)
     try:
         world = channel_names(case)
     except MissingInput:  # none is declared

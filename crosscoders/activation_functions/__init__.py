@@ -56,19 +56,22 @@ class ActivationFunction(Protocol):
     `by_rank`: whether a latent's value depends on how it compares
     with others: never, while it trains, or always. `one_model_budget`: whether
     it can choose one-model latents apart (`own_k`).
+
+    A class that derives from this one has, where it says nothing else, no `k`, no
+    parameters, no penalty and no threshold.
     """
 
     saelens: str
-    l1: bool
+    l1: bool = False
     by_rank: Literal["never", "training", "always"]
-    one_model_budget: bool
+    one_model_budget: bool = False
 
     def check(self, k: int, latents: int) -> None:
         """Raise `UserError` where a dictionary of this `k` cannot be."""
 
     def parameters(self, latents: int, settings: TrainerSettings) -> dict[str, Tensor]:
         """First values of what is trained beside the weights, by name."""
-        ...
+        return {}
 
     def candidates(self, pre: Tensor, step: TrainingStep) -> Tensor:
         """The pairs that a step has to do with, rising. Where `by_rank` is not
@@ -82,11 +85,11 @@ class ActivationFunction(Protocol):
         """Values, and a penalty of its own of each pair (`None`: none), of pairs
         of any shape whose latents are `latent`; differentiable.
         """
-        ...
+        return pre.relu(), None
 
     def threshold(self, old: Tensor, value: Tensor, latent: Tensor, step: TrainingStep) -> Tensor:
         """The threshold `[latents]` after a step that had these values."""
-        ...
+        return old
 
     def infer(self, pre: Tensor, threshold: Tensor, k: int) -> Tensor:
         """Values at inference, of the shape of `pre [rows, latents]`. Where

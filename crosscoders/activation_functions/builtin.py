@@ -27,6 +27,7 @@ import torch
 from torch import Tensor
 
 from crosscoders.activation_functions import (
+    ActivationFunction,
     TrainingStep,
     above,
     above_threshold,
@@ -35,49 +36,32 @@ from crosscoders.activation_functions import (
 )
 from crosscoders.dictionaries.settings import TrainerSettings
 
+SAMPLE = 2**16  # of the pairs, from which a lower bound is guessed
+MARGIN = 1.3
 
-class ReLU:
+
+class ReLU(ActivationFunction):
     """Penalty: `f_l sum_m |d_lm|`; decoders have the lengths that they learn."""
 
     saelens = "standard"
     l1 = True
     by_rank: Literal["never"] = "never"
-    one_model_budget = False
-
-    def check(self, k: int, latents: int) -> None:
-        """It has no `k`."""
-
-    def parameters(self, latents: int, settings: TrainerSettings) -> dict[str, Tensor]:
-        return {}
 
     def candidates(self, pre: Tensor, step: TrainingStep) -> Tensor:
         return above(pre.reshape(-1), 0.0)
-
-    def value(
-        self, pre: Tensor, latent: Tensor, step: TrainingStep
-    ) -> tuple[Tensor, Tensor | None]:
-        return pre.relu(), None
-
-    def threshold(self, old: Tensor, value: Tensor, latent: Tensor, step: TrainingStep) -> Tensor:
-        return old
 
     def infer(self, pre: Tensor, threshold: Tensor, k: int) -> Tensor:
         return pre.relu()
 
 
-class TopK:
+class TopK(ActivationFunction):
     """No penalty and no threshold; all latents of a row compete."""
 
     saelens = "topk"
-    l1 = False
     by_rank: Literal["always"] = "always"
-    one_model_budget = False
 
     def check(self, k: int, latents: int) -> None:
         require_k(k, latents)
-
-    def parameters(self, latents: int, settings: TrainerSettings) -> dict[str, Tensor]:
-        return {}
 
     def candidates(self, pre: Tensor, step: TrainingStep) -> Tensor:
         """Row by row; within a row in any order."""
@@ -85,30 +69,17 @@ class TopK:
         rows = torch.arange(len(pre), device=pre.device)[:, None] * pre.shape[1]
         return (largest.indices + rows)[largest.values > 0]
 
-    def value(
-        self, pre: Tensor, latent: Tensor, step: TrainingStep
-    ) -> tuple[Tensor, Tensor | None]:
-        return pre.relu(), None
-
-    def threshold(self, old: Tensor, value: Tensor, latent: Tensor, step: TrainingStep) -> Tensor:
-        return old
-
     def infer(self, pre: Tensor, threshold: Tensor, k: int) -> Tensor:
         active = pre.relu()
         kept = active.topk(k, dim=-1)
         return torch.zeros_like(active).scatter(-1, kept.indices, kept.values)
 
 
-class JumpReLU:
+class JumpReLU(ActivationFunction):
     """Thresholds are trained as `log_threshold`, and kept in the dictionary."""
 
     saelens = "jumprelu"
-    l1 = False
     by_rank: Literal["never"] = "never"
-    one_model_budget = False
-
-    def check(self, k: int, latents: int) -> None:
-        """It has no `k`."""
 
     def parameters(self, latents: int, settings: TrainerSettings) -> dict[str, Tensor]:
         return {"log_threshold": torch.full((latents,), settings.first_threshold).log()}
@@ -121,10 +92,8 @@ class JumpReLU:
     def value(
         self, pre: Tensor, latent: Tensor, step: TrainingStep
     ) -> tuple[Tensor, Tensor | None]:
-        bandwidth = step.settings.bandwidth
         threshold = at_latents(step.parameters["log_threshold"].exp(), latent)
-        value: Tensor = _Jump.apply(pre, threshold, bandwidth)  # type: ignore[no-untyped-call]
-        active: Tensor = _Count.apply(pre.detach(), threshold, bandwidth)  # type: ignore[no-untyped-call]
+        value, active = _Jump.apply(pre, threshold, step.settings.bandwidth)  # type: ignore[no-untyped-call]
         return value, active
 
     def threshold(self, old: Tensor, value: Tensor, latent: Tensor, step: TrainingStep) -> Tensor:
@@ -135,73 +104,44 @@ class JumpReLU:
 
 
 class _Jump(torch.autograd.Function):
-    """`z` where it exceeds the threshold, else 0; the threshold's gradient is
-    `-t/e` within half a bandwidth `e`.
+    """`z` where it exceeds the threshold, else 0, and whether it does; the
+    threshold's gradients are `-t/e` and `-1/e` within half a bandwidth `e`.
     """
 
     @staticmethod
-    def forward(ctx: Any, pre: Tensor, threshold: Tensor, bandwidth: float) -> Tensor:
+    def forward(
+        ctx: Any, pre: Tensor, threshold: Tensor, bandwidth: float
+    ) -> tuple[Tensor, Tensor]:
         ctx.save_for_backward(pre, threshold)
         ctx.bandwidth = bandwidth
-        return pre * (pre > threshold)
+        active = pre > threshold
+        return pre * active, active.to(pre.dtype)
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         pre, threshold = ctx.saved_tensors
+        of_value, of_active = gradients
         near = (pre - threshold).abs() < ctx.bandwidth / 2
-        return (
-            gradients[0] * (pre > threshold),
-            -gradients[0] * near * threshold / ctx.bandwidth,
-            None,
-        )
+        by_value = -of_value * near * threshold / ctx.bandwidth
+        by_active = -of_active * near / ctx.bandwidth
+        return of_value * (pre > threshold), by_value + by_active, None
 
 
-class _Count(torch.autograd.Function):
-    """1 where `z` exceeds the threshold; the threshold's gradient is `-1/e`
-    within half a bandwidth `e`.
-    """
-
-    @staticmethod
-    def forward(ctx: Any, pre: Tensor, threshold: Tensor, bandwidth: float) -> Tensor:
-        ctx.save_for_backward(pre, threshold)
-        ctx.bandwidth = bandwidth
-        return (pre > threshold).to(pre.dtype)
-
-    @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
-        pre, threshold = ctx.saved_tensors
-        near = (pre - threshold).abs() < ctx.bandwidth / 2
-        return None, -gradients[0] * near / ctx.bandwidth, None
-
-
-SAMPLE = 2**16
-MARGIN = 1.3
-
-
-class BatchTopK:
+class BatchTopK(ActivationFunction):
     """No penalty."""
 
     saelens = "jumprelu"
-    l1 = False
     by_rank: Literal["training"] = "training"
     one_model_budget = True
 
     def check(self, k: int, latents: int) -> None:
         require_k(k, latents)
 
-    def parameters(self, latents: int, settings: TrainerSettings) -> dict[str, Tensor]:
-        return {}
-
     def candidates(self, pre: Tensor, step: TrainingStep) -> Tensor:
         number = step.k * len(pre)
         if step.own is not None:
             return batch_topk_apart(pre, step.partition.shared, number, step.own)
         return batch_topk(pre, number if step.number is None else step.number)
-
-    def value(
-        self, pre: Tensor, latent: Tensor, step: TrainingStep
-    ) -> tuple[Tensor, Tensor | None]:
-        return pre.relu(), None
 
     def threshold(self, old: Tensor, value: Tensor, latent: Tensor, step: TrainingStep) -> Tensor:
         least = smallest_kept(value, latent, step)

@@ -57,11 +57,7 @@ def grades(case: Case, config: GradesConfig) -> Iterator[Evidence | Undefined]:
         )
     if not case.afters:
         raise MissingInput("The case has no runs after training.", "Give at least one `--after`.")
-    answers = AnswerMaker(
-        layer=LAYER,
-        method=METHOD,
-        provenance=grades.configured(**vars(config)).provenance(case),
-    )
+    answers = grades.answers(case, config, METHOD)
     runs = graded_runs(case, config)
     yield answers.answer(AUROC, lambda: _ranking(runs, case, answers))
     if not case.channels:

@@ -70,9 +70,7 @@ def kl(case: Case, config: KlConfig) -> Iterator[Evidence | Undefined]:
         )
     if not case.afters:
         raise MissingInput("The case has no runs after training.", "Give at least one `--after`.")
-    answers = AnswerMaker(
-        layer=LAYER, method=METHOD, provenance=kl.configured(**vars(config)).provenance(case)
-    )
+    answers = kl.answers(case, config, METHOD)
     split = read(case, config)
     yield _whole(split, answers)
     declared = [name for name in split.by_channel if name != NO_CHANNEL]

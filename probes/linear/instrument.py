@@ -206,9 +206,7 @@ def linear(case: Case, config: LinearConfig) -> Iterator[Evidence | Undefined]:
         )
     if not case.afters:
         raise MissingInput("The case has no runs after training.", "Give at least one `--after`.")
-    answers = AnswerMaker(
-        layer=LAYER, method=METHOD, provenance=linear.configured(**vars(config)).provenance(case)
-    )
+    answers = linear.answers(case, config, METHOD)
     if not case.channels:
         missing = MissingInput(
             "The environment declares no channel.",

@@ -47,7 +47,7 @@ from functools import cached_property
 import numpy as np
 
 from forensics.case import Case
-from forensics.instruments import AnswerMaker, instrument
+from forensics.instruments import instrument
 from forensics.phrases import percent
 from forensics.protocols import Needing
 from forensics.records import Evidence, Undefined, content_hash
@@ -119,11 +119,7 @@ def most_replays(case: Case, config: BlindPlayConfig) -> int:
 )
 def blind_play(case: Case, config: BlindPlayConfig) -> Iterator[Evidence | Undefined]:
     """What is won without reading; raises `MissingInput` for what the case cannot give."""
-    make = AnswerMaker(
-        layer="sources",
-        method=METHOD,
-        provenance=blind_play.configured(**vars(config)).provenance(case),
-    )
+    make = blind_play.answers(case, config, METHOD)
     family = FamilyEvidence(family=FAMILY, make=make)
     study = study_of(case)
     blind = BlindPlay(study=study, config=config)

@@ -93,11 +93,7 @@ def _episodes(case: Case, config: ElicitationConfig) -> int:
 def elicitation(case: Case, config: ElicitationConfig) -> Iterator[Evidence | Undefined]:
     """Answers by way of asking; raises `MissingInput` for what the case cannot give."""
     study = study_of(case, config.tasks)
-    make = AnswerMaker(
-        layer="sources",
-        method=METHOD,
-        provenance=elicitation.configured(**vars(config)).provenance(case),
-    )
+    make = elicitation.answers(case, config, METHOD)
     yield from Elicitation(study=study, config=config, make=make).answers()
 
 

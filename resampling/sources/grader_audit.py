@@ -25,8 +25,7 @@ In the world that is scrubbed of every declared channel:
    own task does not use them.
 4. *Told, not weighed*: how often another task's winning answer wins, and how
    often winning answers do that were broken on purpose (the end cut off, the answer
-   negated). Broken ones that win show slack: a policy may still be right for a good
-   reason.
+   negated). Broken ones that win show slack: a policy may still be right with reason.
 
 Where texts cannot be handed in on half of the tasks (no hand-in stands in an
 action, no `regrade`), what can be tried is tried, and unless it finds something
@@ -44,7 +43,7 @@ import numpy as np
 
 from forensics.case import Case
 from forensics.errors import MissingInput
-from forensics.instruments import AnswerMaker, instrument
+from forensics.instruments import instrument
 from forensics.layers.text_words import Gram, grams, placed_words, words
 from forensics.phrases import capital, percent, printable
 from forensics.records import Evidence, Undefined
@@ -115,9 +114,7 @@ def audit(case: Case, config: AuditConfig) -> Iterator[Evidence | Undefined]:
     """What the grader accepts, and who lives by it; raises `MissingInput` for
     what the case cannot give.
     """
-    make = AnswerMaker(
-        layer="sources", method=METHOD, provenance=audit.configured(**vars(config)).provenance(case)
-    )
+    make = audit.answers(case, config, METHOD)
     family = FamilyEvidence(family=FAMILY, make=make)
     trial = Audit(study=study_of(case), config=config)
     holes = trial.holes

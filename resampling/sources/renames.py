@@ -35,7 +35,7 @@ from dataclasses import dataclass, replace
 
 from forensics.case import Case, Rollouts
 from forensics.errors import MissingInput
-from forensics.instruments import AnswerMaker, instrument
+from forensics.instruments import instrument
 from forensics.layers.decomposition import BEFORE, OPEN
 from forensics.phrases import plural, printable
 from forensics.records import Evidence, Undefined, content_hash
@@ -106,9 +106,7 @@ def at_most(case: Case, config: RenamingConfig) -> int:
 def renaming(case: Case, config: RenamingConfig) -> Iterator[Evidence | Undefined]:
     """Raises `MissingInput` for what the case cannot give."""
     study = study_of(case)
-    provenance = renaming.configured(**vars(config)).provenance(case)
-    make = AnswerMaker(layer="sources", method=METHOD, provenance=provenance)
-    told = FamilyEvidence(family=FAMILY, make=make)
+    told = FamilyEvidence(family=FAMILY, make=renaming.answers(case, config, METHOD))
     known = identifiers(case, study.world)
     whole = parts_of_all(known, config)
     if whole:

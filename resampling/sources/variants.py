@@ -35,7 +35,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from forensics.case import Case
-from forensics.instruments import AnswerMaker, instrument
+from forensics.instruments import instrument
 from forensics.layers.decomposition import Runs
 from forensics.phrases import points
 from forensics.protocols import Alteration, Environment, Observation, Varying
@@ -84,11 +84,7 @@ def variants(case: Case, config: VariantsConfig) -> Iterator[Evidence | Undefine
     """What of the gain is lost on variants; raises `MissingInput` for what the
     case cannot give.
     """
-    make = AnswerMaker(
-        layer="sources",
-        method=METHOD,
-        provenance=variants.configured(**vars(config)).provenance(case),
-    )
+    make = variants.answers(case, config, METHOD)
     family = FamilyEvidence(family=FAMILY, make=make)
     study = study_of(case)
     world = case.environment
