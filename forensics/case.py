@@ -99,7 +99,7 @@ class Case:
     @cached_property
     def tasks(self) -> tuple[str, ...]:
         """The held-out tasks of this case, the same for every side and world."""
-        return self._environment().tasks("held-out", self.budget.tasks, self.seed)
+        return self.world().tasks("held-out", self.budget.tasks, self.seed)
 
     @cached_property
     def training_record(self) -> TrainingRecord:
@@ -171,7 +171,7 @@ class Case:
         chosen = self.tasks if tasks is None else tuple(tasks)
         request = self._request(side, without, chosen, constraint, interventions, altered, settings)
         key = content_hash(request)
-        world = self._environment().without(*without) if without else self._environment()
+        world = self.world(without)
         coupled = constraint is not None or altered is not None or settings is not None
         one_stream = coupled or (bool(without) and tasks is None)
         parts = self._chunks(chosen, side, request, one_stream and not interventions)
@@ -266,10 +266,18 @@ class Case:
             scores = self.policy(side).logprobs(ids, settings, starts)
             yield from zip([trajectory.id for trajectory in batch], scores, strict=True)
 
-    def _environment(self) -> Environment:
+    def world(self, without: Sequence[str] = ()) -> Environment:
+        """The environment, these channels scrubbed. Raises `MissingInput` where there is none."""
         if self.environment is None:
             raise MissingInput("The case has no environment.", "Name one with `--env`.")
-        return self.environment
+        return self.environment.without(*without) if without else self.environment
+
+    def require_afters(self) -> None:
+        """Raises `MissingInput` where there is no side after training."""
+        if not self.afters:
+            raise MissingInput(
+                "The case has no runs after training.", "Give at least one `--after`."
+            )
 
     def policy(self, side: str) -> Policy:
         """The policy of a side, loaded now; the one before it is dropped."""
@@ -324,7 +332,7 @@ class Case:
         return {
             "side": side,
             "checkpoint": self._identity(side),
-            "environment": environment_key(self._environment()),
+            "environment": environment_key(self.world()),
             "without": list(without),
             "tasks": content_hash(list(tasks)),
             "samples": self.budget.samples,

@@ -55,8 +55,7 @@ def grades(case: Case, config: GradesConfig) -> Iterator[Evidence | Undefined]:
             "Logs alone do not say how likely another policy was to do the same.",
             "Give the checkpoints to `forensics investigate`, or the log to `forensics grade`.",
         )
-    if not case.afters:
-        raise MissingInput("The case has no runs after training.", "Give at least one `--after`.")
+    case.require_afters()
     answers = grades.answers(case, config, METHOD)
     runs = graded_runs(case, config)
     yield answers.answer(AUROC, lambda: _ranking(runs, case, answers))

@@ -68,8 +68,7 @@ def kl(case: Case, config: KlConfig) -> Iterator[Evidence | Undefined]:
             "Logs alone do not say how likely another policy was to do the same.",
             "Give the checkpoints to `forensics investigate`.",
         )
-    if not case.afters:
-        raise MissingInput("The case has no runs after training.", "Give at least one `--after`.")
+    case.require_afters()
     answers = kl.answers(case, config, METHOD)
     split = read(case, config)
     yield _whole(split, answers)

@@ -204,8 +204,7 @@ def linear(case: Case, config: LinearConfig) -> Iterator[Evidence | Undefined]:
         raise MissingInput(
             "Logs alone show no activations.", "Give the checkpoints to `forensics investigate`."
         )
-    if not case.afters:
-        raise MissingInput("The case has no runs after training.", "Give at least one `--after`.")
+    case.require_afters()
     answers = linear.answers(case, config, METHOD)
     if not case.channels:
         missing = MissingInput(

@@ -94,8 +94,7 @@ def _suspects(case: Case, config: AblationConfig, world: World) -> Kinds | None:
 def ablation(case: Case, config: AblationConfig) -> Iterator[Evidence | Undefined]:
     """Answers by kind of action; raises `MissingInput` for what the case cannot give."""
     evidence = AblationEvidence(provenance=ablation.configured(**vars(config)).provenance(case))
-    if not case.afters:
-        raise MissingInput("The case has no runs after training.", "Give at least one `--after`.")
+    case.require_afters()
     world = scrubbed_world(case) if config.scrubbed else OPEN
     plain = played_plainly(case, world, split=case.allowed)
     again = list(fresh_copy(case, world, plain, config.bars, evidence))

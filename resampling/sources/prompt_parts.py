@@ -22,7 +22,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 
-from forensics.errors import MissingInput
 from forensics.protocols import Alteration
 from forensics.verdict.view import JOINED
 from resampling.sources.fields import NEARLY_ALL, PREFIX, QUESTION, PromptFields, prompt_fields
@@ -36,9 +35,7 @@ def prompts_of(study: SourceStudy, but: tuple[str, ...] = ()) -> PromptFields:
     that are declared not these.
     """
     case, world = study.case, study.world
-    if case.environment is None:
-        raise MissingInput("The case has no environment.", "Name one with `--env`.")
-    scrubbed = case.environment.without(*world) if world else case.environment
+    scrubbed = case.world(world)
     return case.kept(("prompts", world, but), lambda: prompt_fields(scrubbed, case.tasks, but))
 
 

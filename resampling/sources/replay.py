@@ -32,7 +32,6 @@ from functools import cached_property
 from itertools import chain
 
 from forensics.case import Rollouts
-from forensics.errors import MissingInput
 from forensics.layers.text_words import placed_words, words
 from forensics.protocols import Environment, Regrading
 from forensics.records import content_hash
@@ -140,12 +139,7 @@ class Replays:
 
 def replays_of(study: SourceStudy) -> Replays:
     """Replays in the world of a study. Raises `MissingInput` where it has none."""
-    world = study.case.environment
-    if world is None:
-        raise MissingInput("The case has no environment.", "Name one with `--env`.")
-    return Replays(
-        world=world.without(*study.world) if study.world else world, seed=study.case.seed
-    )
+    return Replays(world=study.case.world(study.world), seed=study.case.seed)
 
 
 def runs_of_sides(study: SourceStudy) -> list[list[PlayedRun]]:

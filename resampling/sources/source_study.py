@@ -74,8 +74,7 @@ def study_of(case: Case, most_tasks: int | None = None) -> "SourceStudy":
 
     `most_tasks`: at most so many of the case's tasks, evenly spread.
     """
-    if not case.afters:
-        raise MissingInput("The case has no runs after training.", "Give at least one `--after`.")
+    case.require_afters()
     if not case.policies or case.environment is None:
         raise MissingInput(
             "Logs alone cannot say what would have happened in another world.",

@@ -122,8 +122,7 @@ def deciding_tokens(case: Case, config: DecidingConfig) -> Iterator[Evidence | U
             "Logs alone cannot be sampled again.",
             "Give the checkpoints and the environment to `forensics investigate`.",
         )
-    if not case.afters:
-        raise MissingInput("The case has no runs after training.", "Give at least one `--after`.")
+    case.require_afters()
     provenance = deciding_tokens.configured(**vars(config)).provenance(case)
     make = AnswerMaker(layer="cliffs", method=METHOD, provenance=provenance)
     after = _tokens_of_side(case, case.afters[0], "before", config)
