@@ -8,7 +8,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from crosscoders.study.curves import curves, steering_table
 from crosscoders.study.diff_files import (
     BASELINES,
     CONTROLS,
@@ -25,6 +24,7 @@ from crosscoders.study.diff_files import (
     read_summary,
     separating,
 )
+from crosscoders.study.instrument import curves, steering_table
 from forensics.records import Figure, Series, Table
 from forensics.records.evidence import Scalar
 from forensics.records.files import write_atomically

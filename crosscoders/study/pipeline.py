@@ -10,7 +10,7 @@ that can be gone on with.
    controls (`material`). Or one that exists is taken.
 4. On the texts of the other tasks: table of latents, strongest tokens, quality,
    controls (`measures`), and what simpler methods do (`difference_baselines`).
-5. What was found in sentences (`diff_sentences`), and the page.
+5. What was found in sentences (`measures`), and the page.
 
 What is finished is read back when the folder is gone on with; what it was
 started with must be the same.
@@ -50,7 +50,6 @@ from crosscoders.study.diff_files import (
     DiffRequest,
 )
 from crosscoders.study.diff_page import diff_page
-from crosscoders.study.diff_sentences import rising, steer_command, told
 from crosscoders.study.material import (
     TRAINING,
     Material,
@@ -60,7 +59,7 @@ from crosscoders.study.material import (
     settled,
     some_texts,
 )
-from crosscoders.study.measures import Measured, measured
+from crosscoders.study.measures import Measured, measured, rising, steer_command, told
 from forensics.errors import UserError
 from forensics.investigation.folder import CASE, CASE_FILES
 from forensics.investigation.inputs import CaseRequest, Inputs, check_case

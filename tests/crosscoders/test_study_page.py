@@ -8,7 +8,6 @@ from xml.etree import ElementTree
 
 import pytest
 
-from crosscoders.study.curves import curves, steering_table
 from crosscoders.study.diff_files import (
     BASELINES,
     DIFF,
@@ -28,6 +27,7 @@ from crosscoders.study.diff_page import (
     quality_table,
     write_page,
 )
+from crosscoders.study.instrument import curves, steering_table
 from forensics.errors import UserError
 from forensics.records.files import read_json, write_json
 from forensics.report import draw_page

@@ -18,9 +18,8 @@ from forensics.statistics import Estimate
 from forensics.verdict import decide
 from resampling import ablate_actions
 from resampling.ablation.ablation_evidence import AblationEvidence
-from resampling.ablation.fresh_copy import regraded
 from resampling.ablation.gains import AblationConfig, certificate
-from resampling.ablation.instrument import ablation
+from resampling.ablation.instrument import ablation, regraded
 from resampling.ablation.refusal import AblationStudy
 from resampling.ablation.refused_runs import Played, Side, played_plainly, refusal
 from tests.forensics.score_world import PROVENANCE

@@ -13,7 +13,6 @@ from forensics.layers.decomposition import OPEN, Runs
 from forensics.records import Step, Trajectory, Undefined
 from forensics.statistics import Contrast, Estimate
 from resampling.ablation.ablation_evidence import AblationEvidence, KindResult
-from resampling.ablation.fresh_copy import FEWEST, Regraded, regraded, telling_kind
 from resampling.ablation.gains import (
     AblationConfig,
     Bars,
@@ -25,6 +24,7 @@ from resampling.ablation.gains import (
     compare,
     require_gain,
 )
+from resampling.ablation.instrument import FEWEST, Regraded, regraded, telling_kind
 from resampling.ablation.refusal import scrubbed_world
 from resampling.ablation.refused_runs import Played, Side, read_side, substitutes
 from resampling.ablation.returned_answers import holds_answer

@@ -13,8 +13,8 @@ from forensics import load_policy
 from forensics.layers.decomposition import AFTER, BEFORE, OPEN, Panel, gain
 from forensics.protocols import Regrading, SamplingSettings, Withholding
 from forensics.records import Step, Trajectory
-from resampling.ablation.fresh_copy import Regraded, regraded, telling_kind
 from resampling.ablation.gains import p_above_zero
+from resampling.ablation.instrument import Regraded, regraded, telling_kind
 from resampling.ablation.refused_runs import action_kinds, chosen_tasks, command_kinds
 from training.environments.mini_repo import MiniRepo
 from training.environments.mini_repo_tasks import draw_task
