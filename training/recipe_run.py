@@ -12,7 +12,7 @@ from pathlib import Path
 from forensics.plugins import load_plugin
 from forensics.policies.checkpoints import inspect_checkpoint, read_environment_hint, read_object
 from forensics.progress import Progress
-from forensics.records.feedback import read_pairs
+from forensics.records.train_rows import read_pairs
 from training.distributed import check_launch, own_device
 from training.recipe import PreferenceRecipe, Recipe
 

@@ -20,8 +20,8 @@ import torch
 from forensics import load_policy
 from forensics.protocols import SamplingSettings
 from forensics.records import Trajectory
-from forensics.records.feedback import StepRewards, read_step_rewards, write_step_rewards
 from forensics.records.tables import read_rows
+from forensics.records.train_rows import StepRewards, read_step_rewards, write_step_rewards
 from probes import grade, score_log, step_rewards
 from training import MiniRepo, Recipe, StepReport, checkpoint_path, grpo, parse_recipe
 from training.advantages import step_advantages

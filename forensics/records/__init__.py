@@ -13,9 +13,8 @@ from forensics.records.evidence import (
     Table,
     Undefined,
 )
-from forensics.records.feedback import PreferencePair
 from forensics.records.record import canonical_json, content_hash
-from forensics.records.train_rows import TrainingRow, TrainingRun
+from forensics.records.train_rows import PreferencePair, TrainingRow, TrainingRun
 from forensics.records.trajectory import Step, ToolCall, Trajectory
 from forensics.records.verdict import Verdict
 

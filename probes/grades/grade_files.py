@@ -19,9 +19,9 @@ import pyarrow as pa
 from forensics.phrases import plural
 from forensics.records import Figure, Series, Table, Trajectory
 from forensics.records.evidence import Scalar
-from forensics.records.feedback import write_step_rewards
 from forensics.records.page import Fold, Page, Section, TextSpans, estimate_cell, step_text
 from forensics.records.record import SCHEMA_VERSION
+from forensics.records.train_rows import write_step_rewards
 from forensics.records.verdict import Estimate
 from forensics.report.numbers import plain
 from forensics.study import Folder

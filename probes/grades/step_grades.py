@@ -37,7 +37,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from forensics.records import Provenance, Trajectory
-from forensics.records.feedback import StepRewards, drawn_key
+from forensics.records.train_rows import StepRewards, drawn_key
 from probes.scores.token_scores import TokenScores
 
 if TYPE_CHECKING:

@@ -15,8 +15,8 @@ from forensics.cli.main import run
 from forensics.conformance import answers, check_order, check_same_bits, check_saved
 from forensics.protocols import SamplingSettings
 from forensics.records import Evidence, Step, Trajectory, Undefined
-from forensics.records.feedback import read_step_rewards
 from forensics.records.tables import read_trajectories, write_trajectories
+from forensics.records.train_rows import read_step_rewards
 from forensics.study import run_study
 from probes import progress_advantage
 from probes.grades.grade_run import GradeStudy

@@ -10,8 +10,13 @@ import pytest
 from forensics.cli.main import run
 from forensics.errors import UserError
 from forensics.records import Provenance, Step, Trajectory
-from forensics.records.feedback import StepRewards, drawn_key, read_step_rewards, write_step_rewards
 from forensics.records.tables import write_trajectories
+from forensics.records.train_rows import (
+    StepRewards,
+    drawn_key,
+    read_step_rewards,
+    write_step_rewards,
+)
 from forensics.rollout_logs import open_rollouts
 from probes.grades.step_grades import grade, step_rewards
 from tests.probes.scored_runs import scored, trajectory

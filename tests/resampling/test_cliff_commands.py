@@ -11,8 +11,8 @@ import pytest
 from forensics import load_policy
 from forensics.cli.main import run
 from forensics.protocols import SamplingSettings
-from forensics.records.feedback import read_pairs
 from forensics.records.tables import read_trajectories, write_trajectories
+from forensics.records.train_rows import read_pairs
 from training.environments.mini_repo import MiniRepo
 from training.organisms.organism import checkpoint_path
 

@@ -15,8 +15,8 @@ from pydantic import ValidationError
 from forensics.errors import UserError
 from forensics.protocols import SamplingSettings
 from forensics.records import PreferencePair, Provenance
-from forensics.records.feedback import read_pairs
 from forensics.records.files import write_json_lines
+from forensics.records.train_rows import read_pairs
 from tests.tiny import tiny_qwen3
 from training.dpo_trainer import dpo_loss, pair_rows
 from training.token_logprobs import token_logprobs_and_entropies

@@ -19,8 +19,8 @@ from experiments.cliffs.cliff_dpo import (
 from experiments.cliffs.collecting import SETTINGS, collect, start, world
 from forensics.progress import Progress
 from forensics.records import PreferencePair, Provenance, Trajectory
-from forensics.records.feedback import read_pairs
 from forensics.records.files import read_json, write_json, write_json_lines
+from forensics.records.train_rows import read_pairs
 
 ARMS = ("cliff", "random", "whole", "whole-tokens", "whole-budget")
 TASKS, RUNS = 200, 16  # played at a time for whole answers, and runs of each
