@@ -10,28 +10,34 @@ such an action shows is enough alone, where a skill needs several things.
    the other way round.
 3. The smallest units (`sufficient_subsets`) that are enough alone, and newly enough or
    newly needed.
+4. *Needless*: one that is enough, but no more so than before training, is part of the job
+   as far as 3 can tell. If at least half of the wins of a side read what the other needed
+   kinds show, these are exchanged, all of them: where *after* loses at most a fifth of the
+   gain by it, they are not needed after all. Then the unit carries what it is enough for.
 
 A find is a question to the reader, and accuses nobody: a skill may have learned to
 read what was there all along.
 
-Ours. It cannot see a leak that is not enough by itself (one half in the prompt),
-one that *before* needs as much for its wins and that is as often enough for them, or
-one that reaches the policy by which of several texts is shown.
+Ours. It cannot see a leak that is not enough by itself (one half in the prompt), one
+that *before* goes by as well and that stands in the only kind that is needed, or one
+that reaches the policy by which of several texts is shown.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import repeat
 from typing import Any
 
 from forensics.protocols import Needing
 from resampling.ablation.gains import certificate
-from resampling.ablation.refused_runs import READ, Played, side_of
+from resampling.ablation.refused_runs import READ, Kinds, Played, chosen_tasks, side_of
 from resampling.sources.dealt_world import Row, observed
+from resampling.sources.replay import WIN
 from resampling.sources.shadow import Plan, shadow
 from resampling.sources.shown_units import ShownTexts, Unit, shown_texts
 from resampling.sources.shown_world import exchanged, kept
 from resampling.sources.source_study import SourceStudy
-from resampling.sources.sufficient_subsets import Found, Limits, SufficientSubsets
+from resampling.sources.sufficient_subsets import HALF, Found, Limits, SufficientSubsets
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -120,4 +126,30 @@ class NeededShows:
             exchanging=lambda unit: exchanged(texts, unit),
             limits=self.limits,
         )
-        return [one for unit in self.units for one in search.of(unit)]
+        found = [one for unit in self.units for one in search.of(unit)]
+        return [replace(one, needless=self._needless(texts, one)) for one in found]
+
+    # -- is the rest needed? -----------------------------------------------------------
+
+    def _needless(self, texts: ShownTexts, one: Found[Unit]) -> tuple[str, ...]:
+        """Step 4: the other kinds that are read and not needed where this unit is enough."""
+        if not one.enough or one.newly is None or not one.cleared:
+            return ()
+        own = {part.kind for part in one.unit.parts}
+        others = tuple(part for unit in self.units for part in unit.parts if part.kind not in own)
+        kinds = tuple(sorted({part.kind for part in others}))
+        if not others or max(map(self._wins_that_read, self.rows.values(), repeat(kinds))) < HALF:
+            return ()
+        tasks = chosen_tasks(sorted(self.plan.donors), self.limits.tasks)
+        world = exchanged(texts, Unit(parts=others))
+        afters = (
+            self.study.altered_side(side, world, tasks).runs for side in self.study.case.afters
+        )
+        lost = self.study.compare((self.study.plain.pair[0], tuple(afters)))
+        return kinds if lost.cleared else ()
+
+    def _wins_that_read(self, rows: list[Row], kinds: Kinds) -> float:
+        """The share of a side's wins that read what one of these kinds showed."""
+        wins = [row for row in rows if row["outcome"] is not None and row["outcome"] >= WIN]
+        read = [any({*of} & {*kinds} for of, _, _ in observed(row)) for row in wins]
+        return sum(read) / max(len(read), 1)

@@ -89,7 +89,7 @@ class KeptShown(Shadow):
         if own.observation == other.observation:
             return other.observation  # it hangs on the action, as a calculator does
         live, met = self._shown.met(action, own), self._shown.met(action, other)
-        if live is not None and met is not None and not self._shown.read(self.task, live):
+        if live is not None and not self._shown.read(self.task, live):
             live = None  # an action for the donor, which the task itself may not know
         if live is not None and (met is None or met[0] == live[0]):
             part, values = live
