@@ -56,7 +56,8 @@ def repeated_questions(
         again = replays.wins(by_question[question][0], [actions])
         chance = replays.wins(strange, [actions]) if strange is not None else None
         if again is not None and chance is not None:
-            same.append(again), other.append(chance)
+            same.append(again)
+            other.append(chance)
     if len(same) < FEWEST:
         return frozenset()
     by_chance = sum(other) / len(other)
