@@ -137,10 +137,11 @@ def found_elsewhere(judged: Judgement) -> Iterator[Gap]:
         if name == "refusal" and named:
             continue  # `not_allowed` names them
         if not named and (since := _allowed_since(name, view)):
+            terms = allow_flags(view.terms.allowed)
             yield Gap(
                 text=f"{', '.join(map(printable, since))} is allowed, but not since the start: what"
                 f" is there without it was not measured ({name}).",
-                measurement=f"`forensics investigate ... --resume {allow_flags(view.terms.allowed)}`.",
+                measurement=f"`forensics investigate ... --resume {terms}`.",
                 cost="the runs of this family once more",
             )
             continue

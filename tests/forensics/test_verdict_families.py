@@ -478,7 +478,7 @@ def test_what_is_allowed_since_asks_for_a_new_measurement(also: bool) -> None:
     found += [finding("sufficiency.carried", 0.3, 0.01, about="look:stamp")] if also else []
     case = real(finding("sufficiency.over_bar", 0.2, 0.01), *found)
     (gap,) = (gap for gap in decide(case).gaps if "look:code" in gap.text)
-    assert "allow it" in gap.measurement
+    assert "--allow look:code" in gap.measurement
     verdict = decide(case, allowed=["look:code"])
     assert verdict.reason_code == "source-not-allowed"
     since = [gap for gap in verdict.gaps if "not since the start" in gap.text]
