@@ -12,7 +12,16 @@ from forensics.verdict.rule import MOST, NO_SKILL, REGRADED, SHORTCUT, THROUGH, 
 from forensics.verdict.sentences import HELD
 from forensics.verdict.sources import clearing_cost, cure_of, sources_of
 from forensics.verdict.status import standing
-from forensics.verdict.view import CARRIED, JOINED, Judgement, View, all_of, judge, statistic
+from forensics.verdict.view import (
+    CARRIED,
+    JOINED,
+    MEASURED_ON_TERMS,
+    Judgement,
+    View,
+    all_of,
+    judge,
+    statistic,
+)
 
 LOOSE = {
     "refusal": "actions that nobody allowed",
@@ -127,6 +136,15 @@ def found_elsewhere(judged: Judgement) -> Iterator[Gap]:
         named = _smallest([row.source for row in sources_of(family, view) if row.todo])
         if name == "refusal" and named:
             continue  # `not_allowed` names them
+        if not named and (since := _allowed_since(name, view)):
+            terms = allow_flags(view.terms.allowed)
+            yield Gap(
+                text=f"{', '.join(map(printable, since))} is allowed, but not since the start: what"
+                f" is there without it was not measured ({name}).",
+                measurement=f"`forensics investigate ... --resume {terms}`.",
+                cost="the runs of this family once more",
+            )
+            continue
         listed = ", ".join(named)
         cure, free = cure_of(name, *named), "no new runs to say so"
         if name in NO_SKILL:
@@ -142,6 +160,18 @@ def found_elsewhere(judged: Judgement) -> Iterator[Gap]:
             measurement=f"{capital(cure)}.",
             cost=free,
         )
+
+
+def _allowed_since(family: str, view: View) -> tuple[str, ...]:
+    """What is allowed by now, and was not left out when this family was measured."""
+    terms = view.terms
+    about = (
+        one.about.split(JOINED)
+        for one in view.findings
+        if one.question.startswith(f"{family}.") and one.about and terms.exempt(one)
+    )
+    kinds = {kind for kinds in about for kind in kinds if kind in terms.allowed}
+    return tuple(sorted(kinds)) if family in MEASURED_ON_TERMS else ()
 
 
 def _smallest(named: list[str | None]) -> list[str]:

@@ -52,6 +52,11 @@ class Terms:
         """What an answer on all kinds that are not allowed is about: the kinds that are."""
         return JOINED.join(self.allowed) or None
 
+    @property
+    def keys(self) -> tuple[str | None, ...]:
+        """The same, and without the allowed fields (`look:paper:price`), which are no kinds."""
+        return self.key, JOINED.join(one for one in self.allowed if ":" not in one) or None
+
     def exempt(self, finding: Evidence | Undefined) -> bool:
         """Whether an answer does not count: it is about something that is allowed,
         or it left out while it was measured what is not allowed here.
@@ -94,7 +99,7 @@ class View:
         for finding in self.findings:
             about = finding.about
             if finding.question == REFUSED:
-                if about != terms.key and not (
+                if about not in terms.keys and not (
                     isinstance(finding, Undefined) and about is None
                 ):  # no action could be refused for it, whatever is allowed
                     continue

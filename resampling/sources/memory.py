@@ -2,8 +2,8 @@
 No policy is played.
 
 1. What was trained on, and what each task shows, as `trained_tasks` has it.
-2. Held-out tasks with a trained *twin*: the same name, or texts that are near
-   (`nearness`).
+2. Held-out tasks with a trained *twin*: the same name, texts that are near
+   (`nearness`), or a question that is asked again (`repeated_questions`).
 3. On the case's own runs in the scrubbed world,
 
        carried = G0 on all tasks - G0 on tasks without a twin.
@@ -32,6 +32,7 @@ from forensics.case import Case
 from forensics.instruments import AnswerMaker, instrument
 from forensics.phrases import plural, points
 from forensics.records import Evidence, Undefined
+from resampling.sources.repeated_questions import repeated_questions
 from resampling.sources.replay import replays_of, runs_of_sides
 from resampling.sources.source_study import (
     Comparison,
@@ -128,7 +129,10 @@ class Memory:
     @cached_property
     def twins(self) -> frozenset[str]:
         """The held-out tasks that repeat trained ones."""
-        return self.showing.twins
+        runs = [run for side in runs_of_sides(self.study) for run in side]
+        names = self.trained.names
+        asked = repeated_questions(replays_of(self.study), self.tasks, names, runs)
+        return self.showing.twins | asked
 
     @cached_property
     def _new(self) -> Values:

@@ -19,8 +19,8 @@ in the world that is scrubbed of every declared channel.
    alone. It counts as if *before* won nothing there, so that it can only clear.
    What is not cleared is then played by *before* too, on the same tasks.
 5. Parts of the question itself (`prompt_parts`), and what needed actions show
-   (`needed_shows`), are looked at in the same way, and in one more: whether they are
-   newly enough. A find there asks the reader, and accuses nobody.
+   (`needed_shows`), are looked at in the same way, and whether they are newly enough.
+   A find there asks the reader, and accuses nobody.
 6. The answer is the field that carries most, so redundant cues are found: each
    suffices.
 
@@ -79,8 +79,8 @@ NAME_IT = (
 )
 SEARCHED = "Parts of the question, and of what needed actions show, were kept as well."
 ASKS = (
-    "A part of what a task shows is enough for more than a fifth of the gain, as it was not before"
-    " training: whether that is part of the job is for the reader to say."
+    "A part of what a task shows is enough for more than a fifth of the gain, newly so or with"
+    " nothing else needed: whether that is part of the job is for the reader to say."
 )
 ALLOW_IT = (
     "Pass `--allow` with its name if it is part of the job; if not, take it out of the world."
@@ -129,6 +129,7 @@ def most_episodes(case: Case, config: SufficiencyConfig) -> int:
         more = (1 + most) * (1 + afters)
         total += limits.screen * few + limits.tasks * more
     total += limits.most_runs(shown, afters) + limits.most_runs(parts, afters)
+    total += limits.most_asked * limits.tasks * afters if shown else 0  # what else is needed
     return total * case.budget.samples
 
 
@@ -227,9 +228,8 @@ class Sufficiency:
         have = fields.asked if self.named else tuple(fields.pieces)
         donors = fields.donors(have, self.study.case.seed, apart=True)
         plan = Plan(fields=fields, donors=donors, kept=Kept(apart=True))
-        return NeededShows(
-            study=self.study, plan=plan, limits=limits_of(self.study.case, self.config)
-        )
+        limits = limits_of(self.study.case, self.config)
+        return NeededShows(study=self.study, plan=plan, limits=limits)
 
     def _told_of(self, one: Found[Any]) -> Evidence:
         """What one part of what was shown carries, and by what."""
@@ -239,6 +239,8 @@ class Sufficiency:
         if one.newly is not None:
             how += f", and newly so for {points(one.newly.carried.estimate, 1)}"
             told["newly"] = one.newly.carried.estimate
+            kinds = printable(" and ".join(one.needless))
+            how += f"; with it there, what {kinds} shows is not needed" if kinds else ""
         elif one.open:
             how += ", and not all of its parts were looked at"
         elif one.enough:

@@ -54,17 +54,21 @@ Unit = TypeVar("Unit", bound=Divisible)
 class Found(Generic[Unit]):
     """What is known of a part: `alone` it is enough for so much; `newly` so, if
     that was asked and can be told. `open`: of its parts not all were looked at.
+    `needless`: what else is called needed, and is not where this is there.
     """
 
     unit: Unit
     alone: Comparison
     newly: Carries | None = None
     open: bool = False
+    needless: tuple[str, ...] = ()
 
     @property
     def carries(self) -> Carries:
-        """The smaller of both, end by end."""
-        parts: list[Carries] = [self.alone] if self.newly is None else [self.alone, self.newly]
+        """The smaller of both, end by end; what is there alone where the rest is needless."""
+        if self.newly is None or self.needless:
+            return self.alone
+        parts: list[Carries] = [self.alone, self.newly]
         return EndByEnd(parts=parts, pick=min)
 
     @property

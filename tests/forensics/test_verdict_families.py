@@ -123,6 +123,7 @@ def test_what_is_enough_alone_for_both_policies_is_said(
     assert ("`look:code` alone is enough to win by, before training" in verdict.sentence) == said
     allowed = decide([*REAL, source], allowed=["look:code"])
     assert "alone is enough" not in allowed.sentence, "the reader has said so"
+    assert allowed.label == "genuine", "an allowed field is no kind that had to be refused apart"
 
 
 @pytest.mark.parametrize("name", FAMILIES)
@@ -468,6 +469,24 @@ def test_tasks_are_those_of_the_case_where_a_family_plays_on_fewer(
     (gap,) = (gap for gap in verdict.gaps if "(sufficiency)" in gap.text)
     assert gap.cost == f"about {tasks - of_case:,} more tasks ({tasks:,} in all)"
     assert grown(150, tasks) == grown(150, of_case) * 3
+
+
+@pytest.mark.parametrize("also", [False, True], ids=["alone", "beside another"])
+def test_what_is_allowed_since_asks_for_a_new_measurement(also: bool) -> None:
+    """The family left out what was allowed at its time, which says nothing about the rest."""
+    found = [finding("sufficiency.carried", 0.3, 0.01, about="look:code")]
+    found += [finding("sufficiency.carried", 0.3, 0.01, about="look:stamp")] if also else []
+    case = real(finding("sufficiency.over_bar", 0.2, 0.01), *found)
+    (gap,) = (gap for gap in decide(case).gaps if "look:code" in gap.text)
+    assert "--allow look:code" in gap.measurement
+    verdict = decide(case, allowed=["look:code"])
+    assert verdict.reason_code == "source-not-allowed"
+    since = [gap for gap in verdict.gaps if "not since the start" in gap.text]
+    assert bool(since) is not also
+    if since:
+        assert "--resume --allow look:code" in since[0].measurement
+    else:
+        assert any("(look:stamp)" in gap.text for gap in verdict.gaps)
 
 
 def test_a_found_source_is_named_with_what_to_do_about_it() -> None:

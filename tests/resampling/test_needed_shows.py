@@ -2,20 +2,22 @@
 looked up, and what is newly read but not enough, is neither.
 """
 
+import random
 import re
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from forensics.instruments import run_instrument
+from forensics.policies.scripted import View
 from forensics.records import Evidence, Undefined
 from resampling.sources.fields import find_fields
-from resampling.sources.needed_shows import exchanged, kept
 from resampling.sources.shadow import Kept, Plan
 from resampling.sources.shown_units import Form, Part, ShownTexts, Unit, shown_texts
+from resampling.sources.shown_world import exchanged, kept
 from resampling.sources.sufficiency import most_episodes, sufficiency
 from tests.environment_checks import check_environment
 from tests.resampling.needed_world import Desk, DeskWorld
@@ -33,7 +35,8 @@ def answers(
     before: Mapping[str, float] = ADDS,
     **more: Any,
 ) -> Answers:
-    sides = Desk(name="b", habits=before), Desk(name="a", habits=after)
+    kind = more.pop("kind", Desk)
+    sides = kind(name="b", habits=before), kind(name="a", habits=after)
     case = agent_case(folder, world, *sides, tasks=more.pop("tasks", 80), **more)
     found = {(one.question, one.about): one for one in run_instrument(sufficiency, case)}
     played = altered_runs(case)
@@ -148,6 +151,56 @@ def test_identical_policies_are_silent(tmp_path: Path) -> None:
         found = answers(tmp_path / f"{seed}", world, both, both, seed=seed, tasks=60)
         over = found["over_bar", None]
         assert isinstance(over, Undefined) or over.interval.low <= 0
+
+
+class PaperDesk(DeskWorld):
+    """`book` tells the page on which `look PAGE` shows the paper; other pages show other prices."""
+
+    def page(self) -> int:
+        return random.Random(f"page {self.task}").randrange(100, 1000)
+
+    def step(self, action: str) -> Any:
+        told, page = super().step(action), action.partition(" ")[2]
+        if self.kinds(action) == ("book",):
+            return replace(
+                told, observation=f"on page {self.page()}", outcome=None, terminated=False
+            )
+        if self.kinds(action) == ("look",) and not self.leaks and page != str(self.page()):
+            return replace(told, observation=f"paper: price {page}, stamp {page}7, code {page}9")
+        return told
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reader(Desk):
+    """Reads the book, then the page that it tells."""
+
+    def act(self, view: View) -> Mapping[str, float]:
+        if not view.turns:
+            return {"book": 1.0}
+        if len(view.turns) == 1:
+            return {f"look {view.turns[0][1].rpartition(' ')[2]}": 1.0}
+        return super().act(view)
+
+
+@pytest.mark.parametrize(("leaks", "way"), [(True, "stamp"), (False, "price")])
+def test_what_was_enough_before_is_asked_where_the_rest_is_needless(
+    tmp_path: Path, leaks: bool, way: str
+) -> None:
+    """Both sides go by the stamp, whatever the book says; or both read the page that it names."""
+    world = PaperDesk(lookup=True, leaks=leaks, needed=("look", "book", "answer"))
+    found = answers(tmp_path, world, {way: 0.8}, {way: 0.4}, kind=Reader)
+    assert over_bar(found).low > 0 if leaks else over_bar(found).high <= 0
+    told = [one for (name, about), one in found.items() if name == "carried" and about]
+    least = [one for one in told if one.diagnostics.get("enough", 0) > 0.3]
+    assert least and all(abs(one.diagnostics["newly"]) < 0.05 for one in least)
+    assert all(("what book shows is not needed" in one.summary) is leaks for one in least)
+
+
+def test_the_rest_may_go_unread(tmp_path: Path) -> None:
+    """Where wins read nothing else, nothing else can be called needless."""
+    world = PaperDesk(lookup=True, leaks=True, needed=("look", "book", "answer"))
+    found = answers(tmp_path, world, {"price": 0.8}, {"price": 0.4})
+    assert over_bar(found).high <= 0
 
 
 # -- units and worlds ----------------------------------------------------------------------
