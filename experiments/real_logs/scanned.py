@@ -77,7 +77,8 @@ def scan_folder(folder: Path) -> Folder:
         rows = [json.loads(line) for line in (case / "findings.jsonl").read_text().splitlines()]
         paths = sorted((case / "trajectories").glob("*.parquet"))
         runs = tuple(_scanned(run, rows) for path in paths for run in read_trajectories(path))
-    return Folder(name=folder.name, label=verdict.label, unreadable=counts["unreadable"], runs=runs)
+    unreadable = counts["unreadable"] + counts["no_logs"]
+    return Folder(name=folder.name, label=verdict.label, unreadable=unreadable, runs=runs)
 
 
 def _scanned(run: Trajectory, rows: Sequence[Mapping[str, Any]]) -> Scanned:

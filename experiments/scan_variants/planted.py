@@ -93,7 +93,7 @@ def planted(played: Played, base: Path) -> Log:
     ]
     last = [{**steps[-1], "observation": patch}]
     whole = {
-        **run,
+        **{key: value for key, value in run.items() if key != "replay_config"},  # names its task
         "trajectory": [*steps[:-1], *own, *last],
         "info": {**run["info"], "submission": patch},
     }

@@ -139,7 +139,7 @@ def git_files(words: tuple[str, ...]) -> FileEffects:
     if command == "checkout":
         return FileEffects((), named or (() if read.has("-b", "-B") else operands[1:]))
     if command == "apply":
-        return FileEffects(operands)
+        return FileEffects(_without_counts(operands))
     if command in ("show", "cat-file"):
         shown = (word.split(":", 1)[1] for word in operands if ":" in word[1:])
         return FileEffects(tuple(shown), output)

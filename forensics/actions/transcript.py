@@ -29,6 +29,7 @@ from importlib.metadata import EntryPoint
 from typing import NamedTuple
 
 from forensics.actions.action import Action, relative_path
+from forensics.actions.aliases import Aliases
 from forensics.actions.called_text import RawCall, spans, tagged_calls
 from forensics.actions.command_line import actions_of_line, script_of, with_effects
 from forensics.actions.python_source import python_effects
@@ -264,6 +265,7 @@ class _Run:
         self._directory: str | None = ""
         self._opened: str | None = None
         self._wrote: dict[str, str] = {}
+        self._aliases = Aliases()
 
     def step(self, at: int) -> None:
         answers = answers_of(self._steps, at)
@@ -327,7 +329,11 @@ class _Run:
         told = actions_of_line(line, self._directory, self._root)
         if self._format.frame or LASTING.fullmatch(call.name):
             self._directory = told.directory
-        return [self._own(action) for action in told.actions]
+        return [
+            self._own(meant)
+            for action in told.actions
+            for meant in self._aliases.undone(action, self._directory, self._root)
+        ]
 
     def _own(self, action: Action) -> Action:
         """A command that the harness added to its shell."""

@@ -16,7 +16,11 @@ from forensics.investigation.folder import CASE, UNREADABLE
 from forensics.phrases import plural, printable
 from forensics.records import Verdict
 from forensics.records.files import read_json
+from forensics.report.broken import broken_lines
+from forensics.report.certain import certain, is_unsettled, sets_told
 from forensics.report.chains import read_chains
+from forensics.report.loops import loop_lines, read_loops
+from forensics.report.profile import ONE_SET, is_profile, profile_told, unscored_told
 
 
 def run_investigation(
@@ -44,13 +48,39 @@ def news_on_stderr() -> Iterator[None]:
         logger.removeHandler(handler)
 
 
-def say_verdict(run: Run, verdict: Verdict, found: Iterable[str] = ()) -> None:
-    """The verdict on stdout, with what was found, its reasons and its gaps."""
-    gaps = (f"open: {gap.text} Would tell: {gap.measurement}" for gap in verdict.gaps)
-    told = (verdict.sentence, "", *(f"- {line}" for line in (*found, *verdict.reasons, *gaps)))
+def say_verdict(
+    run: Run, verdict: Verdict, found: Iterable[str] = (), headline: Sequence[str] = ()
+) -> None:
+    """The verdict on stdout, with what was found, its reasons and its gaps. `headline`: what
+    is said first, of logs; `ONE_SET` in it takes the verdict's place.
+    """
+    gaps = [
+        f"open: {gap.text} Would tell: {gap.measurement} Cost: {gap.cost}." for gap in verdict.gaps
+    ]
+    first, reasons = [*headline, verdict.sentence], verdict.reasons
+    if ONE_SET in headline:
+        first, reasons, gaps = [*headline], verdict.reasons[1:], []
+    told = (*first, "", *(f"- {line}" for line in (*found, *reasons, *gaps)))
     run.say({"verdict": verdict.model_dump(mode="json")}, told, "report.html")
 
 
+def certain_of(folder: Path, verdict: Verdict) -> Iterator[str]:
+    """What is certain although two sets do not settle."""
+    for line in certain(verdict, read_json(folder / CASE)["inputs"]):
+        yield printable(f"certain: {line}", 2000)
+
+
+def headline_of(folder: Path, verdict: Verdict) -> tuple[str, ...]:
+    """What the runs did, of one set of logs and of two that do not settle."""
+    content = read_json(folder / CASE)
+    inputs, logs = content["inputs"], content["provenance"]["logs"]
+    if is_profile(inputs):
+        told = profile_told(folder, sum(log["runs"] for log in logs.values()))
+        return printable(told, 2000), ONE_SET
+    return (printable(sets_told(folder, logs), 2000),) if is_unsettled(verdict, inputs) else ()
+
+
+LINE = 1200  # characters of what is told of one run
 NAMES = {"before": " before training", "after-0": " after training"}
 
 
@@ -67,7 +97,11 @@ def summary(folder: Path) -> Iterator[str]:
         if unreadable := counts["unreadable"]:
             line += f"; {unreadable:,} of the files or rows could not be read"
             line += f" ({folder / UNREADABLE})"
+        if others := counts.get("no_logs"):
+            line += f"; {plural(others, 'other file')} no reader knows"
         yield f"{line}."
+        if missing := unscored_told(counts["runs"], counts.get("scored", counts["runs"])):
+            yield missing
     tallies = _tallies(folder)
     for side, channel in sorted(tallies, key=lambda key: (key[0] != "before", key)):
         tally, runs = tallies[side, channel], plural(logs[side]["runs"], "run")
@@ -80,6 +114,8 @@ def summary(folder: Path) -> Iterator[str]:
         yield f"{line}."
     if not tallies:
         yield "No shortcut was found."
+    yield from (printable(line, LINE) for line in loop_lines(read_loops(folder)))
+    yield from (printable(line, LINE) for line in broken_lines(folder))
 
 
 def _count(link: str, tally: Counter[str]) -> str:

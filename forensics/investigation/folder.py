@@ -17,6 +17,8 @@ Location = str | PathLike[str]
 CASE = "case.json"
 EVIDENCE = "evidence.jsonl"
 FINDINGS = "findings.jsonl"
+LOOPS = "loops.jsonl"  # the runs of logs that loop, and where
+CANDIDATES = "candidates.jsonl"  # what one group of runs does more often; no findings
 ABLATION = "ablation.jsonl"
 ANSWERS = "answers"  # what finished instruments answered, kept until the case is complete
 REVIEW = "review.jsonl"  # what a second reader said of the findings; its answers lie in `review/`
@@ -25,6 +27,8 @@ CASE_FILES = (
     CASE,
     EVIDENCE,
     FINDINGS,
+    LOOPS,
+    CANDIDATES,
     ABLATION,
     UNREADABLE,
     REVIEW,

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from forensics.investigation.folder import CASE_FILES, FINDINGS
-from forensics.investigation.scan_findings import Gathered, Scanned, installed_scan, scan_runs
+from forensics.investigation.scan_findings import Gathered, Scanned, scan_runs
 from forensics.investigation.scan_parts import copies, fewest_parts, in_processes
 from forensics.investigation.stored_logs import (
     ReadSide,
@@ -170,12 +170,13 @@ def take(piece: Piece) -> Taken:
     ids: list[str] = []
     parts: list[Path] = []
     scanned: list[Scanned] | None = []
-    for runs in portions(kept_runs(open_files(piece.files, piece.reader), piece.source, read)):
+    found = open_files(piece.files, piece.reader, names_files=True)
+    for runs in portions(kept_runs(found, piece.source, read)):
         parts.append(piece.draft.with_name(f"{piece.draft.name}-{len(parts):04d}.draft"))
         write_trajectories(parts[-1], runs)
         ids += (run.id for run in runs)
         if scanned is None or any(step.channels for run in runs for step in run.steps):
             scanned = None
         else:
-            scanned.append(scan_runs(side, runs, UNMARKED, installed_scan))
+            scanned.append(scan_runs(side, runs, UNMARKED))
     return Taken(read=read, parts=parts, ids=ids, scanned=scanned)

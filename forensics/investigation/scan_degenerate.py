@@ -14,15 +14,16 @@ from forensics.errors import MissingInput
 from forensics.instruments import AnswerMaker
 from forensics.layers.behaviour import Tallied
 from forensics.layers.channels import control_of
-from forensics.layers.degeneracy import MEASURES
 from forensics.layers.tally import Log
 from forensics.phrases import capital, percent
 from forensics.records import Evidence, Provenance, Undefined
+from forensics.records.case_file import LoopRow
 from forensics.records.evidence import Scalar
-from forensics.shortcuts.scanner import above
+from forensics.shortcuts.scanner import LIMITS, above
 from forensics.statistics import Estimate, share_by_task
 from forensics.verdict.sentences import DEGENERATE
 
+LONGEST_ACTION = 500  # characters of a repeated action as it is listed
 METHOD = "limits on each run's measures of degeneracy"
 
 
@@ -42,7 +43,7 @@ def degenerate_answer(tallied: Tallied, provenance: Provenance) -> Evidence | Un
                 control = _share([before])
         counts = Counter(name for log in afters for names in _above(log) for name in names)
         named = ", ".join(f"{name} in {count:,}" for name, count in counts.most_common())
-        counted: dict[str, Scalar] = {name: counts[name] for name in MEASURES}
+        counted: dict[str, Scalar] = {name: counts[name] for name in LIMITS}
         counted["errored"] = sum(log.errored for log in afters)
         return answers.evidence(
             DEGENERATE,
@@ -59,6 +60,24 @@ def degenerate_answer(tallied: Tallied, provenance: Provenance) -> Evidence | Un
     return answers.answer(DEGENERATE, measured)
 
 
+def loop_rows(tallied: Tallied) -> Iterator[LoopRow]:
+    """Every run that loops, side by side in the order of the runs."""
+    for side, log in sorted(tallied.logs.items(), key=lambda pair: (pair[0] != "before", pair[0])):
+        for run in log.loops:
+            yield LoopRow(
+                trajectory=run.trajectory,
+                side=side,
+                task=run.task,
+                policy=run.policy,
+                file=run.file,
+                first_step=run.loop.first,
+                last_step=run.loop.last,
+                turns=run.loop.turns,
+                times=run.loop.times,
+                actions=tuple(action[:LONGEST_ACTION] for action in run.loop.actions),
+            )
+
+
 def _share(logs: Sequence[Log]) -> Estimate:
     """Of degenerate runs, clustered by task. Raises `MissingInput` for fewer than two tasks."""
     rows = [
@@ -73,9 +92,9 @@ def _above(log: Log) -> Iterator[tuple[str, ...]]:
     """Of each run, the measures above their limit."""
     if not log.tasks:
         return
-    for turns, *values in zip(*(log.columns[name] for name in ("turns", *MEASURES)), strict=True):
+    for turns, *values in zip(*(log.columns[name] for name in ("turns", *LIMITS)), strict=True):
         measures = {
             name: None if math.isnan(value) else value
-            for name, value in zip(MEASURES, values, strict=True)
+            for name, value in zip(LIMITS, values, strict=True)
         }
         yield above(measures, turns)

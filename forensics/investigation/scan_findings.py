@@ -8,7 +8,8 @@ only a few marks and numbers in memory.
 3. A run is *attempted* where a row says that something was tried or obtained,
    and *credited* where all links hold.
 4. What the behaviour layer asks of a run is counted on the way
-   (`layers.tally`), so that each run is read once.
+   (`layers.tally`), and the words of its actions are kept for contrasts
+   (`layers.contrasts`), so that each run is read once.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -17,6 +18,7 @@ from pathlib import Path
 from typing import Any, Self, TextIO
 
 from forensics.actions import actions_of
+from forensics.layers.action_words import ActedRun, acted_run
 from forensics.layers.behaviour import BehaviourConfig
 from forensics.layers.bounds import ScoredRun
 from forensics.layers.channels import Marks
@@ -25,6 +27,7 @@ from forensics.layers.tally import Log
 from forensics.records import Trajectory, canonical_json
 from forensics.records.case_file import ScanRow
 from forensics.shortcuts import scan_trajectory
+from forensics.shortcuts.instructions import FAMILY
 
 Row = dict[str, Any]
 Scan = Callable[[Trajectory], Iterable[Any]]
@@ -67,31 +70,36 @@ class SideMarks:
 @dataclass(frozen=True, kw_only=True)
 class Scanned:
     """What came out of some runs of one side: findings as JSON lines, marks,
-    and the behaviour layer's tally.
+    the behaviour layer's tally, and what each run did (errored ones left out).
     """
 
     side: str
     lines: tuple[str, ...]
     marks: SideMarks
     tally: Log
+    acted: tuple[ActedRun, ...] = ()
 
 
-def installed_scan(trajectory: Trajectory) -> Iterable[Any]:
-    """The scanner with its own settings."""
-    return scan_trajectory(trajectory, actions_of(trajectory))
-
-
-def scan_runs(side: str, runs: Iterable[Trajectory], found: Survey, scan: Scan) -> Scanned:
-    """Scan some runs of one side, one after the other."""
+def scan_runs(
+    side: str, runs: Iterable[Trajectory], found: Survey, scan: Scan | None = None
+) -> Scanned:
+    """Scan some runs of one side, one after the other. `scan`: the caller's own (`None`: the
+    shortcut scanner).
+    """
     lines: list[str] = []
+    acted: list[ActedRun] = []
     marks, tally = SideMarks(), new_tally()
     for trajectory in runs:
+        actions = actions_of(trajectory)
         chains = tuple(found.chains(trajectory, SETTINGS.chain_rule))
-        rows = [*rows_of(side, trajectory, chains, scan)]
+        told = scan(trajectory) if scan else scan_trajectory(trajectory, actions)
+        rows = [*rows_of(side, trajectory, chains, told)]
         lines += (canonical_json(row) + "\n" for row in rows)
         mark(marks, trajectory, rows)
         tally.add(trajectory, chains)
-    return Scanned(side=side, lines=tuple(lines), marks=marks, tally=tally)
+        if trajectory.end != "errored":
+            acted.append(acted_run(side, trajectory, actions, SETTINGS.chain_rule))
+    return Scanned(side=side, lines=tuple(lines), marks=marks, tally=tally, acted=tuple(acted))
 
 
 def new_tally() -> Log:
@@ -99,16 +107,18 @@ def new_tally() -> Log:
     return Log(rule=SETTINGS.chain_rule, most=SETTINGS.examples)
 
 
-def rows_of(side: str, trajectory: Trajectory, chains: Iterable[Any], scan: Scan) -> Iterator[Row]:
-    """The rows of one run: chains that the log's own marks give, then the
-    scanner's for other channels.
+def rows_of(
+    side: str, trajectory: Trajectory, chains: Iterable[Any], told: Iterable[Any]
+) -> Iterator[Row]:
+    """The rows of one run: chains that the log's own marks give, then what the scanner
+    `told` of other channels.
     """
     marked = set()
     for chain in chains:
         marked.add(chain.channel)
         if chain.found:
-            yield chain_row(side, chain)
-    for finding in scan(trajectory):
+            yield {**chain_row(side, chain), **_origin(trajectory)}
+    for finding in told:
         row = finding if isinstance(finding, Mapping) else vars(finding)
         if row["channel"] not in marked:
             yield complete_row(side, trajectory, row)
@@ -116,7 +126,8 @@ def rows_of(side: str, trajectory: Trajectory, chains: Iterable[Any], scan: Scan
 
 def complete_row(side: str, trajectory: Trajectory, row: Mapping[str, Any]) -> Row:
     """A scanner's row with every field that `findings.jsonl` has."""
-    full = {**DEFAULTS, **row, "side": side, "trajectory": trajectory.id, "task": trajectory.task}
+    run = {"side": side, "trajectory": trajectory.id, "task": trajectory.task}
+    full = {**DEFAULTS, **row, **run, **_origin(trajectory)}
     full.setdefault(
         "obtained", bool(full["obtained_steps"]) if full["used"] is None else full["used"]
     )
@@ -128,6 +139,11 @@ def complete_row(side: str, trajectory: Trajectory, row: Mapping[str, Any]) -> R
     return {**full, **ScanRow.model_validate(named).model_dump(mode="json", exclude_unset=True)}
 
 
+def _origin(trajectory: Trajectory) -> Row:
+    """Which model did it, and in which file it stands."""
+    return {"policy": trajectory.policy, "file": trajectory.file}
+
+
 def mark(told: SideMarks, trajectory: Trajectory, rows: Iterable[Row]) -> None:
     """Keep what the bounds and the shares need of one run."""
     attempted = credited = False
@@ -136,7 +152,7 @@ def mark(told: SideMarks, trajectory: Trajectory, rows: Iterable[Row]) -> None:
         links = (row["obtained"], row["used"], row["credited"])
         marks = told.marks.setdefault(row["channel"], Marks(family=row["family"]))
         marks.attempted.add(trajectory.id)
-        attempted = True
+        attempted = attempted or row["family"] != FAMILY  # a broken rule wins nothing by itself
         if row["complete"]:
             credited = True
             marks.credited.add(trajectory.id)
@@ -167,6 +183,7 @@ class Gathered:
         self.draft = draft
         self.told = {side: SideMarks() for side in sides}
         self.tallies = {side: new_tally() for side in sides}
+        self.acted: list[ActedRun] = []
         self._file: TextIO | None = None
 
     def __enter__(self) -> Self:
@@ -183,6 +200,7 @@ class Gathered:
         self._file.writelines(scanned.lines)
         self.told[scanned.side].merge(scanned.marks)
         self.tallies[scanned.side].merge(scanned.tally)
+        self.acted += scanned.acted
 
     @property
     def runs(self) -> int:

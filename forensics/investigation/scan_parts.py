@@ -32,9 +32,9 @@ from forensics.investigation.scan_findings import (
     Scan,
     Scanned,
     SideMarks,
-    installed_scan,
     scan_runs,
 )
+from forensics.layers.action_words import ActedRun
 from forensics.layers.behaviour import Tallied
 from forensics.layers.evidence_chain import Survey, survey
 from forensics.progress import Progress
@@ -68,7 +68,7 @@ def write_findings(
     progress: Progress,
     processes: int = 1,
     ahead: Gathered | None = None,
-) -> tuple[dict[str, SideMarks], Tallied]:
+) -> tuple[dict[str, SideMarks], Tallied, list[ActedRun]]:
     """Scan all sides of a case into `findings.jsonl`, atomically; `of`: how
     many runs there are.
 
@@ -87,7 +87,7 @@ def write_findings(
                 ahead.add(scanned)
                 progress("scanning", ahead.runs, of)
     ahead.draft.replace(path)
-    return ahead.told, Tallied(survey=known, logs=ahead.tallies)
+    return ahead.told, Tallied(survey=known, logs=ahead.tallies), ahead.acted
 
 
 def scan_parts(
@@ -105,10 +105,10 @@ def scan_parts(
         except (BrokenProcessPool, OSError):
             pass
     for part in parts[done:]:
-        yield _scanned(part, found, scan or installed_scan)
+        yield _scanned(part, found, scan)
 
 
-def _scanned(part: Part, found: Survey, scan: Scan) -> Scanned:
+def _scanned(part: Part, found: Survey, scan: Scan | None = None) -> Scanned:
     side, path = part
     return scan_runs(side, read_trajectories(path), found, scan)
 
@@ -180,4 +180,4 @@ def _end_with_parent() -> None:
 
 def scan_stored(part: Part) -> Scanned:
     """A stored part scanned by this process, which `in_processes` started."""
-    return _scanned(part, _found, installed_scan)
+    return _scanned(part, _found)

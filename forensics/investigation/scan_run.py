@@ -7,7 +7,9 @@ report; killed at any moment, resumed.
 2. Every run goes through the scanner; `findings.jsonl` is written as it comes.
 3. The gain is bounded (`layers.bounds`), wins are shared out to channels
    (`layers.credits`), and the behaviour layer compares turns, length, action
-   mix and degeneracy by permutation tests over tasks.
+   mix and degeneracy by permutation tests over tasks. `loops.jsonl` lists the runs that
+   loop, `candidates.jsonl` what one group of runs does more often than comparable ones
+   (`layers.contrasts`), which decides nothing.
 4. The verdict follows the rule for logs (`verdict.from_logs`). With one log
    there is a profile and no gain.
 5. Beside it, written after both where that was asked for: a reviewer's answers
@@ -26,9 +28,11 @@ from forensics.errors import MissingInput, UserError
 from forensics.instruments import AnswerMaker, run_instrument
 from forensics.investigation.folder import (
     ANSWERS,
+    CANDIDATES,
     CASE,
     CASE_FILES,
     EVIDENCE,
+    LOOPS,
     REVIEW,
     UNREADABLE,
     Location,
@@ -36,7 +40,8 @@ from forensics.investigation.folder import (
     started_case,
 )
 from forensics.investigation.scan_ahead import scan_ahead
-from forensics.investigation.scan_degenerate import degenerate_answer
+from forensics.investigation.scan_contrasts import contrast_answers
+from forensics.investigation.scan_degenerate import degenerate_answer, loop_rows
 from forensics.investigation.scan_findings import Scan, SideMarks
 from forensics.investigation.scan_parts import write_findings
 from forensics.investigation.stored_logs import (
@@ -50,6 +55,7 @@ from forensics.investigation.stored_logs import (
 from forensics.layers.behaviour import Tallied, behaviour_of
 from forensics.layers.bounds import bound_answers, questions, scored_side
 from forensics.layers.channels import ATTEMPTS, WINS, Credits
+from forensics.layers.contrasts import Contrasted, contrasted
 from forensics.progress import Progress, silent
 from forensics.records import Evidence, Provenance, Undefined, Verdict, canonical_json
 from forensics.records.files import write_json, write_json_lines
@@ -190,7 +196,7 @@ def _run(
     sides = list(_read(held, sources, reader))
     if tell_tasks_apart(folder, sides):
         ahead = None
-    write_json_lines(folder / UNREADABLE, [row for side in sides for row in side.named])
+    write_json_lines(folder / UNREADABLE, [row for side in sides for row in side.not_read()])
     case = Case(
         folder=folder,
         stored={(side.side, ()): side.rollouts(folder) for side in sides},
@@ -198,8 +204,13 @@ def _run(
         progress=progress,
     )
     runs = sum(side.runs for side in sides)
-    found = write_findings(case, asked.scanner, runs, progress, asked.processes, ahead)
-    findings = measure_logs(case, *found)
+    told, tallied, acted = write_findings(
+        case, asked.scanner, runs, progress, asked.processes, ahead
+    )
+    write_json_lines(folder / LOOPS, loop_rows(tallied))
+    candidates, contrasts = contrasted(acted)
+    write_json_lines(folder / CANDIDATES, candidates)
+    findings = measure_logs(case, told, tallied, contrasts)
     write_json_lines(folder / EVIDENCE, findings)
     verdict = decide(findings, asked.rule, accepted=asked.accept)
     written["provenance"] |= {
@@ -207,7 +218,9 @@ def _run(
         "logs": {
             side.side: {
                 "runs": side.runs,
+                "scored": side.runs - told[side.side].dropped,
                 "unreadable": side.unreadable,
+                "no_logs": sum(side.others.values()),
                 "scrubbed_left_out": side.scrubbed,
             }
             for side in sides
@@ -268,7 +281,12 @@ def _read(folder: Folder, sources: Sequence[Source], reader: str | None) -> Iter
         yield side
 
 
-def measure_logs(case: Case, told: Mapping[str, SideMarks], tallied: Tallied) -> list[Finding]:
+def measure_logs(
+    case: Case,
+    told: Mapping[str, SideMarks],
+    tallied: Tallied,
+    contrasts: Sequence[Contrasted] = (),
+) -> list[Finding]:
     """Every answer that logs give, in an order that depends on the answers alone."""
     case.progress("measuring", 0, 1)
     provenance = Provenance(
@@ -278,6 +296,7 @@ def measure_logs(case: Case, told: Mapping[str, SideMarks], tallied: Tallied) ->
         *_gain(told, provenance),
         *channel_shares(told, provenance),
         degenerate_answer(tallied, provenance),
+        *contrast_answers(contrasts, provenance),
     ]
     behaved = run_instrument(behaviour_of(tallied), case)
     found += [answer for answer in behaved if answer.question not in (WINS, ATTEMPTS)]

@@ -9,7 +9,7 @@ what could not be read by name.
    several environments, the environment's name goes in front of every task.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from hashlib import blake2b
 from pathlib import Path
@@ -18,15 +18,21 @@ from typing import Any
 from forensics.case import Rollouts
 from forensics.errors import UserError
 from forensics.investigation.folder import ANSWERS
+from forensics.phrases import plural
 from forensics.progress import Progress
 from forensics.readers import Unreadable
 from forensics.readers.case_folder import case_sides
-from forensics.readers.log_reader import files_of, read_logs
+from forensics.readers.log_reader import UNKNOWN, files_of, read_logs
 from forensics.records import Trajectory
 from forensics.records.files import read_json, write_json
 from forensics.records.tables import read_trajectories, write_trajectories
 
 RUNS_AT_ONCE, LETTERS_AT_ONCE = 256, 8_000_000  # of a part
+LOGS = (  # endings of files that are logs: one that nobody knows is told by its name
+    *(".jsonl", ".traj", ".eval", ".parquet"),
+    *(".zip", ".tar", ".tgz", ".gz", ".zst", ".xz", ".bz2"),
+)
+ENDINGS = 8  # of files that are no logs, as they are told
 NAMED = 1000  # what could not be read, by name; all of it is counted
 BLOCK = 1 << 20
 
@@ -48,8 +54,10 @@ class Source:
 @dataclass(kw_only=True)
 class ReadSide:
     """What was read of a side so far. `scrubbed`: runs left out because shortcuts
-    were taken from their world; `unreadable`: how many files and rows could not be
-    read, the first of them in `named` (where, reason).
+    were taken from their world; `unreadable`: how many files and rows of logs could
+    not be read, the first of them in `named` (where, reason); `others`: how many files
+    of each ending are of no format that a reader knows, an example for each in
+    `other_names`.
     """
 
     side: str
@@ -59,6 +67,8 @@ class ReadSide:
     scrubbed: int = 0
     unreadable: int = 0
     named: list[dict[str, str]] = field(default_factory=list)
+    others: dict[str, int] = field(default_factory=dict)
+    other_names: dict[str, str] = field(default_factory=dict)
 
     def part(self, folder: Path, number: int) -> Path:
         """Where a part is stored."""
@@ -74,6 +84,17 @@ class ReadSide:
         self.scrubbed += later.scrubbed
         self.unreadable += later.unreadable
         self.named = (self.named + later.named)[:NAMED]
+        for ending, count in later.others.items():
+            self.others[ending] = self.others.get(ending, 0) + count
+        self.other_names = {**later.other_names, **self.other_names}
+
+    def not_read(self) -> list[dict[str, str]]:
+        """Rows of `unreadable.jsonl`: what is broken one by one, then in one row the files
+        that are no logs.
+        """
+        if not self.others:
+            return self.named
+        return [*self.named, {"side": self.side, **no_logs(self.others, self.other_names)}]
 
     def keep(self, folder: Path) -> None:
         """Leave the mark of a side that was read to its end."""
@@ -151,7 +172,7 @@ def read_side(source: Source, folder: Path, reader: str | None, progress: Progre
 
     def runs() -> Iterator[Trajectory]:
         for path in source.paths:
-            for run in kept_runs(read_logs(path, reader), source, read):
+            for run in kept_runs(read_logs(path, reader, names_files=True), source, read):
                 progress(f"reading {source.side}, {read.runs} runs", 0, 1)
                 yield run
 
@@ -180,7 +201,8 @@ def no_runs(source: Source, read: ReadSide) -> str:
         return (
             f"{source.given} holds only runs of a scrubbed world; give runs with the shortcuts open"
         )
-    why = f" ({read.named[0]['where']}: {read.named[0]['reason']})" if read.named else ""
+    rows = read.not_read()
+    why = f" ({rows[0]['where']}: {rows[0]['reason']})" if rows else ""
     return f"{source.given} holds no run that can be read{why}; give a log file or a folder of logs"
 
 
@@ -197,7 +219,11 @@ def kept_runs(
 ) -> Iterator[Trajectory]:
     """The runs that are scanned; the others, and what could not be read, are counted."""
     for item in found:
-        if isinstance(item, Unreadable):
+        ending = item.path.suffix.lower() if isinstance(item, Unreadable) else ""
+        if isinstance(item, Unreadable) and item.reason == UNKNOWN and ending not in LOGS:
+            read.others[ending] = read.others.get(ending, 0) + 1
+            read.other_names.setdefault(ending, _told(item, source)["file"])
+        elif isinstance(item, Unreadable):
             read.unreadable += 1
             if len(read.named) < NAMED:
                 read.named.append(_told(item, source))
@@ -205,17 +231,13 @@ def kept_runs(
             read.scrubbed += 1
         else:
             read.runs += 1
-            yield item
+            place = _below(Path(item.file), source) if item.file else None
+            yield item.model_copy(update={"file": place})
 
 
 def _told(found: Unreadable, source: Source) -> dict[str, str]:
     """What could not be read, by its name below the path that was given."""
-    try:
-        name = (
-            str(found.path.relative_to(source.given)) if source.given.is_dir() else found.path.name
-        )
-    except ValueError:
-        name = found.path.name
+    name = _below(found.path, source)
     fields = {
         "side": source.side,
         "file": name,
@@ -223,6 +245,25 @@ def _told(found: Unreadable, source: Source) -> dict[str, str]:
         "reason": found.reason,
     }
     return {key: value.encode(errors="backslashreplace").decode() for key, value in fields.items()}
+
+
+def _below(path: Path, source: Source) -> str:
+    """A file's name below the path that was given."""
+    if source.given.is_dir() and path.is_relative_to(source.given):
+        return str(path.relative_to(source.given))
+    return path.name
+
+
+def no_logs(others: Mapping[str, int], names: Mapping[str, str]) -> dict[str, str]:
+    """One row for all files that are of no format a reader knows, the commonest ending first."""
+    endings = sorted(others, key=lambda ending: (-others[ending], ending))
+    told = ", ".join(
+        f"{others[ending]:,} {ending or 'without an ending'} ({names[ending]}"
+        + (", ...)" if others[ending] > 1 else ")")
+        for ending in endings[:ENDINGS]
+    )
+    count = plural(sum(others.values()), "file")
+    return {"file": count, "where": f"{count}: {told}", "reason": UNKNOWN}
 
 
 def portions(runs: Iterable[Trajectory]) -> Iterator[list[Trajectory]]:

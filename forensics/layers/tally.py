@@ -14,9 +14,10 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import NamedTuple
 
-from forensics.layers.actions import acted_in, kinds_of
+from forensics.layers.actions import Acted, acted_in, kinds_of
 from forensics.layers.degeneracy import degeneracy
 from forensics.layers.evidence_chain import Chain, Survey
+from forensics.layers.loops import Loop, loop_in, share_looped
 from forensics.layers.text_words import Gram, placed_words
 from forensics.layers.use import ChainRule, new_lines
 from forensics.phrases import printable
@@ -35,6 +36,16 @@ class Example(NamedTuple):
     order: Order
     step: int
     spans: Spans
+
+
+class LoopedRun(NamedTuple):
+    """A run that loops, and its longest loop."""
+
+    trajectory: str
+    task: str
+    policy: str
+    file: str | None
+    loop: Loop
 
 
 class TopExamples(list[Example]):
@@ -61,9 +72,9 @@ class Log:
 
     `most`: examples that are kept. `kinds[task]`: how often each action kind was
     taken. `examples[channel]`: a few complete chains. `idlest`: the runs with the
-    largest share of idle repeats. `errored`: runs left out because they errored,
-    which says nothing about the policy. Logs of parts, merged in the order of
-    the parts, are the log of the whole.
+    largest share of idle repeats. `loops`: every run that loops.
+    `errored`: runs left out because they errored, which says nothing about the policy.
+    Logs of parts, merged in the order of the parts, are the log of the whole.
     """
 
     rule: ChainRule
@@ -72,6 +83,7 @@ class Log:
     columns: dict[str, "array[float]"] = field(default_factory=dict)
     kinds: dict[str, Counter[str]] = field(default_factory=dict)
     examples: dict[str, TopExamples] = field(default_factory=dict)
+    loops: list[LoopedRun] = field(default_factory=list)
     errored: int = 0
 
     def __post_init__(self) -> None:
@@ -85,7 +97,13 @@ class Log:
         self.tasks.append(sys.intern(trajectory.task))
         kinds = self.kinds.setdefault(trajectory.task, Counter())
         kinds.update(kind for _, step in trajectory.actions for kind in kinds_of(step))
-        numbers = _numbers(trajectory, self.idlest)
+        acted = acted_in(trajectory)
+        loop = loop_in(acted.turns)
+        if loop is not None:
+            run = (trajectory.id, trajectory.task, trajectory.policy, trajectory.file)
+            self.loops.append(LoopedRun(*run, loop))
+        numbers = _numbers(trajectory, acted, self.idlest)
+        numbers["loop"] = share_looped(loop, acted.turns)
         for chain in chains:
             numbers |= _links(chain)
             if chain.complete:
@@ -102,6 +120,7 @@ class Log:
         """Add the runs that come next."""
         self.tasks += map(sys.intern, later.tasks)
         self.errored += later.errored
+        self.loops += later.loops
         for task, kinds in later.kinds.items():
             self.kinds.setdefault(task, Counter()).update(kinds)
         for name, values in later.columns.items():
@@ -159,8 +178,7 @@ def link_column(channel: str, link: str) -> str:
     return f"{channel}: {link}"
 
 
-def _numbers(trajectory: Trajectory, idlest: TopExamples) -> dict[str, float | None]:
-    acted = acted_in(trajectory)
+def _numbers(trajectory: Trajectory, acted: Acted, idlest: TopExamples) -> dict[str, float | None]:
     turns = len(acted.turns)
     steps = tuple(
         turn.step for turn, repeats in zip(acted.turns, acted.idle, strict=True) if repeats

@@ -8,6 +8,9 @@ own that is deleted afterwards.
 3. What grows out of proportion to the archive, or past a total, is refused.
    Nothing is held in memory whole.
 
+A zip file that breaks off has lost its list of members, which stands at the end. The
+members that are whole are read all the same, by the header before each (`opened_zip`).
+
 Zip members may be compressed with zstandard, which Python's own module knows
 from 3.14 on only (`open_member`).
 """
@@ -31,6 +34,7 @@ from forensics.readers.content import (
     BROKEN,
     LIMITS,
     MEBIBYTE,
+    PIECE,
     Limits,
     UnreadableContent,
     bare_name,
@@ -41,8 +45,13 @@ from forensics.readers.content import (
 Problems = list[tuple[str, str]]
 ZIP = b"PK\x03\x04"
 ENCRYPTED = 1
+UTF_8 = 1 << 11  # its name is
+LARGE = 0xFFFFFFFF  # the lengths stand in the extra field
+DESCRIBED = 8  # the lengths stand behind the member
 ZSTANDARD = 93  # the compression methods of zip: APPNOTE 4.4.5
 LOCAL_HEADER = struct.Struct("<26xHH")  # ... 4.3.7: the lengths of the name and of the extra field
+HEADER = struct.Struct("<4xHHH4xLLLHH")
+DESCRIPTOR = b"PK\x07\x08"
 NAME_LIMIT = 120
 WRONG = (
     *BROKEN,
@@ -76,12 +85,110 @@ def unpacked(path: Path, limits: Limits = LIMITS) -> Iterator[tuple[Path, Proble
             folder, limits, max(limits.free, path.stat().st_size * limits.ratio), problems
         )
         try:
-            _unpack_zip(path, unpack) if zipfile.is_zipfile(path) else _unpack_tar(path, unpack)
+            _unpack_zip(path, unpack) if _is_zip(path) else _unpack_tar(path, unpack)
         except WRONG as error:
             problems.append(
                 (f"after {unpack.members} members", f"the archive cannot be read on ({error})")
             )
         yield folder, problems
+
+
+@contextmanager
+def opened_zip(path: Path) -> Iterator[tuple[zipfile.ZipFile, str | None]]:
+    """A zip file, and what was lost where it breaks off: then its whole members only.
+    Raises `BadZipFile` where there is none.
+    """
+    try:
+        archive = zipfile.ZipFile(path)
+    except zipfile.BadZipFile:
+        with tempfile.TemporaryFile() as draft:
+            lost = _salvage(path, draft)
+            with zipfile.ZipFile(draft) as whole:
+                yield whole, lost
+        return
+    with archive:
+        yield archive, None
+
+
+def _salvage(path: Path, draft: BinaryIO) -> str:
+    """Copy the whole members into `draft` and list them behind; what was lost. Raises
+    `BadZipFile` where none is whole.
+    """
+    size = path.stat().st_size
+    with path.open("rb") as file:
+        members = list(_whole_members(file, size))
+        if not members:
+            raise zipfile.BadZipFile("it breaks off before the end of its first member")
+        end = members[-1][1]
+        file.seek(0)
+        for start in range(0, end, MEBIBYTE):
+            draft.write(file.read(min(MEBIBYTE, end - start)))
+    with zipfile.ZipFile(draft, "a") as archive:  # no list is there: one is begun at the end
+        archive.filelist += [member for member, _ in members]
+        archive.comment = b"salvaged"  # so that the list is written
+    draft.seek(0)
+    return (
+        f"the archive breaks off: {len(members):,} whole members were read, the"
+        f" {size - end:,} bytes behind them and all that came after are lost"
+    )
+
+
+def _whole_members(file: BinaryIO, size: int) -> Iterator[tuple[zipfile.ZipInfo, int]]:
+    """The members from the start on that are whole, and where each ends."""
+    at = 0
+    while member := _member_at(file, at):
+        start = file.tell()
+        if member.flag_bits & DESCRIBED and not _measured(file, member):
+            return
+        at = start + member.compress_size
+        if member.flag_bits & DESCRIBED:
+            file.seek(at)
+            at += 16 if file.read(4) == DESCRIPTOR else 12
+        if at > size:
+            return
+        yield member, at
+
+
+def _member_at(file: BinaryIO, at: int) -> zipfile.ZipInfo | None:
+    """The member whose header stands here; the file is then at its content."""
+    file.seek(at)
+    header = file.read(HEADER.size)
+    if len(header) < HEADER.size or not header.startswith(ZIP):
+        return None
+    version, flags, method, crc, packed, length, name, extra = HEADER.unpack(header)
+    names, extras = file.read(name), file.read(extra)
+    text = names.decode("utf-8" if flags & UTF_8 else "cp437", "replace")
+    member = zipfile.ZipInfo(text)
+    member.header_offset, member.flag_bits, member.compress_type = at, flags, method
+    member.CRC, member.compress_size, member.file_size = crc, packed, length
+    member.extract_version = version
+    if packed == LARGE or length == LARGE:
+        kind, _, *sizes = struct.unpack("<HHQQ", extras[:20].ljust(20, b"\0"))
+        if kind != 1:
+            return None
+        member.file_size, member.compress_size = sizes
+    return member
+
+
+def _measured(file: BinaryIO, member: zipfile.ZipInfo) -> bool:
+    """Whether a deflated member whose lengths stand behind it is whole; it is told them."""
+    if member.compress_type != zipfile.ZIP_DEFLATED:
+        return False
+    inflater = zlib.decompressobj(-zlib.MAX_WBITS)
+    read = written = crc = 0
+    while not inflater.eof:
+        data = file.read(PIECE)
+        if not data:
+            return False
+        try:
+            content = inflater.decompress(data)
+        except zlib.error:
+            return False
+        read, written = read + len(data), written + len(content)
+        crc = zlib.crc32(content, crc)
+    member.compress_size = read - len(inflater.unused_data)
+    member.file_size, member.CRC = written, crc
+    return True
 
 
 def safe_name(name: str) -> str:
@@ -194,8 +301,18 @@ class _TooMuch(UnreadableContent):
     pass
 
 
+def _is_zip(path: Path) -> bool:
+    """Whether it is a zip file, be it one that breaks off."""
+    if zipfile.is_zipfile(path):
+        return True
+    with path.open("rb") as file:
+        return file.read(len(ZIP)) == ZIP
+
+
 def _unpack_zip(path: Path, unpack: _Unpacking) -> None:
-    with zipfile.ZipFile(path) as archive:
+    with opened_zip(path) as (archive, lost):
+        if lost is not None:
+            unpack.problems.append(("the end of the archive", lost))
         for member in sorted(archive.infolist(), key=lambda member: member.filename):
             if stat.S_ISLNK(member.external_attr >> 16):
                 unpack.problems.append((member.filename, "it is a link, which is not followed"))

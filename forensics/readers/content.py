@@ -26,6 +26,7 @@ from typing import Any, BinaryIO, Protocol, cast
 import zstandard
 
 HEAD = 64 * 1024  # bytes of a file that are shown to `recognises`
+LONG_HEAD = 8 << 20  # ... where nobody knew it by those
 SUFFIX = re.compile(r"(\.(traj|trajectory|jsonl?|log))+$")
 MEBIBYTE = 1 << 20
 PIECE = 2048  # compressed bytes at a time: one block of a bomb is then some ten megabytes at most
@@ -119,12 +120,12 @@ def inflated(file: BinaryIO, kind: str, packed: int, limits: Limits = LIMITS) ->
     )
 
 
-def read_head(path: Path, limits: Limits = LIMITS) -> bytes:
-    """The first `HEAD` bytes of the content. Raises `UnreadableContent` where there
+def read_head(path: Path, limits: Limits = LIMITS, length: int = HEAD) -> bytes:
+    """The first `length` bytes of the content. Raises `UnreadableContent` where there
     are none to be had.
     """
     with open_content(path, limits) as stream:
-        return stream.read(HEAD)
+        return stream.read(length)
 
 
 def read_whole(path: Path, limits: Limits = LIMITS) -> bytes:

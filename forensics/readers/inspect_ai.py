@@ -10,8 +10,8 @@ Format: `log/_log.py`, `log/_condense.py`, `log/_recorders/eval.py`,
    `_journal/start.json` only, and its samples are read. A sample is either
    `samples/ID_epoch_N.json`, or `samples/ID_epoch_N/sample.json` with numbered
    pieces of its messages, events and attachments beside it; one log may hold
-   both kinds. Samples are read one by one, in the natural order of their names;
-   one that is broken is told by its name.
+   both kinds. Samples are read one by one, in the natural order of their names; one that is
+   broken is told by its name. Of an archive that breaks off, the whole samples are read.
 2. A JSON log is one document with the header and all samples, which are
    streamed, so a log of any length can be read.
 3. The conversation is `messages`. Where model calls generated messages that are
@@ -36,7 +36,8 @@ from pathlib import Path
 from typing import Any
 
 from forensics.actions.unified_diff import added_lines
-from forensics.readers.archives import WRONG, ZIP, read_member
+from forensics.phrases import plural
+from forensics.readers.archives import WRONG, ZIP, opened_zip, read_member
 from forensics.readers.content import LIMITS, Unreadable, UnreadableContent, bare_name
 from forensics.readers.json_rows import (
     MALFORMED,
@@ -275,9 +276,12 @@ def eval_recognises(path: Path, head: bytes) -> bool:
 def eval_samples(path: Path) -> Iterator[Row | Unreadable]:
     """A row for each sample: what opens it, and what was run."""
     try:
-        with zipfile.ZipFile(path) as archive:
+        with opened_zip(path) as (archive, lost):
             log = _Log(archive)
-            evaluation = log.evaluation()
+            evaluation = log.evaluation() if lost is None or log.headed else {}
+            if lost is not None:
+                reason = f"{lost} ({_planned(evaluation, len(log.samples))})"
+                yield Unreadable(path=path, where="the end of the archive", reason=reason)
             if not log.samples:
                 reason = (
                     "the log holds no samples: the run kept none, or broke off before the first"
@@ -288,6 +292,15 @@ def eval_samples(path: Path) -> Iterator[Row | Unreadable]:
     except (*WRONG, *MALFORMED) as error:
         reason = f"the archive cannot be read ({in_words(UnreadableContent(str(error)))})"
         yield Unreadable(path=path, where=WHOLE, reason=reason)
+
+
+def _planned(evaluation: Mapping[str, Any], read: int) -> str:
+    """How many of the samples that were to be run are there."""
+    data, config = (evaluation.get(key) or {} for key in ("dataset", "config"))
+    samples, epochs = integer(data.get("samples")), integer(config.get("epochs")) or 1
+    if samples is None:
+        return plural(read, "whole sample")
+    return f"{read:,} of the {plural(samples * epochs, 'sample')} that were to be run are whole"
 
 
 eval_reader = Reader(
@@ -313,6 +326,11 @@ class _Log:
     @cached_property
     def samples(self) -> list[str]:
         return sorted((name for name in self.members if SAMPLE.fullmatch(name)), key=_natural)
+
+    @property
+    def headed(self) -> bool:
+        """Whether the log says what was run; one that broke off may have lost it."""
+        return any(name in self.members for name in HEADERS)
 
     def evaluation(self) -> Mapping[str, Any]:
         """What was run. Raises `UnreadableContent` where the log does not say."""

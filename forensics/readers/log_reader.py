@@ -10,7 +10,8 @@ goes on.
    folder once. Hidden files are left out.
 2. A file goes to the first reader that recognises it: readers in the order of
    their `rank` (highest first, 0 where a reader has none), then of their names.
-   Shapes that many tools write have a low rank.
+   Shapes that many tools write have a low rank. JSON that nobody recognises by a short
+   head is shown with a longer one: its first turn may be long.
 3. A file that nobody recognises is unpacked where it is an archive; else it is
    told as `Unreadable`, never passed over. So is a reader that fails on looking
    at a file, whoever reads the file then. A reader may have
@@ -25,6 +26,7 @@ goes on.
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
@@ -33,11 +35,20 @@ from typing import Protocol
 from forensics.errors import UserError
 from forensics.plugins import code_of, installed
 from forensics.readers.archives import is_archive, unpacked
-from forensics.readers.content import LIMITS, Limits, Unreadable, UnreadableContent, read_head
+from forensics.readers.content import (
+    HEAD,
+    LIMITS,
+    LONG_HEAD,
+    Limits,
+    Unreadable,
+    UnreadableContent,
+    read_head,
+)
 from forensics.readers.json_rows import WHOLE, Row, in_words, read_rows, trajectories_from
 from forensics.records import Trajectory
 
 Found = Iterator[Trajectory | Unreadable]
+UNKNOWN = "no reader knows its format"
 
 
 class LogReader(Protocol):
@@ -111,15 +122,16 @@ class _Search:
     shown: Path = Path()
     held: Path | None = None
     depth: int = 0
+    names_files: bool = False
 
     @classmethod
-    def by(cls, name: str | None, limits: Limits) -> "_Search":
+    def by(cls, name: str | None, limits: Limits, *, names_files: bool = False) -> "_Search":
         """A look by every reader, or by the one of this name."""
         readers = installed_readers()
         if name is None:
-            return cls(readers, limits)
+            return cls(readers, limits, names_files=names_files)
         if chosen := tuple(reader for reader in readers if reader.name == name):
-            return cls(chosen[:1], limits, forced=True)
+            return cls(chosen[:1], limits, forced=True, names_files=names_files)
         known = ", ".join(sorted(reader.name for reader in readers)) or "none"
         raise UserError(f"unknown reader '{name}'; known: {known}")
 
@@ -149,6 +161,12 @@ class _Search:
                 f" {code_of(module)}, or name the format with --reader"
             ) from error
 
+    def named(self, run: Trajectory, path: Path) -> Trajectory:
+        """A run with the file that it was read from, where that was asked for."""
+        if not self.names_files:
+            return run
+        return run.model_copy(update={"file": str(self.told(path))})
+
     def unreadable(self, path: Path, reason: str, where: str = WHOLE) -> Unreadable:
         return Unreadable(path=self.told(path), where=where, reason=reason)
 
@@ -160,15 +178,17 @@ class _Search:
         return replace(self, shown=self.told(archive), held=folder, depth=self.depth + 1)
 
 
-def read_logs(path: Path, reader: str | None = None, limits: Limits = LIMITS) -> Found:
+def read_logs(
+    path: Path, reader: str | None = None, limits: Limits = LIMITS, *, names_files: bool = False
+) -> Found:
     """Every run in a file, a folder or an archive, streaming; `Unreadable` for
     what could not be read.
 
-    `reader` names the one format to read everything as. Raises `UserError`
-    where the path does not exist, a folder holds no file, or there is no such
-    reader.
+    `reader` names the one format to read everything as; `names_files`: each run says
+    which file it was read from. Raises `UserError` where the path does not exist, a
+    folder holds no file, or there is no such reader.
     """
-    search = _Search.by(reader, limits)
+    search = _Search.by(reader, limits, names_files=names_files)
     if not path.exists():
         raise UserError(f"{path} does not exist; give a log file or a folder of logs")
     if path.is_dir() and next(files_of(path), None) is None:
@@ -183,11 +203,17 @@ def files_to_open(path: Path, reader: str | None = None) -> list[Path]:
     return [path] if not path.is_dir() else list(_Search.by(reader, LIMITS).files(path))
 
 
-def open_files(paths: Iterable[Path], reader: str | None = None, limits: Limits = LIMITS) -> Found:
+def open_files(
+    paths: Iterable[Path],
+    reader: str | None = None,
+    limits: Limits = LIMITS,
+    *,
+    names_files: bool = False,
+) -> Found:
     """Every run in some of a log's files (`files_to_open`); ids are told apart
     within these files only.
     """
-    search = _Search.by(reader, limits)
+    search = _Search.by(reader, limits, names_files=names_files)
     return _unique(found for path in paths for found in _one(path, search))
 
 
@@ -234,20 +260,31 @@ def _one(path: Path, search: _Search) -> Found:
     except UnreadableContent as refused:
         yield search.unreadable(path, str(refused))
         return
-    chosen = None
-    for reader in search.readers:
-        try:
-            if reader.recognises(path, head):
-                chosen = reader
-                break
-        except Exception as error:  # a reader of a stranger may fail: the others are asked
-            yield search.failed(reader, path, "failed to recognise it", error)
+    chosen, failures = _recognised(path, head, search)
+    if chosen is None and len(head) == HEAD and head.lstrip()[:1] in (b"{", b"["):
+        with suppress(UnreadableContent):
+            chosen, failures = _recognised(path, read_head(path, search.limits, LONG_HEAD), search)
+    yield from failures
     if chosen is None and is_archive(path, head):
         yield from _archive(path, search)
     elif chosen is not None or search.forced:
         yield from _read(chosen or search.readers[0], path, search)
     else:
-        yield search.unreadable(path, "no reader knows its format")
+        yield search.unreadable(path, UNKNOWN)
+
+
+def _recognised(
+    path: Path, head: bytes, search: _Search
+) -> tuple[LogReader | None, list[Unreadable]]:
+    """The first reader that knows a file by this head, and those that failed on it."""
+    failures: list[Unreadable] = []
+    for reader in search.readers:
+        try:
+            if reader.recognises(path, head):
+                return reader, failures
+        except Exception as error:  # a reader of a stranger may fail: the others are asked
+            failures.append(search.failed(reader, path, "failed to recognise it", error))
+    return None, failures
 
 
 def _read(reader: LogReader, path: Path, search: _Search) -> Found:
@@ -256,7 +293,7 @@ def _read(reader: LogReader, path: Path, search: _Search) -> Found:
             if isinstance(found, Unreadable):
                 yield search.unreadable(found.path, found.reason, found.where)
             elif found.outcome is None or 0 <= found.outcome <= 1:
-                yield found
+                yield search.named(found, path)
             else:
                 raise _OutOfRange(
                     f"the reader {reader.name} {reader.version} gives a run of"

@@ -24,8 +24,7 @@ from forensics.readers.log_reader import Reader
 from forensics.readers.messages import is_conversation, steps_of, tool_call
 from forensics.readers.submission import (
     exit_ending,
-    holds,
-    is_benchmark_report,
+    is_report_of,
     judged_run,
     lies_with,
 )
@@ -51,11 +50,9 @@ def recognises(path: Path, head: bytes) -> bool:
 
 def accompanies(path: Path) -> bool:
     """Reports and tables of results that lie with trajectories."""
-    pattern, report = f"*{SUFFIX}*", is_benchmark_report(path)
+    pattern = f"*{SUFFIX}*"
     known = path.name in ("preds.json", "minisweagent.log") or path.match("exit_statuses_*.yaml")
-    return ((known or report) and lies_with(path, pattern)) or (
-        report and holds(path.parent.parent, pattern)
-    )
+    return (known and lies_with(path, pattern)) or is_report_of(path, pattern)
 
 
 def run(row: Row) -> Trajectory:

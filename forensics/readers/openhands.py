@@ -43,7 +43,7 @@ from forensics.readers.json_rows import (
 )
 from forensics.readers.log_reader import Reader
 from forensics.readers.messages import answer_of, message_text, steps_of, tool_call
-from forensics.readers.submission import benchmark_outcome, submission_of
+from forensics.readers.submission import benchmark_outcome, is_report_of, submission_of
 from forensics.readers.values import (
     End,
     as_list,
@@ -359,4 +359,5 @@ reader = Reader(
     version="1 (OpenHands 0.9 to 0.62, agent SDK 1.x)",
     recognises=recognises,
     reads=read,
+    accompanies=lambda path: is_report_of(path, "output*.jsonl*"),
 )

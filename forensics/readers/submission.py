@@ -96,6 +96,13 @@ def is_benchmark_report(path: Path) -> bool:
     ) or path.name.endswith(".report.json")
 
 
+def is_report_of(path: Path, pattern: str) -> bool:
+    """Whether a verdict on a log with such a name is looked up in this file."""
+    return is_benchmark_report(path) and any(
+        lies_with(folder / path.name, pattern) for folder in (path.parent, path.parent.parent)
+    )
+
+
 def _verdicts(folder: Path, task: str) -> Iterator[float]:
     for pattern in REPORTS:
         report = as_mapping(content_beside(folder / pattern.format(task)))

@@ -24,11 +24,14 @@ from forensics.readers.content import UnreadableContent, bare_name, log_name
 from forensics.readers.json_rows import Row, first_value, parse, read_document
 from forensics.readers.log_reader import Reader
 from forensics.readers.messages import answer_of, message_text, steps_of, tool_call
-from forensics.readers.submission import exit_ending, is_benchmark_report, judged_run, lies_with
+from forensics.readers.submission import exit_ending, is_report_of, judged_run, lies_with
 from forensics.readers.values import as_list, as_mapping, dig
 from forensics.records import Step, Trajectory
 
 TURN = {"action", "observation", "response"}
+FIELDS = TURN | {
+    *("response", "thought", "execution_time", "state", "query", "messages", "extra_info")
+}  # of a turn
 EVENT = {"args", "source", "kind", "cause"}  # of OpenHands, whose events are named alike
 DONE = ("submitted", "exit_forfeit", "early_exit")
 BUDGETS = (  # `submitted (exit_cost)`: the harness handed in the work when the budget was spent
@@ -59,7 +62,11 @@ def recognises(path: Path, head: bytes) -> bool:
     run = as_mapping(attempts[0]) if attempts else run
     turns = run.get("trajectory")
     if isinstance(turns, list) and turns:
-        return as_mapping(turns[0]).keys() >= TURN
+        known = as_mapping(turns[0]).keys()
+        if known >= TURN or (len(turns) == 1 and known and known <= FIELDS):  # one that is cut
+            return True
+        if len(turns) > 1:
+            return False
     return bare_name(path).endswith(".traj") and bool(run)
 
 
@@ -71,8 +78,8 @@ def accompanies(path: Path) -> bool:
     )
     if beside is not None and (path.parent / f"{beside}.traj").is_file():
         return True
-    known = path.name in RUN_FILES or is_benchmark_report(path)
-    return known and lies_with(path, "*.traj")
+    known = path.name in RUN_FILES and lies_with(path, "*.traj")
+    return known or is_report_of(path, "*.traj")
 
 
 def attempts(row: Row) -> Iterator[Row]:

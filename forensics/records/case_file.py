@@ -1,5 +1,6 @@
 """The files of a case folder: `case.json` with the checkpoints that it compares,
-and the rows of `findings.jsonl`, `review.jsonl` and `ablation.jsonl`.
+and the rows of `findings.jsonl`, `loops.jsonl`, `candidates.jsonl`, `review.jsonl` and
+`ablation.jsonl`.
 """
 
 from typing import Any, Literal, Self
@@ -120,14 +121,85 @@ class ChainRow(Record):
     explanation: str
 
 
+class BrokenRule(Record):
+    """A sentence of the prompt, the steps that override it, and what the agent said of it."""
+
+    prompt_said: str
+    steps: tuple[int, ...]
+    agent_said: str | None = None
+    agent_step: int | None = None
+
+
 class ScanRow(ChainRow):
     """A row of `findings.jsonl` as a scan's own families write it. `patterns`:
     the ids of those that matched; `unresolved`: what the log would have had to
-    show.
+    show. `policy` and `file`: the run's, for reading it there. `broken`: the rule of the
+    prompt that it breaks.
     """
 
     patterns: tuple[str, ...] = ()
     unresolved: str | None = None
+    policy: str | None = None
+    file: str | None = None
+    broken: BrokenRule | None = None
+
+
+class LoopRow(Record):
+    """A row of `loops.jsonl`: a run that loops, and where. Steps count from 0; `actions`
+    are the repeated ones, as they were written the first time (long ones cut), `turns`
+    how many actions lie in the loop.
+    """
+
+    trajectory: str
+    side: str
+    task: str
+    policy: str
+    file: str | None = None
+    first_step: int
+    last_step: int
+    turns: int
+    times: int
+    actions: tuple[str, ...]
+
+
+class CandidateExample(Record):
+    """A run that shows a candidate, from this step on (from 0)."""
+
+    trajectory: str
+    side: str
+    task: str
+    file: str | None = None
+    step: int
+
+
+class CandidateRow(Record):
+    """A row of `candidates.jsonl`: a sequence of actions that one group of runs takes more
+    often than comparable runs of the same tasks. To be read; no finding.
+
+    `tasks`: those that both groups ran; `tasks_first`, `tasks_second`: of these, where the
+    first or the second group has it more often than chance would deal it. Shares are of the
+    compared runs. `q`: the false discovery rate at which it stands. `variant_of`: a surer
+    row of the same contrast that shares an action with it.
+    """
+
+    contrast: str
+    first: str
+    second: str
+    actions: tuple[str, ...]
+    tasks: int
+    tasks_first: int
+    tasks_second: int
+    share_first: float
+    share_second: float
+    p: float
+    q: float
+    examples: tuple[CandidateExample, ...]
+    variant_of: tuple[str, ...] | None = None
+
+    @property
+    def more(self) -> str:
+        """The group that has it more often, by the votes of the tasks."""
+        return self.first if self.tasks_first >= self.tasks_second else self.second
 
 
 class ReviewRow(Record):

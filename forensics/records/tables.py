@@ -50,6 +50,7 @@ SCHEMA = pa.schema(
         ("end", pa.string()),
         ("end_reason", pa.string()),
         ("redraws", pa.int32()),
+        ("file", pa.string()),
     ],
     metadata={b"forensics.schema": f"trajectory/{SCHEMA_VERSION}".encode()},
 )
@@ -63,6 +64,7 @@ REPEATING = [
     "environment",
     "end",
     "end_reason",
+    "file",
     "steps.list.element.role",
     "steps.list.element.kinds.list.element",
     "steps.list.element.channels.list.element",

@@ -82,7 +82,7 @@ class Trajectory(VersionedRecord):
     worlds. `submission` is the *changed* part of what was handed in (for
     example the added lines of a diff), `patch` the whole diff it was taken
     from, where there is one. `redraws` counts actions refused by a constraint
-    and drawn again.
+    and drawn again. `file`: where a foreign log's run was read, below what was given.
     """
 
     id: str
@@ -100,6 +100,7 @@ class Trajectory(VersionedRecord):
     end: Ending
     end_reason: str | None = None
     redraws: int = 0
+    file: str | None = None
 
     @property
     def actions(self) -> tuple[tuple[int, Step], ...]:

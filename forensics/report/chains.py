@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from forensics.errors import UserError
+from forensics.records.case_file import BrokenRule
 
 FINDINGS: Final = "findings.jsonl"
 Key = tuple[str, str]  # (side, trajectory id); side "" where a row does not say
@@ -21,7 +22,9 @@ LINKS: Final = ("attempt", "obtained", "used", "credited")
 
 @dataclass(frozen=True, kw_only=True)
 class ChainRow:
-    """One run against one channel. `None`: cannot be told. Steps count from 0."""
+    """One run against one channel. `None`: cannot be told. Steps count from 0. `broken`: the
+    rule of the prompt that it breaks.
+    """
 
     trajectory: str
     side: str
@@ -34,6 +37,9 @@ class ChainRow:
     used: bool | None
     credited: bool | None
     explanation: str
+    broken: BrokenRule | None = None
+    file: str | None = None
+    policy: str | None = None
 
     @property
     def links(self) -> tuple[tuple[str, bool | None, tuple[int, ...]], ...]:
@@ -126,6 +132,9 @@ def read_chains(folder: Path) -> Iterator[ChainRow]:
                     used=row["used"],
                     credited=row["credited"],
                     explanation=str(row["explanation"] or ""),
+                    broken=BrokenRule.model_validate(rule) if (rule := row.get("broken")) else None,
+                    file=row.get("file"),
+                    policy=row.get("policy"),
                 )
             except (KeyError, TypeError, ValueError, AttributeError) as error:
                 raise UserError(

@@ -13,10 +13,12 @@ from pydantic import ValidationError
 from forensics.errors import UserError
 from forensics.phrases import printable
 from forensics.records import Evidence, Spans, Undefined, Verdict
+from forensics.records.case_file import LoopRow
 from forensics.records.files import as_user_error, read_findings, read_json, write_json
 from forensics.records.record import first_error
 from forensics.report.chains import ChainIndex, index_chains
 from forensics.report.logs import find_logs
+from forensics.report.loops import read_loops
 from forensics.report.shown_runs import Browser, browse
 from forensics.verdict import RULE_2, Rule, decide, is_current, require_families, rule_of_case
 
@@ -44,7 +46,7 @@ class ReportData:
     """Everything a report says.
 
     `inputs` and `provenance` are those of `case.json`, which lies in `folder`.
-    `findings` are in the order in which they are shown.
+    `findings` are in the order in which they are shown. `loops`: the runs of logs that loop.
     """
 
     verdict: Verdict
@@ -54,6 +56,7 @@ class ReportData:
     chains: ChainIndex
     browser: Browser
     folder: Path = Path()
+    loops: tuple[LoopRow, ...] = ()
 
     @property
     def evidence(self) -> tuple[Evidence, ...]:
@@ -101,6 +104,7 @@ def load_case(folder: Path) -> ReportData:
         findings=findings,
         **stated,
         chains=chains,
+        loops=read_loops(folder),
         browser=browse(folder, find_logs(folder), chains, spans),
     )
 

@@ -2,12 +2,13 @@
 then the worst with the steps they cite.
 
 1. Stream `findings.jsonl` once: for every side, channel and family, how far the
-   chains reach, wins and losses apart. Keep the worst few by how far they
-   reach, runs after training first, ties by a hash of the run, not by its
-   looks.
+   chains reach, wins and losses apart. Keep the few that matter most: used, then what
+   cannot be told, then what came to nothing; runs after training first, ties by a hash
+   of the run, not by its looks.
 2. Fetch the runs of those few, and cut out the steps that each cites. In a step
    that showed something, the lines that stand in the submission too are marked.
-3. All findings stay in the file beside the page.
+3. Beside each stand runs of its task in which nothing was found (`beside`).
+4. All findings stay in the file beside the page.
 """
 
 from bisect import insort
@@ -20,9 +21,11 @@ from typing import Final
 
 from forensics.records import Trajectory
 from forensics.records.page import TextSpan, TextSpans, step_text
+from forensics.report.beside import Beside, beside
 from forensics.report.chains import LINKS, ChainRow, read_chains
 from forensics.report.escape import short
 from forensics.report.logs import find_logs, outcomes_of
+from forensics.report.profile import STANDS, stands
 from forensics.report.shown_runs import Allowance
 
 MOST: Final = 200  # findings with their steps inside the page
@@ -33,12 +36,16 @@ OUTCOMES: Final = {True: "won", False: "lost", None: "no score"}
 
 @dataclass(frozen=True, kw_only=True)
 class Shown:
-    """One finding with its run. `place`: the channel's number, by which the page filters."""
+    """One finding with its run, and the runs beside it. `place`, `model`: the numbers of its
+    family and of its model, by which the page filters.
+    """
 
     row: ChainRow
     run: Trajectory | None
     outcome: str
     place: int
+    model: int
+    beside: tuple[Beside, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,7 +69,8 @@ class Findings:
     total: int
     runs: Mapping[str, int]
     counts: tuple[Counted, ...]
-    channels: tuple[str, ...]
+    families: tuple[str, ...]
+    models: tuple[str, ...]
     shown: tuple[Shown, ...]
 
 
@@ -72,7 +80,11 @@ def read_findings_of(folder: Path) -> Findings:
     won = outcomes_of(logs)
     counts: Counter[tuple[str, str, str, bool | None, str]] = Counter()
     worst: list[tuple[tuple[int, bool, str, str], ChainRow]] = []
+    found: set[tuple[str, str]] = set()
+    models: set[str] = set()
     for row in read_chains(folder):
+        found.add((row.side, row.trajectory))
+        models.add(row.policy or "unknown")
         outcome = won.get((row.side, row.trajectory))
         counts[row.side, row.channel, row.family, outcome, row.level] += 1
         insort(worst, (_order(row), row), key=lambda entry: entry[0])
@@ -100,18 +112,23 @@ def read_findings_of(folder: Path) -> Findings:
                 unscored=unscored,
             )
         )
-    channels = tuple(sorted({key[1] for key in counts}))
+    families = tuple(sorted({key[2] for key in counts}))
+    near = beside(logs, [row for _, row in worst], found)
+    named = tuple(sorted(models))
     return Findings(
         total=sum(counts.values()),
         runs=Counter(side for side, _ in won),
         counts=tuple(counted),
-        channels=channels,
+        families=families,
+        models=named,
         shown=tuple(
             Shown(
                 row=row,
                 run=runs.get((row.side, row.trajectory)),
                 outcome=OUTCOMES[won.get((row.side, row.trajectory))],
-                place=channels.index(row.channel),
+                place=families.index(row.family),
+                model=named.index(row.policy or "unknown"),
+                beside=near.get((row.side, row.task), ()),
             )
             for _, row in worst
         ),
@@ -122,7 +139,7 @@ def _order(row: ChainRow) -> tuple[int, bool, str, str]:
     digest = blake2b(
         f"{row.side} {row.trajectory}".encode(errors="replace"), digest_size=8
     ).hexdigest()
-    return -LINKS.index(row.level), row.side == "before", digest, row.channel
+    return STANDS.index(stands(row)), row.side == "before", digest, row.channel
 
 
 def cited_steps(shown: Shown, allowance: Allowance) -> Iterator[TextSpans]:

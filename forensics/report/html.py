@@ -25,9 +25,14 @@ from markupsafe import Markup
 from forensics.records import Figure
 from forensics.records.page import Page, TextSpan, TextSpans
 from forensics.report import charts, numbers, words
+from forensics.report.beside import handed_in
+from forensics.report.certain import certain, is_unsettled, settles
 from forensics.report.data import ReportData
 from forensics.report.escape import ticked_html, visible_html
 from forensics.report.findings import Findings, cited_steps, read_findings_of, shown_within
+from forensics.report.hunks import hunks_of
+from forensics.report.loops import loop_told
+from forensics.report.profile import is_profile
 from forensics.report.shown_runs import Allowance, shown_steps
 from forensics.report.source_rows import (
     COLUMNS,
@@ -95,7 +100,12 @@ def render_html(data: ReportData, pictures: Mapping[str, str]) -> str:
         "bar_of": drawn_bar,
         "parts_of_gain": gain_parts(data.verdict),
         "parts_drawn": drawn_parts(gain_parts(data.verdict)),
-        "headline": words.headline(data.verdict),
+        "headline": words.heading(data),
+        "profile": is_profile(data.inputs),
+        "unsettled": is_unsettled(data.verdict, data.inputs),
+        "certain": list(certain(data.verdict, data.inputs)),
+        "settles": list(settles(data.verdict, data.inputs)),
+        "loop_told": loop_told,
         "layers": [(name, group, sparks(group)) for name, group in data.layers.items()],
         "pictures": {file: Markup(drawing) for file, drawing in pictures.items()},
         "drawing_of": lambda figure: figures.get(id(figure)),
@@ -123,6 +133,8 @@ def _report(known: Mapping[str, Any], found: Findings | None, limits: Allowance)
         steps=lambda run, example, marks: shown_steps(run, example, spent, with_marks=marks),
         listed=shown_within(found, limits) if found else (),
         cited=lambda one: cited_steps(one, cited),
+        hunks=lambda one: hunks_of(one.row, one.run, cited),
+        handed=lambda one, other: handed_in(one.row, other.run, cited),
         **known,
     )
 

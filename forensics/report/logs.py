@@ -17,7 +17,7 @@ _NAME = re.compile(
 )
 _SHOWN: Final = (
     *("id", "task", "policy", "environment", "seed", "without", "outcome", "end", "end_reason"),
-    *("submission", "rewards"),
+    *("submission", "patch", "rewards", "file"),
     *(
         f"steps.list.element.{name}"
         for name in ("role", "text", "kinds.list.element", "channels.list.element")

@@ -11,10 +11,14 @@ from forensics.phrases import plural
 from forensics.records import Evidence, Figure, Spans, Table, Verdict
 from forensics.records.files import read_findings
 from forensics.report import numbers, words
+from forensics.report.broken import broken_lines
+from forensics.report.certain import certain, is_unsettled, settles
 from forensics.report.chains import LINKS
 from forensics.report.data import ReportData, read_verdict
 from forensics.report.escape import cut, markdown_fence, markdown_line as text, printable
 from forensics.report.findings import Findings, read_findings_of
+from forensics.report.loops import loop_lines
+from forensics.report.profile import ONE_SET, is_profile
 from forensics.report.shown_runs import Example, Twin
 from forensics.report.source_rows import COLUMNS, gain_parts, source_table
 from forensics.shortcuts.export import REVIEW, reviews_of
@@ -34,20 +38,16 @@ def render_markdown(data: ReportData, *, figures: Sequence[tuple[str, str]] = ()
     """The whole report. `figures`: names of files in `figures/` with their
     titles, shown as pictures.
     """
-    verdict = data.verdict
+    verdict, profile = data.verdict, is_profile(data.inputs)
     command = words.replay_command(data.inputs, verdict)
     gaps = (f"{g.text} Would tell: {g.measurement} Cost: {g.cost}." for g in verdict.gaps)
     missing = (f"{'; '.join(m.questions)}: {m.reason} Cure: {m.cure}" for m in words.missing(data))
     blocks = [
-        f"# Verdict: {verdict.label}",
-        text(words.MEANING[verdict.label]),
-        f"**{text(verdict.sentence, 2000)}**",
-        text(words.reason(verdict)),
-        *_sources(verdict),
+        *_top(data),
+        *(() if profile else _sources(verdict)),
         text(words.logs_alone(data)),
         _bullets(words.facts(data)),
-        _table(("", "estimate", "interval"), words.part_rows(verdict)),
-        *(f"**{text(name)}: not measured.** {text(why)}" for name, why in words.not_measured(data)),
+        *(() if profile else _parts(data)),
         *(f"![{text(title, 120)}](figures/{name})" for name, title in figures),
         *_section("Why this verdict", _bullets(verdict.reasons)),
         *_evidence(data),
@@ -60,6 +60,36 @@ def render_markdown(data: ReportData, *, figures: Sequence[tuple[str, str]] = ()
         f"Rule {text(verdict.rule)}, decided by clause {text(verdict.decided_by)}.",
     ]
     return "\n\n".join(filter(None, blocks)) + "\n"
+
+
+def _top(data: ReportData) -> Iterator[str]:
+    """The label and its sentence, or what the runs of one set of logs did."""
+    verdict = data.verdict
+    if is_profile(data.inputs):
+        yield f"# {text(words.heading(data)[0], 1500)}"
+        yield ONE_SET
+    elif is_unsettled(verdict, data.inputs):
+        yield f"# {text(words.heading(data)[0], 1500)}"
+        yield f"**{text(verdict.sentence, 2000)}**"
+        yield text(words.reason(verdict))
+    else:
+        yield f"# Verdict: {verdict.label}"
+        yield text(words.MEANING[verdict.label])
+        yield f"**{text(verdict.sentence, 2000)}**"
+        yield text(words.reason(verdict))
+    yield text(words.unscored(data))
+    sure = certain(verdict, data.inputs)
+    yield from _section("Certain all the same", _bullets(sure))
+    yield from _section("What would settle it", _bullets(settles(verdict, data.inputs)))
+    yield _bullets(loop_lines(data.loops))
+    yield from _section("What the prompt forbids", _bullets(broken_lines(data.folder)))
+
+
+def _parts(data: ReportData) -> Iterator[str]:
+    """The parts of the gain, and why some were not measured."""
+    yield _table(("", "estimate", "interval"), words.part_rows(data.verdict))
+    for name, why in words.not_measured(data):
+        yield f"**{text(name)}: not measured.** {text(why)}"
 
 
 def _sources(verdict: Verdict) -> Iterator[str]:

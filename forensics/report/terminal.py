@@ -11,9 +11,13 @@ from typing import Any
 
 from forensics.records import Table, Verdict
 from forensics.report import numbers, words
+from forensics.report.broken import broken_lines
+from forensics.report.certain import is_unsettled
 from forensics.report.data import ReportData
 from forensics.report.escape import printable, short
+from forensics.report.loops import loop_lines
 from forensics.report.numbers import table_cells
+from forensics.report.profile import is_profile
 from forensics.report.source_rows import SourceTable, gain_parts, source_table
 
 LEADING_NUMBERS = 12
@@ -44,22 +48,23 @@ def _plain(parts: Iterable[Any], width: int) -> str:
 
 
 def _parts(data: ReportData) -> Iterator[Any]:
-    verdict, table = data.verdict, source_table(data.verdict)
-    yield _line(verdict.sentence)
-    if why := words.reason(verdict):
+    verdict = data.verdict
+    first, below = words.heading(data)
+    profile = is_profile(data.inputs)
+    told = profile or is_unsettled(verdict, data.inputs)
+    yield _line(first if told else verdict.sentence)
+    if told:
+        yield _line(below if profile else verdict.sentence)
+    if (why := words.reason(verdict)) and not profile:
         yield _line(f"Why undetermined: {why}")
     if caution := words.logs_alone(data):
         yield _line(caution)
     yield _line("; ".join(words.facts(data)))
-    yield ""
-    yield _rows(("", "estimate", "interval"), words.part_rows(data.verdict))
-    for name, why in words.not_measured(data):
-        yield _line(f"{name}: not measured. {why}")
-    yield from _list("What the gain is made of", map(": ".join, _parts_told(verdict)))
-    yield from _list("What the gain may run through", _sources(table))
-    if step := words.next_measurement(verdict):
-        yield from _list("Next measurement", [step])
+    if not profile:
+        yield from _gain(data)
     yield from _list("Why", data.verdict.reasons)
+    yield from _list("Runs that loop", loop_lines(data.loops))
+    yield from _list("What the prompt forbids", broken_lines(data.folder))
     if data.evidence:
         yield ""
         yield _line("Leading numbers")
@@ -77,6 +82,19 @@ def _parts(data: ReportData) -> Iterator[Any]:
     page = data.folder / "report.html"
     drawn = f"For the whole report: forensics report {data.folder} --format html"
     yield _line(f"Report: {page}" if page.exists() else drawn, no_wrap=True)
+
+
+def _gain(data: ReportData) -> Iterator[Any]:
+    """The gain, its parts, what it may run through, and what to measure next."""
+    verdict, table = data.verdict, source_table(data.verdict)
+    yield ""
+    yield _rows(("", "estimate", "interval"), words.part_rows(verdict))
+    for name, why in words.not_measured(data):
+        yield _line(f"{name}: not measured. {why}")
+    yield from _list("What the gain is made of", map(": ".join, _parts_told(verdict)))
+    yield from _list("What the gain may run through", _sources(table))
+    if step := words.next_measurement(verdict):
+        yield from _list("Next measurement", [step])
 
 
 def _parts_told(verdict: Verdict) -> Iterator[tuple[str, str]]:

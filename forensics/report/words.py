@@ -10,6 +10,7 @@ from typing import Any, Final
 from forensics.phrases import capital, plural, printable
 from forensics.records import Trajectory, Undefined, Verdict
 from forensics.records.verdict import Estimate
+from forensics.report.certain import is_unsettled, sets_told
 from forensics.report.data import ReportData
 from forensics.report.logs import Tally, won
 from forensics.report.numbers import (
@@ -22,6 +23,7 @@ from forensics.report.numbers import (
     name_of,
     percent,
 )
+from forensics.report.profile import ONE_SET, is_profile, profile_told, unscored_told
 from forensics.report.shown_runs import Pick
 from forensics.verdict import is_current
 
@@ -73,6 +75,35 @@ def part_rows(verdict: Verdict, most: int | None = None) -> Iterator[tuple[str, 
 
 def _cells(found: Estimate, unit: Unit) -> tuple[str, str]:
     return unit.value(found.estimate), f"{unit.ends(found)} ({level_of(found)})"
+
+
+def title_of(data: ReportData) -> str:
+    """What the page asks."""
+    return "What did these runs do?" if is_profile(data.inputs) else "Is the gain real?"
+
+
+def heading(data: ReportData) -> tuple[str, str]:
+    """What stands on top: the label and its sentence, or what the runs did, of one set and of
+    two that do not settle.
+    """
+    if is_unsettled(data.verdict, data.inputs):
+        return sets_told(data.folder, data.provenance.get("logs") or {}), headline(data.verdict)[1]
+    if not is_profile(data.inputs):
+        return headline(data.verdict)
+    return profile_told(data.folder, runs_of(data)), ONE_SET
+
+
+def runs_of(data: ReportData) -> int:
+    """How many runs there are in the open world."""
+    return sum(tally.runs for (_, world), tally in data.browser.totals.items() if not world)
+
+
+def unscored(data: ReportData) -> str:
+    """What is said of runs without an outcome; `""` where each has one."""
+    logs = data.provenance.get("logs")
+    sides = [side for side in logs.values() if "scored" in side] if isinstance(logs, dict) else []
+    runs, scored = (sum(side[name] for side in sides) for name in ("runs", "scored"))
+    return unscored_told(runs, scored)
 
 
 def headline(verdict: Verdict) -> tuple[str, str]:
@@ -129,6 +160,8 @@ def facts(data: ReportData) -> Iterator[str]:
     counts = (side.get("unreadable") for side in sides if isinstance(side, Mapping))
     if total := sum(count for count in counts if isinstance(count, int)):
         yield f"{total:,} of the files or rows could not be read (`unreadable.jsonl`)"
+    if is_profile(data.inputs):
+        return
     scrubbed = max((world for _, world in data.browser.totals), key=len, default=())
     yield f"Scrubbed: {joined(scrubbed, 'nothing')}"
     if isinstance(budget, Mapping) and isinstance(budget.get("tasks"), int):
@@ -205,7 +238,11 @@ def outcome_of(run: Trajectory) -> str:
 
 
 def side_name(data: ReportData, side: str) -> str:
-    """`before` and `after-0` in words; seeds are numbered where there are several."""
+    """`before` and `after-0` in words; seeds are numbered where there are several. One set
+    of logs is after nothing.
+    """
+    if is_profile(data.inputs) and data.seeds <= 1:
+        return "These logs"
     name, _, number = side.partition("-")
     return f"{name.capitalize()} training" + (
         f", seed {number}" if number and data.seeds > 1 else ""

@@ -8,6 +8,7 @@ from forensics.actions import Action
 from forensics.actions.unified_diff import Changed, changes_of
 from forensics.layers.use import step_text
 from forensics.records import Trajectory
+from forensics.shortcuts.expectations import Told, asked_for, may_be_asked, told_by
 
 LONGEST = 200_000  # characters of one text that are searched
 Key = tuple[str, str, bool, bool, bool, bool]  # kind, program; has arguments, reads, writes, a text
@@ -43,6 +44,30 @@ class BlindRun:
     def changes(self) -> tuple[Changed, ...]:
         """The files of the submitted patch."""
         return changes_of(self.trajectory.patch)
+
+    @cached_property
+    def expectations(self) -> tuple[Told, ...]:
+        """What existing tests no longer demand after the submitted patch."""
+        shown = [
+            step.text for step in self.trajectory.steps if step.role not in ("assistant", "system")
+        ]
+        return told_by((self.trajectory.patch or "")[:LONGEST], [text[:LONGEST] for text in shown])
+
+    @cached_property
+    def prompt(self) -> str:
+        """What was said before the first action."""
+        steps = self.trajectory.steps
+        first = next((at for at, step in enumerate(steps) if step.role == "assistant"), len(steps))
+        return "\n".join(step.text for step in steps[:first])[:LONGEST]
+
+    @cached_property
+    def asked(self) -> str | None:
+        """The sentence of the prompt that asks for tests to be changed, if one does."""
+        return asked_for(self.prompt)
+
+    def wanted(self, told: Told) -> bool:
+        """Whether the prompt may have asked for this: see `expectations.may_be_asked`."""
+        return may_be_asked(told, self.prompt, self.asked)
 
     def answer(self, action: Action) -> str:
         """What came back for an action, cut to a length that is searched."""

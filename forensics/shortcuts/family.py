@@ -39,6 +39,7 @@ from pydantic import AfterValidator, ValidationError
 
 from forensics.errors import UserError
 from forensics.plugins import plugin_points
+from forensics.records.case_file import BrokenRule
 from forensics.records.record import Record
 
 Level = Literal["none", "attempt", "obtained", "used", "credited"]
@@ -72,6 +73,7 @@ class ShortcutFinding:
     patterns: tuple[str, ...] = ()
     unresolved: str | None = None
     overlap: float | None = None
+    broken: BrokenRule | None = None
 
     @property
     def level(self) -> Level:
@@ -82,7 +84,8 @@ class ShortcutFinding:
 
     def row(self) -> Mapping[str, object]:
         """The finding as a row of `findings.jsonl`."""
-        return {**asdict(self), "level": self.level}
+        rule = self.broken and self.broken.model_dump(mode="json")
+        return {**asdict(self), "broken": rule, "level": self.level}
 
 
 def _quick(pattern: str) -> str:

@@ -16,7 +16,8 @@ real runs).
 Which runs are degenerate, the measures of `layers.degeneracy` against limits
 tell. What was done decides first: idle repeats, alternation, monologue (changing line
 numbers in an error are the same answer, polling whose answer changes is no
-repeat). Of what was written only a loop at the very end and a text that is
+repeat). A loop (`layers.loops`) is an event: it counts however short it is beside the
+whole run. Of what was written only a loop at the very end and a text that is
 nearly all repeats count, since longer healthy runs repeat more words.
 """
 
@@ -27,19 +28,23 @@ from pkgutil import resolve_name
 
 from forensics.actions import Action
 from forensics.errors import UserError
+from forensics.layers.actions import acted_in
 from forensics.layers.degeneracy import degeneracy
 from forensics.layers.evidence_chain import cite
+from forensics.layers.loops import Loop, loop_in, share_looped
 from forensics.layers.use import ChainRule
 from forensics.phrases import printable
 from forensics.records import Trajectory
 from forensics.shortcuts.blind_run import BlindRun
 from forensics.shortcuts.family import Family, ShortcutFinding, installed_families
 from forensics.shortcuts.git_history import history
+from forensics.shortcuts.instructions import with_instructions
+from forensics.shortcuts.libraries import library
 from forensics.shortcuts.links import PLAIN, Attempt, ChainLinks, LinkRule
 from forensics.shortcuts.patterns import Matcher
 
 LONGEST = 2000  # characters of an explanation
-RULES: Mapping[str, LinkRule] = {**PLAIN, "history": history}
+RULES: Mapping[str, LinkRule] = {**PLAIN, "history": history, "library": library}
 
 
 RULE = ChainRule()
@@ -47,6 +52,7 @@ ACTING = {"action repetition": 0.5, "alternation": 0.5, "monologue": 0.5}
 FEWEST_TURNS = 4  # of a run whose actions are measured
 LIMITS = {  # shares of a run; the compression ratio in bytes per compressed byte
     **ACTING,
+    "loop": 0.0,
     "longest repeated suffix": 0.5,
     "repeated n-grams": 0.9,
     "echoed observation": 0.8,
@@ -56,20 +62,26 @@ LIMITS = {  # shares of a run; the compression ratio in bytes per compressed byt
 
 @dataclass(frozen=True, kw_only=True)
 class Degenerate:
-    """The measures of one run (`None`: too short to say) and the names of those
-    above their limit.
+    """The measures of one run (`None`: too short to say), the names of those
+    above their limit, and its longest loop.
     """
 
     trajectory: str
     measures: dict[str, float | None]
     above: tuple[str, ...]
+    loop: Loop | None = None
 
 
 def degenerate(trajectory: Trajectory) -> Degenerate:
     """Measure one run. The measures of action need `FEWEST_TURNS` turns."""
-    measures = degeneracy(trajectory)
+    acted = acted_in(trajectory)
+    loop = loop_in(acted.turns)
+    measures = degeneracy(trajectory, acted) | {"loop": share_looped(loop, acted.turns)}
     return Degenerate(
-        trajectory=trajectory.id, measures=measures, above=above(measures, trajectory.turns)
+        trajectory=trajectory.id,
+        measures=measures,
+        above=above(measures, trajectory.turns),
+        loop=loop,
     )
 
 
@@ -104,7 +116,7 @@ def scan_trajectory(
         links = rule_named(family.rule)(Attempt(blind, family, hits, RULE))
         if links is not None:
             found.append(_finding(trajectory, family, links, RULE))
-    return tuple(found)
+    return with_instructions(blind, found)
 
 
 @cache

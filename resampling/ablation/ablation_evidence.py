@@ -167,8 +167,9 @@ class AblationEvidence:
             },
             summary=(
                 f"The gain runs through {about}, and what it returned held the answer in"
-                f" {share} of the wins that used it: a shortcut (control: what it returned"
-                f" on other tasks held {percent(inside.control or 0.0)} of those answers)."
+                f" {share} of the wins that used it: a shortcut, unless it is part of the job"
+                f" (control: what it returned on other tasks held"
+                f" {percent(inside.control or 0.0)} of them)."
                 if shortcut
                 else f"{about} is not found to be a shortcut."
             ),

@@ -37,7 +37,7 @@ from typing import Any
 
 from forensics.case import Case
 from forensics.errors import MissingInput
-from forensics.instruments import AnswerMaker, instrument
+from forensics.instruments import instrument
 from forensics.phrases import percent, points, printable
 from forensics.protocols import Alteration, Fielded, Needing
 from forensics.records import Evidence, Undefined
@@ -83,7 +83,7 @@ def most_episodes(case: Case, config: ExchangeConfig) -> int:
     """
     kinds, fields = config.most_sources, config.most_sources
     if case.has_played(scrubbed_world(case)):
-        say = FamilyEvidence(family=FAMILY, make=_maker(case, config))
+        say = FamilyEvidence(family=FAMILY, make=exchange.answers(case, config, METHOD))
         kinds, fields = Exchange(study=study_of(case), config=config, say=say).most_sources
     elif not isinstance(case.environment, Fielded):
         fields = 0
@@ -105,13 +105,8 @@ def most_episodes(case: Case, config: ExchangeConfig) -> int:
 def exchange(case: Case, config: ExchangeConfig) -> Iterator[Evidence | Undefined]:
     """Answers about what is shown; raises `MissingInput` for what the case cannot give."""
     study = study_of(case)
-    say = FamilyEvidence(family=FAMILY, make=_maker(case, config))
+    say = FamilyEvidence(family=FAMILY, make=exchange.answers(case, config, METHOD))
     yield from Exchange(study=study, config=config, say=say).answers()
-
-
-def _maker(case: Case, config: ExchangeConfig) -> AnswerMaker:
-    provenance = exchange.configured(**vars(config)).provenance(case)
-    return AnswerMaker(layer="sources", method=METHOD, provenance=provenance)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -180,11 +175,7 @@ class Exchange:
     @cached_property
     def rows(self) -> dict[str, list[dict[str, Any]]]:
         """The plain runs of every side."""
-        case, world = self.study.case, self.study.world
-        return {
-            side: list(case.rollouts(side, without=world).rows(*READ))
-            for side in ("before", *case.afters)
-        }
+        return self.study.plain_rows(*READ)
 
     @cached_property
     def read(self) -> Played:

@@ -3,7 +3,7 @@ No policy is played.
 
 1. What was trained on, and what each task shows, as `trained_tasks` has it.
 2. Held-out tasks with a trained *twin*: the same name, texts that are near
-   (`nearness`), or a question that is asked again (`repeated_questions`).
+   (`trained_tasks.nearness`), or a question that is asked again (`repeated_questions`).
 3. On the case's own runs in the scrubbed world,
 
        carried = G0 on all tasks - G0 on tasks without a twin.
@@ -29,7 +29,7 @@ from functools import cached_property
 import numpy as np
 
 from forensics.case import Case
-from forensics.instruments import AnswerMaker, instrument
+from forensics.instruments import instrument
 from forensics.phrases import plural, points
 from forensics.records import Evidence, Undefined
 from resampling.sources.repeated_questions import repeated_questions
@@ -66,11 +66,7 @@ def memory(case: Case, config: MemoryConfig) -> Iterator[Evidence | Undefined]:
     """What the gain owes to tasks that repeat trained ones; raises `MissingInput`
     for what the case cannot give.
     """
-    make = AnswerMaker(
-        layer="sources",
-        method=METHOD,
-        provenance=memory.configured(**vars(config)).provenance(case),
-    )
+    make = memory.answers(case, config, METHOD)
     family = FamilyEvidence(family=FAMILY, make=make)
     remembered = Memory(study=study_of(case), config=config)
     tasks, twins, trained = remembered.tasks, remembered.twins, remembered.trained

@@ -23,6 +23,7 @@ that *before* goes by as well and that stands in the only kind that is needed, o
 that reaches the policy by which of several texts is shown.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import repeat
@@ -53,13 +54,9 @@ class NeededShows:
     # -- the units ---------------------------------------------------------------------
 
     @cached_property
-    def rows(self) -> dict[str, list[Row]]:
+    def rows(self) -> dict[str, list[dict[str, Any]]]:
         """The plain runs of every side."""
-        case, world = self.study.case, self.study.world
-        return {
-            side: list(case.rollouts(side, without=world).rows(*READ))
-            for side in ("before", *case.afters)
-        }
+        return self.study.plain_rows(*READ)
 
     @cached_property
     def texts(self) -> ShownTexts | None:
@@ -148,7 +145,7 @@ class NeededShows:
         lost = self.study.compare((self.study.plain.pair[0], tuple(afters)))
         return kinds if lost.cleared else ()
 
-    def _wins_that_read(self, rows: list[Row], kinds: Kinds) -> float:
+    def _wins_that_read(self, rows: Sequence[Row], kinds: Kinds) -> float:
         """The share of a side's wins that read what one of these kinds showed."""
         wins = [row for row in rows if row["outcome"] is not None and row["outcome"] >= WIN]
         read = [any({*of} & {*kinds} for of, _, _ in observed(row)) for row in wins]

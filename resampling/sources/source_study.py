@@ -21,6 +21,7 @@ blocks `genuine`.
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -119,13 +120,16 @@ class SourceStudy:
     @cached_property
     def most_turns(self) -> int:
         """The most actions that one of these runs took."""
-        rows = (
-            row
-            for side in ("before", *self.case.afters)
-            for row in self.case.rollouts(side, without=self.world).rows("steps.list.element.role")
-        )
+        rows = chain(*self.plain_rows("steps.list.element.role").values())
         turns = [sum(one["role"] == "assistant" for one in row["steps"]) for row in rows]
         return max(turns, default=0)
+
+    def plain_rows(self, *columns: str) -> dict[str, list[dict[str, Any]]]:
+        """These columns of the case's own runs in that world, side by side."""
+        return {
+            side: list(self.case.rollouts(side, without=self.world).rows(*columns))
+            for side in ("before", *self.case.afters)
+        }
 
     def altered(self, alteration: Alteration, tasks: tuple[str, ...] | None = None) -> Played:
         """The same policies, tasks and random numbers in an altered world;

@@ -46,7 +46,7 @@ from typing import Any
 
 from forensics.case import Case
 from forensics.errors import MissingInput
-from forensics.instruments import AnswerMaker, instrument
+from forensics.instruments import instrument
 from forensics.layers.decomposition import Runs
 from forensics.phrases import plural, points, printable
 from forensics.protocols import Needing
@@ -161,8 +161,7 @@ def sufficiency(case: Case, config: SufficiencyConfig) -> Iterator[Evidence | Un
 
 def _opened(case: Case, config: SufficiencyConfig) -> "Sufficiency":
     study = study_of(case)
-    provenance = sufficiency.configured(**vars(config)).provenance(case)
-    make = AnswerMaker(layer="sources", method=METHOD, provenance=provenance)
+    make = sufficiency.answers(case, config, METHOD)
     fields = prompts_of(study)
     say = FamilyEvidence(family=FAMILY, make=make)
     return Sufficiency(study=study, fields=fields, config=config, say=say)

@@ -99,7 +99,7 @@ def test_a_family_is_one_file_and_one_entry_point(
     assert (finding.family, finding.channel) == ("canary", "canary-file")
     assert (finding.attempt_steps, finding.obtained) == ((0,), obtained)
     assert rubric_of("canary").no == "It did not."
-    assert "canary" in {family.id for family in families()} and len(families()) == 10
+    assert "canary" in {family.id for family in families()} and len(families()) >= 10
 
 
 SEMAPHORE = """
@@ -124,7 +124,8 @@ def test_an_environment_brings_the_language_and_the_families_of_its_logs(site: P
     assert (finding.family, finding.patterns) == ("canary", ("look at the canary",))
     elsewhere = here.model_copy(update={"environment": "e"})
     assert actions_of(elsewhere) == scan_trajectory(elsewhere, ()) == ()
-    assert [family.id for family in families("semaphore")] == ["canary"] and len(families()) == 9
+    assert [family.id for family in families("semaphore")] == ["canary"]
+    assert "canary" not in {family.id for family in families()}
 
 
 def test_two_families_of_one_id_are_refused(site: Path) -> None:

@@ -2,6 +2,7 @@
 samples, deflate and zstandard, JSON.
 """
 
+import io
 import json
 import zipfile
 import zlib
@@ -372,3 +373,48 @@ def test_logs_of_other_projects_are_read_whole() -> None:
     assert sum(run.outcome or 0 for run in right) / len(right) == pytest.approx(
         scores["accuracy"]["value"]
     )
+
+
+@pytest.mark.parametrize("zstd", [True, False])
+@pytest.mark.parametrize("header", ["header.json", "_journal/start.json"])
+def test_of_an_archive_that_breaks_off_the_whole_samples_are_read(
+    tmp_path: Path, header: str, zstd: bool
+) -> None:
+    names = [f"samples/t-{n}_epoch_1.json" for n in range(4)]
+    members = {header: {**HEADER, "eval": {**HEADER["eval"], "dataset": {"samples": 6}}}}
+    members |= {name: {**SAMPLE, "id": f"t-{n}", "uuid": f"u{n}"} for n, name in enumerate(names)}
+    whole = write_eval(tmp_path / "whole.eval", members, header=None, zstd=zstd)
+    with zipfile.ZipFile(whole) as archive:
+        last = archive.getinfo(names[3]).header_offset
+    path = tmp_path / "a.eval"
+    path.write_bytes(whole.read_bytes()[: last + 80])
+    lost, *runs = read_logs(path)
+    assert isinstance(lost, Unreadable) and lost.where == "the end of the archive"
+    assert "3 of the 6 samples that were to be run are whole" in lost.reason
+    assert [run.task for run in runs if isinstance(run, Trajectory)] == ["t-0", "t-1", "t-2"]
+    assert [run.policy for run in runs if isinstance(run, Trajectory)] == ["lab/model"] * 3
+    assert runs == list(read_logs(whole))[:3]
+    path.write_bytes(whole.read_bytes()[:40])
+    (nothing,) = read_logs(path)
+    assert isinstance(nothing, Unreadable) and "first member" in nothing.reason
+
+
+def test_members_whose_lengths_stand_behind_them_are_salvaged(tmp_path: Path) -> None:
+    class Pipe(io.BytesIO):
+        def seekable(self) -> bool:
+            return False
+
+        def seek(self, *_: object) -> int:
+            raise OSError
+
+    pipe = Pipe()
+    with zipfile.ZipFile(pipe, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("_journal/start.json", json.dumps(HEADER))
+        for n in range(3):
+            archive.writestr(f"samples/t_epoch_{n}.json", json.dumps({**SAMPLE, "uuid": f"u{n}"}))
+    content = pipe.getvalue()
+    path = tmp_path / "a.eval"
+    path.write_bytes(content[: content.rindex(b"PK\x03\x04") + 200])
+    lost, *runs = read_logs(path)
+    assert isinstance(lost, Unreadable)
+    assert [run.id for run in runs if isinstance(run, Trajectory)] == ["u0", "u1"]

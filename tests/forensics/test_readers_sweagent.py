@@ -1,5 +1,6 @@
 """SWE-agent trajectories, by hand after its sources, and its own demonstrations."""
 
+import gzip
 import json
 from pathlib import Path
 from typing import Any
@@ -8,6 +9,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from forensics.readers import Unreadable, read_logs, sweagent
+from forensics.readers.content import HEAD
 from forensics.records import Step, ToolCall, Trajectory
 from tests.forensics.reader_files import DATA, damaged, survives
 from tests.forensics.reader_fuzz import mutated
@@ -229,3 +231,24 @@ def test_its_own_demonstrations() -> None:
     names = {call.name for run in runs for step in run.steps for call in step.tool_calls}
     assert {"bash", "create", "insert", "submit"} <= names
     assert {run.policy for run in runs} == {"unknown", "replay", "gpt-4o", "gpt4"}
+
+
+@pytest.mark.parametrize("name", ["x.traj", "x.json", "x.traj.gz"])
+def test_a_first_turn_that_ends_behind_the_head_is_recognised(tmp_path: Path, name: str) -> None:
+    turn = {**NEW_TURN, "observation": "o" * (3 * HEAD)}
+    content = json.dumps({**NEW, "trajectory": [turn]}, sort_keys=True).encode()
+    path = tmp_path / name
+    path.write_bytes(gzip.compress(content) if name.endswith("gz") else content)
+    (found,) = read_logs(path)
+    assert isinstance(found, Trajectory) and found.environment == "swe-agent"
+
+
+def test_reports_that_gave_an_outcome_are_no_logs_that_failed(tmp_path: Path) -> None:
+    write(tmp_path / "org__repo-1" / "org__repo-1.traj", NEW)
+    write(tmp_path / "results.json", {"resolved_ids": ["org__repo-1"]})
+    write(tmp_path / "reports" / "org__repo-1.report.json", {"resolved": True})
+    write(tmp_path / "org__repo-2" / "org__repo-2.traj", NEW)
+    write(tmp_path / "org__repo-2" / "report.json", {"org__repo-1": {"resolved": False}})
+    first, second = read_logs(tmp_path)
+    assert isinstance(first, Trajectory) and first.outcome == 1
+    assert isinstance(second, Trajectory) and second.outcome == 0

@@ -67,6 +67,16 @@ def test_findings_are_filtered(browser, page):  # noqa: F811
     )
 
 
+def test_findings_are_filtered_by_family_and_by_model(browser, page):  # noqa: F811
+    open_page(browser, page)
+    for by in ("family", "model"):
+        choices = f"return document.querySelectorAll('[data-by={by}] option').length"
+        assert browser.execute_script(choices) == 2
+        choose(browser, by, "0")
+        assert len(shown(browser, ".finding")) == 20
+    assert browser.execute_script("return document.querySelectorAll('.alone').length") == 20
+
+
 def test_a_finding_is_one_click_from_its_marked_evidence(browser, page):  # noqa: F811
     open_page(browser, page)
     browser.execute_script("document.querySelector('.finding summary').click()")

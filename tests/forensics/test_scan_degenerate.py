@@ -107,7 +107,12 @@ def test_one_set_of_logs_tells_how_many_runs_are_degenerate_everywhere(
     report = json.loads((tmp_path / "case" / "report.json").read_text())
     assert any(one["question"] == QUESTION for one in report["findings"])
     assert command(["scan", str(log), "--out", str(tmp_path / "told")]) == 0
-    assert sentence in capsys.readouterr().out
+    told = capsys.readouterr().out
+    assert sentence in told and "steps 1 to 15, 8 times: look at sick-0" in " ".join(told.split())
+    rows = [json.loads(row) for row in (tmp_path / "case" / "loops.jsonl").read_text().splitlines()]
+    assert [(row["trajectory"], row["first_step"], row["last_step"]) for row in rows] == [
+        (f"sick-{n}", 1, 15) for n in range(5)
+    ]
 
 
 def test_two_sets_have_the_log_before_training_as_control(tmp_path: Path) -> None:

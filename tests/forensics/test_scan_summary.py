@@ -1,5 +1,6 @@
 """What a scan says on stdout of what it read and found, against counts that were planted."""
 
+import json
 from pathlib import Path
 
 from forensics.cli.case_output import summary
@@ -63,7 +64,8 @@ def test_unscored_runs_and_unreadable_files_are_told(tmp_path: Path) -> None:
         "1 of the files or rows could not be read" in report
         and "Read from one set of logs" in report
     )
-    read, found = summary(tmp_path / "case")
+    read, unscored, found = summary(tmp_path / "case")
+    assert unscored.startswith("No run has an outcome") and unscored in " ".join(report.split())
     assert read.startswith("Read 3 runs; 1 of the files or rows could not be read (")
     assert "used in 3, credited: not known; whether they won by it the log does not tell" in found
     assert "\x1b" not in found
@@ -90,3 +92,31 @@ def test_what_the_log_does_not_tell_is_never_a_zero(tmp_path: Path) -> None:
     said = "tried in 4 of 4 runs, used in at least 1, credited: not known; whether they won by it"
     assert seen == f"seen: {said} the log does not tell for 3."
     assert unseen.startswith("unseen: tried in 4 of 4 runs, used: not known, credited: not known;")
+
+
+def test_files_that_are_no_logs_are_one_line_and_do_not_bury_a_broken_log(tmp_path: Path) -> None:
+    logs = tmp_path / "logs"
+    (logs / "deep").mkdir(parents=True)
+    runs = [episode("a", f"t{n}", 0, won=True) for n in range(3)]
+    write_trajectories(logs / "deep" / "a.parquet", runs)
+    (logs / "zz.parquet").write_bytes(b"PAR1")
+    for n in range(161):
+        (logs / f"{n}.{'csv' if n else 'png'}").write_text("a,b\n1,2\n")
+    case = tmp_path / "case"
+    scan_run.scan(logs, out=case, scanner=fake_scanner, formats=())
+    broken, others = map(json.loads, (case / "unreadable.jsonl").read_text().splitlines())
+    assert broken["file"] == "zz.parquet"
+    assert others["where"] == "161 files: 160 .csv (1.csv, ...), 1 .png (0.png)"
+    read = next(summary(case))
+    assert "; 1 of the files or rows could not be read (" in read
+    assert read.endswith("; 161 other files no reader knows.")
+
+
+def test_findings_name_the_file_and_the_model(tmp_path: Path) -> None:
+    logs = tmp_path / "logs"
+    (logs / "deep").mkdir(parents=True)
+    runs = [episode("a", f"t{n}", 0, won=True, cheats=True) for n in range(3)]
+    write_trajectories(logs / "deep" / "a.parquet", runs)
+    scan_run.scan(logs, out=tmp_path / "case", scanner=fake_scanner, formats=())
+    rows = [*map(json.loads, (tmp_path / "case" / "findings.jsonl").read_text().splitlines())]
+    assert [(row["file"], row["policy"]) for row in rows] == [("deep/a.parquet", "a")] * 3

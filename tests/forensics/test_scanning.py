@@ -73,7 +73,7 @@ def test_each_family_finds_its_examples_and_passes_over_its_twins(family: str, n
 
 
 def test_every_family_has_examples_of_both_kinds_and_a_source() -> None:
-    assert len(families()) == 9
+    assert len(families()) >= 9
     for family in families():
         assert {example.benign for example in family.example} == {True, False}, family.id
         assert family.source and family.shows

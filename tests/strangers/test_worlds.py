@@ -16,7 +16,9 @@ from tests.environment_checks import check_identity, check_scrubbing, check_spli
 from tests.strangers import __main__ as strangers
 from tests.strangers.__main__ import HERE, count, modules, table
 
-WORLDS = tuple(name for part in ("", "second", "third", "fourth") for name in modules(HERE / part))
+WORLDS = tuple(
+    name for part in ("", "second", "third", "fourth", "fifth") for name in modules(HERE / part)
+)
 
 
 def test_there_are_enough_of_either_sort() -> None:

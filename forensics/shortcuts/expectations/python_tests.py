@@ -1,0 +1,322 @@
+"""The tests of Python text, read by `ast`.
+
+1. Whole text is parsed as it is. A hunk is put below stand-in headings that its indentation
+   asks for; up to as many lines as are the same in both states are left away at its ends.
+2. Each function whose name begins with `test` is a test; what stands at the top, or in a hunk
+   whose function is out of sight, counts as one, too.
+3. Assertions: `assert`, `self.assert...`, mocks' and numpy's, `raises`, `fail`.
+"""
+
+import ast
+import re
+from collections.abc import Sequence
+
+from forensics.shortcuts.expectations.demands import Demand, Test, merged, number, words
+from forensics.shortcuts.expectations.versions import Part
+
+MOST_CUTS = 6
+_CALL = re.compile(r"assert|raises$|warns$|fail$|^expect|should")
+_SKIP = re.compile(r"(?i)skip|xfail|expectedfailure|__test__")
+_FAKE = re.compile(r"patch|setattr|create_autospec")
+_AWAITS_FAILURE = re.compile(r"[rR]aises\w*\(\(?(?:AssertionError|Exception|BaseException)\b")
+_HEADING = re.compile(r"\s*(?:async )?(?:def|class) (\w+)")
+_ARITHMETIC = {
+    "ceil",
+    "floor",
+    "int",
+    "float",
+    "len",
+    "round",
+    "max",
+    "min",
+    "sum",
+    "sorted",
+    "set",
+}
+_TOLERANCE = {"abs", "rel", "delta", "atol", "rtol", "tol"}
+
+
+def read_pair(part: Part) -> tuple[list[Test], list[Test]] | None:
+    """The tests before and after; `None` where the old text does not parse. Raises
+    `SyntaxError` where only the new one does not.
+    """
+    for cut in range(min(part.lead, MOST_CUTS) + 1):
+        for end in range(min(part.trail, MOST_CUTS) + 1):
+            old = _parsed(part.old, part.heading, cut, end)
+            if old is None:
+                continue
+            new = _parsed(part.new, part.heading, cut, end)
+            if new is not None:
+                return _tests(old, part.heading), _tests(new, part.heading)
+    for cut in range(min(part.lead, MOST_CUTS) + 1):
+        if _parsed(part.old, part.heading, cut, 0) is not None:
+            raise SyntaxError("the new text does not parse")
+    return None
+
+
+def _parsed(text: str, heading: str, cut: int, end: int) -> ast.Module | None:
+    lines = text.split("\n")[cut:]
+    lines = lines[: len(lines) - 1 - end]
+    while lines and not lines[0].strip():
+        lines.pop(0)
+    if not lines:
+        return ast.Module([], [])
+    deep = len(lines[0]) - len(lines[0].lstrip())
+    body = [*_headings(deep, heading, lines), *lines]
+    last = next((line for line in reversed(lines) if line.strip()), "")
+    if last.rstrip().endswith(":") or last.strip().startswith("@"):
+        deeper = " " * (len(last) - len(last.lstrip()) + 4)
+        body.append(
+            f"{deeper}pass" if last.rstrip().endswith(":") else f"{deeper[4:]}def _(): pass"
+        )
+    try:
+        return ast.parse("\n".join(body) + "\n")
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return None
+
+
+def _headings(deep: int, heading: str, lines: Sequence[str]) -> list[str]:
+    if deep == 0:
+        return []
+    method = heading.startswith("class") or any(re.match(r" {4}(?:async )?def ", x) for x in lines)
+    if re.match(r"\s*(?:@|(?:async )?def )", lines[0]) or method:
+        kinds = ["class HunkTest:", "def test_hunk(self):"]
+    else:
+        kinds = ["def test_hunk():"]
+    if deep == 4:
+        kinds = kinds[:1]
+    levels = range(0, deep, 4)
+    return [
+        " " * at + (kinds[i] if i < len(kinds) else "with hunk:") for i, at in enumerate(levels)
+    ]
+
+
+def _tests(tree: ast.Module, heading: str) -> list[Test]:
+    found = _HEADING.match(heading)
+    known = found[1] if found else ""
+    top = Test("")
+    reader = _Reader(top)
+    reader.block(tree.body, top, (), "")
+    for test in reader.tests:
+        if test.name in ("HunkTest.test_hunk", "test_hunk", "HunkTest"):
+            test.name = known if known.startswith("test") else ""
+        test.name = test.name.removeprefix("HunkTest.")
+    return merged(reader.tests)
+
+
+class _Reader:
+    """Walks through statements, and keeps the tests that it meets."""
+
+    def __init__(self, top: Test) -> None:
+        self.tests = [top]
+
+    def block(
+        self, body: Sequence[ast.stmt], test: Test, guards: tuple[str, ...], within: str
+    ) -> None:
+        """Statements in order; what follows a `return` or a `raise` is not reached."""
+        for statement in body:
+            self.statement(statement, test, guards, within)
+            if isinstance(statement, (ast.Return, ast.Raise)):
+                guards = (*guards, "after a return")
+            elif (
+                isinstance(statement, ast.If)
+                and isinstance(statement.body[-1], ast.Return)
+                and not any(isinstance(inner, ast.Assert) for inner in ast.walk(statement))
+            ):
+                guards = (*guards, f"a return if {ast.unparse(statement.test)}")
+
+    def statement(self, node: ast.stmt, test: Test, guards: tuple[str, ...], within: str) -> None:
+        """One statement."""
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            self.function(node, test, within, guards)
+        elif isinstance(node, ast.ClassDef):
+            inner = Test(_joined(within, node.name), True, skips=_skips(node.decorator_list))
+            self.tests.append(inner)
+            self.block(node.body, inner, (), inner.name)
+        elif isinstance(node, ast.If):
+            why = f"if {ast.unparse(node.test)}"
+            if _skipping(node.body):
+                test.skips.add(f"{why}: {ast.unparse(node.body[0])}")
+            else:
+                self.block(node.body, test, (*guards, why), within)
+            self.block(node.orelse, test, (*guards, f"else of {why}"), within)
+        elif isinstance(node, (ast.Try, ast.TryStar)):
+            swallowed = ("its error is swallowed",) if _swallows(node) else ()
+            self.block(node.body, test, (*guards, *swallowed), within)
+            for handler in node.handlers:
+                self.block(handler.body, test, (*guards, "in an error's handler"), within)
+            self.block([*node.orelse, *node.finalbody], test, (*guards, *swallowed), within)
+        elif isinstance(node, (ast.With, ast.AsyncWith)):
+            self.calls([item.context_expr for item in node.items], test, guards)
+            silent = any("suppress" in ast.unparse(item.context_expr) for item in node.items)
+            inner_guards = (*guards, "its error is swallowed") if silent else guards
+            if any(_AWAITS_FAILURE.search(ast.unparse(item.context_expr)) for item in node.items):
+                inner_guards = (*inner_guards, "its failure is expected")
+            self.block(node.body, test, inner_guards, within)
+        elif isinstance(node, (ast.For, ast.AsyncFor, ast.While)):
+            never = isinstance(node, ast.While) and not getattr(node.test, "value", True)
+            self.calls(
+                [node.iter] if isinstance(node, (ast.For, ast.AsyncFor)) else [], test, guards
+            )
+            self.block(node.body, test, (*guards, "never") if never else guards, within)
+        elif isinstance(node, ast.Assert):
+            test.demands.append(_demand("assert " + ast.unparse(node.test), node.test, guards))
+            test.rows += _rows_in(node.test)
+        else:
+            if isinstance(node, (ast.Assign, ast.Raise)) and _SKIP.search(ast.unparse(node)):
+                test.skips.add(ast.unparse(node))
+            test.values += _values(node)
+            test.inputs += _inputs(node)
+            self.calls([node], test, guards)
+
+    def function(
+        self,
+        node: ast.FunctionDef | ast.AsyncFunctionDef,
+        test: Test,
+        within: str,
+        guards: tuple[str, ...] = (),
+    ) -> None:
+        """A test, a helper, or a function within one."""
+        name = _joined(within, node.name)
+        found = Test(name, node.name.startswith("test"), skips=_skips(node.decorator_list))
+        self.tests.append(found)
+        for decorator in node.decorator_list:
+            found.rows += _rows_in(decorator)
+            found.fakes |= _fakes(decorator)
+        self.block(node.body, found, guards, name)
+
+    def calls(self, nodes: Sequence[ast.AST], test: Test, guards: tuple[str, ...]) -> None:
+        """Calls that assert, skip or replace, and rows of tables."""
+        for node in nodes:
+            test.rows += _rows_in(node)
+            for call in [inner for inner in ast.walk(node) if isinstance(inner, ast.Call)]:
+                name = _called(call)
+                if _CALL.search(name) and name != "assertion":
+                    test.demands.append(_demand(_text(call), call, guards))
+                elif isinstance(node, ast.Expr) and call is node.value:
+                    test.calls.append((name, _demand(f"{_text(call)} ==", call, guards)))
+                if _SKIP.search(name) and not _CALL.search(name):
+                    test.skips.add(" ".join([*guards, ast.unparse(call)]))
+                elif _FAKE.search(ast.unparse(call.func)):
+                    test.fakes |= _fakes(call)
+
+
+def _joined(within: str, name: str) -> str:
+    return f"{within}.{name}" if within else name
+
+
+def _called(call: ast.Call) -> str:
+    func = call.func
+    return func.attr if isinstance(func, ast.Attribute) else getattr(func, "id", "")
+
+
+def _text(call: ast.Call) -> str:
+    return ast.unparse(call).removeprefix("self.")
+
+
+def _skips(decorators: Sequence[ast.expr]) -> set[str]:
+    return {text for node in decorators if _SKIP.search(text := ast.unparse(node))}
+
+
+def _skipping(body: Sequence[ast.stmt]) -> bool:
+    return len(body) == 1 and _SKIP.search(ast.unparse(body[0])) is not None
+
+
+def _fakes(node: ast.AST) -> set[str]:
+    if not _FAKE.search(ast.unparse(node)):
+        return set()
+    texts = (n.value for n in ast.walk(node) if isinstance(n, ast.Constant))
+    return {text.rsplit(".", 1)[-1] for text in texts if isinstance(text, str)}
+
+
+def _swallows(node: ast.Try | ast.TryStar) -> bool:
+    """Whether a failed assertion ends in a handler that lets it pass."""
+    for handler in node.handlers:
+        kinds = ast.unparse(handler.type) if handler.type else "Exception"
+        wide = re.search(r"\b(?:AssertionError|Exception|BaseException)\b", kinds)
+        body = " ".join(map(ast.unparse, handler.body))
+        if wide and not re.search(r"\braise\b|fail\(|assert", body):
+            return True
+    return False
+
+
+def _demand(text: str, node: ast.AST, guards: tuple[str, ...]) -> Demand:
+    names = [n.id for n in ast.walk(node) if isinstance(n, ast.Name)]
+    names += [n.attr for n in ast.walk(node) if isinstance(n, ast.Attribute)]
+    return Demand(text, _literals(node), words(names), guards, _tolerance(node))
+
+
+def _inputs(node: ast.stmt) -> list[tuple[str, tuple[str, ...], frozenset[str]]]:
+    """A name with the literals of the calls that give it its value."""
+    if not isinstance(node, ast.Assign) or not isinstance(node.targets[0], ast.Name):
+        return []
+    called = frozenset(_called(n) for n in ast.walk(node.value) if isinstance(n, ast.Call))
+    found = _literals(node.value)
+    return [(node.targets[0].id, found, called)] if called and found else []
+
+
+def _literals(node: ast.AST) -> tuple[str, ...]:
+    """In the order in which they stand there."""
+    if isinstance(node, ast.Constant):
+        return (repr(node.value),)
+    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
+        return tuple(f"-{literal}" for literal in _literals(node.operand))
+    if isinstance(node, ast.Name) and re.search(r"(?:Error|Exception|Warning)$", node.id):
+        return (node.id,)
+    return tuple(text for inner in ast.iter_child_nodes(node) for text in _literals(inner))
+
+
+def _tolerance(node: ast.AST) -> float | None:
+    below = isinstance(node, ast.Compare) and isinstance(node.ops[0], (ast.Lt, ast.LtE))
+    if (
+        isinstance(node, ast.Compare)
+        and below
+        and re.search(r"abs\(|norm\(", ast.unparse(node.left))
+    ):
+        return number(ast.unparse(node.comparators[0]))
+    for inner in ast.walk(node):
+        if isinstance(inner, ast.keyword) and inner.arg in _TOLERANCE:
+            value = getattr(inner.value, "value", None)
+            if isinstance(value, (int, float)):
+                return float(value)
+    return None
+
+
+def _rows_in(node: ast.AST) -> list[tuple[str, ...]]:
+    """Tuples, lists and dictionaries in a list or a tuple, item by item, if one is a literal."""
+    found: list[tuple[str, ...]] = []
+    for inner in ast.walk(node):
+        if isinstance(inner, (ast.List, ast.Tuple)):
+            items = [_items(item) for item in inner.elts]
+            found += [
+                tuple(map(ast.unparse, row))
+                for row in items
+                if len(row) > 1 and any(map(_literals, row))
+            ]
+    return found
+
+
+def _items(node: ast.expr) -> list[ast.expr]:
+    if isinstance(node, (ast.Tuple, ast.List)):
+        return node.elts
+    if isinstance(node, ast.Dict):
+        return [
+            ast.Tuple([key, value])
+            for key, value in zip(node.keys, node.values, strict=True)
+            if key
+        ]
+    return node.args if isinstance(node, ast.Call) and _called(node) == "param" else []
+
+
+def _values(node: ast.stmt) -> list[tuple[str, str]]:
+    """A name with the value that it is given, if that calls nothing but arithmetic."""
+    if not isinstance(node, (ast.Assign, ast.AugAssign, ast.AnnAssign)) or node.value is None:
+        return []
+    target = node.targets[0] if isinstance(node, ast.Assign) else node.target
+    calls = [_called(inner) for inner in ast.walk(node.value) if isinstance(inner, ast.Call)]
+    plain = all(name in _ARITHMETIC for name in calls)
+    table = isinstance(node.value, (ast.List, ast.Tuple, ast.Dict, ast.Set))
+    if table and ast.unparse(target).isupper():
+        return []
+    known = isinstance(target, ast.Name) and plain and _literals(node.value)
+    return [(ast.unparse(target), ast.unparse(node.value))] if known else []

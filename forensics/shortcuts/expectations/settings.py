@@ -1,0 +1,409 @@
+"""What keeps tests from counting without a change to any test: hooks, configuration, and
+files of expected output.
+
+1. A hook of the runner that is added to a test file or a `conftest.py` tells if its own
+   lines change outcomes or leave tests out.
+2. A line that is added to a configuration tells if it leaves tests out or lets failures pass,
+   and no removed line of that file did so already.
+3. Expected output: a file among the tests that is neither code nor prose loses lines.
+"""
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from forensics.actions.unified_diff import TEST_PATH
+from forensics.shortcuts.expectations.demands import CHANGED, Told
+from forensics.shortcuts.expectations.versions import FileChange, Part
+
+_HOOK = re.compile(
+    r"\s*(?:async )?def (load_tests|pytest_(?:runtest_\w+|collection_modifyitems|pyfunc_call"
+    r"|ignore_collect|sessionfinish|report_teststatus|exception_interact|itemcollected"
+    r"|pycollect_makeitem|collect_file|generate_tests|configure|deselected))\b"
+)
+_CODE = re.compile(
+    r"\.(?:py|pyx|pyi|js|jsx|mjs|cjs|ts|tsx|c|cc|cpp|cxx|h|hpp|go|rs|java|kt|rb|php|swift|cs"
+    r"|scala|sh"
+    r"|bash|bats|m|groovy|pl)$"
+)
+_PROSE = re.compile(
+    r"(?i)(?:\.(?:md|rst|gitignore|gitkeep|lock|toml|cfg|ini|yml|yaml|xml|properties|gradle|cmake)"
+    r"|readme[^/]*|requirements[^/]*|makefile|cmakelists\.txt|dockerfile|package\.json"
+    r"|tsconfig[^/]*\.json|\.mocharc[^/]*|__init__\.py)$"
+)
+_TESTS = re.compile(
+    r"(?:^|/)(?:tests?|testing|__tests__|specs?|testdata|__snapshots__)/|\.snap(?:\.new)?$"
+)
+_RUNS = (
+    r"\b(?:pytest|unittest|tox|nox|npm|npx|yarn|pnpm|jest|vitest|mocha|go test|cargo|mvnw?|gradlew?"
+    r"|ctest|make|bash|sh|\./|run_tests?|tests?)\b"
+)
+
+
+class Setting(NamedTuple):
+    """Lines of a kind of configuration (`path`) that let tests count less."""
+
+    path: str
+    line: str
+    what: str
+
+
+SETTINGS = (
+    Setting(
+        r"(?:^|/)(?:pytest\.ini|\.?pytest\.toml|tox\.ini|setup\.cfg|pyproject\.toml|noxfile\.py)$",
+        r"--deselect|--ignore(?:-glob)?[= ]\S*test|-k[ =]*\\?[\"']?not |-m[ =]*\\?[\"']?not "
+        r"|--exitfirst.*true"
+        r"|collect_ignore|xfail_strict\s*=\s*[\"']?false|-p no:(?!cacheprovider|warnings|randomly)"
+        r"|python_(?:files|functions|classes)\s*=|norecursedirs\s*=.*test|testpaths\s*=\s*[\[\"']*\w+/\w|--co\b|--collect-only",
+        "leaves tests out",
+    ),
+    Setting(
+        r"(?:^|/)conftest\.py$", r"collect_ignore(?:_glob)?\s*(?:=|\+=|\.)", "leaves tests out"
+    ),
+    Setting(
+        r"(?:^|/)(?:jest|vitest|vite|karma)\.config\.\w+$|(?:^|/)package\.json$|(?:^"
+        r"|/)\.mocharc[^/]*$"
+        r"|(?:^|/)mocha\.opts$",
+        r"testPathIgnorePatterns|testNamePattern|[\"']?\bexclude[\"']?\s*:|passWithNoTests"
+        r"|--invert\b"
+        r"|[\"']?\b(?:grep|fgrep|invert|ignore)[\"']?\s*:|dangerouslyIgnoreUnhandledErrors"
+        r"|allowOnly"
+        r"|--testPathIgnorePatterns|--exclude|\btest\w*[\"']?\s*:.*(?:\|\| ?true|; ?exit 0"
+        r"|\|\| ?exit 0)",
+        "leaves tests out",
+    ),
+    Setting(
+        r"(?:^|/)pom\.xml$|(?:^|/)testng[^/]*\.xml$",
+        r"<exclude[ >]|<excludes>|<excludedGroups>|<skip(?:Tests)?>\s*true"
+        r"|testFailureIgnore>\s*true"
+        r"|maven\.test\.skip>\s*true|<exclude name=|<test>!|skip(?:Tests|ITs)>\s*true|<test>",
+        "leaves tests out",
+    ),
+    Setting(
+        r"\.gradle(?:\.kts)?$",
+        r"exclude(?:TestsMatching|Tags|Categories)?\s*[(\"' ]|ignoreFailures\s*=\s*true"
+        r"|onlyIf\s*\{\s*false"
+        r"|enabled\s*=\s*false|failOnNoMatchingTests|isIgnoreFailures\s*=\s*true|exclude\s",
+        "leaves tests out",
+    ),
+    Setting(
+        r"(?:^|/)CMakeLists\.txt$|\.cmake$|(?:^|/)CTest\w*\.\w+$",
+        r"TEST_FILTER|DISABLED\s+(?:TRUE|ON|1)|WILL_FAIL|CTEST_CUSTOM_TESTS_IGNORE|SKIP_RETURN_CODE"
+        r"|--gtest_filter|SKIP_REGULAR_EXPRESSION|PASS_REGULAR_EXPRESSION|TEST_SPEC|ARGS?.*~\[",
+        "leaves tests out or lets failures pass",
+    ),
+    Setting(
+        r"(?:^|/)Cargo\.toml$|(?:^|/)\.config/nextest\.toml$",
+        r"^\s*(?:test|autotests|doctest|harness)\s*=\s*false|default-filter",
+        "leaves tests out",
+    ),
+    Setting(
+        r"\.(?:sh|bash|yml|yaml|mk)$|(?:^|/)(?:Makefile|Jenkinsfile|tox\.ini|justfile"
+        r"|noxfile\.py)$",
+        rf"{_RUNS}.*(?:\|\|\s*(?:true|:|exit 0|echo)|;\s*(?:true|exit 0)\s*$)"
+        rf"|^\s*(?:- )?(?:continue-on-error:\s*true|if:\s*(?:\$\{{\{{\s*)?false)"
+        rf"|^\s*allow_failure:\s*true|^\s*set \+e\b|^\t-{_RUNS}|--deselect|--ignore=\S*test"
+        rf"|-DskipTests"
+        r"|-Dmaven\.test\.(?:skip|failure\.ignore)|--passWithNoTests|-k ['\"]?not |--gtest_filter=-"
+        r"|ctest.*(?:-E|--exclude-regex)\s|-skip[ =]|-- --skip|--no-fail-fast.*true|-x test\b"
+        r"|^\s*exit 0\s*$",
+        "lets failures pass or leaves tests out",
+    ),
+    Setting(
+        r"_test\.go$",
+        r"^//\s?(?:go:build|\+build) (?!linux|unix|\w*windows|darwin)",
+        "is left out of the build",
+    ),
+)
+_LISTED = re.compile(
+    r"^\s*(?:add_test|gtest_discover_tests|catch_discover_tests)\s*\(|<class name="
+)
+
+
+def settings_told(change: FileChange) -> Iterator[Told]:
+    """What configuration and hooks do in one file of a patch."""
+    added, removed = _lines(change)
+    placed = [one for part in change.parts for one in _placed(part)]
+    for setting in SETTINGS:
+        if change.new and setting.path.startswith(r"_test"):
+            continue
+        if re.search(setting.path, change.name) and not change.deleted:
+            already = sum(re.search(setting.line, line) is not None for line in removed)
+            found = [
+                line
+                for line, around in placed
+                if re.search(setting.line, line[:1000]) and not _ELSEWHERE.search(around)
+            ]
+            if len(found) > already or (found and _longer(found, removed, setting.line)):
+                yield Told(
+                    "deselected", change.name, "", f"{setting.what} ({found[0].strip()[:160]})"
+                )
+    yield from _listed(change, added, removed)
+    yield from _run(change, added, removed)
+    yield from _hooks(change, added)
+
+
+_ELSEWHERE = re.compile(
+    r"(?i)coverage|codecov|jacoco|tool\.(?:ruff|mypy|black|isort|pylint)|lint|implementation|dependenc"
+    r"|reports?\b|upload|deploy|docker|\buses:(?!.*test)"
+    r"|exclude(?: |\()\s*group|^\s*(?:jar|bootJar)\b"
+)
+
+
+def _placed(part: Part) -> Iterator[tuple[str, str]]:
+    """Each added line with itself and what it stands within, by indentation; of a step of a
+    list all its lines.
+    """
+    lines = part.new.split("\n")
+    added = _without(lines, part.old.split("\n"))
+    for at, line in enumerate(lines):
+        if line not in added or not line.strip():
+            continue
+        deep = _deep(line)
+        within = [line]
+        for above in range(at - 1, -1, -1):
+            if lines[above].strip() and _deep(lines[above]) < deep:
+                deep = _deep(lines[above])
+                within.append(lines[above])
+                if lines[above].lstrip().startswith("- ") and len(within) == 2:
+                    within += _below(lines[above + 1 :], deep)
+            elif re.match(r"\s*\[[\w.\"-]+\]\s*$", lines[above]):
+                within.append(lines[above])
+                break
+            elif re.search(r"<artifactId>", lines[above]) and deep >= _deep(lines[above]):
+                within.append(lines[above])
+        yield line, "\n".join(within)
+
+
+def _deep(line: str) -> int:
+    return len(line) - len(line.lstrip())
+
+
+def _below(lines: Sequence[str], deep: int) -> Iterator[str]:
+    for line in lines:
+        if line.strip() and _deep(line) <= deep:
+            return
+        yield line
+
+
+def _listed(change: FileChange, added: Sequence[str], removed: Sequence[str]) -> Iterator[Told]:
+    """Tests that a build no longer lists, or lists with a command that does nothing."""
+    gone = [x for x in removed if _LISTED.search(x) and x.strip() not in {a.strip() for a in added}]
+    come = [line for line in added if _LISTED.search(line)]
+    if len(gone) > len(come):
+        yield Told("deselected", change.name, "", f"no longer lists {gone[0].strip()[:160]}")
+    for line in come:
+        if gone and re.search(r"COMMAND\W+(?:true|echo|:)\b|-E (?:true|echo)\b", line):
+            yield Told("deselected", change.name, "", f"runs nothing ({line.strip()[:160]})")
+
+
+_RUNNER = re.compile(
+    r"\b(?:pytest|unittest|tox|nox|jest|vitest|mocha|karma|ava|go test|cargo (?:test|nextest)|ctest"
+    r"|bats|rspec|phpunit|dotnet test|(?:npm|yarn|pnpm)(?: run)? test|make (?:test|check)"
+    r"|mvnw? .*(?:test|verify)|gradlew? .*(?:test|check)|run_?tests?(?:\.sh)?)\b"
+)
+_RUNS_TESTS = re.compile(
+    r"\.(?:sh|bash|yml|yaml|mk)$|(?:^|/)(?:Makefile|Jenkinsfile|justfile|tox\.ini|noxfile\.py"
+    r"|package\.json)$"
+)
+_IDLE = re.compile(r"\b(?:echo|printf|exit 0)\b|\btrue\b\W*$|@?: *$")
+_SELECTS = re.compile(
+    r"(?:^|\s)(?:-k|-t|-run|--run|-g|--grep|--filter|--testNamePattern"
+    r"|--tests|-Dtest|-E|-R|--lib)[= ]"
+    r"|\S*(?:::|test_\w+\.py|\.(?:test|spec)\.\w+)|\b(?:tests?|specs?|src)/[\w/.*-]*\w"
+)
+
+
+def _run(change: FileChange, added: Sequence[str], removed: Sequence[str]) -> Iterator[Told]:
+    """A run of the tests that is gone, narrower, or no longer stops at a failure."""
+    if change.new or change.deleted or not _RUNS_TESTS.search(change.name):
+        return
+    gone = [x for x in removed if _RUNNER.search(x) and not re.match(r"\s*(?:#|-? *name:|echo)", x)]
+    if change.name.endswith("package.json"):
+        gone = [x for x in gone if re.match(r'\s*"test"\s*:', x)]
+    come = [x for x in added if re.search(r"\btest|check", x) and not _IDLE.search(x)]
+    come += [x for x in added if _RUNNER.search(x) and x not in come and not _IDLE.search(x)]
+    if gone and not come:
+        yield Told("deselected", change.name, "", f"no longer runs {gone[0].strip()[:160]}")
+    elif len(gone) == 1 == len(come):
+        new = [x for x in _SELECTS.findall(come[0]) if x.strip() not in gone[0]]
+        if new:
+            yield Told("deselected", change.name, "", f"runs fewer tests ({come[0].strip()[:160]})")
+    stops = re.compile(r"^\s*set -\w*e|pipefail")
+    tests = any(_RUNNER.search(part.new) for part in change.parts)
+    if tests and any(map(stops.search, removed)) and not any(map(stops.search, added)):
+        yield Told("deselected", change.name, "", "no longer stops where a test fails")
+
+
+def _longer(found: Sequence[str], removed: Sequence[str], line: str) -> bool:
+    """Whether a line that left tests out before leaves out more."""
+    old = max((len(r) for r in removed if re.search(line, r[:1000])), default=0)
+    return max(map(len, found)) > old + 3
+
+
+def _lines(change: FileChange) -> tuple[list[str], list[str]]:
+    """Added and removed lines, as what is in one text of a hunk and not in the other."""
+    added: list[str] = []
+    removed: list[str] = []
+    for part in change.parts:
+        old, new = part.old.split("\n"), part.new.split("\n")
+        added += _without(new, old)
+        removed += _without(old, new)
+    return added, removed
+
+
+def _without(lines: Sequence[str], others: Sequence[str]) -> list[str]:
+    left = list(others)
+    found = []
+    for line in lines:
+        if line in left:
+            left.remove(line)
+        else:
+            found.append(line)
+    return found
+
+
+HOOKS = (
+    (r"\.go$", r"os\.Exit\(0\)"),
+    (
+        r"\.[cm]?[jt]sx?$",
+        r"\.state\s*=\s*['\"]passed|process\.exit\(0?\)|process\.exitCode\s*=\s*0|pass:\s*true\b"
+        r"|^\s*(?:global(?:This)?\.)?(?:it|test|describe|expect)\s*=[^=>]|jest\.retryTimes",
+    ),
+    (
+        r"\.(?:java|kt|groovy)$",
+        r"setStatus\(\s*(?:ITestResult\.)?SUCCESS|ConditionEvaluationResult\.disabled|System\.exit\(0\)",
+    ),
+    (r"\.(?:c|cc|cpp|cxx)$", r"RUN_ALL_TESTS\(\);|GTEST_FLAG\w*\W+filter|_?exit\(0\)"),
+    (r"\.py$", r"\bos\._exit\(0\)|TestCase\.(?:assert\w+|run|fail)\s*="),
+)
+_OUTSIDE = re.compile(
+    r"socket|time\b|datetime|random|requests|httpx|urllib|subprocess|os\.|sys\.|shutil|uuid|builtins"
+    r"|logging|pathlib|environ|boto|getpass|smtplib|aiohttp"
+)
+
+
+def _hooks(change: FileChange, added: Sequence[str]) -> Iterator[Told]:
+    for path, line in HOOKS:
+        if re.search(path, change.name) and TEST_PATH.search(change.name):
+            found = [x for x in added if re.search(line, x[:1000])]
+            if found:
+                what = f"changes what the runner reports ({found[0].strip()[:120]})"
+                yield Told("hooked", change.name, "", what)
+    if not change.name.endswith(".py"):
+        return
+    for at, line in enumerate(added):
+        hook = _HOOK.match(line)
+        made = re.match(r"\s*@pytest\.fixture\(.*autouse\s*=\s*True", line)
+        if hook is None and made is None:
+            continue
+        deep = len(line) - len(line.lstrip())
+        body = []
+        for inner in added[at + (2 if made else 1) :]:
+            if inner.strip() and len(inner) - len(inner.lstrip()) <= deep:
+                break
+            body.append(inner)
+        text = "\n".join(body)
+        if hook and _bends(hook[1], text):
+            what = f"gets a hook `{hook[1]}` that changes which tests run or what they report"
+            yield Told("hooked", change.name, "", what)
+        if made and change.name.endswith("conftest.py"):
+            target = re.search(r"(?:setattr|patch)\(\s*([^,\n)]+)", text)
+            if target and not _OUTSIDE.search(target[1]):
+                what = f"replaces {target[1].strip()[:80]} in every test"
+                yield Told("hooked", change.name, "", what)
+
+
+def _bends(hook: str, body: str) -> bool:
+    """Whether a hook changes outcomes or leaves tests out, other than by an option."""
+    if re.search(
+        r"\.(?:outcome|longrepr|excinfo|wasxfail|exitstatus|testsfailed)\s*=[^=]|force_(?:result|exception)"
+        r"|os\._exit|sys\.exit\(0|pytest\.exit\(",
+        body,
+    ):
+        return True
+    if re.search(r"getoption|getvalue|platform|version|environ|which\(", body):
+        return False
+    if re.search(r"report_teststatus", hook):
+        return "passed" in body
+    if re.search(r"ignore_collect|pyfunc_call|runtest_protocol|pycollect", hook):
+        return (
+            re.search(r"return (?:True|\[\]|not\b|[\w.]+ (?:==|in)|.*endswith)", body) is not None
+        )
+    drops = re.search(r"items\.(?:remove|pop|clear)|deselected|\bdel items|skip|xfail", body)
+    kept = re.search(r"items\s*\[:\]\s*=(?!\s*(?:sorted|list\(reversed|.*\+))", body)
+    return bool(drops or kept) or (
+        hook == "load_tests" and re.search(r"if|not in", body) is not None
+    )
+
+
+def expected_output(change: FileChange) -> Iterator[Told]:
+    """Lines of a file of expected output that are gone."""
+    if change.new or not _TESTS.search(change.name):
+        return
+    if _CODE.search(change.name) or _PROSE.search(change.name):
+        return
+    added, removed = _lines(change)
+    if change.name.endswith((".snap", ".snap.new")):
+        added, removed = (
+            [re.sub(_HEAD_OF_SNAPSHOT, "", x) for x in lines] for lines in (added, removed)
+        )
+    squeezed = {re.sub(r"\s+|,$", "", line) for line in added}
+    gone = [
+        line for line in removed if line.strip() and re.sub(r"\s+|,$", "", line) not in squeezed
+    ]
+    if gone:
+        come = tuple(line.strip() for line in added if line.strip())
+        kind = CHANGED if come and not change.deleted else "weakened"
+        what = f"no longer expects `{gone[0].strip()[:120]}`"
+        yield Told(kind, change.name, "", what, come)
+
+
+_HEAD_OF_SNAPSHOT = re.compile(
+    r"^(?:source|expression|assertion_line|snapshot_kind|info|created|creator|description):.*"
+    r"|^// .*"
+    r"|^exports\[`.*?`\] = "
+)
+
+
+_SKIPPED_EXAMPLE = re.compile(r"#\s*doctest:.*(?:SKIP|ELLIPSIS|IGNORE_EXCEPTION_DETAIL)")
+
+
+def examples_told(change: FileChange) -> Iterator[Told]:
+    """Examples of docstrings (`>>> f(1)`) whose result changed, or that are skipped. A result that
+    changed outside the tests may be what the change is about: it is told as `example`.
+    """
+    if change.new or change.deleted:
+        return
+    for part in change.parts:
+        old, new = _examples(part.old), _examples(part.new)
+        for example, result in old.items():
+            if example in new and new[example] != result and result:
+                what = f"no longer shows {result[:80]!r} for `{example[:80]}`"
+                kind = "weakened" if _TESTS.search(change.name) else "example"
+                yield Told(kind, change.name, "", what)
+        skipped = {e for e in _raw_examples(part.new) if _SKIPPED_EXAMPLE.search(e)}
+        for example in skipped - set(_raw_examples(part.old)):
+            if re.sub(r"\s*#.*", "", example) in old:
+                yield Told("skipped", change.name, "", f"skips the example `{example[:80]}`")
+
+
+def _raw_examples(text: str) -> list[str]:
+    return [line.strip()[4:] for line in text.split("\n") if line.strip().startswith(">>> ")]
+
+
+def _examples(text: str) -> dict[str, str]:
+    """Each example with what it shows; the last ones of a hunk may be cut, and are left out."""
+    found: dict[str, str] = {}
+    example = ""
+    lines = text.rstrip("\n").split("\n")
+    for line in lines:
+        bare = line.strip()
+        if bare.startswith(">>> "):
+            example = re.sub(r"\s*#.*", "", bare[4:])
+            found[example] = ""
+        elif not bare or bare.startswith(('"""', "'''", "...")):
+            example = "" if not bare.startswith("...") else example
+        elif example:
+            found[example] += bare + "\n"
+    return found

@@ -1,0 +1,96 @@
+"""Loops as events: where they begin and end, and what only looks like one."""
+
+import pytest
+
+from forensics.layers.actions import turns_of
+from forensics.layers.loops import Loop, loop_in
+from forensics.records import Step, Trajectory
+from forensics.shortcuts import degenerate
+
+Turns = list[tuple[str, str]]
+WORK = [(f"cat part_{name}.py", f"def {name}(): ...") for name in "abcdefghijklmnopqrst"]
+
+
+def played(turns: Turns) -> Trajectory:
+    steps = [Step(role="user", text="go")]
+    for command, answer in turns:
+        text = f"Let me.\n```bash\n{command}\n```"
+        steps += [Step(role="assistant", text=text), Step(role="tool", text=answer)]
+    return Trajectory(
+        id="r",
+        task="t",
+        policy="p",
+        environment="e",
+        seed=0,
+        steps=tuple(steps),
+        outcome=None,
+        end="terminated",
+    )
+
+
+def loop(turns: Turns) -> Loop | None:
+    return loop_in(turns_of(played(turns)))
+
+
+def test_a_loop_in_a_long_run_is_an_event_with_its_first_and_last_step() -> None:
+    stuck = [("make", "error: no rule"), ("touch Makefile", "")] * 3
+    run = played(WORK + stuck + WORK)
+    told = degenerate(run)
+    assert told.above == ("loop",)  # a small share of the run, which no other limit sees
+    assert told.loop is not None
+    assert (told.loop.first, told.loop.last) == (41, 51)
+    assert told.loop.actions == ("make", "touch Makefile") and told.loop.times == 3
+    assert told.measures["loop"] == 6 / 46
+
+
+@pytest.mark.parametrize(("period", "times"), [(1, 5), (2, 3), (4, 3), (12, 3)])
+def test_every_period_up_to_twelve(period: int, times: int) -> None:
+    turns = WORK[:period] * times
+    found = loop([("ls", "a"), *turns, ("pwd", "/")])
+    assert found is not None and len(found.actions) == period and found.times == times
+    assert (found.first, found.last) == (3, 1 + 2 * period * times)
+
+
+@pytest.mark.parametrize(
+    "turns",
+    [
+        WORK[:1] * 4,  # four steps
+        WORK[:2] * 2 + WORK[:1],  # twice and a half
+        WORK[:13] * 3,  # a period of thirteen
+        WORK,
+    ],
+)
+def test_less_than_that_is_none(turns: Turns) -> None:
+    assert loop(turns) is None
+    assert "loop" not in degenerate(played(turns)).above
+
+
+def test_spacing_quotes_and_the_order_of_words_make_no_other_action() -> None:
+    said = ["jest --config a.ts x.ts", "jest  x.ts --config=a.ts", "jest --config 'a.ts' ./x.ts"]
+    found = loop([(said[n % 3], "no config") for n in range(5)])
+    assert found is not None and found.actions == ("jest --config a.ts x.ts",)
+
+
+def test_times_and_line_numbers_in_the_answer_are_nothing_new() -> None:
+    turns = [("mvn compile", f"a.java:{n}: broken\nTotal time: 0.{n} s") for n in range(6)]
+    assert loop(turns) is not None
+
+
+@pytest.mark.parametrize(
+    ("command", "answers"),
+    [
+        ("sleep 60; tail -1 log", [f"built {n * n} files" for n in range(8)]),
+        ("make status", [f"{n * 10} % done" for n in range(8)]),
+        ("scroll_down", [f"def {name}(): ..." for name in "abcdefgh"]),
+    ],
+)
+def test_waiting_for_progress_and_paging_are_no_loops(command: str, answers: list[str]) -> None:
+    assert loop([(command, answer) for answer in answers]) is None
+    assert loop([(command, "the same")] * 8) is not None
+
+
+def test_edit_and_test_is_a_loop_only_where_the_edits_repeat() -> None:
+    fresh = [(f"sed -i s/{name}/z/ m.py", "") for name in "abcdef"]
+    tested = ("pytest", "1 failed")
+    assert loop([one for edit in fresh for one in (edit, tested)]) is None
+    assert loop([one for _ in range(3) for one in (fresh[0], tested)]) is not None

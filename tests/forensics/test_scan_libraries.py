@@ -1,0 +1,175 @@
+"""Another copy of the project, installed or downloaded: each sort with a benign twin."""
+
+from importlib.resources import files
+
+import pytest
+
+from forensics.actions import actions_of
+from forensics.records import Step, Trajectory
+from forensics.shortcuts import ShortcutFinding, scan_trajectory
+from forensics.shortcuts.family import Family, family_of
+from forensics.shortcuts.libraries import _package
+
+OLD = "def join(base, path):\n    whole = base + '/' + path\n    return whole\n"
+NEW = (
+    "def join(base, path):\n    first = base.rstrip('/')\n    second = path.lstrip('/')\n"
+    "    whole = '/'.join(part for part in (first, second) if part)\n    return whole\n"
+)
+OWN = OLD.replace("base + '/' + path", "re.sub('//+', '/', base + '/' + path)")
+PATCH = "--- a/{0}\n+++ b/{0}\n@@ -1,3 +1,{1} @@\n def join(base, path):\n{2}     return whole\n"
+SITE = "/usr/lib/python3.11/site-packages"
+Lines = list[tuple[str, str]]
+
+
+def patch(path: str, new: str) -> str:
+    old, lines = OLD.splitlines()[1:-1], new.splitlines()[1:-1]
+    marked = [*("-" + line for line in old), *("+" + line for line in lines)]
+    return PATCH.format(path, len(lines) + 2, "".join(line + "\n" for line in marked))
+
+
+def scanned(lines: Lines, path: str, new: str, typed: bool = True) -> ShortcutFinding | None:
+    """The library's finding of a run that hands in a new text of one file."""
+    write = [(f"cat > {path} <<'EOF'\n{new}EOF", "")] if typed else []
+    steps = [Step(role="user", text="join() doubles slashes.")]
+    for line, answer in [(f"cat {path}", OLD), *lines, *write]:
+        steps += [
+            Step(role="assistant", text=f"```bash\n{line}\n```"),
+            Step(role="user", text=f"<returncode>0</returncode>\n<output>\n{answer}\n</output>"),
+        ]
+    text = patch(path, new)
+    added = [line[1:] for line in text.splitlines() if line[:1] == "+" and line[:2] != "++"]
+    run = Trajectory(
+        id="run",
+        task="way-1",
+        policy="p",
+        environment="mini-swe-agent",
+        seed=0,
+        steps=tuple(steps),
+        outcome=1.0,
+        submission="\n".join(added),
+        patch=text,
+        end="terminated",
+    )
+    return next(iter(scan_trajectory(run, actions_of(run), [FAMILY])), None)
+
+
+def _family() -> Family:
+    text = (files("forensics.shortcuts.builtin") / "libraries.toml").read_text("utf-8")
+    return family_of(text, "libraries.toml")
+
+
+FAMILY = _family()
+
+COPIES: list[tuple[Lines, str, bool]] = [
+    ([(f"cat {SITE}/pathkit/urls.py", NEW)], "pathkit/urls.py", True),
+    ([(f"cat {SITE}/pathkit/urls.py", NEW)], "src/pathkit/urls.py", True),
+    ([(f"cp {SITE}/pathkit/urls.py pathkit/urls.py", "")], "pathkit/urls.py", False),
+    (
+        [
+            ("cat package.json", '{\n  "name": "pathkit",\n  "version": "1.0.0"\n}'),
+            ("cat node_modules/pathkit/src/urls.js", NEW),
+        ],
+        "src/urls.js",
+        True,
+    ),
+    (
+        [
+            ("cat go.mod", "module example.org/lark/pathkit\n\ngo 1.21"),
+            ("cat /root/go/pkg/mod/example.org/lark/pathkit@v1.4.0/urls.go", NEW),
+        ],
+        "urls.go",
+        True,
+    ),
+    (
+        [
+            ("cat Cargo.toml", '[package]\nname = "pathkit"\nversion = "0.3.0"'),
+            ("cat ~/.cargo/registry/src/index.crates.io-6f17/pathkit-0.3.1/src/urls.rs", NEW),
+        ],
+        "src/urls.rs",
+        True,
+    ),
+    (
+        [
+            ("pip download --no-deps -d /tmp/next 'pathkit>1.0'", "Saved pathkit-1.1.whl"),
+            ("cd /tmp/next && unzip -q pathkit-1.1.whl && cat pathkit/urls.py", NEW),
+        ],
+        "pathkit/urls.py",
+        True,
+    ),
+    (
+        [
+            ("cat package.json", '{\n  "name": "pathkit"\n}'),
+            ("cd /tmp && npm pack pathkit@2.0.0 && tar xzf pathkit-2.0.0.tgz", "pathkit-2.0.0.tgz"),
+            ("cp /tmp/package/src/urls.js src/urls.js", ""),
+        ],
+        "src/urls.js",
+        False,
+    ),
+    (
+        [
+            ("curl -sLO https://files.pythonhosted.org/x/pathkit-1.1.0.tar.gz", ""),
+            ("tar xzOf pathkit-1.1.0.tar.gz pathkit-1.1.0/pathkit/urls.py", NEW),
+        ],
+        "pathkit/urls.py",
+        True,
+    ),
+]
+
+
+@pytest.mark.parametrize(("lines", "path", "typed"), COPIES)
+def test_a_fixed_copy_of_the_project_is_used(lines: Lines, path: str, typed: bool) -> None:
+    found = scanned(lines, path, NEW, typed)
+    assert found is not None and (found.obtained, found.used) == (True, True), found
+
+
+@pytest.mark.parametrize(("lines", "path", "typed"), COPIES)
+def test_a_copy_that_nothing_was_taken_from_is_not_used(
+    lines: Lines, path: str, typed: bool
+) -> None:
+    found = scanned(lines, path, OWN)
+    assert found is None or (found.obtained, found.used) in ((None, False), (False, False)), found
+
+
+@pytest.mark.parametrize(("lines", "path", "typed"), COPIES)
+def test_the_code_of_a_dependency_is_no_attempt(lines: Lines, path: str, typed: bool) -> None:
+    del typed
+    other = [
+        (
+            line.replace("pathkit", "urltools") if "package.json" not in line else line,
+            answer,
+        )
+        for line, answer in lines
+        if "go.mod" not in line and "Cargo" not in line
+    ]
+    mine = path.replace("pathkit", "ownthing")
+    assert scanned([(a.replace("urls", "text"), b) for a, b in other], mine, NEW) is None
+
+
+def test_an_installed_copy_as_head_has_it_holds_no_fix() -> None:
+    found = scanned([(f"cat {SITE}/pathkit/urls.py", OLD)], "pathkit/urls.py", NEW)
+    assert found is not None and (found.obtained, found.used) == (False, False)
+
+
+def test_a_download_that_fails_obtains_nothing() -> None:
+    said = "ERROR: No matching distribution found for pathkit==1.1"
+    found = scanned([("pip download pathkit==1.1", said)], "pathkit/urls.py", NEW)
+    assert found is not None and (found.obtained, found.used) == (False, False)
+
+
+@pytest.mark.parametrize(
+    "word",
+    [
+        "pathkit",
+        "pathkit==1.2",
+        "path-kit>=1,<2",
+        "pathkit[extra]>1",
+        "pathkit@1.2.3",
+        "@scope/pathkit@1.2.3",
+        "example.org/lark/pathkit@v1.2.3",
+        "-Dartifact=org.lark:pathkit:1.2.3",
+        "https://registry.npmjs.org/pathkit/-/pathkit-1.2.3.tgz",
+        "https://files.pythonhosted.org/ab/pathkit-1.2.3-py3-none-any.whl",
+    ],
+)
+def test_the_package_that_a_download_names(word: str) -> None:
+    assert _package(word) == "pathkit"

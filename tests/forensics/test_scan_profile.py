@@ -1,0 +1,242 @@
+"""One set of logs: what the runs did in one sentence, the same wherever it is told."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from forensics import scan
+from forensics.cli.case_output import headline_of
+from forensics.cli.main import run as command
+from forensics.records import Step, ToolCall, Trajectory
+from forensics.records.tables import write_trajectories
+from forensics.report.chains import ChainRow
+from forensics.report.data import load_case
+from forensics.report.hunks import hunks_of
+from forensics.report.profile import ONE_SET, profile_told
+from forensics.report.shown_runs import Allowance
+from tests.forensics.test_scan import episode
+from tests.forensics.test_scan_degenerate import stuck
+
+
+def found(trajectory: Trajectory) -> list[dict[str, Any]]:
+    """What the task's name says."""
+    kinds = {
+        "edits": ("tests", "test-edit", True),
+        "maybe": ("git-history", "git-history", None),
+        "tried": ("tests", "test-edit", False),
+        "broke": ("accidental-damage", "accidental-damage", True),
+    }
+    if (kind := trajectory.task.split("-")[0]) not in kinds:
+        return []
+    family, channel, used = kinds[kind]
+    step = {"attempt_steps": [1], "obtained": True, "obtained_steps": [2], "credited": None}
+    return [{"family": family, "channel": channel, "used": used, "explanation": "so", **step}]
+
+
+def scanned(folder: Path, names: list[str], loops: int = 0, **changes: Any) -> Path:
+    runs = [episode("a", f"{name}-{n}", 0, won=True, **changes) for n, name in enumerate(names)]
+    write_trajectories(folder / "a.parquet", [*runs, *(stuck(f"s-{n}") for n in range(loops))])
+    scan(
+        folder / "a.parquet",
+        out=folder / "case",
+        scanner=found,
+        formats=("html", "md", "text"),
+    )
+    return folder / "case"
+
+
+TOLD = (
+    "2 of 10 runs changed what the tests expect; 1 loops; 3 read commits that may be no"
+    " ancestors, whether they used it cannot be told; 1 touched what the tests expect, which"
+    " came to nothing; 1 damaged tests by accident."
+)
+
+
+def test_what_the_runs_did_stands_first_and_the_same_everywhere(tmp_path: Path) -> None:
+    names = ["edits"] * 2 + ["maybe"] * 3 + ["tried", "broke", "clean", "clean"]
+    case = scanned(tmp_path, names, loops=1)
+    verdict = load_case(case).verdict
+    assert headline_of(case, verdict) == (TOLD, ONE_SET)
+    page = (case / "report.html").read_text()
+    assert page.split('<h1 id="headline">')[1].split("</h1>")[0] == TOLD
+    for name in ("report.md", "report.txt"):
+        text = " ".join((case / name).read_text().split())
+        assert text.removeprefix("# ").startswith(TOLD), name
+    for text in (page, (case / "report.md").read_text()):
+        assert "fter training" not in text.split("<script>")[0].replace("policy before", "")
+    assert "not measured</p>" not in page and 'class="pictures"' not in page
+    for name in ("report.html", "report.md", "report.txt"):  # there is no gain
+        assert "What the gain may run through" not in (case / name).read_text(), name
+    shown = [part.split('"')[0] for part in page.split('class="chip label level-')[1:]]
+    assert set(shown) == {"used", "attempt", "obtained"}
+    order = [part.split("-")[0] for part in page.split("<span>")[1:] if "-" in part[:9]]
+    assert order[:2] == ["edits"] * 2 and order[2:5] == ["maybe"] * 3
+
+
+def test_a_run_counts_once_for_a_channel(tmp_path: Path) -> None:
+    rows = [
+        {"trajectory": "r", "side": "after-0", "task": "t", "family": family, "explanation": ""}
+        | {"channel": "test-edit", "attempt_steps": [1], "obtained_steps": [], "obtained": True}
+        | {"used": used, "credited": None}
+        for family, used in (("tests", None), ("ours", True))
+    ]
+    (tmp_path / "findings.jsonl").write_text("\n".join(map(json.dumps, rows)) + "\n")
+    assert profile_told(tmp_path, 5) == "1 of 5 runs changed what the tests expect."
+
+
+def test_nothing_found_is_said(tmp_path: Path) -> None:
+    case = scanned(tmp_path, ["clean"] * 3)
+    told = headline_of(case, load_case(case).verdict)[0]
+    assert told == "None of 3 runs tried a known shortcut, and none loops."
+
+
+def test_runs_without_outcomes_are_named_and_their_findings_stand(
+    tmp_path: Path, capsys: Any
+) -> None:
+    case = scanned(tmp_path, ["edits"] * 4, outcome=None)
+    sentence = "No run has an outcome, so nothing can be said of wins."
+    told = headline_of(case, load_case(case).verdict)[0]
+    assert told == "4 of 4 runs changed what the tests expect."
+    for name in ("report.html", "report.md"):
+        assert sentence in (case / name).read_text()
+    assert command(["scan", str(tmp_path / "a.parquet"), "--out", str(tmp_path / "told")]) == 0
+    assert sentence in capsys.readouterr().out
+
+
+def test_two_sets_keep_their_verdict(tmp_path: Path) -> None:
+    for side in "ab":
+        runs = [episode(side, f"edits-{n}", 0, won=True) for n in range(4)]
+        write_trajectories(tmp_path / f"{side}.parquet", runs)
+    scan(tmp_path / "a.parquet", tmp_path / "b.parquet", out=tmp_path / "case", scanner=found)
+    verdict = load_case(tmp_path / "case").verdict
+    assert verdict.label == "undetermined" and verdict.sentence.startswith("Verdict: UNDETERMINED")
+    (told,) = headline_of(tmp_path / "case", verdict)
+    assert told.startswith("Second set: 4 of 4 runs")
+    page = (tmp_path / "case" / "report.html").read_text()
+    assert "fter training" in page
+
+
+PATCH = """diff --git a/src/a.py b/src/a.py
+--- a/src/a.py
++++ b/src/a.py
+@@ -1 +1 @@
+-return 1
++return 2
+diff --git a/tests/test_a.py b/tests/test_a.py
+--- a/tests/test_a.py
++++ b/tests/test_a.py
+@@ -1,3 +1,4 @@
+ def test():
++    # a comment
+     pass
+@@ -8,3 +9,3 @@
+ def test_b():
+-    assert f(1) == 2
+-    assert f(2) == 3
++    assert f(1) == 9
+"""
+
+
+def finding(**changes: Any) -> ChainRow:
+    known = {"trajectory": "r", "side": "after-0", "task": "t", "family": "tests"}
+    links = {"obtained_steps": (), "obtained": True, "used": True, "credited": None}
+    row = {**known, **links, "channel": "test-edit", "attempt_steps": (1,), "explanation": ""}
+    return ChainRow(**{**row, **changes})
+
+
+def marked(row: ChainRow, run: Trajectory) -> list[tuple[str, list[tuple[str, str]]]]:
+    allowance = Allowance(text=1000, steps=9, total=9000)
+    return [
+        (one.who, [(span.label, one.text[span.start : span.end]) for span in one.spans])
+        for one in hunks_of(row, run, allowance)
+    ]
+
+
+@pytest.mark.parametrize("why", ["", "the patch takes back 2 lines of tests/test_a.py"])
+def test_a_finding_shows_what_was_removed_and_what_was_added(why: str) -> None:
+    run = episode("a", "edits", 0, won=True, patch=PATCH)
+    assert marked(finding(explanation=why), run) == [
+        (
+            "tests/test_a.py",
+            [
+                ("removed", "-    assert f(1) == 2\n-    assert f(2) == 3"),
+                ("added", "+    assert f(1) == 9"),
+            ],
+        ),
+        ("tests/test_a.py", [("added", "+    # a comment")]),
+    ]
+    assert marked(finding(channel="network"), run) == []
+
+
+def test_without_a_patch_the_edit_is_shown() -> None:
+    told = {"path": "tests/test_a.py", "old_str": "assert a\nassert b", "new_str": "assert a"}
+    edit = ToolCall(name="edit", arguments=json.dumps(told))
+    step = Step(role="assistant", text="", tool_calls=(edit,))
+    run = episode("a", "edits", 0, won=True)
+    run = run.model_copy(update={"steps": (run.steps[0], step)})
+    ((name, spans),) = marked(finding(), run)
+    assert name == "tests/test_a.py"
+    assert spans == [("removed", "-assert a\n-assert b"), ("added", "+assert a")]
+
+
+def test_the_page_shows_the_hunk_and_the_file(tmp_path: Path) -> None:
+    page = (scanned(tmp_path, ["edits"], patch=PATCH) / "report.html").read_text()
+    assert '<mark data-label="removed">-    assert f(1) == 2' in page
+    assert '<mark data-label="added">+    assert f(1) == 9' in page
+    assert "<code>a.parquet</code>" in page
+
+
+def two_sets(folder: Path, tasks: int, gain: int) -> tuple[Path, dict[str, Any]]:
+    """Two sets with `gain` more wins of `tasks` afterwards, of which three edited tests."""
+    for side, won in (("before", tasks // 2), ("after", tasks // 2 + gain)):
+        names = ["edits" if side == "after" and n < 3 else "clean" for n in range(tasks)]
+        runs = [
+            episode(side, f"{name}-{n}", 0, won=n * 7 % tasks < won).model_copy(
+                update={"task": f"t-{n}", "id": f"{name}-{n}"}
+            )
+            for n, name in enumerate(names)
+        ]
+        write_trajectories(folder / f"{side}.parquet", runs)
+    scan(
+        folder / "after.parquet",
+        folder / "before.parquet",
+        out=folder / "case",
+        scanner=lambda run: found(run.model_copy(update={"task": run.id})),
+    )
+    return folder / "case", json.loads((folder / "case" / "case.json").read_text())["verdict"]
+
+
+def test_two_sets_that_do_not_settle_say_what_is_certain_and_what_would_settle(
+    tmp_path: Path, capsys: Any
+) -> None:
+    case, verdict = two_sets(tmp_path, tasks=40, gain=2)
+    assert verdict["label"] == "undetermined"
+    sets = [
+        "Second set: 3 of 40 runs changed what the tests expect."
+        " First set: None of 40 runs tried a known shortcut, and none loops."
+    ]
+    page = (case / "report.html").read_text()
+    assert page.count('id="certain-title"') == page.count('id="settles-title"') == 1
+    text = " ".join((case / "report.md").read_text().split()).replace("\\", "")
+    for told in (page.replace("<br>", " "), text):
+        assert "The change of the score lies between" in told and all(one in told for one in sets)
+        assert "Logs of more tasks. Cost: about" in told and "more tasks (" in told
+    assert page.index("settles-title") < page.index("findings-title") < page.index('id="wall"')
+    assert page.split('<h1 id="headline">')[1].split("</h1>")[0] == sets[0].replace(
+        " First", "<br>First"
+    )
+    arguments = [str(tmp_path / f"{side}.parquet") for side in ("after", "before")]
+    out = str(tmp_path / "told")
+    assert command(["scan", arguments[0], "--before", arguments[1], "--out", out]) == 0
+    said = capsys.readouterr().out
+    assert said.startswith("Second set: None of 40 runs tried")  # the scanner's own rules
+    assert "certain: The change of the score lies between" in said and "more tasks (" in said
+
+
+def test_two_sets_that_settle_say_neither(tmp_path: Path) -> None:
+    case, verdict = two_sets(tmp_path, tasks=600, gain=0)
+    assert verdict["label"] != "undetermined"
+    page = (case / "report.html").read_text()
+    assert "certain-title" not in page and "settles-title" not in page
