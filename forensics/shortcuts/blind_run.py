@@ -1,10 +1,12 @@
-"""One run as the scanner sees it: its actions, what came back, what it handed in.
-The score is not part of it.
+"""One run as the scanner sees it: its actions, what came back, what it handed in
+(`actions.hand_in`: recorded, or what its own edits or its answer are). The score is not
+part of it.
 """
 
 from functools import cached_property
 
 from forensics.actions import Action
+from forensics.actions.hand_in import hand_in_of
 from forensics.actions.unified_diff import Changed, changes_of
 from forensics.layers.use import step_text
 from forensics.records import Trajectory
@@ -18,7 +20,11 @@ class BlindRun:
     """A run without its score."""
 
     def __init__(self, trajectory: Trajectory, actions: tuple[Action, ...]) -> None:
-        self.trajectory = trajectory.model_copy(update={"outcome": None, "rewards": {}})
+        self.hand_in = hand_in_of(trajectory, actions)
+        handed_in = {"submission": self.hand_in.submission, "patch": self.hand_in.patch}
+        self.trajectory = trajectory.model_copy(
+            update={"outcome": None, "rewards": {}, **handed_in}
+        )
         self.actions = actions
         self._own: dict[str, bool] = {}
 
