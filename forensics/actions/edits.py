@@ -223,9 +223,7 @@ class _Work:
 def edits_of(action: Action) -> Iterator[Edit]:
     """What an action says that it puts into files."""
     content = action.content
-    given = dict(
-        argument.split("=", 1) for argument in action.arguments if "=" in argument[:40]
-    )
+    given = dict(argument.split("=", 1) for argument in action.arguments if "=" in argument[:40])
     if content is not None and content.lstrip()[:16].startswith("*** Begin Patch"):
         for path, old, new in sections_of(content[:LONGEST]):
             yield Edit(path, old, new)

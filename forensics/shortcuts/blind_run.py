@@ -11,6 +11,7 @@ from forensics.actions.unified_diff import Changed, changes_of
 from forensics.layers.use import step_text
 from forensics.records import Trajectory
 from forensics.shortcuts.expectations import Told, asked_for, may_be_asked, told_by
+from forensics.shortcuts.handed_code import HandedCode, read_handed_code
 
 LONGEST = 200_000  # characters of one text that are searched
 Key = tuple[str, str, bool, bool, bool, bool]  # kind, program; has arguments, reads, writes, a text
@@ -50,6 +51,11 @@ class BlindRun:
     def changes(self) -> tuple[Changed, ...]:
         """The files of the submitted patch."""
         return changes_of(self.trajectory.patch)
+
+    @cached_property
+    def code(self) -> HandedCode:
+        """The code that was handed in, and what it shows."""
+        return read_handed_code(self.hand_in, self.prompt)
 
     @cached_property
     def expectations(self) -> tuple[Told, ...]:

@@ -49,14 +49,9 @@ class Status(NamedTuple):
 
 def looks_of(run: BlindRun, families: Sequence[Family], found: Collection[str]) -> Looks:
     """The status of every family. `found`: the ids of those with a finding."""
-    told = {need: None for need in ("actions", "code", "tests", "text")}
-    statuses: dict[str, Status] = {}
-    for family in families:
-        if family.id not in found:
-            need = family.looks_at
-            status = told[need] or _status(run, need)
-            told[need] = status
-            statuses[family.id] = status
+    needs = {family.looks_at for family in families if family.id not in found}
+    told = {need: _status(run, need) for need in needs}
+    statuses = {family.id: told[family.looks_at] for family in families if family.id not in found}
     return Looks(
         hand_in=run.hand_in.source,
         found=tuple(family.id for family in families if family.id in found),
@@ -111,6 +106,6 @@ def _followed(run: BlindRun) -> Status:
 def _code(run: BlindRun) -> Status:
     if run.hand_in.source is None:
         return Status(None, NO_CODE) if run.actions else Status(NO_SUBMISSION)
-    if not run.code:
+    if not run.code.parts:
         return Status(None, NO_CODE)
-    return Status() if run.code_was_read else Status(UNPARSED)
+    return Status(UNPARSED) if run.code.unread else Status()
