@@ -1,10 +1,10 @@
-"""One run as the scanner sees it: its actions, what came back, what it handed in.
-The score is not part of it.
+"""One run as the scanner sees it: its actions, what came back (without what a harness
+put around it, `actions.wrapped`), what it handed in. The score is not part of it.
 """
 
 from functools import cached_property
 
-from forensics.actions import Action
+from forensics.actions import Action, unwrapped_run
 from forensics.actions.unified_diff import Changed, changes_of
 from forensics.layers.use import step_text
 from forensics.records import Trajectory
@@ -18,7 +18,8 @@ class BlindRun:
     """A run without its score."""
 
     def __init__(self, trajectory: Trajectory, actions: tuple[Action, ...]) -> None:
-        self.trajectory = trajectory.model_copy(update={"outcome": None, "rewards": {}})
+        plain = unwrapped_run(trajectory)
+        self.trajectory = plain.model_copy(update={"outcome": None, "rewards": {}})
         self.actions = actions
         self._own: dict[str, bool] = {}
 
