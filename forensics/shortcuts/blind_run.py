@@ -1,11 +1,11 @@
-"""One run as the scanner sees it: its actions, what came back, what it handed in
-(`actions.hand_in`: recorded, or what its own edits or its answer are). The score is not
-part of it.
+"""One run as the scanner sees it: its actions, what came back (without what a harness
+put around it, `actions.wrapped`), what it handed in (`actions.hand_in`: recorded, or what
+its own edits or its answer are). The score is not part of it.
 """
 
 from functools import cached_property
 
-from forensics.actions import Action
+from forensics.actions import Action, unwrapped_run
 from forensics.actions.hand_in import hand_in_of
 from forensics.actions.unified_diff import Changed, changes_of
 from forensics.layers.use import step_text
@@ -21,11 +21,10 @@ class BlindRun:
     """A run without its score."""
 
     def __init__(self, trajectory: Trajectory, actions: tuple[Action, ...]) -> None:
-        self.hand_in = hand_in_of(trajectory, actions)
+        plain = unwrapped_run(trajectory)
+        self.hand_in = hand_in_of(plain, actions)
         handed_in = {"submission": self.hand_in.submission, "patch": self.hand_in.patch}
-        self.trajectory = trajectory.model_copy(
-            update={"outcome": None, "rewards": {}, **handed_in}
-        )
+        self.trajectory = plain.model_copy(update={"outcome": None, "rewards": {}, **handed_in})
         self.actions = actions
         self._own: dict[str, bool] = {}
 
