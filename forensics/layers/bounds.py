@@ -35,6 +35,7 @@ from numpy.typing import NDArray
 from forensics.errors import MissingInput
 from forensics.instruments import AnswerMaker
 from forensics.layers.decomposition import GENUINE_BAR, PHANTOM_BAR, add
+from forensics.layers.run_shape import NO_SHAPE, RunShape
 from forensics.phrases import percent, plural, point_range, points
 from forensics.records import Control, Evidence, Interval, Provenance
 from forensics.records.evidence import Scalar
@@ -53,8 +54,8 @@ ASSUMPTION = (
 @dataclass(frozen=True, kw_only=True)
 class ScoredRun:
     """One run as the bounds see it: `outcome` in [0, 1]; `attempted`,
-    `credited`: to any shortcut; `untold`: whether it is credited cannot be told; `unread`:
-    something in it could not be looked at.
+    `credited`: to any shortcut; `untold`: whether it is credited cannot be told. `shape`: what
+    `pair_split` asks of it.
     """
 
     id: str
@@ -63,7 +64,7 @@ class ScoredRun:
     attempted: bool = False
     credited: bool = False
     untold: bool = False
-    unread: bool = False
+    shape: RunShape = NO_SHAPE
 
 
 @dataclass(frozen=True, kw_only=True)
