@@ -6,7 +6,7 @@ only a few marks and numbers in memory.
 2. For every other channel the scanner's findings count: it looks at actions and
    answers, never at the target.
 3. A run is *attempted* where a row says that something was tried or obtained,
-   and *credited* where all links hold.
+   and *credited* where its credited link holds and none before it fails.
 4. What the behaviour layer asks of a run is counted on the way
    (`layers.tally`), and the words of its actions are kept for contrasts
    (`layers.contrasts`), so that each run is read once.
@@ -150,8 +150,10 @@ def complete_row(side: str, trajectory: Trajectory, row: Mapping[str, Any]) -> R
         "obtained", bool(full["obtained_steps"]) if full["used"] is None else full["used"]
     )
     tried = bool(full["attempt_steps"]) or bool(full["obtained"])
-    full["complete"] = tried and all(
-        full[link] is True for link in ("obtained", "used", "credited")
+    # an empty hand-in uses nothing: it is credited while `used` stays open
+    full["complete"] = bool(tried and full["credited"]) and False not in (
+        full["obtained"],
+        full["used"],
     )
     named = {name: full.pop(name) for name in ScanRow.model_fields if name in full}
     return {**full, **ScanRow.model_validate(named).model_dump(mode="json", exclude_unset=True)}
