@@ -97,7 +97,8 @@ def test_shell_edits_are_followed(command: str, added: tuple[str, ...]) -> None:
 
 
 def test_apply_patch_is_followed() -> None:
-    patch = "*** Begin Patch\n*** Update File: a.py\n@@ def f():\n-    return 1\n+    return 2\n*** End Patch"
+    hunk = "@@ def f():\n-    return 1\n+    return 2\n"
+    patch = f"*** Begin Patch\n*** Update File: a.py\n{hunk}*** End Patch"
     found = handed(({"apply_patch": {"input": patch}}, "Done!"))
     (change,) = changes_of(found.patch)
     assert (change.path, change.removed, change.added) == (
