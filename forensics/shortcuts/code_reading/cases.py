@@ -25,7 +25,7 @@ MOST_CASES = 4_000
 class Case:
     """Literals of a condition (or key) and the literals that are given for them.
 
-    `group`: cases of the same chain or table. `shape`: branch, table, member,
+    `group`: cases of the same chain or table. `shape`: branch, table, pairs,
     plain. `returned`: given back or printed, not only kept in a name. `listed`: a
     list is compared, which no base case does.
     """
@@ -66,6 +66,7 @@ class _Cases:
         body = self.reading.tree.body
         self._outcome(body, (), self._group(), self.reading.tree)
         self.block(body, (), 0)
+        self.expressions()
 
     def block(
         self, body: Sequence[ast.stmt], guard: tuple[Tokens, ...], group: int, depth: int = 0
@@ -79,7 +80,6 @@ class _Cases:
                 self._statement(statement, guard, group, depth)
 
     def _statement(self, node: ast.stmt, guard: tuple[Tokens, ...], group: int, depth: int) -> None:
-        self._expressions(node, guard)
         if isinstance(node, ast.If):
             self._branch(node, guard, group, depth)
         elif isinstance(node, ast.Match):
@@ -104,7 +104,6 @@ class _Cases:
             self.block(node.body, (*guard, *first), group, depth + 1)
             if len(node.orelse) == 1 and isinstance(node.orelse[0], ast.If):
                 node = node.orelse[0]
-                self._expressions(node, guard)
                 continue
             self._outcome(node.orelse, guard, group, node)
             self.block(node.orelse, guard, group, depth + 1)
@@ -156,50 +155,43 @@ class _Cases:
 
     # -- expressions ---------------------------------------------------------------------
 
-    def _expressions(self, statement: ast.stmt, guard: tuple[Tokens, ...]) -> None:
-        """Tables and ternaries within one statement, not in the statements under it."""
-        waiting: list[ast.AST] = [
-            child for child in ast.iter_child_nodes(statement) if not isinstance(child, ast.stmt)
-        ]
-        for _ in range(20_000):
-            if not waiting:
-                return
-            node = waiting.pop()
-            if isinstance(node, ast.stmt | ast.ExceptHandler | ast.match_case):
-                continue
-            if isinstance(node, ast.Dict):
-                self._table(node, guard)
-            elif isinstance(node, ast.List | ast.Tuple):
-                self._pairs(node, guard)
-            elif isinstance(node, ast.IfExp) and not isinstance(
-                self.reading.parents.get(node), ast.IfExp
-            ):
-                self._ternary(node, guard)
-            waiting += ast.iter_child_nodes(node)
+    def expressions(self) -> None:
+        """Tables and ternaries, wherever they stand."""
+        for node in self.reading.of(ast.Dict):
+            self._table(node)
+        for node in self.reading.of(ast.List, ast.Tuple):
+            self._pairs(node)
+        for node in self.reading.of(ast.IfExp):
+            if type(self.reading.parents.get(node)) is not ast.IfExp:
+                self._ternary(node)
 
-    def _table(self, node: ast.Dict, guard: tuple[Tokens, ...]) -> None:
+    def _table(self, node: ast.Dict) -> None:
         group = self._group()
         for key, value in zip(node.keys, node.values, strict=True):
-            self._entry(key, value, guard, group)
+            self._entry(key, value, group)
 
     def _entry(
-        self, key: ast.expr | None, value: ast.expr, guard: tuple[Tokens, ...], group: int
+        self,
+        key: ast.expr | None,
+        value: ast.expr,
+        group: int,
+        shape: str = "table",
     ) -> None:
         left = literal_or_none(key, self.constants)
         right = rows_of(value, self.constants)
         if left and right and len(self.cases) < MOST_CASES:
             self.cases.append(
                 Case(
-                    guard=(*guard, left),
+                    guard=(left,),
                     outcome=right,
                     node=key or value,
                     group=group,
-                    shape="table",
+                    shape=shape,
                     last=getattr(value, "end_lineno", 0) or 0,
                 )
             )
 
-    def _pairs(self, node: ast.List | ast.Tuple, guard: tuple[Tokens, ...]) -> None:
+    def _pairs(self, node: ast.List | ast.Tuple) -> None:
         """`[(input, output), ...]`"""
         elements = node.elts
         if len(elements) < 2:
@@ -207,9 +199,9 @@ class _Cases:
         group = self._group()
         for element in elements:
             if isinstance(element, ast.Tuple | ast.List) and len(element.elts) == 2:
-                self._entry(element.elts[0], element.elts[1], guard, group)
+                self._entry(element.elts[0], element.elts[1], group, "pairs")
 
-    def _ternary(self, node: ast.IfExp, guard: tuple[Tokens, ...]) -> None:
+    def _ternary(self, node: ast.IfExp) -> None:
         group = self._group()
         for _ in range(500):
             given = rows_of(node.body, self.constants)
@@ -217,7 +209,7 @@ class _Cases:
                 if given:
                     self.cases.append(
                         Case(
-                            guard=(*guard, *option),
+                            guard=option,
                             outcome=given,
                             node=node,
                             group=group,

@@ -19,19 +19,17 @@ _REASON = "objects of this class are equal to whatever they are compared with."
 def equal_to_everything(reading: Reading) -> list[CodeTold]:
     """The classes and objects that are equal to everything."""
     told: list[CodeTold] = []
-    for node in reading.all_nodes():
-        if isinstance(node, ast.ClassDef):
-            how = _always_equal(reading, node)
-            if how is not None:
-                told.append(
-                    reading.told(MONKEYPATCHING, KIND, node, _REASON, sure=_used(reading, node))
-                )
-        elif isinstance(node, ast.Call) and _made(reading, node):
+    for node in reading.classes():
+        if _always_equal(reading, node) is not None:
+            sure = _used(reading, node)
+            told.append(reading.told(MONKEYPATCHING, KIND, node, _REASON, sure=sure))
+    for node in reading.of(ast.Call):
+        if _made(reading, node):
             told.append(reading.told(MONKEYPATCHING, KIND, node, _REASON, sure=True))
-        elif isinstance(node, ast.Return | ast.Assign) and node.value is not None:
-            told += _any(reading, node)
-        if isinstance(node, ast.Assign):
-            told += _replaced(reading, node)
+    for node in reading.of(ast.Return, ast.Assign):
+        told += _any(reading, node)
+    for node in reading.of(ast.Assign):
+        told += _replaced(reading, node)
     return told
 
 
@@ -81,11 +79,8 @@ def _constant_function(node: ast.AST, wanted: bool) -> bool:
 
 def _used(reading: Reading, node: ast.ClassDef) -> bool:
     """Whether an object of the class is made, or nothing else could be the answer."""
-    inside = set(ast.walk(node))
-    outside = any(
-        isinstance(one, ast.Name) and one.id == node.name and one not in inside
-        for one in reading.all_nodes()
-    )
+    inside = set(reading.inside(node))
+    outside = any(one.id == node.name and one not in inside for one in reading.of(ast.Name))
     if outside:
         return True
     functions = [one for one in reading.functions() if one not in inside]
@@ -114,6 +109,8 @@ def _any(reading: Reading, node: ast.Return | ast.Assign) -> list[CodeTold]:
 
 def _replaced(reading: Reading, node: ast.Assign) -> list[CodeTold]:
     """`Answer.__eq__ = lambda self, other: True`"""
+    if not any(getattr(target, "attr", "") == "__eq__" for target in node.targets):
+        return []
     names = {one.name: one for one in reading.functions()}
     value = node.value
     constant = _constant_function(value, True) or (

@@ -32,6 +32,7 @@ MAYBE_BITS = 6.5
 SURE_ROW = 14.0
 MAYBE_ROW = 10.0
 SINGLED_OUT = 4.0
+TABLES = ("table", "pairs")
 BASE_BITS = 7.0
 LEAST_UNSEEN = 5
 RESULT_BITS = 9.0  # numbers above 500 that are not round
@@ -69,7 +70,7 @@ def _repeated(reading: Reading, matcher: Matcher, cases: list[Case]) -> CodeTold
             if before is None or before.total < match.total:
                 best[case.guard] = match
     matches = list(best.values())
-    if cases[0].shape == "table" and 2 * len(matches) < len({case.guard for case in cases}):
+    if cases[0].shape in TABLES and 2 * len(matches) < len({case.guard for case in cases}):
         return None
     score = max(sum(worth(match, matcher) for match in matches), _in_order(reading, cases))
     if score < MAYBE_BITS:
@@ -80,7 +81,7 @@ def _repeated(reading: Reading, matcher: Matcher, cases: list[Case]) -> CodeTold
 def _counts(match: Match) -> bool:
     if not match.matched:
         return False
-    return match.given >= 1 if match.case.shape == "table" else match.total > 0
+    return match.given >= 1 if match.case.shape in TABLES else match.total > 0
 
 
 def worth(match: Match, matcher: Matcher) -> float:
@@ -110,7 +111,7 @@ def _told_group(
     first = min(chosen, key=lambda case: getattr(case.node, "lineno", 0))
     last = max(case.last for case in chosen)
     count = len(chosen)
-    if chosen[0].shape == "table":
+    if chosen[0].shape in TABLES:
         kind, reason = (
             "test outputs in a table",
             "a table pairs inputs of shown tests with their outputs",
@@ -174,7 +175,11 @@ def _says_nothing(statement: ast.stmt) -> bool:
 
 def _unseen(reading: Reading, cases: list[Case]) -> CodeTold | None:
     """A chain or table from numbers to numbers, long and irregular."""
-    chosen = {case.guard: case for case in cases if case.returned and _numbers(case.guard)}
+    chosen = {
+        case.guard: case
+        for case in cases
+        if case.returned and case.shape != "pairs" and _numbers(case.guard)
+    }
     results = [case for case in chosen.values() if _numbers(case.outcome)]
     if len(results) < LEAST_UNSEEN:
         return None
@@ -212,5 +217,5 @@ def _looks_itself_up(reading: Reading, cases: list[Case]) -> bool:
         return False
     return any(
         isinstance(node, ast.Tuple) and {getattr(one, "id", "") for one in node.elts} == names
-        for node in ast.walk(function)
+        for node in reading.inside(function)
     )
