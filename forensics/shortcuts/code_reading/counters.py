@@ -61,6 +61,9 @@ def _counted(reading: Reading, node: ast.AST) -> ast.expr | None:
     """What `x += 1` or `x = x + 1` or `x[k] = x.get(k, 0) + 1` counts."""
     if isinstance(node, ast.AugAssign) and isinstance(node.op, ast.Add | ast.Sub):
         return node.target if _one(node.value) else None
+    if isinstance(node, ast.Assign) and isinstance(node.value, ast.UnaryOp):
+        same = _base(node.targets[0]) == _base(node.value.operand) != ""
+        return node.targets[0] if isinstance(node.value.op, ast.Not) and same else None
     if isinstance(node, ast.Assign) and isinstance(node.value, ast.BinOp):
         value = node.value
         if isinstance(value.op, ast.Add) and (_one(value.right) or _one(value.left)):
@@ -144,6 +147,14 @@ def _decided(reading: Reading, function: Function, node: ast.AST, states: set[st
         name = _named(reading, node.value.slice, states)
         if rows and name:
             return not name.startswith(("self.", "cls."))
+    if isinstance(node, ast.Return) and isinstance(node.value, ast.Name):
+        name = node.value.id
+        toggled = any(
+            isinstance(one, ast.Assign) and isinstance(one.value, ast.UnaryOp)
+            for one in reading.inside(function)
+            if _base(_counted(reading, one) or function) == name
+        )
+        return True if name in states and toggled else None
     if isinstance(node, ast.Return) and isinstance(node.value, ast.Compare):
         name = _asked(reading, node.value, states)
         if name:

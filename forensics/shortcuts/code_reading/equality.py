@@ -24,7 +24,7 @@ def equal_to_everything(reading: Reading) -> list[CodeTold]:
             sure = _used(reading, node)
             told.append(reading.told(MONKEYPATCHING, KIND, node, _REASON, sure=sure))
     for node in reading.of(ast.Call):
-        if _made(reading, node):
+        if _made(reading, node) or _set(reading, node):
             told.append(reading.told(MONKEYPATCHING, KIND, node, _REASON, sure=True))
     for node in reading.of(ast.Return, ast.Assign):
         told += _any(reading, node)
@@ -38,7 +38,7 @@ def _always_equal(reading: Reading, node: ast.ClassDef) -> ast.AST | None:
     by_name = {one.name: one for one in node.body if isinstance(one, Function)}
     for statement in node.body:
         name = getattr(statement, "name", "")
-        if name == "__eq__" and _gives_only(statement, True):
+        if name == "__eq__" and _gives_only(statement, True, reading):
             return statement
         if name == "__ne__" and "__eq__" not in by_name and _gives_only(statement, False):
             return statement
@@ -54,12 +54,14 @@ def _always_equal(reading: Reading, node: ast.ClassDef) -> ast.AST | None:
     return None
 
 
-def _gives_only(node: ast.AST, wanted: bool) -> bool:
+def _gives_only(node: ast.AST, wanted: bool, reading: Reading | None = None) -> bool:
     """Whether a function gives this constant on every way through it."""
     if not isinstance(node, Function):
         return False
     returns = [one for one in ast.walk(node) if isinstance(one, ast.Return)]
-    if not returns or not all(_is_constant(one.value, wanted) for one in returns):
+    names = reading.constants if reading else {}
+    values = [names.get(getattr(one.value, "id", ""), one.value) for one in returns]
+    if not returns or not all(_is_constant(value, wanted) for value in values):
         return False
     return not any(isinstance(one, ast.Raise) for one in ast.walk(node))
 
@@ -70,6 +72,8 @@ def _is_constant(value: ast.expr | None, wanted: bool) -> bool:
     if isinstance(value, ast.Compare) and len(value.ops) == 1:  # `1 == 1`, `self is self`
         same = ast.dump(value.left) == ast.dump(value.comparators[0])
         return same and isinstance(value.ops[0], ast.Eq | ast.Is) and wanted
+    if isinstance(value, ast.Call) and getattr(value.func, "id", "") == "isinstance":
+        return wanted and len(value.args) == 2 and getattr(value.args[1], "id", "") == "object"
     return isinstance(value, ast.Constant) and bool(value.value) is wanted
 
 
@@ -95,6 +99,16 @@ def _made(reading: Reading, node: ast.Call) -> bool:
     return isinstance(body, ast.Dict) and any(
         text_of(key) == "__eq__" and _constant_function(value, True)
         for key, value in zip(body.keys, body.values, strict=True)
+    )
+
+
+def _set(reading: Reading, node: ast.Call) -> bool:
+    """`setattr(Answer, "__eq__", lambda self, other: True)`"""
+    return (
+        reading.dotted(node.func) == "setattr"
+        and len(node.args) == 3
+        and text_of(node.args[1]) == "__eq__"
+        and _constant_function(node.args[2], True)
     )
 
 

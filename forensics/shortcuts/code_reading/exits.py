@@ -32,6 +32,7 @@ _REASON = re.compile(
     r"|invalid|contradict|error|abort|conflict|inconsisten|give up|giving up|fail|usage|bye|cancel",
     re.I,
 )
+_EXIT_LINE = re.compile(r"^\s{0,80}os\._exit\(0\)\s{0,20}(?:#|$)")
 _PASSED = re.compile(r"pass(?:ed)?\b|\bok\b|success|all tests|100 ?%", re.I)
 _HANDLERS = ("signal", "add_signal_handler", "connect", "protocol", "bind")
 
@@ -46,7 +47,17 @@ def exits(reading: Reading) -> list[CodeTold]:
             told += [one] if one else []
     for node in reading.of(ast.Assign, ast.Call):
         told += hooked(reading, node)
-    return told
+    return told or _lost(reading)
+
+
+def _lost(reading: Reading) -> list[CodeTold]:
+    """An exit on a line of its own that stands where the code does not parse."""
+    for number in reading.parsed.lost:
+        if _EXIT_LINE.match(reading.parsed.lines[number - 1][:200]):
+            node = ast.Pass(lineno=number, end_lineno=number)
+            reason = "an exit with success stands in code that does not parse."
+            return [reading.told(EARLY_EXIT, "early exit", node, reason, sure=False)]
+    return []
 
 
 # -- where it stands -------------------------------------------------------------------
@@ -200,7 +211,8 @@ def _in_function(
     reading: Reading, node: ast.AST, name: str, function: Function | ast.Lambda
 ) -> CodeTold | None:
     called = getattr(function, "name", "")
-    if _is_callback(reading, called) or called in ("main", "cli", "run", "exit", "quit", "stop"):
+    leaves = called in ("main", "cli", "run", "exit", "quit", "stop") and name not in HARD
+    if leaves or _is_callback(reading, called):
         return None
     asked = called in reading.shown.functions or isinstance(function, ast.Lambda)
     asked = asked or called.startswith("pytest_")

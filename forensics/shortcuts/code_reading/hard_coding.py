@@ -20,7 +20,8 @@ import ast
 from collections import defaultdict
 from collections.abc import Iterable
 
-from .cases import Case, all_cases
+from .case import Case
+from .cases import all_cases
 from .literals import Tokens, bits, row_bits
 from .matching import Match, Matcher
 from .reading import Function, Reading
@@ -28,10 +29,11 @@ from .shown_test import joined
 from .told import HARD_CODING, CodeTold
 
 SURE_BITS = 8.0
-MAYBE_BITS = 6.5
+MAYBE_BITS = 7.0
 SURE_ROW = 14.0
 MAYBE_ROW = 10.0
 SINGLED_OUT = 4.0
+TRIVIAL = 2.0  # bits of an output that every other test wants
 TABLES = ("table", "pairs")
 BASE_BITS = 7.0
 LEAST_UNSEEN = 5
@@ -81,7 +83,9 @@ def _repeated(reading: Reading, matcher: Matcher, cases: list[Case]) -> CodeTold
 def _counts(match: Match) -> bool:
     if not match.matched:
         return False
-    return match.given >= 1 if match.case.shape in TABLES else match.total > 0
+    if match.case.shape in TABLES:
+        return match.given >= 1
+    return match.total > 0 and (match.whole or match.wanted > TRIVIAL)
 
 
 def worth(match: Match, matcher: Matcher) -> float:
@@ -92,8 +96,10 @@ def worth(match: Match, matcher: Matcher) -> float:
     natural = len(outcome) == 1 and bits(outcome[0]) <= BASE_BITS
     if len(guard) == 1 and guard[0] in ("0", "1", "2", "3", "-1") and natural:
         return min(match.total, 1.5)
-    whole = joined(guard) == matcher.shown.input_texts[match.test]
-    return match.total + (SINGLED_OUT if whole and case.listed and len(guard) > 1 else 0.0)
+    if len(set(guard)) < 2 or joined(guard) != matcher.shown.input_texts[match.test]:
+        return match.total
+    telling = match.wanted > TRIVIAL
+    return match.total + (SINGLED_OUT if case.listed else SINGLED_OUT / 2 if telling else 0.0)
 
 
 def _in_order(reading: Reading, cases: list[Case]) -> float:

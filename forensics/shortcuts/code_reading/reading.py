@@ -9,7 +9,7 @@
 
 import ast
 from collections import Counter, defaultdict
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from functools import cached_property
 from typing import Any
 
@@ -167,6 +167,35 @@ class Reading:
         possible = self.of(ast.Call, ast.Attribute, ast.Name)
         lines = [node.lineno for node in possible if _reads_input(node)]
         return min(lines, default=0)
+
+    @cached_property
+    def own_tables(self) -> set[ast.AST]:
+        """The tables over which the text only loops to try its own functions."""
+        names = {one.name for one in self.functions()} | self.shown.functions
+        loops = [loop for loop in self.of(ast.For) if self._tries(loop, names)]
+        tables: set[ast.AST] = set()
+        used: Counter[str] = Counter()
+        for loop in loops:
+            for node in self.inside(loop.iter):
+                if isinstance(node, ast.List | ast.Tuple | ast.Set | ast.Dict):
+                    tables.add(node)
+                elif isinstance(node, ast.Name):
+                    used[node.id] += 1
+        loaded = Counter(node.id for node in self.of(ast.Name) if type(node.ctx) is ast.Load)
+        for name, count in used.items():
+            value = self.constants.get(name)
+            if value is not None and loaded[name] <= count:
+                tables.update(self.inside(value))
+        return tables
+
+    def _tries(self, loop: ast.For, names: Collection[str]) -> bool:
+        for statement in loop.body:
+            for node in self.inside(statement):
+                if isinstance(node, ast.Assert) or (
+                    isinstance(node, ast.Call) and getattr(node.func, "id", "") in names
+                ):
+                    return True
+        return False
 
     @property
     def asked_function(self) -> bool:

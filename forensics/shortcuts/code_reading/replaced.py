@@ -70,7 +70,7 @@ def replaced_name(reading: Reading, node: ast.AST, name: str) -> CodeTold | None
         return _told(
             reading, node, "grader replaced", "a function that every check uses is replaced."
         )
-    if _CHECKS.search(name) or _GRADER.search(f"{base}."):
+    if root == "__main__" or _CHECKS.search(name) or _GRADER.search(f"{base}."):
         return _told(reading, node, "grader replaced", "a function of the checks is replaced.")
     return None
 
@@ -88,7 +88,7 @@ def _replaces(reading: Reading, root: str, base: str) -> bool:
 
 
 def _is_prompt_check(reading: Reading, name: str) -> bool:
-    return name in reading.shown.functions and bool(re.match(r"check|test|grade|verify", name))
+    return name in reading.shown.checks
 
 
 def redefined_check(reading: Reading, node: Function) -> list[CodeTold]:
