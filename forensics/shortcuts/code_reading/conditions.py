@@ -41,6 +41,10 @@ def compared(test: ast.expr, constants: Constants, depth: int = 0) -> Iterator[t
         return
     if isinstance(test, ast.Compare) and len(test.ops) == 1:
         yield from _comparison(test, constants)
+    elif isinstance(test, ast.Call) and getattr(test.func, "attr", "") == "startswith":
+        row = literal_or_none(test.args[0], constants) if test.args else None
+        if row:
+            yield (row,)
 
 
 def denied(test: ast.expr, constants: Constants) -> Iterator[tuple[Tokens, ...]]:
