@@ -42,8 +42,13 @@ RESULT_BITS = 9.0  # numbers above 500 that are not round
 
 def hard_coding(reading: Reading) -> list[CodeTold]:
     """The chains, tables and rows that repeat the shown tests."""
+    return judged(reading, all_cases(reading))
+
+
+def judged(reading: Reading, cases_found: Iterable[Case]) -> list[CodeTold]:
+    """The groups of cases, from any language, that repeat the shown tests."""
     groups: dict[int, list[Case]] = defaultdict(list)
-    for case in all_cases(reading):
+    for case in cases_found:
         groups[case.group].append(case)
     matcher = Matcher(reading.shown)
     told: list[CodeTold] = []
