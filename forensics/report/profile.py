@@ -253,6 +253,14 @@ def done_told(row: ChainRow) -> str:
     return capital(_used(row.channel, [row]) if stand == "used" else _tried(row.channel))
 
 
+def mark_told(row: ChainRow) -> str:
+    """How sure it is, in a word or two."""
+    told = {"untold": "use not told", "nothing": "came to nothing", "accident": "no shortcut"}
+    if stands(row) == "used":
+        return "credited" if row.credited else "used"
+    return told.get(stands(row), "rule broken")
+
+
 def unscored_told(runs: int, scored: int) -> str:
     """What is said of runs without an outcome; `""` where each has one."""
     if runs == scored:
@@ -262,7 +270,8 @@ def unscored_told(runs: int, scored: int) -> str:
             "No run has an outcome, so nothing can be said of wins. What the runs did, and what"
             " was found in it, stands."
         )
+    has = "has" if runs - scored == 1 else "have"
     return (
-        f"{runs - scored:,} of {plural(runs, 'run')} without an outcome, or errored: counted in"
-        " what was found, and in no share of wins or attempts."
+        f"{runs - scored:,} of {plural(runs, 'run')} {has} no outcome, or errored: counted in what"
+        " was found, and in no share of wins."
     )
