@@ -23,6 +23,7 @@ from forensics.layers.behaviour import BehaviourConfig
 from forensics.layers.bounds import ScoredRun
 from forensics.layers.channels import Marks
 from forensics.layers.evidence_chain import Survey, chain_row
+from forensics.layers.run_shape import shape_of
 from forensics.layers.tally import Log
 from forensics.records import Trajectory, canonical_json
 from forensics.records.case_file import ScanRow
@@ -172,6 +173,7 @@ def mark(told: SideMarks, trajectory: Trajectory, rows: Iterable[Row]) -> None:
             outcome=trajectory.outcome,
             attempted=attempted,
             credited=credited,
+            shape=shape_of(trajectory),
         )
     )
 

@@ -56,6 +56,7 @@ from forensics.layers.behaviour import Tallied, behaviour_of
 from forensics.layers.bounds import bound_answers, questions, scored_side
 from forensics.layers.channels import ATTEMPTS, WINS, Credits
 from forensics.layers.contrasts import Contrasted, contrasted
+from forensics.layers.pair_split import pair_answers
 from forensics.progress import Progress, silent
 from forensics.records import Evidence, Provenance, Undefined, Verdict, canonical_json
 from forensics.records.files import write_json, write_json_lines
@@ -298,6 +299,9 @@ def measure_logs(
         degenerate_answer(tallied, provenance),
         *contrast_answers(contrasts, provenance),
     ]
+    if "before" in told:
+        first, *others = (told[side].scored for side in _ordered(told))
+        found += pair_answers(first, others, provenance)
     behaved = run_instrument(behaviour_of(tallied), case)
     found += [answer for answer in behaved if answer.question not in (WINS, ATTEMPTS)]
     case.progress("measuring", 1, 1)

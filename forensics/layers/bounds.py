@@ -35,6 +35,7 @@ from numpy.typing import NDArray
 from forensics.errors import MissingInput
 from forensics.instruments import AnswerMaker
 from forensics.layers.decomposition import GENUINE_BAR, PHANTOM_BAR, add
+from forensics.layers.run_shape import NO_SHAPE, RunShape
 from forensics.phrases import percent, plural, point_range, points
 from forensics.records import Control, Evidence, Interval, Provenance
 from forensics.records.evidence import Scalar
@@ -53,7 +54,7 @@ ASSUMPTION = (
 @dataclass(frozen=True, kw_only=True)
 class ScoredRun:
     """One run as the bounds see it: `outcome` in [0, 1]; `attempted`,
-    `credited`: to any shortcut.
+    `credited`: to any shortcut. `shape`: what `pair_split` asks of it.
     """
 
     id: str
@@ -61,6 +62,7 @@ class ScoredRun:
     outcome: float
     attempted: bool = False
     credited: bool = False
+    shape: RunShape = NO_SHAPE
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,0 +1,146 @@
+"""Which runs of a pair of logs finished, and which answered in the asked format,
+as far as their rows tell it.
+
+1. *In format*, by the first that there is: a reward that is named after the
+   format, which every run has (in format: above the middle of its lowest and
+   highest value); a form that more than half of the prompts ask for and some answer
+   has; a form that more than half of the answers of one side have. A form that
+   is not asked in any prompt that we see is the usual one, which mostly is the
+   asked one.
+2. *Finished*: the row does not say that the run was cut off. That counts where
+   rows say how runs ended: all sides name endings, or none names one and some
+   run was cut off. Beside that, an answer without the form of the text, of the
+   same maximal length as at least two others of other tasks, stops at a limit.
+3. What is not told stays untold: a missing format is not 0.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from forensics.errors import MissingInput
+from forensics.layers.bounds import ScoredRun
+from forensics.layers.run_shape import FORMS, RunShape
+
+AT_LIMIT = 3  # texts of other tasks that end at the same length by a limit, not by chance
+NO_FORM = (
+    "No reward is named after the format, and no form of answer (\\boxed{}, <answer> tags, ####,"
+    " Answer:) is asked for by most prompts or shown by most answers.",
+    "Log a reward named `format` with each run, on both sides.",
+)
+NO_ENDS = (
+    "The rows do not say how runs ended, and no length shows a limit.",
+    "Log how each run ended (`finish_reason`, `stop_reason`), on both sides.",
+)
+IN_IT = " (finishing cannot be told apart from it)"
+Sides = Sequence[Sequence[ScoredRun]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Told:
+    """How finishing and format are told. `form`, `ends`: in words. `bit`: the
+    form in texts, `floor`: of the reward (`None`: not by it). `limit`: length at which texts stop.
+    """
+
+    bit: int = 0
+    floor: float | None = None
+    by_end: bool = False
+    limit: int | None = None
+
+    @property
+    def form(self) -> str | None:
+        return "a reward named after it" if self.floor is not None else FORMS.get(self.bit)
+
+    @property
+    def ends(self) -> str | None:
+        ways = [
+            "the recorded ending" if self.by_end else "",
+            f"texts that stop at {self.limit:,} characters" if self.limit else "",
+        ]
+        return " and ".join(filter(None, ways)) or None
+
+    @property
+    def no_form(self) -> MissingInput | None:
+        return None if self.form else MissingInput(*NO_FORM)
+
+    @property
+    def no_ends(self) -> MissingInput | None:
+        return None if self.ends else MissingInput(*NO_ENDS)
+
+    def words(self, much: str) -> tuple[str, str, str, str]:
+        """What each part of the gain comes with; `much`: more or less."""
+        form = "in the asked format" if self.floor is not None else f"in the form {self.form}"
+        answering = "finishing" if self.no_form else f"finishing {form}"
+        outside = "wins of runs that were cut off"
+        if self.no_ends:
+            answering, outside = f"answering {form}", f"wins that are not {form}"
+        elif self.form:
+            outside = f"wins of runs that were cut off or are not {form}"
+        return (
+            f"finishing {much} often",
+            f"answering {form} {much} often" + (IN_IT if self.no_ends else ""),
+            f"being right {much} often when {answering}",
+            outside,
+        )
+
+    def finished(self, shape: RunShape) -> bool:
+        """Whether the run ended by itself; also where that is not told."""
+        if self.limit and shape.characters == self.limit and not shape.forms & self.bit:
+            return False
+        return shape.finished or not self.by_end
+
+    def in_format(self, shape: RunShape) -> bool:
+        """Whether the answer is in the asked format; also where that is not told."""
+        if self.floor is not None:
+            return shape.format is not None and shape.format > self.floor
+        return bool(shape.forms & self.bit) or not self.bit
+
+    def reached(self, shape: RunShape) -> bool:
+        """Finished, and in format."""
+        return self.finished(shape) and self.in_format(shape)
+
+
+def told_of(sides: Sides) -> Told:
+    """What the rows of all sides tell."""
+    rewards = [run.shape.format for side in sides for run in side]
+    known = [value for value in rewards if value is not None]
+    bit = _form(sides)
+    floor = None
+    if len(known) == len(rewards):
+        low, high = min(known), max(known)
+        floor = (low + high) / 2 if low < high else 0.0
+    return Told(bit=bit, floor=floor, by_end=_ends_told(sides), limit=_limit(sides, bit))
+
+
+def _form(sides: Sides) -> int:
+    """The form that is asked for, as a bit; 0: none."""
+    everything = [run.shape for side in sides for run in side]
+    shown = {
+        bit: max(_share(run.shape.forms & bit for run in side) for side in sides) for bit in FORMS
+    }
+    asked = {bit: _share(shape.asked & bit for shape in everything) for bit in FORMS}
+    for shares in ({bit: asked[bit] if shown[bit] else 0.0 for bit in FORMS}, shown):
+        best = max(FORMS, key=lambda bit: (shares[bit], shown[bit]))
+        if shares[best] > 0.5:
+            return best
+    return 0
+
+
+def _share(marks: Iterable[int]) -> float:
+    values = [bool(mark) for mark in marks]
+    return sum(values) / len(values)
+
+
+def _ends_told(sides: Sides) -> bool:
+    named = [any(run.shape.finished and run.shape.end_told for run in side) for side in sides]
+    cut = any(not run.shape.finished for side in sides for run in side)
+    return all(named) or (cut and not any(named))
+
+
+def _limit(sides: Sides, bit: int) -> int | None:
+    """The length at which answers without the form stop, where several tasks show it."""
+    shapes = [(run.task, run.shape) for side in sides for run in side]
+    longest = max(shape.characters for _, shape in shapes)
+    tasks = {
+        task for task, shape in shapes if shape.characters == longest and not shape.forms & bit
+    }
+    return longest if bit and longest and len(tasks) >= AT_LIMIT else None
