@@ -136,7 +136,7 @@ def _tallies(folder: Path) -> dict[tuple[str, str], Counter[str]]:
     for row in read_chains(folder):
         tally = tallies.setdefault((row.side, row.channel), Counter())
         tally["tried"] += 1
-        tally["used"] += stands(row) == "used"
+        tally["used"] += row.used is True or stands(row) == "used"
         tally["used not known"] += row.used is None and not row.credited
         tally["credited"] += row.credited is True and row.used is not False
         tally["credited not known"] += row.used is not False and row.credited is None
