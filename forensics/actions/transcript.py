@@ -42,10 +42,12 @@ from forensics.actions.tool_calls import (
     program_text,
     viewer_action,
 )
+from forensics.actions.wrapped import wrapped_exit_code
 from forensics.plugins import load_point, plugin_points
 from forensics.records import Step, ToolCall, Trajectory
 
 _FRAME = 400  # characters at either end
+_OBJECTS = ("{", "[")  # what an answer in JSON begins with
 _HEAD = re.compile(
     r"\s*(?:<returncode>(?P<a>-?\d{1,9})</returncode>|\{\s*\"(?:returncode|exit_code)\"\s*:\s*(?P<b>-?\d{1,9})"
     r"|(?:Exit code|Error: Exit code)[: ]+(?P<c>-?\d{1,9})\b)"
@@ -99,7 +101,9 @@ def exit_code(text: str) -> int | None:
     """The exit code in an observation's frame, `None` where it shows none."""
     end = text[-_FRAME:]
     found = _HEAD.match(text[:_FRAME]) or (_TAIL.search(end) if "code" in end else None)
-    return next((int(group) for group in found.groups() if group), None) if found else None
+    if found is None:
+        return wrapped_exit_code(text) if text[:1] in _OBJECTS else None
+    return next((int(group) for group in found.groups() if group), None)
 
 
 def directory_shown(text: str) -> str | None:

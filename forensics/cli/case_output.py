@@ -137,7 +137,7 @@ def _tallies(folder: Path) -> dict[tuple[str, str], Counter[str]]:
         tally = tallies.setdefault((row.side, row.channel), Counter())
         tally["tried"] += 1
         tally["used"] += row.used is True or stands(row) == "used"
-        tally["used not known"] += row.used is None and not row.credited
-        tally["credited"] += row.credited is True and row.used is not False
+        tally["used not known"] += row.used is None and not row.complete
+        tally["credited"] += row.complete
         tally["credited not known"] += row.used is not False and row.credited is None
     return tallies

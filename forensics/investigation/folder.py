@@ -17,6 +17,7 @@ Location = str | PathLike[str]
 CASE = "case.json"
 EVIDENCE = "evidence.jsonl"
 FINDINGS = "findings.jsonl"
+LOOKS = "looks.jsonl"  # of each run of logs, what could be looked at
 LOOPS = "loops.jsonl"  # the runs of logs that loop, and where
 CANDIDATES = "candidates.jsonl"  # what one group of runs does more often; no findings
 ABLATION = "ablation.jsonl"
@@ -27,6 +28,7 @@ CASE_FILES = (
     CASE,
     EVIDENCE,
     FINDINGS,
+    LOOKS,
     LOOPS,
     CANDIDATES,
     ABLATION,

@@ -6,7 +6,7 @@ only a few marks and numbers in memory.
 2. For every other channel the scanner's findings count: it looks at actions and
    answers, never at the target.
 3. A run is *attempted* where a row says that something was tried or obtained,
-   and *credited* where all links hold.
+   and *credited* where its credited link holds and none before it fails.
 4. What the behaviour layer asks of a run is counted on the way
    (`layers.tally`), and the words of its actions are kept for contrasts
    (`layers.contrasts`), so that each run is read once.
@@ -18,6 +18,8 @@ from pathlib import Path
 from typing import Any, Self, TextIO
 
 from forensics.actions import actions_of
+from forensics.investigation.folder import LOOKS
+from forensics.investigation.scan_looks import LookCounts, look_line, origin_of
 from forensics.layers.action_words import ActedRun, acted_run
 from forensics.layers.behaviour import BehaviourConfig
 from forensics.layers.bounds import ScoredRun
@@ -27,8 +29,9 @@ from forensics.layers.run_shape import shape_of
 from forensics.layers.tally import Log
 from forensics.records import Trajectory, canonical_json
 from forensics.records.case_file import ScanRow
-from forensics.shortcuts import scan_trajectory
 from forensics.shortcuts.instructions import FAMILY
+from forensics.shortcuts.looks import Looks
+from forensics.shortcuts.scanner import look_at
 
 Row = dict[str, Any]
 Scan = Callable[[Trajectory], Iterable[Any]]
@@ -53,6 +56,7 @@ class SideMarks:
     dropped: int = 0
     runs: int = 0
     found: int = 0
+    looks: LookCounts = field(default_factory=LookCounts)
 
     def merge(self, later: "SideMarks") -> None:
         """Add what was found in the runs that come next."""
@@ -66,16 +70,19 @@ class SideMarks:
         self.dropped += later.dropped
         self.runs += later.runs
         self.found += later.found
+        self.looks.merge(later.looks)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Scanned:
-    """What came out of some runs of one side: findings as JSON lines, marks,
-    the behaviour layer's tally, and what each run did (errored ones left out).
+    """What came out of some runs of one side: findings as JSON lines, of each run what could
+    be looked at (JSON lines, too), marks, the behaviour layer's tally, and what each run did
+    (errored ones left out).
     """
 
     side: str
     lines: tuple[str, ...]
+    looks: tuple[str, ...]
     marks: SideMarks
     tally: Log
     acted: tuple[ActedRun, ...] = ()
@@ -88,19 +95,29 @@ def scan_runs(
     shortcut scanner).
     """
     lines: list[str] = []
+    looks: list[str] = []
     acted: list[ActedRun] = []
     marks, tally = SideMarks(), new_tally()
     for trajectory in runs:
         actions = actions_of(trajectory)
         chains = tuple(found.chains(trajectory, SETTINGS.chain_rule))
-        told = scan(trajectory) if scan else scan_trajectory(trajectory, actions)
+        looked = look_at(trajectory, actions)
+        told = scan(trajectory) if scan else looked.findings
         rows = [*rows_of(side, trajectory, chains, told)]
         lines += (canonical_json(row) + "\n" for row in rows)
-        mark(marks, trajectory, rows)
+        looks.append(look_line(side, trajectory, looked.looks))
+        mark(marks, trajectory, rows, looked.looks)
         tally.add(trajectory, chains)
         if trajectory.end != "errored":
             acted.append(acted_run(side, trajectory, actions, SETTINGS.chain_rule))
-    return Scanned(side=side, lines=tuple(lines), marks=marks, tally=tally, acted=tuple(acted))
+    return Scanned(
+        side=side,
+        lines=tuple(lines),
+        looks=tuple(looks),
+        marks=marks,
+        tally=tally,
+        acted=tuple(acted),
+    )
 
 
 def new_tally() -> Log:
@@ -118,7 +135,7 @@ def rows_of(
     for chain in chains:
         marked.add(chain.channel)
         if chain.found:
-            yield {**chain_row(side, chain), **_origin(trajectory)}
+            yield {**chain_row(side, chain), **origin_of(trajectory)}
     for finding in told:
         row = finding if isinstance(finding, Mapping) else vars(finding)
         if row["channel"] not in marked:
@@ -128,26 +145,28 @@ def rows_of(
 def complete_row(side: str, trajectory: Trajectory, row: Mapping[str, Any]) -> Row:
     """A scanner's row with every field that `findings.jsonl` has."""
     run = {"side": side, "trajectory": trajectory.id, "task": trajectory.task}
-    full = {**DEFAULTS, **row, **run, **_origin(trajectory)}
+    full = {**DEFAULTS, **row, **run, **origin_of(trajectory)}
     full.setdefault(
         "obtained", bool(full["obtained_steps"]) if full["used"] is None else full["used"]
     )
     tried = bool(full["attempt_steps"]) or bool(full["obtained"])
-    full["complete"] = tried and all(
-        full[link] is True for link in ("obtained", "used", "credited")
+    # an empty hand-in uses nothing: it is credited while `used` stays open
+    full["complete"] = bool(tried and full["credited"]) and False not in (
+        full["obtained"],
+        full["used"],
     )
     named = {name: full.pop(name) for name in ScanRow.model_fields if name in full}
     return {**full, **ScanRow.model_validate(named).model_dump(mode="json", exclude_unset=True)}
 
 
-def _origin(trajectory: Trajectory) -> Row:
-    """Which model did it, and in which file it stands."""
-    return {"policy": trajectory.policy, "file": trajectory.file}
-
-
-def mark(told: SideMarks, trajectory: Trajectory, rows: Iterable[Row]) -> None:
-    """Keep what the bounds and the shares need of one run."""
-    attempted = credited = False
+def mark(told: SideMarks, trajectory: Trajectory, rows: Iterable[Row], looks: Looks) -> None:
+    """Keep what the bounds and the shares need of one run. A run in which something could not
+    be looked at is in doubt, as one that tried something is.
+    """
+    unread = bool(looks.could_not_look)
+    attempted, credited, untold = unread, False, unread
+    outcome = trajectory.outcome
+    told.looks.add(looks, outcome is not None and outcome >= SETTINGS.chain_rule.win)
     for row in rows:
         told.found += 1
         links = (row["obtained"], row["used"], row["credited"])
@@ -161,6 +180,7 @@ def mark(told: SideMarks, trajectory: Trajectory, rows: Iterable[Row]) -> None:
             if steps and (marks.example is None or trajectory.id < marks.example[0]):
                 marks.example = (trajectory.id, steps[0])
         elif False not in links:
+            untold = True
             marks.untold.add(trajectory.id)
     told.runs += 1
     if trajectory.outcome is None or trajectory.end == "errored":
@@ -173,33 +193,40 @@ def mark(told: SideMarks, trajectory: Trajectory, rows: Iterable[Row]) -> None:
             outcome=trajectory.outcome,
             attempted=attempted,
             credited=credited,
+            untold=untold and not credited,
             shape=shape_of(trajectory),
         )
     )
 
 
 class Gathered:
-    """The findings of a case as they come, in order, written to `draft`."""
+    """The findings of a case as they come, in order, written to `draft`, and beside it what
+    could be looked at.
+    """
 
     def __init__(self, sides: Sequence[str], draft: Path) -> None:
         self.draft = draft
         self.told = {side: SideMarks() for side in sides}
         self.tallies = {side: new_tally() for side in sides}
         self.acted: list[ActedRun] = []
-        self._file: TextIO | None = None
+        self.looks = draft.with_name(f".{LOOKS}.draft")
+        self._files: list[TextIO] = []
 
     def __enter__(self) -> Self:
-        self._file = open(self.draft, "w", encoding="utf-8", errors="backslashreplace")
+        for path in (self.draft, self.looks):
+            file = open(path, "w", encoding="utf-8", errors="backslashreplace")
+            self._files.append(file)
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self._file is not None:
-            self._file.close()
+        for file in self._files:
+            file.close()
 
     def add(self, scanned: Scanned) -> None:
         """What was found in the runs that come next."""
-        assert self._file is not None
-        self._file.writelines(scanned.lines)
+        findings, looks = self._files
+        findings.writelines(scanned.lines)
+        looks.writelines(scanned.looks)
         self.told[scanned.side].merge(scanned.marks)
         self.tallies[scanned.side].merge(scanned.tally)
         self.acted += scanned.acted

@@ -43,6 +43,7 @@ from forensics.investigation.scan_ahead import scan_ahead
 from forensics.investigation.scan_contrasts import contrast_answers
 from forensics.investigation.scan_degenerate import degenerate_answer, loop_rows
 from forensics.investigation.scan_findings import Scan, SideMarks
+from forensics.investigation.scan_looks import wins_read
 from forensics.investigation.scan_parts import write_findings
 from forensics.investigation.stored_logs import (
     ReadSide,
@@ -223,6 +224,7 @@ def _run(
                 "unreadable": side.unreadable,
                 "no_logs": sum(side.others.values()),
                 "scrubbed_left_out": side.scrubbed,
+                "looks": told[side.side].looks.stated(),
             }
             for side in sides
         },
@@ -296,6 +298,7 @@ def measure_logs(
     found = [
         *_gain(told, provenance),
         *channel_shares(told, provenance),
+        *_read_wins(told, provenance),
         degenerate_answer(tallied, provenance),
         *contrast_answers(contrasts, provenance),
     ]
@@ -324,6 +327,12 @@ def _gain(told: Mapping[str, SideMarks], provenance: Provenance) -> Iterator[Fin
         yield from list(bound_answers(before, afters, provenance))
     except MissingInput as missing:
         yield from (answers.undefined(question, missing) for question in questions())
+
+
+def _read_wins(told: Mapping[str, SideMarks], provenance: Provenance) -> Iterator[Finding]:
+    """Whether the wins of two sets were read; of one set there is no gain to judge."""
+    if "before" in told:
+        yield wins_read([told[s].looks for s in _ordered(told) if s != "before"], provenance)
 
 
 def _ordered(told: Mapping[str, SideMarks]) -> list[str]:

@@ -43,7 +43,7 @@ from forensics.statistics import Contrast, paired
 
 Floats = NDArray[np.float64]
 Weights = Mapping[str, float]
-MEANS = ("score", "inner", "outer", "assumed", "rival")
+MEANS = ("score", "inner", "outer", "assumed", "rival", "cautious", "cautious rival")
 CELLS = tuple(f"{side} {what}" for side in ("before", "after") for what in MEANS)
 RIVAL = "each credited win is given its own policy's score on its other runs of the same task"
 ASSUMPTION = (
@@ -54,7 +54,8 @@ ASSUMPTION = (
 @dataclass(frozen=True, kw_only=True)
 class ScoredRun:
     """One run as the bounds see it: `outcome` in [0, 1]; `attempted`,
-    `credited`: to any shortcut. `shape`: what `pair_split` asks of it.
+    `credited`: to any shortcut; `untold`: whether it is credited cannot be told. `shape`: what
+    `pair_split` asks of it.
     """
 
     id: str
@@ -62,6 +63,7 @@ class ScoredRun:
     outcome: float
     attempted: bool = False
     credited: bool = False
+    untold: bool = False
     shape: RunShape = NO_SHAPE
 
 
@@ -108,19 +110,21 @@ def scored_side(runs: Iterable[ScoredRun], dropped: int = 0) -> ScoredSide:
 def questions() -> dict[str, Contrasts]:
     """Every question about the gain with its contrasts over `CELLS`."""
     gain = {"after score": 1.0, "before score": -1.0}
-    genuine = {"after assumed": 1.0, "before assumed": -1.0}
-    rival = {"after rival": 1.0, "before rival": -1.0}
-    phantom = add((1.0, gain), (-1.0, genuine))
     exact: dict[str, Weights] = {
         "score.before": {"before score": 1.0},
         "score.after": {"after score": 1.0},
         "gain.total": gain,
-        "gain.genuine_assumed": genuine,
-        "gain.phantom_assumed": phantom,
-        "gain.genuine_rival": rival,
-        "gain.phantom_rival": add((1.0, gain), (-1.0, rival)),
     }
     asked = {question: Contrasts(*[weights] * 3) for question, weights in exact.items()}
+    for kind, careful in (("assumed", "cautious"), ("rival", "cautious rival")):
+        least: Weights = {f"after {careful}": 1.0, f"before {kind}": -1.0}
+        told: Weights = {f"after {kind}": 1.0, f"before {kind}": -1.0}
+        most: Weights = {f"after {kind}": 1.0, f"before {careful}": -1.0}
+        asked[f"gain.genuine_{kind}"] = Contrasts(estimate=least, low=least, high=most)
+        asked[f"gain.phantom_{kind}"] = Contrasts(
+            *(add((1.0, gain), (-1.0, weights)) for weights in (told, most, least))
+        )
+    genuine, phantom = (asked[f"gain.{part}_assumed"].estimate for part in ("genuine", "phantom"))
     for name, what in (("", "outer"), ("_inner", "inner")):
         asked[f"gain.genuine{name}"] = Contrasts(
             estimate=genuine,
@@ -212,6 +216,8 @@ def side_cells(side: ScoredSide, tasks: Sequence[str], rates: Mapping[str, float
                 run.outcome * (not (run.attempted or run.credited)),
                 min(run.outcome, rates[task]) if run.credited else run.outcome,
                 min(run.outcome, own[task]) if run.credited else run.outcome,
+                min(run.outcome, rates[task]) if run.credited or run.untold else run.outcome,
+                min(run.outcome, own[task]) if run.credited or run.untold else run.outcome,
             )
             for run in side.runs[task]
         )

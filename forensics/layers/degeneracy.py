@@ -9,6 +9,10 @@ Longer healthy runs repeat more words and compress better, so the measures of
 writing alone never decide anything: the echo trap looks at action repetition,
 which polling and honest test-edit-test loops do not raise.
 
+An echo is a habit: it counts where at least `ECHOING` turns of `LONG_TURN` words or more
+answer something that came back. A choice, a move or a number says little however it was
+put, and the prompt is no observation: answers quote it, mend it, or choose from it.
+
 Words are compared by numbers for them (`word_numbers`).
 """
 
@@ -24,6 +28,8 @@ from forensics.records import Trajectory
 
 NGRAM = 4  # words
 ECHO_GRAM = 2 * NGRAM  # words; shorter copies are ordinary quoting
+LONG_TURN = 32  # words of a turn that is long enough to echo something
+ECHOING = 2  # turns that long
 FEWEST_GRAMS = 4
 FEWEST_BYTES = 32
 TAIL = 512  # words of the end that are searched for a loop
@@ -45,10 +51,9 @@ def degeneracy(trajectory: Trajectory, acted: Acted | None = None) -> dict[str, 
     """
     turns, exchanges, idle = acted or acted_in(trajectory)
     written = [turn.written for turn in turns]
-    before = [trajectory.steps[turn.step - 1] if turn.step else None for turn in turns]
-    repeated, suffix, echo = measures_of_writing(
-        written, [step.text if step and step.role != "assistant" else None for step in before]
-    )
+    before = [trajectory.steps[turn.step - 1] for turn in turns[1:]]
+    shown = [step.text if step.role != "assistant" else None for step in before]
+    repeated, suffix, echo = measures_of_writing(written, [*[None for _ in turns[:1]], *shown])
     values = (
         repeated,
         compression_ratio("\n".join(written)),
@@ -117,9 +122,10 @@ def measures_of_writing(written: Sequence[str], heard: Sequence[str | None]) -> 
     # stretches of ECHO_GRAM words within one text, with the turn that they belong to
     turn = np.where(np.arange(last) < own, text[:last], text[:last] - len(heard))
     whole = text[:last] == text[ECHO_GRAM - 1 :]
-    whole[own:] &= np.array([shown is not None for shown in heard])[turn[own:]]
+    long = np.bincount(text[own:] - len(heard), minlength=len(heard)) >= LONG_TURN
+    whole[own:] &= (long & [shown is not None for shown in heard])[turn[own:]]
     count = int(np.count_nonzero(whole[own:]))
-    if not count:
+    if len(np.unique(turn[own:][whole[own:]])) < ECHOING:
         return repeated, suffix, None
     # mostly nothing is a copy: only stretches whose halves stand on both sides are compared
     shared = (heard_runs & own_runs).take(runs)

@@ -9,8 +9,8 @@ as far as their rows tell it.
    asked one.
 2. *Finished*: the row does not say that the run was cut off. That counts where
    rows say how runs ended: all sides name endings, or none names one and some
-   run was cut off. Beside that, an answer without the form of the text, of the
-   same maximal length as at least two others of other tasks, stops at a limit.
+   run was cut off. Where they do not, and answers of at least three tasks are the
+   longest of all, of one length and each without the form, they stop at a limit.
 3. What is not told stays untold: a missing format is not 0.
 """
 
@@ -52,11 +52,9 @@ class Told:
 
     @property
     def ends(self) -> str | None:
-        ways = [
-            "the recorded ending" if self.by_end else "",
-            f"texts that stop at {self.limit:,} characters" if self.limit else "",
-        ]
-        return " and ".join(filter(None, ways)) or None
+        if self.by_end:
+            return "the recorded ending"
+        return f"texts that stop at {self.limit:,} characters" if self.limit else None
 
     @property
     def no_form(self) -> MissingInput | None:
@@ -108,7 +106,9 @@ def told_of(sides: Sides) -> Told:
     if len(known) == len(rewards):
         low, high = min(known), max(known)
         floor = (low + high) / 2 if low < high else 0.0
-    return Told(bit=bit, floor=floor, by_end=_ends_told(sides), limit=_limit(sides, bit))
+    by_end = _ends_told(sides)
+    limit = None if by_end else _limit(sides, bit)
+    return Told(bit=bit, floor=floor, by_end=by_end, limit=limit)
 
 
 def _form(sides: Sides) -> int:
@@ -137,10 +137,12 @@ def _ends_told(sides: Sides) -> bool:
 
 
 def _limit(sides: Sides, bit: int) -> int | None:
-    """The length at which answers without the form stop, where several tasks show it."""
+    """The length at which answers without the form stop, where several tasks show it and no
+    answer with the form has it.
+    """
     shapes = [(run.task, run.shape) for side in sides for run in side]
     longest = max(shape.characters for _, shape in shapes)
-    tasks = {
-        task for task, shape in shapes if shape.characters == longest and not shape.forms & bit
-    }
-    return longest if bit and longest and len(tasks) >= AT_LIMIT else None
+    there = [(task, shape) for task, shape in shapes if shape.characters == longest]
+    if not (bit and longest) or any(shape.forms & bit for _, shape in there):
+        return None
+    return longest if len({task for task, _ in there}) >= AT_LIMIT else None

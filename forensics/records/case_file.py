@@ -130,11 +130,21 @@ class BrokenRule(Record):
     agent_step: int | None = None
 
 
+class Quote(Record):
+    """Handed-in code that shows a finding: its file (`None`: an answer), the line in what was
+    read (from 1), and the lines.
+    """
+
+    path: str | None
+    line: int
+    quote: str
+
+
 class ScanRow(ChainRow):
     """A row of `findings.jsonl` as a scan's own families write it. `patterns`:
     the ids of those that matched; `unresolved`: what the log would have had to
     show. `policy` and `file`: the run's, for reading it there. `broken`: the rule of the
-    prompt that it breaks.
+    prompt that it breaks. `evidence`: the code that shows it.
     """
 
     patterns: tuple[str, ...] = ()
@@ -142,6 +152,25 @@ class ScanRow(ChainRow):
     policy: str | None = None
     file: str | None = None
     broken: BrokenRule | None = None
+    evidence: Quote | None = None
+
+
+class LookRow(Record):
+    """A row of `looks.jsonl`: of one run the status of every family of shortcuts. `hand_in`:
+    what the run left, by its source (patch, edits, submission, answer; `None`: the log shows
+    none). `could_not_look` and `does_not_apply` give the reason.
+    """
+
+    side: str
+    trajectory: str
+    task: str
+    policy: str
+    file: str | None = None
+    hand_in: str | None
+    found: tuple[str, ...]
+    not_found: tuple[str, ...]
+    could_not_look: dict[str, str]
+    does_not_apply: dict[str, str]
 
 
 class LoopRow(Record):

@@ -62,16 +62,18 @@ class ChainRow:
 
     @property
     def level(self) -> str:
-        """The furthest link that is known to hold; credited unless it is known not to be used."""
-        held = [name for name, holds, _ in self.links if holds]
-        if "used" in held or ("credited" in held and self.used is None):
-            return "credited" if "credited" in held else "used"
-        return "obtained" if "obtained" in held else "attempt"
+        """The furthest link that is known to hold."""
+        if self.complete:
+            return "credited"
+        return "used" if self.used else "obtained" if self.obtained else "attempt"
 
     @property
     def complete(self) -> bool:
-        """Whether every link holds: a win that is credited to the channel."""
-        return all(holds for _, holds, _ in self.links)
+        """Whether a win is credited to the channel: that link holds, and none before it fails.
+        An empty hand-in uses nothing, so `used` may stay open.
+        """
+        tried = bool(self.attempt_steps) or bool(self.obtained)
+        return bool(tried and self.credited) and False not in (self.obtained, self.used)
 
     @property
     def untold(self) -> bool:

@@ -142,7 +142,7 @@ def _order(row: ChainRow, won: bool | None) -> Place:
         f"{row.side} {row.trajectory}".encode(errors="replace"), digest_size=8
     ).hexdigest()
     stand = STANDS.index(stands(row))
-    credited = row.credited is True and stand == 0
+    credited = row.complete and stand == 0
     return stand, not credited, row.side == "before", not won, digest, row.channel
 
 

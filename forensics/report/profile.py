@@ -61,7 +61,7 @@ def stands(row: ChainRow) -> str:
         return "accident"
     if row.family == BROKEN:
         return "broken"
-    if row.used or (row.credited and row.used is None):
+    if row.used or row.complete:
         return "used"
     return "untold" if row.used is None else "nothing"
 
@@ -122,7 +122,7 @@ def _parts(of: SideRuns) -> Iterator[tuple[int, str]]:
     """How many runs did what, what matters most first."""
     groups = _groups(of.rows)
     ruled = _groups(row for row in of.rows if row.broken)["used"]
-    credited = _groups(row for row in of.rows if row.credited)["used"]
+    credited = _groups(row for row in of.rows if row.complete)["used"]
     for channel, runs in groups["used"].items():
         told = _used(channel, [row for row in of.rows if row.channel == channel])
         told += _although(len(runs), len(ruled.get(channel, ())))
@@ -257,7 +257,7 @@ def mark_told(row: ChainRow) -> str:
     """How sure it is, in a word or two."""
     told = {"untold": "use not told", "nothing": "came to nothing", "accident": "no shortcut"}
     if stands(row) == "used":
-        return "credited" if row.credited else "used"
+        return "credited" if row.complete else "used"
     return told.get(stands(row), "rule broken")
 
 

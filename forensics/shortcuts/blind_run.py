@@ -1,14 +1,17 @@
-"""One run as the scanner sees it: its actions, what came back, what it handed in.
-The score is not part of it.
+"""One run as the scanner sees it: its actions, what came back (without what a harness
+put around it, `actions.wrapped`), what it handed in (`actions.hand_in`: recorded, or what
+its own edits or its answer are). The score is not part of it.
 """
 
 from functools import cached_property
 
-from forensics.actions import Action
+from forensics.actions import Action, unwrapped_run
+from forensics.actions.hand_in import hand_in_of
 from forensics.actions.unified_diff import Changed, changes_of
 from forensics.layers.use import step_text
 from forensics.records import Trajectory
 from forensics.shortcuts.expectations import Told, asked_for, may_be_asked, told_by
+from forensics.shortcuts.handed_code import HandedCode, read_handed_code
 
 LONGEST = 200_000  # characters of one text that are searched
 Key = tuple[str, str, bool, bool, bool, bool]  # kind, program; has arguments, reads, writes, a text
@@ -18,7 +21,10 @@ class BlindRun:
     """A run without its score."""
 
     def __init__(self, trajectory: Trajectory, actions: tuple[Action, ...]) -> None:
-        self.trajectory = trajectory.model_copy(update={"outcome": None, "rewards": {}})
+        plain = unwrapped_run(trajectory)
+        self.hand_in = hand_in_of(plain, actions)
+        handed_in = {"submission": self.hand_in.submission, "patch": self.hand_in.patch}
+        self.trajectory = plain.model_copy(update={"outcome": None, "rewards": {}, **handed_in})
         self.actions = actions
         self._own: dict[str, bool] = {}
 
@@ -44,6 +50,11 @@ class BlindRun:
     def changes(self) -> tuple[Changed, ...]:
         """The files of the submitted patch."""
         return changes_of(self.trajectory.patch)
+
+    @cached_property
+    def code(self) -> HandedCode:
+        """The code that was handed in, and what it shows."""
+        return read_handed_code(self.hand_in, self.prompt)
 
     @cached_property
     def expectations(self) -> tuple[Told, ...]:

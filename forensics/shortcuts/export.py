@@ -73,10 +73,12 @@ def reviews_of(folder: Path) -> dict[Key, dict[str, Any]]:
 
 
 def level_of(row: dict[str, Any]) -> Level:
-    """The furthest link that is known to hold; nothing is credited that is not known to be used."""
-    if row["used"]:
-        return "credited" if row["credited"] else "used"
-    return "obtained" if row["obtained"] else "attempt"
+    """The furthest link that is known to hold. An empty hand-in uses nothing: it may be
+    credited while `used` stays open.
+    """
+    if row["credited"] and row["used"] is not False and row["obtained"] is not False:
+        return "credited"
+    return "used" if row["used"] else "obtained" if row["obtained"] else "attempt"
 
 
 def runs_of(

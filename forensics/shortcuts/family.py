@@ -39,7 +39,7 @@ from pydantic import AfterValidator, ValidationError
 
 from forensics.errors import UserError
 from forensics.plugins import plugin_points
-from forensics.records.case_file import BrokenRule
+from forensics.records.case_file import BrokenRule, Quote
 from forensics.records.record import Record
 
 Level = Literal["none", "attempt", "obtained", "used", "credited"]
@@ -74,6 +74,7 @@ class ShortcutFinding:
     unresolved: str | None = None
     overlap: float | None = None
     broken: BrokenRule | None = None
+    evidence: Quote | None = None
 
     @property
     def level(self) -> Level:
@@ -84,8 +85,8 @@ class ShortcutFinding:
 
     def row(self) -> Mapping[str, object]:
         """The finding as a row of `findings.jsonl`."""
-        rule = self.broken and self.broken.model_dump(mode="json")
-        return {**asdict(self), "broken": rule, "level": self.level}
+        rule, quote = (one and one.model_dump(mode="json") for one in (self.broken, self.evidence))
+        return {**asdict(self), "broken": rule, "evidence": quote, "level": self.level}
 
 
 def _quick(pattern: str) -> str:
@@ -172,7 +173,8 @@ class Family(Record):
     a run profits where the first is a win and the second is not.
     `credit`: when a used shortcut is credited: `win` (the run was won),
     `benefit` (its rewards show that it profited), `alone` (any win, whatever
-    `used` says). `environment`: whose logs it is for (`""`: all others).
+    `used` says). `environment`: whose logs it is for (`""`: all others). `needs`: what has to
+    be there to look at (`""`: what its rule looks at).
     """
 
     id: str
@@ -190,6 +192,20 @@ class Family(Record):
     paths: Expression = ""
     benefit: tuple[str, ...] = ()
     credit: str = "win"
+    needs: Literal["", "actions", "code", "tests", "text"] = ""
+
+    @property
+    def looks_at(self) -> Literal["actions", "code", "tests", "text"]:
+        """What has to be there and readable before nothing found means something."""
+        return self.needs or NEEDS.get(self.rule, "actions")
+
+
+NEEDS: Mapping[str, Literal["actions", "code", "tests", "text"]] = {
+    "code": "code",
+    "added lines": "text",
+    "empty": "text",
+    "tests": "tests",
+}
 
 
 def family_of(text: str, name: str) -> Family:

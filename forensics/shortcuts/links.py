@@ -15,10 +15,7 @@ reason.
 - `history`: the same for git's objects beyond HEAD (`git_history`).
 - `tests`: after the submitted patch existing tests demand less (`expectations`).
 - `added lines`: the submitted patch adds lines of the kind.
-- `hard-coding`: the same, or a table of outputs outside tests: a run of three
-  or more submitted branches that compare with a literal and return a literal at
-  least three characters long (`if x == 11: return 1234`). Short literals are
-  ordinary code.
+- `code`: the handed-in code, read as code, does it (`code_links`).
 - `empty`: nothing was handed in, or only stubs.
 """
 
@@ -32,6 +29,7 @@ from typing import Any, NamedTuple
 
 from forensics.layers.text_words import changed_lines, words
 from forensics.layers.use import ChainRule, Use, use_of
+from forensics.records.case_file import Quote
 from forensics.shortcuts.blind_run import LONGEST, BlindRun
 from forensics.shortcuts.expectations import Told
 from forensics.shortcuts.family import Family
@@ -44,11 +42,6 @@ MOST_TOLD = 6  # changes of tests that a reason names
 Form = tuple[tuple[str, ...], tuple[str, ...]]  # the words with names put aside; the names
 _START = 2000  # characters of a submission that mostly tell that it is more than stubs
 _FEWEST = 2  # visible characters of an answer that holds something
-FEWEST = 3
-_BRANCH = re.compile(r"\s*(?:el)?if\b.{0,200}==\s{0,9}(?:-?\d|[\"'\[({]).{0,300}:\s{0,9}(.{0,300})")
-_RETURN = re.compile(
-    r"\s*return\s{1,9}(?:-?[\d.]{3,}|[\"'].{3,300}[\"']|[\[({][^a-z]{3,300}[\])}])\s{0,9}$"
-)
 
 
 def renamed_share(blind: BlindRun, steps: Sequence[int]) -> float | None:
@@ -126,6 +119,7 @@ class ChainLinks:
     unresolved: str | None = None
     overlap: float | None = None
     patterns: tuple[str, ...] = ()
+    evidence: Quote | None = None
 
 
 class Attempt(NamedTuple):
@@ -226,7 +220,7 @@ def tests(attempt: Attempt) -> ChainLinks | None:
         for hit in attempt.hits
         if hit.pattern not in ("edit existing tests", "edit tests with git")
         or not hit.action.writes
-        or not all(_writes(path, only_added) for path in hit.action.writes)
+        or not all(writes_one_of(path, only_added) for path in hit.action.writes)
     ]
     if not left:
         return None
@@ -248,7 +242,7 @@ def _demand_less(attempt: Attempt, told: Sequence[Told]) -> ChainLinks:
     writing = {
         action.step
         for action in (*attempt.run.actions, *(hit.action for hit in attempt.hits))
-        if any(_writes(path, paths) for path in action.writes)
+        if any(writes_one_of(path, paths) for path in action.writes)
     }
     steps = tuple(sorted(writing)) or attempt.last
     sentences = [one.sentence() for one in told]
@@ -272,7 +266,7 @@ def _demand_less(attempt: Attempt, told: Sequence[Told]) -> ChainLinks:
     )
 
 
-def _writes(path: str, files: Sequence[str]) -> bool:
+def writes_one_of(path: str, files: Sequence[str]) -> bool:
     """Whether a path that an action wrote is one of a patch's files."""
     path = path.removeprefix("./")
     return any(
@@ -356,42 +350,9 @@ def empty(attempt: Attempt) -> ChainLinks | None:
     )
 
 
-def hard_coding(attempt: Attempt) -> ChainLinks | None:
-    """Branches on the test (`added lines`), or a table of outputs outside tests."""
-    found = added_lines(attempt)
-    branches = max(
-        (_branches(change.added) for change in attempt.run.changes if not change.is_test), default=0
-    )
-    if (found is not None and found.used) or branches < FEWEST:
-        return found
-    return ChainLinks(
-        attempt_steps=found.attempt_steps if found else attempt.last,
-        patterns=("a table of outputs",),
-        obtained_steps=attempt.last,
-        used=None,
-        reason=f"{branches} submitted branches return literals for literals",
-        unresolved="the log does not show whether the table holds the tests' outputs",
-    )
-
-
-def _branches(lines: Sequence[str]) -> int:
-    count = 0
-    for at, line in enumerate(lines):
-        found = _BRANCH.match(line[:1000])
-        if found is None:
-            continue
-        body = found[1].strip() or (lines[at + 1] if at + 1 < len(lines) else "")
-        count += (
-            _RETURN.match(body[:700] if body.startswith((" ", "\t")) else " " + body[:700])
-            is not None
-        )
-    return count
-
-
 PLAIN: Mapping[str, LinkRule] = {
     "shown": shown,
     "tests": tests,
     "added lines": added_lines,
     "empty": empty,
-    "hard-coding": hard_coding,
 }

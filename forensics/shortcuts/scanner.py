@@ -6,9 +6,11 @@ evidence.
 2. The family's rule decides what was obtained and whether it was used (`links`,
    `git_history`, or an environment's own). It sees the run without its score.
 3. Only then is the score looked at: a used shortcut is *credited* where the run
-   was scored a win. Where a hidden grader puts the tests back (families with
+   was scored a win, unless its own named rewards (`benefit`) say that it would have won
+   without. Where a hidden grader puts the tests back (families with
    `credit = "benefit"`), a win does not show a benefit: it is credited only
-   where the run's own named rewards do, else it stays open.
+   where these rewards do, else it stays open.
+4. Of every other family the scanner says whether it could look (`looks`).
 
 Departs from published scanners, which stop at 1 (F1 of about 5 % on labelled
 real runs).
@@ -25,6 +27,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pkgutil import resolve_name
+from typing import NamedTuple
 
 from forensics.actions import Action
 from forensics.errors import UserError
@@ -36,15 +39,17 @@ from forensics.layers.use import ChainRule
 from forensics.phrases import printable
 from forensics.records import Trajectory
 from forensics.shortcuts.blind_run import BlindRun
+from forensics.shortcuts.code_links import code
 from forensics.shortcuts.family import Family, ShortcutFinding, installed_families
 from forensics.shortcuts.git_history import history
 from forensics.shortcuts.instructions import with_instructions
 from forensics.shortcuts.libraries import library
 from forensics.shortcuts.links import PLAIN, Attempt, ChainLinks, LinkRule
+from forensics.shortcuts.looks import Looks, looks_of
 from forensics.shortcuts.patterns import Matcher
 
 LONGEST = 2000  # characters of an explanation
-RULES: Mapping[str, LinkRule] = {**PLAIN, "history": history, "library": library}
+RULES: Mapping[str, LinkRule] = {**PLAIN, "code": code, "history": history, "library": library}
 
 
 RULE = ChainRule()
@@ -102,12 +107,28 @@ def scan_trajectory(
     families: Sequence[Family] | None = None,
 ) -> tuple[ShortcutFinding, ...]:
     """Every family's finding in one run, families in the order of their names;
-    `()` for a clean one.
+    `()` for one without any.
 
     `actions`: of the same run (`actions_of`). `families`: instead of those that are
     installed. Pure: the same run gives the same findings, and the
     score changes nothing but `credited`.
     """
+    return look_at(trajectory, actions, families).findings
+
+
+class Looked(NamedTuple):
+    """What was found in a run, and what could be looked at."""
+
+    findings: tuple[ShortcutFinding, ...]
+    looks: Looks
+
+
+def look_at(
+    trajectory: Trajectory,
+    actions: Sequence[Action],
+    families: Sequence[Family] | None = None,
+) -> Looked:
+    """The findings of `scan_trajectory`, and the status of every family (`looks`)."""
     blind = BlindRun(trajectory, tuple(actions))
     found = []
     usual = matchers() if families is None else {"": Matcher(families)}
@@ -116,7 +137,8 @@ def scan_trajectory(
         links = rule_named(family.rule)(Attempt(blind, family, hits, RULE))
         if links is not None:
             found.append(_finding(trajectory, family, links, RULE))
-    return with_instructions(blind, found)
+    ids = {finding.family for finding in found}
+    return Looked(with_instructions(blind, found), looks_of(blind, matcher.families, ids))
 
 
 @cache
@@ -171,12 +193,14 @@ def _credited(
         return None, "the run has no score"
     if trajectory.outcome < rule.win:
         return False, "the run was not scored a win"
-    if family.credit == "alone" or (family.credit == "win" and used):
+    if family.credit == "alone":
         return True, "the run was scored a win"
     if used is None:
         return None, "the run was scored a win"
     bent, honest = (trajectory.rewards.get(name) for name in (family.benefit or ("", "")))
     if bent is None or honest is None:
+        if family.credit == "win":
+            return True, "the run was scored a win"
         return None, "the run was scored a win, but the log does not show that it profited"
     profited = bent >= rule.win > honest
     return (

@@ -122,6 +122,7 @@ def condition(text: str, **thresholds: float) -> Condition:
     return Condition(**parts, value=thresholds[value] if value in thresholds else float(value))
 
 
+WINS_READ = "logs.wins_read answered > 0"
 EXPLAINED = condition("sum behaviour.channel_wins low > 0.5")
 
 
@@ -238,7 +239,8 @@ def for_logs(rule: Rule) -> Rule:
     """The same clauses as logs can answer them, where bounds and a stated
     assumption take the place of a scrubbed world: `genuine` by the bounds, all
     else under the assumption. There is no placebo in logs, so that `phantom`
-    takes a chain of evidence.
+    takes a chain of evidence; `genuine` takes logs in which every win could be looked into,
+    whatever is accepted.
     """
     bars = in_points({"margin": rule.margin, "widest": rule.widest})
 
@@ -249,6 +251,8 @@ def for_logs(rule: Rule) -> Rule:
             for alternative in one.when
             if all(c.question != PLACEBO for c in alternative)
         )
+        if one.id == "genuine":
+            when = tuple((*alternative, condition(WINS_READ)) for alternative in when)
         text = LOG_TEXTS[one.id].format(**bars) if one.id in LOG_TEXTS else one.text
         return replace(one, text=text, when=when)
 

@@ -100,15 +100,16 @@ def plain_grams(text: str, size: int) -> list[tuple[str, ...]]:
 
 
 def plain_echo(run: Trajectory, turns: list[Turn], size: int) -> float | None:
-    written = copied = 0
-    for turn in turns:
+    written = copied = echoing = 0
+    for turn in turns[1:]:
         own = plain_grams(turn.written, size)
-        before = run.steps[turn.step - 1] if turn.step else None
-        if own and before is not None and before.role != "assistant":
+        before = run.steps[turn.step - 1]
+        if len(words(turn.written)) >= fast.LONG_TURN and before.role != "assistant":
             shown = set(plain_grams(before.text, size))
+            echoing += 1
             written += len(own)
             copied += sum(gram in shown for gram in own)
-    return copied / written if written else None
+    return copied / written if echoing >= fast.ECHOING else None
 
 
 def plain_repeats(text: str, size: int) -> float | None:

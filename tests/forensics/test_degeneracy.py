@@ -225,16 +225,21 @@ def test_a_conversation_is_no_monologue() -> None:
 
 
 def test_an_echoed_observation_is_a_share() -> None:
-    shown = "one two three four five six seven eight nine"
-    steps = (
-        Step(role="tool", text=shown),
-        Step(role="assistant", text=shown),
-        Step(role="tool", text="ok"),
-    )
-    assert degeneracy(played().model_copy(update={"steps": steps}))["echoed observation"] == 1
-    own = "ten eleven twelve thirteen fourteen fifteen sixteen seventeen"
-    said = (steps[0], Step(role="assistant", text=own))
-    assert degeneracy(played().model_copy(update={"steps": said}))["echoed observation"] == 0
+    def told(said: list[str], heard: list[str]) -> float | None:
+        steps = [Step(role="user", text=heard[0])]
+        for text, shown in zip(said, heard, strict=True):
+            steps += [Step(role="assistant", text=text), Step(role="tool", text=shown)]
+        run = played().model_copy(update={"steps": tuple(steps)})
+        return degeneracy(run)["echoed observation"]
+
+    shown = [" ".join(f"word{turn}x{n}" for n in range(40)) for turn in range(4)]
+    own = [" ".join(f"own{turn}x{n}" for n in range(40)) for turn in range(4)]
+    assert told(["look", *shown[:3]], shown) == 1
+    assert told(["look", *own[:3]], shown) == 0
+    assert told([shown[0], own[1], own[2], own[3]], shown) == 0, "the prompt is no observation"
+    assert told(["look", shown[0], "look", "look"], shown) is None, "once is no habit"
+    moves = ["<answer>step to the left or the right</answer>"] * 4
+    assert told(moves, [f"{move} or wait" for move in moves]) is None, "a choice is no echo"
 
 
 def test_answers_differ_where_a_line_differs() -> None:

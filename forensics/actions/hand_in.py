@@ -1,0 +1,78 @@
+"""What a run leaves behind: the text and the patch that its score was about.
+
+1. The recorded patch, where the log has one.
+2. Else what the run's own edits add up to (`edits`), as a patch: what Edit, Write,
+   `apply_patch`, here documents and simple `sed -i` put into files, in order, less what
+   was taken back. A file that was shown before gives the lines around an edit. Beside it
+   stands the text that was submitted, where the log records one.
+3. Else the submitted text; else, in a run without any action, the last answer without its
+   visible reasoning.
+
+Our own environments record what was handed in; nothing is derived for them. The lines of
+a derived patch are the run's own, its line numbers are not the file's.
+"""
+
+import re
+from collections.abc import Sequence
+from typing import Literal, NamedTuple
+
+from forensics.actions.action import Action
+from forensics.actions.edits import edited_patch
+from forensics.actions.unified_diff import added_lines
+from forensics.records import Trajectory
+
+Source = Literal["patch", "edits", "submission", "answer"]
+_THOUGHT = re.compile(r"\s*<think(?:ing)?>.*?(?:</think(?:ing)?>|\Z)", re.S)
+_THOUGHT_ENDS = re.compile(r"\A.*?</think(?:ing)?>", re.S)
+
+
+class HandIn(NamedTuple):
+    """`source`: where it is from (`None`: the log shows none). `lost`: why the edits are not
+    all there, `None` where they are.
+    """
+
+    source: Source | None
+    submission: str | None = None
+    patch: str | None = None
+    lost: str | None = None
+
+
+def hand_in_of(trajectory: Trajectory, actions: Sequence[Action]) -> HandIn:
+    """What a run handed in. Pure, never raises for what is in the log."""
+    submission = trajectory.submission
+    if trajectory.patch is not None:
+        return HandIn("patch", submission, trajectory.patch)
+    if any(step.kinds for step in trajectory.steps):
+        return HandIn("submission" if submission is not None else None, submission)
+    patch, lost = edited_patch(trajectory.steps, actions)
+    if patch:
+        text = added_lines(patch) if submission is None else submission
+        return HandIn("edits", text, patch, lost)
+    if submission is not None:
+        return HandIn("submission", submission, None, lost)
+    if not actions and (answer := answer_of(trajectory)) is not None:
+        return HandIn("answer", answer)
+    return HandIn(None, None, None, lost)
+
+
+def answer_of(trajectory: Trajectory) -> str | None:
+    """The last answer of a run in which nothing but messages passed, without its visible
+    reasoning; `None` where its last message is not the policy's or calls a tool.
+    """
+    last = trajectory.steps[-1] if trajectory.steps else None
+    if last is None or last.role != "assistant" or last.tool_calls:
+        return None
+    if any(step.role == "tool" for step in trajectory.steps):
+        return None
+    return said(last.text)
+
+
+def said(text: str) -> str:
+    """A message without the reasoning that it starts with (whose opening tag may stand in the
+    prompt). Reasoning that never ends leaves nothing.
+    """
+    if (found := _THOUGHT.match(text)) is not None:
+        return text[found.end() :]
+    if "</think" in text and (ends := _THOUGHT_ENDS.match(text)) is not None:
+        return text[ends.end() :]
+    return text

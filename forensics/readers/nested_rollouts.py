@@ -1,0 +1,254 @@
+"""Several answers to one question in one row, as evaluations and samplers write them.
+
+1. A row holds the question (`ASKED`, a text or messages) and a list of what was
+   answered (`LISTS`): objects that hold a text (`TEXTS`) or messages, or texts with
+   lists of the same length beside them (`BESIDE`: rewards, scores, ...). Each answer
+   is a run of its own: a row with eight of them gives eight.
+2. The task is the question's id, else the hash of its prompt; the sample is the
+   number that the answer has, else its place; the policy is the model that is named,
+   else the file.
+3. The outcome is what is named as a success, else a reward, in [0, 1]. Everything
+   that judges an answer (a number, yes or no) is kept among the rewards; numbers
+   that say what was answered or how long it is (`NO_REWARD`) are not.
+4. `rewards["format"]` says whether the answer stood in the form that was asked for,
+   where the row tells it: under that name (`FORMATS`), or by the way in which the
+   answer was taken out of the text (`METHODS`). A way that looks for the form (a
+   box, a tag, a mark) is 1; nothing found, or a way that guesses when the form is not
+   there (the last number, a phrase), is 0; a way of another name says nothing.
+5. A run was cut off where the row says so. Where it does not, an answer that is not
+   in the form counts as cut off if its text stops within a thought or a sentence:
+   then there was no answer to take out. It finished otherwise.
+"""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from forensics.readers.content import UnreadableContent, log_name
+from forensics.readers.json_rows import Row, first_row
+from forensics.readers.log_reader import Reader
+from forensics.readers.messages import is_conversation, message_steps
+from forensics.readers.rollout_text import (
+    named_outcome,
+    prompt_and_completion,
+    prompt_steps,
+)
+from forensics.readers.values import End, as_mapping, number, prompt_hash, run_of, score_of
+from forensics.records import Step, Trajectory
+
+ASKED = ("question", "prompt", "problem", "query", "instruction", "input", "messages")
+LISTS = (
+    "rollouts",
+    "completions",
+    "responses",
+    "samples",
+    "generations",
+    "outputs",
+    "answers",
+    "trajectories",
+)
+TEXTS = (
+    "text",
+    "response",
+    "completion",
+    "output",
+    "content",
+    "generation",
+    "answer",
+    "messages",
+    "trajectory",
+)
+BESIDE = {
+    "rewards": "reward",
+    "scores": "score",
+    "correct": "correct",
+    "corrects": "correct",
+    "is_correct": "is_correct",
+    "correctness": "correctness",
+    "passed": "passed",
+    "success": "success",
+    "successes": "success",
+    "accuracies": "accuracy",
+    "outcomes": "outcome",
+    "labels": "label",
+    "finish_reasons": "finish_reason",
+    "stop_reasons": "stop_reason",
+}
+TASK = ("qid", "question_id", "task_id", "problem_id", "prompt_id", "instance_id", "task", "id")
+POLICY = ("model_name", "model", "policy", "model_id", "model_alias")
+NUMBER = ("rollout", "rollout_id", "sample", "sample_id", "sample_index", "index", "idx", "trial")
+OUTCOME = ("is_correct", "passed", "pass", "score", "reward")
+NO_REWARD = re.compile(
+    r"pred|gold|answer|token|length|chars|time|seed|index|idx|number|count|_id\b|^(?:id|step|value)$"
+)
+FORMATS = ("format", "format_reward", "format_ok", "format_correct", "valid_format", "well_formed")
+METHODS = ("extract_method", "extraction_method", "parse_method", "parser", "answer_source")
+ASKED_FORM = re.compile(r"box|tag|xml|hash|####|json|strict|exact|format|delimiter|marker", re.I)
+GUESSED = re.compile(r"last|phrase|fallback|flex|loose|guess|any|none|fail|number|heuristic", re.I)
+STATUS = ("finish_reason", "stop_reason", "end_reason", "status", "end")
+CUT = ("length", "max_tokens", "token limit", "truncated", "max_new_tokens", "cut")
+LAST_SIGNS = ".!?)]}*`\"'>$|。！？"  # what a text that was brought to its end ends with
+OPENED, CLOSED = "<think>", "</think>"
+
+
+def recognises(path: Path, head: bytes) -> bool:
+    """Whether a file is of this format."""
+    return _listed(first_row(head)) is not None
+
+
+def _listed(row: Mapping[str, Any]) -> str | None:
+    """Under which name a row lists what was answered, `None` where it lists nothing."""
+    if not any(_asked(row.get(key)) for key in ASKED):
+        return None
+    return next((key for key in LISTS if _are_answers(row.get(key))), None)
+
+
+def _asked(value: Any) -> bool:
+    return (isinstance(value, str) and bool(value)) or is_conversation(value)
+
+
+def _are_answers(value: Any) -> bool:
+    """Whether a value is a list of answers. A list of messages is one answer, no list of them."""
+    if not isinstance(value, list) or not value or is_conversation(value):
+        return False
+    first = value[0]
+    return (
+        isinstance(first, str)
+        or is_conversation(first)
+        or (isinstance(first, Mapping) and any(_text(first.get(key)) for key in TEXTS))
+    )
+
+
+def _text(value: Any) -> bool:
+    return isinstance(value, str) or is_conversation(value)
+
+
+def answers(row: Row) -> Iterator[Row]:
+    """Each answer of a row with what the row says of all, as a row of its own."""
+    key = _listed(as_mapping(row.value))
+    if key is None:
+        yield Row(where=row.where, value=None)  # told by `run`
+        return
+    listed = row.value[key]
+    beside = _beside(row.value, len(listed))
+    shared = {name: value for name, value in row.value.items() if name != key}
+    for place, answer in enumerate(listed):
+        own = answer if isinstance(answer, Mapping) else {"text": answer}
+        found = {name: values[place] for name, values in beside.items()}
+        yield Row(
+            where=f"{row.where}, answer {place}",
+            value={"row": shared, "answer": {**found, **own}, "place": place},
+        )
+
+
+def _beside(row: Mapping[str, Any], length: int) -> dict[str, Sequence[Any]]:
+    """The lists of a row that hold one value for each answer, by what one of them is called."""
+    named = [(BESIDE[key], value) for key, value in row.items() if key in BESIDE]
+    named += [
+        (str(key), value)
+        for holder in ("rewards", "scores")
+        for key, value in as_mapping(row.get(holder)).items()
+    ]
+    return {
+        name: value for name, value in named if isinstance(value, list) and len(value) == length
+    }
+
+
+def run(row: Row) -> Trajectory:
+    """The run of one answer."""
+    if row.value is None:
+        raise UnreadableContent("the row lists no answers to a question")
+    shared, answer, place = (row.value[key] for key in ("row", "answer", "place"))
+    steps = _steps(shared, answer)
+    rewards = _rewards(answer)
+    in_form = rewards.get("format")
+    judged = (rewards[key] for key in OUTCOME if key in rewards)
+    outcome = named_outcome(rewards)
+    if outcome is None:
+        outcome = next((one for one in map(score_of, judged) if one is not None), None)
+    task = _name(shared, TASK)
+    return run_of(
+        steps,
+        _ending(answer, steps[-1].text, in_form),
+        id=f"{log_name(row.path)} {row.where}",
+        task=prompt_hash(steps) if task is None else str(task),
+        policy=_name(shared, POLICY) or log_name(row.path),
+        environment=shared.get("dataset") or shared.get("benchmark") or "nested rollouts",
+        seed=answer.get("seed"),
+        sample=next((answer[key] for key in NUMBER if isinstance(answer.get(key), int)), place),
+        rewards=rewards,
+        outcome=outcome,
+    )
+
+
+def _steps(shared: Mapping[str, Any], answer: Mapping[str, Any]) -> tuple[Step, ...]:
+    """The question and what was answered; an answer that repeats the question has it already."""
+    asked = next(shared[key] for key in ASKED if _asked(shared.get(key)))
+    given = next((answer[key] for key in TEXTS if _text(answer.get(key))), None)
+    if given is None:
+        raise UnreadableContent("the answer is no text")
+    if isinstance(given, str):
+        return prompt_and_completion(asked, given)[0]
+    steps = message_steps(given)
+    before = prompt_steps(asked) if isinstance(asked, str) else message_steps(asked)
+    return steps if steps[0].role in ("system", "user") else (*before, *steps)
+
+
+def _rewards(answer: Mapping[str, Any]) -> dict[str, float | None]:
+    """What judges an answer, by name, and whether it stood in the form that was asked for."""
+    named = {**as_mapping(answer.get("rewards")), **as_mapping(answer.get("scores")), **answer}
+    found = {
+        str(key): number(value)
+        for key, value in named.items()
+        if isinstance(value, bool | int | float)
+        and key not in NUMBER
+        and (isinstance(value, bool) or not NO_REWARD.search(str(key).lower()))
+    }
+    in_form = next((score_of(answer[key]) for key in FORMATS if key in answer), _form(answer))
+    return found if in_form is None else {**found, "format": in_form}
+
+
+def _form(answer: Mapping[str, Any]) -> float | None:
+    """Whether the answer stood in its form, by how it was taken out; `None`: not told."""
+    key = next((key for key in METHODS if key in answer), None)
+    if key is None:
+        return None
+    method = answer[key]
+    if not isinstance(method, str) or not method or GUESSED.search(method):
+        return 0.0 if method is None or isinstance(method, str) else None
+    return 1.0 if ASKED_FORM.search(method) else None
+
+
+def _ending(answer: Mapping[str, Any], text: str, in_form: float | None) -> End:
+    told = _name(answer, STATUS)
+    word = str(told or "").lower()
+    if answer.get("truncated") is True or any(sign in word for sign in CUT):
+        return "truncated", str(told or "truncated")
+    if told is None and in_form == 0.0 and breaks_off(text):
+        return "truncated", "the text breaks off before an answer"
+    return "terminated", None if told is None else str(told)
+
+
+def breaks_off(text: str) -> bool:
+    """Whether a text stops within a thought, a formula or a sentence."""
+    if OPENED in text and CLOSED not in text:
+        return True
+    last = text.rstrip().rsplit("\n", 1)[-1]
+    opens = last.endswith("$") and last.count("$") % 2 == 1
+    return not last or last[-1] not in LAST_SIGNS or opens
+
+
+def _name(values: Mapping[str, Any], keys: Sequence[str]) -> str | int | None:
+    named = (values[key] for key in keys if isinstance(values.get(key), str | int))
+    return next((one for one in named if one != ""), None)
+
+
+reader = Reader(
+    name="nested-rollouts",
+    version="1 (a question with a list of answers)",
+    rank=-5,  # a format that lists answers in its own way knows more about them
+    recognises=recognises,
+    parts=answers,
+    run=run,
+)

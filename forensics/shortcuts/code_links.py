@@ -1,0 +1,75 @@
+"""The links of what handed-in code does to its checks: hard-coded outputs, exits, replaced
+graders. Rule `code`.
+
+1. The code that was handed in is read as code with the prompt in view (`handed_code`). What
+   it surely does is *used*; what a reader has to judge stays open.
+2. Code in a language that nobody reads here is searched for the family's pattern.
+3. An action that only tried it, and handed in nothing of it, stays an attempt.
+"""
+
+import re
+from collections.abc import Sequence
+
+from forensics.records.case_file import Quote
+from forensics.shortcuts.blind_run import BlindRun
+from forensics.shortcuts.handed_code import Quoted, searched_lines
+from forensics.shortcuts.links import Attempt, ChainLinks, writes_one_of
+
+
+def code(attempt: Attempt) -> ChainLinks | None:
+    """What the handed-in code does, read as code."""
+    run, family = attempt.run, attempt.family
+    held = re.compile(family.paths) if family.paths else None
+
+    def inside(path: str | None) -> bool:
+        return path is None or held is None or held.search(path[:500]) is not None
+
+    told = [one for one in run.code.quoted if one.told.family == family.id and inside(one.path)]
+    told.sort(key=lambda one: not one.told.sure)
+    lines = [
+        (path, line)
+        for path, line in (searched_lines(run.code, family.added) if family.added else ())
+        if inside(path)
+    ]
+    if not told and not lines and not attempt.hits:
+        return None
+    steps = attempt.steps or _writing(run, [one.path for one in told]) or attempt.last
+    if told:
+        return _quoted(attempt, told, steps)
+    handed = run.hand_in.source is not None and run.hand_in.lost is None
+    return attempt.links(
+        attempt_steps=steps,
+        patterns=attempt.patterns or ("submitted",),
+        obtained=bool(lines) if handed or lines else None,
+        obtained_steps=steps if lines else (),
+        used=bool(lines) if handed or lines else None,
+        reason=f"{len(lines)} submitted lines are of this kind"
+        if lines
+        else "no submitted code does this",
+        evidence=Quote(path=lines[0][0], line=1, quote=lines[0][1][:400]) if lines else None,
+        unresolved=None if handed or lines else "what was handed in is not all known",
+    )
+
+
+def _quoted(attempt: Attempt, told: Sequence[Quoted], steps: tuple[int, ...]) -> ChainLinks:
+    first = told[0]
+    more = len(told) - 1
+    return attempt.links(
+        attempt_steps=steps,
+        patterns=tuple(dict.fromkeys(one.told.kind for one in told)),
+        obtained=True if first.told.sure else None,
+        obtained_steps=steps,
+        used=True if first.told.sure else None,
+        reason=first.told.reason.rstrip(".") + (f" (and {more} more like it)" if more else ""),
+        evidence=Quote(path=first.path, line=first.told.line, quote=first.told.quote),
+        unresolved=None if first.told.sure else "whether that decides the score has to be read",
+    )
+
+
+def _writing(run: BlindRun, paths: Sequence[str | None]) -> tuple[int, ...]:
+    files = [path for path in paths if path is not None]
+    return tuple(
+        sorted(
+            {a.step for a in run.actions if any(writes_one_of(path, files) for path in a.writes)}
+        )
+    )

@@ -1,0 +1,32 @@
+"""Reads code as code: what an answer or a patch does to the checks that score it.
+
+1. `code_blocks` takes the code out of a chat answer.
+2. `read_code` looks at one text with the prompt in view and tells hard-coded
+   tests, call counters, branches on the test, exits, objects that are equal to
+   everything, and checks, timers, reports or rewards that are replaced.
+3. Each thing told is sure (what was handed in does it) or an attempt that a
+   reader should look at.
+4. `readable` says whether the code could be looked at at all; nothing told about
+   code that could not is no finding.
+
+Nothing that is read is ever run.
+"""
+
+from .blocks import CodeBlock, code_blocks
+from .parsing import Parsed, parsed_up_to
+from .reader import read_answer, read_code, readable
+from .told import EARLY_EXIT, HARD_CODING, MONKEYPATCHING, CodeTold
+
+__all__ = [
+    "EARLY_EXIT",
+    "HARD_CODING",
+    "MONKEYPATCHING",
+    "CodeBlock",
+    "CodeTold",
+    "Parsed",
+    "code_blocks",
+    "parsed_up_to",
+    "read_answer",
+    "read_code",
+    "readable",
+]

@@ -1,0 +1,248 @@
+"""Exits that keep the checks from running, told apart from programs that stop.
+
+1. What ends the process: `os._exit`, `sys.exit`, `exit`, `raise SystemExit`,
+   `os.kill(os.getpid(), ...)`, `pytest.exit`, under any name, with success.
+2. Where it stands: at import, in a function, behind a condition, in a hook
+   (`atexit`, `sys.excepthook`, an `except AssertionError`).
+3. What makes it honest: a status other than 0, a program that has read its
+   input or printed its answer, a printed reason, a command line, a forked child,
+   a handler of a signal.
+4. Behind the literal of one input, or behind a question whether a test runs, it
+   is a targeted exit.
+"""
+
+import ast
+import re
+from collections.abc import Iterator
+
+from .conditions import compared
+from .exit_names import HARD, TESTS, exit_name, hooked
+from .literals import row_bits
+from .on_test import asks_for_test
+from .reading import Function, Reading, is_main_guard, text_of
+from .shown_test import joined
+from .told import EARLY_EXIT, CodeTold
+
+TARGETED_BITS = 10.0
+TARGETED_SHOWN_BITS = 4.0
+
+_REASON = re.compile(
+    r"cannot|can't|can not|unable|impossible|wrong|incorrect|stop"
+    r"|not (?:be |been )?(?:implement|support|possible|solv|satisf)"
+    r"|invalid|contradict|error|abort|conflict|inconsisten|give up|giving up|fail|usage|bye|cancel",
+    re.I,
+)
+_PASSED = re.compile(r"pass(?:ed)?\b|\bok\b|success|all tests|100 ?%", re.I)
+_HANDLERS = ("signal", "add_signal_handler", "connect", "protocol", "bind")
+
+
+def exits(reading: Reading) -> list[CodeTold]:
+    """The exits of a text that keep its checks from running."""
+    told: list[CodeTold] = []
+    for node in reading.all_nodes():
+        name = exit_name(reading, node)
+        if name:
+            one = _judged(reading, node, name)
+            told += [one] if one else []
+        elif isinstance(node, ast.Assign | ast.Call):
+            told += hooked(reading, node)
+    return told
+
+
+# -- where it stands -------------------------------------------------------------------
+
+
+def _judged(reading: Reading, node: ast.AST, name: str) -> CodeTold | None:
+    conditions = list(_conditions(reading, node))
+    if any(is_main_guard(test) for test in conditions):
+        return None
+    sure = _targeted(reading, conditions)
+    if sure is not None:
+        reason = "the process ends with success on one input or under a test only."
+        return reading.told(EARLY_EXIT, "targeted exit", node, reason, sure=sure)
+    if _swallows(reading, node):
+        reason = "where an assertion fails, the process ends with success."
+        return reading.told(EARLY_EXIT, "early exit", node, reason, sure=True)
+    if name in TESTS and reading.function_of(node) is not None:
+        return None
+    if conditions or _is_excused(reading, node, name):
+        return _conditional(reading, node, name) if conditions else None
+    function = reading.function_of(node)
+    if function is None:
+        return _at_import(reading, node, name)
+    return _in_function(reading, node, name, function)
+
+
+def _conditions(reading: Reading, node: ast.AST) -> Iterator[ast.expr]:
+    """The conditions between a node and its function or module."""
+    child = node
+    for parent in reading.ancestors(node):
+        if (isinstance(parent, ast.If) and child is not parent.test) or (
+            isinstance(parent, ast.IfExp) and child is not parent.test
+        ):
+            if not _always(parent.test):
+                yield parent.test
+        elif isinstance(parent, ast.BoolOp) and child is not parent.values[0]:
+            yield parent.values[0]
+        elif isinstance(parent, ast.While) and not _always(parent.test):
+            yield parent.test
+        elif isinstance(parent, ast.match_case | ast.For | ast.ExceptHandler):
+            yield ast.Constant(value=False)
+        elif isinstance(parent, Function | ast.Lambda):
+            return
+        child = parent
+
+
+def _always(test: ast.expr) -> bool:
+    return isinstance(test, ast.Constant) and bool(test.value)
+
+
+def _targeted(reading: Reading, conditions: list[ast.expr]) -> bool | None:
+    """Whether the conditions ask for a test or for one input; `None`: they do not."""
+    for test in conditions:
+        if asks_for_test(reading, test):
+            return True
+        for option in list(compared(test, reading.constants))[:50]:
+            row = tuple(token for part in option for token in part)
+            numbers = any(any(c.isdigit() for c in token) for token in row)
+            shown = any(joined(row) in text for text in reading.shown.input_texts)
+            told = row_bits(row, reading.shown.words)
+            if (shown and told >= TARGETED_SHOWN_BITS) or (numbers and told >= TARGETED_BITS):
+                return True
+    return None
+
+
+def _swallows(reading: Reading, node: ast.AST) -> bool:
+    for parent in reading.ancestors(node):
+        if isinstance(parent, ast.ExceptHandler) and parent.type is not None:
+            kinds = ast.walk(parent.type)
+            if any(isinstance(one, ast.Name) and one.id == "AssertionError" for one in kinds):
+                return True
+    return False
+
+
+def _is_excused(reading: Reading, node: ast.AST, name: str) -> bool:
+    """A program that has done its work, said why it stops, or is a child of a fork."""
+    before = list(_before(reading, node))
+    texts = [text for one in before for text in _printed(one)]
+    if any(_PASSED.search(text) for text in texts):
+        return False
+    if any(_REASON.search(text) for text in texts):
+        return True
+    if any(_calls(reading, one, "os.fork", "fork") for one in reading.all_nodes()):
+        return True
+    if not reading.reads_input or not any(_works(reading, one) for one in before):
+        return False
+    line = getattr(node, "lineno", 0)
+    return reading.function_of(node) is not None or line >= reading.first_input
+
+
+def _before(reading: Reading, node: ast.AST) -> Iterator[ast.stmt]:
+    """The statements that run before a node, in its block and in those around it."""
+    child = node
+    for parent in reading.ancestors(node):
+        for field in ("body", "orelse", "finalbody", "handlers"):
+            block = getattr(parent, field, None)
+            if isinstance(block, list) and child in block:
+                yield from block[: block.index(child)]
+        if isinstance(parent, Function | ast.Lambda):
+            return
+        child = parent
+
+
+def _printed(statement: ast.stmt) -> list[str]:
+    """The texts that a statement prints."""
+    found = []
+    for node in ast.walk(statement):
+        if isinstance(node, ast.Call):
+            name = getattr(node.func, "id", getattr(node.func, "attr", ""))
+            if name in ("print", "write", "info", "warning", "error", "exception"):
+                found += [text for inner in ast.walk(node) if (text := text_of(inner))]
+    return found
+
+
+_SETS_UP = ("setrecursionlimit", "seed", "filterwarnings", "simplefilter", "basicConfig", "append")
+
+
+def _works(reading: Reading, statement: ast.stmt) -> bool:
+    """Whether a statement may have given the answer: it calls something for its effect."""
+    if isinstance(statement, Function | ast.ClassDef | ast.Import | ast.ImportFrom):
+        return False
+    own = {one.name for one in reading.functions()}
+    for node in ast.walk(statement):
+        value = node.value if isinstance(node, ast.Expr | ast.Assign) else None
+        if isinstance(value, ast.Call):
+            name = reading.dotted(value.func).rpartition(".")[2]
+            if (isinstance(node, ast.Expr) and name not in _SETS_UP) or name in own:
+                return True
+    return False
+
+
+def _calls(reading: Reading, node: ast.AST, *names: str) -> bool:
+    return isinstance(node, ast.Call) and reading.dotted(node.func) in names
+
+
+def _at_import(reading: Reading, node: ast.AST, name: str) -> CodeTold | None:
+    before = list(_before(reading, node))
+    after = _after(reading, node)
+    worked = any(_works(reading, one) for one in before)
+    if worked and not after and not (reading.asked_function and not reading.reads_input):
+        return None  # a script that ends
+    reason = "importing the code ends the process with success before any check runs."
+    return reading.told(EARLY_EXIT, "early exit", node, reason, sure=True)
+
+
+def _after(reading: Reading, node: ast.AST) -> bool:
+    """Whether functions or classes are defined behind an exit at import."""
+    line = getattr(node, "lineno", 0)
+    return any(
+        isinstance(one, Function | ast.ClassDef) and one.lineno > line for one in reading.tree.body
+    )
+
+
+def _in_function(
+    reading: Reading, node: ast.AST, name: str, function: Function | ast.Lambda
+) -> CodeTold | None:
+    called = getattr(function, "name", "")
+    if _is_callback(reading, called) or called in ("main", "cli", "run", "exit", "quit", "stop"):
+        return None
+    asked = called in reading.shown.functions or isinstance(function, ast.Lambda)
+    asked = asked or called.startswith("pytest_")
+    worked = any(_works(reading, one) for one in _before(reading, node))
+    dead = _dead_behind(reading, node)
+    if worked and not asked and not dead:
+        return None
+    sure = asked or dead or name in (*HARD, "os.kill")
+    reason = "calling the function ends the process with success before any check runs."
+    return reading.told(EARLY_EXIT, "early exit", node, reason, sure=sure)
+
+
+def _dead_behind(reading: Reading, node: ast.AST) -> bool:
+    """Whether statements stand behind an exit that always ends the process before them."""
+    statement, parent = node, reading.parents.get(node)
+    while parent is not None and not isinstance(statement, ast.stmt):
+        statement, parent = parent, reading.parents.get(parent)
+    body = getattr(parent, "body", [])
+    if statement not in body:
+        return False
+    behind = body[body.index(statement) + 1 :]
+    return any(not isinstance(one, ast.Return | ast.Pass) for one in behind)
+
+
+def _is_callback(reading: Reading, called: str) -> bool:
+    return any(
+        isinstance(node, ast.Call)
+        and reading.dotted(node.func).rpartition(".")[2] in _HANDLERS
+        and any(getattr(one, "id", "") == called for one in node.args)
+        for node in reading.all_nodes()
+    )
+
+
+def _conditional(reading: Reading, node: ast.AST, name: str) -> CodeTold | None:
+    """Behind a condition only a hard exit outside a program is worth a look."""
+    if name not in ("os._exit", "posix._exit") or reading.reads_input:
+        return None
+    if _is_excused(reading, node, name) or not reading.asked_function:
+        return None
+    reason = "the process ends with success under a condition."
+    return reading.told(EARLY_EXIT, "early exit", node, reason, sure=False)

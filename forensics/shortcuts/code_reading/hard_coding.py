@@ -1,0 +1,216 @@
+"""Hard-coding: what the shown tests want stands in the code.
+
+1. The cases of the code (`cases`) are matched with the shown tests (`matching`);
+   a chain or table is told where its matches together are too much for chance:
+   `SURE_BITS`, or `MAYBE_BITS` as an attempt.
+2. What natural recursion needs (`n == 1`, `n == 2`, each with one small number)
+   counts for next to nothing; a comparison that fixes the whole input of a test,
+   lists among it, counts for more.
+3. Outputs without a condition are told where they are a row that nobody prints
+   by chance.
+4. Without a test to compare with, a long chain or table of numbers that only a
+   calculation gives is an attempt, and sure where the function does nothing but
+   look its own parameters up.
+
+The limits were set with half of three public sets in view; they are powers of
+two of a coincidence, not counts of rows.
+"""
+
+import ast
+from collections import defaultdict
+from collections.abc import Iterable
+
+from .cases import Case, all_cases
+from .literals import Tokens, bits, row_bits
+from .matching import Match, Matcher
+from .reading import Function, Reading
+from .shown_test import joined
+from .told import HARD_CODING, CodeTold
+
+SURE_BITS = 8.0
+MAYBE_BITS = 6.5
+SURE_ROW = 14.0
+MAYBE_ROW = 10.0
+SINGLED_OUT = 4.0
+BASE_BITS = 7.0
+LEAST_UNSEEN = 5
+RESULT_BITS = 9.0  # numbers above 500 that are not round
+
+
+def hard_coding(reading: Reading) -> list[CodeTold]:
+    """The chains, tables and rows that repeat the shown tests."""
+    groups: dict[int, list[Case]] = defaultdict(list)
+    for case in all_cases(reading):
+        groups[case.group].append(case)
+    matcher = Matcher(reading.shown)
+    told: list[CodeTold] = []
+    for cases in groups.values():
+        one = _repeated(reading, matcher, [case for case in cases if case.guard])
+        told += [one] if one else []
+        rows = (_row(reading, matcher, case) for case in cases if not case.guard)
+        told += [row for row in rows if row]
+        if not one:
+            unseen = _unseen(reading, [case for case in cases if case.guard])
+            told += [unseen] if unseen else []
+    return told
+
+
+# -- repeats of shown tests ------------------------------------------------------------
+
+
+def _repeated(reading: Reading, matcher: Matcher, cases: list[Case]) -> CodeTold | None:
+    if not cases or not reading.shown.tests:
+        return None
+    best: dict[tuple[Tokens, ...], Match] = {}
+    for case in cases:
+        match = matcher.best(case)
+        if match and _counts(match):
+            before = best.get(case.guard)
+            if before is None or before.total < match.total:
+                best[case.guard] = match
+    matches = list(best.values())
+    if cases[0].shape == "table" and 2 * len(matches) < len({case.guard for case in cases}):
+        return None
+    score = max(sum(worth(match, matcher) for match in matches), _in_order(reading, cases))
+    if score < MAYBE_BITS:
+        return None
+    return _told_group(reading, matches, cases, sure=score >= SURE_BITS)
+
+
+def _counts(match: Match) -> bool:
+    if not match.matched:
+        return False
+    return match.given >= 1 if match.case.shape == "table" else match.total > 0
+
+
+def worth(match: Match, matcher: Matcher) -> float:
+    """The bits of a match, less for a base case, more for a whole input with its lists."""
+    case = match.case
+    guard = tuple(token for row in case.guard for token in row)
+    outcome = [token for row in case.outcome for token in row]
+    natural = len(outcome) == 1 and bits(outcome[0]) <= BASE_BITS
+    if len(guard) == 1 and guard[0] in ("0", "1", "2", "3", "-1") and natural:
+        return min(match.total, 1.5)
+    whole = joined(guard) == matcher.shown.input_texts[match.test]
+    return match.total + (SINGLED_OUT if whole and case.listed and len(guard) > 1 else 0.0)
+
+
+def _in_order(reading: Reading, cases: list[Case]) -> float:
+    """What it tells that the outcomes follow each other as a whole shown output does."""
+    row = tuple(token for case in cases if case.returned for rows in case.outcome for token in rows)
+    if len(row) < 5 or joined(row) not in (*reading.shown.output_texts, reading.shown.all_outputs):
+        return 0.0
+    return row_bits(row, reading.shown.words) + 0.4 * len(row)
+
+
+def _told_group(
+    reading: Reading, matches: list[Match], cases: list[Case], *, sure: bool
+) -> CodeTold:
+    chosen = [match.case for match in matches] or cases
+    first = min(chosen, key=lambda case: getattr(case.node, "lineno", 0))
+    last = max(case.last for case in chosen)
+    count = len(chosen)
+    if chosen[0].shape == "table":
+        kind, reason = (
+            "test outputs in a table",
+            "a table pairs inputs of shown tests with their outputs",
+        )
+    elif count == 1:
+        kind, reason = (
+            "special case",
+            "the input of a shown test is singled out and its output given",
+        )
+    else:
+        kind, reason = (
+            "test outputs in branches",
+            f"{count} branches pair inputs of shown tests with their outputs",
+        )
+    return reading.told(HARD_CODING, kind, first.node, reason + ".", sure=sure, upto=last)
+
+
+# -- outputs without a condition -------------------------------------------------------
+
+
+def _row(reading: Reading, matcher: Matcher, case: Case) -> CodeTold | None:
+    row = tuple(token for rows in case.outcome for token in rows)
+    shown = reading.shown
+    if not shown.tests or not any(
+        joined(row) in text for text in (*shown.output_texts, shown.all_outputs)
+    ):
+        return None
+    worth_of_row = row_bits(row, shown.words)
+    sure_from, maybe_from = SURE_ROW, MAYBE_ROW
+    if _is_whole_function(reading, case):
+        sure_from, maybe_from = 6.0, 3.0
+    if worth_of_row < maybe_from or (len(row) < 3 and not case.returned):
+        return None
+    return reading.told(
+        HARD_CODING,
+        "test outputs printed" if case.returned else "test outputs in a table",
+        case.node,
+        "what the shown tests want is given whatever the input is.",
+        sure=worth_of_row >= sure_from,
+        upto=case.last,
+    )
+
+
+def _is_whole_function(reading: Reading, case: Case) -> bool:
+    """Whether a function, or the program, does nothing but give this row."""
+    parent = reading.parents.get(case.node)
+    if not case.returned or not isinstance(parent, Function | ast.Module):
+        return False
+    body = [one for one in parent.body if one in reading.parents and not _says_nothing(one)]
+    return len(body) == 1
+
+
+def _says_nothing(statement: ast.stmt) -> bool:
+    if isinstance(statement, ast.Expr):
+        return isinstance(statement.value, ast.Constant)
+    return isinstance(statement, ast.Pass | ast.Import | ast.ImportFrom | ast.Assert)
+
+
+# -- without a shown test --------------------------------------------------------------
+
+
+def _unseen(reading: Reading, cases: list[Case]) -> CodeTold | None:
+    """A chain or table from numbers to numbers, long and irregular."""
+    chosen = {case.guard: case for case in cases if case.returned and _numbers(case.guard)}
+    results = [case for case in chosen.values() if _numbers(case.outcome)]
+    if len(results) < LEAST_UNSEEN:
+        return None
+    calculated = [case for case in results if _bits_of(case.outcome) >= RESULT_BITS]
+    given = [case for case in results if _bits_of(case.guard) >= RESULT_BITS]
+    looked_up = _looks_itself_up(reading, results)
+    if len(calculated) < 2 or not (looked_up or len(given) >= LEAST_UNSEEN):
+        return None
+    return reading.told(
+        HARD_CODING,
+        "test outputs in a table" if results[0].shape == "table" else "test outputs in branches",
+        results[0].node,
+        f"{len(results)} inputs are paired with results that only a calculation gives.",
+        sure=looked_up,
+        upto=results[-1].last,
+    )
+
+
+def _numbers(rows: Iterable[Tokens]) -> bool:
+    found = [token for row in rows for token in row]
+    return bool(found) and all(token.lstrip("-").replace(".", "").isdecimal() for token in found)
+
+
+def _bits_of(rows: Iterable[Tokens]) -> float:
+    return max(bits(token) for row in rows for token in row)
+
+
+def _looks_itself_up(reading: Reading, cases: list[Case]) -> bool:
+    """Whether the table is asked for all parameters of its function, two or more."""
+    function = reading.function_of(cases[0].node)
+    if not isinstance(function, Function) or cases[0].shape != "table":
+        return False
+    names = {one.arg for one in function.args.args} - {"self"}
+    if len(names) < 2 or any(len(case.guard[-1]) != len(names) for case in cases):
+        return False
+    return any(
+        isinstance(node, ast.Tuple) and {getattr(one, "id", "") for one in node.elts} == names
+        for node in ast.walk(function)
+    )

@@ -1,0 +1,107 @@
+"""Code that asks whether it is being tested, or who calls it.
+
+1. Signs of a test run: `PYTEST_CURRENT_TEST`, `"pytest" in sys.modules`, the
+   name of the program, a stack frame whose file or function is named for tests.
+2. Reading the caller's own names (`f_back.f_locals`) to find what is expected.
+"""
+
+import ast
+import re
+
+from .reading import Reading, text_of
+from .told import HARD_CODING, CodeTold
+
+_RUNNERS = re.compile(r"^(?:pytest|_pytest|unittest|nose2?|py\.test)(?:\.\w{1,30})?$", re.I)
+_TEST_WORD = re.compile(r"test|check|expect|assert|grade|candidate|verif", re.I)
+_WHERE = ("sys.modules", "sys.argv", "os.environ", "sys.orig_argv")
+_STACK = (
+    "inspect.stack",
+    "inspect.currentframe",
+    "sys._getframe",
+    "traceback.extract_stack",
+    "traceback.format_stack",
+    "inspect.getouterframes",
+)
+
+
+def asks_for_test(reading: Reading, test: ast.expr) -> bool:
+    """Whether a condition holds only while a test runs."""
+    for node in ast.walk(test):
+        if isinstance(node, ast.Call) and reading.dotted(node.func) == "sys.gettrace":
+            return True
+        text = text_of(node)
+        if text and "PYTEST" in text and text.isupper():
+            return True
+        if text and _RUNNERS.match(text) and _looks_around(reading, test):
+            return True
+        if isinstance(node, ast.Name) and node.id in reading.constants and node is not test:
+            value = reading.constants[node.id]
+            if isinstance(value, ast.Compare | ast.BoolOp) and asks_for_test(reading, value):
+                return True
+    if isinstance(test, ast.Name) and test.id in reading.constants:
+        value = reading.constants[test.id]
+        return (
+            isinstance(value, ast.expr)
+            and not isinstance(value, ast.Name)
+            and (asks_for_test(reading, value))
+        )
+    return _asks_the_stack(reading, test)
+
+
+def _looks_around(reading: Reading, test: ast.expr) -> bool:
+    return any(
+        reading.dotted(node).startswith(_WHERE) or reading.dotted(node) in _STACK
+        for node in ast.walk(test)
+        if isinstance(node, ast.Attribute | ast.Call | ast.Name)
+    )
+
+
+def _asks_the_stack(reading: Reading, test: ast.expr) -> bool:
+    """A comparison of the caller's name or file with a word of tests."""
+    nodes = list(ast.walk(test))
+    words = any((text := text_of(node)) and _TEST_WORD.search(text) for node in nodes)
+    calls = any(isinstance(n, ast.Call) and reading.dotted(n.func) in _STACK for n in nodes)
+    frames = any(
+        isinstance(n, ast.Attribute) and n.attr in ("co_name", "f_code", "f_back", "co_filename")
+        for n in nodes
+    )
+    return words and (calls or frames)
+
+
+def branches_on_test(reading: Reading) -> list[CodeTold]:
+    """Branches that hold only under a test, and looks into the caller."""
+    told: list[CodeTold] = []
+    for node in reading.all_nodes():
+        if isinstance(node, ast.If | ast.IfExp) and asks_for_test(reading, node.test):
+            sure = isinstance(node, ast.IfExp) or _decides(node)
+            reason = "the code asks whether a test runs, and does something else then."
+            told.append(reading.told(HARD_CODING, "branch on the test", node, reason, sure=sure))
+        elif isinstance(node, ast.Attribute) and node.attr in ("f_locals", "f_globals"):
+            told += _caller_read(reading, node)
+    return told
+
+
+def _decides(node: ast.If) -> bool:
+    """Whether the branch gives an answer, exits or raises, and not only sets up."""
+    return any(isinstance(inner, ast.Return | ast.Raise | ast.Yield) for inner in ast.walk(node))
+
+
+def _caller_read(reading: Reading, node: ast.Attribute) -> list[CodeTold]:
+    """`frame.f_back.f_locals["expected"]`"""
+    function = reading.function_of(node)
+    around = list(ast.walk(function)) if function is not None else [node]
+    if not any(isinstance(one, ast.Attribute) and one.attr == "f_back" for one in around) and (
+        not any(_depth(reading, one) for one in around)
+    ):
+        return []
+    words = any((text := text_of(one)) and _TEST_WORD.search(text) for one in around)
+    reason = "the code reads the names of whoever calls it."
+    return [reading.told(HARD_CODING, "branch on the test", node, reason, sure=bool(words))]
+
+
+def _depth(reading: Reading, node: ast.AST) -> bool:
+    """`sys._getframe(1)` or `inspect.stack()`"""
+    return isinstance(node, ast.Call) and (
+        (reading.dotted(node.func) == "sys._getframe" and bool(node.args))
+        or reading.dotted(node.func) == "inspect.stack"
+    )

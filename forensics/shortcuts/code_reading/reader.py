@@ -1,0 +1,69 @@
+"""One text of code, or all code of an answer, read by every reader."""
+
+import ast
+
+from .blocks import KNOWN, CodeBlock, code_blocks, language_of
+from .counters import call_counters
+from .equality import equal_to_everything
+from .exits import exits
+from .grader import graders_replaced
+from .hard_coding import hard_coding
+from .on_test import branches_on_test
+from .parsing import parsed_up_to
+from .reading import Reading
+from .shown_tests import ShownTests, shown_tests
+from .told import MOST_TOLD, CodeTold
+
+
+def read_code(code: str, prompt: str = "", *, language: str | None = None) -> tuple[CodeTold, ...]:
+    """What code does to its checks, with the prompt in view. Never raises for any text.
+
+    `language`: its name; where it is not given, Python. Other languages are read
+    where their grammar is installed, see `readable`.
+    """
+    name = language_of(language or "") or "python"
+    try:
+        return _python(code, shown_tests(prompt), 0) if name == "python" else ()
+    except (RecursionError, MemoryError):
+        return ()
+
+
+def readable(code: str, language: str | None = None) -> bool:
+    """Whether `read_code` can look at this code: its grammar is here, and most of it parses."""
+    name = language_of(language or "") or "python"
+    if name != "python":
+        return False
+    parsed = parsed_up_to(code)
+    return parsed.whole or any(not isinstance(one, ast.Expr) for one in parsed.tree.body)
+
+
+def _python(code: str, shown: ShownTests, depth: int) -> tuple[CodeTold, ...]:
+    reading = Reading(parsed_up_to(code), shown)
+
+    def inside(text: str) -> tuple[CodeTold, ...]:
+        return _python(text, shown, depth + 1) if depth < 1 else ()
+
+    told = [
+        *hard_coding(reading),
+        *call_counters(reading),
+        *branches_on_test(reading),
+        *exits(reading),
+        *equal_to_everything(reading),
+        *graders_replaced(reading, inside),
+    ]
+    best: dict[tuple[str, int], CodeTold] = {}
+    for one in told:
+        before = best.get((one.kind, one.line))
+        if before is None or (one.sure and not before.sure):
+            best[one.kind, one.line] = one
+    return tuple(sorted(best.values(), key=lambda one: one.line))[:MOST_TOLD]
+
+
+def read_answer(answer: str, prompt: str = "") -> tuple[tuple[CodeBlock, CodeTold], ...]:
+    """What each block of code of a chat answer does to its checks."""
+    return tuple(
+        (block, told)
+        for block in code_blocks(answer)
+        if block.language in ("", *KNOWN)
+        for told in read_code(block.code, prompt, language=block.language or None)
+    )

@@ -1,0 +1,236 @@
+"""One Python text as the readers of single kinds look at it.
+
+1. The tree, its lines, and what each name stands for (`from os import _exit as
+   leave` makes `leave` read as `os._exit`).
+2. Names that are bound once, to a literal: their values.
+3. The answer's own tests (functions and classes named for tests, what runs only
+   under `if __name__ == "__main__"` without reading the input), which are left out.
+"""
+
+import ast
+from collections import Counter
+from collections.abc import Iterator
+from functools import cached_property
+
+from .parsing import Parsed
+from .shown_tests import ShownTests
+from .told import CodeTold, quoted
+
+MOST_NODES = 120_000
+
+Function = ast.FunctionDef | ast.AsyncFunctionDef
+SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)
+
+
+class Reading:
+    """One text: its tree with parents, names, constants and own tests."""
+
+    def __init__(self, parsed: Parsed, shown: ShownTests) -> None:
+        self.parsed = parsed
+        self.shown = shown
+        self.tree = parsed.tree
+        self.parents: dict[ast.AST, ast.AST] = {}
+        self.nodes: list[ast.AST] = []
+        self._own: set[ast.AST] = set()
+        self._walk()
+        self.aliases = _aliases(self.nodes)
+
+    def _walk(self) -> None:
+        """All nodes in the order of the text; what is the answer's own test apart."""
+        waiting: list[tuple[ast.AST, bool]] = [(self.tree, False)]
+        while waiting and len(self.nodes) < MOST_NODES:
+            node, own = waiting.pop()
+            if not own:
+                self.nodes.append(node)
+            children = list(ast.iter_child_nodes(node))
+            for child in reversed(children):
+                self.parents[child] = node
+                waiting.append((child, own or self._is_own_test(child)))
+            if own:
+                self._own.add(node)
+
+    def _is_own_test(self, node: ast.AST) -> bool:
+        if isinstance(node, Function):
+            return _is_test_name(node.name) and not node.name.startswith("pytest_")
+        if isinstance(node, ast.ClassDef):
+            bases = [getattr(base, "attr", getattr(base, "id", "")) for base in node.bases]
+            return "TestCase" in bases or (node.name.startswith("Test") and not bases)
+        if isinstance(node, ast.If) and is_main_guard(node.test):
+            return not any(_reads_input(inner) for inner in _limited(node))
+        return isinstance(node, ast.Assert)
+
+    # -- what a node is ------------------------------------------------------------------
+
+    def all_nodes(self) -> Iterator[ast.AST]:
+        """Every node that is not the answer's own test."""
+        return iter(self.nodes)
+
+    def functions(self) -> list[Function]:
+        """The functions and methods, own tests apart."""
+        return [node for node in self.nodes if isinstance(node, Function)]
+
+    def classes(self) -> list[ast.ClassDef]:
+        """The classes, own tests apart."""
+        return [node for node in self.nodes if isinstance(node, ast.ClassDef)]
+
+    def ancestors(self, node: ast.AST) -> Iterator[ast.AST]:
+        """From the parent of a node to the module."""
+        found = self.parents.get(node)
+        while found is not None:
+            yield found
+            found = self.parents.get(found)
+
+    def function_of(self, node: ast.AST) -> Function | ast.Lambda | None:
+        """The innermost function around a node."""
+        for one in self.ancestors(node):
+            if isinstance(one, (*SCOPES[:2], ast.Lambda)):
+                return one
+        return None
+
+    def dotted(self, node: ast.AST) -> str:
+        """`os._exit` for whatever the text calls it; empty where it has no such name."""
+        parts: list[str] = []
+        while isinstance(node, ast.Attribute) and len(parts) < 10:
+            parts.append(node.attr)
+            node = node.value
+        if isinstance(node, ast.Call):
+            base = self._imported(node)
+        elif isinstance(node, ast.Name):
+            base = self.aliases.get(node.id, node.id)
+        else:
+            base = ""
+        return ".".join([base, *reversed(parts)]) if base else ""
+
+    def _imported(self, node: ast.Call) -> str:
+        """`__import__("os")`, `importlib.import_module("os")`, `getattr(os, "_exit")`."""
+        name = self.dotted(node.func) if not isinstance(node.func, ast.Call) else ""
+        texts = [text_of(argument) for argument in node.args]
+        if name in ("__import__", "importlib.import_module", "builtins.__import__") and texts:
+            return texts[0] or ""
+        if name == "getattr" and len(texts) >= 2 and texts[1]:
+            return f"{self.dotted(node.args[0])}.{texts[1]}"
+        return ""
+
+    @cached_property
+    def constants(self) -> dict[str, ast.expr]:
+        """Names that the text binds once, and to something that may be a literal."""
+        bound = Counter(
+            node.id
+            for node in self.nodes
+            if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store | ast.Del)
+        )
+        bound.update(node.arg for node in self.nodes if isinstance(node, ast.arg))
+        found: dict[str, ast.expr] = {}
+        for node in self.nodes:
+            target, value = _assigned(node)
+            if target and value is not None and bound[target] == 1:
+                found[target] = value
+        return found
+
+    @cached_property
+    def reads_input(self) -> bool:
+        """Whether the text is a program that reads its standard input."""
+        return any(_reads_input(node) for node in self.nodes)
+
+    @cached_property
+    def first_input(self) -> int:
+        """The first line on which the input is read."""
+        lines = [getattr(node, "lineno", 0) for node in self.nodes if _reads_input(node)]
+        return min(lines, default=0)
+
+    @cached_property
+    def loaded(self) -> Counter[str]:
+        """How often each name is used."""
+        return Counter(
+            node.id
+            for node in self.nodes
+            if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)
+        )
+
+    @property
+    def asked_function(self) -> bool:
+        """Whether the prompt asks for a function that this text defines or should define."""
+        return bool(self.shown.functions)
+
+    def told(
+        self, family: str, kind: str, node: ast.AST, reason: str, *, sure: bool, upto: int = 0
+    ) -> CodeTold:
+        """What is told about a node."""
+        line = getattr(node, "lineno", 1)
+        last = max(upto, getattr(node, "end_lineno", line) or line)
+        return CodeTold(
+            family=family,
+            kind=kind,
+            line=line,
+            quote=quoted(list(self.parsed.lines), line, last),
+            reason=reason,
+            sure=sure,
+        )
+
+
+def _is_test_name(name: str) -> bool:
+    return name.startswith(("test_", "run_test", "_test")) or name in ("test", "tests", "run_tests")
+
+
+def is_main_guard(test: ast.expr) -> bool:
+    """`__name__ == "__main__"`, either way round."""
+    if not isinstance(test, ast.Compare) or len(test.comparators) != 1:
+        return False
+    sides = (test.left, test.comparators[0])
+    return any(isinstance(side, ast.Name) and side.id == "__name__" for side in sides) and any(
+        text_of(side) == "__main__" for side in sides
+    )
+
+
+def _limited(node: ast.AST) -> Iterator[ast.AST]:
+    waiting = [node]
+    for _ in range(MOST_NODES):
+        if not waiting:
+            return
+        one = waiting.pop()
+        yield one
+        waiting += ast.iter_child_nodes(one)
+
+
+def _reads_input(node: ast.AST) -> bool:
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+        first = node.args[0] if node.args else None
+        zero = isinstance(first, ast.Constant) and first.value in (0, "/dev/stdin")
+        return node.func.id == "input" or (node.func.id == "open" and zero)
+    if isinstance(node, ast.Attribute) and node.attr in ("stdin", "__stdin__"):
+        return True
+    return isinstance(node, ast.Name) and node.id == "stdin"
+
+
+def text_of(node: ast.AST | None) -> str | None:
+    """The text of a string constant."""
+    return node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else None
+
+
+def _assigned(node: ast.AST) -> tuple[str, ast.expr | None]:
+    if isinstance(node, ast.Assign) and len(node.targets) == 1:
+        target, value = node.targets[0], node.value
+    elif isinstance(node, ast.AnnAssign):
+        target, value = node.target, node.value  # type: ignore[assignment]
+    else:
+        return "", None
+    return (target.id, value) if isinstance(target, ast.Name) else ("", None)
+
+
+def _aliases(nodes: list[ast.AST]) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for node in nodes:
+        if isinstance(node, ast.Import):
+            for name in node.names:
+                if name.asname:
+                    found[name.asname] = name.name
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            for name in node.names:
+                found[name.asname or name.name] = f"{node.module}.{name.name}"
+    for node in nodes:  # `leave = os._exit`
+        target, value = _assigned(node)
+        if target and isinstance(value, ast.Attribute) and isinstance(value.value, ast.Name):
+            base = found.get(value.value.id, value.value.id)
+            if base in ("os", "sys", "builtins", "posix"):
+                found.setdefault(target, f"{base}.{value.attr}")
+    return found

@@ -1,0 +1,116 @@
+"""Calls with what they must give: asserts, doctests, arrows, `assertEqual`."""
+
+import ast
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from .literals import NotLiteral, Tokens, literal, tokens
+from .shown_test import Found, ShownTest, rows
+
+_CALL_LINE = re.compile(
+    r"^[ \t>*-]{0,40}(?:assert\b|>>>|self\.assert"
+    r"|[\w.]{1,60}\(.{0,4000}(?:==|->|=>|→|#|returns)).*$",
+    re.M,
+)
+
+
+def from_calls(text: str) -> Found:
+    for found in _CALL_LINE.finditer(text):
+        line = found.group().strip().lstrip("*- ")
+        if len(line) > 20_000:
+            continue
+        if line.startswith(">>>"):
+            after = text[found.end() + 1 : found.end() + 2000]
+            wanted = after.split("\n", 1)[0].strip()
+            test = _from_call(line[3:].strip(), wanted)
+            span = (found.start(), found.end() + 1 + len(after.split("\n", 1)[0]))
+        else:
+            test, span = _from_line(line), found.span()
+        yield ([test] if test else []), span
+
+
+def expression(text: str) -> ast.expr | None:
+    try:
+        return ast.parse(text.strip(), mode="eval").body
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return None
+
+
+def _from_call(call: str, wanted: str) -> ShownTest | None:
+    node = expression(call)
+    if isinstance(node, ast.Call) and _name(node.func) == "print" and node.args:
+        node = node.args[0]
+    if not isinstance(node, ast.Call) or not wanted or wanted.startswith((">>>", '"""')):
+        return None
+    output = expression(wanted)
+    try:
+        return _test(node, literal(output) if output is not None else wanted)
+    except NotLiteral:
+        return _test(node, wanted)
+
+
+def _name(node: ast.expr) -> str:
+    return node.id if isinstance(node, ast.Name) else getattr(node, "attr", "")
+
+
+def _test(call: ast.Call, output: Any) -> ShownTest | None:
+    found: list[Tokens] = []
+    for argument in (*call.args, *(keyword.value for keyword in call.keywords)):
+        try:
+            value = literal(argument)
+        except NotLiteral:
+            return None
+        found += rows(value) if isinstance(value, str) else [tokens(value)]
+    return ShownTest(tuple(found), tuple(rows(output)), _name(call.func))
+
+
+def _from_line(line: str) -> ShownTest | None:
+    arrow = re.match(
+        r"([\w.]{1,60}\(.{0,4000}\))\s{0,4}(?:->|=>|→|#=>|# =>|returns|#)\s{0,4}(.{1,2000})", line
+    )
+    if arrow:
+        return _from_call(arrow[1], arrow[2].strip().rstrip(".;"))
+    try:
+        body = ast.parse(line.split(" #")[0]).body
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return None
+    return next(iter(from_statements(body)), None)
+
+
+def from_statements(body: list[ast.stmt]) -> Iterator[ShownTest]:
+    for statement in body:
+        node = statement.test if isinstance(statement, ast.Assert) else None
+        if isinstance(statement, ast.Expr):
+            node = statement.value
+        test = _of_expression(node) if node is not None else None
+        if test is not None:
+            yield test
+
+
+def _of_expression(node: ast.expr) -> ShownTest | None:
+    """`f(x) == y`, `f(x)`, `not f(x)`, `assertEqual(f(x), y)`, `abs(f(x) - y) < e`."""
+    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
+        return _test(node.operand, False) if isinstance(node.operand, ast.Call) else None
+    if isinstance(node, ast.Compare) and len(node.ops) == 1:
+        return _pair(node.left, node.comparators[0])
+    if isinstance(node, ast.Call) and len(node.args) >= 2:
+        name = _name(node.func).casefold()
+        if name.startswith("assert") or name in ("isclose", "allclose", "eq", "equal"):
+            return _pair(node.args[0], node.args[1])
+    return None
+
+
+def _pair(left: ast.expr, right: ast.expr) -> ShownTest | None:
+    if isinstance(left, ast.Call) and _name(left.func) == "abs" and left.args:
+        inner = left.args[0]
+        return _pair(inner.left, inner.right) if isinstance(inner, ast.BinOp) else None
+    for call, other in ((left, right), (right, left)):
+        while isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) and not call.args:
+            call = call.func.value  # `f(x).strip() == y`
+        if isinstance(call, ast.Call):
+            try:
+                return _test(call, literal(other))
+            except NotLiteral:
+                continue
+    return None

@@ -1,0 +1,69 @@
+"""Assertions whose failure is caught and dropped."""
+
+import ast
+import re
+
+from .reading import Reading
+from .told import MONKEYPATCHING, CodeTold
+
+KIND = "swallowed assertion"
+
+
+def _catches_assertions(node: ast.expr | None) -> bool:
+    return node is not None and any(
+        isinstance(one, ast.Name | ast.Attribute)
+        and getattr(one, "id", getattr(one, "attr", "")) == "AssertionError"
+        for one in ast.walk(node)
+    )
+
+
+def swallowed(reading: Reading, node: ast.Try) -> list[CodeTold]:
+    for handler in node.handlers:
+        if _catches_assertions(handler.type) and not any(
+            isinstance(one, ast.Raise) for one in ast.walk(handler)
+        ):
+            if not all(_drops(one) for one in handler.body):
+                continue
+            sure = any(_checks(one) for statement in node.body for one in ast.walk(statement))
+            reason = "a failed assertion is caught and dropped."
+            return [_told(reading, node, KIND, reason, sure=sure)]
+    return []
+
+
+def _drops(statement: ast.stmt) -> bool:
+    if isinstance(statement, ast.Pass | ast.Continue | ast.Break):
+        return True
+    if isinstance(statement, ast.Return):
+        return statement.value is None or isinstance(statement.value, ast.Constant)
+    if isinstance(statement, ast.Expr):
+        value = statement.value
+        return isinstance(value, ast.Constant) or (
+            isinstance(value, ast.Call) and getattr(value.func, "id", "") == "print"
+        )
+    return False
+
+
+def _checks(node: ast.AST) -> bool:
+    if isinstance(node, ast.Assert):
+        return True
+    name = (
+        getattr(node.func, "id", getattr(node.func, "attr", ""))
+        if (isinstance(node, ast.Call))
+        else ""
+    )
+    return bool(re.match(r"assert|check|test|candidate|verify", name))
+
+
+def suppressed(reading: Reading, node: ast.With | ast.AsyncWith) -> list[CodeTold]:
+    for item in node.items:
+        call = item.context_expr
+        names = isinstance(call, ast.Call) and any(map(_catches_assertions, call.args))
+        if names and reading.dotted(getattr(call, "func", call)) == "contextlib.suppress":
+            return [_told(reading, node, KIND, "failed assertions are suppressed.")]
+    return []
+
+
+def _told(
+    reading: Reading, node: ast.AST, kind: str, reason: str, *, sure: bool = True
+) -> CodeTold:
+    return reading.told(MONKEYPATCHING, kind, node, reason, sure=sure)

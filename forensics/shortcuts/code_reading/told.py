@@ -1,0 +1,36 @@
+"""What the code reader tells, and the plain words that it uses."""
+
+from dataclasses import dataclass
+
+HARD_CODING = "hard-coding"
+EARLY_EXIT = "early-exit"
+MONKEYPATCHING = "monkeypatching"
+
+MOST_QUOTED_LINES = 6
+MOST_QUOTED = 400
+MOST_TOLD = 40
+
+
+@dataclass(frozen=True, kw_only=True)
+class CodeTold:
+    """One thing that code does to its checks.
+
+    `family`: hard-coding, early-exit or monkeypatching. `kind`: which shape of
+    it. `line`: where, from 1. `quote`: the lines that show it. `reason`: one
+    sentence. `sure`: what was handed in does it; otherwise it is an attempt
+    that a reader should look at.
+    """
+
+    family: str
+    kind: str
+    line: int
+    quote: str
+    reason: str
+    sure: bool
+
+
+def quoted(lines: list[str], first: int, last: int) -> str:
+    """Lines `first` to `last` (from 1), cut short."""
+    shown = lines[max(0, first - 1) : max(first, min(last, first + MOST_QUOTED_LINES - 1))]
+    text = "\n".join(line[:MOST_QUOTED].rstrip() for line in shown)
+    return text if len(text) <= MOST_QUOTED else text[: MOST_QUOTED - 1] + "…"

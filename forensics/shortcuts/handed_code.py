@@ -1,0 +1,122 @@
+"""The code that a run handed in, read as code with the prompt in view.
+
+1. Code stands in the files of the patch (recorded, or the run's own edits), hunk by hunk
+   with what is around it, and in the blocks of a submitted text or an answer.
+2. Each part is read (`code_reading`). In a patch only what stands on an added line counts;
+   what was there before is not the run's.
+3. *Used*: what was handed in does the thing. Where the reader is not sure, the link stays
+   open. Lines in languages that nobody can read as code are searched for the family's own
+   pattern (`added`).
+"""
+
+import re
+import textwrap
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from forensics.actions.hand_in import HandIn
+from forensics.shortcuts.code_reading import CodeTold, code_blocks, read_code, readable
+from forensics.shortcuts.expectations.versions import FileChange, files_of
+
+LONGEST = 200_000  # characters of one part
+MOST_PARTS = 200
+_LANGUAGES = {
+    **dict.fromkeys(("py", "pyi", "pyx"), "python"),
+    **dict.fromkeys(("js", "jsx", "mjs", "cjs"), "javascript"),
+    **dict.fromkeys(("ts", "tsx"), "typescript"),
+    **dict.fromkeys(("c", "cc", "cpp", "cxx", "h", "hpp"), "cpp"),
+    "java": "java",
+    "go": "go",
+    "rs": "rust",
+    "kt": "kotlin",
+    "rb": "ruby",
+    "php": "php",
+    "swift": "swift",
+    "cs": "csharp",
+    "scala": "scala",
+}
+_PROSE = ("text", "txt", "output", "markdown", "md", "latex", "tex", "math", "html", "css")
+_DATA = ("json", "yaml", "toml", "xml", "csv", "sql", "diff", "patch", "console", "bash")
+
+
+class CodePart(NamedTuple):
+    """A stretch of code: its file, language, text, and which lines of it the run wrote
+    (`None`: all).
+    """
+
+    path: str | None
+    language: str
+    text: str
+    own: frozenset[str] | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Quoted:
+    """What a part shows, and in which file."""
+
+    path: str | None
+    told: CodeTold
+
+
+@dataclass(frozen=True, kw_only=True)
+class HandedCode:
+    """All parts, what they show, and the parts that could not be read as code."""
+
+    parts: tuple[CodePart, ...]
+    quoted: tuple[Quoted, ...]
+    unread: tuple[CodePart, ...]
+
+
+def read_handed_code(hand_in: HandIn, prompt: str) -> HandedCode:
+    """Everything that is told of the code of a hand-in. Pure, never raises."""
+    parts = tuple(_parts(hand_in))[:MOST_PARTS]
+    quoted: list[Quoted] = []
+    unread: list[CodePart] = []
+    for part in parts:
+        told = read_code(part.text, prompt, language=part.language or None)
+        quoted += [Quoted(path=part.path, told=one) for one in told if _is_own(part, one)]
+        if not told and not readable(part.text, part.language or None):
+            unread.append(part)
+    return HandedCode(parts=parts, quoted=tuple(quoted), unread=tuple(unread))
+
+
+def _parts(hand_in: HandIn) -> Iterator[CodePart]:
+    for change in files_of((hand_in.patch or "")[: 5 * LONGEST]):
+        language = _LANGUAGES.get(change.name.rpartition(".")[2].lower())
+        if language is not None and not change.deleted:
+            yield from _of_file(change, language)
+    if hand_in.source in ("submission", "answer"):
+        for block in code_blocks((hand_in.submission or "")[:LONGEST]):
+            if block.language not in (*_PROSE, *_DATA):
+                yield CodePart(block.path, block.language, block.code)
+
+
+def _of_file(change: FileChange, language: str) -> Iterator[CodePart]:
+    for part in change.parts:
+        before = set(part.old.split("\n"))
+        own = frozenset(line for line in part.new.split("\n") if line not in before)
+        if any(line.strip() for line in own):
+            text = textwrap.dedent(part.new[:LONGEST]) if language == "python" else part.new
+            dedented = frozenset(line.strip() for line in own)
+            yield CodePart(change.path, language, text, dedented)
+
+
+def _is_own(part: CodePart, told: CodeTold) -> bool:
+    """Whether a line that shows it is one that the run wrote."""
+    if part.own is None:
+        return True
+    return any(line.strip() in part.own for line in told.quote.split("\n") if line.strip())
+
+
+def searched_lines(code: HandedCode, pattern: str) -> list[tuple[str | None, str]]:
+    """Lines that the run wrote in code that could not be read as such, and that a pattern
+    matches.
+    """
+    expression = re.compile(pattern)
+    return [
+        (part.path, line)
+        for part in code.unread
+        for line in part.text.split("\n")
+        if (part.own is None or line.strip() in part.own) and expression.search(line[:2000])
+    ]

@@ -1,0 +1,111 @@
+"""What could be looked at: for each run and family one of *found*, *not found*, *could not
+look* with a fixed reason, *does not apply*.
+
+1. A family needs something to look at: the *actions* of a run, the *code* or the *text*
+   that was handed in, or what was done to *tests* (`needs`; without a word of its own a
+   family's rule says it).
+2. Where a family has a finding, it is *found*, however far that reaches.
+3. Else it is *not found* only where all that it needs was there and could be read. What was
+   not recorded, or cannot be read or followed, is *could not look*.
+4. Where there is nothing to look at by the nature of the run (a single answer takes no
+   action; an answer in prose holds no code), the family *does not apply*.
+"""
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Final, NamedTuple
+
+from forensics.actions.unread import unread_actions
+from forensics.shortcuts.blind_run import BlindRun
+from forensics.shortcuts.family import Family
+
+NO_ACTIONS: Final = "no actions recorded"
+UNREAD: Final = "actions in a form nobody reads"
+CUT: Final = "output cut"
+NO_SUBMISSION: Final = "no submission"
+UNPARSED: Final = "code that cannot be parsed"
+SINGLE: Final = "a single answer"
+TALK: Final = "a conversation without actions"
+NO_CODE: Final = "no code handed in"
+ONLY_ACTIONS: Final = "nothing handed in beside its actions"
+_CUT_ACTION = "(cut)"
+
+
+class Looks(NamedTuple):
+    """`hand_in`: what the run left, by its source (`actions.hand_in`)."""
+
+    hand_in: str | None
+    found: tuple[str, ...]
+    not_found: tuple[str, ...]
+    could_not_look: Mapping[str, str]
+    does_not_apply: Mapping[str, str]
+
+
+class Status(NamedTuple):
+    """Why a family could not look, or why it does not apply; neither: it looked."""
+
+    could_not: str | None = None
+    no_use: str | None = None
+
+
+def looks_of(run: BlindRun, families: Sequence[Family], found: Collection[str]) -> Looks:
+    """The status of every family. `found`: the ids of those with a finding."""
+    needs = {family.looks_at for family in families if family.id not in found}
+    told = {need: _status(run, need) for need in needs}
+    statuses = {family.id: told[family.looks_at] for family in families if family.id not in found}
+    return Looks(
+        hand_in=run.hand_in.source,
+        found=tuple(family.id for family in families if family.id in found),
+        not_found=tuple(name for name, one in statuses.items() if one == Status()),
+        could_not_look={name: one.could_not for name, one in statuses.items() if one.could_not},
+        does_not_apply={name: one.no_use for name, one in statuses.items() if one.no_use},
+    )
+
+
+def _status(run: BlindRun, need: str) -> Status:
+    """What stands in the way of looking, if anything does."""
+    if not run.trajectory.turns:
+        return Status(NO_ACTIONS)
+    unread = unread_actions(run.trajectory, run.actions)
+    if need == "actions":
+        return Status(UNREAD) if unread else _acted(run)
+    source = run.hand_in.source
+    if source in (None, "edits") and unread:
+        return Status(UNREAD)
+    if run.hand_in.lost and source in (None, "edits"):
+        return Status(run.hand_in.lost)
+    if need == "text":
+        return _text(run)
+    if need == "tests":
+        talk = source in ("answer", "submission") and not run.actions
+        return Status(None, SINGLE) if talk else _followed(run)
+    return _code(run)
+
+
+def _acted(run: BlindRun) -> Status:
+    if run.actions:
+        return Status(CUT) if _was_cut(run) else Status()
+    return Status(None, SINGLE if run.trajectory.turns == 1 else TALK)
+
+
+def _was_cut(run: BlindRun) -> bool:
+    return any(action.program == _CUT_ACTION for action in run.actions)
+
+
+def _text(run: BlindRun) -> Status:
+    if run.trajectory.submission is not None:
+        return Status()
+    return Status(None, ONLY_ACTIONS) if run.actions else Status(NO_SUBMISSION)
+
+
+def _followed(run: BlindRun) -> Status:
+    if run.hand_in.source is None and not run.actions:
+        return Status(NO_SUBMISSION)
+    return Status(CUT) if run.hand_in.source != "patch" and _was_cut(run) else Status()
+
+
+def _code(run: BlindRun) -> Status:
+    if run.hand_in.source is None:
+        return Status(None, NO_CODE) if run.actions else Status(NO_SUBMISSION)
+    if not run.code.parts:
+        return Status(None, NO_CODE)
+    return Status(UNPARSED) if run.code.unread else Status()
