@@ -12,15 +12,18 @@ from typing import Any
 from forensics.cli.console import progress_bars
 from forensics.cli.options import Run
 from forensics.investigation import investigate
-from forensics.investigation.folder import CASE, UNREADABLE
+from forensics.investigation.folder import CASE, EVIDENCE, UNREADABLE
 from forensics.phrases import plural, printable
 from forensics.records import Verdict
-from forensics.records.files import read_json
+from forensics.records.files import read_findings, read_json
 from forensics.report.broken import broken_lines
-from forensics.report.certain import certain, is_unsettled, sets_told
+from forensics.report.certain import certain
 from forensics.report.chains import read_chains
+from forensics.report.data import load_case
+from forensics.report.looks import read_looks
 from forensics.report.loops import loop_lines, read_loops
-from forensics.report.profile import ONE_SET, is_profile, profile_told, unscored_told
+from forensics.report.opening import Opening, looks_told, opening_of
+from forensics.report.profile import ONE_SET, is_profile, stands
 
 
 def run_investigation(
@@ -49,19 +52,23 @@ def news_on_stderr() -> Iterator[None]:
 
 
 def say_verdict(
-    run: Run, verdict: Verdict, found: Iterable[str] = (), headline: Sequence[str] = ()
+    run: Run, verdict: Verdict, found: Iterable[str] = (), opening: Opening | None = None
 ) -> None:
-    """The verdict on stdout, with what was found, its reasons and its gaps. `headline`: what
-    is said first, of logs; `ONE_SET` in it takes the verdict's place.
+    """The verdict on stdout, with what was found, its reasons and its gaps. `opening`: what
+    is said first, of logs; of one set it takes the verdict's place.
     """
     gaps = [
         f"open: {gap.text} Would tell: {gap.measurement} Cost: {gap.cost}." for gap in verdict.gaps
     ]
-    first, reasons = [*headline, verdict.sentence], verdict.reasons
-    if ONE_SET in headline:
-        first, reasons, gaps = [*headline], verdict.reasons[1:], []
-    told = (*first, "", *(f"- {line}" for line in (*found, *reasons, *gaps)))
-    run.say({"verdict": verdict.model_dump(mode="json")}, told, "report.html")
+    first = [verdict.sentence]
+    told_below: Iterable[str] = (*found, *verdict.reasons, *gaps)
+    stated: dict[str, Any] = {"verdict": verdict.model_dump(mode="json")}
+    if opening is not None:
+        stated |= opening.stated()
+        lines = [printable(line, 2000) for line in opening.told]
+        first = [*lines, verdict.sentence if opening.label else ONE_SET]
+        told_below = told_below if opening.label else (*found, *opening.measured)
+    run.say(stated, (*first, "", *(f"- {line}" for line in told_below)), "report.html")
 
 
 def certain_of(folder: Path, verdict: Verdict) -> Iterator[str]:
@@ -70,14 +77,12 @@ def certain_of(folder: Path, verdict: Verdict) -> Iterator[str]:
         yield printable(f"certain: {line}", 2000)
 
 
-def headline_of(folder: Path, verdict: Verdict) -> tuple[str, ...]:
-    """What the runs did, of one set of logs and of two that do not settle."""
+def opening_of_case(folder: Path, verdict: Verdict) -> Opening | None:
+    """What stands first of a scan, as its page and report.md say it."""
     content = read_json(folder / CASE)
-    inputs, logs = content["inputs"], content["provenance"]["logs"]
-    if is_profile(inputs):
-        told = profile_told(folder, sum(log["runs"] for log in logs.values()))
-        return printable(told, 2000), ONE_SET
-    return (printable(sets_told(folder, logs), 2000),) if is_unsettled(verdict, inputs) else ()
+    if is_profile(content["inputs"]):  # without the runs that a page shows
+        return opening_of(folder, content, verdict, [*read_findings(folder / EVIDENCE)])
+    return load_case(folder).opening
 
 
 LINE = 1200  # characters of what is told of one run
@@ -100,8 +105,6 @@ def summary(folder: Path) -> Iterator[str]:
         if others := counts.get("no_logs"):
             line += f"; {plural(others, 'other file')} no reader knows"
         yield f"{line}."
-        if missing := unscored_told(counts["runs"], counts.get("scored", counts["runs"])):
-            yield missing
     tallies = _tallies(folder)
     for side, channel in sorted(tallies, key=lambda key: (key[0] != "before", key)):
         tally, runs = tallies[side, channel], plural(logs[side]["runs"], "run")
@@ -112,8 +115,7 @@ def summary(folder: Path) -> Iterator[str]:
         if untold := tally["credited not known"]:
             line += f"; whether they won by it the log does not tell for {untold:,}"
         yield f"{line}."
-    if not tallies:
-        yield "No shortcut was found."
+    yield from (printable(line, LINE) for line in looks_told(read_looks(folder)))
     yield from (printable(line, LINE) for line in loop_lines(read_loops(folder)))
     yield from (printable(line, LINE) for line in broken_lines(folder))
 
@@ -134,8 +136,8 @@ def _tallies(folder: Path) -> dict[tuple[str, str], Counter[str]]:
     for row in read_chains(folder):
         tally = tallies.setdefault((row.side, row.channel), Counter())
         tally["tried"] += 1
-        tally["used"] += row.used is True
-        tally["used not known"] += row.used is None
+        tally["used"] += row.used is True or stands(row) == "used"
+        tally["used not known"] += row.used is None and not row.complete
         tally["credited"] += row.complete
         tally["credited not known"] += row.used is not False and row.credited is None
     return tallies

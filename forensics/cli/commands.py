@@ -291,7 +291,7 @@ def scan(
     writes the verdict with bounds, its evidence, the findings and a report into
     the case folder.
     """
-    from forensics.cli.case_output import certain_of, headline_of, say_verdict, summary
+    from forensics.cli.case_output import certain_of, opening_of_case, say_verdict, summary
     from forensics.cli.console import progress_bars
     from forensics.investigation.scan_parts import usual_processes
     from forensics.investigation.scan_run import scan as scan_logs
@@ -320,5 +320,5 @@ def scan(
         Run(out=out, as_json=as_json),
         verdict,
         () if as_json else (*summary(out), *certain_of(out, verdict)),
-        headline_of(out, verdict),
+        opening_of_case(out, verdict),
     )

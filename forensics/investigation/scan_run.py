@@ -268,7 +268,7 @@ def _export(case: Case, export: Export, *, force: bool) -> None:
     elif export.kind == "jsonl":
         write_export(export.path, lambda draft: write_lines(case, draft), force=force)
     else:
-        from forensics.report.markdown import render_pull_request
+        from forensics.report.pull_request import render_pull_request
 
         text = render_pull_request(case.folder).encode(errors="backslashreplace")
         write_export(export.path, lambda draft: draft.write_bytes(text), force=force)

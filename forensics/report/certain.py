@@ -1,27 +1,17 @@
 """Two sets of logs that do not settle: what is certain anyway, and what would settle it."""
 
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 from typing import Any
 
 from forensics.phrases import point_range, points
 from forensics.records import Verdict
 from forensics.records.verdict import Estimate
-from forensics.report.profile import is_profile, profile_told
+from forensics.report.profile import is_profile
 
 
 def is_unsettled(verdict: Verdict, inputs: Mapping[str, Any]) -> bool:
     """Whether a case is of two sets of logs that no label holds for."""
     return "logs" in inputs and not is_profile(inputs) and verdict.label == "undetermined"
-
-
-def sets_told(folder: Path, logs: Mapping[str, Any]) -> str:
-    """What the runs of each set did, the second set first. `logs`: how many runs each has."""
-    sides = sorted(logs, key=lambda side: (side == "before", side))
-    names = {side: "First set" if side == "before" else "Second set" for side in sides}
-    return " ".join(
-        f"{names[side]}: {profile_told(folder, logs[side]['runs'], side)}" for side in sides
-    )
 
 
 def certain(verdict: Verdict, inputs: Mapping[str, Any]) -> Iterator[str]:

@@ -21,9 +21,18 @@ LINKS: Final = ("attempt", "obtained", "used", "credited")
 
 
 @dataclass(frozen=True, kw_only=True)
+class Quoted:
+    """Code of what was handed in that shows a finding. `line` from 1."""
+
+    quote: str
+    path: str | None = None
+    line: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
 class ChainRow:
     """One run against one channel. `None`: cannot be told. Steps count from 0. `broken`: the
-    rule of the prompt that it breaks.
+    rule of the prompt that it breaks. `evidence`: the code that shows it.
     """
 
     trajectory: str
@@ -40,6 +49,8 @@ class ChainRow:
     broken: BrokenRule | None = None
     file: str | None = None
     policy: str | None = None
+    patterns: tuple[str, ...] = ()
+    evidence: Quoted | None = None
 
     @property
     def links(self) -> tuple[tuple[str, bool | None, tuple[int, ...]], ...]:
@@ -137,9 +148,23 @@ def read_chains(folder: Path) -> Iterator[ChainRow]:
                     broken=BrokenRule.model_validate(rule) if (rule := row.get("broken")) else None,
                     file=row.get("file"),
                     policy=row.get("policy"),
+                    patterns=tuple(map(str, row.get("patterns") or ())),
+                    evidence=_quoted(row.get("evidence")),
                 )
             except (KeyError, TypeError, ValueError, AttributeError) as error:
                 raise UserError(
                     f"{FINDINGS} line {number} is not a row about a run ({type(error).__name__}:"
                     f" {error}); run the command that wrote it again"
                 ) from None
+
+
+def _quoted(told: Any) -> Quoted | None:
+    """The quoted code of a row, where it has any."""
+    if not isinstance(told, dict) or not told.get("quote"):
+        return None
+    path, line = told.get("path"), told.get("line")
+    return Quoted(
+        quote=str(told["quote"]),
+        path=str(path) if path else None,
+        line=line if isinstance(line, int) else None,
+    )

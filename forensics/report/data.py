@@ -4,7 +4,9 @@ number of runs in memory.
 
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
+from importlib import import_module
 from pathlib import Path
 from typing import Any, Final
 
@@ -13,12 +15,16 @@ from pydantic import ValidationError
 from forensics.errors import UserError
 from forensics.phrases import printable
 from forensics.records import Evidence, Spans, Undefined, Verdict
-from forensics.records.case_file import LoopRow
+from forensics.records.case_file import CandidateRow, LoopRow
 from forensics.records.files import as_user_error, read_findings, read_json, write_json
 from forensics.records.record import first_error
+from forensics.report.candidates import read_candidates
 from forensics.report.chains import ChainIndex, index_chains
+from forensics.report.findings import Findings, read_findings_of
 from forensics.report.logs import find_logs
 from forensics.report.loops import read_loops
+from forensics.report.opening import Opening, opening_of
+from forensics.report.profile import is_profile
 from forensics.report.shown_runs import Browser, browse
 from forensics.verdict import RULE_2, Rule, decide, is_current, require_families, rule_of_case
 
@@ -47,6 +53,7 @@ class ReportData:
 
     `inputs` and `provenance` are those of `case.json`, which lies in `folder`.
     `findings` are in the order in which they are shown. `loops`: the runs of logs that loop.
+    `opening`: the first screen of a case from logs.
     """
 
     verdict: Verdict
@@ -57,6 +64,8 @@ class ReportData:
     browser: Browser
     folder: Path = Path()
     loops: tuple[LoopRow, ...] = ()
+    candidates: tuple[CandidateRow, ...] = ()
+    opening: Opening | None = None
 
     @property
     def evidence(self) -> tuple[Evidence, ...]:
@@ -70,9 +79,15 @@ class ReportData:
 
     @property
     def layers(self) -> dict[str, tuple[Evidence, ...]]:
-        """The evidence of each layer, in order."""
-        found = dict.fromkeys(evidence.layer for evidence in self.evidence)
-        return {layer: tuple(e for e in self.evidence if e.layer == layer) for layer in found}
+        """The evidence of each layer that may be shown, in order."""
+        shown = [*shown_evidence(self)]
+        found = dict.fromkeys(evidence.layer for evidence in shown)
+        return {layer: tuple(e for e in shown if e.layer == layer) for layer in found}
+
+    @cached_property
+    def found(self) -> Findings | None:
+        """What was found in a case made of logs, with the runs that reach furthest."""
+        return read_findings_of(self.folder) if self.verdict.basis == "logs" else None
 
     @property
     def seeds(self) -> int:
@@ -98,15 +113,38 @@ def load_case(folder: Path) -> ReportData:
     artifacts = (a for found in findings if isinstance(found, Evidence) for a in found.artifacts)
     spans = [artifact for artifact in artifacts if isinstance(artifact, Spans)]
     chains = index_chains(folder)
-    return ReportData(
+    data = ReportData(
         folder=folder,
         verdict=verdict,
         findings=findings,
-        **stated,
+        inputs=stated["inputs"],
+        provenance=stated["provenance"],
         chains=chains,
         loops=read_loops(folder),
+        candidates=read_candidates(folder),
         browser=browse(folder, find_logs(folder), chains, spans),
     )
+    if "logs" not in data.inputs:
+        return data
+    first = opening_of(folder, stated, verdict, findings, _pair_told(data))
+    return replace(data, opening=first)
+
+
+def shown_evidence(data: ReportData) -> Iterator[Evidence]:
+    """The numbers that may be shown: no share over runs that could not be looked at."""
+    opening = data.opening
+    yield from (e for e in data.evidence if opening is None or opening.tells(e.question))
+
+
+def _pair_told(data: ReportData) -> tuple[str, ...]:
+    """What is told of two sets' scores, where somebody tells it."""
+    if is_profile(data.inputs):
+        return ()
+    try:
+        pair = import_module("forensics.report.pair")
+    except ModuleNotFoundError:
+        return ()
+    return tuple(pair.pair_told(data))
 
 
 def read_verdict(folder: Path) -> tuple[dict[str, Any], Verdict]:

@@ -31,6 +31,7 @@ from forensics.report.shown_runs import Allowance
 MOST: Final = 200  # findings with their steps inside the page
 CITED: Final = 6  # steps of one finding
 LONGEST_LINE, SHORTEST_LINE, MOST_MARKS = 2000, 8, 60
+Place = tuple[int, bool, bool, bool, str, str]  # of a finding among the others
 OUTCOMES: Final = {True: "won", False: "lost", None: "no score"}
 
 
@@ -79,7 +80,7 @@ def read_findings_of(folder: Path) -> Findings:
     logs = [log for log in find_logs(folder) if not log.without]
     won = outcomes_of(logs)
     counts: Counter[tuple[str, str, str, bool | None, str]] = Counter()
-    worst: list[tuple[tuple[int, bool, str, str], ChainRow]] = []
+    worst: list[tuple[Place, ChainRow]] = []
     found: set[tuple[str, str]] = set()
     models: set[str] = set()
     for row in read_chains(folder):
@@ -87,7 +88,7 @@ def read_findings_of(folder: Path) -> Findings:
         models.add(row.policy or "unknown")
         outcome = won.get((row.side, row.trajectory))
         counts[row.side, row.channel, row.family, outcome, row.level] += 1
-        insort(worst, (_order(row), row), key=lambda entry: entry[0])
+        insort(worst, (_order(row, outcome), row), key=lambda entry: entry[0])
         del worst[MOST:]
     wanted = {
         side: {row.trajectory for _, row in worst if row.side == side}
@@ -135,11 +136,14 @@ def read_findings_of(folder: Path) -> Findings:
     )
 
 
-def _order(row: ChainRow) -> tuple[int, bool, str, str]:
+def _order(row: ChainRow, won: bool | None) -> Place:
+    """Credited, used, open, nothing; within these the runs after training, and those that won."""
     digest = blake2b(
         f"{row.side} {row.trajectory}".encode(errors="replace"), digest_size=8
     ).hexdigest()
-    return STANDS.index(stands(row)), row.side == "before", digest, row.channel
+    stand = STANDS.index(stands(row))
+    credited = row.complete and stand == 0
+    return stand, not credited, row.side == "before", not won, digest, row.channel
 
 
 def cited_steps(shown: Shown, allowance: Allowance) -> Iterator[TextSpans]:

@@ -26,13 +26,15 @@ from forensics.records import Figure
 from forensics.records.page import Page, TextSpan, TextSpans
 from forensics.report import charts, numbers, words
 from forensics.report.beside import handed_in
+from forensics.report.candidates import COLUMNS as CANDIDATE_COLUMNS, candidate_rows
 from forensics.report.certain import certain, is_unsettled, settles
 from forensics.report.data import ReportData
 from forensics.report.escape import ticked_html, visible_html
-from forensics.report.findings import Findings, cited_steps, read_findings_of, shown_within
+from forensics.report.findings import Findings, cited_steps, shown_within
 from forensics.report.hunks import hunks_of
+from forensics.report.looks import COLUMNS as LOOK_COLUMNS, look_rows
 from forensics.report.loops import loop_told
-from forensics.report.profile import is_profile
+from forensics.report.profile import done_told, is_profile, mark_told
 from forensics.report.shown_runs import Allowance, shown_steps
 from forensics.report.source_rows import (
     COLUMNS,
@@ -54,6 +56,16 @@ SIZES: Final = (
 MOST_ROWS, MOST_COLUMNS, MOST_FIGURES, MOST_ARTIFACTS = 60, 16, 24, 12
 PAGE_ROWS: Final = 200  # of a table on the page of a room
 LEVELS: Final = 20  # lengths of a bar
+CARDS: Final = {  # what the cards of a scan's page are drawn with
+    "cards_open": 5,
+    "hunks_open": 2,
+    "done_told": done_told,
+    "mark_told": mark_told,
+    "look_columns": LOOK_COLUMNS,
+    "look_rows": look_rows,
+    "candidate_columns": CANDIDATE_COLUMNS,
+    "candidate_rows": candidate_rows,
+}
 
 
 def draw_page(page: Page) -> str:
@@ -88,7 +100,7 @@ def render_html(data: ReportData, pictures: Mapping[str, str]) -> str:
         id(figure): Markup(charts.draw(figure, prefix=f"figure-{number}"))
         for number, figure in zip(range(MOST_FIGURES), specifications, strict=False)
     }
-    found = read_findings_of(data.folder) if data.verdict.basis == "logs" else None
+    found = data.found
     examples = enumerate(data.browser.examples)
     known = {
         "data": data,
@@ -102,6 +114,8 @@ def render_html(data: ReportData, pictures: Mapping[str, str]) -> str:
         "parts_drawn": drawn_parts(gain_parts(data.verdict)),
         "headline": words.heading(data),
         "profile": is_profile(data.inputs),
+        "opening": data.opening,
+        **CARDS,
         "unsettled": is_unsettled(data.verdict, data.inputs),
         "certain": list(certain(data.verdict, data.inputs)),
         "settles": list(settles(data.verdict, data.inputs)),

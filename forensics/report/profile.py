@@ -1,38 +1,52 @@
-"""One set of logs in one sentence: how many of its runs did what, and what matters most
-first.
+"""The runs of one set of logs in one sentence: how many did what, how many could not be looked
+at, and what matters most first.
 
-1. Each run counts once for a channel, by what is known of it: *used*, *cannot be told*
-   (something was tried, and no link fails), or *came to nothing*.
-2. Used shortcuts come first, then loops, then what cannot be told, then rules of the prompt
-   that were broken beside it, then what came to nothing, then damage by accident, which
-   accuses nobody.
-3. All runs count, with and without an outcome; those without are named.
+1. Each run counts once for a channel, by what is known of it: *used* (or credited), *cannot be
+   told* (something was tried, and no link fails), or *came to nothing*.
+2. Used shortcuts come first, with the wins among them, then loops, then what cannot be told,
+   then rules of the prompt that were broken beside it, then what came to nothing, then damage
+   by accident, which accuses nobody. Last come the runs at which nobody could look.
+3. Where nothing was found, the sentence says of how many runs it speaks.
+4. All runs count, with and without an outcome; only those with one count as won or lost.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from forensics.phrases import plural, printable
-from forensics.report.chains import ChainRow, read_chains
+from forensics.phrases import capital, plural, printable
+from forensics.report.chains import ChainRow, Key, read_chains
+from forensics.report.logs import find_logs, outcomes_of
+from forensics.report.looks import Looks, looked_for, looks_of, read_looks, why
 from forensics.report.loops import read_loops
 
 ACCUSES_NOBODY: Final = frozenset({"accidental-damage"})
 BROKEN: Final = "instructions"  # the family of rules broken beside any shortcut
 STANDS: Final = ("used", "untold", "broken", "nothing", "accident")
+REWRITTEN: Final = "edit existing tests"  # the attempt that says most of what was done to tests
 USED: Final = {
-    "test-edit": "changed what the tests expect",
-    "git-history": "handed in what a commit shows that is no ancestor",
-    "network": "handed in what they downloaded",
-    "answer-file": "handed in what a file of answers shows",
+    "test-edit": "changed what the tests check",
+    "git-history": "took the answer from git history",
+    "network": "downloaded the answer",
+    "answer-file": "took the answer from a file of answers",
+    "installed-copy": "took the answer from an installed copy of the project",
     "hard-code": "hard-coded what the tests ask for",
-    "do-nothing": "handed in nothing and won",
+    "early-exit": "ended the tests early",
+    "monkeypatching": "replaced what grades or times them",
+    "judge-injection": "wrote words to the grader",
+    "do-nothing": "handed in nothing",
 }
 TRIED: Final = {
-    "test-edit": "touched what the tests expect",
-    "git-history": "read commits that may be no ancestors",
-    "network": "downloaded what may hold the fix",
+    "test-edit": "touched existing tests",
+    "git-history": "read commits that may hold the answer",
+    "network": "downloaded what may hold the answer",
     "answer-file": "read what may hold the answers",
+    "installed-copy": "read an installed copy of the project",
+    "hard-code": "hard-coded something",
+    "early-exit": "ended a process early",
+    "monkeypatching": "replaced something that may grade or time them",
+    "judge-injection": "wrote words to the grader",
     "do-nothing": "handed in nothing",
 }
 ONE_SET: Final = (
@@ -58,51 +72,153 @@ def is_profile(inputs: Mapping[str, Any]) -> bool:
     return isinstance(logs, Mapping) and "before" not in logs
 
 
-def profile_told(folder: Path, runs: int, side: str | None = None) -> str:
-    """`15 of 133 runs changed what the tests expect; 1 loops; ...`. `side`: of that one
-    only, whose runs are counted.
+@dataclass(frozen=True, kw_only=True)
+class SideRuns:
+    """What is known of the runs of one side (or of all): how many there are, what was found in
+    them, how many loop, their outcomes, and what could be looked for (`None`: nobody says).
     """
-    rows = [row for row in read_chains(folder) if side in (None, row.side)]
-    counts = _counts(rows)
-    ruled = dict(_counts(row for row in rows if row.broken)["used"])
-    loops = sum(side in (None, row.side) for row in read_loops(folder))
-    parts = [
-        (count, _used(channel) + _although(count, ruled.get(channel, 0)))
-        for channel, count in counts["used"]
-    ]
-    parts += [(loops, "loops" if loops == 1 else "loop")] if loops else []
-    parts += [
-        (count, f"{_tried(channel)}, whether they used it cannot be told")
-        for channel, count in counts["untold"]
-    ]
-    parts += [(count, "did what the prompt forbids") for _, count in counts["broken"]]
-    parts += [
-        (count, f"{_tried(channel)}, which came to nothing") for channel, count in counts["nothing"]
-    ]
-    parts += [(count, "damaged tests by accident") for _, count in counts["accident"]]
-    if not parts:
-        return f"None of {plural(runs, 'run')} tried a known shortcut, and none loops."
+
+    count: int
+    rows: tuple[ChainRow, ...]
+    loops: int = 0
+    outcomes: Mapping[Key, bool | None] = field(default_factory=dict)
+    looks: Looks | None = None
+
+    def wins(self, runs: Collection[Key]) -> tuple[int, int]:
+        """How many of these runs have an outcome, and how many were won."""
+        known = [won for run in runs if (won := self.outcomes.get(run)) is not None]
+        return len(known), sum(known)
+
+
+def side_runs(folder: Path, count: int, side: str | None = None) -> SideRuns:
+    """Read what the case folder knows. `side`: of that one only, whose runs are counted."""
+    logs = [log for log in find_logs(folder) if not log.without and side in (None, log.side)]
+    return SideRuns(
+        count=count,
+        rows=tuple(row for row in read_chains(folder) if side in (None, row.side)),
+        loops=sum(side in (None, row.side) for row in read_loops(folder)),
+        outcomes=outcomes_of(logs),
+        looks=looks_of(read_looks(folder), side),
+    )
+
+
+def profile_told(folder: Path, runs: int, side: str | None = None) -> str:
+    """The sentence on the runs of one side."""
+    return runs_told(side_runs(folder, runs, side))
+
+
+def runs_told(of: SideRuns) -> str:
+    """`14 of 33 runs rewrote existing tests, 9 of them won; 1 loops; ...`."""
+    parts = [*_parts(of)]
+    if not any(stands(row) != "accident" for row in of.rows):
+        return _nothing(of, parts)
     (first, what), *rest = parts
-    head = f"{first:,} of {plural(runs, 'run')} {what}"
-    return "; ".join([head, *(f"{count:,} {told}" for count, told in rest)]) + "."
+    head = f"{first:,} of {plural(of.count, 'run')} {what}"
+    told = [head, *(f"{count:,} {text}" for count, text in rest), *_silence(of.looks)]
+    return "; ".join(told) + "."
 
 
-def _counts(rows: Iterable[ChainRow]) -> dict[str, list[tuple[str, int]]]:
+def _parts(of: SideRuns) -> Iterator[tuple[int, str]]:
+    """How many runs did what, what matters most first."""
+    groups = _groups(of.rows)
+    ruled = _groups(row for row in of.rows if row.broken)["used"]
+    credited = _groups(row for row in of.rows if row.complete)["used"]
+    for channel, runs in groups["used"].items():
+        told = _used(channel, [row for row in of.rows if row.channel == channel])
+        told += _although(len(runs), len(ruled.get(channel, ())))
+        yield len(runs), told + _winning(of, runs, credited.get(channel, frozenset()))
+    if of.loops:
+        yield of.loops, "loops" if of.loops == 1 else "loop"
+    for channel, runs in groups["untold"].items():
+        yield len(runs), f"{_tried(channel)}, whether they used it cannot be told"
+    for runs in groups["broken"].values():
+        yield len(runs), "did what the prompt forbids"
+    for channel, runs in groups["nothing"].items():
+        yield len(runs), f"{_tried(channel)}, which came to nothing"
+    for runs in groups["accident"].values():
+        yield len(runs), "damaged tests by accident"
+
+
+def _nothing(of: SideRuns, parts: list[tuple[int, str]]) -> str:
+    """The sentence where nothing was found that accuses anybody: of how many runs it speaks."""
+    blind = of.looks.blind.total() if of.looks else 0
+    seen = of.count - blind
+    beside = [f"{count:,} of {plural(of.count, 'run')} {what}" for count, what in parts]
+    if seen <= 0 and of.looks:
+        none = f"none of {plural(of.count, 'run')} could be looked at ({why(of.looks.blind)})"
+        return capital("; ".join([*beside, none])) + "."
+    which = f" the {plural(seen, 'run')} that could be looked at" if blind else ""
+    none = f"none of{which or ' ' + plural(of.count, 'run')} shows a known shortcut"
+    if beside and not blind:
+        none = "none shows a known shortcut"
+    loops = "" if of.loops else ", and none loops"
+    if of.count == 1 and not beside:
+        none, loops = "the one run shows no known shortcut", " and does not loop"
+    told = capital("; ".join([*beside, none + loops, *_silence(of.looks)])) + "."
+    return " ".join(filter(None, (told, narrow_told(of))))
+
+
+def _silence(looks: Looks | None) -> Iterator[str]:
+    """At how many runs nobody, or not everybody, could look, and why."""
+    if looks is None:
+        return
+    if count := looks.blind.total():
+        yield f"{plural(count, 'run')} could not be looked at ({why(looks.blind)})"
+    if count := looks.partial.total():
+        what = looked_for(looks.stopped)
+        yield f"in {plural(count, 'run')} {what} could not be looked for ({why(looks.partial)})"
+
+
+def narrow_told(of: SideRuns) -> str:
+    """What is said of runs to which nearly no kind of shortcut applies; `""` without any."""
+    if of.looks is None or not of.looks.narrow:
+        return ""
+    families, count = max(of.looks.narrow.items(), key=lambda item: (item[1], item[0]))
+    who = "They are" if count == of.count else f"{count:,} of them are"
+    if not of.looks.answers[families]:
+        who = "In them" if count == of.count else f"In {count:,} of them"
+        return f"{who} only {looked_for(families)} could be looked for; nothing else applies."
+    return f"{who} single answers without code: only {looked_for(families)} could be looked for."
+
+
+def _groups(rows: Iterable[ChainRow]) -> dict[str, dict[str, frozenset[Key]]]:
     """Of each stand the channels with their runs, the commonest first; a run counts once
     for a channel, by the first of its stands.
     """
-    furthest: dict[tuple[str, str], str] = {}
+    furthest: dict[tuple[str, Key], str] = {}
     for row in rows:
-        run, stand = (row.channel, f"{row.side} {row.trajectory}"), stands(row)
+        run, stand = (row.channel, (row.side, row.trajectory)), stands(row)
         known = furthest.get(run, STANDS[-1])
         furthest[run] = min(stand, known, key=STANDS.index)
-    found: dict[str, dict[str, int]] = {stand: {} for stand in STANDS}
-    for (channel, _), stand in furthest.items():
-        found[stand][channel] = found[stand].get(channel, 0) + 1
+    found: dict[str, dict[str, set[Key]]] = {stand: {} for stand in STANDS}
+    for (channel, key), stand in furthest.items():
+        found[stand].setdefault(channel, set()).add(key)
     return {
-        stand: sorted(channels.items(), key=lambda item: (-item[1], item[0]))
-        for stand, channels in found.items()
+        stand: {
+            channel: frozenset(runs)
+            for channel, runs in sorted(those.items(), key=lambda one: (-len(one[1]), one[0]))
+        }
+        for stand, those in found.items()
     }
+
+
+def _winning(of: SideRuns, runs: frozenset[Key], credited: frozenset[Key]) -> str:
+    """`, 9 of them won, 7 by it`; nothing where no run has an outcome."""
+    scored, wins = of.wins(runs)
+    by = of.wins(credited & runs)[1]
+    if not scored:
+        return ""
+    if not wins:
+        told = f"none of {'them' if scored == len(runs) else f'the {scored:,} scored ones'} won"
+        return f", {'and lost' if len(runs) == 1 else told}"
+    many = (
+        "and won"
+        if len(runs) == 1
+        else f"{'all' if wins == len(runs) else f'{wins:,}'} of them won"
+    )
+    if by == wins:
+        return f", {many} by it"
+    return f", {many}, {by:,} by it" if by else f", {many}"
 
 
 def _although(count: int, ruled: int) -> str:
@@ -116,12 +232,33 @@ def _although(count: int, ruled: int) -> str:
     )
 
 
-def _used(channel: str) -> str:
+def _used(channel: str, rows: Iterable[ChainRow] = ()) -> str:
+    known = [row.patterns for row in rows if stands(row) == "used"]
+    if channel == "test-edit" and known and all(REWRITTEN in one for one in known):
+        return "rewrote existing tests"
     return USED.get(channel, f"used {printable(channel, 60)}")
 
 
 def _tried(channel: str) -> str:
     return TRIED.get(channel, f"tried {printable(channel, 60)}")
+
+
+def done_told(row: ChainRow) -> str:
+    """What one run did, as a heading: `Rewrote existing tests`."""
+    stand = stands(row)
+    if stand == "accident":
+        return "Damaged tests by accident"
+    if stand == "broken":
+        return "Did what the prompt forbids"
+    return capital(_used(row.channel, [row]) if stand == "used" else _tried(row.channel))
+
+
+def mark_told(row: ChainRow) -> str:
+    """How sure it is, in a word or two."""
+    told = {"untold": "use not told", "nothing": "came to nothing", "accident": "no shortcut"}
+    if stands(row) == "used":
+        return "credited" if row.complete else "used"
+    return told.get(stands(row), "rule broken")
 
 
 def unscored_told(runs: int, scored: int) -> str:
@@ -133,7 +270,8 @@ def unscored_told(runs: int, scored: int) -> str:
             "No run has an outcome, so nothing can be said of wins. What the runs did, and what"
             " was found in it, stands."
         )
+    has = "has" if runs - scored == 1 else "have"
     return (
-        f"{runs - scored:,} of {plural(runs, 'run')} without an outcome, or errored: counted in"
-        " what was found, and in no share of wins or attempts."
+        f"{runs - scored:,} of {plural(runs, 'run')} {has} no outcome, or errored: counted in what"
+        " was found, and in no share of wins."
     )

@@ -12,12 +12,12 @@ from typing import Any
 from forensics.records import Table, Verdict
 from forensics.report import numbers, words
 from forensics.report.broken import broken_lines
-from forensics.report.certain import is_unsettled
-from forensics.report.data import ReportData
+from forensics.report.data import ReportData, shown_evidence
 from forensics.report.escape import printable, short
 from forensics.report.loops import loop_lines
 from forensics.report.numbers import table_cells
-from forensics.report.profile import is_profile
+from forensics.report.opening import looks_told
+from forensics.report.profile import ONE_SET, is_profile
 from forensics.report.source_rows import SourceTable, gain_parts, source_table
 
 LEADING_NUMBERS = 12
@@ -49,12 +49,12 @@ def _plain(parts: Iterable[Any], width: int) -> str:
 
 def _parts(data: ReportData) -> Iterator[Any]:
     verdict = data.verdict
-    first, below = words.heading(data)
     profile = is_profile(data.inputs)
-    told = profile or is_unsettled(verdict, data.inputs)
-    yield _line(first if told else verdict.sentence)
-    if told:
-        yield _line(below if profile else verdict.sentence)
+    yield from map(_line, data.opening.told if data.opening else ())
+    if profile:
+        yield _line(ONE_SET)
+    if not profile:
+        yield _line(verdict.sentence)
     if (why := words.reason(verdict)) and not profile:
         yield _line(f"Why undetermined: {why}")
     if caution := words.logs_alone(data):
@@ -62,14 +62,27 @@ def _parts(data: ReportData) -> Iterator[Any]:
     yield _line("; ".join(words.facts(data)))
     if not profile:
         yield from _gain(data)
-    yield from _list("Why", data.verdict.reasons)
+        yield from _list("Why", data.verdict.reasons)
+    yield from _list(
+        "Where nobody could look", looks_told(data.opening.looks if data.opening else {})
+    )
     yield from _list("Runs that loop", loop_lines(data.loops))
     yield from _list("What the prompt forbids", broken_lines(data.folder))
-    if data.evidence:
+    if any(shown_evidence(data)):
         yield ""
         yield _line("Leading numbers")
         columns = ("question", "estimate", "interval", "control", "n", "clusters")
         yield _rows(columns, _leading(data))
+    if not profile:
+        yield from _open(data)
+    yield ""
+    page = data.folder / "report.html"
+    drawn = f"For the whole report: forensics report {data.folder} --format html"
+    yield _line(f"Report: {page}" if page.exists() else drawn, no_wrap=True)
+
+
+def _open(data: ReportData) -> Iterator[Any]:
+    """What is not settled, and what was not measured."""
     gaps = data.verdict.gaps
     yield from _list(
         "What could not be told apart", (f"{g.text} {g.measurement} Cost: {g.cost}." for g in gaps)
@@ -78,10 +91,6 @@ def _parts(data: ReportData) -> Iterator[Any]:
         "Not measured",
         (f"{'; '.join(m.questions)}: {m.reason} {m.cure}" for m in words.missing(data)),
     )
-    yield ""
-    page = data.folder / "report.html"
-    drawn = f"For the whole report: forensics report {data.folder} --format html"
-    yield _line(f"Report: {page}" if page.exists() else drawn, no_wrap=True)
 
 
 def _gain(data: ReportData) -> Iterator[Any]:
@@ -146,7 +155,7 @@ def _rows(columns: Iterable[str], rows: Iterable[Iterable[str]]) -> Any:
 
 def _leading(data: ReportData) -> Iterator[tuple[str, ...]]:
     """The leading numbers with their controls; those the rule weighed come first."""
-    ranked = sorted(data.evidence, key=lambda e: e.id not in data.verdict.evidence)
+    ranked = sorted(shown_evidence(data), key=lambda e: e.id not in data.verdict.evidence)
     for e in ranked[:LEADING_NUMBERS]:
         unit = numbers.unit_of(e)
         ends = unit.ends(e.interval) if e.interval else "none"

@@ -10,7 +10,6 @@ from typing import Any, Final
 from forensics.phrases import capital, plural, printable
 from forensics.records import Trajectory, Undefined, Verdict
 from forensics.records.verdict import Estimate
-from forensics.report.certain import is_unsettled, sets_told
 from forensics.report.data import ReportData
 from forensics.report.logs import Tally, won
 from forensics.report.numbers import (
@@ -23,21 +22,11 @@ from forensics.report.numbers import (
     name_of,
     percent,
 )
-from forensics.report.profile import ONE_SET, is_profile, profile_told, unscored_told
+from forensics.report.opening import MEANING as MEANING
+from forensics.report.profile import ONE_SET, is_profile
 from forensics.report.shown_runs import Pick
 from forensics.verdict import is_current
 
-MEANING: Final = {
-    "genuine": "The gain stays under every test of its sources that was made.",
-    "mixed": "A genuine part and a phantom part are both there.",
-    "phantom": "The gain goes away when shortcuts are taken away.",
-    "degenerate": (
-        "The policy fell into an echo trap or collapsed, so its score does not speak for its skill."
-    ),
-    "regression": "The score fell.",
-    "noise": "No gain can be told from chance.",
-    "undetermined": "What was measured does not settle it.",
-}
 LONGEST_NOTE: Final = 200
 LOGS_ALONE: Final = (
     "Read from logs alone: bounds and a stated assumption take the place of a run in a scrubbed"
@@ -83,27 +72,11 @@ def title_of(data: ReportData) -> str:
 
 
 def heading(data: ReportData) -> tuple[str, str]:
-    """What stands on top: the label and its sentence, or what the runs did, of one set and of
-    two that do not settle.
-    """
-    if is_unsettled(data.verdict, data.inputs):
-        return sets_told(data.folder, data.provenance.get("logs") or {}), headline(data.verdict)[1]
-    if not is_profile(data.inputs):
+    """What stands on top: the answer of a case from logs, else the label and its sentence."""
+    if data.opening is None:
         return headline(data.verdict)
-    return profile_told(data.folder, runs_of(data)), ONE_SET
-
-
-def runs_of(data: ReportData) -> int:
-    """How many runs there are in the open world."""
-    return sum(tally.runs for (_, world), tally in data.browser.totals.items() if not world)
-
-
-def unscored(data: ReportData) -> str:
-    """What is said of runs without an outcome; `""` where each has one."""
-    logs = data.provenance.get("logs")
-    sides = [side for side in logs.values() if "scored" in side] if isinstance(logs, dict) else []
-    runs, scored = (sum(side[name] for side in sides) for name in ("runs", "scored"))
-    return unscored_told(runs, scored)
+    below = ONE_SET if is_profile(data.inputs) else headline(data.verdict)[1]
+    return data.opening.headline, below
 
 
 def headline(verdict: Verdict) -> tuple[str, str]:

@@ -101,7 +101,8 @@ def _pictures(data: ReportData) -> Pictures:
 def render_json(data: ReportData) -> str:
     """`schema_version`, `verdict`, `sources` (each with a fifth of what it is
     measured on, and whether it is `over` or `under` it), `findings`, `inputs`,
-    `provenance` and `runs` (counts of each side and world).
+    `provenance` and `runs` (counts of each side and world); of a case from logs
+    `headline`, `lines` and `looks` (what could be looked for in how many runs).
 
     Not a number and infinities do not occur: records refuse them.
     """
@@ -120,6 +121,7 @@ def render_json(data: ReportData) -> str:
             for (side, world), tally in sorted(data.browser.totals.items())
         ],
         "kinds": dict(data.browser.kinds),
+        **({} if data.opening is None else data.opening.stated()),
         "inputs": data.inputs,
         "provenance": data.provenance,
         "replay": words.replay_command(data.inputs, data.verdict),

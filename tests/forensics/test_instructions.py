@@ -221,8 +221,8 @@ def test_file_terminal_and_page_quote_the_rule_and_no_hostile_text_acts(tmp_path
     assert rows["run"]["broken"]["prompt_said"].startswith("Do not modify the tests")
     assert rows["run"]["broken"]["steps"] == [1] and rows["free"]["broken"] is None
     assert profile_told(case, 3) == (
-        "2 of 3 runs changed what the tests expect (1 although the prompt forbids it); 1 did what"
-        " the prompt forbids."
+        "2 of 3 runs rewrote existing tests (1 although the prompt forbids it), all of them won;"
+        " 1 did what the prompt forbids."
     )
     for told_text in ("\n".join(summary(case)), render_text(load_case(case))):
         flat = " ".join(told_text.split())

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from forensics import scan
-from forensics.cli.case_output import headline_of, summary
+from forensics.cli.case_output import opening_of_case, summary
 from forensics.records import Trajectory
 from forensics.records.tables import write_trajectories
 from forensics.report.chains import read_chains
@@ -65,11 +65,14 @@ def agree(case: Path) -> None:
         assert f"tried in {tried} of {runs[side]} runs" in line
         assert not any(used) or re.search(rf"used in (?:at least )?{sum(map(bool, used))}\b", line)
     verdict = load_case(case).verdict
-    first = headline_of(case, verdict)[0]
-    heading = page.split('<h1 id="headline">')[1].split("</h1>")[0].replace("<br>", " ")
-    plain = " ".join(text.split())
-    assert heading == first and plain.startswith(first)
-    assert " ".join(told.replace("\\", "").split()).startswith(f"# {first}")
+    opening = opening_of_case(case, verdict)
+    assert opening is not None
+    lines, one = " ".join(opening.told), opening.headline
+    heading = page.split('id="headline"')[1].split(">", 1)[1].split("</h1>")[0]
+    assert heading == one and " ".join(text.split()).startswith(lines)
+    assert " ".join(told.replace("\\", "").split()).startswith(f"# {lines}")
+    report = json.loads((case / "report.json").read_text())
+    assert (report["headline"], report["lines"]) == (one, [*opening.told[1:]])
     for side in runs:
         by = {
             (row.trajectory, row.channel): stands(row)
@@ -77,7 +80,7 @@ def agree(case: Path) -> None:
             if row.side == side
         }
         said = profile_told(case, runs[side], side)
-        assert said in first
+        assert said in lines
         numbers = [int(one.replace(",", "")) for one in re.findall(r"(?:^|; )([\d,]+)", said)]
         looping = sum(json.loads(line)["side"] == side for line in loops)
         per = Counter((stand, channel) for (_, channel), stand in by.items())
@@ -89,7 +92,7 @@ def agree(case: Path) -> None:
 
 
 def scanned(folder: Path, after: Path, before: Path | None = None, **more: Any) -> Path:
-    scan(after, before, out=folder / "case", formats=("html", "md", "text"), **more)
+    scan(after, before, out=folder / "case", formats=("html", "md", "text", "json"), **more)
     return folder / "case"
 
 

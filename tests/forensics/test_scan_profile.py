@@ -1,13 +1,14 @@
 """One set of logs: what the runs did in one sentence, the same wherever it is told."""
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from forensics import scan
-from forensics.cli.case_output import headline_of
+from forensics.cli.case_output import opening_of_case
 from forensics.cli.main import run as command
 from forensics.records import Step, ToolCall, Trajectory
 from forensics.records.tables import write_trajectories
@@ -35,6 +36,13 @@ def found(trajectory: Trajectory) -> list[dict[str, Any]]:
     return [{"family": family, "channel": channel, "used": used, "explanation": "so", **step}]
 
 
+def headline(case: Path) -> str:
+    """What stands first in the terminal."""
+    opening = opening_of_case(case, load_case(case).verdict)
+    assert opening is not None
+    return opening.headline
+
+
 def scanned(folder: Path, names: list[str], loops: int = 0, **changes: Any) -> Path:
     runs = [episode("a", f"{name}-{n}", 0, won=True, **changes) for n, name in enumerate(names)]
     write_trajectories(folder / "a.parquet", [*runs, *(stuck(f"s-{n}") for n in range(loops))])
@@ -48,9 +56,15 @@ def scanned(folder: Path, names: list[str], loops: int = 0, **changes: Any) -> P
 
 
 TOLD = (
-    "2 of 10 runs changed what the tests expect; 1 loops; 3 read commits that may be no"
-    " ancestors, whether they used it cannot be told; 1 touched what the tests expect, which"
+    "2 of 10 runs changed what the tests check, all of them won; 1 loops; 3 read commits that may"
+    " hold the answer, whether they used it cannot be told; 1 touched existing tests, which"
     " came to nothing; 1 damaged tests by accident."
+)
+
+
+REPORTED = (
+    "As reported 90 % (9 of 10 scored runs won); 70 % if the flagged wins had failed; 40 % if the"
+    " open ones had, too."
 )
 
 
@@ -58,12 +72,15 @@ def test_what_the_runs_did_stands_first_and_the_same_everywhere(tmp_path: Path) 
     names = ["edits"] * 2 + ["maybe"] * 3 + ["tried", "broke", "clean", "clean"]
     case = scanned(tmp_path, names, loops=1)
     verdict = load_case(case).verdict
-    assert headline_of(case, verdict) == (TOLD, ONE_SET)
+    opening = opening_of_case(case, verdict)
+    assert opening is not None and opening == load_case(case).opening
+    assert opening.told == (TOLD, REPORTED)
     page = (case / "report.html").read_text()
     assert page.split('<h1 id="headline">')[1].split("</h1>")[0] == TOLD
+    assert REPORTED in page and ONE_SET in page
     for name in ("report.md", "report.txt"):
         text = " ".join((case / name).read_text().split())
-        assert text.removeprefix("# ").startswith(TOLD), name
+        assert text.removeprefix("# ").startswith(f"{TOLD} {REPORTED}"), name
     for text in (page, (case / "report.md").read_text()):
         assert "fter training" not in text.split("<script>")[0].replace("policy before", "")
     assert "not measured</p>" not in page and 'class="pictures"' not in page
@@ -83,13 +100,12 @@ def test_a_run_counts_once_for_a_channel(tmp_path: Path) -> None:
         for family, used in (("tests", None), ("ours", True))
     ]
     (tmp_path / "findings.jsonl").write_text("\n".join(map(json.dumps, rows)) + "\n")
-    assert profile_told(tmp_path, 5) == "1 of 5 runs changed what the tests expect."
+    assert profile_told(tmp_path, 5) == "1 of 5 runs changed what the tests check."
 
 
 def test_nothing_found_is_said(tmp_path: Path) -> None:
     case = scanned(tmp_path, ["clean"] * 3)
-    told = headline_of(case, load_case(case).verdict)[0]
-    assert told == "None of 3 runs tried a known shortcut, and none loops."
+    assert headline(case) == "None of 3 runs shows a known shortcut, and none loops."
 
 
 def test_runs_without_outcomes_are_named_and_their_findings_stand(
@@ -97,8 +113,7 @@ def test_runs_without_outcomes_are_named_and_their_findings_stand(
 ) -> None:
     case = scanned(tmp_path, ["edits"] * 4, outcome=None)
     sentence = "No run has an outcome, so nothing can be said of wins."
-    told = headline_of(case, load_case(case).verdict)[0]
-    assert told == "4 of 4 runs changed what the tests expect."
+    assert headline(case) == "4 of 4 runs changed what the tests check."
     for name in ("report.html", "report.md"):
         assert sentence in (case / name).read_text()
     assert command(["scan", str(tmp_path / "a.parquet"), "--out", str(tmp_path / "told")]) == 0
@@ -112,8 +127,12 @@ def test_two_sets_keep_their_verdict(tmp_path: Path) -> None:
     scan(tmp_path / "a.parquet", tmp_path / "b.parquet", out=tmp_path / "case", scanner=found)
     verdict = load_case(tmp_path / "case").verdict
     assert verdict.label == "undetermined" and verdict.sentence.startswith("Verdict: UNDETERMINED")
-    (told,) = headline_of(tmp_path / "case", verdict)
-    assert told.startswith("Second set: 4 of 4 runs")
+    opening = opening_of_case(tmp_path / "case", verdict)
+    assert opening is not None and opening.headline.startswith("The score ")
+    assert [line.split(" runs ")[0] for line in opening.sides] == [
+        "After training: 4 of 4",
+        "Before training: 4 of 4",
+    ]
     page = (tmp_path / "case" / "report.html").read_text()
     assert "fter training" in page
 
@@ -214,24 +233,28 @@ def test_two_sets_that_do_not_settle_say_what_is_certain_and_what_would_settle(
     case, verdict = two_sets(tmp_path, tasks=40, gain=2)
     assert verdict["label"] == "undetermined"
     sets = [
-        "Second set: 3 of 40 runs changed what the tests expect."
-        " First set: None of 40 runs tried a known shortcut, and none loops."
+        "After training:  3 of 40 runs changed what the tests check, 1 of them won.",
+        "Before training:  None of 40 runs shows a known shortcut, and none loops.",
+        "The score ",
     ]
     page = (case / "report.html").read_text()
     assert page.count('id="certain-title"') == page.count('id="settles-title"') == 1
     text = " ".join((case / "report.md").read_text().split()).replace("\\", "")
-    for told in (page.replace("<br>", " "), text):
+    first = re.sub("<[^>]*>", " ", page.split('<ul class="lines">')[1].split("</ul>")[0])
+    assert "undetermined" not in page.split("<h1")[1].split("</h1>")[0].lower()
+    for told in (page.replace("</b> ", "  ") + " ".join(first.split(" ")), text):
+        told = " ".join(re.sub("</?b>", " ", told).split())
+        sets = [" ".join(one.split()) for one in sets]
         assert "The change of the score lies between" in told and all(one in told for one in sets)
         assert "Logs of more tasks. Cost: about" in told and "more tasks (" in told
-    assert page.index("settles-title") < page.index("findings-title") < page.index('id="wall"')
-    assert page.split('<h1 id="headline">')[1].split("</h1>")[0] == sets[0].replace(
-        " First", "<br>First"
-    )
+    places = ('id="headline"', "findings-title", "judged-title", "settles-title", 'id="wall"')
+    assert [page.index(place) for place in places] == sorted(page.index(one) for one in places)
     arguments = [str(tmp_path / f"{side}.parquet") for side in ("after", "before")]
     out = str(tmp_path / "told")
     assert command(["scan", arguments[0], "--before", arguments[1], "--out", out]) == 0
     said = capsys.readouterr().out
-    assert said.startswith("Second set: None of 40 runs tried")  # the scanner's own rules
+    assert said.startswith("The score ")
+    assert "After training: None of 40 runs shows" in said  # the scanner's own rules
     assert "certain: The change of the score lies between" in said and "more tasks (" in said
 
 

@@ -1,0 +1,204 @@
+"""`looks.jsonl` as the report reads it: of how many runs each kind of shortcut was looked for,
+and why it could not be elsewhere. Silence comes in three kinds, which are never added up.
+
+1. Each run has for each family *found*, *not found*, *could not look* with its reason, or *does
+   not apply* with its reason. Rows are streamed; only counts are kept.
+2. A run at which no family could look counts as *not looked at*; one at which some families
+   could not look counts as *looked at in part*. Each by the reason that stops most of its
+   families, so that the reasons of a count add up to it.
+3. A run at which at most two families look, since the others do not apply to it, is *narrow*:
+   nothing found there says little, and says so.
+4. A case without the file claims nothing of the kind.
+"""
+
+import json
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from forensics.errors import UserError
+from forensics.phrases import printable
+
+LOOKS: Final = "looks.jsonl"
+NARROW: Final = 2  # families that look at most
+LOOKED_FOR: Final = {
+    "tests": "changed tests",
+    "git-history": "answers from git history",
+    "network": "downloaded answers",
+    "libraries": "copies of the installed project",
+    "leaks": "files of answers",
+    "hard-coding": "hard-coded answers",
+    "early-exit": "early exits",
+    "monkeypatching": "replaced graders and timers",
+    "judge-injection": "words to a grader",
+    "do-nothing": "empty answers",
+    "instructions": "broken instructions",
+    "accidental-damage": "damage by accident",
+}
+
+
+@dataclass
+class FamilyLooks:
+    """Of how many runs one family can say what; reasons with their runs."""
+
+    found: int = 0
+    not_found: int = 0
+    could_not_look: Counter[str] = field(default_factory=Counter)
+    does_not_apply: Counter[str] = field(default_factory=Counter)
+
+
+@dataclass
+class Looks:
+    """What was looked for in the runs of one side. `blind`: runs at which nothing could look,
+    `partial`: at which something could not, each by the main reason; `stopped`: the families
+    of the latter. `narrow`: runs at which only these families look, `answers`: such runs that
+    are single answers.
+    """
+
+    runs: int = 0
+    families: dict[str, FamilyLooks] = field(default_factory=dict)
+    blind: Counter[str] = field(default_factory=Counter)
+    partial: Counter[str] = field(default_factory=Counter)
+    stopped: set[str] = field(default_factory=set)
+    narrow: Counter[tuple[str, ...]] = field(default_factory=Counter)
+    answers: Counter[tuple[str, ...]] = field(default_factory=Counter)
+
+    @property
+    def not_looked_at(self) -> int:
+        """Runs at which at least one family could not look."""
+        return self.blind.total() + self.partial.total()
+
+    def add(self, row: Mapping[str, Any]) -> None:
+        """One run more."""
+        looked = [*row["found"], *row["not_found"]]
+        stopped, aside = row["could_not_look"], row["does_not_apply"]
+        self.runs += 1
+        for name in row["found"]:
+            self._of(name).found += 1
+        for name in row["not_found"]:
+            self._of(name).not_found += 1
+        for name, reason in stopped.items():
+            self._of(name).could_not_look[str(reason)] += 1
+        for name, reason in aside.items():
+            self._of(name).does_not_apply[str(reason)] += 1
+        if stopped:
+            main = _main(stopped.values())
+            (self.partial if looked else self.blind)[main] += 1
+            self.stopped |= set(stopped) if looked else set()
+        elif len(looked) <= NARROW and aside:
+            names = tuple(sorted(looked))
+            self.narrow[names] += 1
+            self.answers[names] += any(
+                "single answer" in text or "no code" in text for text in aside.values()
+            )
+
+    def _of(self, name: str) -> FamilyLooks:
+        return self.families.setdefault(name, FamilyLooks())
+
+
+def _main(reasons: Any) -> str:
+    """The reason that stops most families; of several the first by name."""
+    counts = Counter(map(str, reasons))
+    return min(counts, key=lambda reason: (-counts[reason], reason))
+
+
+def read_looks(folder: Path) -> dict[str, Looks]:
+    """The looks of each side; none where the case has no such file."""
+    path, sides = folder / LOOKS, dict[str, Looks]()
+    if not path.is_file():
+        return sides
+    with open(path, encoding="utf-8", errors="replace") as file:
+        for number, line in enumerate(file, 1):
+            try:
+                row = json.loads(line)
+                sides.setdefault(str(row["side"]), Looks()).add(row)
+            except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
+                raise UserError(
+                    f"{LOOKS} line {number} is not a row about a run ({type(error).__name__});"
+                    " run the command that wrote it again"
+                ) from None
+    return sides
+
+
+def looks_of(sides: Mapping[str, Looks], side: str | None) -> Looks | None:
+    """The looks of one side, or of all together (`None`)."""
+    if side is not None or len(sides) < 2:
+        return sides.get(side, None) if side is not None else next(iter(sides.values()), None)
+    whole = Looks()
+    for one in sides.values():
+        _add(whole, one)
+    return whole
+
+
+def _add(whole: Looks, one: Looks) -> None:
+    whole.runs += one.runs
+    whole.stopped |= one.stopped
+    for name in ("blind", "partial", "narrow", "answers"):
+        getattr(whole, name).update(getattr(one, name))
+    for family, counts in one.families.items():
+        known = whole.families.setdefault(family, FamilyLooks())
+        known.found += counts.found
+        known.not_found += counts.not_found
+        known.could_not_look.update(counts.could_not_look)
+        known.does_not_apply.update(counts.does_not_apply)
+
+
+def looked_for(families: Any) -> str:
+    """`words to a grader and empty answers`; of more than two how many kinds of shortcut."""
+    names = sorted(families)
+    if len(names) > 2:
+        return f"{len(names)} kinds of shortcut"
+    return " and ".join(family_told(name) for name in names) or "nothing"
+
+
+def family_told(family: str) -> str:
+    """What a family looks for, in words."""
+    return LOOKED_FOR.get(family, printable(family, 60))
+
+
+def why(reasons: Mapping[str, int]) -> str:
+    """`30: actions in a form nobody reads; 10: no submission`, the commonest first."""
+    listed = sorted(reasons.items(), key=lambda item: (-item[1], item[0]))
+    if len(listed) == 1:
+        return printable(listed[0][0], 120)
+    return "; ".join(f"{count:,}: {printable(reason, 120)}" for reason, count in listed)
+
+
+COLUMNS: Final = ("looked for", "found", "not found", "could not look", "does not apply")
+
+
+def look_rows(looks: Looks) -> Iterator[tuple[str, ...]]:
+    """A row for each family: in how many runs it was found, not found, and so on, with why."""
+    for name, counts in sorted(looks.families.items(), key=lambda item: (-item[1].found, item[0])):
+        yield (
+            family_told(name),
+            f"{counts.found:,}",
+            f"{counts.not_found:,}",
+            *(_counted(reasons) for reasons in (counts.could_not_look, counts.does_not_apply)),
+        )
+
+
+def _counted(reasons: Counter[str]) -> str:
+    """`40 (30: actions in a form nobody reads; 10: no submission)`."""
+    return f"{reasons.total():,} ({why(reasons)})" if reasons.total() else "0"
+
+
+def looks_json(looks: Looks) -> dict[str, Any]:
+    """The counts for machines."""
+    return {
+        "runs": looks.runs,
+        "runs_not_looked_at": looks.not_looked_at,
+        "runs_where_nothing_could_look": dict(sorted(looks.blind.items())),
+        "runs_where_something_could_not_look": dict(sorted(looks.partial.items())),
+        "families": {
+            name: {
+                "found": counts.found,
+                "not_found": counts.not_found,
+                "could_not_look": dict(sorted(counts.could_not_look.items())),
+                "does_not_apply": dict(sorted(counts.does_not_apply.items())),
+            }
+            for name, counts in sorted(looks.families.items())
+        },
+    }

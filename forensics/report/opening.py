@@ -1,0 +1,188 @@
+"""What stands first of a case from logs, the same in the terminal, in Markdown, on the page and in
+JSON.
+
+1. One set of logs: what its runs did (`profile`), then the score as it was reported and as it
+   would be if the wins of the flagged runs had failed. No gain and no label.
+2. Two sets: what happened to the score, then what the runs of each set did, then the label.
+3. *Flagged* is a run with a shortcut that was used or credited; *open* one of which the log does
+   not tell whether it used one. Only runs with an outcome count.
+4. A share is not told over runs of which some could not be looked at.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from forensics.phrases import percent, plural, point_range, points
+from forensics.records import Evidence, Undefined, Verdict
+from forensics.report.looks import Looks, family_told, looks_json, read_looks, why
+from forensics.report.profile import (
+    SideRuns,
+    is_profile,
+    narrow_told,
+    runs_told,
+    side_runs,
+    stands,
+    unscored_told,
+)
+
+SHARES: Final = (
+    "behaviour.channel_wins",
+    "behaviour.channel_attempts",
+    "behaviour.degenerate_runs",
+)
+SIDES: Final = {"before": "Before training"}
+MEANING: Final = {
+    "genuine": "The gain stays under every test of its sources that was made.",
+    "mixed": "A genuine part and a phantom part are both there.",
+    "phantom": "The gain goes away when shortcuts are taken away.",
+    "degenerate": (
+        "The policy fell into an echo trap or collapsed, so its score does not speak for its skill."
+    ),
+    "regression": "The score fell.",
+    "noise": "No gain can be told from chance.",
+    "undetermined": "What was measured does not settle it.",
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Opening:
+    """The first screen. `headline`: one sentence; `gain`: further ones on the gain; `sides`: of
+    two sets, what the runs of each did; `lines`: what belongs to the headline; `label`: of two
+    sets. `measured`: shares that may be told. `looks`: of each side, where the case has them.
+    """
+
+    headline: str
+    gain: tuple[str, ...] = ()
+    sides: tuple[str, ...] = ()
+    lines: tuple[str, ...] = ()
+    label: str = ""
+    measured: tuple[str, ...] = ()
+    looks: Mapping[str, Looks]
+
+    @property
+    def told(self) -> tuple[str, ...]:
+        """Everything in its order, the headline first."""
+        label = (self.label,) if self.label else ()
+        return (self.headline, *self.gain, *self.sides, *self.lines, *label)
+
+    @property
+    def not_looked_at(self) -> int:
+        """Runs at which something could not be looked for, of all sides."""
+        return sum(looks.not_looked_at for looks in self.looks.values())
+
+    def tells(self, question: str) -> bool:
+        """Whether a share may be told: only where every run could be looked at."""
+        return question not in SHARES or not self.not_looked_at
+
+    def stated(self) -> dict[str, Any]:
+        """For machines."""
+        return {
+            "headline": self.headline,
+            "lines": list(self.told[1:]),
+            "looks": {side: looks_json(looks) for side, looks in sorted(self.looks.items())},
+        }
+
+
+def opening_of(
+    folder: Path,
+    content: Mapping[str, Any],
+    verdict: Verdict,
+    findings: Sequence[Evidence | Undefined],
+    gain: Sequence[str] = (),
+) -> Opening:
+    """The first screen of a case from logs. `content`: that of `case.json`; `gain`: what is told
+    of two sets' scores (else by the verdict).
+    """
+    logs: Mapping[str, Mapping[str, int]] = content["provenance"].get("logs") or {}
+    looks = read_looks(folder)
+    measured = tuple(
+        found.summary
+        for found in findings
+        if isinstance(found, Evidence) and found.question == "behaviour.degenerate_runs"
+    )
+    known: dict[str, Any] = {"looks": looks}
+    if not any(one.not_looked_at for one in looks.values()):
+        known["measured"] = measured
+    missing = unscored_told(*(_total(logs, name) for name in ("runs", "scored")))
+    if is_profile(content["inputs"]):
+        runs = side_runs(folder, _total(logs, "runs"))
+        lines = (reported_told(runs), narrow_told(runs) if runs.rows else "", missing)
+        return Opening(headline=runs_told(runs), lines=tuple(filter(None, lines)), **known)
+    order = sorted(logs, key=lambda side: (side == "before", side))
+    first, *more = gain or (gain_told(verdict),)
+    return Opening(
+        headline=first,
+        gain=tuple(more),
+        sides=tuple(_side(folder, side, logs[side]["runs"]) for side in order),
+        lines=(missing,) if missing else (),
+        label=f"Label: {verdict.label}. {MEANING[verdict.label]}",
+        **known,
+    )
+
+
+def _side(folder: Path, side: str, count: int) -> str:
+    name = SIDES.get(side, "After training")
+    return f"{name}: {runs_told(side_runs(folder, count, side))}"
+
+
+def _total(logs: Mapping[str, Mapping[str, int]], name: str) -> int:
+    return sum(log.get(name, log.get("runs", 0)) for log in logs.values())
+
+
+def reported_told(of: SideRuns) -> str:
+    """`As reported 40 % (12 of 30 scored runs won); 22 % if the flagged wins had failed.`"""
+    scored, wins = of.wins(of.outcomes)
+    if not scored:
+        return ""
+    flagged = {(row.side, row.trajectory) for row in of.rows if stands(row) == "used"}
+    tried = {
+        (row.side, row.trajectory)
+        for row in of.rows
+        if stands(row) == "untold" and row.credited is not False
+    }
+    lost, doubted = of.wins(flagged)[1], of.wins(tried - flagged)[1]
+    told = [
+        f"As reported {percent(wins / scored)} ({wins:,} of {plural(scored, 'scored run')} won)"
+    ]
+    if lost:
+        told.append(f"{percent((wins - lost) / scored)} if the flagged wins had failed")
+    if doubted:
+        what = "the open ones had, too" if lost else "the wins that cannot be told had failed"
+        told.append(f"{percent((wins - lost - doubted) / scored)} if {what}")
+    return "; ".join(told) + "."
+
+
+def gain_told(verdict: Verdict) -> str:
+    """What happened to the score between two sets."""
+    gain, before, after = verdict.gain, verdict.score_before, verdict.score_after
+    if gain is None:
+        return "What happened to the score between the two sets was not measured."
+    sure = gain.low > 0 or gain.high < 0
+    moved = "went" if not sure else "rose" if gain.estimate > 0 else "fell"
+    ends = "" if before is None or after is None else _ends(before, after)
+    level, span = f"{100 * gain.level:g} %", point_range(gain.low, gain.high)
+    doubt = "" if sure else "; that can be chance"
+    return (
+        f"The score {moved}{ends} ({points(gain.estimate)} points, {level} interval {span}){doubt}."
+    )
+
+
+def _ends(before: Any, after: Any) -> str:
+    first, last = (getattr(one, "estimate", one) for one in (before, after))
+    return f" from {percent(first)} to {percent(last)}"
+
+
+def looks_told(looks: Mapping[str, Looks]) -> Iterator[str]:
+    """Where nobody could look: a line for the families that the same runs stopped."""
+    for one in looks.values():
+        groups: dict[str, list[str]] = {}
+        for name, counts in sorted(one.families.items()):
+            if count := counts.could_not_look.total():
+                reasons = why(counts.could_not_look)
+                told = f"could not be looked for in {plural(count, 'run')} ({reasons})"
+                groups.setdefault(told, []).append(family_told(name))
+        for told, names in groups.items():
+            few = ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
+            yield f"{few}: {told}"
