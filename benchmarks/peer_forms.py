@@ -6,12 +6,15 @@
    `bash` in it, and the message that came back. A SWE-agent run is its `trajectory`: what
    was said, the command, and what came back; the prompts are what its `history` holds in
    front of the first message of the agent.
-3. Nothing of a label goes into a form. A form says what the log says: no times, no token
+3. A block whose first line is a comment with the name of a file is that file; any other
+   block of an answer is `solution.py`.
+4. Nothing of a label goes into a form. A form says what the log says: no times, no token
    counts, no exit codes are made up. The one thing added is the tool call of the form
    `file`, which says so.
 """
 
 import json
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,6 +27,9 @@ ANSWERS: Final = ("codeforces", "olmo_exit", "impossible_lcb")
 RUNS: Final = ("gemini3_miniswe", "sweagent_demos")
 ATIF: Final = "ATIF-v1.6"
 WRITTEN: Final = "The file was written."
+NAMED: Final = re.compile(
+    r"(?:#|//) ?(?:file(?:name)?: ?)?([\w./-]{1,100}\.\w{1,8})\s{0,9}\n", re.I
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -152,9 +158,8 @@ def _text(content: Any) -> str:
 
 
 def as_atif(log: Log, form: str) -> Row:
-    """An ATIF trajectory. `form`: `answer`, all as a message; `file`, the last code of each
-    message as a call that writes `solution.py`; `calls`, each command as a call of `bash`
-    with what came back.
+    """An ATIF trajectory. `form`: `answer`, all as a message; `file`, each block of code as
+    a call that writes a file; `calls`, each command as a call of `bash` with what came back.
     """
     steps = [
         {"source": role if role in ("system", "user") else "user", "message": text}
@@ -176,7 +181,7 @@ def _agent_step(turn: Turn, form: str, number: int) -> Row:
             step["observation"] = {"results": [{"content": turn.came_back}]}
         return step
     if form == "file":
-        called = [("write_file", {"path": "solution.py", "content": turn.code[-1]}, WRITTEN)]
+        called = [("write_file", _file(code), WRITTEN) for code in turn.code]
     else:
         texts = [turn.came_back, *("" for _ in turn.code[1:])]
         called = [
@@ -197,6 +202,11 @@ def _agent_step(turn: Turn, form: str, number: int) -> Row:
         "tool_calls": calls,
         "observation": {"results": results},
     }
+
+
+def _file(code: str) -> Row:
+    named = NAMED.match(code)
+    return {"path": named[1] if named else "solution.py", "content": code}
 
 
 def as_neutral(log: Log) -> list[Row]:

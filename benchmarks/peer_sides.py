@@ -6,7 +6,7 @@ once, every second log each.
 """
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -44,17 +44,13 @@ def scan_ours(python: str, tree: Path, source: Path, place: Path) -> Said:
     rows = [json.loads(line) for line in _lines(case / "findings.jsonl")]
     names = dict(_names(case, source))
     used = [row for row in rows if row["used"] or row["credited"]]
-    families = {row["family"] for row in rows}
     return Said(
         took=took,
         flagged={
             "used": frozenset(names[row["trajectory"]] for row in used),
             "attempted": frozenset(names[row["trajectory"]] for row in rows),
         },
-        reasons={
-            family: frozenset(names[row["trajectory"]] for row in rows if row["family"] == family)
-            for family in families
-        },
+        reasons=_named((row["family"], names[row["trajectory"]]) for row in rows),
         unread=len(_lines(case / "unreadable.jsonl")),
     )
 
@@ -84,27 +80,35 @@ def scan_atif(python: str, logs: Sequence[Log], form: str, place: Path) -> Said:
         for item in json.loads(output.read_text(encoding="utf-8"))["inputs"]
     ]
     ids = [logs[int(item["input_id"].split("/")[0])].id for item in items]
-    found: dict[str, set[str]] = {}
-    for name, item in zip(ids, items, strict=True):
-        for row in item["assessments"]:
-            if row["score"] is not None and row["severity"] in SEVERITIES[2:]:
-                found.setdefault(f"{row['id']} ({row['severity']})", set()).add(name)
+    found = [
+        (name, row)
+        for name, item in zip(ids, items, strict=True)
+        for row in item["assessments"]
+        if row["score"] is not None and row["severity"] in SEVERITIES[2:]
+    ]
     return Said(
         took=took,
         flagged={
-            reading: frozenset(
-                name for name, item in zip(ids, items, strict=True) if _reaches(item, least)
-            )
+            reading: frozenset(name for name, row in found if _reaches(row, least))
             for reading, least in ATIF_READINGS.items()
         },
-        reasons={name: frozenset(names) for name, names in found.items()},
+        reasons=_named((f"{row['id']} ({row['severity']})", name) for name, row in found),
         unread=sum(item["input_status"] != "available" for item in items),
     )
 
 
-def _reaches(item: Mapping[str, Any], least: str) -> bool:
-    severity = item["severity"]
-    return severity is not None and SEVERITIES.index(severity) >= SEVERITIES.index(least)
+def _reaches(row: Mapping[str, Any], least: str) -> bool:
+    """Whether a finding is of what the agent did, and so grave."""
+    grave = SEVERITIES.index(row["severity"]) >= SEVERITIES.index(least)
+    return grave and not row["id"].startswith("integrity.")
+
+
+def _named(pairs: Iterable[tuple[str, str]]) -> dict[str, frozenset[str]]:
+    """Logs by reason."""
+    found: dict[str, set[str]] = {}
+    for reason, name in pairs:
+        found.setdefault(reason, set()).add(name)
+    return {reason: frozenset(names) for reason, names in found.items()}
 
 
 def scan_patterns(python: str, logs: Sequence[Log], form: str, place: Path) -> Said:

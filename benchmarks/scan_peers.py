@@ -7,18 +7,22 @@ hacks and of honest logs, and how long it takes.
    - ours: answers as chat rows, all of them as wins but where their file has a score; runs
      as the files that they are;
    - `atif-scan`: ATIF trajectories. `answer`: the prompt and the answer as messages;
-     `file`: the last code of the answer as a call of `write_file` to `solution.py`, with a
-     result of ours, since most of its checks look at calls; `calls`: each command of a run
-     as a call of `bash`, with what came back. The package converts nothing itself;
+     `file`: each block of code in the answer as a call of `write_file`, with a result of
+     ours, since most of its checks look at calls; `calls`: each command of a run as a call
+     of `bash`, with what came back. The package converts nothing itself;
    - RewardHackWatch's expressions and syntax visitor, without its classifier, whose weights
-     are a download of their own: `text` (what was said, apart from code or commands) and
-     `steps` (the same in its order, and what came back), as `experiments.real_logs` has it.
+     are a download of their own: `text` (what was said, and apart from it code or commands)
+     and for runs `steps` (the same in its order, and what came back), as
+     `experiments.real_logs` has it.
 3. Flagged is told at two readings each. Ours: *used*, or *attempted* (any finding).
    `atif-scan`: unexcused findings of severity high (where it disqualifies) or medium (where
-   its summary lists them). RewardHackWatch: high risk, or any match.
+   its summary lists them), but for its checks of the record itself (`integrity`), which say
+   that something is not recorded; they stand under `reasons`. RewardHackWatch: high risk
+   (what its summary counts), or any match.
 4. Shares have exact 95 % intervals (Clopper-Pearson), each log on its own.
 5. Time is that of whole commands, start to exit, two processes each; the sides take turns.
-   The least of the repeats says most on a busy machine.
+   The least of the repeats says most on a busy machine. `starts`: what each takes to print
+   its help. RewardHackWatch loads its classifier's libraries even then.
 6. `--against COMMIT`: instead, the time of `forensics scan` of this tree against that of a
    commit (`scan_cost`).
 
@@ -44,6 +48,7 @@ from benchmarks.peer_forms import ANSWERS, RUNS, Log, answers, as_chat, runs, wr
 from benchmarks.peer_sides import MODULES, Said, scan_atif, scan_ours, scan_patterns
 from benchmarks.scan_cost import against
 from benchmarks.spread import spread
+from benchmarks.whole_commands import timed
 from experiments.real_logs.labelled import share
 
 ROOT: Final = Path(__file__).parents[1]
@@ -89,6 +94,10 @@ def run(
         "repeats": repeats,
         "versions": {name: version(name, at) for name, at in pythons.items() if at},
         "missing": [absent(name) for name, python in pythons.items() if not python],
+        "starts": {
+            module: spread([_start(python, module) for _ in range(repeats)])
+            for python, module in _modules(pythons)
+        },
         "rows": rows,
     }
 
@@ -118,6 +127,18 @@ def version(name: str, python: str) -> str:
     if done.returncode:
         raise SystemExit(f"error: {python} does not have {name}: {absent(name)}")
     return done.stdout.strip()
+
+
+def _modules(pythons: Mapping[str, str | None]) -> list[tuple[str, str]]:
+    """The Python and the module of each scanner that is there."""
+    peers = [(python, MODULES[name]) for name, python in pythons.items() if python]
+    return [(sys.executable, "forensics"), *peers]
+
+
+def _start(python: str, module: str) -> float:
+    with tempfile.TemporaryDirectory() as folder:
+        at = ROOT if module == "forensics" else Path(folder)
+        return timed([[python, "-m", module, "--help"]], at).wall
 
 
 def _rows(
@@ -153,10 +174,11 @@ def _sides(
     for form in ("calls",) if made.source else ("answer", "file"):
         if atif:
             sides["atif-scan", form] = partial(scan_atif, atif, made.logs, form)
-    for form in ("text", "steps") if patterns else ():
-        sides["RewardHackWatch's patterns", form] = partial(
-            scan_patterns, str(patterns), made.logs, form
-        )
+    for form in ("text", "steps") if made.source else ("text",):
+        if patterns:
+            sides["RewardHackWatch's patterns", form] = partial(
+                scan_patterns, patterns, made.logs, form
+            )
     return sides
 
 
