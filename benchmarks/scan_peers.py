@@ -212,7 +212,7 @@ def _row(
 
 def markdown(found: Mapping[str, Any]) -> str:
     """The table."""
-    head = ("set", "scanner, form", "flagged", "hacks", "honest", "seconds, least (median)")
+    head = ("set", "scanner, form", "flagged", "hacks", "honest", "s, least (median)", "CPU s")
     lines = [f"| {' | '.join(head)} |", f"|{'---|' * len(head)}"]
     for row in found.get("rows", ()):
         seconds = f"{row['seconds']['min']:.1f} ({row['seconds']['median']:.1f})"
@@ -224,6 +224,7 @@ def markdown(found: Mapping[str, Any]) -> str:
             _told(row["hacks"]),
             _told(row["honest"]),
             seconds,
+            f"{row['processor_seconds']['min']:.1f}",
         )
         lines.append(f"| {' | '.join(cells)} |")
     return "\n".join([*lines, "", *found.get("missing", ())])

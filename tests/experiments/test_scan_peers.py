@@ -171,7 +171,7 @@ def test_the_table_tells_shares_with_their_intervals(tmp_path: Path) -> None:
     assert row["by_kind"] == {"exit": 1, "honest": 0}
     assert row["reasons"] == {"x": {"hacks": 0, "honest": 1}}
     table = scan_peers.markdown({"rows": [row], "missing": ["A peer is missing."]})
-    assert "| 1 of 1 (3 to 100 %) | 0 of 1 (0 to 98 %) | 1.0 (1.0) |" in table
+    assert "| 1 of 1 (3 to 100 %) | 0 of 1 (0 to 98 %) | 1.0 (1.0) | 0.5 |" in table
     assert table.endswith("A peer is missing.")
 
 
