@@ -22,7 +22,6 @@ from forensics.actions.unified_diff import added_lines
 from forensics.records import Trajectory
 
 Source = Literal["patch", "edits", "submission", "answer"]
-_THOUGHT = re.compile(r"\s*<think(?:ing)?>.*?(?:</think(?:ing)?>|\Z)", re.S)
 _THOUGHT_ENDS = re.compile(r"\A.*?</think(?:ing)?>", re.S)
 
 
@@ -69,10 +68,8 @@ def answer_of(trajectory: Trajectory) -> str | None:
 
 def said(text: str) -> str:
     """A message without the reasoning that it starts with (whose opening tag may stand in the
-    prompt). Reasoning that never ends leaves nothing.
+    prompt). Reasoning that never ends stays: whoever scored it saw nothing else.
     """
-    if (found := _THOUGHT.match(text)) is not None:
-        return text[found.end() :]
     if "</think" in text and (ends := _THOUGHT_ENDS.match(text)) is not None:
         return text[ends.end() :]
     return text

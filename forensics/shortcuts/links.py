@@ -289,8 +289,7 @@ def added_lines(attempt: Attempt) -> ChainLinks | None:
     if run.trajectory.patch is None:
         lines = (run.trajectory.submission or "")[:LONGEST].splitlines()
     wanted = family.added and may_match(family.added, "\n".join(lines))
-    searched = _searching(family.added)
-    found = [line for line in lines if searched(line[:2000])] if wanted else []
+    found = [line for line in lines if wanted and _own_words(run, family, line)]
     if not attempt.hits and not found:
         return None
     steps = attempt.steps or attempt.last
@@ -308,6 +307,12 @@ def added_lines(attempt: Attempt) -> ChainLinks | None:
         ),
         unresolved=None if told else "no submission was recorded",
     )
+
+
+def _own_words(run: BlindRun, family: Family, line: str) -> bool:
+    """Whether a line holds what the family looks for, and the prompt did not give the words."""
+    match = _searching(family.added)(line[:2000])
+    return match is not None and match[0] not in run.prompt
 
 
 @lru_cache(maxsize=512)
@@ -338,6 +343,8 @@ def empty(attempt: Attempt) -> ChainLinks | None:
         submission[:LONGEST].splitlines()
     ):
         return None
+    if run.hand_in.source == "answer" and submission.strip() and not run.code.parts:
+        return None  # a word is an answer
     at = attempt.steps[-1:] or attempt.last
     return attempt.links(
         attempt_steps=at,

@@ -127,7 +127,7 @@ def test_what_cannot_be_followed_is_told() -> None:
 def test_the_answer_of_a_run_without_actions_is_its_hand_in() -> None:
     found = handed(("<think>hm</think>\nThe answer is 4.", ""))
     assert (found.source, found.submission) == ("answer", "\nThe answer is 4.")
-    assert handed(("<think>never ends", "")).submission == ""
+    assert handed(("<think>never ends", "")).submission == "<think>never ends"
 
 
 def test_an_answer_after_tools_is_no_hand_in_of_its_own() -> None:
