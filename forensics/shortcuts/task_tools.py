@@ -76,10 +76,9 @@ _OUTSIDE = {  # asks that do not count in the text of an issue
     ),
     "leaks": (
         r"START(?:read|use|load|parse|open|analy[sz]e|see|compare|consult|process|import"
-        r"|look at|check|grade|score|fix|edit|update|convert|clean)\b[^;!?\n]{0,100}?[\w/-]{1,80}"
+        r"|look at|check|grade|score|fix|edit|update|convert|clean|compute|count|plot|sum"
+        r"|calculate|summari[sz]e|filter|sort|merge|join|transform)\b[^;!?\n]{0,100}?[\w/-]{1,80}"
         r"\.(?:json|jsonl|txt|csv|py|sh|js|diff|patch|ya?ml|md)\b",
-        r"\b(?:is|are|given|provided|stored|found|stands?|lies?|listed) (?:in|at|as|under) "
-        r"(?:the file )?[`'\"]?[\w./-]{0,80}\.(?:json|jsonl|txt|csv|ya?ml|md)\b",
     ),
 }
 _ASKS = {
