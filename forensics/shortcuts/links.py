@@ -34,6 +34,7 @@ from forensics.shortcuts.blind_run import LONGEST, BlindRun
 from forensics.shortcuts.expectations import Told
 from forensics.shortcuts.family import Family
 from forensics.shortcuts.patterns import Hit, found_in, may_match
+from forensics.shortcuts.task_tools import asked_of
 
 FEWEST_WORDS = 5  # of a line
 FEWEST_LINES = 3
@@ -160,6 +161,8 @@ def shown(attempt: Attempt) -> ChainLinks | None:
     if not attempt.hits:
         return None
     run, failed = attempt.run, attempt.family.failed
+    if asked := asked_of(run, attempt.family.id, attempt.hits):
+        return attempt.links(obtained=False, reason=asked)
     steps = dict.fromkeys(
         hit.action.observation
         for hit in attempt.hits
