@@ -135,7 +135,7 @@ def _parts(make: AnswerMaker, pair: Pair) -> Iterator[Finding]:
         own = {"pair.finishing": pair.told.no_ends, "pair.format": pair.told.no_form}
         yield from (make.undefined(part, own.get(part) or missing) for part in PARTS)
         return
-    null, second = _null(pair), _by_text(pair)
+    null, second, links = _null(pair), _by_text(pair), _links(pair)
     reasons = (pair.told.no_ends, pair.told.no_form, None, None)
     for row, (question, untold) in enumerate(zip(PARTS, reasons, strict=True)):
         if untold is not None:
@@ -149,8 +149,7 @@ def _parts(make: AnswerMaker, pair: Pair) -> Iterator[Finding]:
             unit="score difference",
             n=pair.runs,
             control=None if null is None else _control(null[row], pair.level),
-            diagnostics=_links(pair)
-            | {"comes with": words[row], **(second[row] if second else {})},
+            diagnostics=links | {"comes with": words[row], **(second[row] if second else {})},
             summary=f"{points_told(found)} of the change come with {words[row]}.",
         )
 
