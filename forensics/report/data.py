@@ -6,7 +6,6 @@ import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from importlib import import_module
 from pathlib import Path
 from typing import Any, Final
 
@@ -136,15 +135,19 @@ def shown_evidence(data: ReportData) -> Iterator[Evidence]:
     yield from (e for e in data.evidence if opening is None or opening.tells(e.question))
 
 
+def shown_reasons(data: ReportData) -> tuple[str, ...]:
+    """The verdict's reasons, as far as they may be told."""
+    reasons = data.verdict.reasons
+    return reasons if data.opening is None else data.opening.reasons(reasons)
+
+
 def _pair_told(data: ReportData) -> tuple[str, ...]:
-    """What is told of two sets' scores, where somebody tells it."""
+    """What is told of two sets' scores."""
     if is_profile(data.inputs):
         return ()
-    try:
-        pair = import_module("forensics.report.pair")
-    except ModuleNotFoundError:
-        return ()
-    return tuple(pair.pair_told(data))
+    from forensics.report.pair import pair_told  # it reads what is defined here
+
+    return pair_told(data)
 
 
 def read_verdict(folder: Path) -> tuple[dict[str, Any], Verdict]:

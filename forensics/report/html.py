@@ -28,7 +28,7 @@ from forensics.report import charts, numbers, words
 from forensics.report.beside import handed_in
 from forensics.report.candidates import COLUMNS as CANDIDATE_COLUMNS, candidate_rows
 from forensics.report.certain import certain, is_unsettled, settles
-from forensics.report.data import ReportData
+from forensics.report.data import ReportData, shown_reasons
 from forensics.report.escape import ticked_html, visible_html
 from forensics.report.findings import Findings, cited_steps, shown_within
 from forensics.report.hunks import hunks_of
@@ -115,6 +115,7 @@ def render_html(data: ReportData, pictures: Mapping[str, str]) -> str:
         "headline": words.heading(data),
         "profile": is_profile(data.inputs),
         "opening": data.opening,
+        "reasons": shown_reasons(data),
         **CARDS,
         "unsettled": is_unsettled(data.verdict, data.inputs),
         "certain": list(certain(data.verdict, data.inputs)),

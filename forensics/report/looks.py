@@ -147,7 +147,8 @@ def _add(whole: Looks, one: Looks) -> None:
 
 def looked_for(families: Any) -> str:
     """`words to a grader and empty answers`; of more than two how many kinds of shortcut."""
-    names = sorted(families)
+    order = (*LOOKED_FOR, *families)
+    names = sorted(families, key=order.index)
     if len(names) > 2:
         return f"{len(names)} kinds of shortcut"
     return " and ".join(family_told(name) for name in names) or "nothing"

@@ -10,7 +10,7 @@ from forensics.report import numbers, words
 from forensics.report.broken import broken_lines
 from forensics.report.candidates import COLUMNS as CANDIDATE_COLUMNS, candidate_rows
 from forensics.report.certain import certain, settles
-from forensics.report.data import ReportData
+from forensics.report.data import ReportData, shown_reasons
 from forensics.report.escape import cut, markdown_fence, markdown_line as text, printable, short
 from forensics.report.hunks import hunks_of
 from forensics.report.looks import COLUMNS as LOOK_COLUMNS, look_rows
@@ -42,7 +42,7 @@ def render_markdown(data: ReportData, *, figures: Sequence[tuple[str, str]] = ()
         text(words.logs_alone(data)),
         bullets(words.facts(data)),
         *(() if profile else (*_parts(data), *shown)),
-        *(() if profile else _section("Why this verdict", bullets(verdict.reasons))),
+        *(() if profile else _section("Why this verdict", bullets(shown_reasons(data)))),
         *_evidence(data),
         *_runs(data),
         *(() if profile else _open(data)),

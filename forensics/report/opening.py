@@ -9,7 +9,7 @@ JSON.
 4. A share is not told over runs of which some could not be looked at.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -44,13 +44,15 @@ MEANING: Final = {
     "noise": "No gain can be told from chance.",
     "undetermined": "What was measured does not settle it.",
 }
+LABEL: Final = {"undetermined": "Whether the gain is genuine is not settled."}
 
 
 @dataclass(frozen=True, kw_only=True)
 class Opening:
     """The first screen. `headline`: one sentence; `gain`: further ones on the gain; `sides`: of
     two sets, what the runs of each did; `lines`: what belongs to the headline; `label`: of two
-    sets. `measured`: shares that may be told. `looks`: of each side, where the case has them.
+    sets. `measured`, `hidden`: shares that may and may not be told. `looks`: of each side, where
+    the case has them.
     """
 
     headline: str
@@ -59,6 +61,7 @@ class Opening:
     lines: tuple[str, ...] = ()
     label: str = ""
     measured: tuple[str, ...] = ()
+    hidden: frozenset[str] = frozenset()
     looks: Mapping[str, Looks]
 
     @property
@@ -75,6 +78,10 @@ class Opening:
     def tells(self, question: str) -> bool:
         """Whether a share may be told: only where every run could be looked at."""
         return question not in SHARES or not self.not_looked_at
+
+    def reasons(self, told: Iterable[str]) -> tuple[str, ...]:
+        """Those of these sentences that may be told."""
+        return tuple(sentence for sentence in told if sentence not in self.hidden)
 
     def stated(self) -> dict[str, Any]:
         """For machines."""
@@ -97,14 +104,12 @@ def opening_of(
     """
     logs: Mapping[str, Mapping[str, int]] = content["provenance"].get("logs") or {}
     looks = read_looks(folder)
-    measured = tuple(
-        found.summary
-        for found in findings
-        if isinstance(found, Evidence) and found.question == "behaviour.degenerate_runs"
-    )
+    shares = [one for one in findings if isinstance(one, Evidence) and one.question in SHARES]
     known: dict[str, Any] = {"looks": looks}
-    if not any(one.not_looked_at for one in looks.values()):
-        known["measured"] = measured
+    if any(one.not_looked_at for one in looks.values()):
+        known["hidden"] = frozenset(one.summary for one in shares)
+    else:
+        known["measured"] = tuple(one.summary for one in shares if one.question == SHARES[-1])
     missing = unscored_told(*(_total(logs, name) for name in ("runs", "scored")))
     if is_profile(content["inputs"]):
         runs = side_runs(folder, _total(logs, "runs"))
@@ -117,7 +122,7 @@ def opening_of(
         gain=tuple(more),
         sides=tuple(_side(folder, side, logs[side]["runs"]) for side in order),
         lines=(missing,) if missing else (),
-        label=f"Label: {verdict.label}. {MEANING[verdict.label]}",
+        label=f"Label: {verdict.label}. {LABEL.get(verdict.label, MEANING[verdict.label])}",
         **known,
     )
 

@@ -174,9 +174,9 @@ def narrow_told(of: SideRuns) -> str:
     if of.looks is None or not of.looks.narrow:
         return ""
     families, count = max(of.looks.narrow.items(), key=lambda item: (item[1], item[0]))
-    who = "They are" if count == of.count else f"{count:,} of them are"
+    who = "They are" if count == of.count else f"{count:,} of the runs are"
     if not of.looks.answers[families]:
-        who = "In them" if count == of.count else f"In {count:,} of them"
+        who = "In them" if count == of.count else f"In {count:,} of the runs"
         return f"{who} only {looked_for(families)} could be looked for; nothing else applies."
     return f"{who} single answers without code: only {looked_for(families)} could be looked for."
 

@@ -10,7 +10,7 @@ from forensics.records import Evidence
 from forensics.records.files import read_findings
 from forensics.report import words
 from forensics.report.chains import LINKS
-from forensics.report.data import ReportData, load_case
+from forensics.report.data import ReportData, load_case, shown_reasons
 from forensics.report.escape import markdown_line as text
 from forensics.report.findings import Findings, read_findings_of
 from forensics.report.markdown import markdown_table
@@ -49,7 +49,7 @@ def _opening(data: ReportData) -> Iterator[str]:
     yield f"**{text(verdict.sentence, 1500)}**"
     rows = words.part_rows(verdict, MOST_COUNTS)
     yield markdown_table(("", "estimate", "interval"), rows, 200)
-    told = (*verdict.reasons[:8], *(gap.text for gap in verdict.gaps[:4]))
+    told = (*shown_reasons(data)[:8], *(gap.text for gap in verdict.gaps[:4]))
     yield "\n".join(f"- {text(line, 400)}" for line in told)
 
 

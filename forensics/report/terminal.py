@@ -12,7 +12,7 @@ from typing import Any
 from forensics.records import Table, Verdict
 from forensics.report import numbers, words
 from forensics.report.broken import broken_lines
-from forensics.report.data import ReportData, shown_evidence
+from forensics.report.data import ReportData, shown_evidence, shown_reasons
 from forensics.report.escape import printable, short
 from forensics.report.loops import loop_lines
 from forensics.report.numbers import table_cells
@@ -62,7 +62,7 @@ def _parts(data: ReportData) -> Iterator[Any]:
     yield _line("; ".join(words.facts(data)))
     if not profile:
         yield from _gain(data)
-        yield from _list("Why", data.verdict.reasons)
+        yield from _list("Why", shown_reasons(data))
     yield from _list(
         "Where nobody could look", looks_told(data.opening.looks if data.opening else {})
     )

@@ -184,6 +184,8 @@ def kind_of(data: ReportData, pick: Pick) -> str:
     """What a run is an example of; without chains of evidence nobody looked for a shortcut."""
     if pick.kind == "win" and not data.chains.read:
         return "Win, not checked for shortcuts"
+    if pick.kind == "win" and data.opening is not None:  # not all of it may have been looked at
+        return "Win without a finding"
     return KINDS[pick.kind].format(channel=pick.channel)
 
 
@@ -192,14 +194,19 @@ def kinds_of(data: ReportData) -> Iterator[tuple[str, int]]:
     words = {
         "shortcut": "wins through a channel",
         "untold": "wins that cannot be told",
-        "win": "wins with no shortcut found"
-        if data.chains.read
-        else "wins, not checked for shortcuts",
+        "win": _wins_left(data),
         "loss": "losses",
         "unscored": "without a score",
     }
     counts = data.browser.kinds
     yield from ((word, counts[kind]) for kind, word in words.items() if counts.get(kind))
+
+
+def _wins_left(data: ReportData) -> str:
+    """Wins without a finding: of logs it may be that nobody could look."""
+    if not data.chains.read:
+        return "wins, not checked for shortcuts"
+    return "wins with no shortcut found" if data.opening is None else "wins without a finding"
 
 
 def outcome_of(run: Trajectory) -> str:

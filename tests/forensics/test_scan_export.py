@@ -331,7 +331,8 @@ def test_a_pull_request_holds_nothing_foreign_as_markup(tmp_path: Path) -> None:
 def test_a_pull_request_tells_the_verdict_and_counts_runs_once(sides: Any, tmp_path: Path) -> None:
     verdict = exported(sides, tmp_path / "case", f"markdown={tmp_path / 'pr.md'}")
     text = (tmp_path / "pr.md").read_text()
-    assert verdict.label.capitalize() in text.splitlines()[0]
+    assert text.startswith("## The score fell from 100 % to 80 %")
+    assert f"Label: {verdict.label}." in text
     # attempt, obtained, used, credited: runs a and c credited by peek, b tried; c tried poke
     assert (
         "| after-0 | peek | 1 | 0 | 0 | 2 |" in text

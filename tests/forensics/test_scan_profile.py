@@ -63,8 +63,8 @@ TOLD = (
 
 
 REPORTED = (
-    "As reported 90 % (9 of 10 scored runs won); 70 % if the flagged wins had failed; 40 % if the"
-    " open ones had, too."
+    "As reported 100 % (10 of 10 scored runs won); 80 % if the flagged wins had failed; 50 % if"
+    " the open ones had, too."
 )
 
 
@@ -74,7 +74,7 @@ def test_what_the_runs_did_stands_first_and_the_same_everywhere(tmp_path: Path) 
     verdict = load_case(case).verdict
     opening = opening_of_case(case, verdict)
     assert opening is not None and opening == load_case(case).opening
-    assert opening.told == (TOLD, REPORTED)
+    assert opening.told[:2] == (TOLD, REPORTED)
     page = (case / "report.html").read_text()
     assert page.split('<h1 id="headline">')[1].split("</h1>")[0] == TOLD
     assert REPORTED in page and ONE_SET in page
@@ -88,7 +88,7 @@ def test_what_the_runs_did_stands_first_and_the_same_everywhere(tmp_path: Path) 
         assert "What the gain may run through" not in (case / name).read_text(), name
     shown = [part.split('"')[0] for part in page.split('class="chip label level-')[1:]]
     assert set(shown) == {"used", "attempt", "obtained"}
-    order = [part.split("-")[0] for part in page.split("<span>")[1:] if "-" in part[:9]]
+    order = re.findall(r"· task (\w+)-", page)
     assert order[:2] == ["edits"] * 2 and order[2:5] == ["maybe"] * 3
 
 
@@ -105,7 +105,11 @@ def test_a_run_counts_once_for_a_channel(tmp_path: Path) -> None:
 
 def test_nothing_found_is_said(tmp_path: Path) -> None:
     case = scanned(tmp_path, ["clean"] * 3)
-    assert headline(case) == "None of 3 runs shows a known shortcut, and none loops."
+    told = "None of 3 runs shows a known shortcut, and none loops."
+    narrow = "only words to a grader and empty answers could be looked for."
+    assert headline(case) == f"{told} They are single answers without code: {narrow}"
+    (case / "looks.jsonl").unlink()  # of a case that was written before
+    assert headline(case) == told
 
 
 def test_runs_without_outcomes_are_named_and_their_findings_stand(
@@ -204,7 +208,7 @@ def test_the_page_shows_the_hunk_and_the_file(tmp_path: Path) -> None:
     page = (scanned(tmp_path, ["edits"], patch=PATCH) / "report.html").read_text()
     assert '<mark data-label="removed">-    assert f(1) == 2' in page
     assert '<mark data-label="added">+    assert f(1) == 9' in page
-    assert "<code>a.parquet</code>" in page
+    assert " · a.parquet · step 1</span>" in page
 
 
 def two_sets(folder: Path, tasks: int, gain: int) -> tuple[Path, dict[str, Any]]:
@@ -233,19 +237,18 @@ def test_two_sets_that_do_not_settle_say_what_is_certain_and_what_would_settle(
     case, verdict = two_sets(tmp_path, tasks=40, gain=2)
     assert verdict["label"] == "undetermined"
     sets = [
-        "After training:  3 of 40 runs changed what the tests check, 1 of them won.",
-        "Before training:  None of 40 runs shows a known shortcut, and none loops.",
-        "The score ",
+        "After training: 3 of 40 runs changed what the tests check, all of them won.",
+        "Before training: None of 40 runs shows a known shortcut, and none loops.",
     ]
     page = (case / "report.html").read_text()
     assert page.count('id="certain-title"') == page.count('id="settles-title"') == 1
+    assert "undetermined" not in page.split('id="headline"')[1].split("</h1>")[0].lower()
+    bare = " ".join(re.sub("<[^>]*>", "", page).split())
     text = " ".join((case / "report.md").read_text().split()).replace("\\", "")
-    first = re.sub("<[^>]*>", " ", page.split('<ul class="lines">')[1].split("</ul>")[0])
-    assert "undetermined" not in page.split("<h1")[1].split("</h1>")[0].lower()
-    for told in (page.replace("</b> ", "  ") + " ".join(first.split(" ")), text):
-        told = " ".join(re.sub("</?b>", " ", told).split())
-        sets = [" ".join(one.split()) for one in sets]
-        assert "The change of the score lies between" in told and all(one in told for one in sets)
+    assert text.startswith("# The score ")
+    for told in (bare, text):
+        assert "The change of the score lies between" in told
+        assert [one for one in sets if one not in told] == []
         assert "Logs of more tasks. Cost: about" in told and "more tasks (" in told
     places = ('id="headline"', "findings-title", "judged-title", "settles-title", 'id="wall"')
     assert [page.index(place) for place in places] == sorted(page.index(one) for one in places)
