@@ -3,11 +3,12 @@ put around it, `actions.wrapped`), what it handed in (`actions.hand_in`: recorde
 its own edits or its answer are). The score is not part of it.
 """
 
+from collections.abc import Iterator
 from functools import cached_property
 
 from forensics.actions import Action, unwrapped_run
 from forensics.actions.hand_in import hand_in_of
-from forensics.actions.unified_diff import Changed, changes_of
+from forensics.actions.unified_diff import TEST_PATH, Changed, changes_of
 from forensics.layers.use import step_text
 from forensics.records import Trajectory
 from forensics.shortcuts.expectations import Told, asked_for, may_be_asked, told_by
@@ -55,8 +56,20 @@ class BlindRun:
 
     @cached_property
     def code(self) -> HandedCode:
-        """The code that was handed in, and what it shows."""
-        return read_handed_code(self.hand_in, self.prompt)
+        """The code that was handed in, and what it shows, with the tests in view that the
+        prompt or a test file shows.
+        """
+        return read_handed_code(self.hand_in, "\n\n".join([self.prompt, *self._tests_shown()]))
+
+    def _tests_shown(self) -> Iterator[str]:
+        """What came back where the run read test files that are not its own."""
+        left = LONGEST
+        for action in self.actions:
+            paths = [path for path in action.reads if TEST_PATH.search(path)]
+            if paths and left > 0 and not any(map(self.own, paths)):
+                text = self.answer(action)[:left]
+                left -= len(text)
+                yield text
 
     @cached_property
     def expectations(self) -> tuple[Told, ...]:
