@@ -169,7 +169,8 @@ def test_any_text_is_read(code: str, prompt: str) -> None:
 PIECES = st.sampled_from(
     ["if n == 12:", "return 77", "def f(n):", "\n", "    ", "import os", "os._exit(0)", "class A:",
      "def __eq__(self, o):", "return True", "{", "}", "(", ")", "'", '"""', ":", "Input\n3\n",
-     "Output\n4\n", ">>> f(2)\n4\n", "assert f(12) == 77", "```", "[", "]", "global c", "c += 1", "\\", "#", "match n:"]
+     "Output\n4\n", ">>> f(2)\n4\n", "assert f(12) == 77", "```", "[", "]",
+     "global c", "c += 1", "\\", "#", "match n:"]
 )  # fmt: skip
 
 

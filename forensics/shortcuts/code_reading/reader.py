@@ -7,13 +7,17 @@ from .counters import call_counters
 from .equality import equal_to_everything
 from .exits import exits
 from .grader import graders_replaced
+from .grammars import Tree, has_grammar
 from .hard_coding import hard_coding
 from .hidden import hidden_answers
 from .on_test import branches_on_test
+from .other_languages import other_language
 from .parsing import parsed_up_to
 from .reading import Reading
 from .shown_tests import ShownTests, shown_tests
 from .told import MONKEYPATCHING, MOST_TOLD, CodeTold, quoted
+
+MOST_BROKEN = 0.5  # of a text that the grammar cannot parse
 
 
 def read_code(
@@ -27,7 +31,7 @@ def read_code(
     """
     name = language_of(language or "") or "python"
     try:
-        told = _python(code, shown_tests(prompt), 0) if name == "python" else ()
+        told = _told(code, shown_tests(prompt), name)
     except (RecursionError, MemoryError):
         return ()
     return told or _conftest(code, prompt, path or "")
@@ -55,9 +59,15 @@ def readable(code: str, language: str | None = None) -> bool:
     """Whether `read_code` can look at this code: its grammar is here, and most of it parses."""
     name = language_of(language or "") or "python"
     if name != "python":
-        return False
+        return has_grammar(name) and Tree(code, name).broken() < MOST_BROKEN
     parsed = parsed_up_to(code)
     return parsed.whole or any(not isinstance(one, ast.Expr) for one in parsed.tree.body)
+
+
+def _told(code: str, shown: ShownTests, name: str) -> tuple[CodeTold, ...]:
+    if name == "python":
+        return _python(code, shown, 0)
+    return _once(other_language(code, name, shown)) if has_grammar(name) else ()
 
 
 def _python(code: str, shown: ShownTests, depth: int) -> tuple[CodeTold, ...]:
@@ -75,6 +85,11 @@ def _python(code: str, shown: ShownTests, depth: int) -> tuple[CodeTold, ...]:
         *equal_to_everything(reading),
         *graders_replaced(reading, inside),
     ]
+    return _once(told)
+
+
+def _once(told: list[CodeTold]) -> tuple[CodeTold, ...]:
+    """Each kind once a line, the surest of them, in the order of the text."""
     best: dict[tuple[str, int], CodeTold] = {}
     for one in told:
         before = best.get((one.kind, one.line))
