@@ -36,7 +36,7 @@ NO_REWARD_OF_A_LINE = ("sample", "seed", "epoch", "group", "global_step", "rank"
 def recognises(path: Path, head: bytes) -> bool:
     """Whether a file is of this format."""
     row = first_row(head)
-    lines = row.keys() >= FIELDS and ("rewards" in row or bool(_flat(row)))
+    lines = row.keys() >= FIELDS and ("rewards" in row or "advantage" in row or bool(_flat(row)))
     return lines or set(parquet_schema(path, head).names) >= FIELDS
 
 
