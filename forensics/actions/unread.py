@@ -26,7 +26,7 @@ PARTS = "its messages hold parts of a kind that is not known"
 CALLS = "its actions stand in a form that is not read"
 FEWEST = 2  # turns answered by what looks printed that make it the rule
 LOOKED = 20_000  # characters of a message that are looked through
-_BRACKETS = re.compile(r"(?:\s*\[[\w .:-]{1,60}\])*\s*\Z")
+_BRACKETS = re.compile(r"(?:\s{0,20}+\[[\w .:-]{1,60}\]){0,100}+\s*+\Z")
 _CALL = re.compile(
     r"</(?:[\w-]{0,40}(?:tool|function|invoke|command|execute|action|call|bash|shell)[\w-]{0,40})>"
     r"|\"(?:arguments|tool|tool_name|action|action_input|function|command)\"\s*:|^Action:|<\|tool",
