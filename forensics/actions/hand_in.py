@@ -56,14 +56,14 @@ def hand_in_of(trajectory: Trajectory, actions: Sequence[Action]) -> HandIn:
 
 def answer_of(trajectory: Trajectory) -> str | None:
     """The last answer of a run in which nothing but messages passed, without its visible
-    reasoning; `None` where its last message is not the policy's or calls a tool.
+    reasoning; `None` where tools were called, or nothing was said.
     """
-    last = trajectory.steps[-1] if trajectory.steps else None
-    if last is None or last.role != "assistant" or last.tool_calls:
-        return None
-    if any(step.role == "tool" for step in trajectory.steps):
-        return None
-    return said(last.text)
+    said_last = None
+    for step in trajectory.steps:
+        if step.role == "tool" or step.tool_calls:
+            return None
+        said_last = step.text if step.role == "assistant" else said_last
+    return None if said_last is None else said(said_last)
 
 
 def said(text: str) -> str:
