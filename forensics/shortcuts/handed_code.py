@@ -13,6 +13,7 @@ import re
 import textwrap
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import NamedTuple
 
 from forensics.actions.hand_in import HandIn
@@ -22,6 +23,7 @@ from forensics.shortcuts.expectations.versions import FileChange, files_of
 
 LONGEST = 200_000  # characters of one part
 MOST_PARTS = 200
+KEPT = 20_000  # characters of a prompt and a hand-in that are remembered
 _LANGUAGES = {
     **dict.fromkeys(("py", "pyi", "pyx"), "python"),
     **dict.fromkeys(("js", "jsx", "mjs", "cjs"), "javascript"),
@@ -70,7 +72,14 @@ class HandedCode:
 
 
 def read_handed_code(hand_in: HandIn, prompt: str) -> HandedCode:
-    """Everything that is told of the code of a hand-in. Pure, never raises."""
+    """Everything that is told of the code of a hand-in. Pure, never raises. What a policy says
+    again and again to one prompt is read once.
+    """
+    size = sum(len(text or "") for text in (hand_in.submission, hand_in.patch, prompt))
+    return _kept(hand_in, prompt) if size <= KEPT else _read(hand_in, prompt)
+
+
+def _read(hand_in: HandIn, prompt: str) -> HandedCode:
     parts = tuple(_parts(hand_in))[:MOST_PARTS]
     quoted: list[Quoted] = []
     unread: list[CodePart] = []
@@ -80,6 +89,9 @@ def read_handed_code(hand_in: HandIn, prompt: str) -> HandedCode:
         if not told and not readable(part.text, part.language or None):
             unread.append(part)
     return HandedCode(parts=parts, quoted=tuple(quoted), unread=tuple(unread))
+
+
+_kept = lru_cache(maxsize=1024)(_read)
 
 
 def _parts(hand_in: HandIn) -> Iterator[CodePart]:
