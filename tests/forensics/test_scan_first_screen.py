@@ -116,7 +116,7 @@ SILENT = {
     "None of 3 runs could be looked at (actions in a form nobody reads).": [
         look(f"u{n}", could_not=UNREAD) for n in range(3)
     ],
-    "None of the 1 run that could be looked at shows a known shortcut, and none loops; 2 runs"
+    "The one run that could be looked at shows no known shortcut and does not loop; 2 runs"
     " could not be looked at (1: actions in a form nobody reads; 1: no submission).": [
         look("u", could_not=UNREAD),
         look("m", could_not=MISSING),
@@ -140,7 +140,9 @@ def test_silence_is_never_sold_as_a_finding(tmp_path: Path, told: str) -> None:
         text = (case / name).read_text().split("<style>")[0] + (case / name).read_text().split(
             "</style>"
         )[-1]
-        assert "No shortcut was found" not in text and told in text.replace("\\", "")
+        assert "No shortcut was found" not in text and told in " ".join(
+            text.replace("\\", "").split()
+        )
         assert not re.search(r"(?<![\d.])0 % of", text) and not re.search(r"\b0\.0 %", text)
         assert "no shortcut found" not in text, name
 
