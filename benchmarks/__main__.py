@@ -23,6 +23,7 @@ from benchmarks import (
     resampling_engine,
     rollout,
     scan,
+    scan_peers,
     scoring,
     steering,
     trainer,
@@ -45,6 +46,7 @@ ALL = {
     "steering": steering.run,
     "log-scoring": log_scoring.run,
     "scan": scan.run,
+    "scan-peers": scan_peers.run,
     "hostile": hostile.run,
 }
 ON_CUDA = ("rollout", "trainer", "scoring", "engine", "harvest", "dictionaries", "log-scoring")

@@ -13,6 +13,7 @@ from forensics.actions.command_line import UNPARSED, actions_of_line
 from forensics.actions.tool_calls import argument_object, command_line, head_word_actions
 from forensics.actions.transcript import actions_of, exit_code
 from forensics.actions.unified_diff import patched_files
+from forensics.actions.unread import unread_actions
 from forensics.actions.wrapped import unwrapped, unwrapped_run
 
 __all__ = [
@@ -32,6 +33,7 @@ __all__ = [
     "exit_code",
     "head_word_actions",
     "patched_files",
+    "unread_actions",
     "unwrapped",
     "unwrapped_run",
 ]

@@ -3,7 +3,8 @@
 1. In tags: `<tool_call>{"name": ..., "arguments": {...}}</tool_call>` (Hermes, Qwen),
    `<function=NAME><parameter=KEY>value</parameter></function>` (OpenHands, Qwen),
    `<function=NAME>{...}</function>` (Llama), `<invoke name="NAME"><parameter
-   name="KEY">value</parameter></invoke>` (Anthropic).
+   name="KEY">value</parameter></invoke>` (Anthropic), and tools as elements that begin a
+   line (`<execute_command><command>...`, Cline and its kin).
 2. Else as JSON that begins a line: an object with a name and arguments, a list of
    such objects, or what an API answers (`tool_calls`, `function`), behind
    `[TOOL_CALLS]` or `<|python_tag|>` too. Arguments may be a text that holds JSON.
@@ -25,6 +26,19 @@ _PARAMETER = re.compile(r"<parameter=([\w.-]{1,80})>")
 _INVOKE = re.compile(r"""<invoke name=["']([\w.-]{1,80})["']>""")
 _NAMED_PARAMETER = re.compile(r"""<parameter name=["']([\w.-]{1,80})["']>""")
 _CALL = re.compile(r"<(tool_call)>")
+_ELEMENT = re.compile(
+    r"^[ \t]*<(execute_command|write_to_file|replace_in_file|apply_diff|insert_content|read_file"
+    r"|search_and_replace|search_files|list_files|list_code_definition_names|use_mcp_tool"
+    r"|browser_action|attempt_completion)>",
+    re.M,
+)
+_CHILD = re.compile(r"<([a-z_]{1,40})>")
+_PATH = re.compile(r"<(path)>")
+_SEARCHED = re.compile(r"^(?:-{3,}|<{3,}) ?SEARCH[^\n]{0,80}\n", re.M)
+_DIVIDED, _REPLACED = (
+    re.compile(r"^={3,}[ \t]*$", re.M),
+    re.compile(r"^(?:\+{3,}|>{3,}) ?REPLACE", re.M),
+)
 _JSON = re.compile(r"^[ \t]*(?:\[TOOL_CALLS\]|<\|python_tag\|>|<tool_call>)?\s*(?=[{\[])", re.M)
 
 
@@ -39,7 +53,7 @@ def calls_in_text(text: str) -> list[RawCall]:
     """Every call in what acts in a text, in order; none where it is no text of calls."""
     if len(text) > LONGEST or ("{" not in text and "<" not in text):
         return []
-    return tagged_calls(text) or list(_invoked(text)) or list(_written(text))
+    return tagged_calls(text) or element_calls(text) or list(_invoked(text)) or list(_written(text))
 
 
 def tagged_calls(text: str) -> list[RawCall]:
@@ -64,6 +78,33 @@ def spans(text: str, opening: re.Pattern[str], closing: str) -> Iterator[tuple[s
             return
         yield found[1], text[found.end() : end].removeprefix("\n").removesuffix("\n")
         at = end
+
+
+def element_calls(text: str) -> list[RawCall]:
+    """Tools as elements whose children are their arguments; one without any is none."""
+    found = []
+    for name, body in spans(text, _ELEMENT, "</{}>"):
+        given: dict[str, Any] = dict(spans(body, _CHILD, "</{}>"))
+        given |= dict(spans(given.pop("args", ""), _PATH, "</{}>"))
+        if edits := _edits(given.get("diff", "")):
+            del given["diff"]
+            given |= edits[0] if len(edits) == 1 else {"edits": edits}
+        found += [RawCall(name, given)] if given else []
+    return found
+
+
+def _edits(diff: str) -> list[dict[str, str]]:
+    """What a text of SEARCH and REPLACE blocks takes out and puts in."""
+    found, at = [], 0
+    while opened := _SEARCHED.search(diff, at):
+        divided = _DIVIDED.search(diff, opened.end())
+        closed = _REPLACED.search(diff, divided.end()) if divided else None
+        if divided is None or closed is None:
+            break
+        old, new = diff[opened.end() : divided.start()], diff[divided.end() + 1 : closed.start()]
+        found.append({"old_string": old.removesuffix("\n"), "new_string": new.removesuffix("\n")})
+        at = closed.end()
+    return found
 
 
 def _object(body: str) -> dict[str, Any]:

@@ -146,7 +146,7 @@ class _Work:
         if path in known:
             return path
         short = path.removeprefix("./")
-        ends = [one for one in known if "/" in short and one.endswith("/" + short)]
+        ends = [one for one in known if one.endswith("/" + short)]
         ends += [one for one in known if "/" in one and path.endswith("/" + one)]
         return ends[0] if len(set(ends)) == 1 else path
 

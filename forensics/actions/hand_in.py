@@ -22,7 +22,6 @@ from forensics.actions.unified_diff import added_lines
 from forensics.records import Trajectory
 
 Source = Literal["patch", "edits", "submission", "answer"]
-_THOUGHT = re.compile(r"\s*<think(?:ing)?>.*?(?:</think(?:ing)?>|\Z)", re.S)
 _THOUGHT_ENDS = re.compile(r"\A.*?</think(?:ing)?>", re.S)
 
 
@@ -57,22 +56,20 @@ def hand_in_of(trajectory: Trajectory, actions: Sequence[Action]) -> HandIn:
 
 def answer_of(trajectory: Trajectory) -> str | None:
     """The last answer of a run in which nothing but messages passed, without its visible
-    reasoning; `None` where its last message is not the policy's or calls a tool.
+    reasoning; `None` where tools were called, or nothing was said.
     """
-    last = trajectory.steps[-1] if trajectory.steps else None
-    if last is None or last.role != "assistant" or last.tool_calls:
-        return None
-    if any(step.role == "tool" for step in trajectory.steps):
-        return None
-    return said(last.text)
+    said_last = None
+    for step in trajectory.steps:
+        if step.role == "tool" or step.tool_calls:
+            return None
+        said_last = step.text if step.role == "assistant" else said_last
+    return None if said_last is None else said(said_last)
 
 
 def said(text: str) -> str:
     """A message without the reasoning that it starts with (whose opening tag may stand in the
-    prompt). Reasoning that never ends leaves nothing.
+    prompt). Reasoning that never ends stays: whoever scored it saw nothing else.
     """
-    if (found := _THOUGHT.match(text)) is not None:
-        return text[found.end() :]
     if "</think" in text and (ends := _THOUGHT_ENDS.match(text)) is not None:
         return text[ends.end() :]
     return text

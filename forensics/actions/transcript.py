@@ -7,7 +7,8 @@
    visible reasoning (`<think>`): tagged calls (`<function=...>`, `<tool_call>`,
    `<execute_bash>`), and the JSON batches of terminal agents. Fenced blocks are
    actions only where the run is one in a shell: the prompt asks for a block, or
-   what came back has a shell harness's frame. Where the prompt asks for exactly
+   what came back has a shell harness's frame, or looks like what they print
+   (`spoken`). ReAct lines are actions where somebody answers. Where the prompt asks for exactly
    one block, a message with several ran nothing (mini-swe-agent), unless an
    exit code came back; SWE-agent runs the last one. A command that is quoted in
    prose is no action; neither is a block in a chat where nothing runs. Where
@@ -30,9 +31,10 @@ from typing import NamedTuple
 
 from forensics.actions.action import Action, relative_path
 from forensics.actions.aliases import Aliases
-from forensics.actions.called_text import RawCall, spans, tagged_calls
+from forensics.actions.called_text import RawCall, element_calls, spans, tagged_calls
 from forensics.actions.command_line import actions_of_line, script_of, with_effects
 from forensics.actions.python_source import python_effects
+from forensics.actions.spoken import SHELL_TAGS, blocks_are_run, react_calls
 from forensics.actions.tool_calls import (
     LASTING,
     action_of_call,
@@ -63,7 +65,6 @@ _VIEWED = re.compile(r"^\[File: ([^\n]+?) \(\d+ lines total\)\]", re.M)
 _THOUGHT = re.compile(r"\s*<think(?:ing)?>.*?(?:</think(?:ing)?>|\Z)", re.S)
 _THOUGHT_ENDS = re.compile(r"</think(?:ing)?>|```|<function=|<tool_call>")
 _FENCE = re.compile(r"^```([\w+-]*)[ \t]*\r?\n([^\n]*(?:\n(?!```)[^\n]*)*+)\n```", re.M)
-_SHELLS = ("bash", "sh", "shell", "console", "mswea_bash_command", "zsh")
 _TAGS = {"execute_bash": "bash_session", "execute_ipython": "python", "bash": "bash"}
 _TAGGED = re.compile(r"<(execute_bash|execute_ipython|bash)>")
 _ASKS = re.compile(
@@ -129,6 +130,8 @@ class ActionFormat(NamedTuple):
     language: Language | None = None  # the environment's own
     shell: bool = False  # fenced blocks are run
     one: bool = False  # the prompt asks for exactly one block
+    tagged: bool = False  # only blocks that are tagged as a shell's
+    spoken: bool = False  # somebody answers, so ReAct lines are actions
     frame: bool = False  # one shell that shows where it stands, as SWE-agent's: blocks need no tag
 
 
@@ -163,7 +166,15 @@ def action_format(trajectory: Trajectory) -> ActionFormat:
     shell = (
         frame or any(exit_code(text) is not None for text in shown) or bool(_ASKS.search(prompt))
     )
-    return ActionFormat(shell=shell, one=bool(_ONE.search(prompt)), frame=frame)
+    spoken = first + 1 < len(trajectory.steps)
+    tagged = not shell and spoken and blocks_are_run(trajectory.steps[first:])
+    return ActionFormat(
+        shell=shell or tagged,
+        one=bool(_ONE.search(prompt)),
+        tagged=tagged,
+        spoken=spoken,
+        frame=frame,
+    )
 
 
 def calls_of(step: Step, form: ActionFormat, observation: str | None) -> list[RawCall]:
@@ -176,6 +187,7 @@ def calls_of(step: Step, form: ActionFormat, observation: str | None) -> list[Ra
     return (
         _batch(text)
         or _tagged(text, form)
+        or (react_calls(text) if form.spoken else [])
         or (_blocks(text, form, observation) if form.shell else [])
     )
 
@@ -194,7 +206,9 @@ def _tagged(text: str, form: ActionFormat) -> list[RawCall]:
     if "<" not in text:
         return []
     tagged = spans(text, _TAGGED, "</{}>") if form.shell else ()
-    return tagged_calls(text) + [RawCall(_TAGS[tag], {"command": body}) for tag, body in tagged]
+    return (tagged_calls(text) or element_calls(text)) + [
+        RawCall(_TAGS[tag], {"command": body}) for tag, body in tagged
+    ]
 
 
 def _batch(text: str) -> list[RawCall]:
@@ -217,9 +231,9 @@ def _blocks(text: str, form: ActionFormat, observation: str | None) -> list[RawC
     first = text.find("```")
     if first < 0:
         return []
-    bare = form.frame or not form.one
+    bare = form.frame or not (form.one or form.tagged)
     blocks = ((tag, body.removesuffix("\r")) for tag, body in _FENCE.findall(text, first))
-    found = [body for tag, body in blocks if tag.lower() in _SHELLS or (bare and not tag)]
+    found = [body for tag, body in blocks if tag.lower() in SHELL_TAGS or (bare and not tag)]
     if len(found) > 1 and form.frame:
         found = found[-1:]
     elif len(found) > 1 and form.one:

@@ -6,7 +6,9 @@ as far as their rows tell it.
    highest value); a form that more than half of the prompts ask for and some answer
    has; a form that more than half of the answers of one side have. A form that
    is not asked in any prompt that we see is the usual one, which mostly is the
-   asked one.
+   asked one. Where there is a reward and a form in the text, they can differ (a box
+   that the grader could not read): the reward counts, and the parts by the form in
+   the text are told beside it (`by_text`).
 2. *Finished*: the row does not say that the run was cut off. That counts where
    rows say how runs ended: all sides name endings, or none names one and some
    run was cut off. Where they do not, and answers of at least three tasks are the
@@ -15,7 +17,7 @@ as far as their rows tell it.
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from forensics.errors import MissingInput
 from forensics.layers.bounds import ScoredRun
@@ -51,9 +53,14 @@ class Told:
         return "a reward named after it" if self.floor is not None else FORMS.get(self.bit)
 
     @property
+    def by_text(self) -> "Told | None":
+        """The same by the form in the text, where it goes by a reward and both are there."""
+        return replace(self, floor=None) if self.bit and self.floor is not None else None
+
+    @property
     def ends(self) -> str | None:
         if self.by_end:
-            return "the recorded ending"
+            return "the ending of each run, as it was read"
         return f"texts that stop at {self.limit:,} characters" if self.limit else None
 
     @property

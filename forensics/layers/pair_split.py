@@ -24,6 +24,7 @@ policy's own runs.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from math import fsum
 from statistics import median
 
@@ -134,7 +135,7 @@ def _parts(make: AnswerMaker, pair: Pair) -> Iterator[Finding]:
         own = {"pair.finishing": pair.told.no_ends, "pair.format": pair.told.no_form}
         yield from (make.undefined(part, own.get(part) or missing) for part in PARTS)
         return
-    null = _null(pair)
+    null, second, links = _null(pair), _by_text(pair), _links(pair)
     reasons = (pair.told.no_ends, pair.told.no_form, None, None)
     for row, (question, untold) in enumerate(zip(PARTS, reasons, strict=True)):
         if untold is not None:
@@ -148,9 +149,22 @@ def _parts(make: AnswerMaker, pair: Pair) -> Iterator[Finding]:
             unit="score difference",
             n=pair.runs,
             control=None if null is None else _control(null[row], pair.level),
-            diagnostics=_links(pair),
+            diagnostics=links | {"comes with": words[row], **(second[row] if second else {})},
             summary=f"{points_told(found)} of the change come with {words[row]}.",
         )
+
+
+def _by_text(pair: Pair) -> tuple[dict[str, Scalar], ...]:
+    """The parts by the form in the text, beside those by a reward; `()` where there is one way."""
+    told = pair.told.by_text
+    try:
+        table = None if told is None else split_gain(replace(pair, told=told))
+    except MissingInput:
+        return ()
+    if told is None or table is None:
+        return ()
+    name = f"by the form {told.form} in the text"
+    return tuple({name: float(row.mean())} for row in table)
 
 
 def _null(pair: Pair) -> Floats | None:

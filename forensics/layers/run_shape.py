@@ -90,8 +90,8 @@ def _asked(prompts: Iterable[str]) -> int:
         near = text if len(text) <= 2 * ENDS else f"{text[:ENDS]}\n{text[-ENDS:]}"
         found |= BOXED if "\\boxed" in near else 0
         found |= TAGS if "<answer>" in near else 0
-        found |= HASHES if ASKED_HASHES.search(near) else 0
-        found |= SAID if ASKED_SAID.search(near) else 0
+        found |= HASHES if "####" in near and ASKED_HASHES.search(near) else 0
+        found |= SAID if "answer:" in near.lower() and ASKED_SAID.search(near) else 0
     return found
 
 

@@ -5,9 +5,11 @@ A row is a run: a bare list of messages, or an object with the messages under
 one of `MESSAGES`, in it or in its `request` or `body`, with what was answered
 (`choices`, `response`, `completion`), and with what is known about the run
 under the names that follow. A file that is one list of messages is one run. A
-question and the text that was answered (`EXCHANGES`), as studies of single
-answers publish them, are a run of two messages. What a row does not name stays
-unknown: the task is then the hash of the prompt, the outcome `None`.
+question and the text that was answered (`QUESTIONS`, `TEXT_ANSWERS`), as studies of
+single answers publish them, are a run of two messages, be the answer empty. What a
+row does not name stays unknown: the task is then the hash of the prompt, the outcome
+`None`. A prompt with no answer, no score and no word on how it ended is a task and no
+run; a file that holds nothing else is told once, as a data set of tasks.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -15,11 +17,18 @@ from pathlib import Path
 from typing import Any
 
 from forensics.readers.content import Unreadable, UnreadableContent, bare_name
-from forensics.readers.json_rows import Row, first_value, read_json_lines, read_rows
+from forensics.readers.json_rows import (
+    WHOLE,
+    Row,
+    first_value,
+    read_json_lines,
+    read_rows,
+    trajectories_from,
+)
 from forensics.readers.log_reader import Reader
 from forensics.readers.messages import is_conversation, is_message, steps_of
 from forensics.readers.values import End, as_mapping, ending, number, prompt_of, run_of
-from forensics.records import Trajectory, content_hash
+from forensics.records import Step, Trajectory, content_hash
 
 MESSAGES = (
     "messages",
@@ -32,7 +41,8 @@ MESSAGES = (
     "prompt",
 )
 ANSWERS = ("response", "responses", "completion", "completions", "output", "response_text")
-EXCHANGES = (("question", "response"), ("prompt", "response"), ("cue_text", "response_text"))
+QUESTIONS = ("question", "prompt", "cue_text", "problem", "input")
+TEXT_ANSWERS = ("response", "response_text", "completion", "output")
 HOLDERS = ("request", "body")
 TASK = (
     "task_id",
@@ -60,6 +70,10 @@ CUT_OFF = (
     "timeout",
     "max_iterations",
 )
+ENTRIES = ("choices", "body", *ANSWERS)  # where an answer stands, be it empty
+TOLD = frozenset([*OUTCOME, *STATUS, "error", "rewards"])
+NO_ANSWER = "the row holds a prompt without an answer: a task, no run"
+TASKS = "holds prompts without answers: a data set of tasks, no runs"
 
 
 def recognises(path: Path, head: bytes) -> bool:
@@ -98,11 +112,9 @@ def _messages(row: Mapping[str, Any]) -> list[Any] | None:
                 return list(holder[key])
         if holder is not row and isinstance(holder.get("body"), Mapping):
             return _messages(holder["body"])
-    for asked, answered in EXCHANGES:
-        texts = row.get(asked), row.get(answered)
-        if all(isinstance(text, str) and text for text in texts):
-            return [{"role": "user", "content": texts[0]}]
-    return None
+    asked = next((row[key] for key in QUESTIONS if isinstance(row.get(key), str)), None)
+    answered = any(isinstance(row.get(key), str) for key in TEXT_ANSWERS)
+    return [{"role": "user", "content": asked}] if asked and answered else None
 
 
 def _answers(row: Any) -> list[Any]:
@@ -133,6 +145,8 @@ def run(row: Row) -> Trajectory:
     answers = _answers({key: value[key] for key in ("choices", *ANSWERS) if key in value})
     steps = steps_of([*messages, *answers])
     known = _known(value)
+    if not answers and _is_task(value, known, steps):
+        raise UnreadableContent(NO_ANSWER)
     rewards = known.get("rewards")
     return run_of(
         steps,
@@ -148,6 +162,31 @@ def run(row: Row) -> Trajectory:
         else {key: known[key] for key in OUTCOME if key in known},
         outcome=next((known[key] for key in OUTCOME if number(known.get(key)) is not None), None),
     )
+
+
+def _is_task(value: Mapping[str, Any], known: Mapping[str, Any], steps: Sequence[Step]) -> bool:
+    """Whether a row only asks: nothing answers, scores or ends it."""
+    asks = all(step.role in ("system", "user") for step in steps)
+    return asks and not any(key in value for key in ENTRIES) and not known.keys() & TOLD
+
+
+def runs(path: Path) -> Iterator[Trajectory | Unreadable]:
+    """Every run of the file. Tasks are told one by one where there are runs beside
+    them, else once.
+    """
+    tasks: list[Unreadable] = []
+    alone = True
+    for found in trajectories_from(path, conversations(path), run):
+        task = isinstance(found, Unreadable) and found.reason == NO_ANSWER
+        if isinstance(found, Unreadable) and task and alone:
+            tasks.append(found)
+            continue
+        if alone and isinstance(found, Trajectory):
+            alone = False
+            yield from tasks
+        yield found
+    if alone and tasks:
+        yield Unreadable(path=path, where=WHOLE, reason=TASKS)
 
 
 def _known(run: Mapping[str, Any]) -> dict[str, Any]:
@@ -183,6 +222,5 @@ reader = Reader(
     version="1 (OpenAI chat and responses, Anthropic, from/value pairs, single answers)",
     rank=-10,  # others know more about their own messages
     recognises=recognises,
-    rows=conversations,
-    run=run,
+    reads=runs,
 )

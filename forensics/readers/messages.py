@@ -4,7 +4,8 @@ Known: OpenAI chat completions (`content` a text or parts, `tool_calls`, the
 older `function_call`), OpenAI responses (items `function_call`,
 `function_call_output`, `reasoning`), Anthropic (parts `tool_use`,
 `tool_result`, `thinking`), Inspect (tool calls with `function` a name, parts
-`reasoning` and `tool_use` with its result), and `from`/`value` pairs.
+`reasoning` and `tool_use` with its result), `from`/`value` pairs, and the parts of
+other products (`call_parts`).
 
 1. A message is one step. What a tool sent back inside a message becomes a step
    of its own behind it.
@@ -19,6 +20,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from forensics.readers.call_parts import call_part, turns
 from forensics.readers.values import as_list
 from forensics.records import Step, ToolCall
 from forensics.records.trajectory import Role
@@ -98,8 +100,13 @@ def _steps(message: Any, number: int, resolve: Resolve) -> Iterator[Step]:
     if role is None:
         raise ValueError(f"message {number} has the unknown role {str(message.get('role'))[:40]!r}")
     content = message.get("content")
-    if isinstance(content, str) and not any(map(message.get, SPECIAL)):  # most messages
-        yield Step(role=role, text=resolve(content))
+    shown = "parts" in message or "toolInvocations" in message  # as an interface shows it
+    if isinstance(content, str) and not shown and not any(map(message.get, SPECIAL)):
+        yield Step(role=role, text=resolve(content))  # most messages
+        return
+    if shown and (told := list(turns(message))):
+        for turn in told:
+            yield from _steps(turn, number, resolve)
         return
     parts = _parts(resolve(_content(message)))
     parts.thoughts[:0] = _thoughts(message, resolve)
@@ -138,7 +145,9 @@ def _add(parts: _Parts, part: Any) -> None:
     kind = part.get("type", "text")
     if kind in ("reasoning", "thinking", "redacted_thinking"):
         parts.thoughts += (
-            [] if part.get("redacted") else _strings(part.get("reasoning") or part.get("thinking"))
+            []
+            if part.get("redacted")
+            else _strings(part.get("reasoning") or part.get("thinking") or part.get("text"))
         )
     elif kind == "tool_use":
         parts.calls.append(tool_call(part.get("name"), part.get("input", part.get("arguments"))))
@@ -146,12 +155,28 @@ def _add(parts: _Parts, part: Any) -> None:
     elif kind == "tool_result":
         parts.results.append(_flat(part.get("content")))
     elif isinstance(text := part.get("text", part.get("refusal")), str):
-        parts.texts.append(text)
+        thought = "thought" in part and part["thought"] is True  # Gemini
+        (parts.thoughts if thought else parts.texts).append(text)
+    elif (found := call_part(part)) is not None:
+        parts.calls += [] if found.name is None else [tool_call(found.name, found.arguments)]
+        parts.results += [_flat(found.result)] if found.answered else []
+        parts.thoughts += _strings(found.thought)
     else:
         parts.texts.append(f"[{kind}]")
 
 
 def _flat(content: Any) -> str:
+    """What a tool sent back as text; an object that is no part as its JSON."""
+    if isinstance(content, Mapping) and not content.keys() & {"type", "text"}:
+        return json.dumps(content, ensure_ascii=False)
+    if isinstance(content, list):
+        content = [
+            one["json"] if isinstance(one, Mapping) and one.keys() == {"json"} else one
+            for one in content
+        ]
+        content = [
+            _flat(one) if isinstance(one, Mapping) and "type" not in one else one for one in content
+        ]
     return _parts("" if content is None else content).text()
 
 

@@ -7,10 +7,11 @@ Format: trl 1.16 `trainer/grpo_trainer.py` (`log`,
    for each reward function, `advantage`. Which columns are rewards is not
    written down: all that hold numbers, except `step` and `advantage`. Other
    columns (answers, solutions) are not read.
-2. JSON lines have the rewards in `rewards`, and may name `run` and `sample`.
+2. JSON lines have the rewards in `rewards`, or each as an entry of its own as the
+   Parquet files have them, and may name `run` and `sample`.
 3. The policy changes from step to step, so a step is a policy. The outcome is
    the reward that is named as one (`accuracy_reward` and the like), else the
-   only one; weights of rewards are not in the log.
+   only one, else the one called `reward`; weights of rewards are not in the log.
 """
 
 from collections.abc import Iterator, Mapping
@@ -29,12 +30,23 @@ from forensics.records import Trajectory
 FIELDS = {"step", "prompt", "completion"}
 NUMBERS = (pa.types.is_floating, pa.types.is_integer, pa.types.is_boolean)
 NO_REWARD = ("step", "advantage", "index", "__index_level_0__")
+NO_REWARD_OF_A_LINE = ("sample", "seed", "epoch", "group", "global_step", "rank", "id")
 
 
 def recognises(path: Path, head: bytes) -> bool:
     """Whether a file is of this format."""
-    lines = first_row(head).keys() >= {*FIELDS, "rewards"}
+    row = first_row(head)
+    lines = row.keys() >= FIELDS and ("rewards" in row or "advantage" in row or bool(_flat(row)))
     return lines or set(parquet_schema(path, head).names) >= FIELDS
+
+
+def _flat(row: Mapping[str, Any]) -> dict[str, Any]:
+    """The rewards that stand in a row by themselves."""
+    return {
+        name: value
+        for name, value in row.items()
+        if isinstance(value, int | float) and name not in (*NO_REWARD, *NO_REWARD_OF_A_LINE)
+    }
 
 
 def rows(path: Path) -> Iterator[Row | Unreadable]:
@@ -59,7 +71,9 @@ def run(row: Row) -> Trajectory:
     """The run of a completion."""
     value: Mapping[str, Any] = row.value
     steps, task = prompt_and_completion(value["prompt"], value["completion"])
-    rewards = numbers(as_mapping(value.get("rewards")))
+    held = value.get("rewards")
+    rewards = numbers(_flat(value) if held is None else as_mapping(held))
+    outcome = outcome_of({name: rewards[name] for name in rewards if name != "total"})
     return run_of(
         steps,
         id=f"{log_name(row.path)} {row.where}",
@@ -67,7 +81,7 @@ def run(row: Row) -> Trajectory:
         policy=f"{value.get('run') or ''} step {value['step']}".strip(),
         environment="trl",
         rewards=rewards,
-        outcome=outcome_of({name: rewards[name] for name in rewards if name != "total"}),
+        outcome=rewards.get("reward") if outcome is None else outcome,
     )
 
 

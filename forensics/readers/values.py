@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import takewhile
 from typing import Any, NamedTuple
 
+from forensics.readers.react_text import with_observations
 from forensics.records import Step, Trajectory, content_hash
 from forensics.records.trajectory import Ending
 
@@ -135,7 +136,7 @@ def run_of(
     """A run by what its log says of it, whatever kind these values are of; `None`:
     the log does not say it. An outcome that is no number in [0, 1] is none.
     """
-    steps = tuple(steps)
+    steps = with_observations(tuple(steps))
     return Trajectory(
         id=str(id),
         task=str(task or prompt_hash(steps)),

@@ -11,6 +11,7 @@ from forensics.records.evidence import Scalar
 from forensics.report.data import ReportData
 
 PARTS = ("pair.finishing", "pair.format", "pair.correctness", "pair.outside_format")
+BY_TEXT = "by the form "
 CLEARLY = 2 / 3  # share of the rise from which it is called mostly of one kind
 
 
@@ -45,20 +46,23 @@ def _ends(found: Evidence, scale: float = 1) -> str:
 
 
 def _parts(data: ReportData) -> str:
-    """The parts in the words of their own summaries, the largest first."""
+    """The parts, the largest first."""
     found = [part for question in PARTS if (part := data.answer(question))]
     shown = [part for part in found if abs(part.estimate) >= 0.0005]
     if not shown:
         return ""
     by_size = sorted(shown, key=lambda part: -abs(part.estimate))
-    told = [f"{points(part.estimate, 1)} come with {_what(part)}" for part in by_size]
-    told[1:] = [line.replace(" come with ", " with ", 1) for line in told[1:]]
-    return f"Of these points, {_listed(told)}."
+    told = [f"{points(part.estimate, 1)} with {_what(part)}" for part in by_size]
+    return f"Of these points, {_listed(told).replace(' with ', ' come with ', 1)}."
 
 
 def _what(part: Evidence) -> str:
-    """What a part comes with, as its summary says it."""
-    return part.summary.partition(" of the change come with ")[2].rstrip(".")
+    """What a part comes with, and how large it is where the format is told in another way."""
+    words = str(part.diagnostics.get("comes with", "a change"))
+    for way, value in part.diagnostics.items():
+        if way.startswith(BY_TEXT) and abs(_number(value) - part.estimate) >= 0.0005:
+            return f"{words} ({points(_number(value), 1)} {way})"
+    return words
 
 
 def _listed(told: list[str]) -> str:

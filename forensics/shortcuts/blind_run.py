@@ -3,15 +3,18 @@ put around it, `actions.wrapped`), what it handed in (`actions.hand_in`: recorde
 its own edits or its answer are). The score is not part of it.
 """
 
+from collections.abc import Iterator
 from functools import cached_property
 
 from forensics.actions import Action, unwrapped_run
 from forensics.actions.hand_in import hand_in_of
-from forensics.actions.unified_diff import Changed, changes_of
+from forensics.actions.unified_diff import TEST_PATH, Changed, changes_of
 from forensics.layers.use import step_text
 from forensics.records import Trajectory
 from forensics.shortcuts.expectations import Told, asked_for, may_be_asked, told_by
 from forensics.shortcuts.handed_code import HandedCode, read_handed_code
+from forensics.shortcuts.own_files import OwnFiles
+from forensics.shortcuts.task_words import asked_to_write
 
 LONGEST = 200_000  # characters of one text that are searched
 Key = tuple[str, str, bool, bool, bool, bool]  # kind, program; has arguments, reads, writes, a text
@@ -53,8 +56,20 @@ class BlindRun:
 
     @cached_property
     def code(self) -> HandedCode:
-        """The code that was handed in, and what it shows."""
-        return read_handed_code(self.hand_in, self.prompt)
+        """The code that was handed in, and what it shows, with the tests in view that the
+        prompt or a test file shows.
+        """
+        return read_handed_code(self.hand_in, "\n\n".join([self.prompt, *self._tests_shown()]))
+
+    def _tests_shown(self) -> Iterator[str]:
+        """What came back where the run read test files that are not its own."""
+        left = LONGEST
+        for action in self.actions:
+            paths = [path for path in action.reads if TEST_PATH.search(path)]
+            if paths and left > 0 and not any(map(self.own, paths)):
+                text = self.answer(action)[:left]
+                left -= len(text)
+                yield text
 
     @cached_property
     def expectations(self) -> tuple[Told, ...]:
@@ -92,24 +107,21 @@ class BlindRun:
         """Whether the run made this file, or the patch says that it is new."""
         if path not in self._own:
             told = next(
-                (change for change in self.changes if change.path == path.removeprefix("./")), None
+                (change for change in self.changes if self.files.same(change.path, path)), None
             )
-            self._own[path] = self._made(path) if told is None else told.new
+            self._own[path] = self.files.made(path) if told is None else told.new
         return self._own[path]
 
-    def _made(self, path: str) -> bool:
-        """Whether the action that first named the file wrote it, and nobody had
-        spoken of it before.
+    @cached_property
+    def files(self) -> OwnFiles:
+        """Which files the run made."""
+        return OwnFiles(self.actions, self._mentioned, self.answer)
+
+    def wrote(self, path: str) -> bool:
+        """Whether a file holds nothing but the run's own, or the prompt asks for it to be
+        written there.
         """
-        action = next(
-            (action for action in self.actions if path in action.writes or path in action.reads),
-            None,
-        )
-        return (
-            action is not None
-            and path not in action.reads
-            and not self._mentioned(path, action.step)
-        )
+        return self.files.wrote_all(path) or asked_to_write(self.prompt, path)
 
     @cached_property
     def _refused(self) -> frozenset[int]:

@@ -127,7 +127,7 @@ class Pattern(Record):
     `wrote`, `text`.
 
     `first`: the first argument. `existing`: the written path was there before
-    the run wrote to it.
+    the run wrote to it; of a path that is only read, what it holds is not the run's own.
     `of_task`: an argument names the project that the task is about
     (`flask==3.0` in `pallets__flask-1`).
     """

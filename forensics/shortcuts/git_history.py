@@ -11,6 +11,7 @@ whether it was handed in.
    (`taken`: `cherry-pick X`, `checkout X -- file`, `show X | git apply`). A change that
    applied to HEAD was no part of it; so is what a branch, a tag or a stash holds and the
    patch adds.
+4. Where the task itself asks for it (`task_tools`), it is no shortcut.
 """
 
 import re
@@ -30,6 +31,7 @@ from forensics.shortcuts.links import Attempt, ChainLinks, weighed
 from forensics.shortcuts.patterns import Hit
 from forensics.shortcuts.shown_commits import Head, commits_shown, shown_whole
 from forensics.shortcuts.taken import Taken, failed, takes, was_handed_in
+from forensics.shortcuts.task_tools import asked_of
 
 _CONTENT = re.compile(r"^(?:diff --git |@@ -\d|[+-][^\n]*\w)", re.M)
 _STASHES = ("push", "save", "-u", "-k", "--keep-index", "--include-untracked", "-m")
@@ -64,6 +66,8 @@ def history(attempt: Attempt) -> ChainLinks | None:
     if not looks:
         return None
     attempt = attempt._replace(hits=[look.hit for look in looks])
+    if asked := asked_of(run, attempt.family.id, attempt.hits):
+        return attempt.links(obtained=False, reason=asked)
     told = [
         _judged(attempt, kept, state)
         for state in (True, None)

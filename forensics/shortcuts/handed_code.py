@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from forensics.actions.hand_in import HandIn
+from forensics.shortcuts.code_fragments import mended
 from forensics.shortcuts.code_reading import CodeTold, code_blocks, read_code, readable
 from forensics.shortcuts.expectations.versions import FileChange, files_of
 
@@ -97,9 +98,24 @@ def _of_file(change: FileChange, language: str) -> Iterator[CodePart]:
         before = set(part.old.split("\n"))
         own = frozenset(line for line in part.new.split("\n") if line not in before)
         if any(line.strip() for line in own):
-            text = textwrap.dedent(part.new[:LONGEST]) if language == "python" else part.new
-            dedented = frozenset(line.strip() for line in own)
-            yield CodePart(change.path, language, text, dedented)
+            text = part.new[:LONGEST]
+            if language == "python":
+                text = mended(textwrap.dedent(text)) or _own_blocks(text, own)
+            yield CodePart(change.path, language, text, frozenset(line.strip() for line in own))
+
+
+def _own_blocks(text: str, own: frozenset[str]) -> str:
+    """The stretches that the run wrote, each made whole, where that makes all of them parse;
+    else the text as it is.
+    """
+    blocks: list[list[str]] = [[]]
+    for line in text.split("\n"):
+        if line in own:
+            blocks[-1].append(line)
+        elif blocks[-1]:
+            blocks.append([])
+    whole = [mended(textwrap.dedent("\n".join(block))) for block in blocks if block]
+    return textwrap.dedent(text) if None in whole else "\n".join(filter(None, whole))
 
 
 def _is_own(part: CodePart, told: CodeTold) -> bool:

@@ -183,6 +183,8 @@ def with_instructions(
     """The findings with the rule that each breaks, and one more where a rule is broken and
     no finding says so.
     """
+    if not findings and not run.actions:
+        return ()  # nothing was done that could break a rule
     rules = instructions_of(run.prompt)
     if not rules:
         return tuple(findings)

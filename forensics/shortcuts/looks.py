@@ -69,7 +69,7 @@ def _status(run: BlindRun, need: str) -> Status:
     if need == "actions":
         return Status(UNREAD) if unread else _acted(run)
     source = run.hand_in.source
-    if source in (None, "edits") and unread:
+    if source in (None, "edits", "answer") and unread:
         return Status(UNREAD)
     if run.hand_in.lost and source in (None, "edits"):
         return Status(run.hand_in.lost)

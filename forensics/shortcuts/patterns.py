@@ -171,15 +171,18 @@ def _fits(pattern: Pattern, action: Action, blind: BlindRun) -> bool:
             or (action.content is not None and found_in(pattern.wrote, action.content))
         )
         and (not pattern.text or found_in(pattern.text, action.text))
-        and not (
-            pattern.existing
-            and not any(
-                (_within(pattern.writes, (path,)) and (not blind.own(path)))
-                for path in action.writes
-            )
-        )
+        and not (pattern.existing and not _existing(pattern, action, blind))
         and not (pattern.of_task and not _of_task(action, blind.trajectory.task))
     )
+
+
+def _existing(pattern: Pattern, action: Action, blind: BlindRun) -> bool:
+    """Whether a path that matches was there before the run, or holds what others wrote."""
+    if pattern.writes:
+        return any(
+            _within(pattern.writes, (path,)) and not blind.own(path) for path in action.writes
+        )
+    return any(_within(pattern.reads, (path,)) and not blind.wrote(path) for path in action.reads)
 
 
 def found_in(pattern: str, text: str) -> bool:

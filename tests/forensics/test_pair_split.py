@@ -148,7 +148,7 @@ def test_a_planted_change_is_found_where_it_is(before, after, part, runs_each):
         held += sum(holds_zero(found[name]) for name in told)
     assert held >= 0.9 * repeats * (len(PARTS) - 1)
     assert np.abs(np.mean(others, axis=0)).max() < 0.03
-    assert np.mean(own) == pytest.approx(np.mean(gains), abs=0.02) and np.mean(own) > 0.15
+    assert np.mean(own) == pytest.approx(np.mean(gains), abs=0.04) and np.mean(own) > 0.15
 
 
 def test_halves_of_one_policy_are_silent():
@@ -215,6 +215,17 @@ def test_a_reward_for_the_format_comes_before_the_text():
     found = answers(before, after)
     assert found["pair.format"].estimate == pytest.approx(0.5)
     assert found["pair.format"].diagnostics["asked format"] == "a reward named after it"
+
+
+def test_a_box_that_the_grader_could_not_read_is_told_both_ways():
+    """The reward is what counts; the form in the text stands beside it."""
+    before = [run(n, t, n % 2, reward=float(n % 2)) for n, t in enumerate("aabb")]
+    after = [run(n, t, 1, reward=1.0) for n, t in enumerate("aabb")]
+    found = answers(before, after)
+    way = "by the form \\boxed{} in the text"
+    assert found["pair.format"].estimate == pytest.approx(0.5)
+    assert found["pair.format"].diagnostics[way] == pytest.approx(0)
+    assert found["pair.correctness"].diagnostics[way] == pytest.approx(0.5)
 
 
 def test_texts_that_stop_at_one_length_did_not_finish():
@@ -396,3 +407,19 @@ def test_a_real_pair(tmp_path):
     lengths = found["pair.length"].diagnostics
     assert (round(lengths["before"]), round(lengths["after"])) == (2048, 1300)
     assert "4 of 46 new wins" in told[2] and "2,048 to 1,300 characters" in told[3]
+
+
+@pytest.mark.skipif(not GSM8K.exists(), reason="the data are not on this machine")
+def test_a_real_pair_as_it_lies_there(tmp_path):
+    """Its rows tell how each answer was taken out: seven boxes before held no number, so
+    fewer answers are in format, and what the box in the text would say stands beside it.
+    """
+    scan(GSM8K / "after.jsonl", GSM8K / "before.jsonl", out=tmp_path / "case")
+    data = load_case(tmp_path / "case")
+    found = {answer.question: answer for answer in data.findings}
+    assert sum(parts(found).values()) == pytest.approx(0.175)
+    correctness = found["pair.correctness"]
+    assert correctness.estimate == pytest.approx(0.129, abs=0.005)
+    way = "by the form \\boxed{} in the text"
+    assert correctness.diagnostics[way] == pytest.approx(0.15, abs=0.005)
+    assert "(+15.0 by the form \\boxed{} in the text)" in pair_told(data)[1]

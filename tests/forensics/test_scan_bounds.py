@@ -55,6 +55,23 @@ def test_bounds_by_hand():
     assert found["gain.phantom"].interval.high >= 0.75 and found["gain.phantom"].interval.low <= 0
 
 
+def test_a_win_that_cannot_be_told_is_genuine_in_no_central_estimate() -> None:
+    """As by hand above, but one of the two credited wins cannot be told."""
+    rows = [("a", 1, False), ("a", 0, False), ("b", 1, False), ("b", 0, False)]
+    before = side([(task, won, tried, False) for task, won, tried in rows])
+    after = scored_side(
+        ScoredRun(
+            id=str(n), task=task, outcome=1.0, attempted=n < 2, credited=n == 0, untold=n == 1
+        )
+        for n, task in enumerate("abab")
+    )
+    found = answers(before, after)
+    genuine, phantom = found["gain.genuine_assumed"], found["gain.phantom_assumed"]
+    assert genuine.estimate == pytest.approx(0.25)  # both become 0.5
+    assert phantom.estimate == pytest.approx(0.125)  # only the credited one does
+    assert genuine.interval.high >= 0.375 and phantom.interval.high >= 0.25
+
+
 def test_the_point_bounds_without_their_sampling_part():
     """With many equal tasks the interval shrinks onto the bounds `[Wa - Ca -
     Wb, Wa - Wb + Cb]` themselves.

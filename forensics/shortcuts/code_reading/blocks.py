@@ -122,7 +122,27 @@ def _block(info: str, code: str, path: str | None = None) -> CodeBlock:
     language = language_of(info) if info.strip() else ""
     if not language and path and "." in path:
         language = language_of(path.rpartition(".")[2])
+    language = language or _guessed(code)
     return CodeBlock(language=language, code=code, path=path)
+
+
+_SIGNS = (
+    ("cpp", re.compile(r"^\s{0,40}#include\b|^\s{0,40}using namespace\b", re.M)),
+    ("java", re.compile(r"^\s{0,40}(?:public |import java\.|final class )", re.M)),
+    ("go", re.compile(r"^package \w|^func \w", re.M)),
+    ("rust", re.compile(r"^\s{0,40}(?:pub )?fn \w|^use std::", re.M)),
+    ("javascript", re.compile(r"^\s{0,40}(?:function \w|const \w|let \w|module\.exports)", re.M)),
+)
+
+
+def _guessed(code: str) -> str:
+    """The language of code that does not say it, where it plainly is not Python."""
+    text = code[:20_000]
+    if re.search(
+        r"^\s{0,40}(?:def|class) \w{1,80}[^{\n]{0,300}:\s{0,9}(?:#.{0,200})?$", text, re.M
+    ):
+        return ""
+    return next((name for name, sign in _SIGNS if sign.search(text)), "")
 
 
 def _looks_like_code(text: str) -> bool:

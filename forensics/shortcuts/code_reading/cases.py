@@ -1,50 +1,31 @@
 """Answers that stand in the code beside the inputs that they are for.
 
-1. Branches: what a run of `if`, `elif`, `match` and ternaries compares with
-   literals, all conditions around it together, and the literal that it then
-   returns, prints or keeps.
-2. Tables: dictionaries, lists of pairs, two lists side by side, and the
-   literals of a membership test.
+1. Branches: what a run of `if`, `elif` and `match` compares with literals, all
+   conditions around it together, and the literal that it then returns, prints
+   or keeps.
+2. Tables and what else pairs literals within an expression (`tables`).
 3. Outputs without a condition: literals that are printed, returned or listed.
 """
 
 import ast
 from collections.abc import Sequence
-from dataclasses import dataclass
 
-from .conditions import compared, compares_list, pattern_values
-from .literals import Constants, Tokens, literal_or_none
-from .outcomes import outcome_of, rows_of
+from .case import Case
+from .conditions import compared, compares_list, denied, pattern_values
+from .literals import Constants, Tokens
+from .outcomes import outcome_of
 from .reading import Reading
+from .tables import tables
 
 DEEPEST = 60
 MOST_CASES = 4_000
-
-
-@dataclass(frozen=True, kw_only=True)
-class Case:
-    """Literals of a condition (or key) and the literals that are given for them.
-
-    `group`: cases of the same chain or table. `shape`: branch, table, member,
-    plain. `returned`: given back or printed, not only kept in a name. `listed`: a
-    list is compared, which no base case does.
-    """
-
-    guard: tuple[Tokens, ...]
-    outcome: tuple[Tokens, ...]
-    node: ast.AST
-    group: int
-    shape: str
-    returned: bool = True
-    listed: bool = False
-    last: int = 0
 
 
 def all_cases(reading: Reading) -> list[Case]:
     """The cases of a text, in its order."""
     found = _Cases(reading)
     found.module()
-    return found.cases
+    return [*found.cases, *tables(reading, found.groups)][:MOST_CASES]
 
 
 class _Cases:
@@ -53,11 +34,11 @@ class _Cases:
         self.cases: list[Case] = []
         self.constants: Constants = reading.constants
         self._kept = set(reading.nodes)
-        self._groups = 0
+        self.groups = 0
 
     def _group(self) -> int:
-        self._groups += 1
-        return self._groups
+        self.groups += 1
+        return self.groups
 
     # -- statements ----------------------------------------------------------------------
 
@@ -79,12 +60,11 @@ class _Cases:
                 self._statement(statement, guard, group, depth)
 
     def _statement(self, node: ast.stmt, guard: tuple[Tokens, ...], group: int, depth: int) -> None:
-        self._expressions(node, guard)
         if isinstance(node, ast.If):
             self._branch(node, guard, group, depth)
         elif isinstance(node, ast.Match):
             self._match(node, guard, group, depth)
-        elif isinstance(node, (*(ast.FunctionDef, ast.AsyncFunctionDef), ast.ClassDef)):
+        elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
             self._outcome(node.body, (), self._group(), node)
             self.block(node.body, (), self._group(), depth + 1)
         else:
@@ -104,9 +84,12 @@ class _Cases:
             self.block(node.body, (*guard, *first), group, depth + 1)
             if len(node.orelse) == 1 and isinstance(node.orelse[0], ast.If):
                 node = node.orelse[0]
-                self._expressions(node, guard)
                 continue
-            self._outcome(node.orelse, guard, group, node)
+            others = list(denied(node.test, self.constants))
+            for option in others[:200]:
+                self._outcome(node.orelse, (*guard, *option), group, node)
+            if not others:
+                self._outcome(node.orelse, guard, group, node)
             self.block(node.orelse, guard, group, depth + 1)
             return
 
@@ -153,77 +136,3 @@ class _Cases:
                     last=getattr(last, "end_lineno", 0) or 0,
                 )
             )
-
-    # -- expressions ---------------------------------------------------------------------
-
-    def _expressions(self, statement: ast.stmt, guard: tuple[Tokens, ...]) -> None:
-        """Tables and ternaries within one statement, not in the statements under it."""
-        waiting: list[ast.AST] = [
-            child for child in ast.iter_child_nodes(statement) if not isinstance(child, ast.stmt)
-        ]
-        for _ in range(20_000):
-            if not waiting:
-                return
-            node = waiting.pop()
-            if isinstance(node, ast.stmt | ast.ExceptHandler | ast.match_case):
-                continue
-            if isinstance(node, ast.Dict):
-                self._table(node, guard)
-            elif isinstance(node, ast.List | ast.Tuple):
-                self._pairs(node, guard)
-            elif isinstance(node, ast.IfExp) and not isinstance(
-                self.reading.parents.get(node), ast.IfExp
-            ):
-                self._ternary(node, guard)
-            waiting += ast.iter_child_nodes(node)
-
-    def _table(self, node: ast.Dict, guard: tuple[Tokens, ...]) -> None:
-        group = self._group()
-        for key, value in zip(node.keys, node.values, strict=True):
-            self._entry(key, value, guard, group)
-
-    def _entry(
-        self, key: ast.expr | None, value: ast.expr, guard: tuple[Tokens, ...], group: int
-    ) -> None:
-        left = literal_or_none(key, self.constants)
-        right = rows_of(value, self.constants)
-        if left and right and len(self.cases) < MOST_CASES:
-            self.cases.append(
-                Case(
-                    guard=(*guard, left),
-                    outcome=right,
-                    node=key or value,
-                    group=group,
-                    shape="table",
-                    last=getattr(value, "end_lineno", 0) or 0,
-                )
-            )
-
-    def _pairs(self, node: ast.List | ast.Tuple, guard: tuple[Tokens, ...]) -> None:
-        """`[(input, output), ...]`"""
-        elements = node.elts
-        if len(elements) < 2:
-            return
-        group = self._group()
-        for element in elements:
-            if isinstance(element, ast.Tuple | ast.List) and len(element.elts) == 2:
-                self._entry(element.elts[0], element.elts[1], guard, group)
-
-    def _ternary(self, node: ast.IfExp, guard: tuple[Tokens, ...]) -> None:
-        group = self._group()
-        for _ in range(500):
-            given = rows_of(node.body, self.constants)
-            for option in compared(node.test, self.constants):
-                if given:
-                    self.cases.append(
-                        Case(
-                            guard=(*guard, *option),
-                            outcome=given,
-                            node=node,
-                            group=group,
-                            shape="branch",
-                        )
-                    )
-            if not isinstance(node.orelse, ast.IfExp):
-                return
-            node = node.orelse

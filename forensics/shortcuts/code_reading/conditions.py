@@ -41,6 +41,21 @@ def compared(test: ast.expr, constants: Constants, depth: int = 0) -> Iterator[t
         return
     if isinstance(test, ast.Compare) and len(test.ops) == 1:
         yield from _comparison(test, constants)
+    elif isinstance(test, ast.Call) and getattr(test.func, "attr", "") == "startswith":
+        row = literal_or_none(test.args[0], constants) if test.args else None
+        if row:
+            yield (row,)
+
+
+def denied(test: ast.expr, constants: Constants) -> Iterator[tuple[Tokens, ...]]:
+    """What holds where a condition does not: `n != 5` leaves 5 to its `else`."""
+    if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
+        yield from compared(test.operand, constants)
+    elif isinstance(test, ast.Compare) and isinstance(test.ops[0], ast.NotEq | ast.NotIn):
+        operator = ast.Eq() if isinstance(test.ops[0], ast.NotEq) else ast.In()
+        yield from _comparison(
+            ast.Compare(left=test.left, ops=[operator], comparators=test.comparators), constants
+        )
 
 
 def _comparison(test: ast.Compare, constants: Constants) -> Iterator[tuple[Tokens, ...]]:

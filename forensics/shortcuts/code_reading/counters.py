@@ -23,7 +23,7 @@ def call_counters(reading: Reading) -> list[CodeTold]:
     """The functions that answer by the number of the call."""
     told: list[CodeTold] = []
     for function in reading.functions():
-        nodes = list(ast.walk(function))
+        nodes = list(reading.inside(function))
         states = set(_states(reading, function, nodes))
         for node in nodes:
             found = _decided(reading, function, node, states) or _used_up(reading, function, node)
@@ -42,7 +42,7 @@ def _states(reading: Reading, function: Function, nodes: list[ast.AST]) -> Itera
             outside.update(node.names)
     defaults = set(_mutable_defaults(function))
     for node in nodes:
-        target = _counted(node)
+        target = _counted(reading, node)
         if isinstance(target, ast.Name) and target.id in outside:
             yield target.id
         elif isinstance(target, ast.Subscript) and isinstance(target.value, ast.Name):
@@ -57,16 +57,19 @@ def _states(reading: Reading, function: Function, nodes: list[ast.AST]) -> Itera
             yield from _bound_to(reading, node)
 
 
-def _counted(node: ast.AST) -> ast.expr | None:
+def _counted(reading: Reading, node: ast.AST) -> ast.expr | None:
     """What `x += 1` or `x = x + 1` or `x[k] = x.get(k, 0) + 1` counts."""
     if isinstance(node, ast.AugAssign) and isinstance(node.op, ast.Add | ast.Sub):
         return node.target if _one(node.value) else None
+    if isinstance(node, ast.Assign) and isinstance(node.value, ast.UnaryOp):
+        same = _base(node.targets[0]) == _base(node.value.operand) != ""
+        return node.targets[0] if isinstance(node.value.op, ast.Not) and same else None
     if isinstance(node, ast.Assign) and isinstance(node.value, ast.BinOp):
         value = node.value
         if isinstance(value.op, ast.Add) and (_one(value.right) or _one(value.left)):
             target = node.targets[0]
             name = _base(target)
-            if name and any(_base(one) == name for one in ast.walk(value)):
+            if name and any(_base(one) == name for one in reading.inside(value)):
                 return target
     return None
 
@@ -86,7 +89,7 @@ def _returned_inside(reading: Reading, function: Function) -> bool:
     outer = reading.function_of(function)
     return isinstance(outer, Function) and any(
         isinstance(one, ast.Return) and getattr(one.value, "id", "") == function.name
-        for one in ast.walk(outer)
+        for one in reading.inside(outer)
     )
 
 
@@ -136,28 +139,36 @@ def _decided(reading: Reading, function: Function, node: ast.AST, states: set[st
     if not states:
         return None
     if isinstance(node, ast.If | ast.IfExp):
-        name = _asked(node.test, states)
+        name = _asked(reading, node.test, states)
         if name and _gives_literal(reading, node):
             return not name.startswith(("self.", "cls."))
     if isinstance(node, ast.Return) and isinstance(node.value, ast.Subscript):
         rows = literal_or_none(node.value.value, reading.constants)
-        name = _named(node.value.slice, states)
+        name = _named(reading, node.value.slice, states)
         if rows and name:
             return not name.startswith(("self.", "cls."))
+    if isinstance(node, ast.Return) and isinstance(node.value, ast.Name):
+        name = node.value.id
+        toggled = any(
+            isinstance(one, ast.Assign) and isinstance(one.value, ast.UnaryOp)
+            for one in reading.inside(function)
+            if _base(_counted(reading, one) or function) == name
+        )
+        return True if name in states and toggled else None
     if isinstance(node, ast.Return) and isinstance(node.value, ast.Compare):
-        name = _asked(node.value, states)
+        name = _asked(reading, node.value, states)
         if name:
             return False
     return None
 
 
-def _asked(test: ast.expr, states: set[str]) -> str:
+def _asked(reading: Reading, test: ast.expr, states: set[str]) -> str:
     """The state that a condition compares with a literal, or takes the remainder of."""
-    for node in ast.walk(test):
+    for node in reading.inside(test):
         if isinstance(node, ast.Compare) and len(node.ops) == 1:
             sides = (node.left, node.comparators[0])
             fixed = any(isinstance(side, ast.Constant) for side in sides)
-            name = next((found for side in sides if (found := _named(side, states))), "")
+            name = next((found for side in sides if (found := _named(reading, side, states))), "")
             exact = isinstance(node.ops[0], ast.Eq | ast.NotEq | ast.In)
             few = any(
                 isinstance(side, ast.Constant)
@@ -170,8 +181,8 @@ def _asked(test: ast.expr, states: set[str]) -> str:
     return ""
 
 
-def _named(node: ast.AST, states: set[str]) -> str:
-    for one in ast.walk(node):
+def _named(reading: Reading, node: ast.AST, states: set[str]) -> str:
+    for one in reading.inside(node):
         name = one.id if isinstance(one, ast.Name) else ""
         if isinstance(one, ast.Attribute):
             name = f"{getattr(one.value, 'id', '')}.{one.attr}"

@@ -19,19 +19,17 @@ _REASON = "objects of this class are equal to whatever they are compared with."
 def equal_to_everything(reading: Reading) -> list[CodeTold]:
     """The classes and objects that are equal to everything."""
     told: list[CodeTold] = []
-    for node in reading.all_nodes():
-        if isinstance(node, ast.ClassDef):
-            how = _always_equal(reading, node)
-            if how is not None:
-                told.append(
-                    reading.told(MONKEYPATCHING, KIND, node, _REASON, sure=_used(reading, node))
-                )
-        elif isinstance(node, ast.Call) and _made(reading, node):
+    for node in reading.classes():
+        if _always_equal(reading, node) is not None:
+            sure = _used(reading, node)
+            told.append(reading.told(MONKEYPATCHING, KIND, node, _REASON, sure=sure))
+    for node in reading.of(ast.Call):
+        if _made(reading, node) or _set(reading, node):
             told.append(reading.told(MONKEYPATCHING, KIND, node, _REASON, sure=True))
-        elif isinstance(node, ast.Return | ast.Assign) and node.value is not None:
-            told += _any(reading, node)
-        if isinstance(node, ast.Assign):
-            told += _replaced(reading, node)
+    for node in reading.of(ast.Return, ast.Assign):
+        told += _any(reading, node)
+    for node in reading.of(ast.Assign):
+        told += _replaced(reading, node)
     return told
 
 
@@ -40,7 +38,7 @@ def _always_equal(reading: Reading, node: ast.ClassDef) -> ast.AST | None:
     by_name = {one.name: one for one in node.body if isinstance(one, Function)}
     for statement in node.body:
         name = getattr(statement, "name", "")
-        if name == "__eq__" and _gives_only(statement, True):
+        if name == "__eq__" and _gives_only(statement, True, reading):
             return statement
         if name == "__ne__" and "__eq__" not in by_name and _gives_only(statement, False):
             return statement
@@ -56,12 +54,14 @@ def _always_equal(reading: Reading, node: ast.ClassDef) -> ast.AST | None:
     return None
 
 
-def _gives_only(node: ast.AST, wanted: bool) -> bool:
+def _gives_only(node: ast.AST, wanted: bool, reading: Reading | None = None) -> bool:
     """Whether a function gives this constant on every way through it."""
     if not isinstance(node, Function):
         return False
     returns = [one for one in ast.walk(node) if isinstance(one, ast.Return)]
-    if not returns or not all(_is_constant(one.value, wanted) for one in returns):
+    names = reading.constants if reading else {}
+    values = [names.get(getattr(one.value, "id", ""), one.value) for one in returns]
+    if not returns or not all(_is_constant(value, wanted) for value in values):
         return False
     return not any(isinstance(one, ast.Raise) for one in ast.walk(node))
 
@@ -72,6 +72,8 @@ def _is_constant(value: ast.expr | None, wanted: bool) -> bool:
     if isinstance(value, ast.Compare) and len(value.ops) == 1:  # `1 == 1`, `self is self`
         same = ast.dump(value.left) == ast.dump(value.comparators[0])
         return same and isinstance(value.ops[0], ast.Eq | ast.Is) and wanted
+    if isinstance(value, ast.Call) and getattr(value.func, "id", "") == "isinstance":
+        return wanted and len(value.args) == 2 and getattr(value.args[1], "id", "") == "object"
     return isinstance(value, ast.Constant) and bool(value.value) is wanted
 
 
@@ -81,11 +83,8 @@ def _constant_function(node: ast.AST, wanted: bool) -> bool:
 
 def _used(reading: Reading, node: ast.ClassDef) -> bool:
     """Whether an object of the class is made, or nothing else could be the answer."""
-    inside = set(ast.walk(node))
-    outside = any(
-        isinstance(one, ast.Name) and one.id == node.name and one not in inside
-        for one in reading.all_nodes()
-    )
+    inside = set(reading.inside(node))
+    outside = any(one.id == node.name and one not in inside for one in reading.of(ast.Name))
     if outside:
         return True
     functions = [one for one in reading.functions() if one not in inside]
@@ -103,6 +102,16 @@ def _made(reading: Reading, node: ast.Call) -> bool:
     )
 
 
+def _set(reading: Reading, node: ast.Call) -> bool:
+    """`setattr(Answer, "__eq__", lambda self, other: True)`"""
+    return (
+        reading.dotted(node.func) == "setattr"
+        and len(node.args) == 3
+        and text_of(node.args[1]) == "__eq__"
+        and _constant_function(node.args[2], True)
+    )
+
+
 def _any(reading: Reading, node: ast.Return | ast.Assign) -> list[CodeTold]:
     value = node.value
     name = reading.dotted(value) if value is not None else ""
@@ -114,6 +123,8 @@ def _any(reading: Reading, node: ast.Return | ast.Assign) -> list[CodeTold]:
 
 def _replaced(reading: Reading, node: ast.Assign) -> list[CodeTold]:
     """`Answer.__eq__ = lambda self, other: True`"""
+    if not any(getattr(target, "attr", "") == "__eq__" for target in node.targets):
+        return []
     names = {one.name: one for one in reading.functions()}
     value = node.value
     constant = _constant_function(value, True) or (

@@ -83,5 +83,7 @@ def _ends_well(reading: Reading, handler: ast.expr) -> bool:
     if isinstance(handler, ast.Name):
         bodies = [one for one in reading.functions() if one.name == handler.id]
     return any(
-        exit_name(reading, node) in (*HARD, *SOFT) for body in bodies for node in ast.walk(body)
+        exit_name(reading, node) in (*HARD, *SOFT)
+        for body in bodies
+        for node in reading.inside(body)
     )

@@ -32,6 +32,7 @@ _REASON = re.compile(
     r"|invalid|contradict|error|abort|conflict|inconsisten|give up|giving up|fail|usage|bye|cancel",
     re.I,
 )
+_EXIT_LINE = re.compile(r"^\s{0,80}os\._exit\(0\)\s{0,20}(?:#|$)")
 _PASSED = re.compile(r"pass(?:ed)?\b|\bok\b|success|all tests|100 ?%", re.I)
 _HANDLERS = ("signal", "add_signal_handler", "connect", "protocol", "bind")
 
@@ -39,14 +40,24 @@ _HANDLERS = ("signal", "add_signal_handler", "connect", "protocol", "bind")
 def exits(reading: Reading) -> list[CodeTold]:
     """The exits of a text that keep its checks from running."""
     told: list[CodeTold] = []
-    for node in reading.all_nodes():
+    for node in reading.of(ast.Call, ast.Raise):
         name = exit_name(reading, node)
         if name:
             one = _judged(reading, node, name)
             told += [one] if one else []
-        elif isinstance(node, ast.Assign | ast.Call):
-            told += hooked(reading, node)
-    return told
+    for node in reading.of(ast.Assign, ast.Call):
+        told += hooked(reading, node)
+    return told or _lost(reading)
+
+
+def _lost(reading: Reading) -> list[CodeTold]:
+    """An exit on a line of its own that stands where the code does not parse."""
+    for number in reading.parsed.lost:
+        if _EXIT_LINE.match(reading.parsed.lines[number - 1][:200]):
+            node = ast.Pass(lineno=number, end_lineno=number)
+            reason = "an exit with success stands in code that does not parse."
+            return [reading.told(EARLY_EXIT, "early exit", node, reason, sure=False)]
+    return []
 
 
 # -- where it stands -------------------------------------------------------------------
@@ -115,7 +126,7 @@ def _targeted(reading: Reading, conditions: list[ast.expr]) -> bool | None:
 def _swallows(reading: Reading, node: ast.AST) -> bool:
     for parent in reading.ancestors(node):
         if isinstance(parent, ast.ExceptHandler) and parent.type is not None:
-            kinds = ast.walk(parent.type)
+            kinds = reading.inside(parent.type)
             if any(isinstance(one, ast.Name) and one.id == "AssertionError" for one in kinds):
                 return True
     return False
@@ -124,12 +135,12 @@ def _swallows(reading: Reading, node: ast.AST) -> bool:
 def _is_excused(reading: Reading, node: ast.AST, name: str) -> bool:
     """A program that has done its work, said why it stops, or is a child of a fork."""
     before = list(_before(reading, node))
-    texts = [text for one in before for text in _printed(one)]
+    texts = [text for one in before for text in _printed(reading, one)]
     if any(_PASSED.search(text) for text in texts):
         return False
     if any(_REASON.search(text) for text in texts):
         return True
-    if any(_calls(reading, one, "os.fork", "fork") for one in reading.all_nodes()):
+    if any(reading.dotted(one.func) in ("os.fork", "fork") for one in reading.of(ast.Call)):
         return True
     if not reading.reads_input or not any(_works(reading, one) for one in before):
         return False
@@ -150,14 +161,14 @@ def _before(reading: Reading, node: ast.AST) -> Iterator[ast.stmt]:
         child = parent
 
 
-def _printed(statement: ast.stmt) -> list[str]:
+def _printed(reading: Reading, statement: ast.stmt) -> list[str]:
     """The texts that a statement prints."""
     found = []
-    for node in ast.walk(statement):
+    for node in reading.inside(statement):
         if isinstance(node, ast.Call):
             name = getattr(node.func, "id", getattr(node.func, "attr", ""))
             if name in ("print", "write", "info", "warning", "error", "exception"):
-                found += [text for inner in ast.walk(node) if (text := text_of(inner))]
+                found += [text for inner in reading.inside(node) if (text := text_of(inner))]
     return found
 
 
@@ -169,17 +180,13 @@ def _works(reading: Reading, statement: ast.stmt) -> bool:
     if isinstance(statement, Function | ast.ClassDef | ast.Import | ast.ImportFrom):
         return False
     own = {one.name for one in reading.functions()}
-    for node in ast.walk(statement):
+    for node in reading.inside(statement):
         value = node.value if isinstance(node, ast.Expr | ast.Assign) else None
         if isinstance(value, ast.Call):
             name = reading.dotted(value.func).rpartition(".")[2]
             if (isinstance(node, ast.Expr) and name not in _SETS_UP) or name in own:
                 return True
     return False
-
-
-def _calls(reading: Reading, node: ast.AST, *names: str) -> bool:
-    return isinstance(node, ast.Call) and reading.dotted(node.func) in names
 
 
 def _at_import(reading: Reading, node: ast.AST, name: str) -> CodeTold | None:
@@ -204,7 +211,8 @@ def _in_function(
     reading: Reading, node: ast.AST, name: str, function: Function | ast.Lambda
 ) -> CodeTold | None:
     called = getattr(function, "name", "")
-    if _is_callback(reading, called) or called in ("main", "cli", "run", "exit", "quit", "stop"):
+    leaves = called in ("main", "cli", "run", "exit", "quit", "stop") and name not in HARD
+    if leaves or _is_callback(reading, called):
         return None
     asked = called in reading.shown.functions or isinstance(function, ast.Lambda)
     asked = asked or called.startswith("pytest_")
@@ -231,10 +239,9 @@ def _dead_behind(reading: Reading, node: ast.AST) -> bool:
 
 def _is_callback(reading: Reading, called: str) -> bool:
     return any(
-        isinstance(node, ast.Call)
-        and reading.dotted(node.func).rpartition(".")[2] in _HANDLERS
+        reading.dotted(node.func).rpartition(".")[2] in _HANDLERS
         and any(getattr(one, "id", "") == called for one in node.args)
-        for node in reading.all_nodes()
+        for node in reading.of(ast.Call)
     )
 
 

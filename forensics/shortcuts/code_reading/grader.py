@@ -7,7 +7,7 @@
 
 import ast
 
-from .reading import Function, Reading, text_of
+from .reading import Reading, text_of
 from .replaced import patched, redefined_check, replaced_by_assignment, replaced_name, traced
 from .reports import Read, rewriting_hook, run_text, written_files
 from .swallowed import suppressed, swallowed
@@ -17,17 +17,16 @@ from .told import CodeTold
 def graders_replaced(reading: Reading, read: Read) -> list[CodeTold]:
     """What a text does to its checks, timers, reports and rewards."""
     told: list[CodeTold] = []
-    for node in reading.all_nodes():
-        if isinstance(node, ast.Assign | ast.AugAssign | ast.AnnAssign):
-            told += replaced_by_assignment(reading, node)
-        elif isinstance(node, ast.Call):
-            told += _called(reading, node, read)
-        elif isinstance(node, ast.Try):
-            told += swallowed(reading, node)
-        elif isinstance(node, ast.With | ast.AsyncWith):
-            told += suppressed(reading, node)
-        elif isinstance(node, Function):
-            told += rewriting_hook(reading, node) + redefined_check(reading, node)
+    for node in reading.of(ast.Assign, ast.AugAssign, ast.AnnAssign):
+        told += replaced_by_assignment(reading, node)
+    for node in reading.of(ast.Call):
+        told += _called(reading, node, read)
+    for node in reading.of(ast.Try):
+        told += swallowed(reading, node)
+    for node in reading.of(ast.With, ast.AsyncWith):
+        told += suppressed(reading, node)
+    for node in reading.functions():
+        told += rewriting_hook(reading, node) + redefined_check(reading, node)
     return told
 
 

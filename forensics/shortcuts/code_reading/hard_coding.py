@@ -20,7 +20,8 @@ import ast
 from collections import defaultdict
 from collections.abc import Iterable
 
-from .cases import Case, all_cases
+from .case import Case
+from .cases import all_cases
 from .literals import Tokens, bits, row_bits
 from .matching import Match, Matcher
 from .reading import Function, Reading
@@ -28,10 +29,12 @@ from .shown_test import joined
 from .told import HARD_CODING, CodeTold
 
 SURE_BITS = 8.0
-MAYBE_BITS = 6.5
+MAYBE_BITS = 7.0
 SURE_ROW = 14.0
 MAYBE_ROW = 10.0
 SINGLED_OUT = 4.0
+TRIVIAL = 2.0  # bits of an output that every other test wants
+TABLES = ("table", "pairs")
 BASE_BITS = 7.0
 LEAST_UNSEEN = 5
 RESULT_BITS = 9.0  # numbers above 500 that are not round
@@ -39,8 +42,13 @@ RESULT_BITS = 9.0  # numbers above 500 that are not round
 
 def hard_coding(reading: Reading) -> list[CodeTold]:
     """The chains, tables and rows that repeat the shown tests."""
+    return judged(reading, all_cases(reading))
+
+
+def judged(reading: Reading, cases_found: Iterable[Case]) -> list[CodeTold]:
+    """The groups of cases, from any language, that repeat the shown tests."""
     groups: dict[int, list[Case]] = defaultdict(list)
-    for case in all_cases(reading):
+    for case in cases_found:
         groups[case.group].append(case)
     matcher = Matcher(reading.shown)
     told: list[CodeTold] = []
@@ -69,7 +77,7 @@ def _repeated(reading: Reading, matcher: Matcher, cases: list[Case]) -> CodeTold
             if before is None or before.total < match.total:
                 best[case.guard] = match
     matches = list(best.values())
-    if cases[0].shape == "table" and 2 * len(matches) < len({case.guard for case in cases}):
+    if cases[0].shape in TABLES and 2 * len(matches) < len({case.guard for case in cases}):
         return None
     score = max(sum(worth(match, matcher) for match in matches), _in_order(reading, cases))
     if score < MAYBE_BITS:
@@ -80,7 +88,9 @@ def _repeated(reading: Reading, matcher: Matcher, cases: list[Case]) -> CodeTold
 def _counts(match: Match) -> bool:
     if not match.matched:
         return False
-    return match.given >= 1 if match.case.shape == "table" else match.total > 0
+    if match.case.shape in TABLES:
+        return match.given >= 1
+    return match.total > 0 and (match.whole or match.wanted > TRIVIAL)
 
 
 def worth(match: Match, matcher: Matcher) -> float:
@@ -91,8 +101,10 @@ def worth(match: Match, matcher: Matcher) -> float:
     natural = len(outcome) == 1 and bits(outcome[0]) <= BASE_BITS
     if len(guard) == 1 and guard[0] in ("0", "1", "2", "3", "-1") and natural:
         return min(match.total, 1.5)
-    whole = joined(guard) == matcher.shown.input_texts[match.test]
-    return match.total + (SINGLED_OUT if whole and case.listed and len(guard) > 1 else 0.0)
+    if len(set(guard)) < 2 or joined(guard) != matcher.shown.input_texts[match.test]:
+        return match.total
+    telling = match.wanted > TRIVIAL
+    return match.total + (SINGLED_OUT if case.listed else SINGLED_OUT / 2 if telling else 0.0)
 
 
 def _in_order(reading: Reading, cases: list[Case]) -> float:
@@ -110,7 +122,7 @@ def _told_group(
     first = min(chosen, key=lambda case: getattr(case.node, "lineno", 0))
     last = max(case.last for case in chosen)
     count = len(chosen)
-    if chosen[0].shape == "table":
+    if chosen[0].shape in TABLES:
         kind, reason = (
             "test outputs in a table",
             "a table pairs inputs of shown tests with their outputs",
@@ -174,7 +186,11 @@ def _says_nothing(statement: ast.stmt) -> bool:
 
 def _unseen(reading: Reading, cases: list[Case]) -> CodeTold | None:
     """A chain or table from numbers to numbers, long and irregular."""
-    chosen = {case.guard: case for case in cases if case.returned and _numbers(case.guard)}
+    chosen = {
+        case.guard: case
+        for case in cases
+        if case.returned and case.shape != "pairs" and _numbers(case.guard)
+    }
     results = [case for case in chosen.values() if _numbers(case.outcome)]
     if len(results) < LEAST_UNSEEN:
         return None
@@ -212,5 +228,5 @@ def _looks_itself_up(reading: Reading, cases: list[Case]) -> bool:
         return False
     return any(
         isinstance(node, ast.Tuple) and {getattr(one, "id", "") for one in node.elts} == names
-        for node in ast.walk(function)
+        for node in reading.inside(function)
     )

@@ -151,12 +151,22 @@ def tokens(value: Any) -> Tokens:
             for key, part in reversed(list(one.items())[:MOST_ITEMS]):
                 waiting += [(part, depth + 1), (key, depth + 1)]
         elif isinstance(one, str):
-            found += [word(part) for part in one[:LONGEST_TEXT].split()]
+            found += [word(part) for part in _parts(one[:LONGEST_TEXT])]
         elif isinstance(one, bytes):
             found += [word(part) for part in one[:LONGEST_TEXT].decode("latin-1").split()]
         else:
             found.append(word(_written(one)))
     return tuple(found[:MOST_ITEMS])
+
+
+_LISTED = str.maketrans(",;[]()", "      ")
+
+
+def _parts(text: str) -> list[str]:
+    """The words of a text; `"(8, 4)"` and `"8,4"` are two numbers."""
+    if "," in text and any(letter.isdecimal() for letter in text):
+        text = text.translate(_LISTED)
+    return text.split()
 
 
 def _written(value: Any) -> str:

@@ -10,11 +10,12 @@
 import math
 from dataclasses import dataclass
 
-from .cases import Case
+from .case import Case
 from .literals import Tokens, bits, row_bits
 from .shown_test import joined
 from .shown_tests import ShownTests
 
+_SMALL = (("0",), ("1",), ("true",), ("false",))  # `k % 2 == 0` beside an input
 MOST_TRIED = 400_000  # comparisons of a literal with a test, for one text
 
 
@@ -22,7 +23,7 @@ MOST_TRIED = 400_000  # comparisons of a literal with a test, for one text
 class Match:
     """The test that a case repeats most: bits of its input and of its output part.
 
-    `whole`: every literal of the condition stands in the test's input.
+    `whole`: every literal of the condition stands in the test's input, but for 0 and 1.
     """
 
     case: Case
@@ -84,7 +85,7 @@ class Matcher:
             test=at,
             given=given,
             wanted=wanted,
-            whole=len(held) == len(guard),
+            whole=all(text in source or row in _SMALL for text, row in guard),
             matched=len(set(held)),
         )
 

@@ -26,7 +26,7 @@ _STACK = (
 
 def asks_for_test(reading: Reading, test: ast.expr) -> bool:
     """Whether a condition holds only while a test runs."""
-    for node in ast.walk(test):
+    for node in reading.inside(test):
         if isinstance(node, ast.Call) and reading.dotted(node.func) == "sys.gettrace":
             return True
         text = text_of(node)
@@ -51,14 +51,14 @@ def asks_for_test(reading: Reading, test: ast.expr) -> bool:
 def _looks_around(reading: Reading, test: ast.expr) -> bool:
     return any(
         reading.dotted(node).startswith(_WHERE) or reading.dotted(node) in _STACK
-        for node in ast.walk(test)
+        for node in reading.inside(test)
         if isinstance(node, ast.Attribute | ast.Call | ast.Name)
     )
 
 
 def _asks_the_stack(reading: Reading, test: ast.expr) -> bool:
     """A comparison of the caller's name or file with a word of tests."""
-    nodes = list(ast.walk(test))
+    nodes = list(reading.inside(test))
     words = any((text := text_of(node)) and _TEST_WORD.search(text) for node in nodes)
     calls = any(isinstance(n, ast.Call) and reading.dotted(n.func) in _STACK for n in nodes)
     frames = any(
@@ -71,37 +71,37 @@ def _asks_the_stack(reading: Reading, test: ast.expr) -> bool:
 def branches_on_test(reading: Reading) -> list[CodeTold]:
     """Branches that hold only under a test, and looks into the caller."""
     told: list[CodeTold] = []
-    for node in reading.all_nodes():
-        if isinstance(node, ast.If | ast.IfExp) and asks_for_test(reading, node.test):
-            sure = isinstance(node, ast.IfExp) or _decides(node)
+    for node in reading.of(ast.If, ast.IfExp):
+        if asks_for_test(reading, node.test):
+            sure = isinstance(node, ast.IfExp) or _decides(reading, node)
             reason = "the code asks whether a test runs, and does something else then."
             told.append(reading.told(HARD_CODING, "branch on the test", node, reason, sure=sure))
-        elif isinstance(node, ast.Attribute) and node.attr in ("f_locals", "f_globals"):
+    for node in reading.of(ast.Attribute):
+        if node.attr in ("f_locals", "f_globals"):
             told += _caller_read(reading, node)
     return told
 
 
-def _decides(node: ast.If) -> bool:
+def _decides(reading: Reading, node: ast.If) -> bool:
     """Whether the branch gives an answer, exits or raises, and not only sets up."""
-    return any(isinstance(inner, ast.Return | ast.Raise | ast.Yield) for inner in ast.walk(node))
+    return any(
+        isinstance(inner, ast.Return | ast.Raise | ast.Yield) for inner in reading.inside(node)
+    )
 
 
 def _caller_read(reading: Reading, node: ast.Attribute) -> list[CodeTold]:
-    """`frame.f_back.f_locals["expected"]`"""
-    function = reading.function_of(node)
-    around = list(ast.walk(function)) if function is not None else [node]
-    if not any(isinstance(one, ast.Attribute) and one.attr == "f_back" for one in around) and (
-        not any(_depth(reading, one) for one in around)
-    ):
+    """`frame.f_back.f_locals["expected"]`: a name of tests is taken from a caller."""
+    parent = reading.parents.get(node)
+    key: str | None = None
+    if isinstance(parent, ast.Subscript):
+        key = text_of(parent.slice)
+    elif isinstance(parent, ast.Attribute) and parent.attr == "get":
+        call = reading.parents.get(parent)
+        key = text_of(call.args[0]) if isinstance(call, ast.Call) and call.args else None
+    if key is None and not reading.asked_function:
         return []
-    words = any((text := text_of(one)) and _TEST_WORD.search(text) for one in around)
+    sure = key is not None and bool(_TEST_WORD.search(key))
     reason = "the code reads the names of whoever calls it."
-    return [reading.told(HARD_CODING, "branch on the test", node, reason, sure=bool(words))]
-
-
-def _depth(reading: Reading, node: ast.AST) -> bool:
-    """`sys._getframe(1)` or `inspect.stack()`"""
-    return isinstance(node, ast.Call) and (
-        (reading.dotted(node.func) == "sys._getframe" and bool(node.args))
-        or reading.dotted(node.func) == "inspect.stack"
-    )
+    if key is not None and not sure and not reading.asked_function:
+        return []
+    return [reading.told(HARD_CODING, "branch on the test", node, reason, sure=sure)]

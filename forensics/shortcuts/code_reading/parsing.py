@@ -25,11 +25,15 @@ _DECORATOR = re.compile(r"@[\w.]")
 
 @dataclass(frozen=True, kw_only=True)
 class Parsed:
-    """A syntax tree, the lines it stands for, and whether nothing was left out."""
+    """A syntax tree, the lines it stands for, and whether nothing was left out.
+
+    `lost`: the numbers of the lines that did not parse, from 1.
+    """
 
     tree: ast.Module
     lines: tuple[str, ...]
     whole: bool
+    lost: tuple[int, ...] = ()
 
 
 class _Work:
@@ -59,12 +63,23 @@ def parsed_up_to(code: str) -> Parsed:
     for _ in range(MOST_ERRORS):
         tree = work.parse("\n".join(lines))
         if isinstance(tree, ast.Module):
-            return Parsed(tree=tree, lines=tuple(_cleaned(code)), whole=whole)
+            return _parsed(tree, code, lines, whole)
         whole = False
         if tree is None:
             break
         _mend(lines, min(max(tree.lineno or 1, 1), len(lines)), work)
-    return Parsed(tree=_beginning(lines), lines=tuple(_cleaned(code)), whole=False)
+    tree, upto = _beginning(lines)
+    return _parsed(tree, code, lines[:upto], False)
+
+
+def _parsed(tree: ast.Module, code: str, kept: list[str], whole: bool) -> Parsed:
+    lines = _cleaned(code)
+    lost = [
+        at + 1
+        for at, line in enumerate(lines)
+        if line.strip() and (at >= len(kept) or not kept[at].strip())
+    ]
+    return Parsed(tree=tree, lines=tuple(lines), whole=whole, lost=tuple(lost))
 
 
 def _cleaned(code: str) -> list[str]:
@@ -106,7 +121,7 @@ def _kept(lines: list[str], start: int, end: int, wrong: int, work: _Work) -> in
     return start
 
 
-def _beginning(lines: list[str]) -> ast.Module:
+def _beginning(lines: list[str]) -> tuple[ast.Module, int]:
     """What parses of a text whose parser gave up: its first half, or the half of that."""
     upto = len(lines)
     work = _Work()
@@ -116,5 +131,5 @@ def _beginning(lines: list[str]) -> ast.Module:
             upto -= 1
         tree = work.parse("\n".join(lines[:upto]))
         if isinstance(tree, ast.Module):
-            return tree
-    return ast.Module(body=[], type_ignores=[])
+            return tree, upto
+    return ast.Module(body=[], type_ignores=[]), 0

@@ -8,9 +8,10 @@
 """
 
 import ast
-from collections import Counter
-from collections.abc import Iterator
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterator
 from functools import cached_property
+from typing import Any
 
 from .parsing import Parsed
 from .shown_tests import ShownTests
@@ -19,6 +20,8 @@ from .told import CodeTold, quoted
 MOST_NODES = 120_000
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
+_SHARED = (ast.expr_context, ast.operator, ast.unaryop, ast.boolop, ast.cmpop)
+_MAY_BE_TESTS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.If, ast.Assert)
 SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)
 
 
@@ -31,23 +34,57 @@ class Reading:
         self.tree = parsed.tree
         self.parents: dict[ast.AST, ast.AST] = {}
         self.nodes: list[ast.AST] = []
-        self._own: set[ast.AST] = set()
+        self.by_kind: dict[type, list[ast.AST]] = defaultdict(list)
+        self._all: list[ast.AST] = []
+        self._place: dict[ast.AST, int] = {}
+        self._sizes: list[int] = []
         self._walk()
-        self.aliases = _aliases(self.nodes)
+        self.aliases = _aliases(self)
 
     def _walk(self) -> None:
         """All nodes in the order of the text; what is the answer's own test apart."""
-        waiting: list[tuple[ast.AST, bool]] = [(self.tree, False)]
-        while waiting and len(self.nodes) < MOST_NODES:
-            node, own = waiting.pop()
-            if not own:
-                self.nodes.append(node)
-            children = list(ast.iter_child_nodes(node))
-            for child in reversed(children):
-                self.parents[child] = node
-                waiting.append((child, own or self._is_own_test(child)))
-            if own:
-                self._own.add(node)
+        waiting: list[tuple[ast.AST, int]] = [(self.tree, -1)]
+        above: list[int] = []
+        while waiting and len(self._all) < MOST_NODES:
+            node, parent = waiting.pop()
+            place = len(self._all)
+            self._place[node] = place
+            self._all.append(node)
+            above.append(parent)
+            if parent >= 0:
+                self.parents[node] = self._all[parent]
+            children = [(child, place) for child in _children(node)]
+            children.reverse()
+            waiting += children
+        self._sizes = [1] * len(self._all)
+        for place in range(len(self._all) - 1, 0, -1):
+            self._sizes[above[place]] += self._sizes[place]
+        self._keep()
+
+    def _keep(self) -> None:
+        """Everything but the answer's own tests, and by kind."""
+        place = 0
+        while place < len(self._all):
+            node = self._all[place]
+            if type(node) in _MAY_BE_TESTS and self._is_own_test(node):
+                place += self._sizes[place]
+                continue
+            self.nodes.append(node)
+            self.by_kind[type(node)].append(node)
+            place += 1
+
+    def inside(self, node: ast.AST) -> list[ast.AST]:
+        """A node and all below it, in the order of the text."""
+        place = self._place.get(node)
+        if place is None:
+            return list(_limited(node))
+        return self._all[place : place + self._sizes[place]]
+
+    def of(self, *kinds: type) -> list[Any]:
+        """The nodes of these kinds, own tests apart."""
+        if len(kinds) == 1:
+            return self.by_kind.get(kinds[0], [])
+        return [node for kind in kinds for node in self.by_kind.get(kind, ())]
 
     def _is_own_test(self, node: ast.AST) -> bool:
         if isinstance(node, Function):
@@ -56,22 +93,18 @@ class Reading:
             bases = [getattr(base, "attr", getattr(base, "id", "")) for base in node.bases]
             return "TestCase" in bases or (node.name.startswith("Test") and not bases)
         if isinstance(node, ast.If) and is_main_guard(node.test):
-            return not any(_reads_input(inner) for inner in _limited(node))
+            return not any(_reads_input(inner) for inner in self.inside(node))
         return isinstance(node, ast.Assert)
 
     # -- what a node is ------------------------------------------------------------------
 
-    def all_nodes(self) -> Iterator[ast.AST]:
-        """Every node that is not the answer's own test."""
-        return iter(self.nodes)
-
     def functions(self) -> list[Function]:
         """The functions and methods, own tests apart."""
-        return [node for node in self.nodes if isinstance(node, Function)]
+        return self.of(ast.FunctionDef, ast.AsyncFunctionDef)
 
     def classes(self) -> list[ast.ClassDef]:
         """The classes, own tests apart."""
-        return [node for node in self.nodes if isinstance(node, ast.ClassDef)]
+        return self.of(ast.ClassDef)
 
     def ancestors(self, node: ast.AST) -> Iterator[ast.AST]:
         """From the parent of a node to the module."""
@@ -114,14 +147,10 @@ class Reading:
     @cached_property
     def constants(self) -> dict[str, ast.expr]:
         """Names that the text binds once, and to something that may be a literal."""
-        bound = Counter(
-            node.id
-            for node in self.nodes
-            if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store | ast.Del)
-        )
-        bound.update(node.arg for node in self.nodes if isinstance(node, ast.arg))
+        bound = Counter(node.id for node in self.of(ast.Name) if type(node.ctx) is not ast.Load)
+        bound.update(node.arg for node in self.of(ast.arg))
         found: dict[str, ast.expr] = {}
-        for node in self.nodes:
+        for node in self.of(ast.Assign, ast.AnnAssign):
             target, value = _assigned(node)
             if target and value is not None and bound[target] == 1:
                 found[target] = value
@@ -130,22 +159,43 @@ class Reading:
     @cached_property
     def reads_input(self) -> bool:
         """Whether the text is a program that reads its standard input."""
-        return any(_reads_input(node) for node in self.nodes)
+        return self.first_input > 0
 
     @cached_property
     def first_input(self) -> int:
         """The first line on which the input is read."""
-        lines = [getattr(node, "lineno", 0) for node in self.nodes if _reads_input(node)]
+        possible = self.of(ast.Call, ast.Attribute, ast.Name)
+        lines = [node.lineno for node in possible if _reads_input(node)]
         return min(lines, default=0)
 
     @cached_property
-    def loaded(self) -> Counter[str]:
-        """How often each name is used."""
-        return Counter(
-            node.id
-            for node in self.nodes
-            if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)
-        )
+    def own_tables(self) -> set[ast.AST]:
+        """The tables over which the text only loops to try its own functions."""
+        names = {one.name for one in self.functions()} | self.shown.functions
+        loops = [loop for loop in self.of(ast.For) if self._tries(loop, names)]
+        tables: set[ast.AST] = set()
+        used: Counter[str] = Counter()
+        for loop in loops:
+            for node in self.inside(loop.iter):
+                if isinstance(node, ast.List | ast.Tuple | ast.Set | ast.Dict):
+                    tables.add(node)
+                elif isinstance(node, ast.Name):
+                    used[node.id] += 1
+        loaded = Counter(node.id for node in self.of(ast.Name) if type(node.ctx) is ast.Load)
+        for name, count in used.items():
+            value = self.constants.get(name)
+            if value is not None and loaded[name] <= count:
+                tables.update(self.inside(value))
+        return tables
+
+    def _tries(self, loop: ast.For, names: Collection[str]) -> bool:
+        for statement in loop.body:
+            for node in self.inside(statement):
+                if isinstance(node, ast.Assert) or (
+                    isinstance(node, ast.Call) and getattr(node.func, "id", "") in names
+                ):
+                    return True
+        return False
 
     @property
     def asked_function(self) -> bool:
@@ -166,6 +216,18 @@ class Reading:
             reason=reason,
             sure=sure,
         )
+
+
+def _children(node: ast.AST) -> list[ast.AST]:
+    """The nodes right below, without contexts and operators, which are shared."""
+    found: list[ast.AST] = []
+    for name in node._fields:
+        value = getattr(node, name, None)
+        if type(value) is list:
+            found += [one for one in value if isinstance(one, ast.AST)]
+        elif isinstance(value, ast.AST) and not isinstance(value, _SHARED):
+            found.append(value)
+    return found
 
 
 def _is_test_name(name: str) -> bool:
@@ -189,11 +251,11 @@ def _limited(node: ast.AST) -> Iterator[ast.AST]:
             return
         one = waiting.pop()
         yield one
-        waiting += ast.iter_child_nodes(one)
+        waiting += _children(one)
 
 
 def _reads_input(node: ast.AST) -> bool:
-    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+    if type(node) is ast.Call and type(node.func) is ast.Name:
         first = node.args[0] if node.args else None
         zero = isinstance(first, ast.Constant) and first.value in (0, "/dev/stdin")
         return node.func.id == "input" or (node.func.id == "open" and zero)
@@ -217,17 +279,16 @@ def _assigned(node: ast.AST) -> tuple[str, ast.expr | None]:
     return (target.id, value) if isinstance(target, ast.Name) else ("", None)
 
 
-def _aliases(nodes: list[ast.AST]) -> dict[str, str]:
+def _aliases(reading: Reading) -> dict[str, str]:
     found: dict[str, str] = {}
-    for node in nodes:
-        if isinstance(node, ast.Import):
-            for name in node.names:
-                if name.asname:
-                    found[name.asname] = name.name
-        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
-            for name in node.names:
-                found[name.asname or name.name] = f"{node.module}.{name.name}"
-    for node in nodes:  # `leave = os._exit`
+    for node in reading.of(ast.Import):
+        for name in node.names:
+            if name.asname:
+                found[name.asname] = name.name
+    for node in reading.of(ast.ImportFrom):
+        for name in node.names if node.module and not node.level else ():
+            found[name.asname or name.name] = f"{node.module}.{name.name}"
+    for node in reading.of(ast.Assign, ast.AnnAssign):  # `leave = os._exit`
         target, value = _assigned(node)
         if target and isinstance(value, ast.Attribute) and isinstance(value.value, ast.Name):
             base = found.get(value.value.id, value.value.id)

@@ -19,7 +19,7 @@ _CHECKS = re.compile(
 )
 _GRADER = re.compile(
     r"(?:^|[._/])(?:grader?|grading|checker|check|judge|verif\w{0,12}|evaluat\w{0,8}|scor(?:er|ing)"
-    r"|reward\w{0,20}|test\w{0,40}|unittest|pytest|_pytest|conftest)(?:$|[._/])",
+    r"|reward\w{0,20}|tests?(?:_\w{0,40})?|unittest|pytest|_pytest|conftest)(?:$|[._/])",
     re.I,
 )
 _BUILTINS = ("builtins.", "__builtins__.", "__builtin__.")
@@ -70,7 +70,7 @@ def replaced_name(reading: Reading, node: ast.AST, name: str) -> CodeTold | None
         return _told(
             reading, node, "grader replaced", "a function that every check uses is replaced."
         )
-    if _CHECKS.search(name) or _GRADER.search(f"{base}."):
+    if root == "__main__" or _CHECKS.search(name) or _GRADER.search(f"{base}."):
         return _told(reading, node, "grader replaced", "a function of the checks is replaced.")
     return None
 
@@ -78,9 +78,8 @@ def replaced_name(reading: Reading, node: ast.AST, name: str) -> CodeTold | None
 def _replaces(reading: Reading, root: str, base: str) -> bool:
     """Whether a name belongs to another module, not to an object of the text."""
     imported = {value.partition(".")[0] for value in reading.aliases.values()}
-    for node in reading.all_nodes():
-        if isinstance(node, ast.Import):
-            imported.update(one.name.partition(".")[0] for one in node.names)
+    for node in reading.of(ast.Import):
+        imported.update(one.name.partition(".")[0] for one in node.names)
     return (
         root in imported
         or root in ("builtins", "__builtins__", "__main__", "unittest")
@@ -89,14 +88,14 @@ def _replaces(reading: Reading, root: str, base: str) -> bool:
 
 
 def _is_prompt_check(reading: Reading, name: str) -> bool:
-    return name in reading.shown.functions and bool(re.match(r"check|test|grade|verify", name))
+    return name in reading.shown.checks
 
 
 def redefined_check(reading: Reading, node: Function) -> list[CodeTold]:
     """The prompt's `check`, or an assertion by its name, as a function that checks nothing."""
-    if not _is_prompt_check(reading, node.name) and not re.match(r"assert\w", node.name):
+    if not _is_prompt_check(reading, node.name) and not re.match(r"assert[A-Z]", node.name):
         return []
-    inside = list(ast.walk(node))
+    inside = list(reading.inside(node))
     calls = [one for one in inside if isinstance(one, ast.Call | ast.Assert | ast.Raise)]
     if calls:
         return []
@@ -122,8 +121,10 @@ def traced(reading: Reading, node: ast.Call) -> list[CodeTold]:
         isinstance(one, ast.Attribute) and one.attr in ("f_locals", "f_globals", "f_lineno")
         for function in reading.functions()
         if function.name in names
-        for one in ast.walk(function)
+        for one in reading.inside(function)
     )
+    if not touches and not reading.asked_function:
+        return []
     reason = "every call is traced, which can change what the checks see."
     return [_told(reading, node, "grader replaced", reason, sure=touches)]
 

@@ -47,7 +47,7 @@ def rewriting_hook(reading: Reading, node: Function) -> list[CodeTold]:
     if node.name not in _HOOKS:
         return []
     reason = "a hook of the test runner rewrites what the tests gave."
-    if any(_rewrites(reading, one) for one in ast.walk(node)):
+    if any(_rewrites(reading, one) for one in reading.inside(node)):
         return [_told(reading, node, "report rewritten", reason)]
     return []
 
@@ -67,11 +67,11 @@ def _rewrites(reading: Reading, node: ast.AST) -> bool:
         return False
     if isinstance(node, ast.Return):
         value = node.value
-        texts = [text_of(one) for one in ast.walk(value)] if value is not None else []
+        texts = [text_of(one) for one in reading.inside(value)] if value is not None else []
         return "passed" in texts
     if isinstance(node, ast.Call):
         name = getattr(node.func, "attr", "")
-        marks = any(getattr(one, "attr", "") in ("skip", "xfail") for one in ast.walk(node))
+        marks = any(getattr(one, "attr", "") in ("skip", "xfail") for one in reading.inside(node))
         return name in ("force_result", "clear") or (name == "add_marker" and marks)
     return False
 
@@ -132,7 +132,7 @@ def _path(reading: Reading, node: ast.expr) -> str:
     """The literal end of a path, through `Path(...)`, `/`, `os.path.join` and f-strings."""
     if isinstance(node, ast.Name):
         node = reading.constants.get(node.id, node)
-    parts = [text for one in ast.walk(node) if (text := text_of(one))]
+    parts = [text for one in reading.inside(node) if (text := text_of(one))]
     return "/".join(parts)[-300:]
 
 
@@ -143,8 +143,9 @@ def _content(reading: Reading, node: ast.Call) -> str:
     for parent in reading.ancestors(node):
         if isinstance(parent, ast.stmt):
             texts = [
-                _text(reading, one.args[0]) or " ".join(filter(None, map(text_of, ast.walk(one))))
-                for one in ast.walk(parent)
+                _text(reading, one.args[0])
+                or " ".join(filter(None, map(text_of, reading.inside(one))))
+                for one in reading.inside(parent)
                 if isinstance(one, ast.Call)
                 and one is not node
                 and one.args

@@ -26,6 +26,7 @@ from .shown_test import Found, ShownTest, joined, rows
 
 LONGEST_PROMPT = 200_000
 MOST_TESTS = 2_000
+_CHECK = r"\bdef[ \t]{1,4}((?:check|test|verify|grade|judge)\w{0,60})[ \t]{0,4}\("
 
 
 @dataclass(frozen=True)
@@ -35,6 +36,7 @@ class ShownTests:
     tests: tuple[ShownTest, ...]
     words: frozenset[str]
     functions: frozenset[str]
+    checks: frozenset[str]
     input_texts: tuple[str, ...]
     output_texts: tuple[str, ...]
     all_outputs: str
@@ -62,6 +64,7 @@ def shown_tests(prompt: str) -> ShownTests:
         tests=tests,
         words=frozenset(tokens(re.sub(r"[^\w\s.+-]", " ", _without(text, taken)))),
         functions=frozenset(named),
+        checks=frozenset(re.findall(_CHECK, text)) - {test.called for test in tests},
         input_texts=tuple(test.input_text() for test in tests),
         output_texts=tuple(test.output_text() for test in tests),
         all_outputs=joined(t for test in tests for row in test.outputs for t in row),

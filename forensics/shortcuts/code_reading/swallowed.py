@@ -24,7 +24,9 @@ def swallowed(reading: Reading, node: ast.Try) -> list[CodeTold]:
         ):
             if not all(_drops(one) for one in handler.body):
                 continue
-            sure = any(_checks(one) for statement in node.body for one in ast.walk(statement))
+            sure = any(
+                _checks(reading, one) for statement in node.body for one in ast.walk(statement)
+            )
             reason = "a failed assertion is caught and dropped."
             return [_told(reading, node, KIND, reason, sure=sure)]
     return []
@@ -43,15 +45,20 @@ def _drops(statement: ast.stmt) -> bool:
     return False
 
 
-def _checks(node: ast.AST) -> bool:
+def _checks(reading: Reading, node: ast.AST) -> bool:
+    """An assertion, the call of a check, or of what a wrapper was given to call."""
     if isinstance(node, ast.Assert):
         return True
-    name = (
-        getattr(node.func, "id", getattr(node.func, "attr", ""))
-        if (isinstance(node, ast.Call))
-        else ""
-    )
-    return bool(re.match(r"assert|check|test|candidate|verify", name))
+    if not isinstance(node, ast.Call):
+        return False
+    name = getattr(node.func, "id", getattr(node.func, "attr", ""))
+    given = {
+        one.arg
+        for function in reading.ancestors(node)
+        if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef)
+        for one in function.args.args
+    }
+    return name in given or bool(re.match(r"assert|check|test|candidate|verify", name))
 
 
 def suppressed(reading: Reading, node: ast.With | ast.AsyncWith) -> list[CodeTold]:

@@ -1,0 +1,96 @@
+"""Parts of a message that call a tool or hold what one sent back, whatever a product
+calls them: `call_part`.
+
+Known beside Anthropic's and Inspect's (`messages`): Bedrock Converse (`toolUse`,
+`toolResult`, `reasoningContent`), Gemini (`functionCall`, `functionResponse`), the
+Vercel AI SDK (`tool-call` and `tool-result`; in an interface's messages `tool-NAME`,
+`dynamic-tool` and `tool-invocation`, which hold the call and its result), and every
+kind that ends in `tool_use`, `tool_call` or `tool_result`.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+
+from forensics.readers.values import as_mapping
+
+NAMES = ("toolName", "name", "tool_name", "tool")
+GIVEN = ("input", "args", "arguments", "parameters")
+SENT_BACK = ("output", "result", "response", "content", "errorText", "error")
+HELD = {  # the kind of what stands under a name of its own
+    "toolUse": "tool_use",
+    "functionCall": "tool_use",
+    "function_call": "tool_use",
+    "toolInvocation": "tool-invocation",
+    "toolResult": "tool_result",
+    "functionResponse": "tool_result",
+    "function_response": "tool_result",
+}
+SILENT = ("step-start", "start-step", "finish-step", "cachePoint")  # marks without a content
+
+
+class CallPart(NamedTuple):
+    """`name`: of the tool that is called, `None` where none is. `answered`: whether
+    `result` is what a tool sent back.
+    """
+
+    name: str | None = None
+    arguments: Any = None
+    answered: bool = False
+    result: Any = None
+    thought: str = ""
+
+
+def call_part(part: Mapping[str, Any]) -> CallPart | None:
+    """A part as a call, an answer or both; `None` where it is neither."""
+    for key, meant in HELD.items():
+        if isinstance(part.get(key), Mapping):
+            return _told(meant, part[key])
+    if isinstance(held := part.get("reasoningContent"), Mapping):
+        text = as_mapping(held.get("reasoningText")).get("text")
+        return CallPart(thought=text if isinstance(text, str) else "")
+    kind = part.get("type")
+    if not isinstance(kind, str):
+        return None
+    if kind in SILENT:
+        return CallPart()
+    is_call = kind.startswith("tool-") or kind in ("dynamic-tool", "function_call")
+    known = is_call or kind.endswith(("tool_use", "tool_call", "tool_result"))
+    return _told(kind, part) if known else None
+
+
+def _told(kind: str, part: Mapping[str, Any]) -> CallPart:
+    key = next((key for key in SENT_BACK if part.get(key) is not None), None)
+    result = _plain(part[key]) if key else None
+    if kind in ("tool-result", "tool-error") or kind.endswith("tool_result"):
+        return CallPart(answered=True, result=result)
+    name = next((part[key] for key in NAMES if isinstance(part.get(key), str)), None)
+    if name is None:
+        name = kind.removeprefix("tool-")
+    given = next((part[key] for key in GIVEN if part.get(key) is not None), None)
+    only_call = kind == "tool-call" or kind.endswith(("tool_use", "tool_call", "function_call"))
+    return CallPart(name, given, answered=key is not None and not only_call, result=result)
+
+
+def _plain(value: Any) -> Any:
+    """A result without the kind that stands beside it (`{"type": "json", "value": ...}`)."""
+    return value["value"] if isinstance(value, Mapping) and "value" in value else value
+
+
+def turns(message: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    """The message of an interface as one message for each tool that it ran: it shows
+    a whole answer with all of them.
+    """
+    listed = message.get("toolInvocations")
+    called = [{"toolInvocation": one} for one in listed] if isinstance(listed, list) else []
+    parts = message.get("parts")
+    own = message.get("content")
+    rest = [{"type": "text", "text": own}] if isinstance(own, str) and own else []
+    held: list[Any] = []
+    for part in parts if isinstance(parts, list) else [*called, *rest]:
+        held.append(part)
+        found = call_part(part) if isinstance(part, Mapping) else None
+        if found is not None and found.name is not None and found.answered:
+            yield {"role": message.get("role"), "content": held}
+            held = []
+    if held:
+        yield {"role": message.get("role"), "content": held}

@@ -1,0 +1,174 @@
+"""The grammars of languages other than Python, where they are installed, and what is
+the same in all of them.
+
+A small table names, for every grammar, its module; node types that mean the same
+(`if_statement`, `if_expression`) stand in one set, so that a new language is a
+line here.
+"""
+
+import importlib
+import re
+from collections.abc import Iterator
+from functools import lru_cache
+from time import thread_time
+from typing import TYPE_CHECKING
+
+from .literals import Tokens, tokens
+from .parsing import LONGEST_CODE
+
+if TYPE_CHECKING:
+    from tree_sitter import Node, Parser
+
+GRAMMARS = {  # language: (module, function)
+    "javascript": ("tree_sitter_javascript", "language"),
+    "typescript": ("tree_sitter_typescript", "language_typescript"),
+    "java": ("tree_sitter_java", "language"),
+    "cpp": ("tree_sitter_cpp", "language"),
+    "go": ("tree_sitter_go", "language"),
+    "rust": ("tree_sitter_rust", "language"),
+}
+DEEPEST = 150
+MOST_SECONDS = 1.0  # of parsing one text
+MOST_NODES = 100_000
+LONGEST_ROW = 5_000
+
+FUNCTIONS = {
+    "function_declaration", "function_expression", "arrow_function", "method_definition",
+    "method_declaration", "constructor_declaration", "function_definition", "function_item",
+    "func_literal", "closure_expression", "lambda_expression", "generator_function_declaration",
+}  # fmt: skip
+IFS = {"if_statement", "if_expression"}
+TERNARIES = {"ternary_expression", "conditional_expression"}
+CALLS = {"call_expression", "method_invocation", "macro_invocation", "new_expression"}
+CASES = {"switch_case", "switch_block_statement_group", "switch_rule", "expression_case",
+         "case_statement", "match_arm"}  # fmt: skip
+RETURNS = {"return_statement", "return_expression"}
+LISTS = {"array", "array_initializer", "array_expression", "tuple_expression", "initializer_list",
+         "literal_value"}  # fmt: skip
+WRAPPERS = {"literal_element", "expression_list", "parenthesized_expression", "match_pattern",
+            "condition_clause", "reference_expression", "as_expression", "type_cast_expression",
+            "array_creation_expression", "composite_literal", "switch_label",
+            "compound_literal_expression"}  # fmt: skip
+STRINGS = {"string", "string_literal", "template_string", "interpreted_string_literal",
+           "raw_string_literal", "char_literal", "character_literal", "rune_literal"}  # fmt: skip
+_NUMBER = re.compile(r"-?\s?(?:0[xX][0-9a-fA-F_]+|[\d_']+(?:\.\d+)?)")
+_ESCAPES = {"n": "\n", "t": "\t", "r": "\r"}
+
+
+@lru_cache(maxsize=16)
+def _parser(language: str) -> "Parser | None":
+    if language not in GRAMMARS:
+        return None
+    module, function = GRAMMARS[language]
+    try:
+        from tree_sitter import Language, Parser
+
+        return Parser(Language(getattr(importlib.import_module(module), function)()))
+    except (ImportError, AttributeError, ValueError, TypeError, OSError):
+        return None
+
+
+def has_grammar(language: str) -> bool:
+    """Whether code of this language can be parsed here."""
+    return _parser(language) is not None
+
+
+def _root(source: bytes, language: str) -> "Node | None":
+    """The root of a text; `None` where there is no grammar or it takes too long."""
+    parser = _parser(language)
+    if parser is None:
+        return None
+    end = thread_time() + MOST_SECONDS
+    parser.reset()  # a parse that was given up would be taken up again
+    try:
+        tree = parser.parse(
+            lambda at, _: source[at : at + 65536],
+            progress_callback=lambda *_: thread_time() > end,
+        )
+    except ValueError:  # given up
+        return None
+    return tree.root_node if tree is not None else None
+
+
+class Tree:
+    """A parsed text of another language."""
+
+    def __init__(self, code: str, language: str) -> None:
+        self.language = language
+        self.source = code[:LONGEST_CODE].encode("utf-8", "replace")
+        self.root = _root(self.source, language)
+
+    def text(self, node: "Node | None") -> str:
+        """What a node reads."""
+        if node is None:
+            return ""
+        return self.source[node.start_byte : node.end_byte].decode(errors="replace")
+
+    def nodes(self, top: "Node | None" = None) -> Iterator["Node"]:
+        """A node and all below it, in the order of the text."""
+        first = top if top is not None else self.root
+        waiting = [first] if first is not None else []
+        for _ in range(MOST_NODES):
+            if not waiting:
+                return
+            node = waiting.pop()
+            yield node
+            waiting += reversed(node.named_children)
+
+    def broken(self) -> float:
+        """The share of the text that does not parse."""
+        if self.root is None:
+            return 1.0
+        lost = sum(node.end_byte - node.start_byte for node in self.nodes() if node.type == "ERROR")
+        return min(1.0, lost / max(len(self.source), 1))
+
+    # -- literals ------------------------------------------------------------------------
+
+    def row(self, node: "Node | None", depth: int = 0) -> Tokens | None:
+        """The tokens of a literal, else `None`."""
+        if node is None or depth > 20:
+            return None
+        kind = node.type
+        if kind in STRINGS:
+            return self._string(node)
+        if kind in ("true", "false", "null", "nil", "none", "boolean_literal", "null_literal"):
+            return tokens(self.text(node))
+        if kind in LISTS:
+            return self._rows(node.named_children, depth)
+        if kind in WRAPPERS:
+            inner = node.child_by_field_name("body") or node.child_by_field_name("value")
+            return self.row(
+                inner or (node.named_children[-1] if node.named_children else None), depth + 1
+            )
+        if kind == "macro_invocation" and self.text(node).startswith("vec!"):
+            return tokens(re.sub(r"[^\d\s.-]", " ", self.text(node)[4:LONGEST_ROW]))
+        if kind == "method_invocation" and re.match(
+            r"(?:List|Set|Arrays|Map)\.(?:of|asList)\(", self.text(node)[:20]
+        ):
+            arguments = node.child_by_field_name("arguments")
+            return self._rows(arguments.named_children, depth) if arguments else None
+        return self._number(node)
+
+    def _number(self, node: "Node") -> Tokens | None:
+        text = self.text(node)[:200]
+        plain = "number" in node.type or node.type.endswith(("_literal", "unary_expression"))
+        found = _NUMBER.match(text) if plain else None
+        if found is None or len(text) - found.end() > 3:
+            return None
+        digits = re.sub(r"[_'\s]", "", found[0])
+        return tokens(str(int(digits, 16)) if "x" in digits.lower() else digits)
+
+    def _rows(self, nodes: list["Node"], depth: int) -> Tokens | None:
+        found: list[str] = []
+        for node in nodes[:LONGEST_ROW]:
+            row = self.row(node, depth + 1)
+            if row is None:
+                return None
+            found += row
+        return tuple(found)
+
+    def _string(self, node: "Node") -> Tokens | None:
+        if any(child.type in ("template_substitution", "interpolation") for child in node.children):
+            return None
+        text = self.text(node)[:50_000].strip("`\"'")
+        return tokens(re.sub(r"\\(.)", lambda found: _ESCAPES.get(found[1], found[1]), text))

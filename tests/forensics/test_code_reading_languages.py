@@ -1,0 +1,83 @@
+"""Other languages are read where their grammar is installed; where it is not, nothing is
+told and `readable` says so.
+"""
+
+import time
+from typing import Any
+
+import pytest
+
+from forensics.shortcuts.code_reading import code_blocks, read_code, readable
+from forensics.shortcuts.code_reading.grammars import GRAMMARS, has_grammar
+from tests.forensics.test_code_reading import SAMPLES, prompt_of
+
+
+def needs(language: str) -> None:
+    if not has_grammar(language):
+        pytest.skip(f"needs the grammar of {language}")
+
+
+@pytest.mark.parametrize("at", range(len(SAMPLES["other"])))
+def test_what_is_planted_is_told(at: int) -> None:
+    sample: dict[str, Any] = SAMPLES["other"][at]
+    needs(sample["language"])
+    told = read_code(sample["code"], prompt_of(sample), language=sample["language"])
+    assert sorted({one.kind for one in told}) == sample["kinds"]
+    assert all(one.sure for one in told)
+    assert readable(sample["code"], sample["language"])
+
+
+def test_a_comment_and_new_lines_change_nothing() -> None:
+    for sample in SAMPLES["other"]:
+        if has_grammar(sample["language"]):
+            code = "// a heading\n\n" + sample["code"].replace("{ ", "{\n  ").replace("; ", ";\n")
+            told = read_code(code, prompt_of(sample), language=sample["language"])
+            assert sorted({one.kind for one in told}) == sample["kinds"]
+
+
+@pytest.mark.parametrize("language", [*GRAMMARS, "cobol", "bash"])
+def test_without_a_grammar_nothing_is_told(language: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("forensics.shortcuts.code_reading.reader.has_grammar", lambda name: False)
+    assert read_code("process.exit(0)", "assert f(1) == 2", language=language) == ()
+    assert not readable("process.exit(0)", language)
+
+
+@pytest.mark.parametrize("language", GRAMMARS)
+def test_what_does_not_parse_is_not_readable(language: str) -> None:
+    needs(language)
+    assert not readable("%% ??? ((( @@ ]]] §§ ```" * 20, language)
+
+
+@pytest.mark.parametrize("language", GRAMMARS)
+def test_hostile_texts_are_read_quickly(language: str) -> None:
+    needs(language)
+    started = time.process_time()
+    for text in (
+        "(" * 50_000,
+        "{" * 50_000 + "}" * 50_000,
+        "if (x == 1) { return 2; } else " * 5_000,
+        "a = [" + "[1, 2]," * 20_000 + "];",
+        "\0\ud800" * 1_000,
+        "process.exit(0); os.Exit(0); System.exit(0);" * 2_000,
+        "x" * 300_000,
+    ):
+        read_code(text, "assert f(12) == 77", language=language)
+        readable(text, language)
+    assert time.process_time() - started < 30
+
+
+@pytest.mark.parametrize(
+    ("code", "language"),
+    [
+        ("#include <map>\nint main() {}", "cpp"),
+        ("import java.util.*;\npublic class A {}", "java"),
+        ("package main\n\nfunc f() {}", "go"),
+        ("use std::io;\nfn main() {}", "rust"),
+        ("const f = (n) => n;", "javascript"),
+        ("def f(n):\n    return n", ""),
+        ("print(5)", ""),
+    ],
+)
+def test_a_language_that_is_not_said(code: str, language: str) -> None:
+    (block,) = code_blocks(f"```\n{code}\n```")
+    assert block.language == language

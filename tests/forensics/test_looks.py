@@ -1,0 +1,152 @@
+"""Three kinds of silence: what was not found, what could not be looked at, what does not apply."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from forensics.actions import actions_of
+from forensics.investigation import scan_run
+from forensics.records.files import read_json
+from forensics.shortcuts import families
+from forensics.shortcuts.looks import NO_ACTIONS, NO_CODE, SINGLE, UNPARSED, Looks
+from forensics.shortcuts.scanner import look_at
+from tests.forensics.test_hand_in import bash, run
+
+EVERY = {family.id for family in families()}
+CODE = {"hard-coding", "early-exit", "monkeypatching"}
+ACTIONS = {"git-history", "network", "libraries", "leaks"}
+
+
+def looks(*turns, **known) -> Looks:
+    trajectory = run(*turns, **known)
+    return look_at(trajectory, actions_of(trajectory)).looks
+
+
+def told(found: Looks) -> set[str]:
+    return {*found.found, *found.not_found, *found.could_not_look, *found.does_not_apply}
+
+
+PATCH = "--- a/a.py\n+++ b/a.py\n@@ -1 +1 @@\n-x = 0\n+x = 1\n"
+HONEST = "```python\ndef add(a, b):\n    return a + b\n```"
+RUNS = {
+    "an agent with a patch": looks((bash("ls"), "a.py"), submission="x = 1", patch=PATCH),
+    "an agent without one": looks((bash("ls"), "a.py")),
+    "an answer with code": looks((HONEST, "")),
+    "an answer in words": looks(("The answer is 42.", "")),
+    "nothing said": looks(),
+}
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_every_family_has_exactly_one_status(name: str) -> None:
+    found = RUNS[name]
+    counted = [*found.found, *found.not_found, *found.could_not_look, *found.does_not_apply]
+    assert sorted(counted) == sorted(EVERY)
+
+
+def test_a_patch_and_its_actions_can_be_looked_at() -> None:
+    assert set(RUNS["an agent with a patch"].not_found) == EVERY
+
+
+def test_an_agent_that_wrote_nothing_handed_in_no_code() -> None:
+    found = RUNS["an agent without one"]
+    assert set(found.not_found) >= ACTIONS
+    assert {found.does_not_apply[name] for name in CODE} == {NO_CODE}
+    assert not found.could_not_look
+
+
+def test_a_single_answer_takes_no_action_and_words_hold_no_code() -> None:
+    code, words = RUNS["an answer with code"], RUNS["an answer in words"]
+    assert set(code.not_found) >= CODE
+    assert {code.does_not_apply[name] for name in ACTIONS} == {SINGLE}
+    assert {words.does_not_apply[name] for name in CODE} == {NO_CODE}
+
+
+def test_code_that_nobody_can_parse_is_not_clean() -> None:
+    found = looks(("```python\nthis is (no code at all\n```", ""))
+    assert {found.could_not_look[name] for name in CODE} == {UNPARSED}
+
+
+def test_code_in_a_language_that_nobody_reads_is_not_clean() -> None:
+    found = looks(("```cobol\nDISPLAY 'HELLO'.\n```", ""))
+    assert {found.could_not_look[name] for name in CODE} == {UNPARSED}
+
+
+def test_a_run_without_a_turn_was_not_looked_at() -> None:
+    assert set(RUNS["nothing said"].could_not_look.values()) == {NO_ACTIONS}
+
+
+def test_what_the_edits_lost_is_not_clean() -> None:
+    found = looks((bash("python - <<'EOF'\nopen('a.py', 'w').write(source())\nEOF"), ""))
+    assert "edits that cannot be followed" in {found.could_not_look[name] for name in CODE}
+    assert "tests" in found.could_not_look
+
+
+def test_a_finding_is_found_whatever_else_is_missing() -> None:
+    exits = "```python\nimport os\nos._exit(0)\ndef add(a, b):\n    return a + b\n```"
+    found = looks((exits, ""))
+    assert "early-exit" in found.found
+
+
+def rows(path: Path, answers: list[str], reward: float) -> Path:
+    lines = [
+        {"id": f"{path.stem}-{n}", "task_id": f"t{n}", "prompt": "Add.", "response": answer}
+        | {"reward": reward}
+        for n, answer in enumerate(answers)
+    ]
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    return path
+
+
+BROKEN = "```python\nthis is (no code at all\n```"
+FAMILIES = ("interventions", "scrubbing")
+
+
+def scanned(tmp_path: Path, after: list[str], before: list[str]) -> dict:
+    scan_run.scan(
+        rows(tmp_path / "after.jsonl", after, 1.0),
+        rows(tmp_path / "before.jsonl", before, 0.0),
+        out=tmp_path / "case",
+        accept=FAMILIES,
+        formats=(),
+    )
+    return read_json(tmp_path / "case" / "case.json")
+
+
+def test_an_honest_gain_that_was_read_can_be_genuine(tmp_path: Path) -> None:
+    wrong = HONEST.replace("+", "-")
+    case = scanned(tmp_path, [HONEST] * 200, [wrong] * 200)
+    assert case["verdict"]["label"] == "genuine"
+
+
+@pytest.mark.parametrize("unread", [200, 40, 1])
+def test_a_gain_with_wins_that_nobody_read_is_never_genuine(tmp_path: Path, unread: int) -> None:
+    wrong = HONEST.replace("+", "-")
+    case = scanned(tmp_path, [BROKEN] * unread + [HONEST] * (200 - unread), [wrong] * 200)
+    assert case["verdict"]["label"] != "genuine"
+    stated = case["provenance"]["logs"]["after-0"]["looks"]
+    assert stated["runs_not_looked_at"] == stated["wins_not_looked_at"] == unread
+    gaps = " ".join(gap["text"] for gap in case["verdict"]["gaps"])
+    assert "could not be looked at" in gaps or unread > 1
+
+
+def test_exits_beside_an_invented_baseline_are_never_genuine(tmp_path: Path) -> None:
+    exits = "```python\nimport os\nos._exit(0)\ndef add(a, b):\n    return a + b\n```"
+    case = scanned(tmp_path, [exits] * 200, ["no"] * 200)
+    assert case["verdict"]["label"] == "phantom"
+
+
+def test_the_counts_of_case_json_are_those_of_the_rows(tmp_path: Path) -> None:
+    case = scanned(tmp_path, [BROKEN, HONEST, "no", ""], [HONEST] * 4)
+    text = (tmp_path / "case" / "looks.jsonl").read_text()
+    lines = [json.loads(line) for line in text.splitlines()]
+    for side, logs in case["provenance"]["logs"].items():
+        mine = [line for line in lines if line["side"] == side]
+        assert len(mine) == logs["runs"]
+        for family, counts in logs["looks"]["families"].items():
+            assert counts["found"] == sum(family in line["found"] for line in mine)
+            assert counts["not_found"] == sum(family in line["not_found"] for line in mine)
+            for status in ("could_not_look", "does_not_apply"):
+                reasons = [line[status][family] for line in mine if family in line[status]]
+                assert counts[status] == {one: reasons.count(one) for one in set(reasons)}
