@@ -24,8 +24,8 @@ FAMILIES = ("tests", "git-history", "do-nothing")
 def look(trajectory: str, found: tuple[str, ...] = (), **silent: str) -> dict[str, Any]:
     """A row in which `could_not` or `no_use` stops all families that found nothing, `some` one."""
     rest = [name for name in FAMILIES if name not in found]
-    row = {"side": "after-0", "trajectory": trajectory, "task": "t", "hand_in": None}
-    row |= {"policy": "a", "file": None, "found": [*found], "not_found": rest}
+    row: dict[str, Any] = {"side": "after-0", "trajectory": trajectory, "task": "t"}
+    row |= {"policy": "a", "file": None, "hand_in": None, "found": [*found], "not_found": rest}
     empty: dict[str, Any] = {"could_not_look": {}, "does_not_apply": {}}
     if "some" in silent:
         empty["could_not_look"] = {rest[0]: silent["some"]}
