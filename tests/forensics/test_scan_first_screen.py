@@ -170,3 +170,21 @@ def test_the_quoted_code_is_on_the_card(tmp_path: Path) -> None:
     page = (case / "report.html").read_text()
     assert "<code>solve.py</code>, line 3" in page and "<pre>os._exit(0) # &lt;b&gt;</pre>" in page
     assert "os._exit(0)" in (case / "report.md").read_text()
+
+
+@pytest.mark.parametrize(
+    ("reason", "told"),
+    [
+        ("a single answer", "They are single answers without code: only empty answers could be"),
+        ("a conversation without actions", "In them only empty answers could be looked for;"),
+    ],
+)
+def test_runs_to_which_little_applies_are_named_for_what_they_are(
+    tmp_path: Path, reason: str, told: str
+) -> None:
+    row = look("a", no_use=reason)
+    row["does_not_apply"].pop("do-nothing")
+    row["not_found"] = ["do-nothing"]
+    case = with_looks(scanned(tmp_path, ["clean"] * 2), [row, {**row, "trajectory": "b"}])
+    opening = load_case(case).opening
+    assert opening is not None and told in opening.headline
