@@ -184,6 +184,7 @@ def test_runs_to_which_little_applies_are_named_for_what_they_are(
 ) -> None:
     row = look("a", no_use=reason)
     row["does_not_apply"].pop("do-nothing")
+    row["does_not_apply"]["tests"] = "a single answer"
     row["not_found"] = ["do-nothing"]
     case = with_looks(scanned(tmp_path, ["clean"] * 2), [row, {**row, "trajectory": "b"}])
     opening = load_case(case).opening
