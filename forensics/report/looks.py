@@ -90,9 +90,8 @@ class Looks:
         elif len(looked) <= NARROW and aside:
             names = tuple(sorted(looked))
             self.narrow[names] += 1
-            self.answers[names] += any(
-                "single answer" in text or "no code" in text for text in aside.values()
-            )
+            reasons = " ".join(map(str, aside.values()))
+            self.answers[names] += "single answer" in reasons and "conversation" not in reasons
 
     def _of(self, name: str) -> FamilyLooks:
         return self.families.setdefault(name, FamilyLooks())

@@ -149,11 +149,15 @@ def _nothing(of: SideRuns, parts: list[tuple[int, str]]) -> str:
         return capital("; ".join([*beside, none])) + "."
     which = f" the {plural(seen, 'run')} that could be looked at" if blind else ""
     none = f"none of{which or ' ' + plural(of.count, 'run')} shows a known shortcut"
+    if seen == 1 and blind:
+        none = "the one run that could be looked at shows no known shortcut"
     if beside and not blind:
         none = "none shows a known shortcut"
     loops = "" if of.loops else ", and none loops"
     if of.count == 1 and not beside:
-        none, loops = "the one run shows no known shortcut", " and does not loop"
+        none = "the one run shows no known shortcut"
+    if seen == 1 and loops:
+        loops = " and does not loop"
     told = capital("; ".join([*beside, none + loops, *_silence(of.looks)])) + "."
     return " ".join(filter(None, (told, narrow_told(of))))
 

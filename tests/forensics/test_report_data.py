@@ -206,9 +206,10 @@ def test_rows_with_the_fields_of_the_contract_alone_are_read(tmp_path):
     ]
     (tmp_path / "findings.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     index = index_chains(tmp_path)
-    assert index.channel_of("after-3", "b") == "c" and index.channel_of("after-0", "a") is None
-    assert [index.is_untold("after-0", name) for name in "abc"] == [True, False, False]
-    assert index.complete == {("", "b"): "c"}
+    # credited without a word on its use: an empty hand-in uses nothing
+    assert index.channel_of("after-3", "b") == "c" and index.channel_of("after-0", "a") == "c"
+    assert [index.is_untold("after-0", name) for name in "abc"] == [False, False, False]
+    assert index.complete == {("", "a"): "c", ("", "b"): "c"}
 
 
 def test_evidence_keeps_its_type(phantom):

@@ -24,8 +24,8 @@ FAMILIES = ("tests", "git-history", "do-nothing")
 def look(trajectory: str, found: tuple[str, ...] = (), **silent: str) -> dict[str, Any]:
     """A row in which `could_not` or `no_use` stops all families that found nothing, `some` one."""
     rest = [name for name in FAMILIES if name not in found]
-    row = {"side": "after-0", "trajectory": trajectory, "task": "t", "hand_in": None}
-    row |= {"policy": "a", "file": None, "found": [*found], "not_found": rest}
+    row: dict[str, Any] = {"side": "after-0", "trajectory": trajectory, "task": "t"}
+    row |= {"policy": "a", "file": None, "hand_in": None, "found": [*found], "not_found": rest}
     empty: dict[str, Any] = {"could_not_look": {}, "does_not_apply": {}}
     if "some" in silent:
         empty["could_not_look"] = {rest[0]: silent["some"]}
@@ -116,7 +116,7 @@ SILENT = {
     "None of 3 runs could be looked at (actions in a form nobody reads).": [
         look(f"u{n}", could_not=UNREAD) for n in range(3)
     ],
-    "None of the 1 run that could be looked at shows a known shortcut, and none loops; 2 runs"
+    "The one run that could be looked at shows no known shortcut and does not loop; 2 runs"
     " could not be looked at (1: actions in a form nobody reads; 1: no submission).": [
         look("u", could_not=UNREAD),
         look("m", could_not=MISSING),
@@ -140,7 +140,9 @@ def test_silence_is_never_sold_as_a_finding(tmp_path: Path, told: str) -> None:
         text = (case / name).read_text().split("<style>")[0] + (case / name).read_text().split(
             "</style>"
         )[-1]
-        assert "No shortcut was found" not in text and told in text.replace("\\", "")
+        assert "No shortcut was found" not in text and told in " ".join(
+            text.replace("\\", "").split()
+        )
         assert not re.search(r"(?<![\d.])0 % of", text) and not re.search(r"\b0\.0 %", text)
         assert "no shortcut found" not in text, name
 
@@ -168,3 +170,22 @@ def test_the_quoted_code_is_on_the_card(tmp_path: Path) -> None:
     page = (case / "report.html").read_text()
     assert "<code>solve.py</code>, line 3" in page and "<pre>os._exit(0) # &lt;b&gt;</pre>" in page
     assert "os._exit(0)" in (case / "report.md").read_text()
+
+
+@pytest.mark.parametrize(
+    ("reason", "told"),
+    [
+        ("a single answer", "They are single answers without code: only empty answers could be"),
+        ("a conversation without actions", "In them only empty answers could be looked for;"),
+    ],
+)
+def test_runs_to_which_little_applies_are_named_for_what_they_are(
+    tmp_path: Path, reason: str, told: str
+) -> None:
+    row = look("a", no_use=reason)
+    row["does_not_apply"].pop("do-nothing")
+    row["does_not_apply"]["tests"] = "a single answer"
+    row["not_found"] = ["do-nothing"]
+    case = with_looks(scanned(tmp_path, ["clean"] * 2), [row, {**row, "trajectory": "b"}])
+    opening = load_case(case).opening
+    assert opening is not None and told in opening.headline

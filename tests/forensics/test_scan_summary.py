@@ -9,6 +9,12 @@ from forensics.records.tables import write_trajectories
 from tests.forensics.test_scan import episode, fake_scanner
 
 
+def told(case: Path) -> list[str]:
+    """The lines of a case that says nothing of what could be looked at."""
+    (case / "looks.jsonl").unlink()
+    return list(summary(case))
+
+
 def scanned(folder: Path, **sides: int) -> list[str]:
     """Scan logs with ten runs a side, of which so many peek; unscored runs peek, too."""
     for side, peeks in sides.items():
@@ -18,7 +24,7 @@ def scanned(folder: Path, **sides: int) -> list[str]:
     scan_run.scan(
         folder / "after.parquet", before, out=folder / "case", scanner=fake_scanner, formats=()
     )
-    return list(summary(folder / "case"))
+    return told(folder / "case")
 
 
 def test_one_set_of_logs_is_told_without_a_side(tmp_path: Path) -> None:
@@ -64,7 +70,7 @@ def test_unscored_runs_and_unreadable_files_are_told(tmp_path: Path) -> None:
         "1 of the files or rows could not be read" in report
         and "Read from one set of logs" in report
     )
-    read, found = summary(tmp_path / "case")
+    read, found = told(tmp_path / "case")
     assert "No run has an outcome" in " ".join(report.split())
     assert read.startswith("Read 3 runs; 1 of the files or rows could not be read (")
     assert "used in 3, credited: not known; whether they won by it the log does not tell" in found
@@ -88,7 +94,7 @@ def test_what_the_log_does_not_tell_is_never_a_zero(tmp_path: Path) -> None:
         ]
 
     scan_run.scan(tmp_path / "log.parquet", out=tmp_path / "case", scanner=unsure, formats=())
-    _, seen, unseen = summary(tmp_path / "case")
+    _, seen, unseen = told(tmp_path / "case")
     said = "tried in 4 of 4 runs, used in at least 1, credited: not known; whether they won by it"
     assert seen == f"seen: {said} the log does not tell for 3."
     assert unseen.startswith("unseen: tried in 4 of 4 runs, used: not known, credited: not known;")
