@@ -15,6 +15,7 @@ import json
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final
 
@@ -104,10 +105,19 @@ def _main(reasons: Any) -> str:
 
 
 def read_looks(folder: Path) -> dict[str, Looks]:
-    """The looks of each side; none where the case has no such file."""
-    path, sides = folder / LOOKS, dict[str, Looks]()
+    """The looks of each side; none where the case has no such file. A file is read once while
+    it stays as it is.
+    """
+    path = folder / LOOKS
     if not path.is_file():
-        return sides
+        return {}
+    now = path.stat()
+    return _read(path, now.st_mtime_ns, now.st_size)
+
+
+@lru_cache(maxsize=2)
+def _read(path: Path, _: int, __: int) -> dict[str, Looks]:
+    sides: dict[str, Looks] = {}
     with open(path, encoding="utf-8", errors="replace") as file:
         for number, line in enumerate(file, 1):
             try:

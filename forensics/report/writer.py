@@ -15,6 +15,7 @@ from forensics.records.record import SCHEMA_VERSION
 from forensics.report import words
 from forensics.report.data import ReportData, load_case
 from forensics.report.escape import printable
+from forensics.report.profile import is_profile
 from forensics.report.source_rows import source_rows
 
 FILES: Final = {
@@ -90,6 +91,9 @@ def _draw(
 
 
 def _pictures(data: ReportData) -> Pictures:
+    """Pictures of the gain; none of one set of logs, which has none."""
+    if is_profile(data.inputs):
+        return {}
     from forensics.report.verdict_charts import gain_picture, world_picture, worlds
 
     drawn = {"gain.svg": ("What the gain is made of", gain_picture(data.verdict))}

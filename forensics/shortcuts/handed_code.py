@@ -84,7 +84,7 @@ def _read(hand_in: HandIn, prompt: str) -> HandedCode:
     quoted: list[Quoted] = []
     unread: list[CodePart] = []
     for part in parts:
-        told = read_code(part.text, prompt, language=part.language or None)
+        told = read_code(part.text, prompt, language=part.language or None, path=part.path)
         quoted += [Quoted(path=part.path, told=one) for one in told if _is_own(part, one)]
         if not told and not readable(part.text, part.language or None):
             unread.append(part)

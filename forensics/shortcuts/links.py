@@ -308,7 +308,8 @@ def added_lines(attempt: Attempt) -> ChainLinks | None:
     ]
     if run.trajectory.patch is None:
         lines = (run.trajectory.submission or "")[:LONGEST].splitlines()
-    wanted = family.added and may_match(family.added, "\n".join(lines))
+    whole = "\n".join(lines)
+    wanted = family.added and may_match(family.added, whole)
     found = [line for line in lines if wanted and _own_words(run, family, line)]
     if not attempt.hits and not found:
         return None

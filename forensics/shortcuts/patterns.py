@@ -19,7 +19,7 @@ from forensics.shortcuts.blind_run import LONGEST, BlindRun, Key
 from forensics.shortcuts.family import Family, Pattern
 
 FEWEST = 3  # characters of a literal that is worth a look
-MOST = 12  # literals of one expression
+MOST = 24  # literals of one expression
 MOST_KEPT = 4096  # programs whose possible patterns are remembered
 SHORT = 200  # characters of a text whose matches are remembered
 Patterns = tuple[Pattern, ...]
