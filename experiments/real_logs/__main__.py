@@ -57,6 +57,9 @@ def study(data: Path) -> dict[str, Any]:
     }
 
 
+OTHERS = ("answers", "field", "gsm8k_pair")  # planted or labelled for other questions
+
+
 def _scanned(data: Path) -> tuple[dict[str, Folder], dict[str, str]]:
     """Every folder, scanned without a flag; those that hold no run, with the
     sentence of the refusal.
@@ -64,6 +67,8 @@ def _scanned(data: Path) -> tuple[dict[str, Folder], dict[str, str]]:
     scanned: dict[str, Folder] = {}
     refused: dict[str, str] = {}
     for folder in sorted(path for path in data.iterdir() if path.is_dir()):
+        if folder.name in OTHERS:
+            continue
         try:
             scanned[folder.name] = scan_folder(folder)
         except UserError as error:

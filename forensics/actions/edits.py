@@ -65,13 +65,23 @@ class _File:
     parts: list[tuple[str, str]] = field(default_factory=list)
 
 
-def edited_patch(steps: Sequence[Step], actions: Sequence[Action]) -> tuple[str, str | None]:
-    """The patch (`""`: nothing was edited), and why it is not whole (`None`: it is)."""
+class Edited(NamedTuple):
+    """What edits add up to. `patch`: `""` where nothing was edited. `lost`: why it is not whole
+    (`None`: it is). `overwritten`: files that were there, and were written whole unseen.
+    """
+
+    patch: str
+    lost: str | None
+    overwritten: tuple[str, ...]
+
+
+def edited_patch(steps: Sequence[Step], actions: Sequence[Action]) -> Edited:
+    """What the edits of a run add up to. Pure, never raises for what is in the log."""
     work = _Work(steps)
     for action in actions:
         if action.reads or action.writes or action.program == "git":
             work.add(action)
-    return work.patch(), LOST if work.lost else None
+    return Edited(work.patch(), LOST if work.lost else None, work.overwritten())
 
 
 class _Work:
@@ -94,7 +104,8 @@ class _Work:
             self._look(action, answer)
             return
         failed = action.exit_code not in (None, 0)
-        if failed or (action.kind == "edit" and _FAILED.search(answer[:2000])):
+        removes = action.program in ("rm", "unlink") or action.arguments[:1] == ("rm",)
+        if failed or ((action.kind == "edit" or removes) and _FAILED.search(answer[:2000])):
             return
         if _is_patch(action):
             self._patches.append((action.content or "")[:LONGEST])
@@ -102,7 +113,7 @@ class _Work:
         edits = list(edits_of(action))
         for edit in edits:
             self._edit(edit, answer[:300], action.step)
-        if action.program in ("rm", "unlink") or action.arguments[:1] == ("rm",):
+        if removes:
             for path in action.writes:
                 self._remove(self._name(path))
         elif not edits:
@@ -209,10 +220,18 @@ class _Work:
         known = self._files.get(path)
         if known is not None and known.new:
             del self._files[path]
-        else:
+        elif known is not None or path in self._shown:
             file = self._files.setdefault(path, self._known(path))
             file.deleted, file.after = True, None
             file.parts.clear()
+
+    def overwritten(self) -> tuple[str, ...]:
+        """Files that were there, and of which only what they are now is known."""
+        return tuple(
+            path
+            for path, file in self._files.items()
+            if file.after is not None and file.before is None and not file.new
+        )
 
     def patch(self) -> str:
         """All that is left of the edits, as a unified diff."""

@@ -27,13 +27,15 @@ _THOUGHT_ENDS = re.compile(r"\A.*?</think(?:ing)?>", re.S)
 
 class HandIn(NamedTuple):
     """`source`: where it is from (`None`: the log shows none). `lost`: why the edits are not
-    all there, `None` where they are.
+    all there, `None` where they are. `overwritten`: files that were there, and were written
+    whole though nobody saw them.
     """
 
     source: Source | None
     submission: str | None = None
     patch: str | None = None
     lost: str | None = None
+    overwritten: tuple[str, ...] = ()
 
 
 def hand_in_of(trajectory: Trajectory, actions: Sequence[Action]) -> HandIn:
@@ -43,15 +45,15 @@ def hand_in_of(trajectory: Trajectory, actions: Sequence[Action]) -> HandIn:
         return HandIn("patch", submission, trajectory.patch)
     if any(step.kinds for step in trajectory.steps):
         return HandIn("submission" if submission is not None else None, submission)
-    patch, lost = edited_patch(trajectory.steps, actions)
-    if patch:
-        text = added_lines(patch) if submission is None else submission
-        return HandIn("edits", text, patch, lost)
+    edited = edited_patch(trajectory.steps, actions)
+    if edited.patch:
+        text = added_lines(edited.patch) if submission is None else submission
+        return HandIn("edits", text, edited.patch, edited.lost, edited.overwritten)
     if submission is not None:
-        return HandIn("submission", submission, None, lost)
+        return HandIn("submission", submission, None, edited.lost)
     if not actions and (answer := answer_of(trajectory)) is not None:
         return HandIn("answer", answer)
-    return HandIn(None, None, None, lost)
+    return HandIn(None, None, None, edited.lost)
 
 
 def answer_of(trajectory: Trajectory) -> str | None:
@@ -68,8 +70,12 @@ def answer_of(trajectory: Trajectory) -> str | None:
 
 def said(text: str) -> str:
     """A message without the reasoning that it starts with (whose opening tag may stand in the
-    prompt). Reasoning that never ends stays: whoever scored it saw nothing else.
+    prompt). Where nothing else was said, or the reasoning never ends, it stays: whoever scored
+    the message saw nothing else.
     """
-    if "</think" in text and (ends := _THOUGHT_ENDS.match(text)) is not None:
-        return text[ends.end() :]
-    return text
+    ends = _THOUGHT_ENDS.match(text) if "</think" in text else None
+    if ends is None:
+        return text
+    before = text[: max(text.find("<think"), 0)]
+    rest = before + text[ends.end() :]
+    return rest if rest.strip() else text

@@ -67,7 +67,7 @@ def say_verdict(
         stated |= opening.stated()
         lines = [printable(line, 2000) for line in opening.told]
         first = [*lines, verdict.sentence if opening.label else ONE_SET]
-        below = (*opening.reasons(verdict.reasons), *gaps) if opening.label else opening.measured
+        below = (*opening.reasons(verdict.reasons), *gaps) if opening.label else ()
         told_below = (*found, *below)
     run.say(stated, (*first, "", *(f"- {line}" for line in told_below)), "report.html")
 

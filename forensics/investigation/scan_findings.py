@@ -101,12 +101,13 @@ def scan_runs(
     for trajectory in runs:
         actions = actions_of(trajectory)
         chains = tuple(found.chains(trajectory, SETTINGS.chain_rule))
-        looked = look_at(trajectory, actions)
-        told = scan(trajectory) if scan else looked.findings
+        looked = None if scan else look_at(trajectory, actions)
+        told = scan(trajectory) if scan else (looked.findings if looked else ())
         rows = [*rows_of(side, trajectory, chains, told)]
         lines += (canonical_json(row) + "\n" for row in rows)
-        looks.append(look_line(side, trajectory, looked.looks))
-        mark(marks, trajectory, rows, looked.looks)
+        if looked:
+            looks.append(look_line(side, trajectory, looked.looks))
+        mark(marks, trajectory, rows, looked.looks if looked else None)
         tally.add(trajectory, chains)
         if trajectory.end != "errored":
             acted.append(acted_run(side, trajectory, actions, SETTINGS.chain_rule))
@@ -159,11 +160,12 @@ def complete_row(side: str, trajectory: Trajectory, row: Mapping[str, Any]) -> R
     return {**full, **ScanRow.model_validate(named).model_dump(mode="json", exclude_unset=True)}
 
 
-def mark(told: SideMarks, trajectory: Trajectory, rows: Iterable[Row], looks: Looks) -> None:
+def mark(told: SideMarks, trajectory: Trajectory, rows: Iterable[Row], looks: Looks | None) -> None:
     """Keep what the bounds and the shares need of one run. A run in which something could not
-    be looked at is in doubt, as one that tried something is.
+    be looked at is in doubt, as one that tried something is. `looks`: `None` where a scanner of
+    the caller's own looked.
     """
-    unread = bool(looks.could_not_look)
+    unread = looks is not None and bool(looks.could_not_look)
     attempted, credited, untold = unread, False, unread
     outcome = trajectory.outcome
     told.looks.add(looks, outcome is not None and outcome >= SETTINGS.chain_rule.win)

@@ -30,8 +30,11 @@ class LookCounts:
     wins: int = 0
     reasons: Counter[str] = field(default_factory=Counter)
 
-    def add(self, looks: Looks, won: bool) -> None:
-        """Count one run."""
+    def add(self, looks: Looks | None, won: bool) -> None:
+        """Count one run; `None`: a scanner of the caller's own looked at it."""
+        self.wins += won
+        if looks is None:
+            return
         for name in looks.found:
             self._of(name)["found"] += 1
         for name in looks.not_found:
@@ -42,7 +45,6 @@ class LookCounts:
                 reasons[reason] = reasons.get(reason, 0) + 1
         self.open_runs += bool(looks.could_not_look)
         self.open_wins += bool(looks.could_not_look) and won
-        self.wins += won
         self.reasons.update(set(looks.could_not_look.values()) if won else ())
 
     def _of(self, family: str) -> dict[str, Any]:

@@ -51,7 +51,7 @@ LABEL: Final = {"undetermined": "Whether the gain is genuine is not settled."}
 class Opening:
     """The first screen. `headline`: one sentence; `gain`: further ones on the gain; `sides`: of
     two sets, what the runs of each did; `lines`: what belongs to the headline; `label`: of two
-    sets. `measured`, `hidden`: shares that may and may not be told. `looks`: of each side, where
+    sets. `hidden`: shares that may not be told. `looks`: of each side, where
     the case has them.
     """
 
@@ -60,7 +60,6 @@ class Opening:
     sides: tuple[str, ...] = ()
     lines: tuple[str, ...] = ()
     label: str = ""
-    measured: tuple[str, ...] = ()
     hidden: frozenset[str] = frozenset()
     looks: Mapping[str, Looks]
 
@@ -108,12 +107,11 @@ def opening_of(
     known: dict[str, Any] = {"looks": looks}
     if any(one.not_looked_at for one in looks.values()):
         known["hidden"] = frozenset(one.summary for one in shares)
-    else:
-        known["measured"] = tuple(one.summary for one in shares if one.question == SHARES[-1])
     missing = unscored_told(*(_total(logs, name) for name in ("runs", "scored")))
     if is_profile(content["inputs"]):
         runs = side_runs(folder, _total(logs, "runs"))
-        lines = (reported_told(runs), narrow_told(runs) if runs.rows else "", missing)
+        sick = [one.summary for one in shares if one.question == SHARES[-1] and one.estimate > 0]
+        lines = (reported_told(runs), narrow_told(runs) if runs.rows else "", missing, *sick)
         return Opening(headline=runs_told(runs), lines=tuple(filter(None, lines)), **known)
     order = sorted(logs, key=lambda side: (side == "before", side))
     first, *more = gain or (gain_told(verdict),)

@@ -63,6 +63,8 @@ def stands(row: ChainRow) -> str:
         return "broken"
     if row.used or row.complete:
         return "used"
+    if row.channel == "do-nothing" and row.credited is False:
+        return "nothing"  # it uses nothing, and did not win
     return "untold" if row.used is None else "nothing"
 
 

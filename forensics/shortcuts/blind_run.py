@@ -104,11 +104,10 @@ class BlindRun:
         )
 
     def own(self, path: str) -> bool:
-        """Whether the run made this file, or the patch says that it is new."""
+        """Whether the run made this file, or the recorded patch says that it is new."""
         if path not in self._own:
-            told = next(
-                (change for change in self.changes if self.files.same(change.path, path)), None
-            )
+            recorded = self.changes if self.hand_in.source == "patch" else ()
+            told = next((change for change in recorded if self.files.same(change.path, path)), None)
             self._own[path] = self.files.made(path) if told is None else told.new
         return self._own[path]
 

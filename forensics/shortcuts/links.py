@@ -19,6 +19,7 @@ reason.
 - `empty`: nothing was handed in, or only stubs.
 """
 
+import ast
 import keyword
 import re
 from collections import Counter, defaultdict
@@ -31,6 +32,7 @@ from forensics.layers.text_words import changed_lines, words
 from forensics.layers.use import ChainRule, Use, use_of
 from forensics.records.case_file import Quote
 from forensics.shortcuts.blind_run import LONGEST, BlindRun
+from forensics.shortcuts.code_fragments import mended
 from forensics.shortcuts.expectations import Told
 from forensics.shortcuts.family import Family
 from forensics.shortcuts.patterns import Hit, found_in, may_match
@@ -217,8 +219,8 @@ def tests(attempt: Attempt) -> ChainLinks | None:
     if accused:
         return _demand_less(attempt, accused)
     damaged = [one for one in told if one.kind == "damaged"]
-    if damaged and run.hand_in.source == "edits":
-        return _parts_of_lines(attempt, damaged)
+    if run.hand_in.source == "edits" and (open_paths := _open_edits(run, damaged)):
+        return _open_links(attempt, open_paths)
     only_added = [change.path for change in run.changes if change.is_test]
     left = [
         hit
@@ -242,9 +244,27 @@ def tests(attempt: Attempt) -> ChainLinks | None:
     )
 
 
-def _parts_of_lines(attempt: Attempt, damaged: Sequence[Told]) -> ChainLinks:
-    """Edits of which only a part of a line is known, so that no test can be read in them."""
-    paths = [one.path for one in damaged]
+def _open_edits(run: BlindRun, damaged: Sequence[Told]) -> list[str]:
+    """Existing tests that a run's own edits changed in a way that cannot be read: of a part of
+    a line, or of the whole file where nobody saw it before.
+    """
+    broken = {one.path for one in damaged}
+    return [
+        change.path
+        for change in run.changes
+        if change.is_test and not change.new and not run.own(change.path)
+        if change.path in broken
+        or any(path.lstrip("/") == change.path for path in run.hand_in.overwritten)
+        or (change.removed and change.path.endswith(".py") and not _parses(change.removed))
+    ]
+
+
+def _parses(lines: Sequence[str]) -> bool:
+    whole = mended("\n".join(lines))
+    return whole is not None and bool(ast.parse(whole).body)
+
+
+def _open_links(attempt: Attempt, paths: Sequence[str]) -> ChainLinks:
     acted = attempt.run.actions
     steps = {a.step for a in acted if any(writes_one_of(path, paths) for path in a.writes)}
     return attempt.links(
@@ -253,7 +273,7 @@ def _parts_of_lines(attempt: Attempt, damaged: Sequence[Told]) -> ChainLinks:
         obtained_steps=tuple(sorted(steps)),
         used=None,
         reason=f"an existing test was edited in {paths[0]}",
-        unresolved="the log shows a part of the edited line, and not what the test expects now",
+        unresolved="the log does not show all that the test expected, or expects now",
     )
 
 

@@ -73,9 +73,9 @@ def open_page(
     browser.get("about:blank")
     requests(browser), browser.get_log("browser")
     browser.get(address)
-    summary = browser.find_element("css selector", "#wall > summary")
-    if wall and not summary.find_element("xpath", "..").get_property("open"):
-        summary.send_keys(" ")
+    for summary in browser.find_elements("css selector", "#wall > summary"):  # pages of cases
+        if wall and not summary.find_element("xpath", "..").get_property("open"):
+            summary.send_keys(" ")
 
 
 def requests(browser) -> list[str]:

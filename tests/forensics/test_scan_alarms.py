@@ -272,4 +272,4 @@ def test_an_empty_hand_in_that_won_is_counted_alike_everywhere(tmp_path: Path) -
     assert "do-nothing: tried in 2 of 3 runs" in lines and "credited in 1" in lines
     evidence = (tmp_path / "case" / "evidence.jsonl").read_text()
     assert "50 % of the wins run through do-nothing" in evidence
-    assert "1 of 3 runs handed in nothing and won" in profile_told(tmp_path / "case", 3)
+    assert "1 of 3 runs handed in nothing, and won by it" in profile_told(tmp_path / "case", 3)

@@ -120,7 +120,9 @@ def scanned(log: Path, case: Path) -> tuple[dict[str, Any], float]:
 )
 def test_a_scan_of_it_counts_the_line_and_holds_little(tmp_path: Path) -> None:
     logs, peak = scanned(write_lines(tmp_path / "log.jsonl", chat), tmp_path / "case")
-    assert logs == {"runs": 2, "scored": 0, "unreadable": 1, "no_logs": 0, "scrubbed_left_out": 0}
+    looks = logs.pop("looks")
+    assert logs == {"runs": 2, "scored": 2, "unreadable": 1, "no_logs": 0, "scrubbed_left_out": 0}
+    assert looks["runs_not_looked_at"] == 0
     assert peak < MOST_MIB
 
 

@@ -71,13 +71,19 @@ REPORTED = (
 )
 
 
+SICK = (
+    "10 % of the runs are degenerate: action repetition in 1, loop in 1, longest repeated suffix"
+    " in 1."
+)
+
+
 def test_what_the_runs_did_stands_first_and_the_same_everywhere(tmp_path: Path) -> None:
     names = ["edits"] * 2 + ["maybe"] * 3 + ["tried", "broke", "clean", "clean"]
     case = scanned(tmp_path, names, loops=1)
     verdict = load_case(case).verdict
     opening = opening_of_case(case, verdict)
     assert opening is not None and opening == load_case(case).opening
-    assert opening.told == (TOLD, REPORTED)
+    assert opening.told == (TOLD, REPORTED, SICK)
     page = (case / "report.html").read_text()
     assert page.split('id="headline"')[1].split(">", 1)[1].split("</h1>")[0] == TOLD
     assert REPORTED in page and ONE_SET in page

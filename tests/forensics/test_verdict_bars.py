@@ -58,6 +58,7 @@ def logged(gain: float, bounds: float, assumed: float, rival: float | None = Non
         *split(gain, assumed, twin="_assumed"),
         *split(gain, assumed if rival is None else rival, twin="_rival"),
         *behaviour(0.97),
+        finding("logs.wins_read", 1.0, 0.0),
     ]
 
 
@@ -121,7 +122,7 @@ def test_the_rule_is_what_it_was() -> None:
     assert (RULE_2.version, RULE_2.identity, RULE_2_LOGS.identity) == (
         2,
         "bca17055a3f2922d",
-        "dc5c19990a665e85",
+        "2f6a77acf127f8a0",
     )
 
 
@@ -398,6 +399,16 @@ def test_logs_are_judged_by_their_own_rule() -> None:
     assert decide(REAL).basis == "re-run" and is_current(decide(REAL))
     early = finding(G, 0.5, 0.01, diagnostics={"basis": "logs alone"})
     assert decide([early]).basis == "logs", "also where nobody asked for the genuine part"
+
+
+def test_wins_that_nobody_read_are_genuine_on_no_terms() -> None:
+    told = logged(0.5, 0.45, 0.48)
+    for missing in ([], [undefined("logs.wins_read", reason="Wins could not be looked at.")]):
+        findings = [one for one in told if one.question != "logs.wins_read"] + missing
+        verdict = decide(findings, accepted=TAKEN)
+        assert verdict.label == "undetermined"
+    assert any("could not be looked at" in gap.text for gap in verdict.gaps)
+    assert not any("--accept" in gap.measurement for gap in verdict.gaps if "looked" in gap.text)
 
 
 def test_logs_give_genuine_by_the_bounds_and_never_by_the_assumption() -> None:
