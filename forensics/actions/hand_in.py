@@ -68,8 +68,13 @@ def answer_of(trajectory: Trajectory) -> str | None:
 
 def said(text: str) -> str:
     """A message without the reasoning that it starts with (whose opening tag may stand in the
-    prompt). Reasoning that never ends stays: whoever scored it saw nothing else.
+    prompt). Reasoning that never ends stays: whoever scored it saw nothing else; so does what
+    holds the only code.
     """
     if "</think" in text and (ends := _THOUGHT_ENDS.match(text)) is not None:
-        return text[ends.end() :]
+        rest = text[ends.end() :]
+        unseen = not text.lstrip().startswith("<think")
+        inside = ends[0].count("```") % 2 and rest.count("```") % 2
+        alone = "```" in ends[0] and "```" not in rest
+        return text if unseen and (inside or alone) else rest
     return text
