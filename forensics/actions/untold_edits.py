@@ -31,7 +31,8 @@ _TALKS = re.compile(
 )
 _LINE = re.compile(
     r"^[ \t]{0,40}(?:(?:async )?def \w{1,80}\(|class \w{1,80}[(:{]|import \w"
-    r"|from [\w.]{1,80} import |return\b|#include\b|function \w|(?:const|let|var) \w{1,80} =|func \w|(?:pub )?fn \w)"
+    r"|from [\w.]{1,80} import |return\b|#include\b|function \w|(?:const|let|var) \w{1,80} ="
+    r"|func \w|(?:pub )?fn \w)"
 )
 FEWEST = 2  # lines of code among the arguments of a call
 LONGEST = 50_000
