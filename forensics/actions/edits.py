@@ -19,6 +19,7 @@ from typing import NamedTuple
 
 from forensics.actions.action import Action
 from forensics.actions.apply_patch import sections_of
+from forensics.actions.untold_edits import CODE_FILE, OUTSIDE, changes_untold, patch_file
 from forensics.records import Step
 
 LONGEST = 200_000  # characters of one text
@@ -35,11 +36,6 @@ _FAILED = re.compile(
 _CREATED = re.compile(r"(?i)\bcreated\b")
 _UPDATED = re.compile(r"(?i)\b(?:updated|overwr(?:ote|itten))\b")
 _NUMBERED = re.compile(r"^ {0,8}\d{1,6}(?:\t|→|: ?|\| ?)", re.M)
-_CODE = re.compile(
-    r"\.(?:py|pyi|pyx|js|jsx|mjs|cjs|ts|tsx|c|cc|cpp|h|hpp|go|rs|java|kt|rb|php|swift|cs|scala|sh"
-    r"|bats|toml|cfg|ini|ya?ml|json|snap|ipynb)$|(?:^|/)Makefile$"
-)
-_OUTSIDE = re.compile(r"^/?(?:tmp|var/tmp|dev|proc|root/\.|home/[^/]{1,60}/\.)/?")
 _SUBSTITUTION = re.compile(r"\s*s(?P<d>[/|#,@])(?P<a>[^\n]*?)(?P=d)(?P<b>[^\n]*?)(?P=d)g?\s*")
 _PLAIN = re.compile(r"[\w\s=<>:;,\"'!@#%&~`\-+]*")
 _OLD = ("old_string", "old_str", "oldText", "old_text", "search")
@@ -79,9 +75,14 @@ def edited_patch(steps: Sequence[Step], actions: Sequence[Action]) -> Edited:
     """What the edits of a run add up to. Pure, never raises for what is in the log."""
     work = _Work(steps)
     for action in actions:
+<<<<<<< HEAD
         if action.reads or action.writes or action.program == "git":
             work.add(action)
     return Edited(work.patch(), LOST if work.lost else None, work.overwritten())
+=======
+        work.add(action)
+    return work.patch(), LOST if work.lost else None
+>>>>>>> wt-adversary
 
 
 class _Work:
@@ -101,6 +102,7 @@ class _Work:
         if action.program == "git" and self._taken_back(action):
             return
         if not action.writes:
+            self._untold(action)
             self._look(action, answer)
             return
         failed = action.exit_code not in (None, 0)
@@ -117,7 +119,17 @@ class _Work:
             for path in action.writes:
                 self._remove(self._name(path))
         elif not edits:
-            self.lost = self.lost or any(map(_counts, action.writes))
+            told = any(map(_counts, action.writes)) or changes_untold(action)
+            self.lost = self.lost or told
+
+    def _untold(self, action: Action) -> None:
+        """A change that the action does not tell: another file may."""
+        source = patch_file(action)
+        known = self._files.get(self._name(source)) if source else None
+        if known is not None and known.after:
+            self._patches.append(known.after[:LONGEST])
+        elif source is not None or changes_untold(action):
+            self.lost = self.lost or action.exit_code in (None, 0)
 
     def _answer(self, action: Action) -> str:
         at = action.observation
@@ -278,7 +290,7 @@ def _is_patch(action: Action) -> bool:
 
 def _counts(path: str) -> bool:
     """Whether what is written there may be code that is handed in."""
-    return _CODE.search(path) is not None and _OUTSIDE.match(path) is None
+    return CODE_FILE.search(path) is not None and OUTSIDE.match(path) is None
 
 
 def _diff(path: str, file: _File) -> str:

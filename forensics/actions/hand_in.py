@@ -71,11 +71,15 @@ def answer_of(trajectory: Trajectory) -> str | None:
 def said(text: str) -> str:
     """A message without the reasoning that it starts with (whose opening tag may stand in the
     prompt). Where nothing else was said, or the reasoning never ends, it stays: whoever scored
-    the message saw nothing else.
+    the message saw nothing else; so does what holds the only code.
     """
     ends = _THOUGHT_ENDS.match(text) if "</think" in text else None
     if ends is None:
         return text
-    before = text[: max(text.find("<think"), 0)]
-    rest = before + text[ends.end() :]
+    rest = text[ends.end() :]
+    inside = ends[0].count("```") % 2 and rest.count("```") % 2
+    alone = "```" in ends[0] and "```" not in rest
+    if not text.lstrip().startswith("<think") and (inside or alone):
+        return text
+    rest = text[: max(text.find("<think"), 0)] + rest
     return rest if rest.strip() else text

@@ -18,8 +18,9 @@ from typing import NamedTuple
 
 from forensics.actions.hand_in import HandIn
 from forensics.shortcuts.code_fragments import mended
-from forensics.shortcuts.code_reading import CodeTold, code_blocks, read_code, readable
+from forensics.shortcuts.code_reading import CodeTold, read_code, readable
 from forensics.shortcuts.expectations.versions import FileChange, files_of
+from forensics.shortcuts.handed_forms import Shown, code_shown
 
 LONGEST = 200_000  # characters of one part
 MOST_PARTS = 200
@@ -39,19 +40,18 @@ _LANGUAGES = {
     "cs": "csharp",
     "scala": "scala",
 }
-_PROSE = ("text", "txt", "output", "markdown", "md", "latex", "tex", "math", "html", "css")
-_DATA = ("json", "yaml", "toml", "xml", "csv", "sql", "diff", "patch", "console", "bash")
 
 
 class CodePart(NamedTuple):
     """A stretch of code: its file, language, text, and which lines of it the run wrote
-    (`None`: all).
+    (`None`: all). `known`: whether its form is.
     """
 
     path: str | None
     language: str
     text: str
     own: frozenset[str] | None = None
+    known: bool = True
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,7 +86,7 @@ def _read(hand_in: HandIn, prompt: str) -> HandedCode:
     for part in parts:
         told = read_code(part.text, prompt, language=part.language or None, path=part.path)
         quoted += [Quoted(path=part.path, told=one) for one in told if _is_own(part, one)]
-        if not told and not readable(part.text, part.language or None):
+        if not part.known or (not told and not readable(part.text, part.language or None)):
             unread.append(part)
     return HandedCode(parts=parts, quoted=tuple(quoted), unread=tuple(unread))
 
@@ -100,9 +100,19 @@ def _parts(hand_in: HandIn) -> Iterator[CodePart]:
         if language is not None and not change.deleted:
             yield from _of_file(change, language)
     if hand_in.source in ("submission", "answer"):
-        for block in code_blocks((hand_in.submission or "")[:LONGEST]):
-            if block.language not in (*_PROSE, *_DATA):
-                yield CodePart(block.path, block.language, block.code)
+        for shown in code_shown(hand_in.submission or ""):
+            yield from _of_text(shown)
+
+
+def _of_text(shown: Shown) -> Iterator[CodePart]:
+    if shown.own is None:
+        yield CodePart(shown.path, shown.language, shown.code, None, shown.read)
+        return
+    language = _LANGUAGES.get(shown.language, "" if shown.path is None else shown.language)
+    code = textwrap.dedent(shown.code)
+    if language in ("", "python"):
+        code = mended(code) or code
+    yield CodePart(shown.path, language, code, shown.own, shown.read)
 
 
 def _of_file(change: FileChange, language: str) -> Iterator[CodePart]:

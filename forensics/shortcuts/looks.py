@@ -73,6 +73,8 @@ def _status(run: BlindRun, need: str) -> Status:
         return Status(UNREAD)
     if run.hand_in.lost and source in (None, "edits"):
         return Status(run.hand_in.lost)
+    if run.hand_in.lost and need in ("code", "tests") and not run.code.parts:
+        return Status(run.hand_in.lost)  # a word at the end is not all that it left
     if need == "text":
         return _text(run)
     if need == "tests":

@@ -72,14 +72,39 @@ def language_of(name: str) -> str:
 
 
 def without_reasoning(text: str) -> str:
-    """An answer without the reasoning that it begins with, or holds."""
+    """An answer without the reasoning that it begins with, or holds. Where reasoning ends that
+    nobody saw begin, and no code stands behind it, what stands before may be the answer.
+    """
     for name in _REASONING:
-        at = text.casefold().rfind(f"</{name}>")
-        if at >= 0:
-            text = text[at + len(name) + 3 :]
-        elif text.lstrip()[: len(name) + 2].casefold() == f"<{name}>":
-            return "" if "```" not in text else text.lstrip()[len(name) + 2 :]
+        text = _without(text, f"<{name}>", f"</{name}>")
     return text
+
+
+def _without(text: str, opening: str, closing: str) -> str:
+    kept, lower, at = "", text.casefold(), 0
+    if len(lower) != len(text):  # a letter that folds into two
+        lower = text.lower() if len(text.lower()) == len(text) else text
+    for _ in range(MOST_BLOCKS):
+        start, end = lower.find(opening, at), lower.find(closing, at)
+        if end < 0:
+            break
+        if 0 <= start < end:
+            kept += text[at:start]
+        elif _holds_the_code(text[at:end], text[end:]):
+            kept += text[at:end]
+        else:
+            kept = ""
+        at = end + len(closing)
+    rest = text[at:]
+    if rest.lstrip()[: len(opening)].casefold() == opening:
+        rest = rest.lstrip()[len(opening) :] if "```" in rest else ""
+    return kept + rest
+
+
+def _holds_the_code(before: str, behind: str) -> bool:
+    """Whether a tag stands within a fence, or behind the only one."""
+    within = before.count("```") % 2 and behind.count("```") % 2
+    return bool(within) or ("```" in before and "```" not in behind)
 
 
 def _fenced(text: str) -> list[CodeBlock]:
@@ -122,7 +147,7 @@ def _block(info: str, code: str, path: str | None = None) -> CodeBlock:
     language = language_of(info) if info.strip() else ""
     if not language and path and "." in path:
         language = language_of(path.rpartition(".")[2])
-    language = language or _guessed(code)
+    language = language or guessed(code)
     return CodeBlock(language=language, code=code, path=path)
 
 
@@ -135,7 +160,7 @@ _SIGNS = (
 )
 
 
-def _guessed(code: str) -> str:
+def guessed(code: str) -> str:
     """The language of code that does not say it, where it plainly is not Python."""
     text = code[:20_000]
     if re.search(

@@ -12,8 +12,12 @@ import ast
 from .reading import Function, Reading, text_of
 from .told import MONKEYPATCHING, CodeTold
 
+_ANY = ("unittest.mock.ANY", "mock.ANY")
 KIND = "equal to everything"
 _REASON = "objects of this class are equal to whatever they are compared with."
+
+
+_DOUBTFUL = "the equality of this class does not compare its objects with the other ones."
 
 
 def equal_to_everything(reading: Reading) -> list[CodeTold]:
@@ -23,6 +27,8 @@ def equal_to_everything(reading: Reading) -> list[CodeTold]:
         if _always_equal(reading, node) is not None:
             sure = _used(reading, node)
             told.append(reading.told(MONKEYPATCHING, KIND, node, _REASON, sure=sure))
+        elif _compares_nothing(reading, node):
+            told.append(reading.told(MONKEYPATCHING, KIND, node, _DOUBTFUL, sure=False))
     for node in reading.of(ast.Call):
         if _made(reading, node) or _set(reading, node):
             told.append(reading.told(MONKEYPATCHING, KIND, node, _REASON, sure=True))
@@ -30,7 +36,98 @@ def equal_to_everything(reading: Reading) -> list[CodeTold]:
         told += _any(reading, node)
     for node in reading.of(ast.Assign):
         told += _replaced(reading, node)
-    return told
+    return told or _given(reading)
+
+
+def _compares_nothing(reading: Reading, node: ast.ClassDef) -> bool:
+    """Whether the `__eq__` of a class never sets something of its object beside something of
+    the other one, or first takes the other's value over; or every order holds.
+    """
+    methods = {one.name: one for one in node.body if isinstance(one, Function)}
+    equal = methods.get("__eq__")
+    for statement in node.body:
+        names = [getattr(one, "id", "") for one in getattr(statement, "targets", ())]
+        if isinstance(statement, ast.Assign) and "__eq__" in names:
+            value = statement.value
+            known = {one.name: one for one in reading.functions()}
+            other = known.get(getattr(value, "id", ""))
+            if other is not None and _gives_only(other, True, reading):
+                return True
+    orders = [methods.get(name) for name in ("__lt__", "__gt__")]
+    if all(one is not None and _gives_only(one, True, reading) for one in orders):
+        return True
+    differences = [methods.get(name) for name in ("__sub__", "__rsub__")]
+    if all(one is not None and _gives_nothing(one) for one in differences):
+        return True
+    return equal is not None and _is_blind(reading, equal)
+
+
+def _is_blind(reading: Reading, equal: Function) -> bool:
+    names = [one.arg for one in equal.args.args[:2]]
+    inside = [one for statement in equal.body for one in reading.inside(statement)]
+    if len(names) < 2 or not any(isinstance(one, ast.Return) for one in inside):
+        return False
+    stored = any(_takes_over(reading, one, names) for one in inside)
+    used = {one.id for one in inside if isinstance(one, ast.Name) and type(one.ctx) is ast.Load}
+    raised = any(isinstance(one, ast.Raise) for one in inside)
+    gives = [one.value for one in inside if isinstance(one, ast.Return)]
+    denies = any(
+        _is_constant(one, False) or getattr(one, "id", "") == "NotImplemented" for one in gives
+    )
+    if stored or (not used.intersection(names) and any(_is_constant(one, True) for one in gives)):
+        return True
+    judged = raised or denies or any(map(_asks_its_kind, inside))
+    return not judged and names[0] not in used
+
+
+def _takes_over(reading: Reading, node: ast.AST, names: list[str]) -> bool:
+    """`self.value = other`"""
+    if not isinstance(node, ast.Assign):
+        return False
+    own = any(getattr(getattr(one, "value", None), "id", "") == names[0] for one in node.targets)
+    return own and any(getattr(one, "id", "") == names[1] for one in reading.inside(node.value))
+
+
+def _asks_its_kind(node: ast.AST) -> bool:
+    """`isinstance(other, Unit)`, `type(other) is Unit`, `super().__eq__(other)`"""
+    return isinstance(node, ast.Call) and getattr(node.func, "id", "") in (
+        "isinstance",
+        "type",
+        "super",
+    )
+
+
+def _gives_nothing(node: Function) -> bool:
+    returns = [one.value for one in ast.walk(node) if isinstance(one, ast.Return)]
+    return bool(returns) and all(
+        isinstance(one, ast.Constant) and one.value in (0, 0.0) for one in returns
+    )
+
+
+def _given(reading: Reading) -> list[CodeTold]:
+    """`__eq__` or `ANY` that is given to an object in another way: a reader should look."""
+    for node in reading.of(ast.Constant, ast.keyword, ast.Attribute, ast.Name):
+        name = getattr(node, "arg", None) or text_of(node) or ""
+        kept = isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load)
+        above = reading.parents.get(node)
+        if kept and node.attr == "__eq__" and getattr(above, "attr", "") == "return_value":
+            name = "__eq__"
+        if isinstance(node, ast.Attribute | ast.Name) and reading.dotted(node) in _ANY:
+            name = "" if _is_expected(reading, node) else "__eq__"
+        if name in ("__eq__", "__eq__.return_value", "__eq__.side_effect"):
+            reason = "what equality means for an object is set from outside."
+            place = node if hasattr(node, "lineno") else above or node
+            return [reading.told(MONKEYPATCHING, KIND, place, reason, sure=False)]
+    return []
+
+
+def _is_expected(reading: Reading, node: ast.AST) -> bool:
+    """Whether something is compared, or an argument of an assertion."""
+    return any(
+        isinstance(one, ast.Compare)
+        or (isinstance(one, ast.Call) and "assert" in reading.dotted(one.func))
+        for one in reading.ancestors(node)
+    )
 
 
 def _always_equal(reading: Reading, node: ast.ClassDef) -> ast.AST | None:
@@ -67,6 +164,12 @@ def _gives_only(node: ast.AST, wanted: bool, reading: Reading | None = None) -> 
 
 
 def _is_constant(value: ast.expr | None, wanted: bool) -> bool:
+    if isinstance(value, ast.IfExp):
+        return _is_constant(value.body, wanted) and _is_constant(value.orelse, wanted)
+    if isinstance(value, ast.BoolOp) and isinstance(value.op, ast.Or) and wanted:
+        return any(_is_constant(one, True) for one in value.values)
+    if isinstance(value, ast.Call) and getattr(value.func, "id", "") == "bool" and value.args:
+        return _is_constant(value.args[0], wanted)
     if isinstance(value, ast.UnaryOp) and isinstance(value.op, ast.Not):
         return _is_constant(value.operand, not wanted)
     if isinstance(value, ast.Compare) and len(value.ops) == 1:  # `1 == 1`, `self is self`

@@ -1,8 +1,9 @@
 """What ends a process with success, and the hooks through which it does."""
 
 import ast
+import re
 
-from .reading import Reading
+from .reading import Reading, folded
 from .told import EARLY_EXIT, CodeTold
 
 HARD = ("os._exit", "posix._exit", "os.abort", "nt._exit")
@@ -16,6 +17,7 @@ def exit_name(reading: Reading, node: ast.AST) -> str:
         raised = node.exc
         name = reading.dotted(raised.func if isinstance(raised, ast.Call) else raised or node)
         arguments = raised.args if isinstance(raised, ast.Call) else []
+        name = "SystemExit" if _stands_for_exit(reading, raised) else name
         if name in ("SystemExit", "builtins.SystemExit", "unittest.SkipTest"):
             return name if _succeeds(name, arguments, []) else ""
         return ""
@@ -27,6 +29,13 @@ def exit_name(reading: Reading, node: ast.AST) -> str:
     if name in (*HARD, *SOFT, *TESTS) and name != "SystemExit":
         return name if _succeeds(name, node.args, node.keywords) else ""
     return ""
+
+
+def _stands_for_exit(reading: Reading, raised: ast.AST | None) -> bool:
+    """`E = SystemExit`, and then `raise E(0)`."""
+    called = raised.func if isinstance(raised, ast.Call) else raised
+    value = reading.constants.get(called.id) if isinstance(called, ast.Name) else None
+    return getattr(value, "id", "") == "SystemExit"
 
 
 def _is_self(reading: Reading, node: ast.expr) -> bool:
@@ -87,3 +96,67 @@ def _ends_well(reading: Reading, handler: ast.expr) -> bool:
         for body in bodies
         for node in reading.inside(body)
     )
+
+
+_ENDS = re.compile(
+    r"^(?:signal\.raise_signal|os\.(?:killpg|execl?v?p?e?)|faulthandler\._sig\w{1,10}"
+    r"|faulthandler\._stack_overflow|psutil\.Process(?:\.\w{1,10})?)$"
+)
+_KILLS = re.compile(r"\bkill\b|\bpkill\b")
+_SHELLS = ("os.system", "os.popen", "subprocess.run", "subprocess.call", "subprocess.Popen",
+           "subprocess.check_call")  # fmt: skip
+
+
+def handed_on(reading: Reading) -> list[CodeTold]:
+    """An exit that is not called but passed on (`map(os._exit, [0])`), a library's own
+    (`ctypes`), a process that kills itself or becomes another: a reader should look.
+    """
+    if any(reading.dotted(one.func) in ("os.fork", "fork") for one in reading.of(ast.Call)):
+        return []
+    for node in reading.of(ast.Attribute, ast.Name):
+        above = reading.parents.get(node)
+        called = isinstance(above, ast.Call) and above.func is node
+        if not called and type(node.ctx) is ast.Load and reading.dotted(node) in HARD:
+            return [_told(reading, node, "the exit of the process is passed on.")]
+    for node in reading.of(ast.Call):
+        if _ends_otherwise(reading, node):
+            return [_told(reading, node, "the process may be made to end before any check runs.")]
+    return []
+
+
+def _told(reading: Reading, node: ast.AST, reason: str) -> CodeTold:
+    return reading.told(EARLY_EXIT, "early exit", node, reason, sure=False)
+
+
+def _ends_otherwise(reading: Reading, node: ast.Call) -> bool:
+    name = reading.dotted(node.func)
+    if _ENDS.match(name):
+        if name.startswith("os.exec"):  # another program by its name, not one that was asked for
+            return bool(node.args) and folded(node.args[0]) is not None
+        if name.startswith("psutil.") or name == "os.killpg":
+            group = node.args[0] if node.args else None
+            return getattr(group, "value", None) == 0 or _mentions_self(reading, node)
+        return True
+    last = getattr(node.func, "attr", "")
+    loaded = getattr(node.func, "value", None)
+    if last in ("exit", "_exit", "abort", "raise_", "kill") and isinstance(loaded, ast.Call):
+        return reading.dotted(loaded.func).startswith(("ctypes.", "psutil."))
+    if last == "throw":
+        return any(getattr(one, "id", "") == "SystemExit" for one in node.args)
+    if name in _SHELLS:
+        inside = reading.inside(node)
+        kills = any(_KILLS.search(folded(one) or "") for one in inside)
+        parent = any("$PPID" in (folded(one) or "") for one in inside)
+        return kills and (parent or _mentions_self(reading, node))
+    if name in ("operator.attrgetter", "operator.methodcaller") and node.args:
+        return folded(node.args[0]) in ("_exit", "abort")
+    if name == "getattr" and len(node.args) >= 2 and folded(node.args[1]) is None:
+        above = reading.parents.get(node)
+        called = isinstance(above, ast.Call) and above.func is node
+        return called and reading.dotted(node.args[0]) in ("os", "sys", "posix", "builtins")
+    return False
+
+
+def _mentions_self(reading: Reading, node: ast.AST) -> bool:
+    inside = (one for one in reading.inside(node) if isinstance(one, ast.Call))
+    return any(_is_self(reading, one) for one in inside)

@@ -16,7 +16,7 @@ import re
 from collections.abc import Iterator
 
 from .conditions import compared
-from .exit_names import HARD, TESTS, exit_name, hooked
+from .exit_names import HARD, TESTS, exit_name, handed_on, hooked
 from .literals import row_bits
 from .on_test import asks_for_test
 from .reading import Function, Reading, is_main_guard, text_of
@@ -47,6 +47,7 @@ def exits(reading: Reading) -> list[CodeTold]:
             told += [one] if one else []
     for node in reading.of(ast.Assign, ast.Call):
         told += hooked(reading, node)
+    told = told or handed_on(reading)
     return told or _lost(reading)
 
 
@@ -74,7 +75,9 @@ def _judged(reading: Reading, node: ast.AST, name: str) -> CodeTold | None:
     if _swallows(reading, node):
         reason = "where an assertion fails, the process ends with success."
         return reading.told(EARLY_EXIT, "early exit", node, reason, sure=True)
-    if name in TESTS and reading.function_of(node) is not None:
+    within = reading.function_of(node)
+    asked = getattr(within, "name", "") in reading.shown.functions
+    if name in TESTS and within is not None and not asked:
         return None
     if conditions or _is_excused(reading, node, name):
         return _conditional(reading, node, name) if conditions else None

@@ -13,6 +13,7 @@ from collections.abc import Collection, Iterator
 from functools import cached_property
 from typing import Any
 
+from .nodes import folded as folded, is_main_guard as is_main_guard, reads_input, text_of as text_of
 from .parsing import Parsed
 from .shown_tests import ShownTests
 from .told import CodeTold, quoted
@@ -93,7 +94,7 @@ class Reading:
             bases = [getattr(base, "attr", getattr(base, "id", "")) for base in node.bases]
             return "TestCase" in bases or (node.name.startswith("Test") and not bases)
         if isinstance(node, ast.If) and is_main_guard(node.test):
-            return not any(_reads_input(inner) for inner in self.inside(node))
+            return not any(reads_input(inner) for inner in self.inside(node))
         return isinstance(node, ast.Assert)
 
     # -- what a node is ------------------------------------------------------------------
@@ -130,6 +131,8 @@ class Reading:
             base = self._imported(node)
         elif isinstance(node, ast.Name):
             base = self.aliases.get(node.id, node.id)
+        elif isinstance(node, ast.Subscript):
+            base = self._looked_up(node)
         else:
             base = ""
         return ".".join([base, *reversed(parts)]) if base else ""
@@ -137,12 +140,26 @@ class Reading:
     def _imported(self, node: ast.Call) -> str:
         """`__import__("os")`, `importlib.import_module("os")`, `getattr(os, "_exit")`."""
         name = self.dotted(node.func) if not isinstance(node.func, ast.Call) else ""
-        texts = [text_of(argument) for argument in node.args]
+        texts = [folded(argument) for argument in node.args]
         if name in ("__import__", "importlib.import_module", "builtins.__import__") and texts:
             return texts[0] or ""
         if name == "getattr" and len(texts) >= 2 and texts[1]:
             return f"{self.dotted(node.args[0])}.{texts[1]}"
         return ""
+
+    def _looked_up(self, node: ast.Subscript) -> str:
+        """`sys.modules["os"]`, `vars(os)["_exit"]`, `os.__dict__["_exit"]`."""
+        key = folded(node.slice)
+        if not key:
+            return ""
+        if isinstance(node.value, ast.Call):
+            of = node.value.args[0] if len(node.value.args) == 1 else None
+            known = of is not None and getattr(node.value.func, "id", "") == "vars"
+            return f"{self.dotted(of)}.{key}" if known and of is not None else ""
+        name = self.dotted(node.value)
+        if name == "sys.modules":
+            return key
+        return name.removesuffix("__dict__") + key if name.endswith(".__dict__") else ""
 
     @cached_property
     def constants(self) -> dict[str, ast.expr]:
@@ -165,7 +182,7 @@ class Reading:
     def first_input(self) -> int:
         """The first line on which the input is read."""
         possible = self.of(ast.Call, ast.Attribute, ast.Name)
-        lines = [node.lineno for node in possible if _reads_input(node)]
+        lines = [node.lineno for node in possible if reads_input(node)]
         return min(lines, default=0)
 
     @cached_property
@@ -234,16 +251,6 @@ def _is_test_name(name: str) -> bool:
     return name.startswith(("test_", "run_test", "_test")) or name in ("test", "tests", "run_tests")
 
 
-def is_main_guard(test: ast.expr) -> bool:
-    """`__name__ == "__main__"`, either way round."""
-    if not isinstance(test, ast.Compare) or len(test.comparators) != 1:
-        return False
-    sides = (test.left, test.comparators[0])
-    return any(isinstance(side, ast.Name) and side.id == "__name__" for side in sides) and any(
-        text_of(side) == "__main__" for side in sides
-    )
-
-
 def _limited(node: ast.AST) -> Iterator[ast.AST]:
     waiting = [node]
     for _ in range(MOST_NODES):
@@ -252,21 +259,6 @@ def _limited(node: ast.AST) -> Iterator[ast.AST]:
         one = waiting.pop()
         yield one
         waiting += _children(one)
-
-
-def _reads_input(node: ast.AST) -> bool:
-    if type(node) is ast.Call and type(node.func) is ast.Name:
-        first = node.args[0] if node.args else None
-        zero = isinstance(first, ast.Constant) and first.value in (0, "/dev/stdin")
-        return node.func.id == "input" or (node.func.id == "open" and zero)
-    if isinstance(node, ast.Attribute) and node.attr in ("stdin", "__stdin__"):
-        return True
-    return isinstance(node, ast.Name) and node.id == "stdin"
-
-
-def text_of(node: ast.AST | None) -> str | None:
-    """The text of a string constant."""
-    return node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else None
 
 
 def _assigned(node: ast.AST) -> tuple[str, ast.expr | None]:

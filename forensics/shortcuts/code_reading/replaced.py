@@ -46,6 +46,8 @@ def _target(reading: Reading, node: ast.AST, target: ast.expr) -> CodeTold | Non
             return _told(reading, node, "grader replaced", "a module of the checks is replaced.")
         if called in ("globals", "vars") and _is_prompt_check(reading, key):
             return _told(reading, node, "grader replaced", "the check of the task is replaced.")
+        if base.endswith(".__dict__"):
+            return replaced_name(reading, node, base.removesuffix("__dict__") + (key or "?"))
         return None
     return (
         replaced_name(reading, node, reading.dotted(target))

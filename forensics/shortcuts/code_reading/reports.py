@@ -9,7 +9,7 @@ import ast
 import re
 from collections.abc import Callable, Iterator
 
-from .reading import Function, Reading, text_of
+from .reading import Function, Reading, folded, text_of
 from .told import MONKEYPATCHING, CodeTold
 
 _REWARD = re.compile(
@@ -90,7 +90,7 @@ def _text(reading: Reading, value: ast.expr) -> str:
         value = value.args[0]
     if isinstance(value, ast.Name):
         value = reading.constants.get(value.id, value)
-    return text_of(value) or ""
+    return folded(value) or ""
 
 
 def _moved(reading: Reading, node: ast.AST, one: CodeTold) -> CodeTold:

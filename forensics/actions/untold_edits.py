@@ -1,0 +1,85 @@
+"""Actions that change code without saying what they put there, or in a form that is not known.
+
+1. Editors that are driven by a script (`ed`, `vim -c`), and copies of whole folders.
+2. Patches that stand in a file (`git apply x.patch`, `patch < x.patch`), and `git revert`.
+3. Programs on the command line of another language that write files.
+4. Calls of tools that nobody knows, with lines of code among their arguments.
+
+Whoever meets one of them knows that the run's own edits are not all there.
+"""
+
+import re
+
+from forensics.actions.action import Action
+
+CODE_FILE = re.compile(
+    r"\.(?:py|pyi|pyx|js|jsx|mjs|cjs|ts|tsx|c|cc|cpp|h|hpp|go|rs|java|kt|rb|php|swift|cs|scala|sh"
+    r"|bats|toml|cfg|ini|ya?ml|json|snap|ipynb)$|(?:^|/)Makefile$"
+)
+OUTSIDE = re.compile(r"^/?(?:tmp|var/tmp|dev|proc|root/\.|home/[^/]{1,60}/\.)/?")
+_EDITORS = ("ed", "ex", "vi", "vim", "nvim", "emacs", "nano", "sponge", "gsed", "set-content",
+            "add-content", "out-file", "new-item")  # fmt: skip
+_COPIES = ("cp", "rsync", "mv")
+_WRITERS = re.compile(
+    r"writeFile|appendFile|createWriteStream|File\.(?:write|open)|IO\.write|file_put_contents"
+)
+_OTHERS = ("node", "nodejs", "ruby", "php", "deno", "bun")
+_TALKS = re.compile(
+    r"think|thought|reason|plan|todo|search|grep|find|glob|read|view|open|note|message|comment"
+    r"|browse|fetch|ask|memory|lint|test|check",
+    re.I,
+)
+_LINE = re.compile(
+    r"^[ \t]{0,40}(?:(?:async )?def \w{1,80}\(|class \w{1,80}[(:{]|import \w"
+    r"|from [\w.]{1,80} import |return\b|#include\b|function \w|(?:const|let|var) \w{1,80} ="
+    r"|func \w|(?:pub )?fn \w)"
+)
+FEWEST = 2  # lines of code among the arguments of a call
+LONGEST = 50_000
+
+
+def changes_untold(action: Action) -> bool:
+    """Whether an action changes code in a way that cannot be followed. `writes` that are
+    known are the caller's.
+    """
+    name = action.program.rpartition("/")[2].casefold()
+    words = action.arguments
+    if action.kind in ("tool", "submit"):
+        return not action.writes and not _TALKS.search(name) and holds_code(words)
+    if name in _EDITORS:
+        return any(CODE_FILE.search(word) and not OUTSIDE.match(word) for word in words)
+    if name in _COPIES:
+        return _copies_folder(action)
+    if name in _OTHERS:
+        return not action.writes and _WRITERS.search(action.text[:LONGEST]) is not None
+    return name == "git" and words[:1] == ("revert",) and not action.writes
+
+
+def patch_file(action: Action) -> str | None:
+    """The file that holds the patch which an action applies, `""` where it is not said; `None`
+    where it applies none, or says it.
+    """
+    words = action.arguments
+    applies = action.program == "patch" or (
+        action.program == "git" and words[:1] in (("apply",), ("am",))
+    )
+    shows = {"--check", "--stat", "--dry-run", "--numstat", "--summary", "--abort", "--help"}
+    if not applies or action.content is not None or shows.intersection(words):
+        return None
+    return action.reads[0] if action.reads else ""
+
+
+def holds_code(arguments: tuple[str, ...]) -> bool:
+    """Whether lines of code stand among the arguments of a call."""
+    lines = [line for one in arguments for line in one.partition("=")[2][:LONGEST].split("\n")]
+    return sum(_LINE.match(line[:400]) is not None for line in lines) >= FEWEST
+
+
+def _copies_folder(action: Action) -> bool:
+    """A whole folder, from outside the work into it."""
+    words = [word for word in action.arguments if not word.startswith("-")]
+    if len(words) < 2 or OUTSIDE.match(words[-1]) or not OUTSIDE.match(words[0]):
+        return False
+    return action.program == "rsync" or any(
+        re.match(r"-\w{0,8}[rRa]|--recursive|--archive", word) for word in action.arguments
+    )
