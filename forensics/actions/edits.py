@@ -75,14 +75,8 @@ def edited_patch(steps: Sequence[Step], actions: Sequence[Action]) -> Edited:
     """What the edits of a run add up to. Pure, never raises for what is in the log."""
     work = _Work(steps)
     for action in actions:
-<<<<<<< HEAD
-        if action.reads or action.writes or action.program == "git":
-            work.add(action)
-    return Edited(work.patch(), LOST if work.lost else None, work.overwritten())
-=======
         work.add(action)
-    return work.patch(), LOST if work.lost else None
->>>>>>> wt-adversary
+    return Edited(work.patch(), LOST if work.lost else None, work.overwritten())
 
 
 class _Work:
