@@ -74,6 +74,8 @@ def said(text: str) -> str:
     if "</think" in text and (ends := _THOUGHT_ENDS.match(text)) is not None:
         rest = text[ends.end() :]
         unseen = not text.lstrip().startswith("<think")
+        if text.lstrip()[:1] in ("{", "["):
+            return text  # JSON, with the tag in a text of it
         inside = ends[0].count("```") % 2 and rest.count("```") % 2
         alone = "```" in ends[0] and "```" not in rest
         return text if unseen and (inside or alone) else rest
