@@ -13,17 +13,19 @@
 
 import difflib
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from forensics.actions.action import Action
 from forensics.actions.apply_patch import sections_of
-from forensics.actions.untold_edits import CODE_FILE, OUTSIDE, changes_untold, patch_file
+from forensics.actions.untold_edits import changes_untold, may_be_code, patch_file
 from forensics.records import Step
 
 LONGEST = 200_000  # characters of one text
 MOST_LINES = 4_000  # of a file whose lines are matched up
+MOST_PAIRS = 400_000  # of equal lines of two texts
 MOST_FILES, MOST_PARTS = 400, 400
 LOST = "edits that cannot be followed"
 _FAILED = re.compile(
@@ -113,8 +115,7 @@ class _Work:
             for path in action.writes:
                 self._remove(self._name(path))
         elif not edits:
-            told = any(map(_counts, action.writes)) or changes_untold(action)
-            self.lost = self.lost or told
+            self.lost |= any(map(may_be_code, action.writes)) or changes_untold(action)
 
     def _untold(self, action: Action) -> None:
         """A change that the action does not tell: another file may."""
@@ -123,7 +124,7 @@ class _Work:
         if known is not None and known.after:
             self._patches.append(known.after[:LONGEST])
         elif source is not None or changes_untold(action):
-            self.lost = self.lost or action.exit_code in (None, 0)
+            self.lost |= action.exit_code in (None, 0)
 
     def _answer(self, action: Action) -> str:
         at = action.observation
@@ -282,11 +283,6 @@ def _is_patch(action: Action) -> bool:
     return text.startswith("diff --git ") or (applied and text.startswith("--- "))
 
 
-def _counts(path: str) -> bool:
-    """Whether what is written there may be code that is handed in."""
-    return CODE_FILE.search(path) is not None and OUTSIDE.match(path) is None
-
-
 def _diff(path: str, file: _File) -> str:
     name = path.lstrip("/")
     old = "/dev/null" if file.new else f"a/{name}"
@@ -305,10 +301,16 @@ def _diff(path: str, file: _File) -> str:
 def _hunk(old: str, new: str) -> list[str]:
     """Two texts as hunks. Too long ones are told as taken out and put in."""
     first, second = old.splitlines(), new.splitlines()
-    if max(len(first), len(second)) > MOST_LINES:
+    if max(len(first), len(second)) > MOST_LINES or _pairs(first, second) > MOST_PAIRS:
         return [
             f"@@ -1,{len(first)} +1,{len(second)} @@",
             *(f"-{line}" for line in first),
             *(f"+{line}" for line in second),
         ]
     return list(difflib.unified_diff(first, second, lineterm=""))[2:]
+
+
+def _pairs(first: list[str], second: list[str]) -> int:
+    """How many pairs of equal lines there are: what matching them up takes."""
+    counts, others = Counter(first), Counter(second)
+    return sum(count * others[line] for line, count in counts.items())

@@ -73,6 +73,7 @@ def said(text: str) -> str:
     prompt). Where nothing else was said, or the reasoning never ends, it stays: whoever scored
     the message saw nothing else; so does what holds the only code.
     """
+<<<<<<< HEAD
     ends = _THOUGHT_ENDS.match(text) if "</think" in text else None
     if ends is None:
         return text
@@ -83,3 +84,14 @@ def said(text: str) -> str:
         return text
     rest = text[: max(text.find("<think"), 0)] + rest
     return rest if rest.strip() else text
+=======
+    if "</think" in text and (ends := _THOUGHT_ENDS.match(text)) is not None:
+        rest = text[ends.end() :]
+        unseen = not text.lstrip().startswith("<think")
+        if text.lstrip()[:1] in ("{", "["):
+            return text  # JSON, with the tag in a text of it
+        inside = ends[0].count("```") % 2 and rest.count("```") % 2
+        alone = "```" in ends[0] and "```" not in rest
+        return text if unseen and (inside or alone) else rest
+    return text
+>>>>>>> wt-adversary

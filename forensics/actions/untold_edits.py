@@ -47,12 +47,17 @@ def changes_untold(action: Action) -> bool:
     if action.kind in ("tool", "submit"):
         return not action.writes and not _TALKS.search(name) and holds_code(words)
     if name in _EDITORS:
-        return any(CODE_FILE.search(word) and not OUTSIDE.match(word) for word in words)
+        return any(map(may_be_code, words))
     if name in _COPIES:
         return _copies_folder(action)
     if name in _OTHERS:
         return not action.writes and _WRITERS.search(action.text[:LONGEST]) is not None
     return name == "git" and words[:1] == ("revert",) and not action.writes
+
+
+def may_be_code(path: str) -> bool:
+    """Whether what is written there may be code that is handed in."""
+    return CODE_FILE.search(path) is not None and OUTSIDE.match(path) is None
 
 
 def patch_file(action: Action) -> str | None:

@@ -95,8 +95,10 @@ def _without_blocks(text: str, depth: int) -> Iterator[Shown]:
         yield from _of_diff(text)
     elif depth < DEEPEST and len(_QUOTED.findall(text)) * 2 > text.count("\n") + 1:
         yield from code_shown(_QUOTED.sub("", text), DEEPEST)
-    else:
+    elif _SURELY.search(text):
         yield from _stretch(text)
+    elif "\\n" in text:  # JSON that was cut off
+        yield from _stretch(text.replace("\\n", "\n").replace('\\"', '"'))
 
 
 def _stretch(text: str) -> Iterator[Shown]:

@@ -120,10 +120,14 @@ _LISTED = re.compile(
 )
 
 
+MOST_ABOVE = 200  # lines above a line that are looked at for what it stands within
+
+
 def settings_told(change: FileChange) -> Iterator[Told]:
     """What configuration and hooks do in one file of a patch."""
     added, removed = _lines(change)
-    placed = [one for part in change.parts for one in _placed(part)]
+    meant = any(re.search(setting.path, change.name) for setting in SETTINGS)
+    placed = [one for part in change.parts for one in _placed(part)] if meant else []
     for setting in SETTINGS:
         if change.new and setting.path.startswith(r"_test"):
             continue
@@ -161,12 +165,12 @@ def _placed(part: Part) -> Iterator[tuple[str, str]]:
             continue
         deep = _deep(line)
         within = [line]
-        for above in range(at - 1, -1, -1):
+        for above in range(at - 1, max(-1, at - MOST_ABOVE), -1):
             if lines[above].strip() and _deep(lines[above]) < deep:
                 deep = _deep(lines[above])
                 within.append(lines[above])
                 if lines[above].lstrip().startswith("- ") and len(within) == 2:
-                    within += _below(lines[above + 1 :], deep)
+                    within += _below(lines[above + 1 : above + MOST_ABOVE], deep)
             elif re.match(r"\s*\[[\w.\"-]+\]\s*$", lines[above]):
                 within.append(lines[above])
                 break
