@@ -73,9 +73,8 @@ def said(text: str) -> str:
     prompt). Where nothing else was said, or the reasoning never ends, it stays: whoever scored
     the message saw nothing else; so does what holds the only code.
     """
-<<<<<<< HEAD
     ends = _THOUGHT_ENDS.match(text) if "</think" in text else None
-    if ends is None:
+    if ends is None or text.lstrip()[:1] in ("{", "["):  # in JSON the tag stands in a text of it
         return text
     rest = text[ends.end() :]
     inside = ends[0].count("```") % 2 and rest.count("```") % 2
@@ -84,14 +83,3 @@ def said(text: str) -> str:
         return text
     rest = text[: max(text.find("<think"), 0)] + rest
     return rest if rest.strip() else text
-=======
-    if "</think" in text and (ends := _THOUGHT_ENDS.match(text)) is not None:
-        rest = text[ends.end() :]
-        unseen = not text.lstrip().startswith("<think")
-        if text.lstrip()[:1] in ("{", "["):
-            return text  # JSON, with the tag in a text of it
-        inside = ends[0].count("```") % 2 and rest.count("```") % 2
-        alone = "```" in ends[0] and "```" not in rest
-        return text if unseen and (inside or alone) else rest
-    return text
->>>>>>> wt-adversary
