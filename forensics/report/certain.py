@@ -22,7 +22,10 @@ def certain(verdict: Verdict, inputs: Mapping[str, Any]) -> Iterator[str]:
         yield _moved(verdict.gain)
     if verdict.genuine_gain is not None:
         ends = point_range(verdict.genuine_gain.low, verdict.genuine_gain.high, 1)
-        yield f"The genuine part lies between {ends.replace(' to ', ' and ')} points."
+        yield (
+            f"Unless a shortcut that nobody knows made wins, the genuine part lies between"
+            f" {ends.replace(' to ', ' and ')} points."
+        )
 
 
 def _moved(gain: Estimate) -> str:
