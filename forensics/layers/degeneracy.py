@@ -16,6 +16,7 @@ put, and the prompt is no observation: answers quote it, mend it, or choose from
 Words are compared by numbers for them (`word_numbers`).
 """
 
+import re
 import zlib
 from collections.abc import Hashable, Sequence
 
@@ -42,6 +43,8 @@ MEASURES = (
     "monologue",
     "echoed observation",
 )
+# parts of messages that no reader knows stand as their kind in brackets: nobody wrote that
+_PLACEHOLDERS = re.compile(r"(?:\s*\[[\w .:-]{1,60}\])+\s*")
 Writing = tuple[float | None, float | None, float | None]
 
 
@@ -50,7 +53,7 @@ def degeneracy(trajectory: Trajectory, acted: Acted | None = None) -> dict[str, 
     where known.
     """
     turns, exchanges, idle = acted or acted_in(trajectory)
-    written = [turn.written for turn in turns]
+    written = ["" if _PLACEHOLDERS.fullmatch(turn.written) else turn.written for turn in turns]
     before = [trajectory.steps[turn.step - 1] for turn in turns[1:]]
     shown = [step.text if step.role != "assistant" else None for step in before]
     repeated, suffix, echo = measures_of_writing(written, [*[None for _ in turns[:1]], *shown])

@@ -114,7 +114,8 @@ def _messages(row: Mapping[str, Any]) -> list[Any] | None:
             return _messages(holder["body"])
     asked = next((row[key] for key in QUESTIONS if isinstance(row.get(key), str)), None)
     answered = any(isinstance(row.get(key), str) for key in TEXT_ANSWERS)
-    return [{"role": "user", "content": asked}] if asked and answered else None
+    only_asks = not any(key in row for key in ENTRIES) and not row.keys() & TOLD
+    return [{"role": "user", "content": asked}] if asked and (answered or only_asks) else None
 
 
 def _answers(row: Any) -> list[Any]:

@@ -111,3 +111,11 @@ def test_a_run_that_gave_no_answer_is_a_run(tmp_path: Path, beside: Mapping[str,
     (tmp_path / "a.jsonl").write_text(json.dumps({"prompt": ASKED, **beside}) + "\n")
     (run,) = read_logs(tmp_path / "a.jsonl")
     assert isinstance(run, Trajectory)
+
+
+def test_plain_prompts_without_answers_are_a_data_set_of_tasks(tmp_path: Path) -> None:
+    path = tmp_path / "tasks.jsonl"
+    rows = [{"id": n, "prompt": f"Add {n} and 1.", "answer": str(n + 1)} for n in range(3)]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    (told,) = read_logs(path)
+    assert isinstance(told, Unreadable) and "data set of tasks" in told.reason

@@ -149,3 +149,13 @@ def test_without_tasks_to_tell_from_each_other_it_is_undefined(tmp_path: Path) -
     write_trajectories(tmp_path / "a.parquet", [stuck("only")])
     scan(tmp_path / "a.parquet", out=tmp_path / "case", scanner=nothing, formats=())
     assert "1 task" in found(tmp_path / "case")["reason"]
+
+
+def test_parts_that_nobody_read_are_no_loop() -> None:
+    """Their kinds stand in brackets, and the policy wrote none of that."""
+    asked = Step(role="user", text="Fix it.")
+    said = Step(role="assistant", text="[zorp_call]")
+    back = Step(role="tool", text="done")
+    run = healthy("r").model_copy(update={"steps": (asked, *[said, back] * 6)})
+    measures = degenerate(run).measures
+    assert measures["longest repeated suffix"] is None
