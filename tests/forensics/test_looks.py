@@ -7,6 +7,7 @@ import pytest
 
 from forensics.actions import actions_of
 from forensics.investigation import scan_run
+from forensics.records.case_file import LookRow
 from forensics.records.files import read_json
 from forensics.shortcuts import families
 from forensics.shortcuts.looks import NO_ACTIONS, NO_CODE, SINGLE, UNPARSED, Looks
@@ -141,6 +142,7 @@ def test_the_counts_of_case_json_are_those_of_the_rows(tmp_path: Path) -> None:
     case = scanned(tmp_path, [BROKEN, HONEST, "no", ""], [HONEST] * 4)
     text = (tmp_path / "case" / "looks.jsonl").read_text()
     lines = [json.loads(line) for line in text.splitlines()]
+    assert all(LookRow.model_validate(line) for line in lines)
     for side, logs in case["provenance"]["logs"].items():
         mine = [line for line in lines if line["side"] == side]
         assert len(mine) == logs["runs"]
