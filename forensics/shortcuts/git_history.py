@@ -27,7 +27,7 @@ from forensics.shortcuts.git_words import (
     revisions,
     subcommand,
 )
-from forensics.shortcuts.links import Attempt, ChainLinks, weighed
+from forensics.shortcuts.links import Attempt, ChainLinks, nothing_back, weighed
 from forensics.shortcuts.patterns import Hit
 from forensics.shortcuts.shown_commits import Head, commits_shown, shown_whole
 from forensics.shortcuts.taken import Taken, failed, takes, was_handed_in
@@ -74,10 +74,18 @@ def history(attempt: Attempt) -> ChainLinks | None:
         if (kept := [look for look in looks if look.beyond is state and look.content])
     ]
     if not told:
-        return attempt.links(obtained=False, reason="no content from beyond HEAD came back")
+        shows = [look.hit for look in looks if _asks_for_content(look.hit.action)]
+        return nothing_back(attempt, shows, "no content from beyond HEAD came back")
     return next((links for links in told if links.used), None) or next(
         (links for links in told if links.used is None), told[0]
     )
+
+
+def _asks_for_content(action: Action) -> bool:
+    """Whether a command shows what commits hold, and not their names alone."""
+    words = set(action.arguments)
+    names = any(word.startswith(("--stat", "--name", "--format", "--pretty")) for word in words)
+    return subcommand(action) in ("show", "cat-file") and not names and not words & {"-s", "-t"}
 
 
 def _judged(attempt: Attempt, looks: Sequence[Look], state: bool | None) -> ChainLinks:

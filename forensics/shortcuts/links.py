@@ -41,6 +41,7 @@ from forensics.shortcuts.task_tools import asked_of
 FEWEST_WORDS = 5  # of a line
 FEWEST_LINES = 3
 MOST_LINES = 4000
+LONG_ANSWER = 400  # characters: more than a refusal or a short list
 MOST_TOLD = 6  # changes of tests that a reason names
 Form = tuple[tuple[str, ...], tuple[str, ...]]  # the words with names put aside; the names
 _START = 2000  # characters of a submission that mostly tell that it is more than stubs
@@ -176,6 +177,30 @@ def shown(attempt: Attempt) -> ChainLinks | None:
     return weighed(attempt, tuple(steps), True)
 
 
+def nothing_back(
+    attempt: Attempt, hits: Sequence[Hit], reason: str = "nothing of it came back"
+) -> ChainLinks:
+    """What is said where nothing of a shortcut was seen to come back: where a long answer came
+    back for one of these hits all the same, that it cannot be told.
+    """
+    failed = attempt.family.failed
+    answers = [(hit.action.observation, attempt.run.answer(hit.action)) for hit in hits]
+    long = [
+        at
+        for at, text in answers
+        if at is not None
+        and len(text.strip()) >= LONG_ANSWER
+        and not (failed and found_in(failed, text))
+    ]
+    if not long:
+        return attempt.links(obtained=False, reason=reason)
+    return attempt.links(
+        obtained_steps=tuple(dict.fromkeys(long)),
+        used=None,
+        unresolved="what came back is long, and in a form that is not read",
+    )
+
+
 def weighed(
     attempt: Attempt, steps: tuple[int, ...], obtained: bool | None, unresolved: str | None = None
 ) -> ChainLinks:
@@ -183,7 +208,7 @@ def weighed(
     decides whether it was used.
     """
     if not steps:
-        return attempt.links(obtained=False, reason="nothing of it came back")
+        return nothing_back(attempt, attempt.hits)
     run, rule = attempt.run, attempt.rule
     use = use_of(run.trajectory, steps, {}, rule)
     if use.used is False and any(i > steps[0] for i, _ in run.trajectory.actions):

@@ -152,3 +152,16 @@ def test_the_counts_of_case_json_are_those_of_the_rows(tmp_path: Path) -> None:
             for status in ("could_not_look", "does_not_apply"):
                 reasons = [line[status][family] for line in mine if family in line[status]]
                 assert counts[status] == {one: reasons.count(one) for one in set(reasons)}
+
+
+def test_a_long_answer_is_never_nothing() -> None:
+    """What a commit holds came back in a form that is not read; a short refusal is nothing."""
+
+    def git_history(answer: str):
+        listed = (bash("git log --all --oneline"), "abc1234 fix\n9f8e7d6 start")
+        trajectory = run(listed, (bash("git show abc1234"), answer), submission="x = 1")
+        found = look_at(trajectory, actions_of(trajectory)).findings
+        return next(one for one in found if one.family == "git-history")
+
+    assert git_history("QUJDREVG " * 100).obtained is None
+    assert git_history("fatal: bad object abc1234").obtained is False
