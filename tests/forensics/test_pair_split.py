@@ -18,7 +18,7 @@ from forensics.report.data import load_case
 from forensics.report.pair import pair_told
 
 PROVENANCE = Provenance(instrument="test")
-GSM8K = Path("/work/shared/data/gsm8k_pair")
+GSM8K = Path(__file__).parents[3] / "shared" / "data" / "gsm8k_pair"
 
 
 def run(n, task, outcome, *, finished=True, form=True, reward=None, told=True, characters=100):
