@@ -23,7 +23,7 @@ from forensics.report.findings import Findings, read_findings_of
 from forensics.report.logs import find_logs
 from forensics.report.loops import read_loops
 from forensics.report.opening import Opening, opening_of
-from forensics.report.profile import is_profile
+from forensics.report.pair import pair_told
 from forensics.report.shown_runs import Browser, browse
 from forensics.verdict import RULE_2, Rule, decide, is_current, require_families, rule_of_case
 
@@ -125,7 +125,7 @@ def load_case(folder: Path) -> ReportData:
     )
     if "logs" not in data.inputs:
         return data
-    first = opening_of(folder, stated, verdict, findings, _pair_told(data))
+    first = opening_of(folder, stated, verdict, findings, pair_told(data))
     return replace(data, opening=first)
 
 
@@ -139,15 +139,6 @@ def shown_reasons(data: ReportData) -> tuple[str, ...]:
     """The verdict's reasons, as far as they may be told."""
     reasons = data.verdict.reasons
     return reasons if data.opening is None else data.opening.reasons(reasons)
-
-
-def _pair_told(data: ReportData) -> tuple[str, ...]:
-    """What is told of two sets' scores."""
-    if is_profile(data.inputs):
-        return ()
-    from forensics.report.pair import pair_told  # it reads what is defined here
-
-    return pair_told(data)
 
 
 def read_verdict(folder: Path) -> tuple[dict[str, Any], Verdict]:

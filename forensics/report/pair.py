@@ -5,17 +5,25 @@ They read the evidence of `layers.pair_split` by question. What was not measured
 is left out; why stands with the other answers that are missing.
 """
 
+from typing import Protocol
+
 from forensics.phrases import MINUS, capital, percent, plural, points
 from forensics.records import Evidence
 from forensics.records.evidence import Scalar
-from forensics.report.data import ReportData
 
 PARTS = ("pair.finishing", "pair.format", "pair.correctness", "pair.outside_format")
 BY_TEXT = "by the form "
 CLEARLY = 2 / 3  # share of the rise from which it is called mostly of one kind
 
 
-def pair_told(data: ReportData) -> tuple[str, ...]:
+class Answered(Protocol):
+    """What has the evidence on a question."""
+
+    def answer(self, question: str) -> Evidence | None:
+        """The evidence on a question, about nothing in particular."""
+
+
+def pair_told(data: Answered) -> tuple[str, ...]:
     """What a pair of logs says, in up to four sentences; `()` where it says nothing."""
     gain = data.answer("pair.gain_plain")
     if gain is None:
@@ -45,7 +53,7 @@ def _ends(found: Evidence, scale: float = 1) -> str:
     return " to ".join("0" if end == "-0" else end.replace("-", MINUS) for end in (low, high))
 
 
-def _parts(data: ReportData) -> str:
+def _parts(data: Answered) -> str:
     """The parts, the largest first."""
     found = [part for question in PARTS if (part := data.answer(question))]
     shown = [part for part in found if abs(part.estimate) >= 0.0005]
@@ -69,7 +77,7 @@ def _listed(told: list[str]) -> str:
     return told[0] if len(told) == 1 else f"{', '.join(told[:-1])} and {told[-1]}"
 
 
-def _tasks(data: ReportData, gain: Evidence) -> str:
+def _tasks(data: Answered, gain: Evidence) -> str:
     """Newly solved or sharpened, where the gain is more than chance."""
     fresh = data.answer("pair.newly_solved")
     if fresh is None or gain.interval is None or gain.interval.low <= 0:
@@ -91,7 +99,7 @@ def _tasks(data: ReportData, gain: Evidence) -> str:
     )
 
 
-def _length(data: ReportData) -> str:
+def _length(data: Answered) -> str:
     """How the length changed, where it is more than chance."""
     found = data.answer("pair.length")
     if found is None or found.interval is None or found.interval.contains(0):
