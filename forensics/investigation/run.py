@@ -63,7 +63,7 @@ from forensics.records.case_file import AblationRow
 from forensics.records.files import read_findings, write_json, write_json_lines
 from forensics.records.record import SCHEMA_VERSION
 from forensics.study import Folder, hold
-from forensics.verdict import RULE_2, Rule, decide, read_rule, stated_rule
+from forensics.verdict import RULE_3, Rule, decide, read_rule, stated_rule
 from forensics.version import code_version
 
 FORMATS = ("html", "md")
@@ -167,7 +167,7 @@ def conclude(
     tools: Sequence[Instrument],
     inputs: Inputs,
     accept: Sequence[str] = (),
-    rule: Rule = RULE_2,
+    rule: Rule = RULE_3,
 ) -> Verdict:
     """Measure a case with these instruments and decide; all but the report is
     written to its folder.

@@ -25,7 +25,7 @@ from forensics.report.loops import read_loops
 from forensics.report.opening import Opening, opening_of
 from forensics.report.pair import pair_told
 from forensics.report.shown_runs import Browser, browse
-from forensics.verdict import RULE_2, Rule, decide, is_current, require_families, rule_of_case
+from forensics.verdict import RULE_3, Rule, decide, is_current, require_families, rule_of_case
 
 LAYERS: Final = ("score", "signal", "behaviour")  # shown first, others by name
 LEADING: Final = (  # questions that are shown first within their layer
@@ -162,7 +162,7 @@ def judge_case(folder: Path, rule: str | None = None) -> Verdict:
             f"this case was not decided by a rule '{printable(rule)}' but by {own.title}; leave"
             " --rule out to judge it by the standard rule"
         )
-    return judged_again(folder, stored, RULE_2 if rule is None else own)
+    return judged_again(folder, stored, RULE_3 if rule is None else own)
 
 
 def judged_again(

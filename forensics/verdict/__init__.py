@@ -3,8 +3,8 @@
 from forensics.verdict.decision import decide, is_current
 from forensics.verdict.rule import (
     NOT_SHORTCUTS,
-    RULE_2,
-    RULE_2_LOGS,
+    RULE_3,
+    RULE_3_LOGS,
     Clause,
     Condition,
     Rule,
@@ -17,8 +17,8 @@ from forensics.verdict.rule import (
 
 __all__ = [
     "NOT_SHORTCUTS",
-    "RULE_2",
-    "RULE_2_LOGS",
+    "RULE_3",
+    "RULE_3_LOGS",
     "Clause",
     "Condition",
     "Rule",

@@ -26,7 +26,7 @@ from forensics.verdict.rule import (
     ASSUMED,
     FAMILIES,
     G0,
-    RULE_2,
+    RULE_3,
     THROUGH,
     G,
     P,
@@ -62,7 +62,7 @@ def decide(
     """
     told = tuple(findings)
     terms = Terms(allowed=tuple(sorted(set(allowed))), accepted=accepted_families(accepted))
-    judged = _judged(told, rule or RULE_2, terms)
+    judged = _judged(told, rule or RULE_3, terms)
     view, rule, bounded, label = judged.view, judged.rule, judged.bounded, judged.label
     listed, named = sources(view, rule), gaps.named(judged)
     total = view.evidence(G)
@@ -120,7 +120,7 @@ def _judged(told: tuple[Evidence | Undefined, ...], rule: Rule, terms: Terms) ->
     )
 
 
-def is_current(verdict: Verdict, rule: Rule = RULE_2) -> bool:
+def is_current(verdict: Verdict, rule: Rule = RULE_3) -> bool:
     """Whether a verdict was given by this rule (by default the standard one) as it is now."""
     return verdict.rule in {
         one.identity_given(verdict.allowed, verdict.accepted) for one in (rule, for_logs(rule))

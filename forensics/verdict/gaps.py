@@ -92,6 +92,8 @@ def _unanswered(view: View, question: str, family: Family | None) -> Gap:
 
 def too_wide(judged: Judgement) -> Iterator[Gap]:
     """The gain or its genuine part (from logs: under the assumption) known too loosely."""
+    if judged.label != "undetermined":  # every value in the intervals gives that label
+        return
     view, widest = judged.view, judged.rule.widest
     looked_at = (
         {G: "The gain", ASSUMED[G0]: "The genuine part under the assumption"}

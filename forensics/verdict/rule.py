@@ -1,5 +1,5 @@
 """The rule as data: clauses in order, each a choice of conditions on answers to
-questions (`rule_2.toml`).
+questions (`rule_3.toml`).
 
 A clause holds if all conditions of one of its alternatives hold. Conditions
 name the *question* that an answer belongs to, never the method that gave it.
@@ -10,6 +10,8 @@ tests that there is: what is tested carries at most a fifth of the gain, or
 there was nothing to test, and that is said. What was not tested stops the walk
 (`undetermined`), unless the reader accepts that family. A family without
 questions does not exist yet: it is named in each verdict and blocks nothing.
+
+Version 3 differs in one thing: a wide interval decides only where it leaves two labels open.
 
 A find is not yet an accusation. Families of `NO_SKILL` alter what no skill
 needs, so what vanishes there is phantom, if the alteration does the policy
@@ -74,13 +76,15 @@ class Condition:
 @dataclass(frozen=True, kw_only=True)
 class Clause:
     """`label` if one of the alternatives in `when` holds in full. An empty
-    alternative always holds.
+    alternative always holds. `unless`: clauses, by their names, and alternatives of conditions
+    one of which surely holding keeps the clause from holding.
     """
 
     id: str
     label: Label
     text: str
     when: tuple[tuple[Condition, ...], ...]
+    unless: tuple[str | tuple[Condition, ...], ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -101,7 +105,7 @@ _CONDITION = re.compile(
     r"(?:(?P<over>any|sum) )?(?P<question>\S+) (?P<statistic>\w+) (?P<relation>[<>]=?)"
     r" (?P<value>[\w.]+)(?:, or (?P<absent>fails))?"
 )
-_STANDARD = tomllib.loads((files(__package__) / "rule_2.toml").read_text(encoding="utf-8"))
+_STANDARD = tomllib.loads((files(__package__) / "rule_3.toml").read_text(encoding="utf-8"))
 LOG_TEXTS = {one["id"]: one["logs"] for one in _STANDARD["clauses"] if "logs" in one}
 FAMILIES = TypeAdapter(tuple[Family, ...]).validate_python(_STANDARD["families"])
 TESTABLE = tuple(family.name for family in FAMILIES if family.questions)
@@ -114,7 +118,7 @@ INTERVENTIONS = "interventions"  # for `--accept`: all that logs cannot give
 
 
 def condition(text: str, **thresholds: float) -> Condition:
-    """A condition as `rule_2.toml` writes it."""
+    """A condition as `rule_3.toml` writes it."""
     found = _CONDITION.fullmatch(text)
     assert found is not None, f"{text} is no condition"
     parts: dict[str, Any] = {name: part for name, part in found.groupdict().items() if part}
@@ -184,7 +188,7 @@ class Rule:
     @property
     def is_standard(self) -> bool:
         """Whether this is the rule of this version, or what it makes of logs."""
-        return self.identity in (RULE_2.identity, RULE_2_LOGS.identity)
+        return self.identity in (RULE_3.identity, RULE_3_LOGS.identity)
 
     @property
     def title(self) -> str:
@@ -203,12 +207,19 @@ def standard_rule(
 ) -> Rule:
     """The standard clauses with these thresholds."""
     bars = {"margin": margin, "widest": widest}
+    names = {one["id"] for one in _STANDARD["clauses"]}
     clauses = tuple(
         Clause(
             id=one["id"],
             label=one["label"],
             text=one["text"].format(**in_points(bars)),
             when=tuple(tuple(condition(text, **bars) for text in choice) for choice in one["when"]),
+            unless=tuple(
+                choice[0]
+                if choice[0] in names
+                else tuple(condition(text, **bars) for text in choice)
+                for choice in one.get("unless", ())
+            ),
         )
         for one in _STANDARD["clauses"]
     )
@@ -230,7 +241,7 @@ def in_points(thresholds: Mapping[str, float]) -> dict[str, str]:
     return {name: f"{100 * value:g}" for name, value in thresholds.items()}
 
 
-RULE_2 = standard_rule(2)
+RULE_3 = standard_rule(3)
 ASSUMED = {question: f"{question}_assumed" for question in (G0, P, OVER, UNDER)}
 
 
@@ -246,15 +257,22 @@ def for_logs(rule: Rule) -> Rule:
 
     def clause(one: Clause) -> Clause:
         names = {} if one.id in ("genuine", "carried-too-wide") else ASSUMED
+
+        def assumed(alternative: tuple[Condition, ...]) -> tuple[Condition, ...]:
+            return tuple(
+                replace(c, question=names.get(c.question, c.question)) for c in alternative
+            )
+
         when = tuple(
-            tuple(replace(c, question=names.get(c.question, c.question)) for c in alternative)
+            assumed(alternative)
             for alternative in one.when
             if all(c.question != PLACEBO for c in alternative)
         )
+        unless = tuple(c if isinstance(c, str) else assumed(c) for c in one.unless)
         if one.id == "genuine":
             when = tuple((*alternative, condition(WINS_READ)) for alternative in when)
         text = LOG_TEXTS[one.id].format(**bars) if one.id in LOG_TEXTS else one.text
-        return replace(one, text=text, when=when)
+        return replace(one, text=text, when=when, unless=unless)
 
     return replace(
         rule,
@@ -270,7 +288,7 @@ def for_logs(rule: Rule) -> Rule:
     )
 
 
-RULE_2_LOGS = for_logs(RULE_2)
+RULE_3_LOGS = for_logs(RULE_3)
 
 _NAME = re.compile(r"(?![\d.]+$)[\w.+-]{1,60}")
 
@@ -303,7 +321,7 @@ def read_rule(given: Rule | Mapping[str, Any] | str | PathLike[str] | None) -> R
     thresholds, or a TOML file with these; `None` is the standard one.
     """
     if given is None or isinstance(given, Rule):
-        return RULE_2 if given is None else require_own_name(given)
+        return RULE_3 if given is None else require_own_name(given)
     table = given if isinstance(given, Mapping) else _table(Path(given).expanduser())
     known = ("version", "level", "margin", "widest")
     if unknown := sorted(set(table) - set(known)):
@@ -332,7 +350,7 @@ def rule_of_case(content: Mapping[str, Any]) -> Rule:
     it states none. Raises `UserError` where it is no rule.
     """
     if content.get("rule") is None:
-        return RULE_2
+        return RULE_3
     try:
         rule = TypeAdapter(Rule).validate_json(canonical_json(content["rule"]))
     except ValidationError as error:

@@ -242,11 +242,10 @@ def walk(view: View, rule: Rule) -> Ruling:
     because it might decide otherwise.
     """
     for clause in rule.clauses:
-        judged = [
-            [_judged(condition, clause, view, rule) for condition in choice]
-            for choice in clause.when
-        ]
+        judged = _alternatives(clause, view, rule)
         holds = any_of(map(all_of, judged))
+        if holds is not False and _kept_from(clause, view, rule):
+            continue
         if holds:
             return Ruling(clause=clause, label=clause.label)
         if holds is None:
@@ -260,6 +259,25 @@ def walk(view: View, rule: Rule) -> Ruling:
             )
             return Ruling(clause=clause, label="undetermined", unknown=tuple(unknown))
     raise AssertionError("the last clause of a rule always holds")
+
+
+def _alternatives(clause: Clause, view: View, rule: Rule) -> list[list[bool | None]]:
+    return [
+        [_judged(condition, clause, view, rule) for condition in choice] for choice in clause.when
+    ]
+
+
+def _kept_from(clause: Clause, view: View, rule: Rule) -> bool:
+    """Whether something that the clause names in `unless` surely holds."""
+    for one in clause.unless:
+        if isinstance(one, str):
+            named = next(other for other in rule.clauses if other.id == one)
+            answers = _alternatives(named, view, rule)
+        else:
+            answers = [[_judged(condition, clause, view, rule) for condition in one]]
+        if any_of(map(all_of, answers)):
+            return True
+    return False
 
 
 def _judged(condition: Condition, clause: Clause, view: View, rule: Rule) -> bool | None:

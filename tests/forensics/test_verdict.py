@@ -16,7 +16,7 @@ from forensics.phrases import percent, points, printable
 from forensics.records import Evidence, Undefined, Verdict
 from forensics.records.verdict import Label
 from forensics.report.numbers import percent as in_report
-from forensics.verdict import RULE_2, decide
+from forensics.verdict import RULE_3, decide
 from tests.forensics.score_world import (
     PROVENANCE,
     answers,
@@ -75,7 +75,7 @@ TABLE: dict[str, tuple[Findings, str, str]] = {  # findings, label, clause
         "degenerate",
         "degenerate",
     ),
-    "a wide gain": ([*split(0.5, 0.02, 0.06), *behaviour(0.99)], "undetermined", "too-wide"),
+    "a wide gain": ([*split(0.5, 0.1, 0.06), *behaviour(0.99)], "undetermined", "too-wide"),
     "half a gain is lost": ([*split(-0.2, -0.1), *behaviour()], "regression", "regression"),
     "nothing happened": ([*split(0.005, -0.005), *behaviour()], "noise", "noise"),
     "skill up, shortcut gone": ([*split(0.005, 0.2), *behaviour()], "mixed", "cancelling"),
@@ -155,7 +155,7 @@ def test_each_clause(name: str) -> None:
 
 def test_every_label_and_every_clause_is_reachable() -> None:
     assert {label for _, label, _ in TABLE.values()} == set(get_args(Label))
-    assert {clause for _, _, clause in TABLE.values()} == {c.id for c in RULE_2.clauses} | {
+    assert {clause for _, _, clause in TABLE.values()} == {c.id for c in RULE_3.clauses} | {
         "breakage"
     }
 
@@ -206,9 +206,9 @@ def test_the_leak_is_a_phantom_only_against_four_fifths_of_the_gain() -> None:
     ]
     genuine = next(f for f in findings if f.question == "gain.genuine")
     assert (
-        isinstance(genuine, Evidence) and genuine.interval and genuine.interval.low > RULE_2.margin
+        isinstance(genuine, Evidence) and genuine.interval and genuine.interval.low > RULE_3.margin
     )
-    blind = replace(RULE_2, clauses=tuple(c for c in RULE_2.clauses if c.id != "phantom"))
+    blind = replace(RULE_3, clauses=tuple(c for c in RULE_3.clauses if c.id != "phantom"))
     assert (decide(findings).label, decide(findings, blind).label) == ("phantom", "mixed")
 
 
@@ -320,7 +320,7 @@ def test_a_missing_share_of_wins_does_not_hide_what_is_proven() -> None:
 
 
 def test_of_two_answers_the_wider_speaks() -> None:
-    doubtful = finding("gain.total", 0.5, 0.2)
+    doubtful = finding("gain.total", 0.5, 0.6)
     assert decide([*TABLE["a real gain"][0], doubtful]).decided_by == "too-wide"
 
 
@@ -329,19 +329,19 @@ def test_of_two_answers_the_wider_speaks() -> None:
 
 def test_the_rule_is_hashed_into_the_verdict() -> None:
     findings = TABLE["a real gain"][0]
-    strict = replace(RULE_2, widest=0.001)
-    assert decide(findings).rule == RULE_2.identity != strict.identity
-    reworded = replace(RULE_2.clauses[0], text="something else")
-    assert replace(RULE_2, clauses=(reworded, *RULE_2.clauses[1:])).identity != RULE_2.identity
+    strict = replace(RULE_3, widest=0.001)
+    assert decide(findings).rule == RULE_3.identity != strict.identity
+    reworded = replace(RULE_3.clauses[0], text="something else")
+    assert replace(RULE_3, clauses=(reworded, *RULE_3.clauses[1:])).identity != RULE_3.identity
 
 
 def test_conditions_are_read_from_the_rule() -> None:
-    genuine = next(c for c in RULE_2.clauses if c.id == "genuine")
+    genuine = next(c for c in RULE_3.clauses if c.id == "genuine")
     high_margin = replace(
         genuine, when=((replace(genuine.when[0][0], value=0.6), *genuine.when[0][1:]),)
     )
     strict = replace(
-        RULE_2, clauses=tuple(high_margin if c is genuine else c for c in RULE_2.clauses)
+        RULE_3, clauses=tuple(high_margin if c is genuine else c for c in RULE_3.clauses)
     )
     findings = TABLE["a real gain"][0]
     assert (decide(findings).label, decide(findings, strict).label) == ("genuine", "undetermined")

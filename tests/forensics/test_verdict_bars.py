@@ -9,7 +9,7 @@ import pytest
 
 from forensics.records import Evidence, Interval, Undefined, Verdict
 from forensics.records.verdict import Source
-from forensics.verdict import RULE_2, RULE_2_LOGS, decide, is_current
+from forensics.verdict import RULE_3, RULE_3_LOGS, decide, is_current
 from forensics.verdict.rule import EXPLAINED, OVER, WINS, Condition, G, accepted_families
 from forensics.verdict.sources import open_families
 from forensics.verdict.view import View, judge, walk
@@ -119,10 +119,10 @@ def test_the_rule_is_what_it_was() -> None:
     """Whoever changes a bar, a relation, a family or a word of it makes another
     rule, which takes another version.
     """
-    assert (RULE_2.version, RULE_2.identity, RULE_2_LOGS.identity) == (
-        2,
-        "bca17055a3f2922d",
-        "2f6a77acf127f8a0",
+    assert (RULE_3.version, RULE_3.identity, RULE_3_LOGS.identity) == (
+        3,
+        "d143535cf95c13da",
+        "b66035c42c26f778",
     )
 
 
@@ -231,8 +231,8 @@ def test_only_what_the_label_hangs_on_is_named_as_unknown() -> None:
         question: Condition(question=question, statistic="low", relation=">", value=0.1)
         for question in "abc"
     }
-    clause = replace(RULE_2.clauses[0], when=((low["a"], low["b"]), (low["c"],)))
-    ruling = walk(View([finding("a", 0.0, 0.01)], 0.95), replace(RULE_2, clauses=(clause,)))
+    clause = replace(RULE_3.clauses[0], when=((low["a"], low["b"]), (low["c"],)))
+    ruling = walk(View([finding("a", 0.0, 0.01)], 0.95), replace(RULE_3, clauses=(clause,)))
     assert [condition.question for condition in ruling.unknown] == ["c"]
 
 
@@ -395,7 +395,7 @@ TAKEN = accepted_families(["interventions"])
 def test_logs_are_judged_by_their_own_rule() -> None:
     verdict = decide(logged(0.5, 0.45, 0.48), accepted=TAKEN)
     assert (verdict.label, verdict.basis) == ("genuine", "logs")
-    assert verdict.rule == RULE_2_LOGS.identity_given((), TAKEN) and is_current(verdict)
+    assert verdict.rule == RULE_3_LOGS.identity_given((), TAKEN) and is_current(verdict)
     assert decide(REAL).basis == "re-run" and is_current(decide(REAL))
     early = finding(G, 0.5, 0.01, diagnostics={"basis": "logs alone"})
     assert decide([early]).basis == "logs", "also where nobody asked for the genuine part"

@@ -10,7 +10,7 @@ import pytest
 
 from forensics.records import Evidence, Undefined, Verdict, content_hash
 from forensics.records.verdict import Parts
-from forensics.verdict import RULE_2, decide
+from forensics.verdict import RULE_3, decide
 from forensics.verdict.measurement_cost import grown
 from forensics.verdict.rule import NO_SKILL, TESTABLE, accepted_families
 from tests.forensics.score_world import (
@@ -530,9 +530,9 @@ def test_the_clauses_of_accusation_come_after_genuine_and_cannot_follow_it() -> 
     """`genuine` asks of every family that accuses that its upper end is at or
     below the bar.
     """
-    order = [clause.id for clause in RULE_2.clauses]
+    order = [clause.id for clause in RULE_3.clauses]
     assert order.index("genuine") < order.index("phantom") < order.index("mixed")
     assert order.index("mixed") < order.index("rest-open") < order.index("source-not-allowed")
-    (asked,) = next(clause.when for clause in RULE_2.clauses if clause.id == "genuine")
+    (asked,) = next(clause.when for clause in RULE_3.clauses if clause.id == "genuine")
     cleared = {one.question for one in asked if (one.statistic, one.relation) == ("high", "<=")}
     assert {f"{name}.over_bar" for name in FAMILIES} <= cleared
