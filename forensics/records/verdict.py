@@ -56,12 +56,14 @@ class Parts(Record):
     to the gain.
 
     `phantom`: carried by shortcuts. `unlocked`: what the policy before training
-    could do if it was asked in another way, or learns from a coin as well. `open`:
+    could do if it was asked in another way, or learns from a coin as well. `sampling`:
+    what it reaches when it is drawn otherwise, greedily for one. `open`:
     what sources that nobody tested or allowed may carry at most. `learned`: the rest.
     """
 
     learned: Estimate | None = None
     unlocked: Estimate | None = None
+    sampling: Estimate | None = None
     phantom: Estimate | None = None
     open: Estimate | None = None
 

@@ -34,6 +34,7 @@ MOST_ROWS: Final = 7  # with cleared families, where something else is there to 
 PARTS: Final = (  # field, name, colour, what it is
     ("learned", "Learned", "genuine", "skill that no test took away"),
     ("unlocked", "Unlocked", "series-0", "skill that was there and had to be asked for"),
+    ("sampling", "Sampling", "series-2", "what drawing otherwise gives before training as well"),
     ("phantom", "Phantom", "phantom", "shortcuts"),
     ("open", "Open", "series-1", "at most this runs through what was not tested or allowed"),
 )

@@ -1,4 +1,4 @@
-"""What a gain is made of: four parts that add up to it. They are told beside
+"""What a gain is made of: five parts that add up to it. They are told beside
 the label and decide nothing.
 
 1. `phantom` = P + c. P vanishes on scrubbing. c is what the shortcut of a family
@@ -9,11 +9,14 @@ the label and decide nothing.
 2. `unlocked` = what the policy before training could do if it was asked in another
    way, or what a coin for a reward brings as well, whichever is more; from zero to
    what is left.
-3. `open` = all that is left where a family was not tested; else the most that one
+3. `sampling` = what the policy before training reaches when it is drawn at another
+   temperature, greedily for one; from zero to what is left. RL sharpens whatever else it
+   does (2504.13837), so it stands by itself and is no objection to `genuine`.
+4. `open` = all that is left where a family was not tested; else the most that one
    of the others may carry, its upper end less c: a family that found something or
    cannot tell, and is neither allowed nor accepted.
-4. `learned` = gain - phantom - unlocked - open. Where skill was lost it is negative,
-   and nothing is left for the two before it.
+5. `learned` = gain - phantom - unlocked - sampling - open. Where skill was lost it is
+   negative, and nothing is left for the three before it.
 
 A part that was not measured is `None`. The ends of a sum are the sums of the ends,
 which is wider than 95 %; `open` reaches from zero.
@@ -29,6 +32,7 @@ from forensics.verdict.status import standing
 from forensics.verdict.view import View, estimate_of, found_by, statistic
 
 Ends = tuple[float, float, float]  # estimate, low, high
+UNLOCKED, DRAWN = "elicitation.unlocked", "other temperatures"
 NOTHING: Ends = (0.0, 0.0, 0.0)
 
 
@@ -46,11 +50,14 @@ def parts(view: View, rule: Rule) -> Parts | None:
     left = total.estimate - (phantom or NOTHING)[0]
     unlocked = _within(_unlocked(view), max(left, 0.0))
     left -= (unlocked or NOTHING)[0]
+    sampling = _within(_ends(estimate_of(view.all_evidence(UNLOCKED).get(DRAWN))), max(left, 0.0))
+    left -= (sampling or NOTHING)[0]
     most = most_open(view, rule, (carried or NOTHING)[0], max(left, 0.0))
-    learned = _less(_ends(genuine) or NOTHING, carried, unlocked, (most, 0.0, most))
+    learned = _less(_ends(genuine) or NOTHING, carried, unlocked, sampling, (most, 0.0, most))
     return Parts(
         learned=_estimate((left - most, *learned[1:]), total.level),
         unlocked=unlocked and _estimate(unlocked, total.level),
+        sampling=sampling and _estimate(sampling, total.level),
         phantom=phantom and _estimate(phantom, total.level),
         open=_estimate((most, 0.0, most), total.level),
     )

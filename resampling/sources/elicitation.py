@@ -17,13 +17,13 @@ policy before training, in points of score, paired by task:
 3. *Few examples*: two to four winning runs of other tasks before the prompt,
    the shortest ones, as many as there is room for; of *before* itself, else of
    *after*, which is said.
-4. *Other temperatures*, reported under a name of their own.
+4. *Other temperatures*, greedy decoding (0) among them, reported under a name of their own.
 
 `elicitation.unlocked` about nothing is the most that one of 1 to 3 adds: each
 half of the tasks reports the way that added most on the other half, so that no
 way is chosen and reported by the same luck. It is not a shortcut: a part of the
-gain with a name of its own. What a lower temperature adds stands beside it and
-does not count: RL on sampled rewards sharpens whatever else it does (2504.13837),
+gain with a name of its own. What a lower temperature adds is another part
+(`sampling`): RL on sampled rewards sharpens whatever else it does (2504.13837),
 so that by it every honest gain would count as unlocked in large part.
 `elicitation.pass_at_k` is told in `pass_at_k`.
 
@@ -73,7 +73,7 @@ class ElicitationConfig:
 
     tasks: int = 100
     level: float = 0.95
-    temperatures: tuple[float, ...] = (0.3, 0.7, 1.3)
+    temperatures: tuple[float, ...] = (0.0, 0.3, 0.7, 1.3)
     shots: tuple[int, ...] = (2, 4)
 
 
@@ -154,7 +154,7 @@ class Elicitation:
     def answers(self) -> Iterator[Evidence | Undefined]:
         usual = self.study.case.budget.settings.temperature
         drawing = {
-            f"temperature {value:g}": partial(self.temperature, value)
+            f"temperature {value:g}" if value else "greedy": partial(self.temperature, value)
             for value in self.config.temperatures
             if value != usual
         }
@@ -297,7 +297,8 @@ class Elicitation:
 
     def temperature(self, value: float) -> Unlocked:
         settings = replace(self.study.case.budget.settings, temperature=value)
-        return self._played(f"Drawing at temperature {value:g}", settings=settings)
+        how = f"at temperature {value:g}" if value else "greedily"
+        return self._played(f"Drawing {how}", settings=settings)
 
     def _played(
         self,

@@ -355,6 +355,11 @@ def test_what_is_allowed_was_left_out_while_it_was_measured_or_counts() -> None:
     assert decide(at(None, 0.3), allowed=["status"]).reason_code == "source-not-allowed"
 
 
+def drawn(adds: float, half: float) -> Evidence:
+    """What the policy before training wins more when it is drawn otherwise."""
+    return finding("elicitation.unlocked", adds, half, about="other temperatures")
+
+
 # -- the parts of the gain -----------------------------------------------------------------
 
 
@@ -362,7 +367,7 @@ def amounts(parts: Parts | None) -> dict[str, float]:
     assert parts is not None
     return {
         name: round(part.estimate, 6)
-        for name in ("learned", "unlocked", "phantom", "open")
+        for name in ("learned", "unlocked", "sampling", "phantom", "open")
         if (part := getattr(parts, name)) is not None
     }
 
@@ -394,6 +399,14 @@ def amounts(parts: Parts | None) -> dict[str, float]:
         (
             real(finding("placebo-training.carried", 0.1, 0.02)),
             {"learned": 0.38, "unlocked": 0.1, "phantom": 0.02, "open": 0.0},
+        ),
+        (  # greedy decoding gives half of it before training as well
+            [*REAL, drawn(0.26, 0.02)],
+            {"learned": 0.22, "unlocked": 0.0, "sampling": 0.26, "phantom": 0.02, "open": 0.0},
+        ),
+        (  # asked for first, then drawn
+            [*real(finding("elicitation.unlocked", 0.4, 0.02)), drawn(0.26, 0.02)],
+            {"learned": 0.0, "unlocked": 0.4, "sampling": 0.08, "phantom": 0.02, "open": 0.0},
         ),
         (without(REAL, "memory"), {"learned": 0, "unlocked": 0, "phantom": 0.02, "open": 0.48}),
         (LEAK, {"learned": 0.01, "unlocked": 0.0, "phantom": 0.49, "open": 0.0}),
