@@ -10,7 +10,8 @@
 4. Decide on the two traps, echo and collapse (`traps`).
 5. See how runs end once the channels are scrubbed. A policy trained on a
    shortcut may be thrown off where the shortcut is gone and never hand anything
-   in. That is not lost skill, so it is reported apart. A run is unfinished
+   in. That is not lost skill, so it is reported apart. So are wins on answers that were
+   cut off. A run is unfinished
    where a budget cut it off before it handed anything in; errored runs are left
    out.
 
@@ -19,7 +20,7 @@ seeds, shares are clustered by task.
 """
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import pairwise
@@ -39,12 +40,13 @@ from forensics.layers.tally import Log
 from forensics.layers.traps import collapse, echo_trap
 from forensics.phrases import percent, printable
 from forensics.records import Control, Evidence, Figure, Series, Table, Undefined
-from forensics.records.trajectory import handed_in
+from forensics.records.trajectory import LAST_ACTION_CUT, handed_in
 from forensics.statistics import Estimate, permutation_test, share_by_task
 from forensics.statistics.permutation import jensen_shannon
 
 __all__ = ["BehaviourConfig", "Tallied", "behaviour", "behaviour_of", "chain_rows"]
 
+CUT_OFF = "behaviour.cut_off"
 Floats = NDArray[np.float64]
 Endings = dict[str, Counter[tuple[str, str]]]  # task -> (end, reason) -> runs
 
@@ -229,6 +231,55 @@ def breakage_runs(reading: Reading) -> Evidence:
     )
 
 
+def cut_off(reading: Reading) -> Evidence:
+    """Share of the wins after training whose last action the limit of a turn cut off, so that
+    what stood there so far was graded; control: the policy before training.
+
+    Raises `MissingInput` where there is no win, or logs do not say how an action ended.
+    """
+    case, win = reading.case, reading.config.chain_rule.win
+    rows = ("task", "outcome", "end", "end_reason")
+    sides = {
+        name: [list(case.rollouts(side).rows(*rows)) for side in members]
+        for name, members in (("before", ["before"]), ("after", case.afters))
+        if name == "after" or has_side(case, "before")
+    }
+    told = {name: _cut_wins(logs, win) for name, logs in sides.items()}
+    if case.environment is None and not any(cut for cuts in told.values() for _, cut, _ in cuts):
+        raise MissingInput(
+            "These logs do not say whether a last action was cut off.",
+            "Give logs that say why a message ended.",
+        )
+    if not told["after"]:
+        raise MissingInput("There is no win after training.", "Run more held-out tasks.")
+    share = share_by_task(told["after"], level=reading.config.level)
+    before = told.get("before")
+    control = share_by_task(before, level=reading.config.level) if before else None
+    return reading.answers.evidence(
+        CUT_OFF,
+        share,
+        unit="share of wins",
+        control=control_of(control),
+        summary=(
+            f"Of the wins after training {percent(share.estimate)} were graded on an answer that"
+            " the limit of a turn had cut off"
+        )
+        + (f" ({percent(control.estimate)} before)." if control else "."),
+    )
+
+
+def _cut_wins(
+    logs: Sequence[Sequence[Mapping[str, Any]]], win: float
+) -> list[tuple[str, int, int]]:
+    """Each win as a row (task, 1 where it was cut, 1)."""
+    return [
+        (row["task"], int((row["end_reason"] or "").startswith(LAST_ACTION_CUT)), 1)
+        for log in logs
+        for row in log
+        if row["outcome"] is not None and row["outcome"] >= win
+    ]
+
+
 def read_endings(log: Rollouts) -> Endings:
     """How the runs of each task ended, errored ones left out."""
     endings: Endings = {}
@@ -260,6 +311,7 @@ ONE_ANSWER = {
     "behaviour.echo_trap": echo_trap,
     "behaviour.collapse": collapse,
     "behaviour.breakage_runs": breakage_runs,
+    CUT_OFF: cut_off,
 }
 QUESTIONS = (WINS, ATTEMPTS, "behaviour.degeneracy", *ONE_ANSWER)
 

@@ -50,6 +50,7 @@ G, G0, P = "gain.total", "gain.genuine", "gain.phantom"
 OVER, UNDER = "gain.phantom_over_bar", "gain.phantom_under_bar"
 PLACEBO = "scrubbing.placebo_over_bar"
 ECHO, COLLAPSE = "behaviour.echo_trap", "behaviour.collapse"
+CUT_OFF = "behaviour.cut_off"
 WINS, SHORTCUT, THROUGH = "behaviour.channel_wins", "ablation.shortcut", "ablation.runs_through"
 REFUSED, REGRADED = "refusal.over_bar", "regrading.over_bar"
 

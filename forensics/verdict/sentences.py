@@ -14,6 +14,7 @@ from forensics.verdict.parts import carried_by, shown_phantom
 from forensics.verdict.rule import (
     ASSUMED,
     COLLAPSE,
+    CUT_OFF,
     ECHO,
     G0,
     INTERVENTIONS,
@@ -105,6 +106,8 @@ def sentence(judged: Judgement, named: tuple[Gap, ...], listed: tuple[Source, ..
             _tested(view, rule, listed),
         ]
     parts.append(channel_told(view))
+    if (cut := view.evidence(CUT_OFF)) is not None and cut.estimate >= WORTH_NAMING:
+        parts.append(printable(cut.summary, LONGEST_SENTENCE))
     if label == "genuine":
         parts.append(_enough_as_before(view))
     if bounded and label in RESTS_ON_ASSUMPTION:

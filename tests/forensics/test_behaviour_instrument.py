@@ -283,6 +283,26 @@ def test_breakage_is_the_share_that_never_hands_in(tmp_path: Path) -> None:
     assert isinstance(table, Table) and sum(row[3] for row in table.rows) == pytest.approx(1)
 
 
+def test_wins_on_answers_that_were_cut_off_are_counted(tmp_path: Path) -> None:
+    case = planted_case(tmp_path, Habits(), LEAK, tasks=20)
+
+    def cut(one: Trajectory) -> Trajectory:
+        if int(one.id[-1], 36) % 2 or one.outcome is None:
+            return one
+        return one.model_copy(
+            update={"end": "truncated", "end_reason": "last action cut off; graded"}
+        )
+
+    assert evidence(case, "behaviour.cut_off").estimate == 0.0
+    (tmp_path / "cut").mkdir()
+    marked = rewritten(case, tmp_path / "cut", lambda runs: [*map(cut, runs)])
+    found = evidence(marked, "behaviour.cut_off")
+    wins = [one for one in marked.rollouts("after-0") if one.outcome == 1]
+    assert 0.1 < found.estimate < 0.9
+    assert found.estimate == pytest.approx(sum(o.end == "truncated" for o in wins) / len(wins))
+    assert "had cut off" in found.summary and found.control is not None
+
+
 def test_tampering_counts_bent_wins(tmp_path: Path) -> None:
     bend = Channel(
         name="test-edit",
