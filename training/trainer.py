@@ -217,7 +217,11 @@ class Training:
             checkpoint,
             self.machine.model,
             self.run.policy.tokenizer,
-            {"name": environment.name, "options": dict(environment.options)},
+            {
+                "name": environment.name,
+                "options": dict(environment.options),
+                "sampling": self.recipe.sampling.model_dump(),
+            },
             self.machine.process,
         )
         self.call("on_save", checkpoint)

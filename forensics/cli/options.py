@@ -138,36 +138,73 @@ Resume = Annotated[bool, typer.Option("--resume", help="Go on with what the fold
 Force = Annotated[bool, typer.Option("--force", help="Start over in a folder that is not empty.")]
 
 
+STATED = "[default: what the case or the training says, else {}]"
+
+
 @dataclass(frozen=True, kw_only=True)
 class Sampling:
-    """The options of `SamplingSettings`."""
+    """The options of `SamplingSettings`; `None` where none was given."""
 
-    temperature: Annotated[float, typer.Option(help="Sampling temperature; 0 is greedy.")] = 1.0
-    top_k: Annotated[int, typer.Option(help="Draw from the K likeliest tokens; 0 is off.")] = 0
+    temperature: Annotated[
+        float | None,
+        typer.Option(help=f"Sampling temperature; 0 is greedy.  {STATED.format('1.0')}"),
+    ] = None
+    top_k: Annotated[
+        int | None,
+        typer.Option(help=f"Draw from the K likeliest tokens; 0 is off.  {STATED.format('0')}"),
+    ] = None
     top_p: Annotated[
-        float, typer.Option(help="Draw from the likeliest tokens up to P; 1 is off.")
-    ] = 1.0
+        float | None,
+        typer.Option(
+            help=f"Draw from the likeliest tokens up to P; 1 is off.  {STATED.format('1.0')}"
+        ),
+    ] = None
     repetition_penalty: Annotated[
-        float,
-        typer.Option(help="Divides the logits of tokens that the text has; 1 is off."),
-    ] = 1.0
+        float | None,
+        typer.Option(
+            help=f"Divides the logits of tokens that the text has; 1 is off.  {STATED.format('1')}"
+        ),
+    ] = None
     presence_penalty: Annotated[
-        float,
-        typer.Option(help="Taken from the logits of tokens that were drawn; 0 is off."),
-    ] = 0.0
+        float | None,
+        typer.Option(
+            help=f"Taken from the logits of tokens that were drawn; 0 is off.  {STATED.format('0')}"
+        ),
+    ] = None
     frequency_penalty: Annotated[
-        float, typer.Option(help="The same for each time that one was drawn; 0 is off.")
-    ] = 0.0
-    max_turn_tokens: Annotated[int, typer.Option(help="Tokens an action may have.")] = 64
-    max_tokens: Annotated[int, typer.Option(help="Tokens of an episode, the prompt included.")] = (
-        2048
-    )
+        float | None,
+        typer.Option(
+            help=f"The same for each time that one was drawn; 0 is off.  {STATED.format('0')}"
+        ),
+    ] = None
+    max_turn_tokens: Annotated[
+        int | None, typer.Option(help=f"Tokens an action may have.  {STATED.format('64')}")
+    ] = None
+    max_tokens: Annotated[
+        int | None,
+        typer.Option(help=f"Tokens of an episode, the prompt included.  {STATED.format('2048')}"),
+    ] = None
 
-    def settings(self) -> Any:
-        """The `SamplingSettings`, which are not loaded for `--help`."""
+    def settings(self, given: Mapping[str, Any]) -> Any:
+        """The `SamplingSettings`, which are not loaded for `--help`. What no option says is taken
+        from what the command was `given`: a case folder or checkpoints.
+        """
+        from forensics.investigation.stated_sampling import stated_sampling
         from forensics.protocols import SamplingSettings
 
-        return SamplingSettings(**vars(self))
+        own = {name: value for name, value in vars(self).items() if value is not None}
+        after = given.get("after")
+        checkpoints = [*(after if isinstance(after, list | tuple) else [after])]
+        stated = stated_sampling(
+            given.get("logs") or given.get("runs"), [given.get("policy"), *checkpoints]
+        )
+        taken = {} if stated is None else {n: v for n, v in stated.values.items() if n not in own}
+        settings = SamplingSettings(**taken | own)
+        usual = vars(SamplingSettings())
+        told = [f"{name} {value:g}" for name, value in taken.items() if value != usual[name]]
+        if stated is not None and told:
+            typer.echo(f"Sampling as {stated.where} says: {', '.join(told)}", err=True)
+        return settings
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -239,9 +276,10 @@ def study_command(command: Callable[..., None]) -> Callable[..., None]:
 
     @wraps(command)
     def taken(**given: Any) -> None:
+        told = dict(given)
         for name, options in spread.items():
             made = kinds[name](**{option: given.pop(option) for option in options})
-            given[name] = made.settings() if name == "settings" else made
+            given[name] = made.settings(told) if name == "settings" else made
         command(**given)
 
     parameters = [

@@ -14,7 +14,7 @@ of its own or inside `tokenizer_config.json`.
 import hashlib
 import json
 import tempfile
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
@@ -30,10 +30,13 @@ CAUSAL_SUFFIXES: Final = ("ForCausalLM", "LMHeadModel", "ForConditionalGeneratio
 
 @dataclass(frozen=True, kw_only=True)
 class EnvironmentHint:
-    """The world that a checkpoint was trained for, as its directory says: a name and options."""
+    """The world that a checkpoint was trained for, as its directory says: a name, options, and
+    how its episodes were drawn (`temperature`, `max_turn_tokens`, `max_tokens`).
+    """
 
     name: str
     options: dict[str, str]
+    sampling: dict[str, float] = field(default_factory=dict)
 
 
 def inspect_checkpoint(
@@ -89,7 +92,7 @@ def model_checkpoint(
 
 
 def read_environment_hint(path: Path | str) -> EnvironmentHint | None:
-    """The directory's `environment.json` (`{"name": ..., "options": {...}}`),
+    """The directory's `environment.json` (`{"name": ..., "options": {...}, "sampling": {...}}`),
     `None` where there is none.
 
     A relative path in the option `file` starts at the directory, so that the
@@ -105,7 +108,13 @@ def read_environment_hint(path: Path | str) -> EnvironmentHint | None:
     plain = isinstance(options, dict) and all(
         isinstance(value, str | int | float) for value in options.values()
     )
-    if set(content) - {"name", "options"} or not isinstance(content.get("name"), str) or not plain:
+    sampling = content.get("sampling", {})
+    drawn = isinstance(sampling, dict) and all(
+        isinstance(value, int | float) and not isinstance(value, bool)
+        for value in sampling.values()
+    )
+    known = set(content) <= {"name", "options", "sampling"}
+    if not (known and isinstance(content.get("name"), str) and plain and drawn):
         raise UserError(f'{file} must be {{"name": NAME, "options": {{KEY: VALUE}}}}; {cure}')
     texts = {
         key: str(value).lower() if isinstance(value, bool) else str(value)
@@ -113,7 +122,7 @@ def read_environment_hint(path: Path | str) -> EnvironmentHint | None:
     }
     if "file" in texts:
         texts["file"] = str(directory / Path(texts["file"]).expanduser())
-    return EnvironmentHint(name=content["name"], options=texts)
+    return EnvironmentHint(name=content["name"], options=texts, sampling=sampling)
 
 
 def require_directory(directory: Path) -> None:

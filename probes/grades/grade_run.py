@@ -18,6 +18,7 @@ from typing import Any, ClassVar, Final
 
 from forensics.errors import MissingInput, UserError
 from forensics.investigation.inputs import choose_environment
+from forensics.investigation.stated_sampling import stated_sampling
 from forensics.policies import require, stated_backend
 from forensics.policies.checkpoints import read_environment_hint
 from forensics.policies.completions import ServerConfig
@@ -44,6 +45,7 @@ from probes.linear.dictionary_alignment import Decoders, read_decoders
 from probes.linear.instrument import LinearConfig, Probed, probe_runs, usual_sites
 from probes.linear.probe_data import RunActivations
 from probes.linear.probe_evaluation import ProbeConfig
+from probes.scores.case_scores import untruncated
 from probes.scores.score_store import PolicyRef, stored_scores
 from probes.scores.token_scores import Agreement, sampler_agreement
 
@@ -64,6 +66,7 @@ class Opened:
     channels: Sequence[Channel]
     decoders: Decoders | None
     missing: tuple[str, ...]
+    settings: SamplingSettings
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -129,6 +132,7 @@ class GradeStudy:
             channels=channels,
             decoders=open_probes(self, sides, identities, channels, missing),
             missing=tuple(missing),
+            settings=drawn_as(self.logs),
         )
 
     def inputs(self, ready: Opened) -> dict[str, Any]:
@@ -151,12 +155,14 @@ class GradeStudy:
             "seed": self.seed,
             "truth": None if ready.truth is None else content_hash(ready.truth),
             "probes": probes,
+            **({} if ready.settings == SamplingSettings() else {"settings": vars(ready.settings)}),
             **stated_backend(self.backend),
         }
 
     def run(self, ready: Opened, folder: Folder) -> Grading:
         log, channels, missing = ready.log, ready.channels, [*ready.missing]
-        read = _read(log, ready.sides, folder.path / "scores", self.select, folder.progress)
+        scores = folder.path / "scores"
+        read = _read(log, ready.sides, ready.settings, scores, self.select, folder.progress)
         runs = read.runs
         missing += [] if log.unreadable is None else [log.unreadable]
         split = measured(lambda: split_of(read.tally, channels), missing, "The KL split")
@@ -207,6 +213,14 @@ class GradeStudy:
             sentences=tuple(summary["sentences"]),
             page=grading_page(found),
         )
+
+
+def drawn_as(logs: Path) -> SamplingSettings:
+    """The distribution that log-probabilities are stated under: that which a case says its runs
+    were drawn from, without truncations; the model's own where nothing says it.
+    """
+    stated = stated_sampling(logs, ())
+    return untruncated(SamplingSettings(**(stated.values if stated else {})))
 
 
 def channels_of(request: GradeStudy, missing: list[str]) -> Sequence[Channel]:
@@ -327,6 +341,7 @@ class Reading:
 def _read(
     log: OpenedLog,
     sides: tuple[PolicyRef, PolicyRef],
+    settings: SamplingSettings,
     folder: Path,
     selecting: bool,
     progress: Progress,
@@ -338,7 +353,7 @@ def _read(
         folder,
         log.rollouts,
         *sides,
-        settings=SamplingSettings(),
+        settings=settings,
         readouts=(TopConfidence(), plan.readout),
         progress=lambda done, of: progress("scoring runs", done, of),
     )

@@ -308,4 +308,5 @@ def test_training_writes_metrics_and_a_checkpoint_that_loads(tmp_path: Path) -> 
     assert json.loads((written / "environment.json").read_text()) == {
         "name": "mini-repo",
         "options": {"turns": "3"},
+        "sampling": {"temperature": 1.0, "max_turn_tokens": 6, "max_tokens": 60},
     }

@@ -1,0 +1,56 @@
+"""How runs were drawn, as what a command was given says: `stated_sampling`.
+
+1. A case folder says it in `case.json`.
+2. A checkpoint that our trainer saved says it in `environment.json`: temperature, tokens of
+   an action and of an episode, as in training.
+
+A command without sampling options of its own takes these, since a policy asked otherwise
+may not show what it learned.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import fields
+from os import PathLike
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from forensics.policies.checkpoints import read_environment_hint, read_object
+from forensics.protocols import SamplingSettings
+
+KNOWN = frozenset(field.name for field in fields(SamplingSettings))
+
+
+class Stated(NamedTuple):
+    """Fields of `SamplingSettings`, and who says them."""
+
+    values: Mapping[str, Any]
+    where: str
+
+
+def stated_sampling(logs: object, checkpoints: Iterable[object]) -> Stated | None:
+    """What the case folder says, else the first of the checkpoints that says anything."""
+    if isinstance(logs, str | PathLike):
+        folder = Path(logs).expanduser()
+        if (folder / "case.json").is_file():
+            told = _of_case(folder / "case.json")
+            return Stated(told, str(folder / "case.json")) if told else None
+    for one in checkpoints:
+        hint = read_environment_hint(Path(one)) if isinstance(one, str | PathLike) else None
+        if hint is not None and hint.sampling:
+            return Stated(_known(hint.sampling), str(Path(one) / "environment.json"))
+    return None
+
+
+def _of_case(path: Path) -> dict[str, Any]:
+    inputs = read_object(path).get("inputs")
+    budget = inputs.get("budget") if isinstance(inputs, dict) else None
+    settings = budget.get("settings") if isinstance(budget, dict) else None
+    return _known(settings) if isinstance(settings, dict) else {}
+
+
+def _known(settings: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        name: value
+        for name, value in settings.items()
+        if name in KNOWN and isinstance(value, int | float) and not isinstance(value, bool)
+    }
