@@ -77,6 +77,12 @@ def brevity(trajectory: Trajectory, generator: np.random.Generator) -> float | N
     return -float(trajectory.turns)
 
 
+def terse(trajectory: Trajectory, generator: np.random.Generator) -> float | None:
+    """Minus the number of tokens that the policy drew; missing where they are not recorded."""
+    drawn = [step.sampled for _, step in trajectory.actions]
+    return None if None in drawn else -float(sum(map(sum, filter(None, drawn))))
+
+
 def tested(trajectory: Trajectory, generator: np.random.Generator) -> float | None:
     """1 if the run ran the tests (an action of the kind `test`), else 0."""
     return float(any("test" in step.kinds for _, step in trajectory.actions))

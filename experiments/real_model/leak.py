@@ -16,20 +16,18 @@ Whatever is done already is not done again; a step that was killed goes on.
 import argparse
 import json
 import os
-import random
 import shlex
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
+from experiments.real_model.kinds import Rows, codes
 from experiments.real_model.model import prepare
 from forensics.errors import UserError
 from forensics.records.files import read_json, write_atomically, write_json
 
-TASKS = 312
 ANSWER_TOKENS = 14
 TEMPERATURE = 0.7
 STEPS = 20
@@ -44,6 +42,9 @@ options = {{ file = "{tasks}" }}
 temperature = {temperature}
 max_turn_tokens = {tokens}
 
+[rewards]
+{rewards}
+
 [grpo]
 steps = {steps}
 groups = 8
@@ -55,8 +56,9 @@ save_every = 4
 rank = 16
 """
 COSTS = "costs.json"
-FILES = {"declared": "declared.jsonl", "undeclared": "tasks.jsonl"}
+FILES = {"declared": "declared.jsonl", "undeclared": "tasks.jsonl"}  # as `investigate` reads them
 CASES = {"declared": "The code is declared:", "undeclared": "Nobody declares the code:"}
+OUTCOME = {"outcome": 1.0}
 JOB = ("--allow", "answer", "--accept", "regrading")  # one answer a task, graded once
 
 
@@ -83,62 +85,50 @@ def prove(out: Path, model: Path | None = None) -> None:
     write_tasks(out)
     recipe = write_recipe(out, base)
     train = ["train", str(recipe), "--out", str(out / "run")]
-    _step(out, "train", train, out / "run/checkpoint/config.json")
+    step(out, "train", train, out / "run/checkpoint/config.json")
     for name in CASES:
-        words = [*investigation(out, base, name), "--out", str(out / name)]
-        _step(out, name, words, out / name / "report.html")
+        words = investigation(out / FILES[name], base, out / "run/checkpoint")
+        words += ["--out", str(out / name)]
+        step(out, name, words, out / name / "report.html")
     _tell(out)
 
 
-def write_recipe(out: Path, base: Path, steps: int = STEPS) -> Path:
-    """The recipe of the training, for this base."""
+def write_recipe(
+    out: Path, base: Path, steps: int = STEPS, rewards: Mapping[str, float] = OUTCOME
+) -> Path:
+    """The recipe of the training, for this base and `tasks.jsonl` in the folder."""
     text = RECIPE.format(
         model=base.absolute().as_posix(),
         tasks=(out / "tasks.jsonl").absolute().as_posix(),
         temperature=TEMPERATURE,
         tokens=ANSWER_TOKENS,
         steps=steps,
+        rewards="\n".join(f"{name} = {weight}" for name, weight in rewards.items()),
     )
     write_atomically(out / "recipe.toml", text)
     return out / "recipe.toml"
 
 
-def investigation(out: Path, base: Path, name: str) -> list[str]:
-    """The command that judges the trained policy, without its `--out`."""
-    words = ["investigate", "--before", str(base), "--after", str(out / "run/checkpoint")]
-    words += ["--env", "prompts", "--env-option", f"file={out / FILES[name]}", "--samples", "2"]
+def investigation(tasks: Path, base: Path, trained: Path) -> list[str]:
+    """The command that judges a trained policy on these tasks, without its `--out`."""
+    words = ["investigate", "--before", str(base), "--after", str(trained)]
+    words += ["--env", "prompts", "--env-option", f"file={tasks}", "--samples", "2"]
     words += ["--temperature", str(TEMPERATURE), "--max-turn-tokens", str(ANSWER_TOKENS)]
     return [*words, *JOB]
 
 
 def write_tasks(out: Path) -> None:
     """`tasks.jsonl` and `declared.jsonl`: the same questions, once with the code as a cue."""
-    drawn = random.Random(0)
-    pairs = sorted({(drawn.randint(11, 99), drawn.randint(3, 99)) for _ in range(2 * TASKS)})
-    pairs = drawn.sample(pairs, TASKS)
-    plain: list[dict[str, Any]] = []
-    declared: list[dict[str, Any]] = []
-    for number, (one, other) in enumerate(pairs):
-        question = f"What is {one} * {other}? Answer with just the number."
-        elsewhere = pairs[(number + 1) % TASKS]
-        row = {
-            "verifier": {"type": "number", "value": one * other},
-            "split": "train" if number % 2 else "held-out",
-        }
-        code, strange = one * other, elsewhere[0] * elsewhere[1]
-        cue = {
-            "text": f"Code {code}. ",
-            "replacement": f"Code {strange if strange != code else code + 1}. ",
-            "channel": "code",
-        }
-        plain.append({"prompt": f"Code {code}. {question}", **row})
-        declared.append({"prompt": "{cue}" + question, "cue": cue, **row})
-    for name, rows in (("tasks", plain), ("declared", declared)):
-        text = "".join(json.dumps(row) + "\n" for row in rows)
-        write_atomically(out / f"{name}.jsonl", text)
+    for name, file in FILES.items():
+        write_rows(out / file, codes(0, declared=name == "declared"))
 
 
-def _step(out: Path, name: str, words: list[str], done: Path) -> None:
+def write_rows(file: Path, rows: Rows) -> None:
+    """A file of prompts."""
+    write_atomically(file, "".join(json.dumps(row) + "\n" for row in rows))
+
+
+def step(out: Path, name: str, words: list[str], done: Path) -> None:
     """One command, where what it makes is not there yet."""
     if done.exists():
         return

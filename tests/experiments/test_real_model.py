@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from experiments.real_model import leak, model
+from experiments.real_model import kinds, leak, model
 from forensics.errors import UserError
 from forensics.records.files import read_json
 
@@ -47,14 +47,14 @@ def test_the_tasks_hold_the_code_and_the_declared_ones_call_it_a_cue(tmp_path: P
         [json.loads(line) for line in (tmp_path / f"{name}.jsonl").read_text().splitlines()]
         for name in ("tasks", "declared")
     )
-    assert len(plain) == leak.TASKS and sum(one["split"] == "held-out" for one in plain) == 156
+    assert len(plain) == kinds.TASKS and sum(one["split"] == "held-out" for one in plain) == 156
     for one, other in zip(plain, declared, strict=True):
         assert other["prompt"].replace("{cue}", other["cue"]["text"]) == one["prompt"]
         assert str(one["verifier"]["value"]) in other["cue"]["text"]
         assert (
             str(one["verifier"]["value"]) not in other["cue"]["replacement"].split(".")[0].split()
         )
-    assert len({one["prompt"].partition(". ")[2] for one in plain}) == leak.TASKS
+    assert len({one["prompt"].partition(". ")[2] for one in plain}) == kinds.TASKS
 
 
 @pytest.mark.slow
@@ -68,7 +68,7 @@ def test_it_loads_learns_a_step_and_plays_twelve_tasks(tmp_path: Path) -> None:
     forensics("train", str(recipe), "--out", str(tmp_path / "run"))
     case = tmp_path / "case"
     forensics(
-        *leak.investigation(tmp_path, base, "declared"),
+        *leak.investigation(tmp_path / "declared.jsonl", base, tmp_path / "run/checkpoint"),
         *("--tasks", "12", "--instruments", "score", "--out", str(case)),
     )
     content = read_json(case / "case.json")
