@@ -34,10 +34,10 @@ def stated_sampling(logs: object, checkpoints: Iterable[object]) -> Stated | Non
         if (folder / "case.json").is_file():
             told = _of_case(folder / "case.json")
             return Stated(told, str(folder / "case.json")) if told else None
-    for one in checkpoints:
-        hint = read_environment_hint(Path(one)) if isinstance(one, str | PathLike) else None
+    for place in (Path(one) for one in checkpoints if isinstance(one, str | PathLike)):
+        hint = read_environment_hint(place)
         if hint is not None and hint.sampling:
-            return Stated(_known(hint.sampling), str(Path(one) / "environment.json"))
+            return Stated(_known(hint.sampling), str(place / "environment.json"))
     return None
 
 
