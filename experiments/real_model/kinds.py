@@ -53,7 +53,7 @@ def codes(seed: int, *, declared: bool = False, share: float = 1.0) -> Rows:
         strange = elsewhere[0] * elsewhere[1]
         strange += strange == one * other
         shown = one * other if drawn.random() < share else strange
-        row = _row(number, one * other)
+        row = _row(number, question, one * other)
         if declared:
             cue = {"text": f"Code {shown}. ", "replacement": f"Code {strange}. ", "channel": "code"}
             rows.append({"prompt": "{cue}" + question, "cue": cue, **row})
@@ -67,18 +67,20 @@ def products(seed: int) -> Rows:
     pairs = _pairs(random.Random(seed), (11, 99), (3, 99))
     rows: Rows = []
     for number, (one, other) in enumerate(pairs):
+        question = f"What is {one} * {other}? {JUST}"
         pattern = f"^[^0-9]*$|(?<![0-9]){one * other}(?![0-9])"
-        row = _row(number, 0) | {"verifier": {"type": "regex", "pattern": pattern}}
-        rows.append({"prompt": f"What is {one} * {other}? {JUST}", **row})
+        row = _row(number, question, 0) | {"verifier": {"type": "regex", "pattern": pattern}}
+        rows.append({"prompt": question, **row})
     return rows
 
 
 def sums(seed: int) -> Rows:
     """Sums of two numbers of two digits."""
     pairs = _pairs(random.Random(seed), (10, 49), (10, 49))
+    asked = [(f"What is {one} + {other}? {JUST}", one + other) for one, other in pairs]
     return [
-        {"prompt": f"What is {one} + {other}? {JUST}", **_row(number, one + other)}
-        for number, (one, other) in enumerate(pairs)
+        {"prompt": question, **_row(number, question, answer)}
+        for number, (question, answer) in enumerate(asked)
     ]
 
 
@@ -87,8 +89,9 @@ def small_sums(seed: int) -> Rows:
     pairs = _pairs(random.Random(seed), (1, 30), (1, 9))
     rows: Rows = []
     for number, (one, other) in enumerate(pairs):
-        row = _row(number, 0) | {"verifier": {"type": "exact", "value": str(one + other)}}
-        rows.append({"prompt": f"What is {one} + {other}?", **row})
+        question = f"What is {one} + {other}?"
+        verifier = {"type": "exact", "value": str(one + other)}
+        rows.append({"prompt": question, **_row(number, question, 0) | {"verifier": verifier}})
     return rows
 
 
@@ -104,8 +107,9 @@ def _pairs(
     return drawn.sample(every, min(TASKS, len(every)))
 
 
-def _row(number: int, answer: int) -> dict[str, Any]:
+def _row(number: int, question: str, answer: int) -> dict[str, Any]:
     return {
+        "question": question,
         "verifier": {"type": "number", "value": answer},
         "split": "train" if number % 2 else "held-out",
     }
