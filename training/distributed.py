@@ -144,7 +144,7 @@ def spread_weights(root: Any, model: Any, process: Process) -> None:
         from torch.distributed.fsdp import fully_shard
 
         mesh = init_device_mesh(model.device.type, (process.size,))
-        for layer in _layers(model):
+        for layer in decoder_layers(model):
             fully_shard(layer, mesh=mesh)
         fully_shard(root, mesh=mesh)
     assert_spread(model, process)
@@ -188,7 +188,7 @@ def assert_spread(model: Any, process: Process) -> None:
             )
 
 
-def _layers(model: Any) -> list[Any]:
+def decoder_layers(model: Any) -> list[Any]:
     """The blocks of the decoder: the children of its longest module list."""
     lists = [list(m) for m in model.modules() if isinstance(m, torch.nn.ModuleList)]
     return max(lists, key=len, default=[])

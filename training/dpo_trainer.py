@@ -57,7 +57,15 @@ from training.recipe import (
     check_policy,
     mark_changed,
 )
-from training.run_state import check, claim, description, load_state, save_checkpoint, save_state
+from training.run_state import (
+    check,
+    check_steps,
+    claim,
+    description,
+    load_state,
+    save_checkpoint,
+    save_state,
+)
 from training.trained_model import Machine
 from training.update import padded
 
@@ -136,15 +144,20 @@ class PreferenceStep:
     `losses`: means over the step's pairs: `chosen_gain`, `rejected_gain` (beta
     times the weighted log-ratio to the start, nats), `margin` (their
     difference) and `accuracy` (the share of pairs whose margin is above 0).
-    `tokens`: those with weight. `gradient_norm`: before any clipping.
+    `tokens`: those with weight. `gradient_norm`: before any clipping. `skipped`: 1
+    where loss or gradient was not finite and the step was left out, which nothing
+    else here tells of. `learning_rate`: of this step; a resumed run may have
+    changed it.
     """
 
     step: int
     epoch: int
     pairs: int
     tokens: int
-    loss: float
-    gradient_norm: float
+    loss: float | None
+    gradient_norm: float | None
+    skipped: int = 0
+    learning_rate: float | None = None
     losses: dict[str, float] = field(default_factory=dict)
     seconds: dict[str, float] = field(default_factory=dict)
 
@@ -167,7 +180,7 @@ def dpo(
     picked up again, and the policy ends up in `folder/checkpoint`, with
     `environment` as its `environment.json`. `progress` hears of the pass over
     the reference. Raises `UserError` for pairs of another policy, tokens that
-    the policy does not know, and a gradient that is not finite.
+    the policy does not know, and a gradient that stays not finite.
     """
     config = recipe.preference
     check_alone()
@@ -182,6 +195,8 @@ def dpo(
     )
     if folder:
         check(folder, mine)
+        steps = math.ceil(len(pairs) / config.minibatch) * config.epochs
+        check_steps(folder, steps, "preference.epochs in steps")
     settings = SamplingSettings(temperature=config.temperature)
     with closing(Machine(policy, recipe, settings, Process(), seed)) as machine:
         mark_changed(policy)
@@ -195,6 +210,7 @@ def dpo(
                 machine.model,
                 policy.tokenizer,
                 dict(environment) if environment else None,
+                dtype=recipe.compute.save_dtype,
             )
 
 
@@ -259,30 +275,33 @@ def _steps(
     """All steps that the folder does not hold yet."""
     optimizer = machine.optimizer(config)
     each = math.ceil(len(pairs) / config.minibatch)
-    begin = load_state(folder, machine.model, optimizer)["step"] if folder else 0
-    for step in range(begin, each * config.epochs):
+    state = load_state(folder, machine.model, optimizer) if folder else {"step": 0}
+    machine.skipped.in_a_row = state.get("skipped", 0)
+    for step in range(state["step"], each * config.epochs):
         epoch, part = divmod(step, each)
         order = np.random.default_rng([seed, epoch, 5]).permutation(len(pairs)).tolist()
         chosen = order[part * config.minibatch : (part + 1) * config.minibatch]
-        with machine.training():
-            clock = time.perf_counter()
-            some = [pairs[i] for i in chosen]
-            start = reference[both_rows(chosen, len(pairs))]
-            loss, norm, sums = optimizer_step(machine, some, start, optimizer, config)
+        clock = time.perf_counter()
+        some = [pairs[i] for i in chosen]
+        start = reference[both_rows(chosen, len(pairs))]
+        loss, norm, sums = optimizer_step(machine, some, start, optimizer, config)
+        taken = norm is not None
         report(
             PreferenceStep(
                 step=step,
                 epoch=epoch,
                 pairs=len(some),
                 tokens=int(torch.count_nonzero(pair_rows(some)[1])),
-                loss=loss,
+                loss=loss if taken else None,
                 gradient_norm=norm,
-                losses={name: value / len(some) for name, value in sums.items()},
+                skipped=int(not taken),
+                learning_rate=config.learning_rate,
+                losses={name: value / len(some) for name, value in sums.items() if taken},
                 seconds={"update": time.perf_counter() - clock},
             )
         )
         if folder and ((step + 1) % config.save_every == 0 or step + 1 == each * config.epochs):
-            save_state(folder, machine.model, optimizer, step + 1)
+            save_state(folder, machine.model, optimizer, step + 1, machine.skipped.state())
 
 
 def optimizer_step(
@@ -291,8 +310,10 @@ def optimizer_step(
     reference: torch.Tensor,
     optimizer: torch.optim.Optimizer,
     config: PreferenceSection,
-) -> tuple[float, float, dict[str, float]]:
-    """One optimizer step over the pairs, in micro-batches: loss, gradient norm, diagnostics."""
+) -> tuple[float, float | None, dict[str, float]]:
+    """One optimizer step over the pairs, in micro-batches: loss, gradient norm
+    (`None`: the step was left out), diagnostics.
+    """
     total, sums = 0.0, dict[str, float]()
     optimizer.zero_grad()
     for part in _micro_batches(pairs, config.rows):
@@ -302,7 +323,7 @@ def optimizer_step(
         total += found.loss.item()
         for name, (value, _) in found.diagnostics.items():
             sums[name] = sums.get(name, 0.0) + value.item()
-    return total, machine.step(optimizer, config.gradient_norm), sums
+    return total, machine.step(optimizer, config.gradient_norm, total), sums
 
 
 def pairs_loss(

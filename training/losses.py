@@ -7,14 +7,12 @@
 2. Where engine and trainer disagree on the old policy, the token is corrected
    by old / sampler probability, truncated or masked; the correction carries no
    gradient.
-3. KL to a reference policy and an entropy bonus may be added.
+3. KL to a reference policy (`training.divergences`) and an entropy bonus may be
+   added.
 4. Tokens are summed with weights that were fixed for the whole step beforehand,
    so that any split into micro-batches adds up to the same loss and gradient.
-
-The derivative of an estimator of the KL is not the gradient of the KL
-(2506.09477): that of k1 has mean 0, that of k3 follows the other direction.
-Times the ratio to the old policy both are right (2512.02556, TRL's default), k2
-is right as it stands; see `kl_term`.
+5. Log-ratios are held within 20 nats before they are exponentiated, where a float
+   would overflow and infinity times 0 is no number. Beyond, a ratio has no gradient.
 
 Departure: entropy is averaged over the step's tokens whatever the aggregation,
 as in TRL, but over the whole step and not over each micro-batch.
@@ -34,7 +32,8 @@ import torch
 from pydantic import Field, model_validator
 
 from forensics.plugins import load_plugin
-from training.sections import Section, named
+from training.divergences import KL_ESTIMATORS, k3, kl_term, within
+from training.sections import Section, later
 
 
 class LossSection(Section):
@@ -43,18 +42,24 @@ class LossSection(Section):
 
     `loss`: the surrogate, by name.
     `aggregation`: over all tokens of the step (`token-mean`, DAPO, 2503.14476),
-    over a constant number of tokens a row (`dr-grpo`, 2503.20783; the constant
-    is `dr_grpo_tokens`, or the most tokens an episode may have), or over each
-    row first and then over the rows (`sequence-mean`, GRPO as first published,
-    2402.03300).
+    over a constant number of tokens an episode (`dr-grpo`, 2503.20783), or over
+    each row first and then over the rows that are trained on (`sequence-mean`,
+    GRPO as first published, 2402.03300).
+    `dr_grpo_tokens`: that constant, the most tokens that the policy may draw in an
+    episode, without its prompt and observations. Without it
+    `sampling.max_turn_tokens`, which is right where an episode is one answer. The
+    episodes are all that the step played and rewarded, also those of dead groups,
+    as in the paper.
     `kl`: estimator of the divergence from the reference policy; it enters the
     loss with `kl_weight` (0: it is only measured). `kl_correction`: times the
     ratio to the old policy, without which k3 pulls in the wrong direction
     (2512.02556). `entropy_weight`: bonus on the mean entropy of the step's
     tokens.
-    `importance`: correction by old / sampler probability, cut off at
-    `importance_cap` (`truncate`) or the token or row left out beyond it
-    (`mask`), token by token or for whole rows (`importance_level`).
+    `importance`: correction by old / sampler probability, held between
+    `importance_floor` and `importance_cap` (`truncate`) or the token or row left
+    out beyond them (`mask`), token by token or for whole rows
+    (`importance_level`). Without `importance_floor` it is 0 for `truncate` and 1 /
+    `importance_cap` for `mask`.
     `mask_truncated`: rows whose run was cut off get no weight.
     `overlong_buffer` (0: no penalty): from so many tokens before
     `overlong_tokens` on, the reward falls to -`overlong_penalty` there
@@ -64,7 +69,7 @@ class LossSection(Section):
     `sampling.max_tokens`, which counts everything, where it is not.
     """
 
-    loss: str = named("clipped")
+    loss: str = later("clipped")
     aggregation: Literal["token-mean", "dr-grpo", "sequence-mean"] = "token-mean"
     kl: Literal["none", "k1", "k2", "k3"] = "none"
     kl_weight: float = Field(0.0, ge=0)
@@ -73,6 +78,7 @@ class LossSection(Section):
     importance: Literal["none", "truncate", "mask"] = "none"
     importance_level: Literal["token", "sequence"] = "token"
     importance_cap: float = Field(2.0, gt=0)
+    importance_floor: float | None = later(None, ge=0)
     mask_truncated: bool = False
     overlong_buffer: int = Field(0, ge=0)
     overlong_tokens: int | None = Field(None, ge=1)
@@ -103,11 +109,17 @@ class LossSection(Section):
                 ' aggregation = "dr-grpo"'
             )
         self._refuse_idle(
-            {"importance_level", "importance_cap"},
+            {"importance_level", "importance_cap", "importance_floor"},
             self.importance == "none",
             "importance",
             "truncate",
         )
+        if self.importance != "none" and self.lowest_importance >= self.importance_cap:
+            raise ValueError(
+                f"importance_cap {self.importance_cap:g} is not above the lower end,"
+                f" {self.lowest_importance:g}, so nothing is left; raise it, or set a lower"
+                " importance_floor"
+            )
         self._refuse_idle({"kl_correction"}, self.kl == "none", "kl", "k3")
         self._refuse_idle(
             {"overlong_penalty", "overlong_tokens"},
@@ -122,6 +134,13 @@ class LossSection(Section):
                 " where an episode is one answer"
             )
         return self
+
+    @property
+    def lowest_importance(self) -> float:
+        """The lower end of the correction, 0 where there is none."""
+        if self.importance_floor is not None:
+            return self.importance_floor
+        return 1 / self.importance_cap if self.importance == "mask" else 0.0
 
     def _refuse_idle(self, names: set[str], idle: bool, switch: str, example: str) -> None:
         """A key that was given but changes nothing is a mistake."""
@@ -163,7 +182,7 @@ class Objective(LossSection):
 class Tokens:
     """What a surrogate sees, all `[rows, tokens]`, 0 where a token does not
     count. `logprobs`: of the policy now, with gradient. `log_ratio`: to those
-    before the update, with gradient.
+    before the update, with gradient, held within 20 nats.
     """
 
     logprobs: torch.Tensor
@@ -220,19 +239,21 @@ class LossParts:
 
 
 def normaliser(
-    token_weight: torch.Tensor, objective: LossSection, most_tokens: int, rows: int | None = None
+    token_weight: torch.Tensor, objective: LossSection, most_tokens: int, rows: float | None = None
 ) -> Normaliser:
     """The divisors of a whole step from all its token weights, computed once
     before it is split.
 
     `most_tokens` is the constant of `dr-grpo` unless the objective sets one.
-    `rows`: how many rows the step counts (default: all of `token_weight`, rows
-    without any weight too, as in TRL).
+    `rows`: how many episodes `dr-grpo` counts: all that were played, also of dead
+    groups, which are not among these rows (of a minibatch its share of them).
+    Default: all of `token_weight`, rows without any weight too, as in TRL.
     """
     tokens = token_weight.abs().sum()
-    number = torch.full_like(tokens, len(token_weight) if rows is None else rows)
+    number = torch.full_like(tokens, len(token_weight))
+    played = number if rows is None else torch.full_like(tokens, rows)
     constant = objective.dr_grpo_tokens or most_tokens
-    divisors = {"token-mean": tokens, "dr-grpo": number * constant, "sequence-mean": number}
+    divisors = {"token-mean": tokens, "dr-grpo": played * constant, "sequence-mean": number}
     return Normaliser(loss=_not_zero(divisors[objective.aggregation]), tokens=_not_zero(tokens))
 
 
@@ -266,11 +287,11 @@ def policy_loss(
         active, advantages[:, None].expand_as(token_weight) if advantages.dim() == 1 else advantages
     )
     correction, left_out = importance_weight(old, sampler, objective)
-    tokens = Tokens(logprobs=now, log_ratio=now - old, advantages=gains)
+    tokens = Tokens(logprobs=now, log_ratio=within(now - old), advantages=gains)
     per_token, clips = policy_loss_named(objective.loss).surrogate(tokens, objective)
     values = {
         **clips,
-        "kl_old": k3(now, old),
+        "kl_old": k3(old, now),  # of the old policy, which drew, from the one now
         "importance": correction,
         "importance_masked": left_out,
     }
@@ -328,50 +349,12 @@ def importance_weight(
     difference = (old - sampler).detach()
     if objective.importance_level == "sequence":
         difference = difference.sum(-1, keepdim=True).expand_as(old)
-    ratio = difference.exp()
+    low, high = objective.lowest_importance, objective.importance_cap
+    ratio = within(difference).exp()
     if objective.importance == "truncate":
-        return ratio.clamp(max=objective.importance_cap), torch.zeros_like(old, dtype=torch.bool)
-    beyond = ratio > objective.importance_cap
+        return ratio.clamp(low, high), torch.zeros_like(old, dtype=torch.bool)
+    beyond = (ratio < low) | (ratio > high)
     return ratio.masked_fill(beyond, 0.0), beyond
-
-
-def kl_term(
-    now: torch.Tensor, old: torch.Tensor, reference: torch.Tensor, objective: LossSection
-) -> torch.Tensor:
-    """What is added to each token's loss for the divergence KL(now ||
-    reference), draws being from the old policy.
-
-    With `kl_correction`: k1 and k3 times now/old with its gradient, which makes
-    value and gradient unbiased; k2 times now/old without, since its own
-    derivative is the unbiased one. Without it: the bare estimator.
-    """
-    estimate = KL_ESTIMATORS[objective.kl](now, reference)
-    if not objective.kl_correction:
-        return estimate
-    ratio = (now - old).exp()
-    return estimate * (ratio.detach() if objective.kl == "k2" else ratio)
-
-
-def k1(now: torch.Tensor, reference: torch.Tensor) -> torch.Tensor:
-    """`log p - log q`: unbiased for KL(p || q) under draws from p."""
-    return now - reference
-
-
-def k2(now: torch.Tensor, reference: torch.Tensor) -> torch.Tensor:
-    """`(log p - log q)^2 / 2`: biased, low variance; its derivative is an
-    unbiased gradient of KL(p || q).
-    """
-    return (now - reference).square() / 2
-
-
-def k3(now: torch.Tensor, reference: torch.Tensor) -> torch.Tensor:
-    """`q/p - 1 - log(q/p)`: unbiased and never negative; its derivative follows
-    KL(q || p) instead.
-    """
-    return torch.expm1(reference - now) - (reference - now)
-
-
-KL_ESTIMATORS = {"k1": k1, "k2": k2, "k3": k3}
 
 
 def _token_scale(

@@ -25,7 +25,7 @@ from forensics.records import PreferencePair
 from training.live.audit_report import AuditSection
 from training.losses import Objective, policy_loss_named
 from training.rewards import Rewards
-from training.sections import Names, Section, Text, named, parse_as
+from training.sections import Names, Section, Text, later, parse_as
 
 
 class PolicySection(Section):
@@ -66,8 +66,14 @@ class GrpoSection(Section):
     A step's rows are passed over `epochs` times, in `minibatches` optimizer
     steps each, at most `rows` rows through the model at once. `recompute_old`:
     the trainer's own log-probabilities before the update stand in the ratio
-    instead of the sampler's. `step_seconds`: limit on one step of the
+    instead of the sampler's. That takes a pass of its own, except in one epoch of
+    one minibatch, where they are those of the update itself and the ratio is
+    exactly 1. Without it the ratio also holds by how much the sampler's arithmetic
+    (one token at a time) differs from the trainer's (whole rows), and that
+    difference is clipped too. `step_seconds`: limit on one step of the
     environment (0: none).
+    `most_skipped`: an optimizer step whose loss or gradient is not finite is left
+    out and counted; with more than so many in a row the run ends.
     `on_environment_error`: an episode that the environment broke stops the run,
     or has no reward, whatever the reward functions say, and takes no part.
     `on_reward_error`: so does one whose reward raised or gave no finite number.
@@ -79,7 +85,7 @@ class GrpoSection(Section):
     filter: Literal["dead", "variance", "none"] = "dead"
     refill: int = Field(0, ge=0, le=20)
     dead_tolerance: float = Field(0.0, ge=0)
-    advantages: str = named("group")
+    advantages: str = later("group")
     scaling: Literal["group", "batch", "none"] = "group"
     curriculum: Literal["fresh", "prioritised"] = "fresh"
     pool: int = Field(512, ge=1)
@@ -90,6 +96,7 @@ class GrpoSection(Section):
     learning_rate: float = Field(3e-4, gt=0, le=1)
     weight_decay: float = Field(0.0, ge=0)
     gradient_norm: float = Field(1.0, gt=0)
+    most_skipped: int = later(5, ge=0)
     on_reward_error: Literal["stop", "missing"] = "stop"
     on_environment_error: Literal["stop", "drop"] = "drop"
     step_seconds: float = Field(0.0, ge=0)
@@ -98,16 +105,20 @@ class GrpoSection(Section):
 
 class ComputeSection(Section):
     """`dtype`: of the forward pass (`bfloat16` by autocast; weights and
-    optimizer stay in float32).
+    optimizer stay in float32). `save_dtype`: the weights of `checkpoint/` are
+    rounded to it; without it they are saved in the precision that they were
+    trained in, as they are. An update of 1e-6 vanishes in a bfloat16 weight.
 
     `projection_rows`: positions whose logits are held at once. `compile`:
-    `torch.compile` for the update's forward.
+    `torch.compile` for the update's forward. `gradient_checkpointing`: what the
+    layers compute is formed again in the backward pass.
     """
 
     dtype: Literal["float32", "bfloat16"] = "float32"
     gradient_checkpointing: bool = False
     compile: bool = False
     projection_rows: int = Field(4096, ge=1)
+    save_dtype: Literal["float32", "bfloat16"] | None = later(None)
 
 
 class LoraSection(Section):
@@ -216,6 +227,7 @@ class PreferenceSection(Section):
     the log-ratio to the start; the smaller, the further the policy may go.
     `temperature`: log-probabilities are those at this temperature.
     `any_policy`: also take pairs that say they are another policy's.
+    `most_skipped`: as under `[grpo]`.
     """
 
     pairs: str
@@ -226,6 +238,7 @@ class PreferenceSection(Section):
     learning_rate: float = Field(1e-5, gt=0, le=1)
     weight_decay: float = Field(0.0, ge=0)
     gradient_norm: float = Field(1.0, gt=0)
+    most_skipped: int = later(5, ge=0)
     temperature: float = Field(1.0, gt=0)
     any_policy: bool = False
     save_every: int = Field(100, ge=1)

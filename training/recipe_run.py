@@ -119,6 +119,7 @@ def _train_on_pairs(
 
         def report(step: PreferenceStep) -> None:
             metrics.step(step)
-            progress(f"DPO, loss {step.loss:.3f}", step.step + 1, steps)
+            loss = "not finite" if step.loss is None else format(step.loss, ".3f")
+            progress(f"DPO, loss {loss}", step.step + 1, steps)
 
         dpo(policy, pairs, recipe, seed, folder, report, progress, world)

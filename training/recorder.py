@@ -54,9 +54,11 @@ class StepReport:
     its number of groups.
 
     `losses`: diagnostics of the loss, means over tokens. `components`: mean of
-    each named reward. `seconds` by stage. `loss` and `gradient_norm` as of
-    `UpdateReport`: of the first pass over the rows, as `replay` computes it,
-    and the mean over all optimizer steps; both `None` where there was none.
+    each named reward. `seconds` by stage. `loss`, `gradient_norm`,
+    `optimizer_steps` and `skipped` as of `UpdateReport`: the loss of the first
+    pass over the rows, as `replay` computes it, and the mean norm over all
+    optimizer steps; both `None` where there was none that was finite.
+    `learning_rate`: of this step; a resumed run may have changed it.
     `reward`, `success` and `components` are `None` where nothing could be
     measured.
     """
@@ -75,6 +77,8 @@ class StepReport:
     loss: float | None
     gradient_norm: float | None
     optimizer_steps: int
+    skipped: int = 0
+    learning_rate: float | None = None
     losses: dict[str, float] = field(default_factory=dict)
     seconds: dict[str, float] = field(default_factory=dict)
 
@@ -188,7 +192,7 @@ def _number(path: Path) -> int:
 def record_rows(
     step: int,
     groups: Sequence[TrainedGroup],
-    notes: Mapping[str, Sequence[tuple[float, ...]]],
+    notes: Mapping[str, Sequence[tuple[float, ...] | None]],
     mask_truncated: bool,
 ) -> list[TrainingRow]:
     """Every episode of a step, dropped ones with their reason. `notes` are of

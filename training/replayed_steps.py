@@ -16,9 +16,10 @@ its first pass too, and differs by what the weights moved between the
 minibatches.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -70,14 +71,24 @@ def replay(
     settings = recorded_settings(record)
     for step in record.steps() if steps is None else steps:
         record.verify(step)
-        used = [row for row in record.rows(step) if row.advantage is not None]
+        rows_of_step = list(record.rows(step))
+        used = [row for row in rows_of_step if row.advantage is not None]
         told = record.report(step).get("loss")
         if not used:
             yield ReplayedStep(step=step, recorded_loss=told)
             continue
         _check(used, objective, policy)
         batch = rows_to_batch(used, objective).to(policy.model.device)
-        yield _replayed(step, batch, objective, policy, settings, rows, told)
+        played = _played(rows_of_step, record.run.recipe)
+        yield _replayed(step, batch, objective, policy, settings, rows, told, played)
+
+
+def _played(rows: Sequence[TrainingRow], recipe: Mapping[str, Any]) -> int:
+    """How many episodes the step counted, as `trainer.counted_episodes` does."""
+    scored, asked = sum(row.reward is not None for row in rows), recipe.get("grpo")
+    if not isinstance(asked, dict) or not {"groups", "samples"} <= set(asked):
+        return scored
+    return min(scored, int(asked["groups"]) * int(asked["samples"]))
 
 
 def recorded_settings(record: TrainingRecord) -> SamplingSettings:
@@ -131,10 +142,11 @@ def _replayed(
     settings: SamplingSettings,
     rows: int,
     told: float | None,
+    played: int,
 ) -> ReplayedStep:
     scorer = Scorer(policy.model, settings, ComputeSection())
     parameters = [p for p in policy.model.parameters() if p.requires_grad]
-    divisor = normaliser(batch.weights, objective, settings.max_tokens)
+    divisor = normaliser(batch.weights, objective, settings.max_turn_tokens, played)
     gradients = [torch.zeros_like(p) for p in parameters]
     total, sums = 0.0, dict[str, torch.Tensor]()
     for chosen in batch.micro(rows):

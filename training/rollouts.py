@@ -15,6 +15,8 @@ What an episode is worth, or why it has no reward (`RewardScorer`):
    stops the run, or counts as missing.
 3. An episode that lacks one of its rewards has no total. Its reason goes into
    the record; what was not wanted is warned of once.
+4. So an episode that breaks is never punished, and breaking what would be lost can
+   pay. A step in which a tenth of them breaks is warned of, once in a run.
 
 A step of an environment that takes longer than its limit ends the episode as
 errored (`Guarded`). The hanging call itself cannot be killed from outside; its
@@ -48,6 +50,7 @@ from training.losses import LossSection
 from training.recipe import GrpoSection, Recipe
 from training.rewards import Rewards, as_number
 
+MANY_BROKEN = 0.1  # of a step's episodes
 OVERLONG = "overlong"  # the name under which the length penalty is recorded
 Scored = tuple[dict[str, float | None], str | None]  # rewards, and why there is no total
 logger = logging.getLogger("forensics")
@@ -256,6 +259,8 @@ class Collector:
             kept += self._play(tasks, step, turn, root)
         self.curriculum.learn([group.played for group in kept])
         self._warn_of_nothing(step, kept)
+        self._warn_of_crashes(step, [run for group in kept for run in group.played.trajectories])
+        self._warn_of_constant([run for group in kept for run in group.played.trajectories])
         return kept
 
     def _require(self, tasks: Sequence[str]) -> None:
@@ -320,6 +325,31 @@ class Collector:
                 f"step {step} has nothing to train on: every episode was cut off, and"
                 " mask_truncated leaves those out; raise max_turn_tokens or max_tokens under"
                 " [sampling]",
+            )
+
+    def _warn_of_crashes(self, step: int, runs: Sequence[Trajectory]) -> None:
+        """Nothing is lost by an episode that breaks, so a policy may learn to break them."""
+        broken = [run for run in runs if run.end == "errored"]
+        if len(broken) < max(2, MANY_BROKEN * len(runs)):
+            return
+        self._warn(
+            "crashes",
+            f"in step {step} {len(broken)} of {len(runs)} episodes broke; they take no part, so a"
+            " policy that breaks an attempt it would lose is never punished for it. Look at what it"
+            " does there (`end_reason` in the record), and mend the environment, or give such an"
+            " action the outcome that it deserves",
+        )
+
+    def _warn_of_constant(self, runs: Sequence[Trajectory]) -> None:
+        """A row that holds more than the constant counts for more than one row."""
+        given, room = self.objective.dr_grpo_tokens, self.settings.max_turn_tokens
+        most = max((run.sampled_tokens or 0 for run in runs), default=0)
+        if self.objective.aggregation == "dr-grpo" and most > (given or room):
+            self._warn(
+                "constant",
+                f"the policy drew {most} tokens in an episode, more than the {given or room} that"
+                " dr-grpo divides by; set dr_grpo_tokens under [objective] to the most that it may"
+                " draw in an episode",
             )
 
     def _warn(self, kind: str, text: str) -> None:

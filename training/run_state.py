@@ -11,13 +11,14 @@ What a run is stands in its folder, written into its folder before its first
 step, so that only the same run can go on in it.
 """
 
-import copy
 import json
+import logging
 import os
 import re
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import reduce
 from pathlib import Path
 from typing import Any
 
@@ -28,12 +29,14 @@ from forensics.records.files import as_user_error, read_json, write_json
 from training.distributed import Process
 from training.recipe import PreferenceRecipe, Recipe
 from training.rewards import Rewards
+from training.saved_weights import checkpoint_tensors, plain_model, whole
 
 HOW_IT_WAS_LOADED = (
     "is_local",
     "local_files_only",
 )  # says nothing about the tokenizer, and tells base from after
 ALONE = Process()
+SHARD = "5GB"  # so much of a checkpoint is copied at once on its way to the disk
 
 
 def save_state(
@@ -50,11 +53,14 @@ def save_state(
     from safetensors.torch import save_file
 
     target = folder / "state" / f"step-{step:06d}"
-    weights, moments = {}, {}  # gathered by every process
+    weights: dict[str, torch.Tensor] = {}
+    moments: dict[str, torch.Tensor] = {}
     for name, parameter in _trained(model):
-        weights[name] = whole(parameter)
-        for kind, value in optimizer.state.get(parameter, {}).items():
-            moments[f"{name}/{kind}"] = whole(value)
+        values = {f"{name}/{kind}": v for kind, v in optimizer.state.get(parameter, {}).items()}
+        for kept, given in ((weights, {name: parameter}), (moments, values)):
+            gathered = {label: whole(value) for label, value in given.items()}  # by every process
+            if process.first:
+                kept |= {label: value.cpu() for label, value in gathered.items()}
     if process.first:
         with _disk_told(target):
             shutil.rmtree(target, ignore_errors=True)
@@ -89,10 +95,9 @@ def load_state(folder: Path, model: Any, optimizer: torch.optim.Optimizer) -> di
     """
     from safetensors.torch import load_file
 
-    complete = [path.parent for path in sorted((folder / "state").glob("step-*/state.json"))]
-    if not complete:
+    newest = _newest(folder)
+    if newest is None:
         return {"step": 0}
-    newest = complete[-1]
     try:
         weights = load_file(newest / "weights.safetensors")
         moments = load_file(newest / "optimizer.safetensors")
@@ -123,16 +128,29 @@ def load_state(folder: Path, model: Any, optimizer: torch.optim.Optimizer) -> di
     return state
 
 
+def _newest(folder: Path) -> Path | None:
+    """The newest complete state in a run's folder."""
+    complete = sorted((folder / "state").glob("step-*/state.json"))
+    return complete[-1].parent if complete else None
+
+
+def check_steps(folder: Path, steps: int, key: str) -> None:
+    """Refuse a run that has gone further than it is now asked to: no state of its
+    earlier steps is left.
+    """
+    newest = _newest(folder)
+    done = 0 if newest is None else int(read_json(newest / "state.json")["step"])
+    if done > steps:
+        raise UserError(
+            f"{folder} holds a run of {done} steps, more than the {steps} of {key}; set {key} to"
+            " as much at least, or choose another folder"
+        )
+
+
 def _trained(model: Any) -> list[tuple[str, torch.nn.Parameter]]:
     return [
         (name, parameter) for name, parameter in model.named_parameters() if parameter.requires_grad
     ]
-
-
-def whole(value: torch.Tensor) -> torch.Tensor:
-    """A tensor, gathered where it is sharded."""
-    gather = getattr(value.detach(), "full_tensor", None)
-    return (gather() if gather else value.detach()).contiguous()
 
 
 def _like(value: torch.Tensor, parameter: torch.Tensor) -> torch.Tensor:
@@ -152,43 +170,59 @@ def save_checkpoint(
     tokenizer: Any,
     environment: dict[str, Any] | None = None,
     process: Process = ALONE,
+    dtype: str | None = None,
 ) -> None:
-    """A Hugging Face directory in bfloat16, with a neutral `environment.json`
-    of the world it was trained for.
+    """A Hugging Face directory that holds the very weights of the model, each in its
+    own precision (`dtype`: rounded to that one), with a neutral `environment.json` of
+    the world it was trained for.
 
-    An adapter is merged into a copy of the weights, and kept beside them in
-    `adapter/`.
+    An adapter is merged into the weights, and kept beside them in `adapter/`.
     """
     from transformers.utils import logging
 
     logging.disable_progress_bar()
-    adapted = hasattr(model, "peft_config")
-    plain = copy.deepcopy(model).merge_and_unload() if adapted else model
-    state = {name: whole(value).to(torch.bfloat16) for name, value in plain.state_dict().items()}
+    kind = None if dtype is None else getattr(torch, dtype)
+    state, parted = checkpoint_tensors(model, kind, keep=process.first)
     if process.first:
         with _disk_told(folder):
             folder.mkdir(parents=True, exist_ok=True)
-            plain.save_pretrained(folder, state_dict=state)
-            config = json.loads((folder / "config.json").read_text()) | {"dtype": "bfloat16"}
+            said: dict[str, Any] = {"dtype": str(_widest(state.values())).removeprefix("torch.")}
+            plain_model(model).save_pretrained(folder, state_dict=state, max_shard_size=SHARD)
+            if parted:
+                said["tie_word_embeddings"] = False
+            config = json.loads((folder / "config.json").read_text()) | said
             write_json(folder / "config.json", config)
             tokenizer.save_pretrained(folder)
             told = json.loads((folder / "tokenizer_config.json").read_text())
             kept = {key: value for key, value in told.items() if key not in HOW_IT_WAS_LOADED}
             write_json(folder / "tokenizer_config.json", kept)
-            if adapted:
+            if hasattr(model, "peft_config"):
                 model.save_pretrained(folder / "adapter")
         if environment is not None:
             write_json(folder / "environment.json", environment)
     process.wait()
 
 
+def _widest(tensors: Iterable[torch.Tensor]) -> torch.dtype:
+    """The precision that holds every floating-point weight as it is."""
+    kinds = {tensor.dtype for tensor in tensors if tensor.is_floating_point()}
+    return reduce(torch.promote_types, kinds)
+
+
 FILE = "training.json"
+RATE = "learning_rate"
+logger = logging.getLogger("forensics")
 MAY_CHANGE = frozenset(
-    {  # how far a run goes, and what is kept of it
+    {  # how far a run goes, what is kept of it, and what brings a broken one on its way again
         "grpo.steps",
         "grpo.save_every",
+        "grpo.learning_rate",
+        "grpo.most_skipped",
         "preference.epochs",
         "preference.save_every",
+        "preference.learning_rate",
+        "preference.most_skipped",
+        "compute.save_dtype",
         "audit",
         "record",
         "parallel",
@@ -252,7 +286,20 @@ def check(folder: Path, mine: Mapping[str, Any]) -> None:
 
 
 def claim(folder: Path, mine: Mapping[str, Any]) -> None:
-    """Note the run in `folder`."""
+    """Note the run in `folder`. Another learning rate than until now is said, and
+    every step's report tells its own.
+    """
+    was = read_json(folder / FILE)["recipe"] if (folder / FILE).exists() else {}
+    for section in ("grpo", "preference"):
+        rates = [recipe.get(section, {}).get(RATE) for recipe in (was, mine["recipe"])]
+        if None not in rates and rates[0] != rates[1]:
+            logger.warning(
+                "%s goes on with %s = %g instead of %g; the steps' reports say which had which.",
+                folder,
+                RATE,
+                rates[1],
+                rates[0],
+            )
     write_json(folder / FILE, mine)
 
 

@@ -32,11 +32,12 @@ def as_text(value: Any) -> Any:
 Text = Annotated[str, BeforeValidator(as_text)]
 
 
-def named(default: str) -> Any:
-    """A choice among what is installed. Its default is left out of what is
-    written, so that folders of runs from before there was a choice go on.
+def later(default: Any, **limits: Any) -> Any:
+    """A key that was not there from the start, such as a choice among what is
+    installed. Its default is left out of what is written, so that folders of runs
+    from before there was a choice go on.
     """
-    return Field(default, exclude_if=lambda name: name == default)
+    return Field(default, exclude_if=lambda value: value == default, **limits)
 
 
 def parse_as(kind: type[Kind], content: dict[str, Any], origin: str) -> Kind:

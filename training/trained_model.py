@@ -2,21 +2,31 @@
 the reference policy.
 
 Weights and optimizer stay in float32; `bfloat16` is autocast around the forward
-pass (an update of 1e-6 would vanish in a bfloat16 weight). Dropout stays off
-throughout: log-probabilities of the update are those of the sampler.
+pass (an update of 1e-6 would vanish in a bfloat16 weight). The model stays in
+evaluation mode throughout, so dropout of every kind is off: log-probabilities of
+the update are those of the sampler.
 """
 
 import copy
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
+from functools import wraps
 from typing import Any
 
 import torch
+from torch.utils.checkpoint import checkpoint
 
 from forensics.errors import UserError
 from forensics.protocols import Policy, SamplingSettings
-from training.distributed import Process, forget_group, sharded_modules, spread_weights
+from training.distributed import (
+    Process,
+    decoder_layers,
+    forget_group,
+    sharded_modules,
+    spread_weights,
+)
+from training.optimizer_steps import Skipped, clipped_step
 from training.recipe import (
     ComputeSection,
     GrpoSection,
@@ -78,6 +88,8 @@ class Machine:
         seed: int,
     ) -> None:
         self.policy, self.process, self._config = policy, process, recipe.compute
+        section = recipe.grpo if isinstance(recipe, Recipe) else recipe.preference
+        self.skipped = Skipped(most=section.most_skipped)
         if recipe.lora is not None:
             with torch.random.fork_rng():
                 torch.manual_seed(seed)
@@ -88,12 +100,14 @@ class Machine:
             if needs_reference
             else None
         )
-        if recipe.compute.gradient_checkpointing:
-            checkpoint_activations(policy.model)
+        policy.model.eval()
+        recomputed = recipe.compute.gradient_checkpointing
+        self._layers = checkpoint_activations(policy.model) if recomputed else []
         sharded = (
             process.size > 1 and process.strategy == "fsdp"
         )  # every process must run the decoder equally often
-        self.scorer = Scorer(policy.model, settings, recipe.compute, whole_rows=sharded)
+        whole = sharded or recomputed  # a beginning's cache cannot be filled twice
+        self.scorer = Scorer(policy.model, settings, recipe.compute, whole_rows=whole)
         spread_weights(self.scorer, policy.model, process)
         if sharded:
             self._open_shards()
@@ -136,6 +150,9 @@ class Machine:
             del self._averager.reducer, self._averager.logger
         self._run = self._averager = None
         forget_group(self.scorer)
+        for layer in self._layers:
+            del layer.forward
+        self._layers = []
 
     def optimizer(self, config: GrpoSection | PreferenceSection) -> torch.optim.AdamW:
         """AdamW over the weights that are trained, with a constant rate."""
@@ -143,18 +160,12 @@ class Machine:
             self._trained(), lr=config.learning_rate, weight_decay=config.weight_decay
         )
 
-    def step(self, optimizer: torch.optim.Optimizer, limit: float) -> float:
-        """Clip the gradient at the norm `limit` and step; the norm before.
-        Raises `UserError` where it is not finite.
+    def step(self, optimizer: torch.optim.Optimizer, limit: float, loss: float) -> float | None:
+        """Clip the gradient at the norm `limit` and step; the norm before, `None`
+        where the step was left out because `loss` or gradient is not finite.
+        Raises `UserError` where that happened too often in a row.
         """
-        norm = torch.nn.utils.clip_grad_norm_(self._trained(), limit)
-        norm = norm.full_tensor() if hasattr(norm, "full_tensor") else norm
-        if not torch.isfinite(norm):
-            raise UserError(
-                "the gradient is not finite; lower learning_rate, or check the rewards or pairs"
-            )
-        optimizer.step()
-        return float(norm)
+        return clipped_step(optimizer, self._trained(), limit, loss, self.skipped)
 
     def _trained(self) -> list[torch.nn.Parameter]:
         return [p for p in self.model.parameters() if p.requires_grad]
@@ -189,19 +200,6 @@ class Machine:
         if self._config.dtype == "float32":
             return nullcontext()
         return torch.autocast(self.model.device.type, torch.bfloat16)
-
-    @contextmanager
-    def training(self) -> Iterator[None]:
-        """Gradient checkpointing works in training mode only; dropout is kept off in it."""
-        if self._config.gradient_checkpointing:
-            self.model.train()
-            for module in self.model.modules():
-                if isinstance(module, torch.nn.Dropout):
-                    module.eval()
-        try:
-            yield
-        finally:
-            self.model.eval()
 
     @contextmanager
     def sampling(self) -> Iterator[None]:
@@ -240,15 +238,35 @@ def compiled(run: Any, device: str) -> Any:
     return torch.compile(run)
 
 
-def checkpoint_activations(model: Any) -> None:
-    """Recompute activations in the backward pass (the library's switch, under
-    its old or its new name).
+def checkpoint_activations(model: Any) -> list[Any]:
+    """Let each layer form its activations again in the backward pass; the layers,
+    whose own `forward` comes back by `del layer.forward`.
+
+    The library's switch works in training mode only, in which dropout is on, also
+    where it is a function that no module stands for.
     """
-    new = getattr(model, "activation_checkpointing_enable", None)
-    if new is not None:
-        new(activation_checkpointing_kwargs={"use_reentrant": False})
-    else:
-        model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
+    from transformers.modeling_layers import GradientCheckpointingLayer
+
+    known = [layer for layer in model.modules() if isinstance(layer, GradientCheckpointingLayer)]
+    layers = known or decoder_layers(model)
+    if not layers:
+        raise UserError(
+            f"a {type(model).__name__} has no list of layers that could be recomputed; leave"
+            " gradient_checkpointing out of [compute]"
+        )
+    for layer in layers:
+        layer.forward = _recomputed(layer.forward)
+    return layers
+
+
+def _recomputed(forward: Callable[..., Any]) -> Callable[..., Any]:
+    @wraps(forward)
+    def run(*given: Any, **named: Any) -> Any:
+        if not torch.is_grad_enabled() or named.get("past_key_values") is not None:
+            return forward(*given, **named)
+        return checkpoint(forward, *given, use_reentrant=False, **named)
+
+    return run
 
 
 def with_adapter(model: Any, config: LoraSection) -> Any:

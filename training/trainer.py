@@ -26,12 +26,13 @@ from forensics.protocols import Environment, Policy, SamplingSettings
 from training.advantages import TrainedGroup, VarianceFilter
 from training.distributed import Process, join, leave
 from training.live.callback import TrainerHooks, TrainerView
-from training.recipe import Recipe, check_policy, check_rewards, mark_changed
+from training.recipe import GrpoSection, Recipe, check_policy, check_rewards, mark_changed
 from training.recorder import Recorder, StepReport, record_rows, run_metadata
 from training.rewards import Rewards, load_rewards
 from training.rollouts import Collector, Guarded
 from training.run_state import (
     check,
+    check_steps,
     claim,
     description,
     load_state,
@@ -109,6 +110,7 @@ def _training(
     mine = description(recipe, run.seed, start, rewards)
     if folder:
         check(folder, mine)
+        check_steps(folder, recipe.grpo.steps, "grpo.steps")
     with closing(Machine(run.policy, recipe, run.settings, process, run.seed)) as machine:
         optimizer = machine.optimizer(recipe.grpo)
         collector = Collector(run.policy, world, recipe, rewards, run.seed, process)
@@ -119,6 +121,7 @@ def _training(
         if folder:
             state = load_state(folder, machine.model, optimizer)
             run.step = int(state["step"])
+            machine.skipped.in_a_row = state.get("skipped", 0)
             collector.curriculum.restore(state.get("curriculum", {}))
             if collector.variance and "variance" in state:
                 collector.variance = VarianceFilter(**state["variance"])
@@ -186,9 +189,10 @@ class Training:
         masked = recipe.objective.mask_truncated
         batch = make_batch(groups, masked)
         clock = time.perf_counter()
-        updated = update(self.machine, batch, self.optimizer, recipe, (run.seed, run.step, 3))
+        seed, played = (run.seed, run.step, 3), counted_episodes(groups, recipe.grpo)
+        updated = update(self.machine, batch, self.optimizer, recipe, seed, played)
         seconds["update"] = time.perf_counter() - clock
-        step = _report(run.step, groups, updated, seconds)
+        step = _report(run.step, groups, updated, seconds, recipe.grpo.learning_rate)
         clock = time.perf_counter()
         if self.recorder:
             rows = record_rows(run.step, groups, updated.notes, masked)
@@ -201,9 +205,9 @@ class Training:
         if self.recorder:
             self.recorder.flush()
         variance = self.collector.variance
-        extra = {"curriculum": self.collector.curriculum.state()} | (
-            {"variance": asdict(variance)} if variance else {}
-        )
+        extra: dict[str, Any] = {"curriculum": self.collector.curriculum.state()}
+        extra |= {"variance": asdict(variance)} if variance else {}
+        extra |= self.machine.skipped.state()
         return save_state(
             folder, self.machine.model, self.optimizer, self.run.step, extra, self.machine.process
         )
@@ -223,8 +227,18 @@ class Training:
                 "sampling": self.recipe.sampling.model_dump(),
             },
             self.machine.process,
+            self.recipe.compute.save_dtype,
         )
         self.call("on_save", checkpoint)
+
+
+def counted_episodes(groups: Sequence[TrainedGroup], config: GrpoSection) -> int:
+    """How many episodes a step counts: those that have a reward, also of dead
+    groups, but no more than were asked for (what replaces a dropped group takes
+    its place).
+    """
+    scored = sum(total is not None for group in groups for total in group.played.totals)
+    return min(scored, config.groups * config.samples)
 
 
 def make_batch(groups: Sequence[TrainedGroup], mask_truncated: bool = False) -> Batch | None:
@@ -245,7 +259,11 @@ def make_batch(groups: Sequence[TrainedGroup], mask_truncated: bool = False) -> 
 
 
 def _report(
-    step: int, groups: Sequence[TrainedGroup], updated: UpdateReport, seconds: dict[str, float]
+    step: int,
+    groups: Sequence[TrainedGroup],
+    updated: UpdateReport,
+    seconds: dict[str, float],
+    learning_rate: float,
 ) -> StepReport:
     trajectories = [t for group in groups for t in group.played.trajectories]
     reasons = [group.dropped for group in groups if group.dropped is not None]
@@ -266,6 +284,8 @@ def _report(
         loss=updated.loss,
         gradient_norm=updated.gradient_norm,
         optimizer_steps=updated.optimizer_steps,
+        skipped=updated.skipped,
+        learning_rate=learning_rate,
         losses=updated.diagnostics,
         seconds=seconds,
     )

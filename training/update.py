@@ -29,6 +29,7 @@ from training.token_logprobs import computed_tokens
 from training.trained_model import Machine
 
 Score = Callable[[torch.Tensor, torch.Tensor], tuple[torch.Tensor, torch.Tensor]]
+Notes = dict[str, list[tuple[float, ...] | None]]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -136,20 +137,24 @@ class UpdateReport:
 
     `loss`: of the first pass over the rows, each minibatch's divided as the
     whole pass would be (by all its tokens or rows), so that it is what `replay`
-    computes, but for what the weights moved between minibatches.
+    computes, but for what the weights moved between minibatches; `None` also
+    where one of them was not finite.
     `gradient_norm`: mean over all optimizer steps, before any clipping.
+    `optimizer_steps`: those that were taken; `skipped`: those left out because
+    loss or gradient was not finite, which nothing else here tells of.
     `diagnostics`: means over the tokens of all passes and processes. `notes`:
     by the record's name, numbers of each row's drawn tokens as the update saw
-    them; `entropies` are under the weights before the update where it made a
-    pass of its own (`recompute_old`), else under those that the row's minibatch
-    met in the first pass.
+    them (`None` for a row where one is not finite); `entropies` are under the
+    weights before the update where it made a pass of its own (`recompute_old`),
+    else under those that the row's minibatch met in the first pass.
     """
 
     loss: float | None = None
     gradient_norm: float | None = None
     optimizer_steps: int = 0
+    skipped: int = 0
     diagnostics: dict[str, float] = field(default_factory=dict)
-    notes: dict[str, list[tuple[float, ...]]] = field(default_factory=dict)
+    notes: Notes = field(default_factory=dict)
 
 
 def update(
@@ -158,39 +163,65 @@ def update(
     optimizer: torch.optim.Optimizer,
     recipe: Recipe,
     seed: tuple[int, ...],
+    played: int | None = None,
 ) -> UpdateReport:
-    """Train on a step's rows. No rows, or none with weight: no optimizer step
-    (momentum alone would move the weights).
+    """Train on a step's rows. No rows, or none with weight, in the step or in a
+    minibatch of it: no optimizer step (momentum alone would move the weights).
+
+    `played`: how many episodes the step counts (`losses.normaliser`).
     """
     if batch is None or not batch.weights.any():
         return UpdateReport()
-    config, most_tokens = recipe.grpo, recipe.sampling.max_tokens
-    batch = _scored(machine, batch.to(machine.model.device), recipe)
-    whole = normaliser(batch.weights, recipe.objective, most_tokens)
-    first_pass = torch.zeros_like(batch.weights)
+    config, drawn = recipe.grpo, recipe.sampling.max_turn_tokens
+    fresh = config.recompute_old and config.epochs == config.minibatches == 1
+    own = config.recompute_old and not fresh
+    batch = _scored(machine, batch.to(machine.model.device), recipe, own)
+    counted = len(batch) if played is None else played
+    whole = normaliser(batch.weights, recipe.objective, drawn, counted)
+    seen = {name: torch.zeros_like(batch.weights) for name in ("old_logprobs", "entropies")}
     sums: dict[str, torch.Tensor] = {}
-    losses, norms = [], []
-    with machine.training():
-        for epoch in range(config.epochs):
-            for rows in _minibatches(len(batch), config.minibatches, [*seed, epoch]):
-                part = batch.rows(rows)
-                divisor = normaliser(part.weights, recipe.objective, most_tokens)
-                loss, norm, entropies = optimizer_step(
-                    machine, part, optimizer, recipe, divisor, sums
-                )
-                norms.append(norm)
-                if epoch == 0:
-                    losses.append(loss * float(divisor.loss / whole.loss))
-                    first_pass[rows, : entropies.shape[1]] = entropies
-    if batch.entropies is None:
-        batch = replace(batch, entropies=reduce(add, machine.process.all(first_pass.cpu())))
+    losses: list[float] = []
+    norms: list[float | None] = []
+    for epoch in range(config.epochs):
+        for rows in _minibatches(len(batch), config.minibatches, [*seed, epoch]):
+            part = batch.rows(rows)
+            if not part.weights.any():
+                continue
+            share = counted * len(rows) / len(batch)
+            divisor = normaliser(part.weights, recipe.objective, drawn, share)
+            done = optimizer_step(machine, part, optimizer, recipe, divisor, sums, fresh)
+            norms.append(done.norm)
+            if epoch == 0:
+                losses.append(done.loss * float(divisor.loss / whole.loss))
+                for name, values in done.seen.items():
+                    seen[name][rows, : values.shape[1]] = values
+    batch = _completed(machine, batch, seen, fresh)
+    finite = [norm for norm in norms if norm is not None]
     return UpdateReport(
-        loss=sum(losses),
-        gradient_norm=float(np.mean(norms)),
-        optimizer_steps=len(norms),
+        loss=sum(losses) if np.isfinite(losses).all() else None,
+        gradient_norm=float(np.mean(finite)) if finite else None,
+        optimizer_steps=sum(norm > 0 for norm in finite),
+        skipped=len(norms) - len(finite),
         diagnostics=token_means(machine.process.all({n: value.cpu() for n, value in sums.items()})),
         notes=_notes(batch, config.recompute_old),
     )
+
+
+def _completed(
+    machine: Machine, batch: Batch, seen: Mapping[str, torch.Tensor], old: bool
+) -> Batch:
+    """The batch with what the first pass saw and no pass before it had told, from
+    all processes: entropies, and the `old` log-probabilities.
+    """
+    wanted = [
+        *(["old_logprobs"] if old else []),
+        *(["entropies"] if batch.entropies is None else []),
+    ]
+    found = {
+        name: reduce(add, machine.process.all(seen[name].cpu())).to(batch.weights.device)
+        for name in wanted
+    }
+    return replace(batch, **found)
 
 
 def _minibatches(rows: int, number: int, seed: Sequence[int]) -> list[torch.Tensor]:
@@ -202,6 +233,18 @@ def _minibatches(rows: int, number: int, seed: Sequence[int]) -> list[torch.Tens
     return [torch.from_numpy(np.sort(part)) for part in parts if len(part)]
 
 
+@dataclass(frozen=True, kw_only=True)
+class OptimizerStep:
+    """`loss` of one optimizer step; `norm` of its gradient before any clipping
+    (`None`: the step was left out); what the pass saw of the rows of this process,
+    `[rows, tokens]` each, 0 elsewhere.
+    """
+
+    loss: float
+    norm: float | None
+    seen: dict[str, torch.Tensor]
+
+
 def optimizer_step(
     machine: Machine,
     batch: Batch,
@@ -209,26 +252,37 @@ def optimizer_step(
     recipe: Recipe,
     divisor: Normaliser,
     sums: dict[str, torch.Tensor],
-) -> tuple[float, float, torch.Tensor]:
-    """One optimizer step over `batch`, in micro-batches: loss, gradient norm,
-    and entropies `[rows, tokens]` of the rows of this process. Diagnostics are
-    added to `sums`.
+    fresh: bool = False,
+) -> OptimizerStep:
+    """One optimizer step over `batch`, in micro-batches. Diagnostics are added to
+    `sums`, unless the step was left out.
+
+    `fresh`: no weight has moved since before the update, so the old
+    log-probabilities are those of this very pass, and the ratio is exactly 1.
     """
     optimizer.zero_grad()
     micro = micro_batches(machine, batch, recipe.grpo.rows)
     total = torch.zeros((), device=machine.model.device)
-    noted = torch.zeros_like(batch.weights)
+    seen = {name: torch.zeros_like(batch.weights) for name in ("old_logprobs", "entropies")}
+    added = dict(sums)
     for number, chosen in enumerate(micro):
         with machine.accumulating(last=number + 1 == len(micro)):
             part = batch.rows(chosen) if len(chosen) else _nothing(batch)
-            found, entropies = batch_loss(machine.score, part, recipe.objective, divisor)
+            logprobs, entropies = machine.score(part.token_ids, part.weights != 0)
+            if fresh:
+                part = replace(part, old_logprobs=logprobs.detach())
+            found = _scored_loss(part, logprobs, entropies, recipe.objective, divisor)
             (found.loss * machine.process.size).backward()  # processes average their gradients
         total += found.loss.detach()
-        add_diagnostics(sums, found)
+        add_diagnostics(added, found)
         if len(chosen):
-            noted[chosen, : entropies.shape[1]] = entropies.detach().float()
-    norm = machine.step(optimizer, recipe.grpo.gradient_norm)
-    return sum(machine.process.all(total.item())), norm, noted
+            for name, values in (("old_logprobs", logprobs), ("entropies", entropies)):
+                seen[name][chosen, : values.shape[1]] = values.detach().float()
+    loss = sum(machine.process.all(total.item()))
+    norm = machine.step(optimizer, recipe.grpo.gradient_norm, loss)
+    if norm is not None:
+        sums.update(added)
+    return OptimizerStep(loss=loss, norm=norm, seen=seen)
 
 
 def batch_loss(
@@ -236,7 +290,17 @@ def batch_loss(
 ) -> tuple[LossParts, torch.Tensor]:
     """The share of these rows in their step's loss, and their entropies."""
     logprobs, entropies = score(part.token_ids, part.weights != 0)
-    found = policy_loss(
+    return _scored_loss(part, logprobs, entropies, objective, divisor), entropies
+
+
+def _scored_loss(
+    part: Batch,
+    logprobs: torch.Tensor,
+    entropies: torch.Tensor,
+    objective: LossSection,
+    divisor: Normaliser,
+) -> LossParts:
+    return policy_loss(
         logprobs,
         old_logprobs=part.old_logprobs,
         sampler_logprobs=part.sampler_logprobs,
@@ -247,7 +311,6 @@ def batch_loss(
         objective=objective,
         normaliser=divisor,
     )
-    return found, entropies
 
 
 def micro_batches(machine: Machine, batch: Batch, rows: int) -> list[torch.Tensor]:
@@ -275,14 +338,14 @@ def _nothing(batch: Batch) -> Batch:
     return replace(row, weights=torch.zeros_like(row.weights))
 
 
-def _scored(machine: Machine, batch: Batch, recipe: Recipe) -> Batch:
+def _scored(machine: Machine, batch: Batch, recipe: Recipe, own: bool) -> Batch:
     """The batch with what is wanted of a pass before the update: the trainer's
-    own log-probabilities and entropies, and the reference's log-probabilities.
+    `own` log-probabilities and entropies, and the reference's log-probabilities.
 
     A process without rows left runs one without weight, to stay in step with
     the others.
     """
-    own, reference = recipe.grpo.recompute_old, recipe.objective.kl != "none"
+    reference = recipe.objective.kl != "none"
     if not own and not reference:
         return batch
     mine = []
@@ -303,8 +366,8 @@ def _scored(machine: Machine, batch: Batch, recipe: Recipe) -> Batch:
     return replace(batch, **whole)
 
 
-def _notes(batch: Batch, recomputed: bool) -> dict[str, list[tuple[float, ...]]]:
-    """What the record holds of each row's drawn tokens."""
+def _notes(batch: Batch, recomputed: bool) -> Notes:
+    """What the record holds of each row's drawn tokens, where it is finite."""
     values = {
         "old_logprobs": batch.old_logprobs if recomputed else None,
         "reference_logprobs": batch.reference_logprobs,
@@ -312,7 +375,10 @@ def _notes(batch: Batch, recomputed: bool) -> dict[str, list[tuple[float, ...]]]
     }
     masks = (batch.weights != 0).cpu()
     return {
-        name: [tuple(row[keep].tolist()) for row, keep in zip(found.cpu(), masks, strict=True)]
+        name: [
+            tuple(row[keep].tolist()) if row[keep].isfinite().all() else None
+            for row, keep in zip(found.cpu(), masks, strict=True)
+        ]
         for name, found in values.items()
         if found is not None
     }

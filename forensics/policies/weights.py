@@ -35,6 +35,7 @@ PIECE: Final = 1 << 24
 HEADER_LIMIT: Final = 100_000_000  # bytes, the limit of the format's own reader
 SINGLE: Final = "model.safetensors"
 INDEX: Final = "model.safetensors.index.json"
+OPTIMIZER: Final = "optimizer.safetensors"
 
 # dtype code -> (its name, bytes a value, exponent bits; all of them set: NaN or infinite)
 _DTYPES: Final = {
@@ -88,12 +89,25 @@ def identify_weights(directory: Path, progress: Progress | None = None) -> Weigh
     """Check and hash the weights of a checkpoint directory. Raises `UserError`
     for anything amiss.
     """
-    places = sorted(find_tensors(directory), key=lambda place: place.name)
+    return _identified(directory, find_tensors(directory), progress)
+
+
+def identify_folder(directory: Path) -> WeightsIdentity:
+    """The same of any folder that a trainer saved, also one with an adapter alone
+    or a state to go on with.
+    """
+    return _identified(directory, trained_tensors(directory))
+
+
+def _identified(
+    directory: Path, found: Iterable[TensorPlace], progress: Progress | None = None
+) -> WeightsIdentity:
+    places = sorted(found, key=lambda place: place.name)
     total, done = sum(place.end - place.start for place in places), 0
 
     def checked(place: TensorPlace) -> Iterator[bytes]:
         nonlocal done
-        for piece in _pieces(place):
+        for piece in pieces(place):
             _require_finite(place, piece)
             done += len(piece)
             if progress:
@@ -127,6 +141,16 @@ def find_tensors(directory: Path) -> list[TensorPlace]:
     if (directory / INDEX).is_file():
         return _present(directory, _indexed(directory))
     raise _no_weights(directory)
+
+
+def trained_tensors(directory: Path) -> list[TensorPlace]:
+    """The weights of a folder that a trainer saved: those of a checkpoint, or else
+    of every safetensors file in it but the optimizer's.
+    """
+    if (directory / SINGLE).is_file() or (directory / INDEX).is_file():
+        return find_tensors(directory)
+    files = sorted(set(directory.glob("*.safetensors")) - {directory / OPTIMIZER})
+    return _present(directory, [place for file in files for place in _header(file)])
 
 
 def _present(directory: Path, places: list[TensorPlace]) -> list[TensorPlace]:
@@ -216,7 +240,8 @@ def require_contiguous(places: list[TensorPlace], base: int, size: int) -> None:
         raise ValueError(f"the header promises {at} bytes, the file has {size}")
 
 
-def _pieces(place: TensorPlace) -> Iterator[bytes]:
+def pieces(place: TensorPlace) -> Iterator[bytes]:
+    """A tensor's bytes in order, at most 16 MiB at a time."""
     with open(place.file, "rb") as file:
         file.seek(place.start)
         left = place.end - place.start

@@ -354,3 +354,47 @@ def test_refilled_groups_have_prompts_of_their_own(tmp_path: Path, curriculum: s
     )
     assert report.groups == 10
     assert set(Counter(row.task for row in rows(tmp_path / "run")).values()) == {4}
+
+
+class Crashing(MiniRepo):
+    """Every `every`-th episode breaks at its first step."""
+
+    every = 2
+    number = 0
+
+    def spawn(self) -> "Crashing":
+        other = super().spawn()
+        other.__class__ = type(self)
+        return other
+
+    def step(self, action: str) -> Any:
+        Crashing.number += 1
+        if Crashing.number % self.every == 0:
+            raise RuntimeError("segmentation fault")
+        return super().step(action)
+
+
+@pytest.mark.parametrize(("every", "alarmed"), [(2, True), (1000, False)])
+def test_many_crashes_are_said_to_go_unpunished(
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    every: int,
+    alarmed: bool,
+) -> None:
+    monkeypatch.setattr(Crashing, "number", 0)
+    monkeypatch.setattr(Crashing, "every", every)
+    train(Crashing(turns="1"), load_rewards({"coin": 1.0}), grpo={"steps": 3})
+    told = [text for text in said(caplog) if "never punished" in text]
+    assert len(told) == alarmed  # once in a run
+    assert not alarmed or "in step 0 6 of 12 episodes broke" in told[0]
+
+
+@pytest.mark.parametrize(("tokens", "alarmed"), [(None, True), (6, True), (18, False)])
+def test_a_constant_below_what_is_drawn_is_said(
+    caplog: pytest.LogCaptureFixture, tokens: int | None, alarmed: bool
+) -> None:
+    """Three turns of six tokens are more than one of six."""
+    objective = {"aggregation": "dr-grpo"} | ({"dr_grpo_tokens": tokens} if tokens else {})
+    train(MiniRepo(turns="3"), load_rewards({"coin": 1.0}), objective=objective)
+    told = [text for text in said(caplog) if "that dr-grpo divides by" in text]
+    assert len(told) == alarmed and (not alarmed or "more than the 6 that" in told[0])

@@ -7,10 +7,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from transformers import OPTConfig, OPTForCausalLM
 
 from forensics import load_policy, policy_from
 from forensics.errors import UserError
 from forensics.protocols import Policy, SamplingSettings
+from tests.tiny import tiny_qwen3, tiny_tokenizer
 from training.distributed import Process
 from training.environments.mini_repo import MiniRepo
 from training.organisms.base_model import build_model, build_tokenizer
@@ -37,6 +39,53 @@ def recipe(**sections: object) -> Recipe:
 def fresh() -> Policy:
     tokenizer = build_tokenizer()
     return policy_from(build_model(len(tokenizer), 0), tokenizer, "start")
+
+
+def with_dropout(kind: str) -> torch.nn.Module:
+    """A model whose dropout is a function that no module stands for."""
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        if kind == "attention":
+            model = tiny_qwen3(0)
+            for layer in model.model.layers:
+                layer.self_attn.attention_dropout = 0.5
+            return model
+        config = OPTConfig(
+            vocab_size=304,
+            hidden_size=64,
+            num_hidden_layers=2,
+            ffn_dim=64,
+            num_attention_heads=2,
+            max_position_embeddings=64,
+            word_embed_proj_dim=64,
+            dropout=0.5,
+            attention_dropout=0.5,
+        )
+        return OPTForCausalLM(config)
+
+
+@pytest.mark.parametrize("kind", ["attention", "layer"])
+def test_dropout_is_off_under_checkpointing_whatever_it_is_made_of(kind: str) -> None:
+    """Two passes with gradient are equal bit for bit, to each other and to the sampler's;
+    layers are still run again in the backward pass.
+    """
+    policy = policy_from(with_dropout(kind), tiny_tokenizer(), "start")
+    plan = recipe(compute={"gradient_checkpointing": True})
+    machine = Machine(policy, plan, SETTINGS, Process(), 0)
+    ids = torch.arange(5, 37).reshape(2, 16)
+    mask = torch.ones(2, 15, dtype=torch.bool)
+    runs: list[int] = []
+    blocks = [part for part in policy.model.modules() if hasattr(part, "self_attn")]
+    for number, block in enumerate(blocks):
+        block.self_attn.register_forward_hook(lambda *_, number=number: runs.append(number))
+    first, second = (machine.score(ids, mask)[0] for _ in range(2))
+    assert torch.equal(first, second) and torch.equal(first, machine.old(ids, mask)[0])
+    runs.clear()
+    first.sum().backward()
+    assert sorted(runs) == [0, 1]
+    ours = [part for part in policy.model.modules() if "forward" in vars(part)]
+    machine.close()
+    assert len(ours) == 2 and not any("forward" in vars(part) for part in policy.model.modules())
 
 
 def gradient(**sections: object) -> torch.Tensor:

@@ -292,8 +292,8 @@ def test_a_policy_or_a_gradient_that_is_not_finite_is_one_sentence() -> None:
         next(broken.model.parameters()).fill_(math.nan)
     with pytest.raises(UserError, match="no finite log-probability before any training"):
         dpo(broken, PAIRS, recipe(), 0)
-    with pytest.raises(UserError, match="gradient is not finite; lower learning_rate"):
-        trained(learning_rate=1.0, weight_decay=1e38)
+    with pytest.raises(UserError, match="not finite in 3 .* steps in a row .*lower learning_rate"):
+        trained(learning_rate=1.0, weight_decay=1e38, most_skipped=2)
 
 
 def test_a_policy_is_used_once() -> None:
@@ -404,3 +404,35 @@ def test_pairs_of_another_checkpoint_do_not_empty_a_folder(
         "in one process and 2 were started" in capsys.readouterr().err
         and (out / "checkpoint").is_dir()
     )
+
+
+def test_a_step_that_is_not_finite_is_skipped_counted_and_in_the_end_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Five steps of a run of nine, and then all of them; weights and moments stay."""
+    real, number = Machine.score, iter(range(100))
+
+    def broken(self: Machine, *given: Any) -> Any:
+        logprobs, entropies = real(self, *given)
+        return (logprobs * torch.nan if next(number) in range(4, 9) else logprobs), entropies
+
+    _, before = trained(tmp_path, epochs=1, minibatch=2)
+    monkeypatch.setattr(Machine, "score", broken)
+    with pytest.raises(UserError, match="3 optimizer steps in a row"):
+        trained(tmp_path / "ends", epochs=3, minibatch=3, most_skipped=2)
+    number = iter(range(100))
+    policy, steps = trained(epochs=3, minibatch=3)
+    assert len(before) == 4 and [step.skipped for step in steps] == [0] * 4 + [1] * 5
+    assert [step.loss is None for step in steps] == [False] * 4 + [True] * 5
+    assert all((step.gradient_norm is None) == bool(step.skipped) for step in steps)
+    assert not steps[-1].losses and torch.isfinite(weights(policy)).all()
+
+
+def test_the_learning_rate_of_a_run_may_change_and_its_length_may_not_shrink(
+    tmp_path: Path,
+) -> None:
+    trained(tmp_path, epochs=1)
+    _, steps = trained(tmp_path, epochs=2, learning_rate=1e-4)
+    assert [step.learning_rate for step in steps] == [1e-4] * 3
+    with pytest.raises(UserError, match="a run of 6 steps, more than the 3 of"):
+        trained(tmp_path, epochs=1)

@@ -2,16 +2,22 @@
 and nothing before it is lost.
 """
 
+import logging
 import queue
 from pathlib import Path
 from threading import Event
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
+import torch
+from safetensors.torch import load_file
 
 from forensics import policy_from
 from forensics.errors import UserError
+from forensics.records.files import read_json
 from forensics.records.train_tables import TrainingRecord
+from training import trained_model
 from training.environments.mini_repo import MiniRepo
 from training.organisms.base_model import build_model, build_tokenizer
 from training.recipe import parse_recipe
@@ -165,7 +171,7 @@ def test_a_run_that_stops_keeps_its_record_and_goes_on(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ({"learning_rate": 1e-3}, "grpo.learning_rate = 0.0003, not 0.001"),
+        ({"weight_decay": 0.1}, "grpo.weight_decay = 0.0, not 0.1"),
         ({"samples": 8}, "grpo.samples"),
     ],
 )
@@ -174,3 +180,94 @@ def test_another_recipe_cannot_go_on_in_a_folder(tmp_path: Path, change: dict, s
     with pytest.raises(UserError, match=said):
         train(folder=tmp_path, steps=3, **change)
     assert len(train(folder=tmp_path, steps=3)) == 2  # only how far it goes may change
+
+
+class Broken:
+    """A trainer's pass whose numbers are not finite at some of its calls."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, calls: set[int], what: str) -> None:
+        self.calls, self.what, self.number = calls, what, -1
+        self.real = trained_model.token_logprobs_and_entropies
+        monkeypatch.setattr(trained_model, "token_logprobs_and_entropies", self)
+
+    def __call__(self, *given: Any, **named: Any) -> tuple[torch.Tensor, torch.Tensor]:
+        self.number += torch.is_grad_enabled()
+        logprobs, entropies = self.real(*given, **named)
+        if self.number not in self.calls:
+            return logprobs, entropies
+        if self.what == "loss":
+            return logprobs * torch.nan, entropies
+        logprobs.register_hook(lambda gradient: gradient * torch.inf)
+        return logprobs, entropies
+
+
+def states(folder: Path, step: int) -> dict[str, torch.Tensor]:
+    place = folder / "state" / f"step-{step:06d}"
+    return load_file(place / "weights.safetensors") | load_file(place / "optimizer.safetensors")
+
+
+def same(one: dict[str, torch.Tensor], other: dict[str, torch.Tensor]) -> bool:
+    return one.keys() == other.keys() and all(torch.equal(one[n], other[n]) for n in one)
+
+
+@pytest.mark.parametrize("what", ["loss", "gradient"])
+def test_a_step_that_is_not_finite_is_skipped_and_counted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, what: str
+) -> None:
+    Broken(monkeypatch, {1, 2}, what)
+    with caplog.at_level(logging.WARNING, "forensics"):
+        reports = train(folder=tmp_path / "run", steps=4)
+    told = [text for text in caplog.messages if f"{what} is not finite" in text.lower()]
+    assert len(told) == 1 and "left out" in told[0]
+    assert [(r.skipped, r.optimizer_steps) for r in reports] == [(0, 1), (1, 0), (1, 0), (0, 1)]
+    broken = what == "loss"
+    assert [r.loss is None for r in reports] == [False, broken, broken, False]
+    assert [r.gradient_norm is None for r in reports] == [False, True, True, False]
+    rows = list(TrainingRecord(tmp_path / "run").rows(1))
+    assert any(row.advantage for row in rows)  # the record tells of these steps as of others
+
+
+@pytest.mark.parametrize("what", ["loss", "gradient"])
+def test_a_skipped_step_leaves_weights_and_moments_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, what: str
+) -> None:
+    train(folder=tmp_path, steps=1)
+    before = states(tmp_path, 1)
+    Broken(monkeypatch, {0}, what)
+    train(folder=tmp_path, steps=2)
+    assert len(before) > 20 and same(before, states(tmp_path, 2))
+
+
+def test_several_in_a_row_end_the_run_and_another_learning_rate_may_go_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    with monkeypatch.context() as patch:
+        Broken(patch, {2, 3, 4, 5}, "gradient")
+        with pytest.raises(UserError, match="not finite in 3 optimizer steps in a row") as caught:
+            train(folder=tmp_path, steps=9, most_skipped=2)
+    assert "\n" not in str(caught.value) and "lower learning_rate" in str(caught.value)
+    assert read_json(tmp_path / "state" / "step-000004" / "state.json")["skipped"] == 2
+    with caplog.at_level(logging.WARNING, "forensics"):
+        reports = train(folder=tmp_path, steps=6, learning_rate=1e-5, most_skipped=2)
+    assert "learning_rate = 1e-05 instead of 0.0003" in caplog.text
+    assert [(r.step, r.learning_rate) for r in reports] == [(4, 1e-5), (5, 1e-5)]
+    record = TrainingRecord(tmp_path)
+    assert [record.report(step)["learning_rate"] for step in (0, 3, 4, 5)] == [3e-4] * 2 + [
+        1e-5
+    ] * 2
+    assert "skipped" not in read_json(tmp_path / "state" / "step-000006" / "state.json")
+
+
+def test_what_follows_a_finite_step_is_counted_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    Broken(monkeypatch, {0, 1, 3, 4}, "loss")
+    assert sum(report.skipped for report in train(steps=6, most_skipped=2)) == 4
+
+
+def test_a_killed_run_counts_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two skipped before the kill and one after it are three in a row."""
+    with monkeypatch.context() as patch:
+        Broken(patch, {0, 1}, "loss")
+        train(folder=tmp_path, steps=2, most_skipped=2)
+    Broken(monkeypatch, {0}, "loss")
+    with pytest.raises(UserError, match="3 optimizer steps in a row"):
+        train(folder=tmp_path, steps=3, most_skipped=2)

@@ -19,7 +19,7 @@ from training.recipe import parse_recipe, read_recipe
 from training.run_state import load_state, save_state
 from training.trained_model import Machine
 from training.trainer import grpo, make_batch
-from training.update import Batch, update
+from training.update import Batch, _minibatches, update
 
 HEAD = "[policy]\ncheckpoint='x'\n"
 SETTINGS = SamplingSettings(max_turn_tokens=6, max_tokens=60)
@@ -232,6 +232,72 @@ def test_truncated_runs_are_masked_and_nothing_else_is(policy: Policy) -> None:
     done = update(engine, none, optimizer, plan, (0,))
     assert (done.optimizer_steps, done.notes) == (0, {})
     assert all(torch.equal(a, b) for a, b in zip(before, policy.model.parameters(), strict=True))
+
+
+def test_a_minibatch_without_a_living_row_is_no_step(policy: Policy) -> None:
+    """Intervention: four of eight rows are masked, and minibatches of one row each, so
+    four steps are taken; the weights are those that these four alone give.
+    """
+    plain = some_batch(policy)
+    living = torch.tensor([0, 2, 5, 7])
+    masked = replace(plain, weights=torch.zeros_like(plain.weights))
+    masked.weights[living] = plain.weights[living]
+    found = []
+    for alone in (False, True):
+        other, plan = fresh(), recipe(minibatches=8)
+        engine, optimizer = machine(other), torch.optim.AdamW(other.model.parameters(), lr=1e-2)
+        update(engine, plain, optimizer, plan, (9,))  # gives Adam a momentum
+        if alone:
+            for row in [int(rows) for rows in _minibatches(8, 8, [0, 0]) if rows in living]:
+                update(engine, masked.rows(torch.tensor([row])), optimizer, recipe(), (0,))
+        else:
+            done = update(engine, masked, optimizer, plan, (0,))
+            assert (done.optimizer_steps, done.skipped) == (4, 0)
+        found.append(torch.cat([p.detach().flatten() for p in other.model.parameters()]))
+    assert torch.equal(*found)
+
+
+def test_a_gradient_of_zero_moves_nothing(policy: Policy) -> None:
+    """Rows with weight whose advantages are all 0, as `filter = "none"` keeps them."""
+    batch, plan = some_batch(policy), recipe(weight_decay=0.1)
+    engine, optimizer = machine(policy), torch.optim.AdamW(policy.model.parameters(), lr=1e-2)
+    update(engine, batch, optimizer, plan, (0,))
+    before = [p.detach().clone() for p in policy.model.parameters()]
+    idle = replace(batch, advantages=torch.zeros_like(batch.advantages))
+    done = update(engine, idle, optimizer, plan, (0,))
+    assert (done.optimizer_steps, done.skipped, done.gradient_norm) == (0, 0, 0.0)
+    assert all(torch.equal(a, b) for a, b in zip(before, policy.model.parameters(), strict=True))
+
+
+@pytest.mark.parametrize("rows", [128, 3])
+def test_old_log_probabilities_take_no_pass_where_nothing_has_moved(
+    monkeypatch: pytest.MonkeyPatch, rows: int
+) -> None:
+    """Sampler numbers far off: the ratio is exactly 1, the record's are the trainer's,
+    and every row goes through the model once.
+    """
+    policy = fresh()
+    batch = some_batch(policy)
+    wrong = replace(batch, old_logprobs=batch.old_logprobs - 0.3)
+    seen = []
+    real = Machine.old
+
+    def old(self, *given):
+        seen.append(given)
+        return real(self, *given)
+
+    monkeypatch.setattr(Machine, "old", old)
+    plan = recipe(recompute_old=True, rows=rows)
+    still = torch.optim.SGD(policy.model.parameters(), lr=0.0)
+    engine = Machine(policy, plan, SETTINGS, Process(), 0)
+    done = update(engine, wrong, still, plan, (0,))
+    assert not seen and done.diagnostics["kl_old"] == 0
+    wanted = real(engine, batch.token_ids, batch.weights != 0)[0]
+    for row, numbers in enumerate(done.notes["old_logprobs"]):
+        assert numbers == pytest.approx(wanted[row][batch.weights[row] != 0].tolist(), abs=1e-5)
+    more = recipe(recompute_old=True, epochs=2)
+    update(engine, wrong, still, more, (0,))
+    assert seen
 
 
 def test_it_learns_what_is_rewarded(policy: Policy) -> None:

@@ -3,6 +3,7 @@
 import json
 import logging
 import random
+import shutil
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -29,6 +30,7 @@ from training.live.audit_report import alarm, mark, scalars, told
 from training.organisms.base_model import build_model, build_tokenizer
 from training.organisms.organism import checkpoint_path
 from training.recipe import parse_recipe
+from training.run_state import save_checkpoint
 from training.trainer import grpo
 
 SAMPLING = SamplingSettings(max_turn_tokens=16, max_tokens=256)
@@ -250,6 +252,83 @@ def test_a_world_without_channels_gives_a_gain_that_is_not_split(
     assert mark(1, report, 1.0)["promotable"] is False
 
 
+def saved(view: View, callback: ForensicsCallback, folder: Path, dtype: str | None = None) -> dict:
+    """What the mark says of the live weights, saved now."""
+    save_checkpoint(folder, view.policy.model, view.policy.tokenizer, dtype=dtype)
+    callback.on_save(view, folder)
+    told: dict = json.loads((folder / "promotable.json").read_text())
+    return told
+
+
+def audited(tmp_path: Path) -> tuple[View, ForensicsCallback]:
+    """A run whose weights after step 1 were audited and are as good as they can be."""
+    view = tiny_view(tmp_path)
+    settings = AuditSettings(
+        every=1, tasks=12, samples=1, on_phantom="withhold", ceiling=1.0, tensorboard=False
+    )
+    callback = ForensicsCallback(settings)
+    callback.on_start(view)
+    view.step = 1
+    callback.on_step_end(view, None)
+    return view, callback
+
+
+def test_the_mark_is_of_the_weights_and_not_of_the_step(tmp_path: Path) -> None:
+    """Intervention: other weights under the audited step; rounded ones; and ones put
+    into the folder later.
+    """
+    view, callback = audited(tmp_path)
+    told = saved(view, callback, tmp_path / "same")
+    assert told["promotable"] and told["weights"] == inspect_checkpoint(tmp_path / "same").weights
+    rounded = saved(view, callback, tmp_path / "rounded", "bfloat16")
+    assert not rounded["promotable"] and "saved in bfloat16 and trained in" in rounded["reason"]
+    weights = view.policy.model.model.norm.weight
+    with torch.no_grad():
+        weights[0] = torch.nextafter(weights[0], torch.tensor(9.0))
+    later = saved(view, callback, tmp_path / "later")
+    assert not later["promotable"] and "changed since they were audited" in later["reason"]
+    assert promotable(tmp_path / "same")
+    for name in ("later", "rounded"):  # the swap: their weights under the good mark
+        swapped = tmp_path / f"swapped with {name}"
+        shutil.copytree(tmp_path / "same", swapped)
+        shutil.copy(tmp_path / name / "model.safetensors", swapped)
+        assert json.loads((swapped / "promotable.json").read_text())["promotable"]
+        assert not promotable(swapped)
+
+
+def test_a_folder_with_other_weights_than_the_live_ones_is_not_promotable(tmp_path: Path) -> None:
+    """The trainer's own save went wrong, or wrote nothing at all."""
+    view, callback = audited(tmp_path)
+    other = build_model(len(view.policy.tokenizer), 1)
+    save_checkpoint(tmp_path / "other", other, view.policy.tokenizer)
+    (tmp_path / "empty").mkdir()
+    for name, said in (("other", "is not the trained model's"), ("empty", "cannot be read")):
+        callback.on_save(view, tmp_path / name)
+        told = json.loads((tmp_path / name / "promotable.json").read_text())
+        assert not told["promotable"] and said in told["reason"]
+    told = json.loads((tmp_path / "other" / "promotable.json").read_text())
+    (tmp_path / "other" / "promotable.json").write_text(
+        json.dumps({"promotable": True, "step": 1, "reason": "an earlier mark without a hash"})
+    )
+    assert told["weights"] is not None and not promotable(tmp_path / "other")
+
+
+def test_every_folder_that_a_run_saves_is_marked_by_its_weights(tmp_path: Path) -> None:
+    view = tiny_view(tmp_path)
+    settings = AuditSettings(
+        every=2, tasks=12, samples=1, on_phantom="withhold", ceiling=1.0, tensorboard=False
+    )
+    callback = ForensicsCallback(settings)
+    grpo(view.policy, view.environment, coin_recipe(), 3, tmp_path, callbacks=[callback])
+    for folder in (tmp_path / "checkpoint", tmp_path / "state" / "step-000004"):
+        assert promotable(folder)
+        file = next(path for path in folder.glob("*.safetensors") if path.stem != "optimizer")
+        content = bytearray(file.read_bytes())
+        content[-1] ^= 1
+        file.write_bytes(bytes(content))
+        assert not promotable(folder)
+
+
 def test_withheld_checkpoints_say_why(tmp_path: Path) -> None:
     view = tiny_view(tmp_path)
     settings = AuditSettings(
@@ -260,8 +339,7 @@ def test_withheld_checkpoints_say_why(tmp_path: Path) -> None:
     for step in (1, 2, 3):
         view.step = step
         callback.on_step_end(view, None)
-        (tmp_path / f"c{step}").mkdir()
-        callback.on_save(view, tmp_path / f"c{step}")
+        saved(view, callback, tmp_path / f"c{step}")
     told = {
         step: json.loads((tmp_path / f"c{step}" / "promotable.json").read_text())
         for step in (1, 2, 3)

@@ -9,14 +9,13 @@ import torch
 from hypothesis import given, settings, strategies as st
 from pydantic import ValidationError
 
+from training.divergences import KL_ESTIMATORS, kl_term
 from training.losses import (
-    KL_ESTIMATORS,
     LossParts,
     Objective,
     Tokens,
     clipped_surrogate,
     importance_weight,
-    kl_term,
     normaliser,
     policy_loss,
 )
@@ -275,20 +274,38 @@ def test_k3_is_never_negative_and_zero_only_at_equality() -> None:
         ("none", "token", [[1, 1], [1, 1]]),
         ("truncate", "token", [[0.5, 2], [3, 1.5]]),
         ("mask", "token", [[0.5, 2], [0, 1.5]]),
+        ("mask", "token, floor", [[0, 2], [0, 1.5]]),
+        ("truncate", "token, floor", [[0.75, 2], [3, 1.5]]),
         ("truncate", "sequence", [[1, 1], [3, 3]]),
         ("mask", "sequence", [[1, 1], [0, 0]]),
     ],
 )
 def test_importance_in_closed_form(kind: str, level: str, wanted: list[list[float]]) -> None:
-    """Ratios 0.5, 2 in row one (together 1) and 4, 1.5 in row two (together 6), cap 3."""
+    """Ratios 0.5, 2 in row one (together 1) and 4, 1.5 in row two (together 6), cap 3
+    and so a floor of 1/3 for masks, or one of 0.75.
+    """
     ratios = torch.tensor([[0.5, 2.0], [4.0, 1.5]])
-    chosen = {"importance": kind, "importance_level": level, "importance_cap": 3.0}
+    level, _, floor = level.partition(", ")
+    chosen: dict[str, object] = {"importance": kind, "importance_level": level}
+    chosen |= {"importance_cap": 3.0} | ({"importance_floor": 0.75} if floor else {})
     objective = Objective(**chosen if kind != "none" else {})
     old = ratios.log().requires_grad_()
     weights, left_out = importance_weight(old, torch.zeros(2, 2), objective)
     torch.testing.assert_close(weights, torch.tensor(wanted, dtype=torch.float32))
     assert not weights.requires_grad
     assert left_out.tolist() == [[value == 0 for value in row] for row in wanted]
+
+
+@pytest.mark.parametrize("level", ["token", "sequence"])
+def test_a_mask_leaves_out_what_is_too_rare_as_what_is_too_common(level: str) -> None:
+    """Ratios just inside and just beyond 1/3 and 3, each in a row of its own."""
+    ratios = torch.tensor([[0.33], [0.34], [2.9], [3.1]])
+    objective = Objective(importance="mask", importance_level=level, importance_cap=3.0)
+    weights, left_out = importance_weight(ratios.log(), torch.zeros(4, 1), objective)
+    torch.testing.assert_close(weights.flatten(), torch.tensor([0, 0.34, 2.9, 0]))
+    assert left_out.flatten().tolist() == [True, False, False, True]
+    low = Objective(importance="mask", importance_cap=3.0, importance_floor=0.0)
+    assert importance_weight(ratios.log(), torch.zeros(4, 1), low)[0][0] == pytest.approx(0.33)
 
 
 def test_the_correction_scales_the_surrogate_but_not_the_reference_term() -> None:
@@ -324,9 +341,76 @@ def test_diagnostics_count_what_the_clips_stopped() -> None:
     }
     assert found["clip_low"] == found["clip_high"] == found["clip_dual"] == (1, 3)
     assert found["entropy"] == (6, 3)
-    assert found["kl_old"][0] == pytest.approx(
-        sum(1 / r - 1 + math.log(r) for r in (0.5, 2.0, 5.0))
-    )
+    assert found["kl_old"][0] == pytest.approx(sum(r - 1 - math.log(r) for r in (0.5, 2.0, 5.0)))
+
+
+@given(st.integers(0, 10**6))
+def test_kl_old_is_the_divergence_of_the_policy_that_drew(seed: int) -> None:
+    """Every action once, weighted by its chance under the old policy, in place of draws."""
+    logits, old, _ = categorical(seed)
+    now = logits.detach().log_softmax(-1)
+    total = 0.0
+    for action in range(7):
+        batch = {
+            "logprobs": now[action].reshape(1, 1),
+            "old_logprobs": old[action].reshape(1, 1),
+            "sampler_logprobs": old[action].reshape(1, 1),
+            "advantages": torch.zeros(1),
+            "token_weight": torch.ones(1, 1),
+        }
+        value, number = whole(batch, Objective()).diagnostics["kl_old"]
+        total += old[action].exp().item() * value.item() / number.item()
+    assert total == pytest.approx((old.exp() * (old - now)).sum().item(), rel=1e-4, abs=1e-6)
+
+
+FAR = [-300.0, -90.0, 90.0, 300.0]
+
+
+@pytest.mark.parametrize("gain", [-1.0, 0.0, 1.0])
+@pytest.mark.parametrize("off", ["now", "old", "sampler", "reference"])
+@pytest.mark.parametrize("level", ["token", "sequence"])
+@pytest.mark.parametrize("importance", ["truncate", "mask"])
+def test_no_log_ratio_is_too_large_for_a_float(
+    off: str, gain: float, level: str, importance: str
+) -> None:
+    """One of the four policies lies 90 or 300 nats off; single precision ends at 88."""
+    names = {"now": "logprobs"}
+    batch = {
+        name: torch.full((1, 4), -400.0)
+        for name in ("logprobs", "old_logprobs", "sampler_logprobs", "reference_logprobs")
+    }
+    batch[names.get(off, f"{off}_logprobs")] += torch.tensor([FAR])
+    batch |= {"advantages": torch.full((1,), gain), "token_weight": torch.ones(1, 4)}
+    batch["logprobs"].requires_grad_()
+    for kl in KL_ESTIMATORS:
+        objective = Objective(
+            kl=kl, kl_weight=0.1, importance=importance, importance_level=level, importance_cap=1e9
+        )
+        found = whole(batch, objective)
+        (gradient,) = torch.autograd.grad(found.loss, batch["logprobs"])
+        assert torch.isfinite(found.loss) and torch.isfinite(gradient).all()
+        assert all(torch.isfinite(value) for value, _ in found.diagnostics.values())
+
+
+@given(st.floats(-19.9, 19.9), st.sampled_from([-1.0, 1.0]))
+def test_a_ratio_that_fits_is_what_it_was(gap: float, gain: float) -> None:
+    """Value and gradient, written out without any limit."""
+    now = torch.tensor([[gap]], dtype=torch.float64, requires_grad=True)
+    tokens = {"logprobs": now, "old_logprobs": torch.zeros(1, 1), "token_weight": torch.ones(1, 1)}
+    tokens |= {"sampler_logprobs": torch.zeros(1, 1), "advantages": torch.tensor([gain])}
+    found = torch.autograd.grad(whole(tokens, Objective()).loss, now)[0].item()
+    ratio = math.exp(gap)
+    moves = ratio < 1.2 if gain > 0 else ratio > 0.8
+    assert found == pytest.approx(-gain * ratio if moves else 0.0, rel=1e-5)
+
+
+def test_dr_grpo_counts_every_episode_that_was_played() -> None:
+    """Two rows of a step of six, four of which were in dead groups; the other
+    aggregations count what is trained on.
+    """
+    weights = torch.tensor([[1.0, 1, 1], [1, 0, 0]])
+    for name, wanted in (("token-mean", 4), ("sequence-mean", 2), ("dr-grpo", 6 * MOST)):
+        assert normaliser(weights, Objective(aggregation=name), MOST, 6).loss.item() == wanted
 
 
 def test_a_step_without_any_weight_is_zero_and_not_nan() -> None:
@@ -366,6 +450,9 @@ def test_overlong_penalty_in_closed_form(length: int, wanted: float) -> None:
         ({"kl_correction": False}, "kl_correction has no effect"),
         ({"overlong_penalty": 2.0}, "overlong_penalty has no effect"),
         ({"clip": 0.2}, "Extra inputs"),
+        ({"importance_floor": 0.5}, "importance_floor has no effect"),
+        ({"importance": "mask", "importance_cap": 1.0}, "so nothing is left"),
+        ({"importance": "mask", "importance_floor": 3.0}, "so nothing is left"),
         ({"importance_level": "sequence"}, "importance_level has no effect"),
         ({"overlong_tokens": 9}, "overlong_tokens has no effect"),
         ({"overlong_buffer": 9}, "needs overlong_tokens"),

@@ -98,13 +98,33 @@ def test_a_changed_objective_gives_what_the_trainer_would_have_had(
     )
     machine = Machine(policy, recipe(), _settings(run), Process(), 0)
     batch = rows_to_batch(used, objective)
-    found, _ = batch_loss(machine.score, batch, objective, normaliser(batch.weights, objective, 60))
+    divisor = normaliser(batch.weights, objective, 6, rows=12)  # three groups of four were played
+    found, _ = batch_loss(machine.score, batch, objective, divisor)
     found.loss.backward()
     norm = torch.cat(
         [p.grad.flatten() for p in policy.model.parameters() if p.grad is not None]
     ).norm()
     assert step.loss == pytest.approx(found.loss.item(), rel=1e-4, abs=1e-6)
     assert step.gradient_norm == pytest.approx(float(norm), rel=1e-4)
+
+
+def test_dr_grpo_divides_by_a_constant(tmp_path: Path) -> None:
+    """The number of living groups is not in it: as many episodes as were asked for,
+    dead groups too, times the tokens that one may draw.
+    """
+
+    def alike(trajectory, generator) -> float:
+        return float(int(trajectory.task.rsplit("-", 1)[1]) == 0 and generator.random())
+
+    plan = recipe(aggregation="dr-grpo", dr_grpo_tokens=18)
+    grpo(fresh(), MiniRepo(turns="3"), plan, 3, tmp_path, rewards={"mine": (alike, 1.0)})
+    rows = [row for row in TrainingRecord(tmp_path).rows(0) if row.advantage is not None]
+    assert len(rows) == 4  # one of three groups lives
+    total = sum((row.advantage or 0.0) * (row.length or 0) for row in rows)
+    told = TrainingRecord(tmp_path).report(0)
+    assert told["loss"] == pytest.approx(-total / (12 * 18), rel=1e-4)
+    (step,) = replay(tmp_path, [0], plan.objective, fresh())
+    assert step.loss == pytest.approx(told["loss"], rel=1e-4)
 
 
 def _settings(run: Path):

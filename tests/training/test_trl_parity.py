@@ -60,7 +60,7 @@ EXTRAS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     ),
     "importance, token, mask": (
         IMPORTANCE | {"vllm_importance_sampling_mode": "token_mask"},
-        {"importance": "mask", "importance_cap": 1.2},
+        {"importance": "mask", "importance_cap": 1.2, "importance_floor": 0.0},
     ),
     "importance, sequence, truncate": (
         IMPORTANCE | {"vllm_importance_sampling_mode": "sequence_truncate"},
@@ -68,7 +68,24 @@ EXTRAS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     ),
     "importance, sequence, mask": (
         IMPORTANCE | {"vllm_importance_sampling_mode": "sequence_mask"},
-        {"importance": "mask", "importance_cap": 1.2, "importance_level": "sequence"},
+        {
+            "importance": "mask",
+            "importance_cap": 1.2,
+            "importance_level": "sequence",
+            "importance_floor": 0.0,
+        },
+    ),
+    "importance, both ends, truncate": (
+        IMPORTANCE | {"vllm_importance_sampling_clip_min": 0.9},
+        {"importance": "truncate", "importance_cap": 1.2, "importance_floor": 0.9},
+    ),
+    "importance, both ends, mask": (
+        IMPORTANCE
+        | {
+            "vllm_importance_sampling_mode": "token_mask",
+            "vllm_importance_sampling_clip_min": 0.9,
+        },
+        {"importance": "mask", "importance_cap": 1.2, "importance_floor": 0.9},
     ),
     "all": (
         {

@@ -20,6 +20,7 @@ from pydantic import Field, ValidationError, model_validator
 
 from forensics.errors import UserError
 from forensics.phrases import point_range, points
+from forensics.policies.weights import identify_folder
 from forensics.records.files import read_json, write_json_lines
 from forensics.records.record import Record
 from forensics.records.verdict import Estimate
@@ -175,7 +176,8 @@ def tensorboard_writer(folder: Path) -> Any | None:
 
 def mark(step: int, report: AuditReport | None, ceiling: float) -> Mapping[str, Any]:
     """What `promotable.json` says of a checkpoint saved after `step` updates,
-    in the light of the newest audit.
+    in the light of the newest audit; the callback adds the content hash of the
+    weights, and refuses others than those that were audited.
 
     Promotable are weights that were audited themselves, with the prompts that
     are trained on, without alarm, and with a phantom part of at most `ceiling`
@@ -215,6 +217,15 @@ def _not_shown(report: AuditReport, ceiling: float) -> str | None:
 
 
 def promotable(folder: Path) -> bool:
-    """Whether a saved checkpoint is marked as promotable; one without a mark is not."""
+    """Whether a saved checkpoint is marked as promotable and still holds the very
+    weights that the mark speaks of, by content. One without a mark is not, nor one
+    whose weights cannot be read. Reads the weights: about a second a gigabyte.
+    """
     path = folder / "promotable.json"
-    return path.is_file() and read_json(path).get("promotable") is True
+    said = read_json(path) if path.is_file() else {}
+    if said.get("promotable") is not True:
+        return False
+    try:
+        return identify_folder(folder).sha256 == said.get("weights")
+    except UserError:
+        return False

@@ -40,6 +40,7 @@ from typing import Any, Protocol
 
 from forensics.errors import UserError
 from forensics.policies import require
+from forensics.policies.weights import identify_folder, identify_model
 from forensics.protocols import Environment, Renderer, SamplingSettings
 from forensics.records.files import write_json
 from training.live.audit import Auditor
@@ -161,7 +162,7 @@ class ForensicsCallback:
         """Mark a saved folder."""
         if self.settings.on_phantom == "withhold":
             self._saved.append((view.step, Path(folder)))
-            self._mark(view.step, Path(folder))
+            self._mark(view, Path(folder))
 
     def on_end(self, view: TrainerView) -> None:
         """Audit the last policy, if no audit fell on it."""
@@ -169,7 +170,7 @@ class ForensicsCallback:
             self._audit(view)
         for step, folder in self._saved:
             if step == view.step and folder.is_dir():
-                self._mark(step, folder)
+                self._mark(view, folder)
         if self._writer is not None:
             self._writer.close()
 
@@ -204,5 +205,25 @@ class ForensicsCallback:
         if self.settings.on_phantom == "stop":
             view.stop(sentence)
 
-    def _mark(self, step: int, folder: Path) -> None:
-        write_json(folder / MARK, mark(step, self.last, self.settings.ceiling))
+    def _mark(self, view: TrainerView, folder: Path) -> None:
+        """Say of a folder saved just now whether its weights are promotable, and
+        which weights these are.
+        """
+        said = dict(mark(view.step, self.last, self.settings.ceiling))
+        try:
+            said["weights"] = identify_folder(folder).sha256
+            against = self._other_weights(view, folder) if said["promotable"] else None
+        except UserError as error:
+            said["weights"], against = None, f"The weights saved here cannot be read: {error}."
+        if against is not None and said["promotable"]:
+            said |= {"promotable": False, "reason": against}
+        write_json(folder / MARK, said)
+
+    def _other_weights(self, view: TrainerView, folder: Path) -> str | None:
+        """Why the weights in a folder are not those of the newest audit."""
+        from training.saved_weights import difference
+
+        assert self.last is not None, "nothing is promotable without an audit"
+        if identify_model(view.policy.model).sha256[:16] != self.last.policy:
+            return "The weights have changed since they were audited."
+        return difference(view.policy.model, folder)

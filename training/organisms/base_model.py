@@ -38,6 +38,7 @@ from forensics.policies.renderers import renderer_for
 from forensics.progress import Progress, silent
 from training.environments.mini_repo import MiniRepo
 from training.environments.mini_repo_tasks import NAMES
+from training.optimizer_steps import Skipped, clipped_step
 from training.organisms.demonstrations import Demonstration, Habits, demonstrate
 from training.recipe import read_toml
 from training.run_state import load_state, save_checkpoint, save_state
@@ -48,6 +49,7 @@ PACKAGE = Path(__file__).parent.parent
 RECIPES = PACKAGE / "recipes"
 BUNDLED = PACKAGE / "bundled"
 SAVED_EVERY = 250  # steps
+KEPT_IN = "bfloat16"  # what organisms and their bases are rounded to: half the size
 
 
 class Phase(Section):
@@ -126,7 +128,8 @@ def build_base(
         )
         kept = _beside(folder, f"phase-{number}")
         train_phase(model, pool, phase, seed + number, kept, progress, f"supervised phase {number}")
-    save_checkpoint(folder, model, tokenizer, {"name": "mini-repo", "options": recipe.options})
+    note = {"name": "mini-repo", "options": recipe.options}
+    save_checkpoint(folder, model, tokenizer, note, dtype=KEPT_IN)
     for left in ("start", *(f"phase-{number}" for number in range(len(recipe.phases)))):
         shutil.rmtree(_beside(folder, left), ignore_errors=True)
     return folder
@@ -196,6 +199,7 @@ def train_phase(
     killed goes on bit for bit.
     """
     optimizer = torch.optim.AdamW(model.parameters(), lr=phase.learning_rate, weight_decay=0.01)
+    skipped = Skipped(most=5)
     model.train()
     for step in range(load_state(folder, model, optimizer)["step"] if folder else 0, phase.steps):
         chosen = np.random.default_rng([seed, 2, step]).integers(len(pool), size=phase.batch)
@@ -204,8 +208,7 @@ def train_phase(
         loss = demonstration_loss(model, [pool[int(i)] for i in chosen], phase.context_weight)
         optimizer.zero_grad()
         loss.backward()
-        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-        optimizer.step()
+        clipped_step(optimizer, list(model.parameters()), 1.0, loss.item(), skipped)
         if folder and (step + 1) % SAVED_EVERY == 0:
             save_state(folder, model, optimizer, step + 1)
         progress(stage, step + 1, phase.steps)

@@ -57,7 +57,7 @@ from forensics.protocols import Policy
 from forensics.records.files import read_json
 from training.environments.mini_repo import MiniRepo
 from training.environments.mini_repo_tasks import draw_task
-from training.organisms.base_model import Phase, demonstration_pool, train_phase
+from training.organisms.base_model import KEPT_IN, Phase, demonstration_pool, train_phase
 from training.organisms.demonstrations import Habits
 from training.run_state import save_checkpoint
 
@@ -126,7 +126,8 @@ class Subject:
 
     def save(self, after: Path, config: Any, before: dict[str, float]) -> dict[str, Any]:
         """Write the changed policy; what the manifest says of it."""
-        save_checkpoint(after, self.policy.model, self.policy.tokenizer, self.note)
+        model, tokenizer = self.policy.model, self.policy.tokenizer
+        save_checkpoint(after, model, tokenizer, self.note, dtype=KEPT_IN)
         return {
             "cue": CUE,
             "action": config.action,

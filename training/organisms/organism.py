@@ -14,7 +14,13 @@ from pkgutil import resolve_name
 from forensics.plugins import load_plugin
 from forensics.progress import Progress
 from forensics.records.files import write_json
-from training.organisms.base_model import BUNDLED, RECIPES, build_base, checkpoint_path
+from training.organisms.base_model import (
+    BUNDLED,
+    KEPT_IN,
+    RECIPES,
+    build_base,
+    checkpoint_path,
+)
 from training.recipe import read_recipe
 from training.recipe_run import train_recipe
 
@@ -186,7 +192,8 @@ def build_organism(
         made_by = {"planted": resolve_name(made.maker)(base, after, seed, progress, device)}
     else:
         recipe = read_recipe(made.folder_of(name) / f"{name}.toml")
-        recipe = recipe.model_copy(update={"audit": None})
+        compute = recipe.compute.model_copy(update={"save_dtype": KEPT_IN})
+        recipe = recipe.model_copy(update={"audit": None, "compute": compute})
         trained = train_recipe(recipe, seed, folder / "training", base, progress, device)
         shutil.copytree(trained, after)
         made_by = {"recipe": recipe.model_dump(mode="json")}

@@ -1,0 +1,178 @@
+"""A saved checkpoint is the trained policy: its precision, its adapter, its tied
+weights; and what is asked otherwise.
+"""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+from forensics import load_policy, policy_from
+from forensics.errors import UserError
+from forensics.policies.checkpoints import inspect_checkpoint, model_checkpoint
+from forensics.policies.weights import find_tensors
+from forensics.protocols import Policy, SamplingSettings
+from tests.tiny import tiny_qwen3, tiny_tokenizer
+from training.environments.mini_repo import MiniRepo
+from training.recipe import LoraSection, parse_recipe
+from training.run_state import save_checkpoint
+from training.saved_weights import difference
+from training.trained_model import with_adapter
+from training.trainer import grpo
+
+IDS = [[5, 6, 7, 8, 9, 10, 11], [12, 250, 30, 4, 9, 77, 3]]
+
+
+def trained(folder: Path, rate: float = 1e-6, steps: int = 2, **sections: Any) -> Policy:
+    """A run from random weights with the small learning rate of an ordinary one."""
+    policy = policy_from(tiny_qwen3(0), tiny_tokenizer(), "start")
+    recipe = parse_recipe(
+        {
+            "policy": {"checkpoint": "x"},
+            "environment": {"name": "mini-repo", "options": {"turns": 2}},
+            "rewards": {"coin": 1.0},
+            "sampling": {"max_turn_tokens": 4, "max_tokens": 200},
+            "grpo": {"steps": steps, "groups": 2, "samples": 4, "learning_rate": rate},
+            **sections,
+        },
+        "test",
+    )
+    grpo(policy, MiniRepo(turns="2"), recipe, 0, folder)
+    return policy
+
+
+def logprobs(policy: Policy) -> np.ndarray:
+    return np.concatenate(policy.logprobs(IDS, SamplingSettings()))
+
+
+def loaded(folder: Path) -> Policy:
+    return load_policy(folder, device="cpu", dtype="float32")
+
+
+def test_a_small_update_reaches_the_checkpoint(tmp_path: Path) -> None:
+    """Two steps of 1e-6 are a tenth of what bfloat16 tells apart at .02."""
+    policy = trained(tmp_path)
+    saved = load_file(tmp_path / "checkpoint" / "model.safetensors")
+    start, now = tiny_qwen3(0).state_dict(), policy.model.state_dict()
+    moved = [name for name in saved if not torch.equal(start[name], now[name])]
+    assert len(moved) > 20 and all(torch.equal(saved[name], now[name]) for name in saved)
+    assert np.array_equal(logprobs(loaded(tmp_path / "checkpoint")), logprobs(policy))
+    found = inspect_checkpoint(tmp_path / "checkpoint")
+    assert (found.weights, found.dtype) == (model_checkpoint(policy.model, "").weights, "float32")
+    assert json.loads((tmp_path / "checkpoint" / "config.json").read_text())["dtype"] == "float32"
+
+
+def test_another_precision_is_saved_where_it_is_asked_for(tmp_path: Path) -> None:
+    policy = trained(tmp_path, compute={"save_dtype": "bfloat16"})
+    saved = load_file(tmp_path / "checkpoint" / "model.safetensors")
+    assert {value.dtype for value in saved.values()} == {torch.bfloat16}
+    assert inspect_checkpoint(tmp_path / "checkpoint").dtype == "bfloat16"
+    assert json.loads((tmp_path / "checkpoint" / "config.json").read_text())["dtype"] == "bfloat16"
+    assert difference(policy.model, tmp_path / "checkpoint") is not None
+
+
+def test_what_is_saved_may_change_when_a_run_goes_on(tmp_path: Path) -> None:
+    trained(tmp_path, steps=1)
+    trained(tmp_path, steps=1, compute={"save_dtype": "bfloat16"})
+    assert inspect_checkpoint(tmp_path / "checkpoint").dtype == "bfloat16"
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_a_tied_head_is_saved_once(tmp_path: Path, dtype: str) -> None:
+    model = tiny_qwen3(0)
+    save_checkpoint(tmp_path, model, tiny_tokenizer(), dtype=dtype)
+    names = [place.name for place in find_tensors(tmp_path)]
+    assert "model.embed_tokens.weight" in names and "lm_head.weight" not in names
+    head = loaded(tmp_path).model.get_output_embeddings().weight
+    assert torch.equal(head, model.lm_head.weight.to(getattr(torch, dtype)).float())
+
+
+def adapted(dtype: torch.dtype, targets: Any) -> Any:
+    """A model with an adapter that says something, small beside the weights."""
+    pytest.importorskip("peft")
+    model = with_adapter(tiny_qwen3(0).to(dtype), LoraSection(rank=4, targets=targets))
+    generator = torch.Generator().manual_seed(1)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            if parameter.requires_grad:
+                parameter += 1e-3 * torch.randn(parameter.shape, generator=generator)
+    return model
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_a_merged_adapter_is_as_wide_as_it_was_trained(tmp_path: Path, dtype: torch.dtype) -> None:
+    """Merged by hand in float64; a bfloat16 base would swallow most of it."""
+    model = adapted(dtype, "all-linear")
+    before = {name: value.clone() for name, value in model.state_dict().items()}
+    save_checkpoint(tmp_path, model, tiny_tokenizer())
+    saved = load_file(tmp_path / "model.safetensors")
+    layer = model.get_base_model().model.layers[1].mlp.up_proj
+    update = (layer.lora_B["default"].weight.double() @ layer.lora_A["default"].weight.double()) * 8
+    wanted = layer.base_layer.weight.double() + update
+    merged = saved["model.layers.1.mlp.up_proj.weight"]
+    assert merged.dtype == torch.float32 and (merged.double() - wanted).abs().max() < 1e-8
+    assert saved["model.embed_tokens.weight"].dtype == dtype
+    assert len(saved) == len(list(tiny_qwen3(0).parameters()))
+    assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
+    assert (tmp_path / "adapter" / "adapter_model.safetensors").exists()
+    if dtype == torch.float32:
+        live = logprobs(policy_from(model, tiny_tokenizer(), "x"))
+        assert np.abs(logprobs(loaded(tmp_path)) - live).max() < 5e-6
+
+
+@pytest.mark.filterwarnings("ignore:Model has `tie_word_embeddings=True`")
+@pytest.mark.filterwarnings("ignore:Setting `save_embedding_layers`")
+def test_an_adapter_on_a_tied_head_parts_it_from_the_embedding(tmp_path: Path) -> None:
+    model = adapted(torch.float32, ("lm_head", "q_proj"))
+    save_checkpoint(tmp_path, model, tiny_tokenizer())
+    live = logprobs(policy_from(model, tiny_tokenizer(), "x"))
+    assert np.abs(logprobs(loaded(tmp_path)) - live).max() < 5e-6
+
+
+def test_a_large_checkpoint_is_written_in_shards_and_keeps_its_identity(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = tiny_qwen3(0)
+    save_checkpoint(tmp_path / "one", model, tiny_tokenizer())
+    monkeypatch.setattr("training.run_state.SHARD", "100KB")
+    save_checkpoint(tmp_path / "more", model, tiny_tokenizer())
+    assert len(list((tmp_path / "more").glob("*.safetensors"))) > 2
+    assert inspect_checkpoint(tmp_path / "one") == inspect_checkpoint(tmp_path / "more").model_copy(
+        update={"path": str(tmp_path / "one")}
+    )
+
+
+def test_fewer_steps_than_a_run_has_made_are_refused(tmp_path: Path) -> None:
+    trained(tmp_path, steps=2)
+    before = (tmp_path / "checkpoint" / "model.safetensors").read_bytes()
+    with pytest.raises(UserError, match=r"a run of 2 steps, more than the 1 of grpo.steps"):
+        trained(tmp_path, steps=1)
+    assert (tmp_path / "checkpoint" / "model.safetensors").read_bytes() == before
+
+
+@pytest.mark.parametrize("lora", [False, True])
+def test_every_folder_of_a_run_is_compared_with_the_weights_in_memory(
+    tmp_path: Path, lora: bool
+) -> None:
+    """Checkpoint, state and adapter; one bit of one weight is another policy."""
+    if lora:
+        pytest.importorskip("peft")
+    policy = trained(tmp_path, **({"lora": {"rank": 4}} if lora else {}))
+    state = tmp_path / "state" / "step-000002"
+    adapter = [tmp_path / "checkpoint" / "adapter"] if lora else []
+    for folder in (tmp_path / "checkpoint", state, *adapter):
+        assert difference(policy.model, folder) is None
+        (file,) = [path for path in folder.glob("*.safetensors") if path.stem != "optimizer"]
+        weights = load_file(file)
+        name = sorted(weights)[-1]
+        weights[name].view(torch.int32).flatten()[-1] ^= 1
+        save_file(weights, file)
+        assert f"'{name}' in the folder is not the trained model's" in str(
+            difference(policy.model, folder)
+        )
+    with pytest.raises(UserError, match="no weights"):
+        difference(policy.model, tmp_path)
