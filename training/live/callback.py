@@ -38,7 +38,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-from forensics.errors import UserError
+from forensics.errors import UserError, stop_outside
 from forensics.policies import require
 from forensics.protocols import Environment, Renderer, SamplingSettings
 from forensics.records.files import write_json
@@ -182,6 +182,7 @@ class ForensicsCallback:
         except UserError:
             raise
         except Exception as error:  # the run is worth more than one look at it
+            stop_outside(error)
             logger.warning(
                 "The audit after step %d failed (%s: %s); the run goes on.",
                 view.step,
