@@ -27,6 +27,16 @@ class OutsideFailure(UserError):
     """
 
 
+class RunInterrupted(KeyboardInterrupt):
+    """The user stopped a command that makes a folder. `kept`: the folder holds what the command
+    goes on with.
+    """
+
+    def __init__(self, kept: bool) -> None:
+        super().__init__()
+        self.kept = kept
+
+
 class MissingInput(Exception):
     """The case lacks what an instrument asked for.
 
