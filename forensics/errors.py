@@ -1,14 +1,40 @@
-"""What may go wrong, in three kinds.
+"""What may go wrong, in four kinds.
 
 `UserError` is bad input: one sentence with the value and the cure, exit code 2.
+`OutsideFailure`, one of them, is a failure of the machine, of a stored file or of an
+environment while it was at work: the run stops, and no instrument makes an answer of it.
 `MissingInput` is an instrument asking its case for something the case does not
 have; the runner turns it into `Undefined`, never into a number. Anything else
 is our own failure, exit code 3.
 """
 
+import errno
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final
+
 
 class UserError(ValueError):
     """Bad input. The message is one sentence that says what is wrong and how to mend it."""
+
+
+class OutsideFailure(UserError):
+    """A full disk, a stored file that was changed, an environment that does not start.
+
+    It says nothing about what was measured. So it is never an answer that a case
+    keeps: it ends the run, which goes on with `--resume` once that is mended.
+    """
+
+
+class RunInterrupted(KeyboardInterrupt):
+    """The user stopped a command that makes a folder. `kept`: the folder holds what the command
+    goes on with.
+    """
+
+    def __init__(self, kept: bool) -> None:
+        super().__init__()
+        self.kept = kept
 
 
 class MissingInput(Exception):
@@ -22,3 +48,79 @@ class MissingInput(Exception):
         super().__init__(f"{reason} {cure}")
         self.reason = reason
         self.cure = cure
+
+
+FULL: Final = "; free some space and run again with --resume"
+MACHINE: Final = {
+    errno.ENOSPC: f"no space is left on the disk{FULL}",
+    errno.EDQUOT: f"the disk quota is used up{FULL}",
+    errno.EFBIG: "a file is larger than one may be here (ulimit -f); raise it and use --resume",
+    errno.EMFILE: "too many files are open (ulimit -n); raise it and use --resume",
+    errno.ENFILE: "too many files are open on this machine; close some and use --resume",
+    errno.ENOMEM: "no memory is left; free some and run again with --resume",
+    errno.EIO: "the disk failed to read or write; mend it and run again with --resume",
+}
+OS_ERROR: Final = re.compile(r"\(os error (\d{1,4})\)")  # what libraries in Rust say instead
+
+
+def system_number(error: BaseException) -> int | None:
+    """The system's number of an error, where it has one."""
+    if isinstance(error, MemoryError):
+        return errno.ENOMEM
+    if isinstance(error, OSError):
+        return error.errno
+    told = OS_ERROR.search(str(error)[:2000])
+    return int(told[1]) if told else None
+
+
+def outside_failure(error: BaseException) -> OutsideFailure | None:
+    """The failure of the machine or of an environment that an error tells of or followed
+    from; `None` where there is none.
+    """
+    seen: set[int] = set()
+    at: BaseException | None = error
+    while at is not None and id(at) not in seen:
+        if isinstance(at, OutsideFailure):
+            return at
+        if (told := MACHINE.get(system_number(at) or 0)) is not None:
+            return OutsideFailure(told)
+        if any(kind.__name__ == "OutOfMemoryError" for kind in type(at).__mro__):  # of torch
+            return OutsideFailure(f"the device has no memory left ({str(at)[:200]})")
+        seen.add(id(at))
+        at = at.__cause__ or at.__context__
+    return None
+
+
+def stop_outside(error: BaseException) -> None:
+    """For whoever makes data of somebody else's failure: a failure of the machine is none.
+    Raises the `OutsideFailure` that an error tells of.
+    """
+    if (failure := outside_failure(error)) is error:
+        raise error
+    if failure is not None:
+        raise failure from error
+
+
+def stop_full(error: BaseException) -> None:
+    """The same for whoever reads foreign files: one that needs too much memory is a fault of
+    the file, and is told by its name.
+    """
+    if isinstance(error, OSError | OutsideFailure):
+        stop_outside(error)
+
+
+def environment_failure(error: UserError) -> OutsideFailure:
+    """What an environment says that cannot go on, as what no instrument makes an answer of."""
+    return error if isinstance(error, OutsideFailure) else OutsideFailure(str(error))
+
+
+@contextmanager
+def refused_as_missing(what: str, cure: str = "Mend what it names.") -> Iterator[None]:
+    """The one way in which a `UserError` about an input becomes a missing input. A failure of
+    the machine or of an environment passes as it is.
+    """
+    try:
+        yield
+    except UserError as error:
+        stop_outside(error)
+        raise MissingInput(f"{what}: {error}.", cure) from error

@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from forensics.case import Case
-from forensics.errors import MissingInput, UserError
+from forensics.errors import MissingInput, UserError, stop_outside
 from forensics.phrases import printable
 from forensics.plugins import code_of, installed
 from forensics.records import Evidence, Provenance, Undefined
@@ -98,7 +98,10 @@ class AnswerMaker:
     def undefined(
         self, question: str, missing: MissingInput, about: str | None = None
     ) -> Undefined:
-        """Why there is no answer, and what would give one."""
+        """Why there is no answer, and what would give one. Raises the `OutsideFailure` that
+        an input is missing for.
+        """
+        stop_outside(missing)
         return Undefined(
             **vars(self), question=question, about=about, reason=missing.reason, cure=missing.cure
         )
@@ -146,7 +149,8 @@ def instrument(
 def run_instrument(tool: Instrument, case: Case) -> Iterator[Evidence | Undefined]:
     """Run one instrument on a case; what the case cannot supply becomes `Undefined`.
 
-    Raises `UserError` for an answer to a question that it does not declare.
+    Raises `UserError` for an answer to a question that it does not declare, and the
+    `OutsideFailure` of the machine or of an environment, which is no answer.
     """
     answered: set[str] = set()
     try:
@@ -159,6 +163,7 @@ def run_instrument(tool: Instrument, case: Case) -> Iterator[Evidence | Undefine
             answered.add(finding.question)
             yield finding
     except MissingInput as missing:
+        stop_outside(missing)
         reason, cure = missing.reason, missing.cure
     else:
         reason, cure = (

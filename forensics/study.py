@@ -19,7 +19,7 @@ read; with `NAME-inputs.json` and `NAME.json` beside it, it would be said twice.
 import json
 import os
 import shutil
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from fnmatch import fnmatch
@@ -28,7 +28,7 @@ from typing import Any, Final, Protocol, TypeVar
 
 import pyarrow as pa
 
-from forensics.errors import UserError
+from forensics.errors import RunInterrupted, UserError
 from forensics.progress import Progress, silent
 from forensics.records import Table
 from forensics.records.files import as_user_error, read_json, write_atomically, write_json
@@ -198,10 +198,18 @@ def hold(folder: Folder) -> Iterator[Folder]:
             yield folder
         except OSError as error:
             raise as_user_error(error, Path(error.filename or path)) from error
+        except KeyboardInterrupt as stop:
+            ours = folder.begun or (folder.resume and bool(held))
+            raise RunInterrupted(ours and not _is_nothing(folder, held)) from stop
         finally:
-            nothing = not folder.begun or {*folder.holds()} <= {folder.inputs_file}
-            if (not held and nothing) or not any(path.iterdir()):
+            if _is_nothing(folder, held):
                 shutil.rmtree(path)
+
+
+def _is_nothing(folder: Folder, held: Sequence[str]) -> bool:
+    """Whether a folder, which held this before, is as if there had been no run."""
+    nothing = not folder.begun or {*folder.holds()} <= {folder.inputs_file}
+    return (not held and nothing) or not any(folder.path.iterdir())
 
 
 def make_folder(folder: Path) -> None:

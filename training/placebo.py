@@ -30,7 +30,7 @@ from pathlib import Path
 import numpy as np
 
 from forensics.case import Case, environment_key
-from forensics.errors import MissingInput, UserError
+from forensics.errors import MissingInput, refused_as_missing
 from forensics.instruments import AnswerMaker, instrument
 from forensics.layers.decomposition import COLUMNS, GENUINE_BAR, OPEN, Runs, World, read_runs
 from forensics.layers.score import channel_names
@@ -106,10 +106,8 @@ def _recipe_of(case: Case) -> Recipe:
             "Logs alone cannot be trained from.",
             "Give the checkpoints and the environment to `forensics investigate`.",
         )
-    try:
+    with refused_as_missing("The recipe cannot be run", "Mend it."):
         recipe = read_any_recipe(case.recipe)
-    except UserError as error:
-        raise MissingInput(f"The recipe cannot be run: {error}.", "Mend it.") from None
     if not isinstance(recipe, Recipe):
         raise MissingInput(
             "The recipe trains on pairs, in which no reward stands that a coin could replace.",
@@ -172,7 +170,7 @@ def _train(case: Case, recipe: Recipe, environment: Environment, seed: int, fold
     weight = sum(abs(weight) for weight in recipe.rewards.values()) or 1.0
     policy, rewards = trainable_copy(case.policies["before"]()), {"coin": (coin, weight)}
     steps = recipe.grpo.steps
-    try:
+    with refused_as_missing("The placebo could not be trained", "Mend it."):
         grpo(
             policy,
             environment,
@@ -182,8 +180,6 @@ def _train(case: Case, recipe: Recipe, environment: Environment, seed: int, fold
             lambda step: case.progress("placebo training", step.step + 1, steps),
             rewards=rewards,
         )
-    except UserError as error:
-        raise MissingInput(f"The placebo could not be trained: {error}.", "Mend it.") from None
 
 
 def trainable_copy(policy: Policy) -> Policy:

@@ -32,7 +32,7 @@ from typing import Any
 
 import numpy as np
 
-from forensics.errors import UserError
+from forensics.errors import UserError, stop_outside
 from forensics.protocols import Environment, Policy, SamplingSettings
 from forensics.records import Trajectory
 from training.advantages import (
@@ -117,6 +117,7 @@ class RewardScorer:
         try:
             value = self.rewards[name][0](trajectory, generator)
         except Exception as error:
+            stop_outside(error)
             wrong = f"raised {type(error).__name__}: {error}"
         else:
             if value is None:

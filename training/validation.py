@@ -19,7 +19,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow.parquet as pq
 
 from forensics.case import Budget
 from forensics.investigation import investigate
@@ -27,7 +26,7 @@ from forensics.plugins import plugin_points
 from forensics.progress import Progress
 from forensics.records import Verdict
 from forensics.records.files import read_json
-from forensics.records.tables import read_rows
+from forensics.records.tables import open_whole, read_rows
 from forensics.report.data import judge_case
 from forensics.statistics import clopper_pearson, crossed_half_width
 from forensics.verdict import is_current
@@ -207,7 +206,7 @@ def cost(folders: Sequence[Path]) -> dict[str, int]:
     for path in (
         path for folder in folders for path in (folder / "trajectories").glob("*.parquet")
     ):
-        for batch in pq.ParquetFile(path).iter_batches(columns=["steps"]):
+        for batch in open_whole(path).iter_batches(columns=["steps"]):
             episodes += len(batch)
             tokens += len(batch.column("steps").flatten().field("logprobs").flatten())
     return {"cases": len(folders), "episodes": episodes, "drawn_tokens": tokens}

@@ -25,7 +25,6 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 import torch
 
 from crosscoders.activations.streams import Stream
@@ -48,7 +47,7 @@ from crosscoders.latents.row_groups import (
     known_groups,
 )
 from forensics.errors import UserError
-from forensics.records.files import as_user_error
+from forensics.records.tables import whole_file
 from forensics.version import code_version
 
 NUMBER = 10  # of tokens a latent
@@ -150,14 +149,8 @@ class LatentTable:
 
     def write(self, path: Path) -> None:
         """As Parquet, atomically."""
-        draft = path.with_name(f".{path.name}.draft")
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            pq.write_table(self.table, draft, compression="zstd")
-            draft.replace(path)
-        except OSError as error:
-            draft.unlink(missing_ok=True)
-            raise as_user_error(error, path) from error
+        with whole_file(path, self.table.schema) as writer:
+            writer.write_table(self.table)
 
 
 class TopToken(NamedTuple):

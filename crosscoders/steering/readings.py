@@ -26,7 +26,6 @@ from pathlib import Path
 from typing import Final, Literal
 
 import numpy as np
-import pyarrow.parquet as pq
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
@@ -34,9 +33,10 @@ from torch import Tensor
 from crosscoders.dictionaries.dictionary import Dictionary
 from crosscoders.steering.edits import Encoding, stacked
 from crosscoders.steering.interventions import Position, Steps, chosen_positions
-from forensics.errors import UserError
+from forensics.errors import OutsideFailure, UserError
 from forensics.protocols import Channel, Policy
 from forensics.records import Trajectory
+from forensics.records.tables import read_rows
 from forensics.records.trajectory import action_starts
 
 Rule = Literal["listed", "top", "contrast"]
@@ -343,12 +343,14 @@ def specific_latents(table: Path) -> Sequence[int]:
     `UserError` where it cannot be read, or has none.
     """
     try:
-        rows = pq.read_table(table, columns=["latent", "specific"]).to_pylist()
+        rows = list(read_rows(table, ["latent", "specific"]))
+        found = [int(row["latent"]) for row in rows if row["specific"] == "after"]
+    except OutsideFailure:
+        raise
     except (OSError, ValueError, KeyError) as error:
         raise UserError(
             f"{table} is no table of latents ({error}); run `forensics diff` again"
         ) from None
-    found = [int(row["latent"]) for row in rows if row["specific"] == "after"]
     if not found:
         raise UserError(
             f"{table} calls no latent specific to the after model; use contrast:N to rank all of"

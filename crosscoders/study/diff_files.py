@@ -201,20 +201,15 @@ def read_latents(folder: Path, contrasts: Sequence[str] | None) -> tuple[Latent,
     """The rows of `latents.parquet`, NaN as `None`. Raises `UserError` where it
     is missing, broken or another table.
     """
-    import pyarrow as arrow
-    from pyarrow import parquet
+    from forensics.records.tables import open_whole
 
     path = folder / LATENTS
-    try:
-        table = parquet.read_table(path)
-    except FileNotFoundError:
+    if not path.is_file():
         raise UserError(
             f"{path} does not exist; run `forensics diff --resume` with the same options"
-        ) from None
-    except (arrow.ArrowInvalid, OSError) as error:
-        raise UserError(
-            f"{path} cannot be read ({str(error).splitlines()[0]}); delete it and use --resume"
-        ) from None
+        )
+    with open_whole(path) as file:
+        table = file.read()
     if missing := [name for name in COLUMNS if name not in table.column_names]:
         raise UserError(
             f"{path} has no column {missing[0]}, so it is no table of latents; use --force"

@@ -45,7 +45,7 @@ from crosscoders.study.diff_files import (
     separating,
 )
 from forensics.case import Case
-from forensics.errors import MissingInput, UserError
+from forensics.errors import MissingInput, refused_as_missing
 from forensics.instruments import AnswerMaker, instrument
 from forensics.phrases import percent, plural, printable
 from forensics.records import (
@@ -62,6 +62,7 @@ from forensics.records.page import estimate_cell
 
 SEPARATING: Final = "features.separating"
 ABLATED: Final = "features.ablated"
+UNREADABLE: Final = ("The diff cannot be read", "Make it again with `forensics diff --force`.")
 METHOD: Final = (
     "crosscoder with tied shared decoders and after-only latents, latent scaling, contrasts by task"
 )
@@ -95,11 +96,9 @@ def features(case: Case, config: FeaturesConfig) -> Iterator[Evidence | Undefine
     )
     separate = AnswerMaker(layer="features", method=METHOD, provenance=provenance)
     ablate = AnswerMaker(layer="features", method="steering", provenance=provenance)
-    try:
+    with refused_as_missing(*UNREADABLE):
         yield _separating(case.folder, summary, separate, config)
         yield _ablated(case.folder, ablate)
-    except UserError as error:
-        raise _unreadable(error) from error
 
 
 def _summary(case: Case) -> dict[str, Any]:
@@ -114,10 +113,8 @@ def _summary(case: Case) -> dict[str, Any]:
             "No diff was made.",
             "`forensics diff --resume` into this folder, same options, makes one.",
         )
-    try:
+    with refused_as_missing(*UNREADABLE):
         summary = read_summary(case.folder)
-    except UserError as error:
-        raise _unreadable(error) from error
     if (summary.get("before"), summary.get("after")) != (
         case.pair.before.identity,
         case.pair.after[0].identity,
@@ -127,13 +124,6 @@ def _summary(case: Case) -> dict[str, Any]:
             "Make that of this pair with `forensics diff --force`.",
         )
     return summary
-
-
-def _unreadable(error: UserError) -> MissingInput:
-    return MissingInput(
-        f"The diff cannot be read: {printable(str(error), 300)}.",
-        "Make it again with `forensics diff --force`.",
-    )
 
 
 def _separating(

@@ -30,7 +30,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from forensics.cli import commands
-from forensics.errors import UserError
+from forensics.errors import RunInterrupted, UserError, outside_failure
 from forensics.plugins import load_point, package_of, plugin_points, two_of_a_name
 from forensics.version import PACKAGE
 
@@ -250,8 +250,8 @@ def run(arguments: list[str]) -> int:
         if getattr(group, "debug", False):
             sys.stderr.write("".join(traceback.format_exception(error)))
         return fail(str(error), BAD_INPUT, arguments)
-    except Interrupted:
-        return fail("interrupted; the same command with --resume goes on", INTERRUPTED, arguments)
+    except Interrupted as stop:
+        return fail(_interrupted(stop.__cause__, arguments), INTERRUPTED, arguments)
     except Exception as error:
         from forensics.records.files import as_user_error
 
@@ -259,6 +259,8 @@ def run(arguments: list[str]) -> int:
             told = as_user_error(error, Path(error.filename or "the output"))
             if isinstance(told, UserError):
                 return fail(str(told), BAD_INPUT, arguments)
+        if (failure := outside_failure(error)) is not None:  # of the machine, not of ours
+            return fail(str(failure), BAD_INPUT, arguments)
         return fail(_keep_traceback(error, getattr(group, "debug", False)), OUR_FAILURE, arguments)
     return DONE
 
@@ -272,6 +274,18 @@ def fail(sentence: str, code: int, arguments: list[str]) -> int:
     if "--json" in arguments:
         say_json({"error": sentence, "exit_code": code})
     return code
+
+
+def _interrupted(stop: BaseException | None, arguments: list[str]) -> str:
+    """Whether the command can be gone on with, by what it left."""
+    if not isinstance(stop, RunInterrupted):
+        return "interrupted"
+    if not stop.kept:
+        return "interrupted before anything was stored; run the same command again"
+    if "--resume" in arguments:
+        return "interrupted; the same command goes on"
+    instead = " instead of --force" if "--force" in arguments else ""
+    return f"interrupted; the same command with --resume{instead} goes on"
 
 
 def _keep_traceback(error: Exception, debug: bool) -> str:

@@ -10,10 +10,13 @@ what could not be read by name.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any
+
+import pyarrow as pa
 
 from forensics.case import Rollouts
 from forensics.errors import UserError
@@ -25,7 +28,12 @@ from forensics.readers.case_folder import case_sides
 from forensics.readers.log_reader import UNKNOWN, files_of, read_logs
 from forensics.records import Trajectory
 from forensics.records.files import read_json, write_json
-from forensics.records.tables import read_trajectories, write_trajectories
+from forensics.records.tables import (
+    ENDING,
+    read_trajectories,
+    require_stored,
+    write_trajectories,
+)
 
 RUNS_AT_ONCE, LETTERS_AT_ONCE = 256, 8_000_000  # of a part
 LOGS = (  # endings of files that are logs: one that nobody knows is told by its name
@@ -147,6 +155,9 @@ def identity_of_files(paths: Sequence[Path], progress: Progress) -> str:
         name = str(file.relative_to(root)) if root.is_dir() else file.name
         digest.update(name.encode(errors="surrogateescape") + b"\0")
         if file.is_file():  # a pipe or a device would never end
+            if file.suffix == ENDING:
+                with suppress(pa.ArrowException, OSError):  # told by the reader
+                    require_stored(file)
             _add_bytes(file, digest)
     progress("hashing the logs", 1, 1)
     return digest.hexdigest()

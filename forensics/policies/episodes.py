@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, Protocol
 
-from forensics.errors import UserError
+from forensics.errors import UserError, environment_failure, stop_outside
 from forensics.policies.decoder import BatchDecoder
 from forensics.policies.distribution import Refusals, row_stream, uniforms
 from forensics.protocols import Constraint, Environment, Renderer, StepResult
@@ -53,9 +53,10 @@ class Episode:
         """
         try:
             start = self.environment.reset(self.task, seed)
-        except UserError:
-            raise
+        except UserError as error:
+            raise environment_failure(error) from error
         except Exception as error:
+            stop_outside(error)
             self._end("errored", f"the environment raised {type(error).__name__}: {error}")
             return
         self.ids = self.context.renderer.prompt(start.text, start.system)
@@ -78,6 +79,7 @@ class Episode:
             self._record_action(text, kinds, token_ids, logprobs)
             result = self.environment.step(text)
         except Exception as error:
+            stop_outside(error)
             self._end("errored", f"the environment raised {type(error).__name__}: {error}")
             return None
         return self._record_result(result, token_ids, cut=stop == "length")

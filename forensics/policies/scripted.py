@@ -27,7 +27,7 @@ from functools import lru_cache
 from math import isclose
 from typing import Any, Protocol
 
-from forensics.errors import UserError
+from forensics.errors import UserError, environment_failure, stop_outside
 from forensics.policies.distribution import row_stream, uniforms
 from forensics.policies.episodes import ending_of, engine_ended, episode_id
 from forensics.protocols import (
@@ -183,9 +183,10 @@ class _Run:
         """What the world answers; a mishap of its own ends the run, one of the agent does not."""
         try:
             return call(*given)
-        except UserError:
-            raise
+        except UserError as error:
+            raise environment_failure(error) from error
         except Exception as error:
+            stop_outside(error)
             raise _Raised(f"{type(error).__name__}: {error}") from error
 
     def _wished(self, view: View) -> Mapping[str, float]:
@@ -195,6 +196,7 @@ class _Run:
         except Exception as error:
             if "altered" not in self.world.options:
                 raise
+            stop_outside(error)
             raise _Lost(f"{type(error).__name__}: {error}") from error
 
     def _action(self, options: Mapping[str, float]) -> str | None:

@@ -30,6 +30,7 @@ from io import BufferedReader, RawIOBase
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
+from forensics.errors import stop_full
 from forensics.readers.content import (
     BROKEN,
     LIMITS,
@@ -87,6 +88,7 @@ def unpacked(path: Path, limits: Limits = LIMITS) -> Iterator[tuple[Path, Proble
         try:
             _unpack_zip(path, unpack) if _is_zip(path) else _unpack_tar(path, unpack)
         except WRONG as error:
+            stop_full(error)
             problems.append(
                 (f"after {unpack.members} members", f"the archive cannot be read on ({error})")
             )
@@ -283,6 +285,7 @@ class _Unpacking:
             self.problems.append((name, "another member has the same name"))
         except WRONG as error:
             target.unlink(missing_ok=True)
+            stop_full(error)
             self.problems.append((name, f"the member cannot be read ({error})"))
 
     def _copy(self, source: BinaryIO, file: BinaryIO) -> None:

@@ -26,6 +26,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pydantic_core import from_json
 
+from forensics.errors import OutsideFailure, stop_full
 from forensics.readers.content import (
     LIMITS,
     MEBIBYTE,
@@ -39,6 +40,8 @@ from forensics.readers.content import (
     read_whole,
 )
 from forensics.records import Trajectory
+from forensics.records.checksum import CURE, require_whole
+from forensics.records.tables import ENDING, require_stored
 
 # levels of nesting, the parser's own limit; elements of a streamed list may reach
 # Python's (some 900)
@@ -323,17 +326,25 @@ def in_words(error: Exception) -> str:
 
 
 def parquet_schema(path: Path, head: bytes) -> pa.Schema:
-    """The columns of a file, and what it says about itself; none where it is no Parquet file."""
+    """The columns of a file, and what it says about itself; none where it is no Parquet file.
+    Raises `OutsideFailure` for one of ours that was changed, so that it is no unknown file.
+    """
     try:
+        if head.startswith(PARQUET) or path.suffix == ENDING:
+            require_whole(path)
         return pq.read_schema(path) if head.startswith(PARQUET) else pa.schema([])
-    except (pa.ArrowException, OSError, ValueError):
+    except (pa.ArrowException, OSError, ValueError) as error:
+        stop_full(error)
         return pa.schema([])
 
 
 def read_parquet(path: Path, columns: Sequence[str] | None = None) -> Iterator[Row | Unreadable]:
-    """The rows of a file, counted from 0; columns that it does not have are left out."""
-    done = 0
+    """The rows of a file, counted from 0; columns that it does not have are left out.
+    Raises `OutsideFailure` for a file of ours that is broken: it is no log to go on without.
+    """
+    done, ours = 0, False
     try:
+        ours = require_stored(path)
         with pq.ParquetFile(path) as file:
             names = file.schema_arrow.names
             chosen = None if columns is None else [name for name in columns if name in names]
@@ -342,7 +353,12 @@ def read_parquet(path: Path, columns: Sequence[str] | None = None) -> Iterator[R
                     yield Row(where=f"row {done}", value=value)
                     done += 1
     except (pa.ArrowException, OSError, ValueError, OverflowError) as error:
+        stop_full(error)
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+        if ours:
+            raise OutsideFailure(
+                f"{path} is broken from row {done} on ({reason[:200]}); {CURE}"
+            ) from error
         yield Unreadable(
             path=path, where=f"from row {done}", reason=f"the file is broken ({reason})"
         )

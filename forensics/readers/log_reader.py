@@ -32,7 +32,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Protocol
 
-from forensics.errors import UserError
+from forensics.errors import UserError, stop_full
 from forensics.plugins import code_of, installed
 from forensics.readers.archives import is_archive, unpacked
 from forensics.readers.content import (
@@ -283,6 +283,7 @@ def _recognised(
             if reader.recognises(path, head):
                 return reader, failures
         except Exception as error:  # a reader of a stranger may fail: the others are asked
+            stop_full(error)
             failures.append(search.failed(reader, path, "failed to recognise it", error))
     return None, failures
 
@@ -303,6 +304,7 @@ def _read(reader: LogReader, path: Path, search: _Search) -> Found:
     except _OutOfRange:
         raise
     except Exception as error:  # a reader of a stranger may fail: the other files go on
+        stop_full(error)
         yield search.failed(reader, path, "failed", error)
 
 

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
 
-from forensics.errors import UserError
+from forensics.errors import OutsideFailure, UserError
 from forensics.records.evidence import Evidence, Finding, Undefined
 from forensics.records.record import canonical_json, first_error
 
@@ -21,7 +21,7 @@ _FINDING: TypeAdapter[Evidence | Undefined] = TypeAdapter(Finding)
 
 def write_atomically(path: Path, content: bytes | str) -> None:
     """Write next to the target, flush to disk, then rename over it. A full disk
-    is a `UserError`.
+    is an `OutsideFailure`.
     """
     data = content.encode() if isinstance(content, str) else content
     draft = path.with_name(f".{path.name}.{os.getpid()}.draft")
@@ -40,15 +40,15 @@ def write_atomically(path: Path, content: bytes | str) -> None:
 def as_user_error(error: OSError, path: Path) -> Exception:
     """A full or read-only disk said in one sentence; any other failure as it is."""
     if error.errno == errno.EFBIG:
-        return UserError(
+        return OutsideFailure(
             f"{path.name} is larger than a file may be here (ulimit -f); raise it and use --resume"
         )
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
-        return UserError(
+        return OutsideFailure(
             f"no space left to write {path.name}; free some space and run again with --resume"
         )
     if error.errno in (errno.EACCES, errno.EROFS, errno.EPERM):
-        return UserError(f"{path} cannot be written; choose another folder with --out")
+        return OutsideFailure(f"{path} cannot be written; choose another folder with --out")
     return error
 
 

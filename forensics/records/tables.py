@@ -5,6 +5,7 @@ is exact.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from itertools import accumulate, chain, islice
 from operator import attrgetter
 from pathlib import Path
@@ -15,7 +16,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pydantic import ValidationError
 
-from forensics.errors import UserError
+from forensics.errors import OutsideFailure, UserError
+from forensics.records.checksum import CURE, PLACE, require_whole, seal, tell_unchecked
 from forensics.records.files import as_user_error
 from forensics.records.record import SCHEMA_VERSION, Record, first_error
 from forensics.records.trajectory import Step, Trajectory
@@ -54,6 +56,8 @@ SCHEMA = pa.schema(
     ],
     metadata={b"forensics.schema": f"trajectory/{SCHEMA_VERSION}".encode()},
 )
+NAME, RUNS = b"forensics.schema", b"trajectory/"
+ENDING = ".parquet"
 ROWS_AT_ONCE = 256
 Row = TypeVar("Row")
 # columns that hold few different values; a dictionary of the others would cost time for
@@ -88,22 +92,34 @@ def write_table(
 ) -> int:
     """Stream rows into a Parquet file that is whole or not there, `at_once` in
     memory at a time; returns how many. `table`: makes a table of some rows, which
-    are plain ones otherwise; `options`: the writer's. A full disk is a `UserError`.
+    are plain ones otherwise; `options`: the writer's.
     """
-    draft, remaining, count = path.with_name(f".{path.name}.draft"), iter(rows), 0
+    remaining, count = iter(rows), 0
     make = table or (lambda batch: pa.Table.from_pylist(batch, schema))
+    with whole_file(path, schema, **options) as writer:
+        while batch := list(islice(remaining, at_once)):
+            writer.write_table(make(batch))
+            count += len(batch)
+    return count
+
+
+@contextmanager
+def whole_file(path: Path, schema: pa.Schema, **options: Any) -> Iterator[pq.ParquetWriter]:
+    """One Parquet file that is there whole, with a checksum of its bytes, or not at all. A
+    full disk is an `OutsideFailure`.
+    """
+    draft = path.with_name(f".{path.name}.draft")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with pq.ParquetWriter(draft, schema, compression="zstd", **options) as writer:
-            while batch := list(islice(remaining, at_once)):
-                writer.write_table(make(batch))
-                count += len(batch)
+            yield writer
+            writer.add_key_value_metadata(PLACE)
+        seal(draft)
         draft.replace(path)
     except OSError as error:
         raise as_user_error(error, path) from error
     finally:
         draft.unlink(missing_ok=True)
-    return count
 
 
 def _table(runs: Sequence[Trajectory]) -> pa.Table:
@@ -150,24 +166,41 @@ def column(values: list[Any], kind: pa.DataType) -> pa.Array:
 
 def read_trajectories(path: Path, columns: list[str] | None = None) -> Iterator[Trajectory]:
     """Stream trajectories of one file, a few hundred in memory at a time.
-    Raises `UserError` at one that is broken.
+    Raises `OutsideFailure` at one that is broken.
     """
     for number, row in enumerate(read_rows(path, columns)):
         row["rewards"] = dict(row["rewards"] or [])
         try:
             trajectory = Trajectory.model_validate(row)
         except ValidationError as error:
-            raise UserError(
+            raise OutsideFailure(
                 f"row {number} of {path} is no run ({first_error(error)}); make it again"
             ) from None
         yield trajectory
 
 
 def read_rows(path: Path, columns: list[str] | None = None) -> Iterator[dict[str, Any]]:
-    """Stream plain rows with only the named columns: what a count needs, without the steps."""
-    with _opened(path) as file:
-        for batch in file.iter_batches(ROWS_AT_ONCE, columns=columns):
-            yield from batch.to_pylist()
+    """Stream plain rows with only the named columns: what a count needs, without the steps.
+    Raises `UserError` for a file that is missing, `OutsideFailure` for one that is broken.
+    """
+    done = 0
+    with open_whole(path) as file:
+        batches = file.iter_batches(ROWS_AT_ONCE, columns=columns)
+        while (batch := _next(path, batches, done)) is not None:
+            yield from batch
+            done += len(batch)
+
+
+def _next(path: Path, batches: Iterator[Any], done: int) -> list[dict[str, Any]] | None:
+    """The next rows, `None` at the end."""
+    try:
+        batch = next(batches, None)
+        return None if batch is None else batch.to_pylist()
+    except (pa.ArrowException, OSError, ValueError) as error:  # ValueError: no UTF-8
+        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise OutsideFailure(
+            f"{path} is broken from row {done} on ({reason[:200]}); {CURE}"
+        ) from error
 
 
 def holds_values(path: Path, column: str) -> bool:
@@ -176,7 +209,7 @@ def holds_values(path: Path, column: str) -> bool:
 
     Where the file does not say, `True`.
     """
-    with _opened(path) as file:
+    with open_whole(path) as file:
         for number in range(file.num_row_groups):
             group = file.metadata.row_group(number)
             for place in range(group.num_columns):
@@ -188,16 +221,31 @@ def holds_values(path: Path, column: str) -> bool:
     return False
 
 
-def _opened(path: Path) -> pq.ParquetFile:
-    """Raises `UserError` for a file that is missing or broken."""
+def open_whole(path: Path) -> pq.ParquetFile:
+    """A Parquet file of ours whose checksum is right; that one carries none is said.
+    Raises `UserError` for a file that is missing, `OutsideFailure` for one that is broken.
+    """
     try:
+        require_stored(path)
         return pq.ParquetFile(path)
     except FileNotFoundError:
         raise UserError(f"{path} does not exist") from None
-    except pa.ArrowInvalid:
-        raise UserError(
+    except (pa.ArrowException, OSError) as error:
+        raise OutsideFailure(
             f"{path} is not a Parquet file, or was cut off; give another one, or make it again"
-        ) from None
+        ) from error
+
+
+def require_stored(path: Path) -> bool:
+    """Whether a Parquet file is one of ours. Raises `OutsideFailure` where its checksum is
+    wrong; that stored runs carry none is said. A file that cannot be opened raises as it does.
+    """
+    if require_whole(path):
+        return True
+    schema = (pq.read_schema(path).metadata or {}).get(NAME, b"")
+    if schema.startswith(RUNS):
+        tell_unchecked(path)
+    return bool(schema)
 
 
 LOGPROBS = pa.schema([("id", pa.string()), ("logprobs", pa.list_(pa.float32()))])

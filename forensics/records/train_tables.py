@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pydantic import ValidationError
 
-from forensics.errors import UserError
+from forensics.errors import OutsideFailure, UserError
 from forensics.records.files import read_json, write_atomically
 from forensics.records.record import (
     SCHEMA_VERSION,
@@ -134,6 +134,7 @@ class TrainingRecord:
                 " folder of `forensics train --out`, or the out= (or output_dir) of"
                 " ForensicsForTRL"
             )
+        self._whole: dict[int, tuple[int, int, str]] = {}
 
     @cached_property
     def run(self) -> TrainingRun:
@@ -188,19 +189,30 @@ class TrainingRecord:
         """Arrow batches of a few hundred rows. Raises `UserError` for a broken or cut shard."""
         marker, path = self.marker(step), shard_path(self.folder, step)
         try:
+            self._require_bytes(path, marker)
             with pq.ParquetFile(path) as file:
                 self._check(path, file, marker)
                 yield from file.iter_batches(ROWS_AT_ONCE, columns=list(columns) or None)
         except (pa.ArrowException, OSError) as error:
-            raise UserError(
+            raise OutsideFailure(
                 f"{path.name} cannot be read ({str(error).splitlines()[0]}); {self._cure(step)}"
             ) from None
 
     def verify(self, step: int) -> None:
         """Raises `UserError` unless the shard has the very bytes that its marker tells of."""
-        marker, path = self.marker(step), shard_path(self.folder, step)
+        self._require_bytes(shard_path(self.folder, step), self.marker(step))
+
+    def _require_bytes(self, path: Path, marker: StepMarker) -> None:
+        """Looked at once for as long as the shard's size and time stay."""
+        state = path.stat()
+        looked = self._whole.get(marker.step)
+        if looked == (state.st_size, state.st_mtime_ns, marker.sha256):
+            return
         if hashlib.sha256(path.read_bytes()).hexdigest() != marker.sha256:
-            raise UserError(f"{path.name} is not what its marker tells of; {self._cure(step)}")
+            raise OutsideFailure(
+                f"{path.name} is not what its marker tells of; {self._cure(marker.step)}"
+            )
+        self._whole[marker.step] = state.st_size, state.st_mtime_ns, marker.sha256
 
     def _check(self, path: Path, file: pq.ParquetFile, marker: StepMarker) -> None:
         told = (file.schema_arrow.metadata or {}).get(b"forensics.schema", b"none").decode()

@@ -18,6 +18,7 @@ from forensics.case import Case, Rollouts
 from forensics.errors import UserError
 from forensics.records import Trajectory
 from forensics.records.files import as_user_error
+from forensics.records.tables import open_whole
 from forensics.shortcuts.family import Level
 
 FINDINGS = "findings.jsonl"
@@ -87,10 +88,8 @@ def runs_of(
     """The stored runs with these ids, without their tokens: these columns of them.
     Row groups that hold none of them are not decoded.
     """
-    import pyarrow.parquet as pq
-
     for path in rollouts.paths if wanted else ():
-        with pq.ParquetFile(path) as file:
+        with open_whole(path) as file:
             for group in range(file.num_row_groups):
                 ids = file.read_row_group(group, columns=["id"]).column("id").to_pylist()
                 places = [place for place, name in enumerate(ids) if name in wanted]

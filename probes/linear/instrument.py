@@ -25,7 +25,7 @@ from functools import cache
 from typing import Any, Final
 
 from forensics.case import Case
-from forensics.errors import MissingInput, UserError
+from forensics.errors import MissingInput, UserError, refused_as_missing
 from forensics.instruments import AnswerMaker, instrument
 from forensics.phrases import plural, printable
 from forensics.protocols import Channel
@@ -231,17 +231,13 @@ def _read(case: Case, side: str, config: LinearConfig) -> RunActivations:
     tasks = set(sorted({row["task"] for row in log.rows("task")})[: config.tasks])
     runs = [run for run in log if run.task in tasks]
     policy: Any = case.policy(side)
-    try:
+    with refused_as_missing(f"The runs of `{side}` show no activations"):
         return RunActivations.of(
             policy,
             runs,
             config.sites or usual_sites(policy),
             lambda done, of: case.progress(f"activations of {side}", done, of),
         )
-    except UserError as error:
-        raise MissingInput(
-            f"The runs of `{side}` show no activations: {error}.", "Mend what it names."
-        ) from error
 
 
 def usual_sites(policy: Any) -> tuple[str, ...]:

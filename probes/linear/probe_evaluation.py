@@ -32,7 +32,7 @@ from typing import Final
 
 import numpy as np
 
-from forensics.errors import MissingInput, UserError
+from forensics.errors import MissingInput, UserError, stop_outside
 from forensics.statistics import Estimate, auroc, auroc_difference
 from forensics.statistics.auroc import auroc_columns
 from probes.linear.probe_data import ProbeData, text_features
@@ -322,6 +322,7 @@ def measure(after: ProbeData, before: Callable[[], ProbeData], config: ProbeConf
     except MissingInput as error:
         no_transfer = error.reason
     except UserError as error:
+        stop_outside(error)
         no_transfer = f"{error}."
     return ProbeReport(
         logistic=logistic,

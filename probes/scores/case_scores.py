@@ -14,13 +14,12 @@ of this room reads.
 
 import hashlib
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
 from forensics.case import Case, Rollouts
-from forensics.errors import MissingInput, UserError
+from forensics.errors import MissingInput, refused_as_missing
 from forensics.protocols import SamplingSettings
 from forensics.records import Trajectory, content_hash
 from probes.grades.step_grades import TopConfidence
@@ -41,14 +40,14 @@ def case_scores(case: Case, tasks: int) -> tuple[KlPlan, Iterator[TokenScores]]:
     log = case.rollouts(side)
     names = sorted({row["task"] for row in log.rows("task")})
     read, wanted = frozenset(names[: max(TASKS, tasks)]), frozenset(names[:tasks])
-    policy = case.policy(side)
-    with _as_missing(side):
+    policy, cannot = case.policy(side), f"The runs of `{side}` cannot be scored"
+    with refused_as_missing(cannot):
         plan = plan_kl(RunsOfTasks(log=log, tasks=read), policy)
     readouts = (TopConfidence(), plan.readout)
     settings = untruncated(case.budget.settings)
 
     def scores() -> Iterator[TokenScores]:
-        with _as_missing(side):
+        with refused_as_missing(cannot):
             sides = [_policy_ref(case, name) for name in (side, "before")]
             for scored in stored_scores(
                 case.folder / "scores",
@@ -81,16 +80,6 @@ def _policy_ref(case: Case, name: str) -> PolicyRef:
 def _digest(path: Path) -> str:
     with open(path, "rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-@contextmanager
-def _as_missing(side: str) -> Iterator[None]:
-    try:
-        yield
-    except UserError as error:
-        raise MissingInput(
-            f"The runs of `{side}` cannot be scored: {error}.", "Mend what it names."
-        ) from error
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -17,7 +17,7 @@ Where a policy is no model on this machine its columns are missing.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import cache
 from itertools import chain, islice
@@ -26,14 +26,12 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 
-from forensics.errors import MissingInput, UserError
+from forensics.errors import OutsideFailure, UserError
 from forensics.policies.weights import identity_of_weights
 from forensics.protocols import Policy, SamplingSettings
 from forensics.records import Trajectory, content_hash
-from forensics.records.files import as_user_error
-from forensics.records.tables import read_rows, read_trajectories
+from forensics.records.tables import read_rows, read_trajectories, whole_file
 from forensics.rollout_logs import Rollouts
 from probes.scores.token_scores import Readout, TokenScores, with_ids
 
@@ -72,21 +70,6 @@ def policy_ref(policy: Policy) -> PolicyRef:
     return PolicyRef(identity=now, load=load)
 
 
-@contextmanager
-def whole_file(path: Path, names: Sequence[str]) -> Iterator[pq.ParquetWriter]:
-    """One Parquet file that is there whole or not at all. `names`: its own columns."""
-    draft = path.with_name(f".{path.name}.draft")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with pq.ParquetWriter(draft, _schema(names), compression="zstd") as writer:
-            yield writer
-        draft.replace(path)
-    except OSError as error:
-        raise as_user_error(error, path) from error
-    finally:
-        draft.unlink(missing_ok=True)
-
-
 def _schema(names: Sequence[str]) -> pa.Schema:
     whole = [(name, pa.list_(pa.int64())) for name in (*PLACES, "unread")]
     return pa.schema(
@@ -115,11 +98,11 @@ def row_of(scored: TokenScores, columns: dict[str, np.ndarray], standard: bool) 
 
 
 def scored_of(trajectory: Trajectory, row: dict[str, Any]) -> TokenScores:
-    """A row beside its trajectory. Raises `MissingInput` where it is another's."""
+    """A row beside its trajectory. Raises `OutsideFailure` where it is another's."""
     if row.pop("id") != trajectory.id:
-        raise MissingInput(
-            f"The stored scores are not those of trajectory {trajectory.id}.",
-            "Delete the folder `scores` of the case; it is computed again.",
+        raise OutsideFailure(
+            f"the stored scores are not those of trajectory {trajectory.id}; delete the folder"
+            " scores of the case and use --resume, which computes them again"
         )
     places = {name: np.array(row.pop(name), dtype=kind) for name, kind in PLACES.items()}
     unread, retokenised, ids = frozenset(row.pop("unread")), row.pop("retokenised"), row.pop("ids")
@@ -265,7 +248,8 @@ def _compute(
         writers = {
             group: stack.enter_context(
                 whole_file(
-                    group.path(part), [n for one in first for n in group.columns(one, others)]
+                    group.path(part),
+                    _schema([n for one in first for n in group.columns(one, others)]),
                 )
             )
             for group in missing

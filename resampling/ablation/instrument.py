@@ -25,7 +25,7 @@ from shutil import rmtree
 from typing import Any
 
 from forensics.case import Case
-from forensics.errors import MissingInput, UserError
+from forensics.errors import MissingInput, UserError, stop_outside
 from forensics.instruments import Instrument, instrument, run_instrument
 from forensics.investigation.folder import ABLATION, ANSWERS, EVIDENCE, Location, started_case
 from forensics.investigation.inputs import CaseRequest
@@ -313,7 +313,8 @@ def regraded(runs: Iterable[Trajectory], regrade: Regrade) -> list[Regraded]:
                 scores[key] = regrade(*key).get("outcome")
             except UserError:
                 raise
-            except Exception:  # somebody else's grader: a broken grading is data, not a crash
+            except Exception as error:  # a broken grading is data, not a crash
+                stop_outside(error)
                 scores[key] = None
         graded.append(Regraded(run, scores[key] if run.outcome else run.outcome))
     return graded

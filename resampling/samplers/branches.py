@@ -34,7 +34,7 @@ from functools import cached_property
 from typing import Any
 
 from forensics.case import environment_key
-from forensics.errors import UserError
+from forensics.errors import UserError, environment_failure, stop_outside
 from forensics.policies.distribution import Refusals, row_stream, uniforms
 from forensics.policies.episodes import how_it_ended
 from forensics.protocols import Environment, Renderer, StepResult
@@ -121,7 +121,10 @@ class RecordedRun:
     def begin(self, world: Environment) -> None:
         """Reset the environment as it was. Raises `UserError` where it asks another thing."""
         run = self.trajectory
-        start = world.reset(run.task, reset_seed(run))
+        try:
+            start = world.reset(run.task, reset_seed(run))
+        except UserError as error:
+            raise environment_failure(error) from error
         task = next((step for step in run.steps if step.role == "user"), None)
         if task is None or task.text != start.text:
             raise self._differs(0)
@@ -133,8 +136,10 @@ class RecordedRun:
         action, *rest = self.trajectory.steps[number:]
         answer = rest[0] if rest else None  # none: the environment broke
         result: StepResult | None = None
-        with suppress(Exception):
+        try:
             result = world.step(action.text)
+        except Exception as error:  # as when it was recorded, or another answer
+            stop_outside(error)
         if answer is None or result is None:
             if answer is not None or result is not None:
                 raise self._differs(number + 1)
@@ -303,6 +308,7 @@ class BranchRun:
                 self._environment = point.environment(self._number)
             result = self._environment.step(point.renderer.action_text(token_ids))
         except Exception as error:
+            stop_outside(error)
             self._leave(bool(drawn))
             self._end(None, "errored", f"the environment raised {type(error).__name__}: {error}")
             return None

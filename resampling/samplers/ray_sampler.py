@@ -29,7 +29,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Final
 
-from forensics.errors import UserError
+from forensics.errors import OutsideFailure, UserError, outside_failure
 from forensics.protocols import Environment, SamplingSettings
 from forensics.records import Trajectory
 from resampling.trace_rollouts import (
@@ -149,6 +149,8 @@ class RaySampler:
             [(kind, row)] = json.loads(line).items()
             if kind == "refusal":
                 raise UserError(row)
+            if kind == "outside":
+                raise OutsideFailure(row)
             if kind == "failure":
                 raise RuntimeError(f"a worker failed:\n{row}")
             rollout = rollout_of(row)
@@ -204,11 +206,18 @@ class _Worker:
                 [Request(**row | {"append": tuple(row["append"])}) for row in rows]
             )
             answers: list[dict[str, Any]] = [{"rollout": asdict(rollout)} for rollout in rollouts]
-        except UserError as error:
-            answers = [{"refusal": str(error)}]
-        except Exception:
-            answers = [{"failure": traceback.format_exc()}]
+        except Exception as error:
+            answers = [_told(error)]
         return {"line": sorted(json.dumps(answer, sort_keys=True) for answer in answers)}
+
+
+def _told(error: Exception) -> dict[str, Any]:
+    """What ended a task, as a line that goes back; exceptions lose their kind on the way."""
+    if (failure := outside_failure(error)) is not None:
+        return {"outside": str(failure)}
+    if isinstance(error, UserError):
+        return {"refusal": str(error)}
+    return {"failure": "".join(traceback.format_exception(error))}
 
 
 def tasks(requests: Iterable[Request], most: int) -> list[list[Request]]:

@@ -32,7 +32,7 @@ from typing import Final
 
 import numpy as np
 
-from forensics.errors import MissingInput
+from forensics.errors import MissingInput, stop_outside
 from forensics.phrases import percent
 from forensics.protocols import Environment, Regrading
 from forensics.records import Trajectory
@@ -227,7 +227,8 @@ class Extraction:
             for number, _ in earlier:
                 recorded.act(world, number)
             result = world.step(text)
-        except Exception:  # it does not replay, or breaks on a text it had not seen
+        except Exception as error:  # it does not replay, or breaks on a text it had not seen
+            stop_outside(error)
             return None
         return 0.0 if result.outcome is None else result.outcome
 

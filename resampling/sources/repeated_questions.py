@@ -21,6 +21,7 @@ from collections.abc import Mapping, Sequence
 from itertools import cycle, islice
 from typing import Final
 
+from forensics.errors import stop_outside
 from forensics.protocols import Environment, Fielded
 from resampling.sources.fields import QUESTION
 from resampling.sources.replay import PlayedRun, Replays, by_task
@@ -73,7 +74,8 @@ def _questions(world: Environment, tasks: Sequence[str]) -> Mapping[str, tuple[s
     for task in tasks:
         try:
             question = world.fields(task).get(QUESTION)
-        except Exception:  # somebody else's world, which may not know this name
+        except Exception as error:  # somebody else's world, which may not know this name
+            stop_outside(error)
             continue
         if question:
             found[task] = read(question)

@@ -32,6 +32,7 @@ from functools import cached_property
 from itertools import chain
 
 from forensics.case import Rollouts
+from forensics.errors import stop_outside
 from forensics.layers.text_words import placed_words, words
 from forensics.protocols import Environment, Regrading
 from forensics.records import content_hash
@@ -132,7 +133,8 @@ class Replays:
                 result = world.step(action)
                 if result.terminated or result.truncated:
                     return result.outcome, result.submission
-        except Exception:  # somebody else's world: a broken replay is data, not a crash
+        except Exception as error:  # somebody else's world: a broken replay is data, not a crash
+            stop_outside(error)
             return None, None
         return 0.0, None
 
@@ -295,5 +297,6 @@ def graded_again(world: Environment, task: str, text: str) -> float | None:
     """What a hand-in scores by `regrade`, `None` where it cannot be told."""
     try:
         return world.regrade(task, text).get("outcome") if isinstance(world, Regrading) else None
-    except Exception:  # somebody else's grader: a broken grading is data, not a crash
+    except Exception as error:  # somebody else's grader: a broken grading is data, not a crash
+        stop_outside(error)
         return None

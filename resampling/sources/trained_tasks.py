@@ -50,7 +50,7 @@ import numpy as np
 from scipy.sparse import csr_array
 
 from forensics.case import Case
-from forensics.errors import MissingInput
+from forensics.errors import MissingInput, stop_outside
 from forensics.protocols import Environment
 
 NEAR: Final = 0.6
@@ -157,7 +157,8 @@ def _of_split(world: Environment, most: int, seed: int) -> TrainedTasks:
     """None where the world has no such split, and says so in its own way."""
     try:
         names = tuple(world.tasks("train", most, seed))
-    except Exception:
+    except Exception as error:
+        stop_outside(error)
         names = ()
     return TrainedTasks(source="the world's own train split", names=names)
 
@@ -213,7 +214,8 @@ def _episode(world: Environment, name: str, *actions: str) -> list[Any]:
     episode = world.spawn()
     try:
         return [episode.reset(name, 0), *map(episode.step, actions)]
-    except Exception:
+    except Exception as error:
+        stop_outside(error)
         return []
 
 

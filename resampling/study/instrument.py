@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from forensics.case import Case
-from forensics.errors import MissingInput, UserError
+from forensics.errors import MissingInput, refused_as_missing
 from forensics.instruments import AnswerMaker, instrument
 from forensics.phrases import percent, plural, printable
 from forensics.records import (
@@ -166,7 +166,7 @@ def _tokens_of_side(case: Case, side: str, other: str, config: DecidingConfig) -
         )
     seed = int(content_hash([case.seed, "deciding", side], 12), 16)
     most = config.rollouts * len(wins)
-    try:
+    with refused_as_missing(f"The runs of `{side}` cannot be continued"):
         sampler = LocalSampler(policy, world, wins, settings, seed)
         scored = traces(policy, wins, settings)
         report = find_cliffs(
@@ -178,10 +178,6 @@ def _tokens_of_side(case: Case, side: str, other: str, config: DecidingConfig) -
             ),
             rises=True,
         )
-    except UserError as error:
-        raise MissingInput(
-            f"The runs of `{side}` cannot be continued: {error}.", "Mend what it names."
-        ) from error
     case.progress(f"deciding tokens ({side})", 1, 1)
     known = {run.id: (run, trace) for run, trace in zip(wins, scored, strict=True)}
     return SideTokens(

@@ -19,7 +19,7 @@ import typer
 from forensics import Budget, SamplingSettings, investigate
 from forensics.cli import main as plugins
 from forensics.cli.main import build_app, run
-from forensics.errors import UserError
+from forensics.errors import RunInterrupted, UserError
 from forensics.records.files import write_json_lines
 from forensics.records.verdict import Label
 from forensics.verdict import RULE_3, decide
@@ -292,9 +292,21 @@ def test_a_full_disk_is_2(
 def test_an_interrupt_is_130(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    fail_with(KeyboardInterrupt(), monkeypatch)
-    assert run(["investigate", *NEEDED]) == 130
-    assert "--resume" in capsys.readouterr().err
+    """What is said of going on is what the folder allows."""
+    for stop, options, told in (
+        (KeyboardInterrupt(), [], "error: interrupted\n"),
+        (RunInterrupted(kept=True), [], "interrupted; the same command with --resume goes on\n"),
+        (RunInterrupted(kept=True), ["--resume"], "interrupted; the same command goes on\n"),
+        (RunInterrupted(kept=True), ["--force"], "with --resume instead of --force goes on\n"),
+        (
+            RunInterrupted(kept=False),
+            [],
+            "before anything was stored; run the same command again\n",
+        ),
+    ):
+        fail_with(stop, monkeypatch)
+        assert run(["investigate", *NEEDED, *options]) == 130
+        assert capsys.readouterr().err.endswith(told)
 
 
 def test_a_reader_that_goes_away_is_not_a_no() -> None:

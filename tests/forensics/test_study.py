@@ -12,7 +12,7 @@ import typer
 
 from crosscoders.study.diff_files import read_summary
 from forensics.cli.options import Run, study_command
-from forensics.errors import UserError
+from forensics.errors import RunInterrupted, UserError
 from forensics.investigation.folder import case_identities
 from forensics.records.files import write_json
 from forensics.records.page import Page
@@ -31,6 +31,8 @@ class Lengths:
     def _step(self, name: str) -> None:
         if self.fails == name:
             raise UserError("refused") if name == "check" else KeyboardInterrupt
+        if self.fails == f"interrupted {name}":
+            raise KeyboardInterrupt
 
     def check(self, folder: Folder) -> list[int]:
         (folder.path / "copies").mkdir(exist_ok=True)
@@ -133,3 +135,26 @@ def test_folders_of_other_versions_are_refused_in_a_users_words(tmp_path: Path) 
         read_summary(tmp_path)
     with pytest.raises(UserError, match="started by another command or another version"):
         case_identities({"checkpoints": []})
+
+
+@pytest.mark.parametrize(
+    ("fails", "held", "how", "kept"),
+    [
+        ("interrupted check", False, {}, False),
+        ("run", False, {}, True),  # the half-written folder `kept` is gone on with
+        ("interrupted check", True, {"resume": True}, True),
+        ("interrupted check", True, {"force": True}, False),  # it holds another run
+        ("run", True, {"force": True}, True),
+    ],
+)
+def test_an_interrupted_study_says_whether_it_can_be_gone_on_with(
+    fails: str, held: bool, how: dict[str, bool], kept: bool, tmp_path: Path
+) -> None:
+    out = tmp_path / "out"
+    if held:
+        run_study(Lengths(), out)
+    with pytest.raises(RunInterrupted) as caught:
+        run_study(Lengths(fails=fails), out, **how)
+    assert caught.value.kept == kept
+    if not held:
+        assert out.exists() == kept

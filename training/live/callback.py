@@ -38,7 +38,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-from forensics.errors import UserError
+from forensics.errors import UserError, stop_outside
 from forensics.policies import require
 from forensics.policies.weights import identify_folder, identify_model
 from forensics.protocols import Environment, Renderer, SamplingSettings
@@ -183,6 +183,7 @@ class ForensicsCallback:
         except UserError:
             raise
         except Exception as error:  # the run is worth more than one look at it
+            stop_outside(error)
             logger.warning(
                 "The audit after step %d failed (%s: %s); the run goes on.",
                 view.step,

@@ -1,0 +1,171 @@
+"""A stored file carries a checksum: one changed byte is refused by the file's name, and a file
+of an earlier version, which carries none, is read and said to.
+"""
+
+import logging
+import random
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+from forensics import UserError, scan
+from forensics.case import Rollouts
+from forensics.errors import OutsideFailure
+from forensics.readers import read_logs
+from forensics.records import Step, Trajectory
+from forensics.records.checksum import KEY, MARK, _known, _told, require_whole
+from forensics.records.tables import (
+    SCHEMA,
+    holds_values,
+    read_rows,
+    read_trajectories,
+    write_logprobs,
+    write_trajectories,
+)
+
+NOISE = Path(__file__).parents[1] / "data" / "cases" / "noise"
+
+
+@pytest.fixture(autouse=True)
+def forget() -> Iterator[None]:
+    _known.clear()
+    _told.clear()
+    yield
+
+
+def runs(number: int = 12, text: str = "what is asked") -> list[Trajectory]:
+    return [
+        Trajectory(
+            id=f"run-{i}",
+            task=f"task-{i}",
+            policy="p",
+            environment="w",
+            seed=0,
+            sample=0,
+            steps=(Step(role="user", text=f"{text} {i}"), Step(role="assistant", text="2 + 2")),
+            outcome=1.0,
+            end="terminated",
+        )
+        for i in range(number)
+    ]
+
+
+def flipped(data: bytes, place: int, bit: int) -> bytes:
+    changed = bytearray(data)
+    changed[place] ^= 1 << bit
+    return bytes(changed)
+
+
+def test_every_changed_byte_of_a_stored_run_is_refused_by_name(tmp_path: Path) -> None:
+    """200 places: the first and the last ones, all of the checksum's own, and any."""
+    path, luck = tmp_path / "before-open-0000.parquet", random.Random(0)
+    write_trajectories(path, runs())
+    assert require_whole(path) and list(read_trajectories(path)) == runs()
+    data = path.read_bytes()
+    own = data.rfind(KEY)
+    places = [*range(4), *range(own - 2, own + 66), *range(len(data) - 8, len(data))]
+    places += [luck.randrange(len(data)) for _ in range(200 - len(places))]
+    for place in places:
+        path.write_bytes(flipped(data, place, luck.randrange(8)))
+        for read in (read_trajectories, read_rows, lambda path: read_logs(path)):
+            _known.clear()
+            with pytest.raises(OutsideFailure, match=path.name):
+                list(read(path))
+
+
+def test_every_other_table_carries_one_too(tmp_path: Path) -> None:
+    path = tmp_path / "logprobs.parquet"
+    write_logprobs(path, [("a", [-0.5, -1.5])])
+    data = path.read_bytes()
+    path.write_bytes(flipped(data, len(data) // 3, 0))
+    with pytest.raises(OutsideFailure, match=r"logprobs\.parquet was changed"):
+        list(read_rows(path))
+
+
+def test_a_file_is_read_for_its_checksum_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from forensics.records import checksum
+
+    path, read = tmp_path / "a.parquet", []
+    write_trajectories(path, runs())
+    digits = checksum._digits
+    monkeypatch.setattr(checksum, "_digits", lambda p, at: read.append(p) or digits(p, at))
+    for _ in range(3):
+        holds_values(path, "id")
+        list(read_rows(path, ["id"]))
+    assert read == [path]
+    write_trajectories(path, runs(3))
+    read.clear()
+    list(read_rows(path, ["id"]))
+    assert read == [path]
+
+
+def test_other_tools_read_the_file_as_ever(tmp_path: Path) -> None:
+    write_trajectories(tmp_path / "a.parquet", runs())
+    assert pq.read_table(tmp_path / "a.parquet").num_rows == 12
+    assert pq.read_schema(tmp_path / "a.parquet").names == SCHEMA.names
+
+
+def test_a_run_that_speaks_of_checksums_carries_none_by_that(tmp_path: Path) -> None:
+    """Of an earlier version, with the words in its text; and of this one."""
+    path = tmp_path / "a.parquet"
+    for words in (KEY, MARK, KEY + b"::" + MARK):
+        told = runs(text=words.decode())
+        write_trajectories(path, told)
+        assert require_whole(path) and list(read_trajectories(path)) == told
+    from forensics.records.tables import _table
+
+    told = runs(text=MARK.decode())
+    pq.write_table(_table(told), path, compression="none")
+    assert not require_whole(path) and list(read_trajectories(path)) == told
+
+
+def test_runs_of_an_earlier_version_are_read_and_said_to_carry_no_checksum(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    paths = tuple(sorted((NOISE / "trajectories").glob("before-open-*.parquet")))
+    with caplog.at_level(logging.WARNING, "forensics"):
+        assert len(list(Rollouts(key="a", paths=paths).rows("id"))) > 0
+    assert [record.message.split(" (")[0] for record in caplog.records] == [
+        f"The runs stored in {paths[0].parent} carry no checksum"
+    ]
+
+
+@pytest.mark.parametrize("carries", [True, False])
+def test_scan_does_not_go_on_without_a_stored_run_that_is_broken(
+    carries: bool, tmp_path: Path
+) -> None:
+    """A case folder of two parts: one byte of one of them is another one."""
+    case = tmp_path / "case"
+    (case / "trajectories").mkdir(parents=True)
+    shutil.copy(NOISE / "case.json", case)
+    for old in sorted((NOISE / "trajectories").glob("*-open-*0000.parquet")):
+        new = case / "trajectories" / old.name
+        shutil.copy(old, new)
+        if carries:
+            write_trajectories(new, list(read_trajectories(old))[:60])
+    data = new.read_bytes()
+    place = data.find(b"\x28\xb5\x2f\xfd", len(data) // 2) + 24  # within a compressed page
+    new.write_bytes(flipped(data, place, 3))
+    with pytest.raises(UserError, match=new.name):
+        scan(case, out=tmp_path / "out")
+
+
+def test_a_shard_of_a_training_record_is_held_against_its_marker(tmp_path: Path) -> None:
+    from forensics.records.train_tables import TrainingRecord, shard_path
+    from tests.forensics.test_signal_case import recorded
+
+    folder = recorded(tmp_path, "f" * 16)
+    record = TrainingRecord(folder)
+    step = record.steps()[0]
+    path = shard_path(folder, step)
+    data = path.read_bytes()
+    assert list(record.values(step))
+    for place in random.Random(1).sample(range(len(data)), 40):
+        path.write_bytes(flipped(data, place, 2))
+        with pytest.raises(UserError, match=path.name):
+            list(TrainingRecord(folder).values(step, "reward"))
