@@ -128,6 +128,13 @@ Baselines = Annotated[
         help="Set a difference-SAE, PCA and mean differences beside it.",
     ),
 ]
+KeepOutliers = Annotated[
+    bool,
+    typer.Option(
+        "--keep-outliers",
+        help="Leave no attention sink (a row with over 10 times the median norm) out.",
+    ),
+]
 Tasks = Annotated[int, typer.Option("--tasks", min=2, help="Held-out tasks to play.")]
 Samples = Annotated[
     int, typer.Option("--samples", min=1, help="Episodes for each task and checkpoint.")
@@ -153,6 +160,7 @@ def diff(
     decisions: Decisions = 96,
     controls: Controls = True,
     baselines: Baselines = True,
+    keep_outliers: KeepOutliers = False,
     tasks: Tasks = 600,
     samples: Samples = 4,
     settings: Any = None,
@@ -183,6 +191,7 @@ def diff(
         decisions=decisions,
         controls=controls,
         baselines=baselines,
+        keep_outliers=keep_outliers,
         dictionary=dictionary,
         budget=Budget(tasks=tasks, samples=samples, settings=settings),
         seed=run.seed,

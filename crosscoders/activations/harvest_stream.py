@@ -6,7 +6,8 @@ never holds more than a window.
 2. Inside a window texts of like length share a batch, padded on the right;
    every checkpoint reads the same batch, as far as the site.
 3. Rows that nobody asked for are dropped before anything is copied; the others
-   are checked to be finite.
+   are checked to be finite, and outliers of the norm dropped where there are
+   limits (`outlier_positions`).
 4. In order, a window's rows are put back into the order of its texts; with a
    seed they go through a shuffling pool.
 
@@ -35,6 +36,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from crosscoders.activations.outlier_positions import Limits, beyond
 from crosscoders.activations.streams import Block, Rows, TextNote, in_blocks, shuffled
 from crosscoders.activations.texts import TokenizedText
 from forensics.errors import UserError
@@ -70,8 +72,9 @@ class Reader:
 
 @dataclass(frozen=True, kw_only=True)
 class HarvestConfig:
-    """`rows`: which tokens. `skip`: first tokens of each text that are left out
-    (their norms are often huge).
+    """`rows`: which tokens. `skip`: first tokens of each text that are left out.
+    `limits`: of the norm, one a model; rows beyond them are left out
+    (`outlier_positions`).
 
     `batch`: padded tokens of one forward pass. `window`: batches that are
     sorted by length together. `block`: rows of a block. `pool`: rows of the
@@ -80,6 +83,7 @@ class HarvestConfig:
 
     rows: RowFilter = "all"
     skip: int = 0
+    limits: Limits | None = None
     batch: int = 8192
     window: int = 8
     block: int = 4096
@@ -117,7 +121,8 @@ class HarvestStream:
         config, readers = self.config, [reader.identity for reader in self.readers]
         texts = texts_hash(self.tokenized)
         dtype = str(self.readers[0].dtype)
-        every_site = content_hash([readers, texts, config.rows, config.skip, dtype])
+        limits = [] if config.limits is None else [list(config.limits)]
+        every_site = content_hash([readers, texts, config.rows, config.skip, dtype, *limits])
         return content_hash([every_site, self.site])
 
     def blocks(self, seed: int | None = None) -> Iterator[Block]:
@@ -202,7 +207,10 @@ class HarvestStream:
                     f" finite at {self.site}, first at token {rows.position[bad[0]]} of text"
                     f" {text}; load it in float32, or leave the checkpoint out"
                 )
-        return Block(activations=activations, rows=rows)
+        block = Block(activations=activations, rows=rows)
+        if self.config.limits is None:
+            return block
+        return block.take(np.flatnonzero(~beyond(activations, self.config.limits).cpu().numpy()))
 
 
 def harvest(

@@ -38,6 +38,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from crosscoders.activations.outlier_positions import Limits, beyond
 from crosscoders.activations.streams import Rows, Stream, TensorStream
 from crosscoders.dictionaries.dictionary import Dictionary
 from crosscoders.latents.encoded_blocks import (
@@ -158,15 +159,20 @@ def spliced(
     floor: Literal["mean", "zero"] = "mean",
     positions: Sequence[Sequence[int]] | None = None,
     tasks: Sequence[str] | None = None,
+    limits: Limits | None = None,
 ) -> tuple[Spliced, ...]:
     """One result a model, in the order of `policies` (before first).
 
     `texts`: token ids. `floor`: what stands for knowing nothing. `positions`:
     where to splice and measure, by text; every position that has a next token
     unless given. `tasks`: of each text; each text is its own unless given.
-    Raises `UserError` where nothing is to be measured.
+    `limits`: rows beyond them (`outlier_positions`) stay as they are, and are not
+    measured. Raises `UserError` where nothing is to be measured.
     """
     masks = _masks(texts, positions)
+    if limits is not None:
+        for ids, mask in zip(texts, masks, strict=True):
+            mask &= ~beyond(_read(dictionary, policies, ids, site).activations, limits).numpy()
     names = list(tasks) if tasks is not None else [str(i) for i in range(len(texts))]
     measured = [part for part in zip(texts, masks, names, strict=True) if part[1].any()]
     floors = np.zeros((len(policies), dictionary.config.width))

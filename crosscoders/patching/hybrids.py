@@ -20,6 +20,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
 from crosscoders.patching.results import Change, Positions
@@ -79,12 +80,23 @@ def recorded(model: Any, sites: Sequence[str]) -> Iterator[dict[str, Tensor]]:
 
 
 @contextmanager
-def patched(model: Any, site: str, values: Mapping[str, Tensor], where: slice) -> Iterator[None]:
-    """The model with `values[site]` `[rows, positions, width]` in place of its own at `where`."""
+def patched(
+    model: Any,
+    site: str,
+    values: Mapping[str, Tensor],
+    where: slice,
+    kept: Tensor | None = None,
+) -> Iterator[None]:
+    """The model with `values[site]` `[rows, positions, width]` in place of its own at
+    `where`, as far as `kept [rows, positions]` says so.
+    """
 
     def replace(activation: Tensor) -> Tensor:
         changed = activation.clone()
-        changed[:, where] = values[site][:, where].to(activation)
+        theirs = values[site].to(activation)
+        if kept is not None:
+            theirs = torch.where(kept[..., None].to(activation.device), theirs, activation)
+        changed[:, where] = theirs[:, where]
         return changed
 
     handle = attach(model, site, replace)

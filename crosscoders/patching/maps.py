@@ -19,7 +19,8 @@ equal length:
    token, and what passes the sites that hybrids need, stay in memory for this
    batch alone.
 2. Each hybrid (one checkpoint with a piece of the other) reads the batch, and
-   leaves three numbers a decision.
+   leaves three numbers a decision. Layers before its piece are not run again
+   (`replay`); patches leave attention sinks as they are (`outlying`).
 3. Whole actions are read as the text with the action's tokens behind it, once
    for each of the actions' prefixes.
 
@@ -51,6 +52,8 @@ from crosscoders.patching.hybrids import (
     relative_change,
     require_same_shape,
 )
+from crosscoders.patching.outlying import Outlying, outlying
+from crosscoders.patching.replay import outputs_kept, replayed, untouched
 from crosscoders.patching.results import Change, ChangeMap, Direction, Positions, Readings, summed
 from forensics.errors import UserError
 from forensics.policies.sites import decoder_layers
@@ -70,10 +73,11 @@ def patch_map(
     sites: Sequence[str] | None = None,
     positions: Sequence[Positions] = ("deciding", "earlier", "all"),
     directions: Sequence[Direction] = ("into-before", "into-after"),
+    keep_outliers: bool = False,
     progress: Progress = silent,
 ) -> ChangeMap:
     """The map by site and position. `sites`: TransformerLens names (default:
-    every one).
+    every one). `keep_outliers`: patch attention sinks too.
 
     Raises `UserError` where the two are not of one architecture, a site is
     unknown, or nothing is to be read.
@@ -85,7 +89,9 @@ def patch_map(
         for where in positions
         for direction in directions
     ]
-    readings = read_decisions(before, after, prefixes, behaviour, changes, progress)
+    readings = read_decisions(
+        before, after, prefixes, behaviour, changes, progress, keep_outliers=keep_outliers
+    )
     name = behaviour.name if behaviour else None
     return summed("patch", readings, changes, name, len(decoder_layers(before.model)))
 
@@ -148,9 +154,11 @@ def read_decisions(
     behaviour: Behaviour | None,
     changes: Sequence[Change],
     progress: Progress = silent,
+    *,
+    keep_outliers: bool = False,
 ) -> Readings:
     """Read every decision under both checkpoints and every hybrid that `changes`
-    name.
+    name. Patches leave outliers of the norm as they are, unless `keep_outliers`.
 
     Raises `UserError` where there is nothing to read, where a text does not fit a
     model, or where a checkpoint's logits are not finite.
@@ -165,67 +173,93 @@ def read_decisions(
     between, kl = np.zeros((2, number)), np.zeros((len(changes), 2, number))
     chance, hybrid_chance = np.zeros((2, number)), np.zeros((len(changes), number))
     sites = {change.place for change in changes if change.positions}
-    width = table.embedding_dim * max(1, len(sites))
+    layers = len(decoder_layers(before.model))
+    width = table.embedding_dim * (max(1, len(sites)) + 2 * layers)
 
     def rows(length: int) -> int:
         values = max((length + longest) * width, (1 + longest) * table.num_embeddings)
         return min(before.batch_rows, VALUES_AT_ONCE // int(values))
 
-    done = 0
-    for members in _batches(decisions, rows):
+    batches = list(_batches(decisions, rows))
+    outliers = Outlying()
+    if not keep_outliers:
+        outliers = outlying(models, decisions, sites, batches)
+    tick = _ticking(progress, number * len(prefixes) * (2 + len(changes)))
+    for members in batches:
         texts = torch.tensor([decisions[i].token_ids for i in members])
         for prefix, last in prefixes.items():
             more = torch.tensor(prefix, dtype=texts.dtype).expand(len(texts), -1)
-            read = _read_all(models, pieces, changes, torch.cat([texts, more], 1), 1 + len(prefix))
+            tokens = torch.cat([texts, more], 1)
+            kept = [outliers.kept(one.place, members, tokens.shape[1]) for one in changes]
+            read = _read_all(models, pieces, changes, kept, tokens, 1 + len(prefix))
             ends = next(read), next(read)
             chance[:, members] += [_chance(logs, prefix, last) for logs in ends]
             if not prefix:
                 between[:, members] = _kl(ends[1], ends[0]), _kl(ends[0], ends[1])
+            tick(2 * len(members))
             for at, logs in enumerate(read):
                 hybrid_chance[at, members] += _chance(logs, prefix, last)
                 if not prefix:
                     kl[at][:, members] = _kl(ends[1], logs), _kl(ends[0], logs)
-        done += len(members)
-        progress("reading decisions", done, number)
+                tick(len(members))
     return Readings(
         tasks=tuple(decision.task for decision in decisions),
         between=between,
         hybrid_kl=kl,
         chance=chance if behaviour else None,
         hybrid_chance=hybrid_chance if behaviour else None,
+        outliers=outliers.sentence(),
     )
+
+
+def _ticking(progress: Progress, of: int) -> Callable[[int], None]:
+    """Says how far the reading is: passes times decisions."""
+    done = 0
+
+    def tick(more: int) -> None:
+        nonlocal done
+        done += more
+        progress("reading decisions", done, of)
+
+    progress("reading decisions", 0, of)
+    return tick
 
 
 def _read_all(
     models: tuple[Any, Any],
     pieces: Sequence[Pieces],
     changes: Sequence[Change],
+    kept: Sequence[Tensor | None],
     tokens: Tensor,
     keep: int,
 ) -> Iterator[Tensor]:
     """Log-probabilities `[rows, keep, vocabulary]` of the last `keep` positions, the
-    deciding token's first: of before, of after, and of each hybrid.
+    deciding token's first: of before, of after, and of each hybrid. `kept`: where
+    each change may patch (`Outlying`).
     """
     receivers = [0 if change.direction == "into-before" else 1 for change in changes]
-    passed = []
+    layers = [list(decoder_layers(model)) for model in models]
+    passed, outputs = [], []
     for side, model in enumerate(models):
         donated = zip(changes, receivers, strict=True)
         sites = {change.place for change, to in donated if change.positions and to != side}
-        with recorded(model, sorted(sites)) as seen:
+        with recorded(model, sorted(sites)) as seen, outputs_kept(layers[side]) as given:
             logs = _log_probabilities(model, tokens, keep)
         passed.append(seen)
+        outputs.append(given)
         if bool(logs.isnan().any()):
             raise UserError(
                 f"the {SIDES[side]} checkpoint gives logits that are not numbers; check its weights"
             )
         yield logs
-    for change, to in zip(changes, receivers, strict=True):
+    for change, to, allowed in zip(changes, receivers, kept, strict=True):
         if change.positions:
             where = part_of(change.positions, tokens.shape[1] - keep)
-            hybrid = patched(models[to], change.place, passed[1 - to], where)
+            hybrid = patched(models[to], change.place, passed[1 - to], where, allowed)
         else:
             hybrid = grafted(*(pieces[side].of(change.place) for side in (to, 1 - to)))
-        with hybrid:
+        same = untouched(change, len(layers[to]))
+        with hybrid, replayed(layers[to], outputs[to], same):
             logs = _log_probabilities(models[to], tokens, keep)
         yield logs
 

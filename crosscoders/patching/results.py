@@ -77,7 +77,7 @@ class Readings:
     KL(after || before), KL(before || after) in nats. `chance [2, decisions]`:
     of the behaviour before and after, `None` where no behaviour was asked for.
     `hybrid_kl [hybrids, 2, decisions]`: KL(after || hybrid), KL(before ||
-    hybrid). `hybrid_chance [hybrids, decisions]`.
+    hybrid). `hybrid_chance [hybrids, decisions]`. `outliers`: what is told of them.
     """
 
     tasks: tuple[str, ...]
@@ -85,13 +85,15 @@ class Readings:
     hybrid_kl: Floats
     chance: Floats | None = None
     hybrid_chance: Floats | None = None
+    outliers: str | None = None
 
     def only(self, tasks: Sequence[str]) -> "Readings":
         """The readings at the decisions of some tasks."""
         kept: dict[str, Any] = {**vars(self), "tasks": np.array(self.tasks)}
         chosen = np.isin(kept["tasks"], np.array(list(tasks)))
+        told = kept.pop("outliers")
         kept = {name: None if one is None else one[..., chosen] for name, one in kept.items()}
-        return Readings(**kept | {"tasks": tuple(kept["tasks"].tolist())})
+        return Readings(**kept | {"tasks": tuple(kept["tasks"].tolist()), "outliers": told})
 
     def repeated(self, hybrids: Sequence[int]) -> "Readings":
         """The readings of these hybrids, in this order; one may stand there twice."""
@@ -191,7 +193,8 @@ class ChangeMap:
 
     `before`, `after`: the behaviour's chance in the two checkpoints (`None`
     without a behaviour). `kl`: KL(after || before) at the deciding token in
-    nats. `layers`: how many the network has.
+    nats. `layers`: how many the network has. `outliers`: what is told of attention
+    sinks that were left as they are.
     """
 
     kind: Kind
@@ -202,6 +205,7 @@ class ChangeMap:
     kl: Share
     layers: int
     readings: Readings
+    outliers: str | None = None
 
     def row(self, place: str, direction: Direction, positions: Positions | None = None) -> Row:
         """One row. Raises `UserError` where the map has none such."""
@@ -259,4 +263,5 @@ def summed(
         kl=mean_share(readings.between[0], tasks, (0.0, np.inf)),
         layers=layers,
         readings=readings,
+        outliers=readings.outliers,
     )

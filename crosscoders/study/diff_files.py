@@ -65,7 +65,8 @@ class DiffRequest:
     the kind of action that is set against all others (`None`: the channel or
     kind whose use rose most). `tokens` that the dictionary is trained on.
     `decisions` that are patched; 0 leaves patching out. `controls`,
-    `baselines`: whether they are run. `dictionary`: one that is taken instead
+    `baselines`: whether they are run. `keep_outliers`: leave no attention sink out.
+    `dictionary`: one that is taken instead
     of training one (see `interchange.reading`); `auto` is then its own site.
 
     One source of texts: an environment (with its `options` and `budget`),
@@ -85,6 +86,7 @@ class DiffRequest:
     decisions: int = 96
     controls: bool = True
     baselines: bool = True
+    keep_outliers: bool = False
     dictionary: Path | None = None
     budget: Budget = field(default_factory=Budget)
     seed: int = 0
@@ -125,6 +127,7 @@ class DiffRequest:
             "decisions": self.decisions,
             "controls": self.controls,
             "seed": self.seed,
+            **({"keep_outliers": True} if self.keep_outliers else {}),
             **stated_backend(self.backend),
         }
 

@@ -4,14 +4,14 @@ in them.
 """
 
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
 
-from crosscoders.activations.harvest_stream import HarvestStream
+from crosscoders.activations.outlier_positions import Limits, sentences
 from crosscoders.activations.streams import Stream
 from crosscoders.activations.texts import TokenizedText
 from crosscoders.dictionaries.dictionary import Dictionary
@@ -41,6 +41,7 @@ from crosscoders.study.diff_files import (
 )
 from crosscoders.study.difference_baselines import compared
 from crosscoders.study.material import AGAIN, DIFFERENCE, PAIR, SAME, SHUFFLED
+from crosscoders.study.study_streams import Rows, StudyStreams
 from forensics.phrases import percent, plural, printable
 from forensics.policies import Given
 from forensics.records.files import write_json
@@ -54,7 +55,7 @@ SURE: Final = 0.05  # q-values below this are told
 class Measured:
     """Everything that was measured on the reported texts. `separating`:
     latents, the surest first. `baselines`: see `comparing`; `None` where they
-    were not asked for. `models`: of the dictionary.
+    were not asked for. `models`: of the dictionary. `outliers`: what is told of them.
     """
 
     models: int
@@ -63,21 +64,19 @@ class Measured:
     quality: dict[str, Any]
     controls: list[dict[str, Any]]
     baselines: dict[str, Any] | None
+    outliers: tuple[str, ...] = ()
 
 
 def measured(
     dictionaries: Mapping[str, Dictionary],
     policies: Sequence[Any],
-    reported: HarvestStream,
-    learnt: Stream,
+    streams: StudyStreams,
     contrasts: Sequence[Contrast],
     folder: Path,
     controls: bool,
 ) -> Measured:
-    """Measure the dictionaries, and write each part into `folder`. `learnt`: what
-    may be chosen on.
-    """
-    dictionary = dictionaries[PAIR]
+    """Measure the dictionaries, and write each part into `folder`."""
+    dictionary, reported = dictionaries[PAIR], streams.reported
     study = study_latents(dictionary, reported, contrasts)
     table = study.table
     table.write(folder / LATENTS)
@@ -85,7 +84,7 @@ def measured(
     tokens = token_views(study.top, shown, reported.tokenized, policies[0].tokenizer)
     write_json(folder / TOKENS, tokens)
     quality = asdict(study.quality)
-    quality["spliced"] = _spliced(dictionary, policies, reported)
+    quality["spliced"] = _spliced(dictionary, policies, reported, streams.limits)
     write_json(folder / QUALITY, quality)
     nulls = controls_of(table, dictionaries, reported) if controls else []
     write_json(folder / CONTROLS, nulls)
@@ -94,7 +93,7 @@ def measured(
         baselines = compared(
             dictionary,
             dictionaries[DIFFERENCE],
-            learnt,
+            streams.chosen,
             reported,
             contrasts[0] if contrasts else None,
             table.specific("after").tolist(),
@@ -110,11 +109,16 @@ def measured(
         quality=quality,
         controls=nulls,
         baselines=baselines,
+        outliers=tuple(sentences(streams.outliers, _decoder(policies[0]), streams.limits is None)),
     )
 
 
+def _decoder(policy: Any) -> Callable[[int], str]:
+    return lambda token: str(policy.tokenizer.decode([token]))
+
+
 def _spliced(
-    dictionary: Dictionary, policies: Sequence[Any], stream: HarvestStream
+    dictionary: Dictionary, policies: Sequence[Any], stream: Rows, limits: Limits | None
 ) -> dict[str, dict[str, Any]]:
     """What is recovered with the reconstruction spliced in, by side; on some texts."""
     chosen = [text for text in stream.tokenized if len(text) > 1][:SPLICED_TEXTS]
@@ -126,6 +130,7 @@ def _spliced(
         [text.token_ids.tolist() for text in chosen],
         stream.site,
         tasks=[text.note.task for text in chosen],
+        limits=limits,
     )
     return {
         side: {
@@ -220,7 +225,7 @@ def told(
     first, and as plain values.
     """
     table, latents = found.table, rising(found)
-    said = list(location["sentences"]) if location else []
+    said = [*(location["sentences"] if location else ()), *found.outliers]
     if theme:
         shares = f"{percent(theme.before)} before training, {percent(theme.after)} after"
         said.append(f"Runs with {printable(theme.name)}: {shares}.")

@@ -24,7 +24,8 @@ from typing import Any, ClassVar, Final
 
 import numpy as np
 
-from crosscoders.activations.harvest_stream import harvest, texts_hash
+from crosscoders.activations.harvest_stream import texts_hash
+from crosscoders.activations.outlier_positions import plain
 from crosscoders.dictionaries.saved import SavedDictionary
 from crosscoders.patching.decisions import (
     Decision,
@@ -57,9 +58,9 @@ from crosscoders.study.material import (
     played,
     read,
     settled,
-    some_texts,
 )
 from crosscoders.study.measures import Measured, measured, rising, steer_command, told
+from crosscoders.study.study_streams import study_streams
 from forensics.errors import UserError
 from forensics.investigation.folder import CASE, CASE_FILES
 from forensics.investigation.inputs import CaseRequest, Inputs, check_case
@@ -205,19 +206,17 @@ def diff_material(
         about["site"] = location["site"]
 
     # 2. Texts to train on, texts to report on, and some of the first to choose on.
-    parts = material.parts(request.seed)
-    learnt, reported, chosen = (
-        harvest(material.policies, texts, about["site"]) for texts in (*parts, some_texts(parts[0]))
-    )
+    streams = study_streams(material, request, about["site"], folder, progress)
 
     # 3. The dictionaries, and what is measured of them.
-    dictionaries = dictionaries_of(request, folder, learnt, about, saved, progress)
+    dictionaries = dictionaries_of(request, folder, streams.learnt, about, saved, progress)
     progress("reading the latents", 0, 1)
     contrasts, policies = contrasts_of(theme, material.runs), material.policies
-    found = measured(dictionaries, policies, reported, chosen, contrasts, folder, request.controls)
+    found = measured(dictionaries, policies, streams, contrasts, folder, request.controls)
     progress("reading the latents", 1, 1)
 
-    # 4. What was found.
+    # 4. What was found; of outliers nothing where there are none.
+    outliers = streams.outliers
     models = "one model" if found.models == 1 else "both models"
     return {
         "schema_version": VERSION,
@@ -226,14 +225,15 @@ def diff_material(
         "asked": request.stated(),
         "given": {"as": saved.kind, "key": saved.key} if saved else None,
         **told(found, theme, location, about["site"], saved),
+        **({"outliers": plain(outliers, request.keep_outliers)} if outliers.number else {}),
         "facts": [
             f"before {identities[0]}",
             f"after {identities[1]}",
             f"dictionary given ({saved.kind}, {models}), not trained"
             if saved
-            else f"{len(learnt.texts):,} texts to train on",
-            f"{found.quality['rows']:,} tokens of {len({text.task for text in reported.texts}):,}"
-            " other tasks to report on",
+            else f"{len(streams.learnt.texts):,} texts to train on",
+            f"{found.quality['rows']:,} tokens of"
+            f" {len({text.task for text in streams.reported.texts}):,} other tasks to report on",
         ],
         "command": next_command(request, folder, found, saved),
     }

@@ -13,7 +13,7 @@ from crosscoders.patching.decisions import (
     whole_actions,
 )
 from crosscoders.patching.hybrids import all_sites, patched, recorded
-from crosscoders.patching.maps import patch_map
+from crosscoders.patching.maps import graft_map, patch_map
 from forensics.errors import UserError
 from forensics.protocols import SamplingSettings
 from tests.crosscoders.patching_worlds import (
@@ -293,3 +293,76 @@ def _both_open():
         )
 
     return [run(0, "open-file"), run(1, "open-notes")]
+
+
+@pytest.mark.parametrize("behaviour", [None, Behaviour(name="two tokens", actions=((5, 6), (9,)))])
+def test_layers_that_are_not_run_again_change_no_bit(behaviour, monkeypatch):
+    """Every site and every module, with and without the layers before them."""
+    before, after = tiny(0), tiny(1)
+    texts = random_decisions(8, 8)
+
+    def read():
+        maps = [make(before, after, texts, behaviour=behaviour) for make in (patch_map, graft_map)]
+        return [(one.readings.hybrid_kl.tolist(), one.rows) for one in maps]
+
+    found = read()
+    ran = []
+    handles = [
+        layer.mlp.register_forward_hook(lambda *_: ran.append(1))
+        for policy in (before, after)
+        for layer in policy.model.model.layers
+    ]
+    assert read() == found
+    fewer = len(ran)
+    monkeypatch.setattr("crosscoders.patching.maps.untouched", lambda *_: 0)
+    assert read() == found and len(ran) - fewer > 1.3 * fewer
+    [handle.remove() for handle in handles]
+    assert not any("forward" in layer.__dict__ for layer in before.model.model.layers)
+
+
+def sunk(policy, token, seed, times=100):
+    """With one token whose embedding is `times` as long as the others, in a direction
+    that the seed gives.
+    """
+
+    def sink(model):
+        table = model.model.embed_tokens.weight
+        drawn = torch.randn(table.shape[1], generator=torch.Generator().manual_seed(seed))
+        table[token] = drawn / drawn.norm() * times * table.norm(dim=-1).median()
+
+    return changed(policy, sink)
+
+
+def test_a_sink_is_left_as_it_is_and_what_is_patched_beside_it_still_moves():
+    """The models differ at the sink, which stands first, and at a token behind it."""
+    base = tiny(0)
+    before = sunk(base, 60, 1)
+    after = changed(sunk(base, 60, 2), lambda model: model.model.embed_tokens.weight[50].add_(0.2))
+    texts = [Decision(task=f"t{i}", token_ids=(60, 10 + i, 50, 20, 30 + i)) for i in range(10)]
+    site = "blocks.0.hook_resid_post"
+    asked = {"sites": ["hook_embed", site], "positions": ["earlier"]}
+    left, kept = (patch_map(before, after, texts, **asked, keep_outliers=k) for k in (False, True))
+    assert left.outliers is not None and "position 0 had" in left.outliers
+    assert kept.outliers is None
+    ids = torch.tensor([text.token_ids for text in texts])
+    with torch.no_grad(), recorded(after.model, [site]) as seen:
+        after.model(ids)
+    chances = {}
+    for name, where in (("left", slice(1, -1)), ("kept", slice(0, -1))):
+        with torch.no_grad(), patched(before.model, site, seen, where):
+            chances[name] = before.model(ids).logits[:, -1].double().log_softmax(-1)
+    with torch.no_grad():
+        p = after.model(ids).logits[:, -1].double().log_softmax(-1)
+    for name, found in (("left", left), ("kept", kept)):
+        at = [row.change for row in found.rows].index(
+            found.row(site, "into-before", "earlier").change
+        )
+        wanted = (p.exp() * (p - chances[name])).sum(-1)
+        assert found.readings.hybrid_kl[at][0] == pytest.approx(wanted.numpy(), rel=1e-3, abs=1e-6)
+    assert not torch.allclose(chances["left"], chances["kept"])
+
+
+def test_without_a_sink_keeping_outliers_changes_nothing():
+    before, after, texts = tiny(0), tiny(1), random_decisions(8, 8)
+    found = [patch_map(before, after, texts, keep_outliers=kept) for kept in (False, True)]
+    assert found[0].rows == found[1].rows and found[0].outliers is None

@@ -1,0 +1,246 @@
+"""Attention sinks are found, named and left out, what lies beside them is still found,
+and where there is none nothing changes.
+"""
+
+import json
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+from crosscoders import diff
+from crosscoders.activations.harvest_stream import HarvestConfig, harvest
+from crosscoders.activations.kept_stream import FILE, keep
+from crosscoders.activations.outlier_positions import beyond, limits_of, sentences, survey
+from crosscoders.activations.streams import Block
+from crosscoders.activations.texts import plain_text
+from crosscoders.latents.reconstruction import spliced
+from crosscoders.study.diff_files import LATENTS, TOKENS, Shape
+from forensics import policy_from
+from tests.crosscoders.latent_worlds import held, random_dictionary
+from tests.crosscoders.test_study_diff import CUE, SITE, WORDS
+from tests.tiny import save_tiny_qwen3, tiny_qwen3, tiny_tokenizer
+
+SINK, PLAIN = "Z", "the"
+TIMES = 100  # as large as the others
+
+
+def token_of(word):
+    return tiny_tokenizer()(word)["input_ids"][0]
+
+
+def rows(number=400, width=8, seed=0):
+    generator = torch.Generator().manual_seed(seed)
+    return torch.randn((number, 2, width), generator=generator)
+
+
+def planted(stream, every=50, times=TIMES, models=(0, 1)):
+    """Every 50th row as large in some models."""
+    changed = stream.clone()
+    for m in models:
+        changed[::every, m] *= times
+    return changed
+
+
+def test_a_survey_finds_names_and_weighs_the_planted_rows():
+    plain = rows()
+    found = survey(held(planted(plain), tasks=8))
+    assert (found.number, found.rows, found.texts, found.of_texts) == (8, 400, 8, 8)
+    assert found.positions == ((0, 8),) and found.by_model == (8, 8)
+    assert found.tokens[0] == (0, 1) and len(found.tokens) == 5
+    squares = planted(plain).square().sum(-1)[:, 0]
+    assert found.squares[0] == pytest.approx(float(squares[::50].sum() / squares.sum()), rel=1e-5)
+    assert min(found.squares) > 0.99 and found.difference > 0.99
+    assert found.applied == limits_of(planted(plain).norm(dim=-1))
+    (said,) = sentences(found, decode=lambda token: f"word{token}")
+    assert "8 rows in 8 of 8 texts" in said and "position 0 (8 times)" in said
+    assert "'word0'" in said and "left out of what follows" in said
+    assert "kept, as asked" in sentences(found, kept=True)[0]
+
+
+def test_what_one_model_alone_has_is_said():
+    found = survey(held(planted(rows(), models=(1,)), tasks=8))
+    assert found.by_model == (0, 8)
+    assert "Only the after model" in sentences(found)[1]
+    assert len(sentences(survey(held(planted(rows()), tasks=8)))) == 1
+
+
+@pytest.mark.parametrize("times", [1, 5])
+def test_without_a_sink_there_are_no_limits(times):
+    found = survey(held(planted(rows(), times=times)))
+    assert found.number == 0 and found.applied is None and sentences(found) == []
+
+
+def test_an_empty_stream_and_one_of_zeros_have_no_outliers():
+    assert survey(held(rows(0))).applied is None
+    found = survey(held(torch.cat([torch.zeros(300, 2, 8), rows(100)])))
+    assert found.applied is None and found.limits == (float("inf"),) * 2
+
+
+def test_half_precision_does_not_overflow():
+    large = torch.full((1, 1, 4096), 6e4, dtype=torch.float16)
+    assert not beyond(large, [1e7]).any() and beyond(large, [1e6]).all()
+
+
+def sunk(model, scale=1.0):
+    """The model with an embedding of `SINK` that is `TIMES` as long as the others."""
+    with torch.no_grad():
+        table = model.get_input_embeddings().weight
+        table[token_of(SINK)] *= (
+            scale * TIMES * table.norm(dim=-1).median() / table[token_of(SINK)].norm()
+        )
+    return model
+
+
+def sunk_texts(number=6, length=12):
+    random = np.random.default_rng(0)
+    return [
+        plain_text([token_of(SINK), *random.integers(3, 60, length + i).tolist()], f"t{i}")
+        for i in range(number)
+    ]
+
+
+@pytest.fixture(scope="module")
+def policies():
+    return [policy_from(sunk(tiny_qwen3(i)), tiny_tokenizer(), f"sunk-{i}") for i in (0, 1)]
+
+
+def whole(stream, seed=None):
+    return Block.join(list(stream.blocks(seed)))
+
+
+def test_harvest_leaves_out_what_is_beyond_the_limits_and_nothing_else(policies):
+    texts = sunk_texts()
+    stream = harvest(policies, texts, SITE)
+    found = survey(stream)
+    assert (found.number, found.positions) == (6, ((0, 6),))
+    assert found.tokens == ((token_of(SINK), 6),)
+    limited = harvest(policies, texts, SITE, HarvestConfig(limits=found.applied))
+    full, part = whole(stream), whole(limited)
+    later = full.rows.position > 0
+    assert torch.equal(part.activations, full.activations[torch.from_numpy(later)])
+    assert (part.rows.token == full.rows.token[later]).all()
+    assert limited.identity != stream.identity
+    assert survey(limited).applied is None
+
+
+def test_what_is_kept_is_what_was_harvested(policies, tmp_path, monkeypatch):
+    texts = sunk_texts()
+    stream = harvest(policies, texts, SITE, HarvestConfig(batch=40, window=2))
+    kept, full = keep(stream, tmp_path), whole(stream)
+    assert torch.equal(whole(kept).activations, full.activations)
+    assert (whole(kept).rows.text == full.rows.text).all()
+    found = survey(kept)
+    assert found == survey(stream)
+    part, wanted = kept.part(texts[3:], found.applied), full.rows.text >= 3
+    wanted &= full.rows.position > 0
+    assert torch.equal(whole(part).activations, full.activations[torch.from_numpy(wanted)])
+    assert (whole(part).rows.text == full.rows.text[wanted] - 3).all()
+    assert [note.id for note in part.texts] == ["t3", "t4", "t5"]
+    assert len({kept.identity, part.identity, kept.part(texts[3:]).identity}) == 3
+    first, again = whole(part, 1), whole(part, 1)
+    assert torch.equal(first.activations, again.activations)
+    assert not torch.equal(first.activations, whole(part, 2).activations)
+    assert sorted(first.rows.token.tolist()) == sorted(whole(part).rows.token.tolist())
+    monkeypatch.setattr(type(stream), "blocks", lambda *_: pytest.fail("it was read again"))
+    assert torch.equal(whole(keep(stream, tmp_path)).activations, full.activations)
+    (tmp_path / FILE).with_suffix(".json").unlink()  # cut off: the file is not whole
+    with pytest.raises(pytest.fail.Exception, match="read again"):
+        keep(stream, tmp_path)
+
+
+def test_what_is_spliced_leaves_the_sinks_as_they_are(policies):
+    dictionary = random_dictionary(random_partition(), seed=0, width=64)
+    texts = [text.token_ids.tolist() for text in sunk_texts()]
+    limits = survey(harvest(policies, sunk_texts(), SITE)).applied
+    plain = spliced(dictionary, policies, texts, SITE, positions=[range(1, len(t)) for t in texts])
+    assert spliced(dictionary, policies, texts, SITE, limits=limits) == plain
+    assert spliced(dictionary, policies, texts, SITE) != plain
+
+
+def random_partition():
+    from crosscoders.dictionaries.settings import Partition
+
+    return Partition(latents=32, after_only=4)
+
+
+@pytest.fixture(scope="module")
+def sunk_pair(tmp_path_factory):
+    """A sink that differs between the models, and a direction that one word has more
+    after training, which is a hundredth as long.
+    """
+    folder = tmp_path_factory.mktemp("sunk")
+    places = [save_tiny_qwen3(folder / name, seed=3) for name in ("before", "after")]
+    direction = torch.randn(64, generator=torch.Generator().manual_seed(1))
+    for place, moved, more in zip(places, (0.0, 1.5), (0.0, 0.6), strict=True):
+        tensors = load_file(place / "model.safetensors")
+        (name,) = [name for name in tensors if "embed_tokens" in name]
+        table = tensors[name].float()
+        table[token_of(CUE)] += direction / direction.norm() * moved
+        sink = torch.randn(64, generator=torch.Generator().manual_seed(2))
+        sink += more * torch.randn(64, generator=torch.Generator().manual_seed(4))
+        table[token_of(SINK)] = sink / sink.norm() * TIMES * table.norm(dim=-1).median()
+        tensors[name] = table.to(torch.bfloat16)
+        save_file(tensors, place / "model.safetensors", metadata={"format": "pt"})
+    return places
+
+
+def texts_file(path, first):
+    generator = torch.Generator().manual_seed(7)
+    lines = []
+    for _ in range(80):
+        words = [WORDS[i] for i in torch.randint(len(WORDS), (14,), generator=generator).tolist()]
+        words.insert(int(torch.randint(14, (1,), generator=generator)), CUE)
+        lines.append(json.dumps({"text": first + " ".join(words)}))
+    path.write_text("\n".join(lines))
+    return path
+
+
+ASKED = {
+    "shape": Shape(latents=96, after_only=8, k=6),
+    "tokens": 8_000,
+    "decisions": 0,
+    "site": SITE,
+    "controls": False,
+}
+
+
+def cued(out, summary):
+    """Whether what is called specific fires on the cue."""
+    tokens = json.loads((out / TOKENS).read_text())
+    return [
+        all(one["tokens"][one["at"]].strip() == CUE for one in tokens[str(latent)])
+        for latent in summary["specific"]
+    ]
+
+
+def test_a_feature_beside_a_planted_sink_is_found_and_the_sink_is_named(sunk_pair, tmp_path):
+    texts = texts_file(tmp_path / "texts.jsonl", SINK)
+    summary = diff(*sunk_pair, out=tmp_path / "out", texts=texts, **ASKED)
+    found = summary["outliers"]
+    assert found["left_out"] and list(map(list, found["positions"])) == [[0, 80]]
+    assert found["number"] == found["texts"] == found["of_texts"] == 80
+    assert min(found["squares"]) > 0.9 and found["difference"] > 0.9
+    (said,) = [one for one in summary["sentences"] if "attention sinks" in one]
+    assert "position 0 (80 times)" in said and repr(SINK) in said
+    assert said in json.loads((tmp_path / "out" / "diff.json").read_text())["sentences"]
+    assert summary["specific"] and all(cued(tmp_path / "out", summary))
+    kept = diff(*sunk_pair, out=tmp_path / "kept", texts=texts, **ASKED, keep_outliers=True)
+    assert not kept["outliers"]["left_out"] and kept["asked"]["keep_outliers"]
+    assert not all(cued(tmp_path / "kept", kept)) or not kept["specific"]
+
+
+def test_without_a_sink_the_same_bytes_come_out(sunk_pair, tmp_path):
+    texts = texts_file(tmp_path / "texts.jsonl", "")
+    small = {**ASKED, "tokens": 1_000, "baselines": False}
+    told = [
+        diff(*sunk_pair, out=tmp_path / name, texts=texts, **small, keep_outliers=kept)
+        for name, kept in (("out", False), ("kept", True))
+    ]
+    assert "outliers" not in told[0] and told[0]["sentences"] == told[1]["sentences"]
+    files = [LATENTS, TOKENS, "quality.json", "dictionary/sae_weights.safetensors"]
+    first, second = (
+        [(tmp_path / n / file).read_bytes() for file in files] for n in ("out", "kept")
+    )
+    assert first == second
