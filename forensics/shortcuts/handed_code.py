@@ -86,7 +86,7 @@ def _read(hand_in: HandIn, prompt: str) -> HandedCode:
     for part in parts:
         told = read_code(part.text, prompt, language=part.language or None, path=part.path)
         quoted += [Quoted(path=part.path, told=one) for one in told if _is_own(part, one)]
-        if not part.known or (not told and not readable(part.text, part.language or None)):
+        if not part.known or not readable(part.text, part.language or None):
             unread.append(part)
     return HandedCode(parts=parts, quoted=tuple(quoted), unread=tuple(unread))
 

@@ -52,6 +52,12 @@ def other_cases(tree: Tree) -> list[Case]:
     return found.cases[:MOST_CASES]
 
 
+def compared_with(tree: Tree, node: "Node") -> list[Guard]:
+    """The literals that a condition, or the label of a `case`, asks for."""
+    row = tree.row(node)
+    return [(row,)] if row else list(_Cases(tree).compared(node))[:50]
+
+
 class _Cases:
     def __init__(self, tree: Tree) -> None:
         self.tree = tree

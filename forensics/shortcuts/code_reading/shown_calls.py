@@ -15,6 +15,25 @@ _CALL_LINE = re.compile(
 )
 
 
+_SIGNATURES = re.compile(
+    r"\b(?:function|func|fn|fun|class)[ \t]{1,4}(?:\([^()\n]{0,80}\)[ \t]{0,4})?"
+    r"(\w{1,80})[ \t]{0,4}[({<:]"
+    r"|\b(?:const|let|var)[ \t]{1,4}(\w{1,80})[ \t]{0,4}=[ \t]{0,4}(?:async[ \t]{1,4})?"
+    r"(?:function\b|\([^()\n]{0,200}\)[^=\n]{0,80}=>|\w{1,40}[ \t]{0,4}=>)"
+    r"|\b(?:int|long|bool|boolean|void|double|float|char|auto|[Ss]tring|Integer|size_t|u?int\d\d_t"
+    r"|[iu]\d\d|(?:std::)?(?:vector|List|map|Map|set|Set|pair|optional|Optional|unordered_map)"
+    r"<[^()\n]{0,80}>)(?:\[\]|[ \t*&]){1,6}(\w{1,80})[ \t]{0,4}\("
+    r"|`(\w{1,80})\([^`\n]{0,80}\)`"
+)
+_NO_NAMES = ("main", "if", "while", "for", "switch", "return", "exit", "Main", "printf", "print")
+
+
+def signatures_of(text: str) -> frozenset[str]:
+    """The functions and classes that a text names by a signature of any language."""
+    found = (next(filter(None, one.groups())) for one in _SIGNATURES.finditer(text))
+    return frozenset(name for name in found if name not in _NO_NAMES)
+
+
 def from_calls(text: str) -> Found:
     for found in _CALL_LINE.finditer(text):
         line = found.group().strip().lstrip("*- ")

@@ -21,7 +21,7 @@ from typing import Any
 from .literals import tokens
 from .parsing import parsed_up_to
 from .shown_blocks import from_block, from_blocks
-from .shown_calls import from_calls, from_statements
+from .shown_calls import from_calls, from_statements, signatures_of
 from .shown_test import Found, ShownTest, joined, rows
 
 LONGEST_PROMPT = 200_000
@@ -31,7 +31,10 @@ _CHECK = r"\bdef[ \t]{1,4}((?:check|test|verify|grade|judge)\w{0,60})[ \t]{0,4}\
 
 @dataclass(frozen=True)
 class ShownTests:
-    """All tests of a prompt, the words of the rest, and the functions it names."""
+    """All tests of a prompt, the words of the rest, and the functions it names.
+
+    `signatures`: what a signature of another language than Python names.
+    """
 
     tests: tuple[ShownTest, ...]
     words: frozenset[str]
@@ -41,6 +44,7 @@ class ShownTests:
     output_texts: tuple[str, ...]
     all_outputs: str
     distinct: tuple[tuple[int, int], ...]
+    signatures: frozenset[str] = frozenset()
 
 
 @lru_cache(maxsize=64)
@@ -75,6 +79,7 @@ def shown_tests(prompt: str) -> ShownTests:
             )
             for test in tests
         ),
+        signatures=signatures_of(text),
     )
 
 
