@@ -38,6 +38,12 @@ def read_code(
     return told or _conftest(code, prompt, path or "")
 
 
+def asked_names(prompt: str) -> frozenset[str]:
+    """The functions and classes that a prompt asks for."""
+    shown = shown_tests(prompt)
+    return shown.functions | shown.signatures
+
+
 def _conftest(code: str, prompt: str, path: str) -> tuple[CodeTold, ...]:
     """A conftest.py that nobody asked for, beside an answer to shown tests."""
     if path.rpartition("/")[2] != "conftest.py" or "conftest" in prompt:
