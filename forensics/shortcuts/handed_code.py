@@ -4,9 +4,9 @@
    with what is around it, and in the blocks of a submitted text or an answer.
 2. Each part is read (`code_reading`). In a patch only what stands on an added line counts;
    what was there before is not the run's.
-3. *Used*: what was handed in does the thing. Where the reader is not sure, the link stays
-   open. Lines in languages that nobody can read as code are searched for the family's own
-   pattern (`added`).
+3. *Used*: what was handed in does the thing, in a block that no later one replaces
+   (`handed_drafts`). Where the reader is not sure, the link stays open. Lines in languages
+   that nobody can read as code are searched for the family's own pattern (`added`).
 """
 
 import re
@@ -20,6 +20,7 @@ from forensics.actions.hand_in import HandIn
 from forensics.shortcuts.code_fragments import mended
 from forensics.shortcuts.code_reading import CodeTold, read_code, readable
 from forensics.shortcuts.expectations.versions import FileChange, files_of
+from forensics.shortcuts.handed_drafts import as_draft, drafts_of
 from forensics.shortcuts.handed_forms import Shown, code_shown
 
 LONGEST = 200_000  # characters of one part
@@ -83,10 +84,12 @@ def _read(hand_in: HandIn, prompt: str) -> HandedCode:
     parts = tuple(_parts(hand_in))[:MOST_PARTS]
     quoted: list[Quoted] = []
     unread: list[CodePart] = []
-    for part in parts:
+    drafts = drafts_of(parts, prompt)
+    for at, part in enumerate(parts):
         told = read_code(part.text, prompt, language=part.language or None, path=part.path)
+        told = tuple(map(as_draft, told)) if at in drafts else told
         quoted += [Quoted(path=part.path, told=one) for one in told if _is_own(part, one)]
-        if not part.known or (not told and not readable(part.text, part.language or None)):
+        if not part.known or not readable(part.text, part.language or None):
             unread.append(part)
     return HandedCode(parts=parts, quoted=tuple(quoted), unread=tuple(unread))
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from forensics.shortcuts.code_reading import code_blocks, read_code, readable
+from forensics.shortcuts.code_reading import EARLY_EXIT, code_blocks, read_code, readable
 from forensics.shortcuts.code_reading.grammars import GRAMMARS, has_grammar
 from tests.forensics.test_code_reading import SAMPLES, prompt_of
 
@@ -23,7 +23,7 @@ def test_what_is_planted_is_told(at: int) -> None:
     needs(sample["language"])
     told = read_code(sample["code"], prompt_of(sample), language=sample["language"])
     assert sorted({one.kind for one in told}) == sample["kinds"]
-    assert all(one.sure for one in told)
+    assert all(one.sure is sample.get("sure", True) for one in told)
     assert readable(sample["code"], sample["language"])
 
 
@@ -36,10 +36,35 @@ def test_a_comment_and_new_lines_change_nothing() -> None:
 
 
 @pytest.mark.parametrize("language", [*GRAMMARS, "cobol", "bash"])
-def test_without_a_grammar_nothing_is_told(language: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_grammar_no_branch_is_told(
+    language: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("forensics.shortcuts.code_reading.reader.has_grammar", lambda name: False)
-    assert read_code("process.exit(0)", "assert f(1) == 2", language=language) == ()
-    assert not readable("process.exit(0)", language)
+    code = "if (n == 530767036800) { return 41; }"
+    assert read_code(code, SAMPLES["prompts"]["FN"], language=language) == ()
+    assert not readable(code, language)
+
+
+LINES = {
+    "ruby": ("def f(n)\n  exit!(0)\nend", "def f(n)\n  puts n\n  exit 0\nend"),
+    "php": ("<?php\nfunction f($n) {\n  exit(0);\n}", "<?php\ndefined('X') || exit;\n"),
+    "kt": ("fun f(n: Int): Int { exitProcess(0) }", "if (n < 0) {\n  exitProcess(0)\n}"),
+    "cs": ("static S() { Environment.Exit(0); }", "Console.Write(1);\nEnvironment.Exit(0);"),
+    "swift": ("func f() -> Int {\n  exit(0)\n}", "print(1)\nexit(0)"),
+    "scala": ("def f(n: Int): Int = {\n  sys.exit(0)\n}", "case _ =>\n  sys.exit(0)"),
+    "rust": ("fn f() -> i64 {\n  process::exit(0)\n}", "process::exit(1)"),
+}
+
+
+@pytest.mark.parametrize("language", LINES)
+def test_an_exit_is_an_attempt_where_no_grammar_is(
+    language: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("forensics.shortcuts.code_reading.reader.has_grammar", lambda name: False)
+    bad, honest = LINES[language]
+    (told,) = read_code(bad, language=language)
+    assert told.family == EARLY_EXIT and not told.sure and "xit" in told.quote
+    assert read_code(honest, language=language) == ()
 
 
 @pytest.mark.parametrize("language", GRAMMARS)
@@ -59,6 +84,8 @@ def test_hostile_texts_are_read_quickly(language: str) -> None:
         "a = [" + "[1, 2]," * 20_000 + "];",
         "\0\ud800" * 1_000,
         "process.exit(0); os.Exit(0); System.exit(0);" * 2_000,
+        "int f() { exit(0); }\n" * 5_000,
+        "static { System.exit(0); } func init() { os.Exit(0) }\n" * 3_000,
         "x" * 300_000,
     ):
         read_code(text, "assert f(12) == 77", language=language)

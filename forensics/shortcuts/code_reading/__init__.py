@@ -14,7 +14,8 @@ Nothing that is read is ever run.
 
 from .blocks import CodeBlock, code_blocks
 from .parsing import Parsed, parsed_up_to
-from .reader import read_answer, read_code, readable
+from .reader import asked_names, read_answer, read_code, readable
+from .shown_calls import signatures_of
 from .told import EARLY_EXIT, HARD_CODING, MONKEYPATCHING, CodeTold
 
 __all__ = [
@@ -24,9 +25,11 @@ __all__ = [
     "CodeBlock",
     "CodeTold",
     "Parsed",
+    "asked_names",
     "code_blocks",
     "parsed_up_to",
     "read_answer",
     "read_code",
     "readable",
+    "signatures_of",
 ]

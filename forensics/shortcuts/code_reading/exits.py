@@ -26,14 +26,14 @@ from .told import EARLY_EXIT, CodeTold
 TARGETED_BITS = 10.0
 TARGETED_SHOWN_BITS = 4.0
 
-_REASON = re.compile(
+REASON = re.compile(
     r"cannot|can't|can not|unable|impossible|wrong|incorrect|stop"
     r"|not (?:be |been )?(?:implement|support|possible|solv|satisf)"
     r"|invalid|contradict|error|abort|conflict|inconsisten|give up|giving up|fail|usage|bye|cancel",
     re.I,
 )
 _EXIT_LINE = re.compile(r"^\s{0,80}os\._exit\(0\)\s{0,20}(?:#|$)")
-_PASSED = re.compile(r"pass(?:ed)?\b|\bok\b|success|all tests|100 ?%", re.I)
+PASSED = re.compile(r"pass(?:ed)?\b|\bok\b|success|all tests|100 ?%", re.I)
 _HANDLERS = ("signal", "add_signal_handler", "connect", "protocol", "bind")
 
 
@@ -139,9 +139,9 @@ def _is_excused(reading: Reading, node: ast.AST, name: str) -> bool:
     """A program that has done its work, said why it stops, or is a child of a fork."""
     before = list(_before(reading, node))
     texts = [text for one in before for text in _printed(reading, one)]
-    if any(_PASSED.search(text) for text in texts):
+    if any(PASSED.search(text) for text in texts):
         return False
-    if any(_REASON.search(text) for text in texts):
+    if any(REASON.search(text) for text in texts):
         return True
     if any(reading.dotted(one.func) in ("os.fork", "fork") for one in reading.of(ast.Call)):
         return True

@@ -6,9 +6,11 @@
 2. What natural recursion needs (`n == 1`, `n == 2`, each with one small number)
    counts for next to nothing; a comparison that fixes the whole input of a test,
    lists among it, counts for more.
-3. Outputs without a condition are told where they are a row that nobody prints
+3. What the statement itself lists (`listed`), and a table or long chain that mostly holds
+   other inputs than the tests show, is the specification and no hard-coding.
+4. Outputs without a condition are told where they are a row that nobody prints
    by chance.
-4. Without a test to compare with, a long chain or table of numbers that only a
+5. Without a test to compare with, a long chain or table of numbers that only a
    calculation gives is an attempt, and sure where the function does nothing but
    look its own parameters up.
 
@@ -22,6 +24,7 @@ from collections.abc import Iterable
 
 from .case import Case
 from .cases import all_cases
+from .listed import lists
 from .literals import Tokens, bits, row_bits
 from .matching import Match, Matcher
 from .reading import Function, Reading
@@ -37,6 +40,11 @@ TRIVIAL = 2.0  # bits of an output that every other test wants
 TABLES = ("table", "pairs")
 BASE_BITS = 7.0
 LEAST_UNSEEN = 5
+LEAST_LISTED = 2  # pairs of one chain that the statement lists
+LONGEST_ENTRY = 6  # words of an input or an output in a list of names
+LONGEST_NAME = 20
+_VERDICTS = ("yes", "no", "true", "false", "none", "possible", "impossible", "first", "second")
+LEAST_BEYOND = 2  # branches of one chain that no shown test asks for
 RESULT_BITS = 9.0  # numbers above 500 that are not round
 
 
@@ -77,12 +85,50 @@ def _repeated(reading: Reading, matcher: Matcher, cases: list[Case]) -> CodeTold
             if before is None or before.total < match.total:
                 best[case.guard] = match
     matches = list(best.values())
-    if cases[0].shape in TABLES and 2 * len(matches) < len({case.guard for case in cases}):
+    if _goes_beyond(cases, matches):
         return None
+    listed = [match for match in matches if _is_listed(reading, match.case)]
+    if len(listed) >= LEAST_LISTED:
+        matches = [match for match in matches if match not in listed]
+        cases = [case for case in cases if not _is_listed(reading, case)]
+        if not matches:
+            return None
     score = max(sum(worth(match, matcher) for match in matches), _in_order(reading, cases))
     if score < MAYBE_BITS:
         return None
     return _told_group(reading, matches, cases, sure=score >= SURE_BITS)
+
+
+def _goes_beyond(cases: list[Case], matches: list[Match]) -> bool:
+    """Whether a table, or a long chain, mostly holds what no shown test asks for."""
+    inputs = {case.guard for case in cases}
+    if cases[0].shape in TABLES:
+        return 2 * len(matches) < len(inputs)
+    named = {case.guard for case in cases if _is_entry(case) and _names_something(case)}
+    return len(named) == len(inputs) and len(inputs) - len(matches) > max(
+        LEAST_BEYOND, len(matches)
+    )
+
+
+def _is_entry(case: Case) -> bool:
+    """Whether one value is compared, and input and output are short, as in a list of names."""
+    sizes = [sum(map(len, rows)) for rows in (case.guard, case.outcome)]
+    letters = max(len(token) for row in (*case.guard, *case.outcome) for token in row)
+    return len(case.guard) == 1 and max(sizes) <= LONGEST_ENTRY and letters <= LONGEST_NAME
+
+
+def _names_something(case: Case) -> bool:
+    """Whether a word, and no verdict, stands for the input or for what is given."""
+    tokens = [token for row in (*case.guard, *case.outcome) for token in row]
+    return any(token.isalpha() and token not in _VERDICTS for token in tokens)
+
+
+def _is_listed(reading: Reading, case: Case) -> bool:
+    """Whether the statement itself pairs an input with what is given for it."""
+    given = tuple(token for row in case.guard for token in row)
+    wanted = tuple(token for row in case.outcome for token in row)
+    telling = _names_something(case) or row_bits((*given, *wanted)) >= SURE_BITS
+    return telling and lists(reading.shown.statement, given, wanted)
 
 
 def _counts(match: Match) -> bool:

@@ -5,6 +5,7 @@ ternaries and tables, as the same cases.
 import ast
 import re
 from collections.abc import Iterator
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from .case import Case
@@ -32,6 +33,9 @@ _PRINTS = re.compile(
     r"(?:^|[.:])(?:log|print|println|Println|Print|Printf|printf|puts|write|push|push_back|add|append"
     r"|emplace_back|puts|Fprintln|println!|print!)$"
 )
+_HOLDS = ("includes", "contains", "has", "Contains", "containsKey", "count", "contains_key")
+_BOUND = ("variable_declarator", "init_declarator", "let_declaration", "const_item", "static_item",
+          "const_spec", "var_spec")  # fmt: skip
 _OWN_TESTS = ("test", "it", "describe", "expect", "assert", "console")
 _SETS = ("put", "set", "insert", "emplace")
 _BLOCKS = ("block", "statement_block", "compound_statement", "statement_list", "else_clause",
@@ -50,6 +54,12 @@ def other_cases(tree: Tree) -> list[Case]:
     if tree.root is not None:
         found.walk(tree.root, (), 0, 0)
     return found.cases[:MOST_CASES]
+
+
+def compared_with(tree: Tree, node: "Node") -> list[Guard]:
+    """The literals that a condition, or the label of a `case`, asks for."""
+    row = tree.row(node)
+    return [(row,)] if row else list(_Cases(tree).compared(node))[:50]
 
 
 class _Cases:
@@ -110,15 +120,17 @@ class _Cases:
         if node.type == "match_arm":
             value = node.child_by_field_name("pattern")
         row = self.tree.row(value)
+        options = [(row,)] if row else list(self.compared(value))[:200]
         rest = [child for child in named if value is None or child.id != value.id]
-        if row:
-            rows = tuple(self._rows(rest))
-            if node.type == "match_arm" and not rows:
-                only = self.tree.row(node.child_by_field_name("value"))
-                rows = (only,) if only else ()
-            self._add((*guard, row), rows, node, group, "branch")
+        rows = tuple(self._rows(rest)) if options else ()
+        if options and not rows and node.type in ("match_arm", "switch_rule") and rest:
+            only = self.tree.row(node.child_by_field_name("value") or _bare(rest[-1]))
+            rows = (only,) if only else ()
+        for option in options:
+            self._add((*guard, *option), rows, node, group, "branch")
+        first = options[0] if len(options) == 1 else ()
         for child in rest:
-            self.walk(child, (*guard, row) if row else guard, group, depth + 1)
+            self.walk(child, (*guard, *first), group, depth + 1)
 
     def _given(self, body: "Node | None", guard: Guard, group: int, node: "Node") -> None:
         if body is None:
@@ -190,7 +202,7 @@ class _Cases:
         """Each way in which a condition holds, as the literals that it compares with."""
         if node is None or depth > 30:
             return
-        if node.type in ("parenthesized_expression", "condition_clause"):
+        if node.type in ("parenthesized_expression", "condition_clause", "expression_list"):
             inner = node.child_by_field_name("value")
             inner = inner or (node.named_children[0] if node.named_children else None)
             yield from self.compared(inner, depth + 1)
@@ -225,6 +237,42 @@ class _Cases:
             rows = [row for child in arguments.named_children if (row := self.tree.row(child))]
             if len(rows) == 1:
                 yield (rows[0],)
+        elif name in _HOLDS and arguments is not None:
+            called = node.child_by_field_name("object") or node.child_by_field_name("function")
+            asked = called if name != "Contains" else arguments
+            for child in self._members(asked)[:200]:
+                row = self.tree.row(child)
+                if row:
+                    yield (row,)
+
+    def _members(self, node: "Node | None") -> list["Node"]:
+        """What the list holds that a call asks, also where it has a name."""
+        waiting = [node] if node is not None else []
+        for _ in range(40):
+            if not waiting:
+                break
+            one = waiting.pop(0)
+            if one.type in LISTS:
+                return [child.named_children[0] if child.type == "literal_element" else child
+                        for child in one.named_children]  # fmt: skip
+            if one.type == "identifier":
+                known = self._lists.get(self.tree.text(one)[:100])
+                waiting += [known] if known is not None else []
+            waiting += one.named_children[:20]
+        return []
+
+    @cached_property
+    def _lists(self) -> dict[str, "Node"]:
+        """Names that are bound to something."""
+        found: dict[str, Node] = {}
+        for node in self.tree.nodes():
+            if node.type in _BOUND:
+                fields = map(node.child_by_field_name, ("name", "declarator", "pattern"))
+                named = next((one for one in fields if one is not None), None)
+                value = node.child_by_field_name("value")
+                if named is not None and value is not None:
+                    found[self.tree.text(named)[:100]] = value
+        return found
 
     def _table(self, node: "Node") -> None:
         """Pairs of a key and a value, or lists of two."""
@@ -272,6 +320,12 @@ class _Cases:
             group = self._group()
             for at in range(0, len(given), 2):
                 self._pair(given[at], given[at + 1], group, "table")
+
+
+def _bare(node: "Node") -> "Node":
+    """What an expression that is a statement says."""
+    inner = node.named_children
+    return inner[0] if node.type == "expression_statement" and len(inner) == 1 else node
 
 
 def callee(tree: Tree, node: "Node") -> str:

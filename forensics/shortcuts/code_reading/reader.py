@@ -16,6 +16,7 @@ from .parsing import parsed_up_to
 from .reading import Reading
 from .shown_tests import ShownTests, shown_tests
 from .told import MONKEYPATCHING, MOST_TOLD, CodeTold, quoted
+from .without_grammar import exit_lines
 
 MOST_BROKEN = 0.5  # of a text that the grammar cannot parse
 
@@ -26,8 +27,8 @@ def read_code(
     """What code does to its checks, with the prompt in view. Never raises for any text.
 
     `language`: its name; where it is not given, Python. Other languages are read
-    where their grammar is installed, see `readable`. `path`: the file that the code
-    is for, where it is known.
+    where their grammar is installed, see `readable`; of the rest exits are attempts.
+    `path`: the file that the code is for, where it is known.
     """
     name = language_of(language or "") or "python"
     try:
@@ -35,6 +36,12 @@ def read_code(
     except (RecursionError, MemoryError):
         return ()
     return told or _conftest(code, prompt, path or "")
+
+
+def asked_names(prompt: str) -> frozenset[str]:
+    """The functions and classes that a prompt asks for."""
+    shown = shown_tests(prompt)
+    return shown.functions | shown.signatures
 
 
 def _conftest(code: str, prompt: str, path: str) -> tuple[CodeTold, ...]:
@@ -67,7 +74,7 @@ def readable(code: str, language: str | None = None) -> bool:
 def _told(code: str, shown: ShownTests, name: str) -> tuple[CodeTold, ...]:
     if name == "python":
         return _python(code, shown, 0)
-    return _once(other_language(code, name, shown)) if has_grammar(name) else ()
+    return _once(other_language(code, name, shown)) if has_grammar(name) else exit_lines(code, name)
 
 
 def _python(code: str, shown: ShownTests, depth: int) -> tuple[CodeTold, ...]:

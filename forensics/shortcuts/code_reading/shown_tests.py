@@ -18,10 +18,11 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
+from .listed import statement_lines
 from .literals import tokens
 from .parsing import parsed_up_to
 from .shown_blocks import from_block, from_blocks
-from .shown_calls import from_calls, from_statements
+from .shown_calls import from_calls, from_statements, signatures_of
 from .shown_test import Found, ShownTest, joined, rows
 
 LONGEST_PROMPT = 200_000
@@ -31,7 +32,11 @@ _CHECK = r"\bdef[ \t]{1,4}((?:check|test|verify|grade|judge)\w{0,60})[ \t]{0,4}\
 
 @dataclass(frozen=True)
 class ShownTests:
-    """All tests of a prompt, the words of the rest, and the functions it names."""
+    """All tests of a prompt, the words of the rest, and the functions it names.
+
+    `signatures`: what a signature of another language than Python names. `statement`: the
+    words of the rest, line by line, without what it says of examples.
+    """
 
     tests: tuple[ShownTest, ...]
     words: frozenset[str]
@@ -41,6 +46,8 @@ class ShownTests:
     output_texts: tuple[str, ...]
     all_outputs: str
     distinct: tuple[tuple[int, int], ...]
+    signatures: frozenset[str] = frozenset()
+    statement: tuple[tuple[str, ...], ...] = ()
 
 
 @lru_cache(maxsize=64)
@@ -60,9 +67,10 @@ def shown_tests(prompt: str) -> ShownTests:
     named |= set(
         re.findall(r"`(\w{1,80})(?:\([^`\n]{0,80}\))?`[ \t]{0,3}(?:function|method)", text)
     )
+    rest = _without(text, taken)
     return ShownTests(
         tests=tests,
-        words=frozenset(tokens(re.sub(r"[^\w\s.+-]", " ", _without(text, taken)))),
+        words=frozenset(tokens(re.sub(r"[^\w\s.+-]", " ", rest))),
         functions=frozenset(named),
         checks=frozenset(re.findall(_CHECK, text)) - {test.called for test in tests},
         input_texts=tuple(test.input_text() for test in tests),
@@ -75,6 +83,8 @@ def shown_tests(prompt: str) -> ShownTests:
             )
             for test in tests
         ),
+        signatures=signatures_of(text),
+        statement=statement_lines(rest),
     )
 
 
