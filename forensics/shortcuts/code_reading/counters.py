@@ -3,8 +3,8 @@
 1. A state that outlives the call: a global, an attribute of the function or
    class, a mutable default argument, a module's list or dictionary, a counter
    of `itertools`, a list of answers that is used up.
-2. The function changes it by one and compares it with a literal, or takes the
-   literal answer at its place.
+2. The function changes it by one, or appends to it, and compares it (its length) with a
+   literal, or takes the literal answer at its place.
 """
 
 import ast
@@ -55,6 +55,15 @@ def _states(reading: Reading, function: Function, nodes: list[ast.AST]) -> Itera
                 yield f"{base}.{target.attr}"
         elif _next_of(reading, node):
             yield from _bound_to(reading, node)
+        elif (name := _grown(node)) and (name in defaults or _is_module_collection(reading, name)):
+            yield f"len({name})"
+
+
+def _grown(node: ast.AST) -> str:
+    """The list that gets one more at each call."""
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+        return _base(node.func.value) if node.func.attr in ("append", "appendleft") else ""
+    return ""
 
 
 def _counted(reading: Reading, node: ast.AST) -> ast.expr | None:
@@ -186,6 +195,8 @@ def _named(reading: Reading, node: ast.AST, states: set[str]) -> str:
         name = one.id if isinstance(one, ast.Name) else ""
         if isinstance(one, ast.Attribute):
             name = f"{getattr(one.value, 'id', '')}.{one.attr}"
+        elif isinstance(one, ast.Call) and getattr(one.func, "id", "") == "len" and one.args:
+            name = f"len({getattr(one.args[0], 'id', '')})"
         if name in states:
             return name
     return ""
