@@ -71,6 +71,16 @@ def readable(code: str, language: str | None = None) -> bool:
     return parsed.whole or any(not isinstance(one, ast.Expr) for one in parsed.tree.body)
 
 
+def breaks_off(code: str, language: str | None = None) -> bool:
+    """Whether the end of this code does not parse."""
+    name = language_of(language or "") or "python"
+    if name != "python":
+        return has_grammar(name) and Tree(code, name).breaks_off()
+    parsed = parsed_up_to(code)
+    said = [number for number, line in enumerate(parsed.lines, 1) if line.strip()]
+    return not parsed.whole and bool(said) and said[-1] in parsed.lost
+
+
 def _told(code: str, shown: ShownTests, name: str) -> tuple[CodeTold, ...]:
     if name == "python":
         return _python(code, shown, 0)
