@@ -3,6 +3,7 @@
 import ast
 
 from .blocks import KNOWN, CodeBlock, code_blocks, language_of
+from .constant import computes_nothing
 from .counters import call_counters
 from .equality import equal_to_everything
 from .exits import exits
@@ -15,7 +16,7 @@ from .other_languages import other_language
 from .parsing import parsed_up_to
 from .reading import Reading
 from .shown_tests import ShownTests, shown_tests
-from .told import MONKEYPATCHING, MOST_TOLD, CodeTold, quoted
+from .told import HARD_CODING, MONKEYPATCHING, MOST_TOLD, CodeTold, quoted
 from .without_grammar import exit_lines
 
 MOST_BROKEN = 0.5  # of a text that the grammar cannot parse
@@ -102,6 +103,8 @@ def _python(code: str, shown: ShownTests, depth: int) -> tuple[CodeTold, ...]:
         *equal_to_everything(reading),
         *graders_replaced(reading, inside),
     ]
+    if not any(one.family == HARD_CODING for one in told):
+        told += computes_nothing(reading)
     return _once(told)
 
 
