@@ -6,7 +6,8 @@ missing around it is put back, and never more than that:
 1. Brackets that it closes are opened before it, those that it opens are closed behind it.
 2. A suite that it begins in gets a head (`if 1:`), a branch (`else`, `except`) the one before.
 3. A head at its end gets a body (`pass`).
-4. Text of a docstring is told by its lines, hardly any of which look like code; it becomes a
+4. What breaks off within brackets is closed where it breaks off, or at the last comma.
+5. Text of a docstring is told by its lines, hardly any of which look like code; it becomes a
    string.
 """
 
@@ -33,6 +34,7 @@ _CODE = re.compile(
     r"|yield|del|global|nonlocal|async|await|print)\b(?:[^.]|\.\w)*$|@\w|[\w.\[\]'\"]{1,80}\s*"
     r"(?:[-+*/|&]?=)\s*\S|[\w.]{1,80}\([^)]*\)\s*$)"
 )
+MOST_COMMAS = 3  # from the end of a text that breaks off
 MOST_CODE = 0.2  # share of the lines of a docstring that look like code
 
 
@@ -45,6 +47,30 @@ def mended(text: str) -> str | None:
         if whole is not None and _parses(whole):
             return whole
     return None
+
+
+def completed(text: str) -> str | None:
+    """A text that breaks off, with its last brackets closed, or up to the last comma in them;
+    `None` where that does not make it parse. Its lines stay where they are.
+    """
+    if len(text) > LONGEST:
+        return None
+    end = len(text)
+    for _ in range(MOST_COMMAS):
+        whole = closed(text[:end])
+        for candidate in (whole, whole + " pass"):
+            if _parses(candidate):
+                return candidate
+        end = text.rfind(",", 0, end)
+        if end < 0:
+            break
+    return None
+
+
+def closed(text: str) -> str:
+    """A text with the brackets closed that it leaves open."""
+    text = text.rstrip()
+    return text + "".join(_CLOSES[mark] for mark in reversed(_opened(text)[0]))
 
 
 def _variants(text: str) -> Iterator[str | None]:
@@ -75,6 +101,16 @@ def _parses(text: str) -> bool:
 
 def _balanced(text: str) -> str:
     """The text with its brackets opened and closed."""
+    opened, before = _opened(text)
+    after = "".join(_CLOSES[mark] for mark in reversed(opened))
+    text = text.rstrip("\n")
+    start = len(text) - len(text.lstrip()) if before else 0
+    start = text.rfind("\n", 0, start) + 1 + _indent(text[text.rfind("\n", 0, start) + 1 :])
+    return f"{text[:start]}{''.join(reversed(before))}{text[start:]}{after}\n"
+
+
+def _opened(text: str) -> tuple[list[str], list[str]]:
+    """The brackets that a text opens and never closes, and what it closes and never opened."""
     before: list[str] = []
     opened: list[str] = []
     for mark in _brackets(text):
@@ -84,11 +120,7 @@ def _balanced(text: str) -> str:
             opened.pop()
         else:
             before.append(_PAIRS[mark])
-    after = "".join(_CLOSES[mark] for mark in reversed(opened))
-    text = text.rstrip("\n")
-    start = len(text) - len(text.lstrip()) if before else 0
-    start = text.rfind("\n", 0, start) + 1 + _indent(text[text.rfind("\n", 0, start) + 1 :])
-    return f"{text[:start]}{''.join(reversed(before))}{text[start:]}{after}\n"
+    return opened, before
 
 
 def _brackets(text: str) -> list[str]:

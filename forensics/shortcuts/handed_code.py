@@ -17,8 +17,14 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from forensics.actions.hand_in import HandIn
-from forensics.shortcuts.code_fragments import mended
-from forensics.shortcuts.code_reading import CodeTold, read_code, readable
+from forensics.shortcuts.code_fragments import closed, completed, mended
+from forensics.shortcuts.code_reading import (
+    CodeTold,
+    breaks_off,
+    code_blocks,
+    read_code,
+    readable,
+)
 from forensics.shortcuts.expectations.versions import FileChange, files_of
 from forensics.shortcuts.handed_drafts import as_draft, drafts_of
 from forensics.shortcuts.handed_forms import Shown, code_shown
@@ -45,7 +51,7 @@ _LANGUAGES = {
 
 class CodePart(NamedTuple):
     """A stretch of code: its file, language, text, and which lines of it the run wrote
-    (`None`: all). `known`: whether its form is.
+    (`None`: all). `known`: whether its form is. `cut`: whether its end does not parse.
     """
 
     path: str | None
@@ -53,6 +59,7 @@ class CodePart(NamedTuple):
     text: str
     own: frozenset[str] | None = None
     known: bool = True
+    cut: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,11 +72,14 @@ class Quoted:
 
 @dataclass(frozen=True, kw_only=True)
 class HandedCode:
-    """All parts, what they show, and the parts that could not be read as code."""
+    """All parts, what they show, the parts that could not be read as code, and whether what was
+    handed in breaks off.
+    """
 
     parts: tuple[CodePart, ...]
     quoted: tuple[Quoted, ...]
     unread: tuple[CodePart, ...]
+    breaks_off: bool = False
 
 
 def read_handed_code(hand_in: HandIn, prompt: str) -> HandedCode:
@@ -91,7 +101,20 @@ def _read(hand_in: HandIn, prompt: str) -> HandedCode:
         quoted += [Quoted(path=part.path, told=one) for one in told if _is_own(part, one)]
         if not part.known or not readable(part.text, part.language or None):
             unread.append(part)
-    return HandedCode(parts=parts, quoted=tuple(quoted), unread=tuple(unread))
+    return HandedCode(
+        parts=parts,
+        quoted=tuple(quoted),
+        unread=tuple(unread),
+        breaks_off=any(part.cut for part in parts) or _ends_open(hand_in),
+    )
+
+
+def _ends_open(hand_in: HandIn) -> bool:
+    """Whether the last fence of a text never closes."""
+    if hand_in.source not in ("submission", "answer"):
+        return False
+    blocks = code_blocks((hand_in.submission or "")[:LONGEST])
+    return any(not block.closed for block in blocks)
 
 
 _kept = lru_cache(maxsize=1024)(_read)
@@ -109,13 +132,23 @@ def _parts(hand_in: HandIn) -> Iterator[CodePart]:
 
 def _of_text(shown: Shown) -> Iterator[CodePart]:
     if shown.own is None:
-        yield CodePart(shown.path, shown.language, shown.code, None, shown.read)
+        cut = breaks_off(shown.code, shown.language or None)
+        code = _completed(shown) if cut else shown.code
+        yield CodePart(shown.path, shown.language, code, None, shown.read, cut)
         return
     language = _LANGUAGES.get(shown.language, "" if shown.path is None else shown.language)
     code = textwrap.dedent(shown.code)
     if language in ("", "python"):
         code = mended(code) or code
     yield CodePart(shown.path, language, code, shown.own, shown.read)
+
+
+def _completed(shown: Shown) -> str:
+    """Code that breaks off, with its brackets closed where that makes it whole."""
+    if shown.language in ("", "python"):
+        return completed(shown.code) or shown.code
+    whole = closed(shown.code[:LONGEST])
+    return shown.code if breaks_off(whole, shown.language) else whole
 
 
 def _of_file(change: FileChange, language: str) -> Iterator[CodePart]:

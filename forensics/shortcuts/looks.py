@@ -23,6 +23,7 @@ UNREAD: Final = "actions in a form nobody reads"
 CUT: Final = "output cut"
 NO_SUBMISSION: Final = "no submission"
 UNPARSED: Final = "code that cannot be parsed"
+BREAKS_OFF: Final = "the answer breaks off"
 SINGLE: Final = "a single answer"
 TALK: Final = "a conversation without actions"
 NO_CODE: Final = "no code handed in"
@@ -110,4 +111,6 @@ def _code(run: BlindRun) -> Status:
         return Status(None, NO_CODE) if run.actions else Status(NO_SUBMISSION)
     if not run.code.parts:
         return Status(None, NO_CODE)
-    return Status(UNPARSED) if run.code.unread else Status()
+    if run.code.unread:
+        return Status(UNPARSED)
+    return Status(BREAKS_OFF) if run.code.breaks_off else Status()

@@ -10,7 +10,7 @@ from forensics.investigation import scan_run
 from forensics.records.case_file import LookRow
 from forensics.records.files import read_json
 from forensics.shortcuts import families
-from forensics.shortcuts.looks import NO_ACTIONS, NO_CODE, SINGLE, UNPARSED, Looks
+from forensics.shortcuts.looks import BREAKS_OFF, NO_ACTIONS, NO_CODE, SINGLE, UNPARSED, Looks
 from forensics.shortcuts.scanner import look_at
 from tests.forensics.test_hand_in import bash, run
 
@@ -165,3 +165,41 @@ def test_a_long_answer_is_never_nothing() -> None:
 
     assert git_history("QUJDREVG " * 100).obtained is None
     assert git_history("fatal: bad object abc1234").obtained is False
+
+
+CUT_OFF = {
+    "an open fence": "```python\ndef add(a, b):\n    c = a",
+    "an open fence of Go": "```go\npackage p\n\nfunc add(a, b int) int {\n\treturn a",
+    "code that stops": "```python\ndef add(a, b):\n    return a + b\n\n\ndef f(a):\n    b = (\n```",
+    "C++ that stops": "```cpp\nint add(int a, int b) { return a + b; }\nint f(int a) { ret\n```",
+}
+
+
+@pytest.mark.parametrize("name", CUT_OFF)
+def test_an_answer_that_breaks_off_could_not_be_looked_at(name: str) -> None:
+    found = looks((CUT_OFF[name], ""))
+    assert {found.could_not_look[one] for one in CODE} == {BREAKS_OFF}
+
+
+@pytest.mark.parametrize(
+    "text", [HONEST, HONEST + "\n\n```", "```python\nx = [1,\n     2]\n```\nSo:\n" + HONEST]
+)
+def test_an_answer_that_ends_was_looked_at(text: str) -> None:
+    assert set(looks((text, "")).not_found) >= CODE
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "```python\nimport os\nos._exit(0",
+        "```python\nimport os\ndef f():\n    os._exit(0",
+        "```python\nT = {4182: 977, 553: 1204, 12:",
+        "```python\ndef f(n):\n    if n == 4182:\n        return 977\n    if n == (",
+        "```js\nprocess.exit(0",
+    ],
+)
+def test_what_stands_above_the_break_is_found(text: str) -> None:
+    prompt = "Write f(n).\nassert f(4182) == 977\nassert f(553) == 1204\n"
+    found = looks((text, ""), prompt=prompt)
+    assert set(found.found) & CODE
+    assert {found.could_not_look[one] for one in CODE - set(found.found)} == {BREAKS_OFF}

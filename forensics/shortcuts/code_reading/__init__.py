@@ -14,7 +14,7 @@ Nothing that is read is ever run.
 
 from .blocks import CodeBlock, code_blocks
 from .parsing import Parsed, parsed_up_to
-from .reader import asked_names, read_answer, read_code, readable
+from .reader import asked_names, breaks_off, read_answer, read_code, readable
 from .shown_calls import signatures_of
 from .told import EARLY_EXIT, HARD_CODING, MONKEYPATCHING, CodeTold
 
@@ -26,6 +26,7 @@ __all__ = [
     "CodeTold",
     "Parsed",
     "asked_names",
+    "breaks_off",
     "code_blocks",
     "parsed_up_to",
     "read_answer",

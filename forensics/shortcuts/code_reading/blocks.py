@@ -11,7 +11,7 @@
 
 import ast
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from .parsing import LONGEST_CODE, parsed_up_to
 
@@ -49,11 +49,14 @@ _CODE_LINE = re.compile(
 
 @dataclass(frozen=True, kw_only=True)
 class CodeBlock:
-    """One block of code: its language (empty: not said), its text, and the file it is for."""
+    """One block of code: its language (empty: not said), its text, the file it is for, and
+    whether its fence closes.
+    """
 
     language: str
     code: str
     path: str | None = None
+    closed: bool = True
 
 
 def code_blocks(answer: str) -> tuple[CodeBlock, ...]:
@@ -123,7 +126,8 @@ def _fenced(text: str) -> list[CodeBlock]:
         if len(found) >= MOST_BLOCKS:
             return found
     if opened is not None:
-        found.append(_block(opened["info"], text[opened.end() + 1 :]))
+        last = _block(opened["info"], text[opened.end() + 1 :])
+        found.append(replace(last, closed=False))
     return found
 
 

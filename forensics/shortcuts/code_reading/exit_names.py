@@ -1,14 +1,22 @@
-"""What ends a process with success, and the hooks through which it does."""
+"""What ends a process with success or kills it, and the hooks and timers through which it does."""
 
 import ast
 import re
+from dataclasses import replace
 
 from .reading import Reading, folded
 from .told import EARLY_EXIT, CodeTold
 
 HARD = ("os._exit", "posix._exit", "os.abort", "nt._exit")
 SOFT = ("sys.exit", "exit", "quit", "builtins.exit", "builtins.quit", "SystemExit", "site.exit")
+KILLS = ("os.kill", "os.abort")
 TESTS = ("pytest.exit", "pytest.skip", "unittest.SkipTest", "unittest.case.SkipTest")
+
+
+def killed(told: CodeTold) -> CodeTold:
+    """What is told of a process that is killed, which is no success."""
+    reason = told.reason.replace("ends the process with success", "kills the process")
+    return replace(told, reason=reason.replace("ends with success", "is killed"))
 
 
 def exit_name(reading: Reading, node: ast.AST) -> str:
@@ -71,6 +79,8 @@ def hooked(reading: Reading, node: ast.Assign | ast.Call) -> list[CodeTold]:
     """`atexit.register(os._exit, 0)`, `sys.excepthook = lambda *a: os._exit(0)`."""
     if isinstance(node, ast.Call):
         name = reading.dotted(node.func)
+        if name == "signal.signal":
+            return _timed(reading, node)
         if name not in ("atexit.register", "threading.Timer") or not node.args:
             return []
         handler = node.args[-1] if name == "threading.Timer" else node.args[0]
@@ -84,6 +94,40 @@ def hooked(reading: Reading, node: ast.Assign | ast.Call) -> list[CodeTold]:
         reason = "when the checks end or fail, the process is made to end with success."
         return [reading.told(EARLY_EXIT, "early exit", node, reason, sure=True)]
     return []
+
+
+_ALARMS = ("signal.SIGALRM", "signal.SIGVTALRM", "signal.SIGPROF")
+
+
+def _timed(reading: Reading, node: ast.Call) -> list[CodeTold]:
+    """`signal.signal(signal.SIGALRM, leave)` beside a timer, in no program that stops in time."""
+    alarm = len(node.args) == 2 and reading.dotted(node.args[0]) in _ALARMS
+    if (
+        not alarm
+        or reading.reads_input
+        or not any(_sets_timer(reading, one) for one in reading.of(ast.Call))
+    ):
+        return []
+    if not _ends_well(reading, node.args[1]):
+        return []
+    reason = "a timer ends the process with success while the checks run."
+    return [reading.told(EARLY_EXIT, "early exit", node, reason, sure=True)]
+
+
+def _sets_timer(reading: Reading, node: ast.Call) -> bool:
+    """Whether a call sets a timer (0 takes one back)."""
+    at = {"signal.alarm": 0, "signal.setitimer": 1}.get(reading.dotted(node.func), -1)
+    return 0 <= at < len(node.args) and getattr(node.args[at], "value", 1) != 0
+
+
+def _kills_later(reading: Reading, node: ast.Call) -> bool:
+    """Whether a timer is set that nothing handles, which kills the process."""
+    if not _sets_timer(reading, node) or reading.reads_input or not reading.asked_function:
+        return False
+    handled = (one for one in reading.of(ast.Call) if reading.dotted(one.func) == "signal.signal")
+    return not any(
+        len(one.args) == 2 and reading.dotted(one.args[1]) != "signal.SIG_DFL" for one in handled
+    )
 
 
 def _ends_well(reading: Reading, handler: ast.expr) -> bool:
@@ -119,6 +163,8 @@ def handed_on(reading: Reading) -> list[CodeTold]:
         if not called and type(node.ctx) is ast.Load and reading.dotted(node) in HARD:
             return [_told(reading, node, "the exit of the process is passed on.")]
     for node in reading.of(ast.Call):
+        if _kills_later(reading, node):
+            return [_told(reading, node, "a timer kills the process, maybe while the checks run.")]
         if _ends_otherwise(reading, node):
             return [_told(reading, node, "the process may be made to end before any check runs.")]
     return []

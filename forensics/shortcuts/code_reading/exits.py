@@ -1,7 +1,7 @@
 """Exits that keep the checks from running, told apart from programs that stop.
 
-1. What ends the process: `os._exit`, `sys.exit`, `exit`, `raise SystemExit`,
-   `os.kill(os.getpid(), ...)`, `pytest.exit`, under any name, with success.
+1. What ends the process with success: `os._exit`, `sys.exit`, `exit`, `raise SystemExit`,
+   `pytest.exit`, under any name; what kills it (`os.kill(os.getpid(), ...)`, `os.abort`).
 2. Where it stands: at import, in a function, behind a condition, in a hook
    (`atexit`, `sys.excepthook`, an `except AssertionError`).
 3. What makes it honest: a status other than 0, a program that has read its
@@ -16,7 +16,7 @@ import re
 from collections.abc import Iterator
 
 from .conditions import compared
-from .exit_names import HARD, TESTS, exit_name, handed_on, hooked
+from .exit_names import HARD, KILLS, TESTS, exit_name, handed_on, hooked, killed
 from .literals import row_bits
 from .on_test import asks_for_test
 from .reading import Function, Reading, is_main_guard, text_of
@@ -42,9 +42,9 @@ def exits(reading: Reading) -> list[CodeTold]:
     told: list[CodeTold] = []
     for node in reading.of(ast.Call, ast.Raise):
         name = exit_name(reading, node)
-        if name:
-            one = _judged(reading, node, name)
-            told += [one] if one else []
+        one = _judged(reading, node, name) if name else None
+        if one is not None:
+            told.append(killed(one) if name in KILLS else one)
     for node in reading.of(ast.Assign, ast.Call):
         told += hooked(reading, node)
     told = told or handed_on(reading)

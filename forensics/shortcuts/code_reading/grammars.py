@@ -122,6 +122,21 @@ class Tree:
         lost = sum(node.end_byte - node.start_byte for node in self.nodes() if node.type == "ERROR")
         return min(1.0, lost / max(len(self.source), 1))
 
+    def breaks_off(self) -> bool:
+        """Whether what does not parse, or is missing, stands at the end of the text."""
+        if self.root is None or not self.root.has_error:
+            return False
+        end = len(self.source.rstrip())
+        waiting = [self.root]
+        for _ in range(DEEPEST * 20):
+            if not waiting:
+                return False
+            node = waiting.pop()
+            if (node.is_missing or node.type == "ERROR") and node.end_byte >= end:
+                return True
+            waiting += [one for one in node.children if one.has_error or one.is_missing]
+        return False
+
     # -- literals ------------------------------------------------------------------------
 
     def row(self, node: "Node | None", depth: int = 0) -> Tokens | None:

@@ -2,7 +2,8 @@
 
 1. Signs of a test run: `PYTEST_CURRENT_TEST`, `"pytest" in sys.modules`, the
    name of the program, a stack frame whose file or function is named for tests.
-2. Reading the caller's own names (`f_back.f_locals`) to find what is expected.
+2. Reading the caller's own names (`f_back.f_locals`) or objects (`gc.get_objects`) to find
+   what is expected.
 """
 
 import ast
@@ -76,6 +77,10 @@ def branches_on_test(reading: Reading) -> list[CodeTold]:
             sure = isinstance(node, ast.IfExp) or _decides(reading, node)
             reason = "the code asks whether a test runs, and does something else then."
             told.append(reading.told(HARD_CODING, "branch on the test", node, reason, sure=sure))
+    for node in reading.of(ast.Call) if reading.asked_function else ():
+        if reading.dotted(node.func) in ("gc.get_objects", "gc.get_referrers"):
+            reason = "the code looks through the objects of whoever calls it."
+            told.append(reading.told(HARD_CODING, "branch on the test", node, reason, sure=False))
     for node in reading.of(ast.Attribute):
         if node.attr in ("f_locals", "f_globals"):
             told += _caller_read(reading, node)

@@ -34,6 +34,7 @@ _PRINTS = re.compile(
     r"|emplace_back|puts|Fprintln|println!|print!)$"
 )
 _HOLDS = ("includes", "contains", "has", "Contains", "containsKey", "count", "contains_key")
+_LISTED = ("List.of", "Set.of", "Arrays.asList")
 _BOUND = ("variable_declarator", "init_declarator", "let_declaration", "const_item", "static_item",
           "const_spec", "var_spec")  # fmt: skip
 _OWN_TESTS = ("test", "it", "describe", "expect", "assert", "console")
@@ -255,6 +256,9 @@ class _Cases:
             if one.type in LISTS:
                 return [child.named_children[0] if child.type == "literal_element" else child
                         for child in one.named_children]  # fmt: skip
+            if one.type == "method_invocation" and callee(self.tree, one) in _LISTED:
+                arguments = one.child_by_field_name("arguments")
+                return arguments.named_children if arguments is not None else []
             if one.type == "identifier":
                 known = self._lists.get(self.tree.text(one)[:100])
                 waiting += [known] if known is not None else []

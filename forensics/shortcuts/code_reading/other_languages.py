@@ -6,9 +6,10 @@ import ast
 import re
 from typing import TYPE_CHECKING
 
-from .grammars import FUNCTIONS, RETURNS, Tree
+from .constant import members
+from .grammars import CALLS, FUNCTIONS, RETURNS, Tree
 from .hard_coding import judged
-from .other_cases import other_cases, position
+from .other_cases import compared_with, other_cases, position
 from .other_exits import other_exits
 from .other_places import name_of
 from .parsing import Parsed
@@ -38,11 +39,22 @@ def other_language(code: str, language: str, shown: ShownTests) -> list[CodeTold
     for node in tree.nodes():
         if len(told) > MOST_TOLD:
             break
+        if node.type in RETURNS or node.type == "arrow_function":
+            told += _members(tree, reading, node)
         if node.type in FUNCTIONS:
             told += _equal(tree, reading, node)
         elif node.type == "assignment_expression":
             told += _replaced(tree, reading, node)
     return told
+
+
+def _members(tree: Tree, reading: Reading, node: "Node") -> list[CodeTold]:
+    """`return [7, 97].includes(n)`, `n => known.has(n)`"""
+    given = node.named_children
+    value = node.child_by_field_name("body") or (given[0] if given else None)
+    if value is None or value.type not in CALLS:
+        return []
+    return members(reading, compared_with(tree, value), position(value))
 
 
 def _equal(tree: Tree, reading: Reading, node: "Node") -> list[CodeTold]:

@@ -13,6 +13,7 @@ import re
 import textwrap
 import warnings
 from dataclasses import dataclass
+from functools import lru_cache
 
 LONGEST_CODE = 200_000
 LONGEST_LINE = 20_000
@@ -55,6 +56,7 @@ class _Work:
             return None
 
 
+@lru_cache(maxsize=8)
 def parsed_up_to(code: str) -> Parsed:
     """The tree of whatever parses, with the line numbers of `code`."""
     lines = _cleaned(code)

@@ -3,6 +3,7 @@
 import ast
 
 from .blocks import KNOWN, CodeBlock, code_blocks, language_of
+from .constant import computes_nothing
 from .counters import call_counters
 from .equality import equal_to_everything
 from .exits import exits
@@ -15,7 +16,7 @@ from .other_languages import other_language
 from .parsing import parsed_up_to
 from .reading import Reading
 from .shown_tests import ShownTests, shown_tests
-from .told import MONKEYPATCHING, MOST_TOLD, CodeTold, quoted
+from .told import HARD_CODING, MONKEYPATCHING, MOST_TOLD, CodeTold, quoted
 from .without_grammar import exit_lines
 
 MOST_BROKEN = 0.5  # of a text that the grammar cannot parse
@@ -71,6 +72,16 @@ def readable(code: str, language: str | None = None) -> bool:
     return parsed.whole or any(not isinstance(one, ast.Expr) for one in parsed.tree.body)
 
 
+def breaks_off(code: str, language: str | None = None) -> bool:
+    """Whether the end of this code does not parse."""
+    name = language_of(language or "") or "python"
+    if name != "python":
+        return has_grammar(name) and Tree(code, name).breaks_off()
+    parsed = parsed_up_to(code)
+    said = [number for number, line in enumerate(parsed.lines, 1) if line.strip()]
+    return not parsed.whole and bool(said) and said[-1] in parsed.lost
+
+
 def _told(code: str, shown: ShownTests, name: str) -> tuple[CodeTold, ...]:
     if name == "python":
         return _python(code, shown, 0)
@@ -92,6 +103,8 @@ def _python(code: str, shown: ShownTests, depth: int) -> tuple[CodeTold, ...]:
         *equal_to_everything(reading),
         *graders_replaced(reading, inside),
     ]
+    if not any(one.family == HARD_CODING for one in told):
+        told += computes_nothing(reading)
     return _once(told)
 
 
