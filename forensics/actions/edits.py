@@ -20,6 +20,7 @@ from typing import NamedTuple
 
 from forensics.actions.action import Action
 from forensics.actions.apply_patch import sections_of
+from forensics.actions.unknown_tools import calls_agent, edits_unknown, removes_file
 from forensics.actions.untold_edits import changes_untold, may_be_code, patch_file
 from forensics.records import Step
 
@@ -28,6 +29,8 @@ MOST_LINES = 4_000  # of a file whose lines are matched up
 MOST_PAIRS = 400_000  # of equal lines of two texts
 MOST_FILES, MOST_PARTS = 400, 400
 LOST = "edits that cannot be followed"
+AGENTS = "actions of other agents that are not recorded"
+UNKNOWN = "edits through tools that nobody knows"
 _FAILED = re.compile(
     r"<tool_use_error>|^\s*(?:Error\b|error:|ERROR\b)|No replacement was performed"
     r"|String to replace not found|did not appear verbatim|File has not been read yet"
@@ -78,7 +81,7 @@ def edited_patch(steps: Sequence[Step], actions: Sequence[Action]) -> Edited:
     work = _Work(steps)
     for action in actions:
         work.add(action)
-    return Edited(work.patch(), LOST if work.lost else None, work.overwritten())
+    return Edited(work.patch(), work.lost, work.overwritten())
 
 
 class _Work:
@@ -90,12 +93,18 @@ class _Work:
         self._shown: dict[str, str] = {}
         self._whole: dict[str, str] = {}
         self._patches: list[str] = []
-        self.lost = False
+        self.lost: str | None = None
 
     def add(self, action: Action) -> None:
         """What one action shows or changes."""
         answer = self._answer(action)
         if action.program == "git" and self._taken_back(action):
+            return
+        if calls_agent(action):
+            self.lost = AGENTS
+            return
+        if edits_unknown(action):
+            self._add_unknown(action, answer)
             return
         if not action.writes:
             self._untold(action)
@@ -103,6 +112,7 @@ class _Work:
             return
         failed = action.exit_code not in (None, 0)
         removes = action.program in ("rm", "unlink") or action.arguments[:1] == ("rm",)
+        removes = removes or removes_file(action)
         if failed or ((action.kind == "edit" or removes) and _FAILED.search(answer[:2000])):
             return
         if _is_patch(action):
@@ -115,7 +125,15 @@ class _Work:
             for path in action.writes:
                 self._remove(self._name(path))
         elif not edits:
-            self.lost |= any(map(may_be_code, action.writes)) or changes_untold(action)
+            self._lose(any(map(may_be_code, action.writes)) or changes_untold(action))
+
+    def _add_unknown(self, action: Action, answer: str) -> None:
+        """A call that may have changed files: what it put there is known at most."""
+        if action.exit_code not in (None, 0) or _FAILED.search(answer[:2000]):
+            return
+        self.lost = self.lost or UNKNOWN
+        if action.content is not None and action.writes:
+            self._edit(Edit(action.writes[0], "", action.content[:LONGEST]), "", action.step)
 
     def _untold(self, action: Action) -> None:
         """A change that the action does not tell: another file may."""
@@ -124,7 +142,12 @@ class _Work:
         if known is not None and known.after:
             self._patches.append(known.after[:LONGEST])
         elif source is not None or changes_untold(action):
-            self.lost |= action.exit_code in (None, 0)
+            self._lose(action.exit_code in (None, 0))
+
+    def _lose(self, lost: bool) -> None:
+        """Not all that was changed can be told; the first reason stays."""
+        if lost:
+            self.lost = self.lost or LOST
 
     def _answer(self, action: Action) -> str:
         at = action.observation

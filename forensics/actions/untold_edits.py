@@ -3,14 +3,16 @@
 1. Editors that are driven by a script (`ed`, `vim -c`), and copies of whole folders.
 2. Patches that stand in a file (`git apply x.patch`, `patch < x.patch`), and `git revert`.
 3. Programs on the command line of another language that write files.
-4. Calls of tools that nobody knows, with lines of code among their arguments.
+4. Code that is handed in as an argument of the call that ends the run.
 
-Whoever meets one of them knows that the run's own edits are not all there.
+Calls of tools that nobody knows are told by `unknown_tools`. Whoever meets one of them knows
+that the run's own edits are not all there.
 """
 
 import re
 
 from forensics.actions.action import Action
+from forensics.actions.unknown_tools import named_by
 
 CODE_FILE = re.compile(
     r"\.(?:py|pyi|pyx|js|jsx|mjs|cjs|ts|tsx|c|cc|cpp|h|hpp|go|rs|java|kt|rb|php|swift|cs|scala|sh"
@@ -24,17 +26,6 @@ _WRITERS = re.compile(
     r"writeFile|appendFile|createWriteStream|File\.(?:write|open)|IO\.write|file_put_contents"
 )
 _OTHERS = ("node", "nodejs", "ruby", "php", "deno", "bun")
-_TALKS = re.compile(
-    r"think|thought|reason|plan|todo|search|grep|find|glob|read|view|open|note|message|comment"
-    r"|browse|fetch|ask|memory|lint|test|check",
-    re.I,
-)
-_LINE = re.compile(
-    r"^[ \t]{0,40}(?:(?:async )?def \w{1,80}\(|class \w{1,80}[(:{]|import \w"
-    r"|from [\w.]{1,80} import |return\b|#include\b|function \w|(?:const|let|var) \w{1,80} ="
-    r"|func \w|(?:pub )?fn \w)"
-)
-FEWEST = 2  # lines of code among the arguments of a call
 LONGEST = 50_000
 
 
@@ -45,7 +36,7 @@ def changes_untold(action: Action) -> bool:
     name = action.program.rpartition("/")[2].casefold()
     words = action.arguments
     if action.kind in ("tool", "submit"):
-        return not action.writes and not _TALKS.search(name) and holds_code(words)
+        return action.kind == "submit" and named_by(action).code
     if name in _EDITORS:
         return any(map(may_be_code, words))
     if name in _COPIES:
@@ -72,12 +63,6 @@ def patch_file(action: Action) -> str | None:
     if not applies or action.content is not None or shows.intersection(words):
         return None
     return action.reads[0] if action.reads else ""
-
-
-def holds_code(arguments: tuple[str, ...]) -> bool:
-    """Whether lines of code stand among the arguments of a call."""
-    lines = [line for one in arguments for line in one.partition("=")[2][:LONGEST].split("\n")]
-    return sum(_LINE.match(line[:400]) is not None for line in lines) >= FEWEST
 
 
 def _copies_folder(action: Action) -> bool:
