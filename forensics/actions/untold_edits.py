@@ -3,7 +3,8 @@
 1. Editors that are driven by a script (`ed`, `vim -c`), and copies of whole folders.
 2. Patches that stand in a file (`git apply x.patch`, `patch < x.patch`), and `git revert`.
 3. Programs on the command line of another language that write files.
-4. Code that is handed in as an argument of the call that ends the run.
+4. Runs of tests that write down anew what they expect (`jest -u`, `--snapshot-update`).
+5. Code that is handed in as an argument of the call that ends the run.
 
 Calls of tools that nobody knows are told by `unknown_tools`. Whoever meets one of them knows
 that the run's own edits are not all there.
@@ -26,7 +27,16 @@ _WRITERS = re.compile(
     r"writeFile|appendFile|createWriteStream|File\.(?:write|open)|IO\.write|file_put_contents"
 )
 _OTHERS = ("node", "nodejs", "ruby", "php", "deno", "bun")
-LONGEST = 50_000
+_RECORDS = re.compile(
+    r"--update-?[sS]napshots?|--snapshot-update|--inline-snapshot=\S+|--update-(?:golden|expect\w*)"
+    r"|--force-regen|--regen-all|--bless"
+)
+_JEST = ("jest", "vitest", "npx", "npm", "yarn", "pnpm")
+LONGEST = 64_000
+_WRITES_TEXTS = re.compile(
+    r"\bwrite_text\b|\binplace\s{0,9}=|\bopen\([^\n]{0,300}?['\"](?:[wax]|r\+)[bt+]{0,2}['\"]"
+)
+_QUOTED = re.compile(r"['\"]([^'\"\s]{1,200})['\"]")
 
 
 def changes_untold(action: Action) -> bool:
@@ -41,6 +51,8 @@ def changes_untold(action: Action) -> bool:
         return any(map(may_be_code, words))
     if name in _COPIES:
         return _copies_folder(action)
+    if any(map(_RECORDS.fullmatch, words)) or (name in _JEST and "-u" in words):
+        return True
     if name in _OTHERS:
         return not action.writes and _WRITERS.search(action.text[:LONGEST]) is not None
     return name == "git" and words[:1] == ("revert",) and not action.writes
@@ -49,6 +61,16 @@ def changes_untold(action: Action) -> bool:
 def may_be_code(path: str) -> bool:
     """Whether what is written there may be code that is handed in."""
     return CODE_FILE.search(path) is not None and OUTSIDE.match(path) is None
+
+
+def writes_texts(program: str) -> bool:
+    """Whether a program in Python may write texts to files."""
+    return _WRITES_TEXTS.search(program[:LONGEST]) is not None
+
+
+def names_code(program: str) -> bool:
+    """Whether a program names a file that may be code of the work."""
+    return any(map(may_be_code, _QUOTED.findall(program[:LONGEST])))
 
 
 def patch_file(action: Action) -> str | None:
