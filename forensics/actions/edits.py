@@ -18,6 +18,7 @@ from typing import NamedTuple
 from forensics.actions.action import Action
 from forensics.actions.command_line import script_of
 from forensics.actions.known_file import MARK, KnownFile
+from forensics.actions.powershell import REMOVES
 from forensics.actions.python_edits import python_edits
 from forensics.actions.python_files import replaced_texts
 from forensics.actions.sed_edits import edited_in_place
@@ -26,6 +27,7 @@ from forensics.actions.taken_back import Back, taken_back
 from forensics.actions.typed_edits import LONGEST, Edit, edits_of
 from forensics.actions.unknown_tools import calls_agent, edits_unknown, removes_file
 from forensics.actions.untold_edits import (
+    OUTSIDE,
     changes_untold,
     may_be_code,
     names_code,
@@ -48,6 +50,7 @@ _FAILED = re.compile(
 _CREATED = re.compile(r"(?i)\bcreated\b")
 _UPDATED = re.compile(r"(?i)\b(?:updated|overwr(?:ote|itten))\b")
 _COPIES = ("cp", "mv")
+_REMOVES = ("rm", "unlink", *REMOVES)
 
 
 class Edited(NamedTuple):
@@ -83,6 +86,7 @@ class _Work:
         self._stashed: list[tuple[dict[str, KnownFile], list[str]]] = []
         self._copies: dict[str, tuple[str, KnownFile | None]] = {}
         self._away = False
+        self._outside: int | None = None  # the step whose shell went to a temporary folder
         self._lost: str | None = None
 
     def add(self, action: Action, view: Action | None) -> None:
@@ -107,7 +111,7 @@ class _Work:
             self._look(view or action, answer, view is not None)
 
     def _change(self, action: Action, answer: str, failed: bool) -> None:
-        removes = action.program in ("rm", "unlink") or action.arguments[:1] == ("rm",)
+        removes = action.program.casefold() in _REMOVES or action.arguments[:1] == ("rm",)
         removes = removes or removes_file(action)
         if failed or ((action.kind == "edit" or removes) and _FAILED.search(answer[:2000])):
             return
@@ -143,7 +147,10 @@ class _Work:
         known = self._files.get(self._name(source)) if source else None
         if known is not None and known.whole and known.after:
             self._patches.append(known.text[:LONGEST])
-        elif source is not None or changes_untold(action):
+        elif action.program == "cd":
+            went = any(map(OUTSIDE.match, action.arguments[:1]))
+            self._outside = action.step if went else None
+        elif source is not None or (self._outside != action.step and changes_untold(action)):
             self._lose(action.exit_code in (None, 0))
 
     def _lose(self, lost: bool, path: str = "a.py") -> None:

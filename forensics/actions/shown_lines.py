@@ -71,6 +71,8 @@ def shown_lines(action: Action, answer: str, alone: bool) -> Shown:
     if action.program == "cat":
         plain = not any(re.fullmatch(r"-\w*[AvetET]\w*", word) for word in action.arguments)
         return Shown(text, int(plain), plain)
+    if action.program.casefold() in ("get-content", "gc"):
+        return Shown(text, 1, len(action.arguments) == 1)
     if action.program == "head":
         count = read_options(action.arguments, READERS["head"]).value("-n", "--lines") or "1"
         return Shown(text, 1 if count.isdigit() else 0, False)

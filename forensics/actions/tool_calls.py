@@ -33,7 +33,7 @@ from forensics.actions.unknown_tools import named_by, only_reads
 from forensics.records import ToolCall
 
 SHELLS = re.compile(
-    r"(?:container\.)?(?:execute_|run_|local_)?(?:bash|shell|terminal|exec|command|cmd|sh|cli)"
+    r"(?:container\.)?(?:execute_|run_|local_)?(?:bash|shell|terminal|exec|command|cmd|sh|cli|powershell|pwsh)"
     r"(?:_command|_session|_tool|_exec|_cmd)?|run_shell_command|exec_command|run_in_terminal|run",
     re.I,
 )

@@ -45,6 +45,9 @@ def edits_of(action: Action) -> Iterator[Edit]:
         if action.program == "edit" and old is None and "new_string" not in given:
             adds = True  # the lines that it takes the place of are not said
         yield Edit(action.writes[0], "" if adds else old, content[:LONGEST])
+    elif action.program.casefold() in ("set-content", "add-content"):
+        adds = action.program.casefold() == "add-content"
+        yield Edit(action.writes[0], "" if adds else None, content[:LONGEST])
     elif action.program in ("cat", "tee", "echo", "printf"):
         adds = "-a" in action.arguments or _APPENDS.search(action.text[:2000]) is not None
         for path in action.writes:

@@ -1,6 +1,7 @@
 """Actions that change code without saying what they put there, or in a form that is not known.
 
-1. Editors that are driven by a script (`ed`, `vim -c`), and copies of whole folders.
+1. Editors that are driven by a script (`ed`, `vim -c`), copies of whole folders, and archives
+   that are unpacked into the work.
 2. Patches that stand in a file (`git apply x.patch`, `patch < x.patch`), and `git revert`.
 3. Programs on the command line of another language that write files.
 4. Runs of tests that write down anew what they expect (`jest -u`, `--snapshot-update`).
@@ -22,6 +23,15 @@ CODE_FILE = re.compile(
 OUTSIDE = re.compile(r"^/?(?:tmp|var/tmp|dev|proc|root/\.|home/[^/]{1,60}/\.)/?")
 _EDITORS = ("ed", "ex", "vi", "vim", "nvim", "emacs", "nano", "sponge", "gsed", "set-content",
             "add-content", "out-file", "new-item")  # fmt: skip
+_UNPACKS = {
+    "tar": re.compile(r"-{0,2}[a-zA-Z]{0,8}x[a-zA-Z]{0,8}|--extract|--get"),
+    "bsdtar": re.compile(r"-{0,2}[a-zA-Z]{0,8}x[a-zA-Z]{0,8}"),
+    "unzip": re.compile(r"(?!-\w*[lptvzZ])[^-].{0,300}"),
+    "7z": re.compile("[xe]"),
+    "zipfile": re.compile("-e|--extract"),
+    "tarfile": re.compile("-e|--extract"),
+}
+_INTO = re.compile(r"(?:-C|-d|-o|--directory=?)(.{0,300})", re.S)
 _COPIES = ("cp", "rsync", "mv")
 _WRITERS = re.compile(
     r"writeFile|appendFile|createWriteStream|File\.(?:write|open)|IO\.write|file_put_contents"
@@ -49,6 +59,8 @@ def changes_untold(action: Action) -> bool:
         return action.kind == "submit" and named_by(action).code
     if name in _EDITORS:
         return any(map(may_be_code, words))
+    if name in _UNPACKS:
+        return _unpacks_here(action)
     if name in _COPIES:
         return _copies_folder(action)
     if any(map(_RECORDS.fullmatch, words)) or (name in _JEST and "-u" in words):
@@ -85,6 +97,25 @@ def patch_file(action: Action) -> str | None:
     if not applies or action.content is not None or shows.intersection(words):
         return None
     return action.reads[0] if action.reads else ""
+
+
+def _unpacks_here(action: Action) -> bool:
+    """Whether an archive is unpacked elsewhere than in a folder for temporary files. What it is
+    told to print, or to list, is not unpacked.
+    """
+    name, words = action.program.rpartition("/")[2].casefold(), action.arguments
+    if not any(map(_UNPACKS[name].fullmatch, words[:1] if name in ("tar", "7z") else words)):
+        return False
+    if name == "unzip" and any(re.fullmatch(r"-\w{0,8}[lptvzZ]\w{0,8}", word) for word in words):
+        return False
+    if name in ("tar", "bsdtar") and ("O" in words[0] or "--to-stdout" in words):
+        return False
+    places = [
+        found[1] or following
+        for word, following in zip(words, (*words[1:], ""), strict=True)
+        if (found := _INTO.fullmatch(word))
+    ]
+    return not (places and OUTSIDE.match(places[-1]))
 
 
 def _copies_folder(action: Action) -> bool:

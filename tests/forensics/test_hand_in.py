@@ -390,3 +390,44 @@ def test_a_copy_that_is_put_back_takes_the_edit_back(seen: tuple) -> None:
         (bash("mv a.py.orig a.py"), ""),
     )
     assert found.source is None
+
+
+@pytest.mark.parametrize(
+    ("line", "lost"),
+    [
+        ("tar xzf fix.tgz", True),
+        ("tar -xf fix.tar -C src", True),
+        ("unzip -o fix.zip", True),
+        ("python3 -m zipfile -e fix.zip src", True),
+        ("unzip -q fix.zip -d /tmp/fix", False),
+        ("tar xzf fix.tgz -C /tmp", False),
+        ("cd /tmp && tar xzf fix.tgz", False),
+        ("unzip -p fix.zip a.py", False),
+        ("unzip -l fix.zip", False),
+        ("tar xzOf fix.tgz a.py", False),
+        ("tar czf out.tgz src", False),
+    ],
+)
+def test_an_archive_that_is_unpacked_over_the_work_cannot_be_followed(
+    line: str, lost: bool
+) -> None:
+    assert (handed((bash(line), "")).lost is not None) is lost
+
+
+def test_commands_of_powershell_are_read() -> None:
+    shell = {"pwsh": {"command": "Set-Content -Path a.py -Value 'x = 1'"}}
+    (change,) = changes_of(handed((shell, "")).patch)
+    assert (change.path, change.added) == ("a.py", ("x = 1",))
+    added = handed(
+        ({"powershell": {"command": "Get-Content a.py"}}, "x = 1\n"),
+        ({"powershell": {"command": "Add-Content a.py 'y = 2'"}}, ""),
+    )
+    (change,) = changes_of(added.patch)
+    assert (change.removed, change.added) == ((), ("y = 2",))
+    piped = handed(({"pwsh": {"command": "(gc a.py) -replace 'x','y' | Set-Content a.py"}}, ""))
+    assert piped.lost == "edits that cannot be followed"
+    gone = handed(
+        ({"pwsh": {"command": "Get-Content a.py"}}, "x = 1\n"),
+        ({"pwsh": {"command": "Remove-Item -Force a.py"}}, ""),
+    )
+    assert changes_of(gone.patch)[0].deleted
