@@ -18,6 +18,7 @@ from typing import NamedTuple
 from forensics.actions.action import Action, relative_path, resolve
 from forensics.actions.bash import parsed
 from forensics.actions.bash_tree import SimpleCommand, printed
+from forensics.actions.powershell import powershell
 from forensics.actions.programs import (
     OPTIONS,
     TABLES,
@@ -239,6 +240,8 @@ def _written(
     if program in ("sed", "perl") and in_place(program, read_options(arguments, ("-e", "-f"))):
         read = read_options(arguments, ("-e", "-f", "--expression"))
         return (), "\n".join(read.values("-e", "--expression")) or next(iter(read.operands), None)
+    if "-" in program and (told := powershell(program, arguments)) is not None:
+        return (), told.content
     return (), printed(command._replace(words=(program, *arguments))) if command.outputs else None
 
 

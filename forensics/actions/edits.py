@@ -2,32 +2,44 @@
 
 1. Edits are read from actions in order: old and new text (`old_string`, `old_str`), whole
    files (Write, `cat > FILE <<EOF`), appended text (`>>`), patches (`apply_patch`, `git
-   apply`, `patch`), simple substitutions (`sed -i s/a/b/`), removals.
-2. An edit that the log shows to have failed is none. `git checkout FILE`, `git restore`,
-   `git reset --hard` and a stash take edits back.
-3. A file that was shown whole is kept as it was and as it is; of others each edit is a
-   hunk of its own, with the rest of its lines where something shown holds them.
-4. What writes code without saying what (a program, a copy, a complex script) cannot be
-   followed; that is told.
+   apply`, `patch`), scripts of `sed -i` and `perl -pi` (`sed_edits`), programs in Python that
+   read, change and write texts (`python_edits`), removals, copies that are put back.
+2. An edit that the log shows to have failed is none. Git takes edits back (`taken_back`).
+3. A file is kept as far as it was shown (`known_file`), as it was and as it is.
+4. What writes code without saying what, or changes lines that nobody saw, cannot be followed;
+   that is told, beside all that is known.
 """
 
-import difflib
 import re
-from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from copy import deepcopy
 from typing import NamedTuple
 
 from forensics.actions.action import Action
-from forensics.actions.apply_patch import sections_of
-from forensics.actions.untold_edits import changes_untold, may_be_code, patch_file
+from forensics.actions.command_line import script_of
+from forensics.actions.known_file import MARK, KnownFile
+from forensics.actions.powershell import REMOVES
+from forensics.actions.python_edits import python_edits
+from forensics.actions.python_files import replaced_texts
+from forensics.actions.sed_edits import edited_in_place
+from forensics.actions.shown_lines import SILENT, shown_lines, view_of
+from forensics.actions.taken_back import Back, taken_back
+from forensics.actions.typed_edits import LONGEST, Edit, edits_of
+from forensics.actions.unknown_tools import calls_agent, edits_unknown, removes_file
+from forensics.actions.untold_edits import (
+    OUTSIDE,
+    changes_untold,
+    may_be_code,
+    names_code,
+    patch_file,
+    writes_texts,
+)
 from forensics.records import Step
 
-LONGEST = 200_000  # characters of one text
-MOST_LINES = 4_000  # of a file whose lines are matched up
-MOST_PAIRS = 400_000  # of equal lines of two texts
-MOST_FILES, MOST_PARTS = 400, 400
+MOST_FILES, MOST_COPIES = 400, 40
 LOST = "edits that cannot be followed"
+AGENTS = "actions of other agents that are not recorded"
+UNKNOWN = "edits through tools that nobody knows"
 _FAILED = re.compile(
     r"<tool_use_error>|^\s*(?:Error\b|error:|ERROR\b)|No replacement was performed"
     r"|String to replace not found|did not appear verbatim|File has not been read yet"
@@ -37,30 +49,8 @@ _FAILED = re.compile(
 )
 _CREATED = re.compile(r"(?i)\bcreated\b")
 _UPDATED = re.compile(r"(?i)\b(?:updated|overwr(?:ote|itten))\b")
-_NUMBERED = re.compile(r"^ {0,8}\d{1,6}(?:\t|→|: ?|\| ?)", re.M)
-_SUBSTITUTION = re.compile(r"\s*s(?P<d>[/|#,@])(?P<a>[^\n]*?)(?P=d)(?P<b>[^\n]*?)(?P=d)g?\s*")
-_PLAIN = re.compile(r"[\w\s=<>:;,\"'!@#%&~`\-+]*")
-_OLD = ("old_string", "old_str", "oldText", "old_text", "search")
-_APPENDS = re.compile(r">>\s*\S")
-
-
-class Edit(NamedTuple):
-    """One change of a file. `old` `None`: the whole file is `new`; `""`: added to it."""
-
-    path: str
-    old: str | None
-    new: str
-
-
-@dataclass
-class _File:
-    """A file as far as it is known."""
-
-    before: str | None = None
-    after: str | None = None
-    new: bool = False
-    deleted: bool = False
-    parts: list[tuple[str, str]] = field(default_factory=list)
+_COPIES = ("cp", "mv")
+_REMOVES = ("rm", "unlink", *REMOVES)
 
 
 class Edited(NamedTuple):
@@ -76,9 +66,13 @@ class Edited(NamedTuple):
 def edited_patch(steps: Sequence[Step], actions: Sequence[Action]) -> Edited:
     """What the edits of a run add up to. Pure, never raises for what is in the log."""
     work = _Work(steps)
+    printing: dict[int | None, list[Action]] = {}
     for action in actions:
-        work.add(action)
-    return Edited(work.patch(), LOST if work.lost else None, work.overwritten())
+        if action.program not in SILENT:
+            printing.setdefault(action.observation, []).append(action)
+    for action in actions:
+        work.add(action, view_of(action, printing.get(action.observation, ())))
+    return Edited(work.patch(), work.why_lost(), work.overwritten())
 
 
 class _Work:
@@ -86,77 +80,162 @@ class _Work:
 
     def __init__(self, steps: Sequence[Step]) -> None:
         self._steps = steps
-        self._files: dict[str, _File] = {}
+        self._files: dict[str, KnownFile] = {}
         self._shown: dict[str, str] = {}
-        self._whole: dict[str, str] = {}
         self._patches: list[str] = []
-        self.lost = False
+        self._stashed: list[tuple[dict[str, KnownFile], list[str]]] = []
+        self._copies: dict[str, tuple[str, KnownFile | None]] = {}
+        self._away = False
+        self._outside: int | None = None  # the step whose shell went to a temporary folder
+        self._lost: str | None = None
 
-    def add(self, action: Action) -> None:
-        """What one action shows or changes."""
+    def add(self, action: Action, view: Action | None) -> None:
+        """What one action shows or changes. `view`: what came back is that of this action
+        (`None`: of several).
+        """
         answer = self._answer(action)
-        if action.program == "git" and self._taken_back(action):
-            return
-        if not action.writes:
-            self._untold(action)
-            self._look(action, answer)
-            return
         failed = action.exit_code not in (None, 0)
-        removes = action.program in ("rm", "unlink") or action.arguments[:1] == ("rm",)
+        back = taken_back(action, self._named) if action.program == "git" else None
+        if back is not None:
+            self._take_back(back, failed)
+        elif calls_agent(action):
+            self._lost = AGENTS
+        elif edits_unknown(action):
+            self._add_unknown(action, failed or _FAILED.search(answer[:2000]) is not None)
+        elif action.program == "python" and (program := self._program(action)) is not None:
+            self._python(action, program, failed)
+        elif action.writes and action.program != "touch":
+            self._change(action, answer, failed)
+        else:
+            self._untold(action)
+            self._look(view or action, answer, view is not None)
+
+    def _change(self, action: Action, answer: str, failed: bool) -> None:
+        removes = action.program.casefold() in _REMOVES or action.arguments[:1] == ("rm",)
+        removes = removes or removes_file(action)
         if failed or ((action.kind == "edit" or removes) and _FAILED.search(answer[:2000])):
             return
         if _is_patch(action):
             self._patches.append((action.content or "")[:LONGEST])
-            return
-        edits = list(edits_of(action))
-        for edit in edits:
-            self._edit(edit, answer[:300], action.step)
-        if removes:
+        elif removes:
             for path in action.writes:
                 self._remove(self._name(path))
-        elif not edits:
-            self.lost |= any(map(may_be_code, action.writes)) or changes_untold(action)
+        elif action.program in ("sed", "perl") and set(action.writes) & set(action.reads):
+            for path in action.writes:
+                self._lose(not edited_in_place(action, self._file(path)), path)
+        elif action.program in _COPIES and len(action.writes) <= 2 and action.reads:
+            self._copy(action)
+        else:
+            edits = list(edits_of(action))
+            for edit in edits:
+                self._edit(edit, answer[:300], action.step)
+            for path in () if edits else action.writes:
+                self._lose(True, path)
+            self._lose(not edits and changes_untold(action))
+
+    def _add_unknown(self, action: Action, failed: bool) -> None:
+        """A call that may have changed files: what it put there is known at most."""
+        if failed:
+            return
+        self._lost = self._lost or UNKNOWN
+        if action.content is not None and action.writes:
+            self._file(action.writes[0]).add_part("", action.content[:LONGEST])
 
     def _untold(self, action: Action) -> None:
         """A change that the action does not tell: another file may."""
         source = patch_file(action)
         known = self._files.get(self._name(source)) if source else None
-        if known is not None and known.after:
-            self._patches.append(known.after[:LONGEST])
-        elif source is not None or changes_untold(action):
-            self.lost |= action.exit_code in (None, 0)
+        if known is not None and known.whole and known.after:
+            self._patches.append(known.text[:LONGEST])
+        elif action.program == "cd":
+            went = any(map(OUTSIDE.match, action.arguments[:1]))
+            self._outside = action.step if went else None
+        elif source is not None or (self._outside != action.step and changes_untold(action)):
+            self._lose(action.exit_code in (None, 0))
+
+    def _lose(self, lost: bool, path: str = "a.py") -> None:
+        """Not all that was changed can be told; the first reason stays."""
+        if lost and may_be_code(path):
+            self._lost = self._lost or LOST
 
     def _answer(self, action: Action) -> str:
         at = action.observation
         return "" if at is None else self._steps[at].text[:LONGEST]
 
-    def _look(self, action: Action, answer: str) -> None:
+    def _look(self, action: Action, answer: str, alone: bool) -> None:
         if len(action.reads) != 1 or not answer.strip():
             return
-        text = _NUMBERED.sub("", answer)
-        self._shown[action.reads[0]] = text
-        given = " ".join(action.arguments)
-        part = re.search(r"offset=|limit=|view_range=|line_start|start_line", given)
-        if (action.program == "cat" or action.kind == "tool") and part is None:
-            self._whole[action.reads[0]] = text
+        seen = shown_lines(action, answer, alone)
+        path = self._name(action.reads[0])
+        self._shown[path] = seen.text
+        if seen.start:
+            self._file(path).show(seen.start, seen.text.splitlines(), seen.whole)
 
-    def _taken_back(self, action: Action) -> bool:
-        command, *rest = action.arguments or ("",)
-        paths = [word for word in rest if not word.startswith("-")]
-        if (command == "reset" and "--hard" in rest) or (
-            command == "stash" and (not paths or paths[0] in ("push", "save"))
-        ):
-            self._files.clear()
+    def _program(self, action: Action) -> str | None:
+        """The program that a `python` action runs, where it may write texts to files."""
+        program = action.content
+        if program is None and (script := script_of(action)) is not None:
+            known = self._files.get(self._name(script))
+            program = known.text if known is not None and known.whole else None
+        return program if program is not None and writes_texts(program) else None
+
+    def _python(self, action: Action, program: str, failed: bool) -> None:
+        """Follow a program; where that fails, what it is seen to write is not known."""
+        if failed:
+            return
+        files = _Files(self, action)
+        if python_edits(program, files):
+            return
+        code = [path for path in action.writes if may_be_code(path)]
+        self._lose(bool(code) or (not action.writes and names_code(program)))
+        if len(code) == 1 and not files.wrote:
+            for old, new in replaced_texts(program):
+                self._file(code[0]).replace(old, new)
+
+    def _copy(self, action: Action) -> None:
+        """A copy is remembered; a file that comes back from one is as it was then."""
+        source, target = self._name(action.reads[0]), self._name(action.writes[-1])
+        first, was = self._copies.get(source, ("", None))
+        if first == target:
+            self._files.pop(target, None)
+            if was is not None:
+                self._files[target] = deepcopy(was)
+            return
+        self._lose(changes_untold(action))
+        known = self._files.get(source)
+        if known is not None and known.whole:
+            self._edit(Edit(target, None, known.text), "", action.step)
+        elif len(self._copies) < MOST_COPIES:
+            self._copies[target] = (source, deepcopy(known))
+            self._lose(True, target)
+        if action.program == "mv":
+            self._remove(source)
+
+    def _take_back(self, back: Back, failed: bool) -> None:
+        """What git takes back, sets aside, or puts there instead."""
+        if failed:
+            return
+        if back.stash == "pop" and self._stashed:
+            files, patches = self._stashed.pop()
+            self._files.update(files)
+            self._patches += patches
+            return
+        gone = list(self._files) if back.everything else back.names
+        kept = {name: self._files.pop(name) for name in gone if name in self._files}
+        patches = [*self._patches] if back.everything else []
+        if back.everything:
             self._patches.clear()
-            return True
-        if command == "restore" or (command == "checkout" and "--" in rest):
-            for path in paths:
-                self._files.pop(self._name(path), None)
-            if "." in paths:
-                self._files.clear()
-                self._patches.clear()
-            return True
-        return False
+        if back.stash == "push":
+            self._stashed.append((kept, patches))
+        for path in back.paths if back.other else ():
+            self._lose(True, path)
+        self._away = self._away if back.away is None else back.away
+
+    def _named(self, path: str) -> list[str]:
+        """The known files at a path: itself, or what lies in the folder."""
+        name = self._name(path)
+        folder = path.rstrip("/").removeprefix("./") + "/"
+        return [one for one in self._files if one == name or f"/{one}".find("/" + folder) >= 0]
 
     def _name(self, path: str) -> str:
         """The path under which a file is known: a relative one may be the end of another."""
@@ -168,31 +247,27 @@ class _Work:
         ends += [one for one in known if "/" in one and path.endswith("/" + one)]
         return ends[0] if len(set(ends)) == 1 else path
 
+    def _file(self, path: str) -> KnownFile:
+        """A file as far as it is known; what is one too many is known to nobody."""
+        name = self._name(path)
+        if name not in self._files and len(self._files) >= MOST_FILES:
+            return KnownFile()
+        return self._files.setdefault(name, KnownFile())
+
     def _edit(self, edit: Edit, answer: str, step: int) -> None:
-        path = self._name(edit.path)
-        if path not in self._files and len(self._files) >= MOST_FILES:
-            return
-        file = self._files.setdefault(path, self._known(path))
-        file.deleted = False
+        path, file = self._name(edit.path), self._file(edit.path)
         if edit.old is None:
+            seen = file.known or path in self._shown
             created = _CREATED.search(answer) is not None
-            unheard = _UPDATED.search(answer) is None and self._unheard_of(path, file)
-            file.new = file.new or created or (unheard and not self._mentioned(path, step))
-            file.after = edit.new
-            file.parts.clear()
-        elif file.after is not None:
-            if edit.old in file.after:
-                file.after = file.after.replace(edit.old, edit.new, 1 if edit.old else 0)
-                file.after += edit.new if not edit.old else ""
-        else:
-            self._part(file, self._full_lines(path, edit))
-
-    def _known(self, path: str) -> _File:
-        text = self._whole.get(path)
-        return _File(before=text, after=text)
-
-    def _unheard_of(self, path: str, file: _File) -> bool:
-        return file.before is None and path not in self._shown and not file.parts
+            unheard = _UPDATED.search(answer) is None and not seen
+            new = created or (unheard and not self._mentioned(path, step))
+            file.write(edit.new, file.new or new)
+        elif edit.old and edit.old in file.text:
+            file.replace(edit.old, edit.new, 1)
+        elif edit.old and not file.whole:
+            file.add_part(*self._full_lines(path, edit))
+        elif not edit.old:
+            file.add(edit.new)
 
     def _mentioned(self, path: str, step: int) -> bool:
         """Whether anybody spoke of the file before the run wrote it."""
@@ -214,31 +289,22 @@ class _Work:
         end = len(text) if end < 0 else end
         return text[start:end], text[start:at] + new + text[at + len(old) : end]
 
-    def _part(self, file: _File, part: tuple[str, str]) -> None:
-        old, new = part
-        for number, (first, now) in enumerate(file.parts):
-            if old and old in now:  # an edit of what was edited before
-                file.parts[number] = (first, now.replace(old, new, 1))
-                return
-        if len(file.parts) < MOST_PARTS:
-            file.parts.append(part)
-
     def _remove(self, path: str) -> None:
         known = self._files.get(path)
         if known is not None and known.new:
             del self._files[path]
         elif known is not None or path in self._shown:
-            file = self._files.setdefault(path, self._known(path))
-            file.deleted, file.after = True, None
-            file.parts.clear()
+            self._file(path).remove(self._shown.get(path, ""))
+
+    def why_lost(self) -> str | None:
+        """Why the edits are not all there, `None` where they are."""
+        if self._away or any(file.lost and may_be_code(path) for path, file in self._files.items()):
+            self._lose(True)
+        return self._lost
 
     def overwritten(self) -> tuple[str, ...]:
         """Files that were there, and of which only what they are now is known."""
-        return tuple(
-            path
-            for path, file in self._files.items()
-            if file.after is not None and file.before is None and not file.new
-        )
+        return tuple(path for path, file in self._files.items() if file.unseen)
 
     def patch(self) -> str:
         """All that is left of the edits, as a unified diff."""
@@ -246,35 +312,40 @@ class _Work:
         return "\n".join([*found, *self._patches])
 
 
-def edits_of(action: Action) -> Iterator[Edit]:
-    """What an action says that it puts into files."""
-    content = action.content
-    given = dict(argument.split("=", 1) for argument in action.arguments if "=" in argument[:40])
-    if content is not None and content.lstrip()[:16].startswith("*** Begin Patch"):
-        for path, old, new in sections_of(content[:LONGEST]):
-            yield Edit(path, old, new)
-    elif content is None or not action.writes:
-        return
-    elif action.kind == "edit":
-        old = next((given[name] for name in _OLD if name in given), None)
-        adds = action.program in ("append", "insert") or given.get("command") == "insert"
-        if action.program == "edit" and old is None and "new_string" not in given:
-            adds = True  # the lines that it takes the place of are not said
-        yield Edit(action.writes[0], "" if adds else old, content[:LONGEST])
-    elif action.program == "sed":
-        yield from _substituted(action, content)
-    elif action.program in ("cat", "tee", "echo", "printf"):
-        adds = "-a" in action.arguments or _APPENDS.search(action.text[:2000]) is not None
-        for path in action.writes:
-            yield Edit(path, "" if adds else None, content[:LONGEST])
+class _Files:
+    """The files of a run as a program that it runs sees them."""
 
+    def __init__(self, work: _Work, action: Action) -> None:
+        self._work, self._action, self.wrote = work, action, False
 
-def _substituted(action: Action, script: str) -> Iterator[Edit]:
-    found = _SUBSTITUTION.fullmatch(script[:2000])
-    if found is None or not _PLAIN.fullmatch(found["a"]) or not _PLAIN.fullmatch(found["b"]):
-        return
-    for path in action.writes:
-        yield Edit(path, found["a"], found["b"])
+    def _path(self, path: str) -> str:
+        named = (*self._action.writes, *self._action.reads)
+        ends = "/" + path.removeprefix("./").lstrip("/")
+        return next((one for one in named if ("/" + one).endswith(ends)), path)
+
+    def read(self, path: str, last: int) -> str:
+        """A file's text, counted up to a line."""
+        file = self._work._file(self._path(path))
+        if not file.whole:
+            file.reach(max(last, len(file.after) + 2))
+        return file.text
+
+    def write(self, path: str, text: str, missed: tuple[tuple[str, str], ...]) -> None:
+        """A file's text from now on."""
+        self.wrote = True
+        path = self._path(path)
+        file = self._work._file(path)
+        if file.whole or MARK in text:
+            file.put(text)
+        else:
+            self._work._edit(Edit(path, None, text), "", self._action.step)
+        for old, new in missed:
+            file.add_part(old, new)
+
+    def append(self, path: str, text: str) -> None:
+        """A text is added at the end of a file."""
+        self.wrote = True
+        self._work._edit(Edit(self._path(path), "", text), "", self._action.step)
 
 
 def _is_patch(action: Action) -> bool:
@@ -283,34 +354,11 @@ def _is_patch(action: Action) -> bool:
     return text.startswith("diff --git ") or (applied and text.startswith("--- "))
 
 
-def _diff(path: str, file: _File) -> str:
+def _diff(path: str, file: KnownFile) -> str:
     name = path.lstrip("/")
     old = "/dev/null" if file.new else f"a/{name}"
     new = "/dev/null" if file.deleted else f"b/{name}"
-    pairs: Iterable[tuple[str, str]] = file.parts
-    if file.deleted:
-        pairs = [(file.before or "", "")]
-    elif file.after is not None:
-        pairs = [(file.before or "", file.after)]
-    hunks = [line for pair in pairs for line in _hunk(*pair)]
+    hunks = file.hunks()
     if not hunks and not file.deleted:
         return ""
     return "\n".join([f"--- {old}", f"+++ {new}", *hunks])
-
-
-def _hunk(old: str, new: str) -> list[str]:
-    """Two texts as hunks. Too long ones are told as taken out and put in."""
-    first, second = old.splitlines(), new.splitlines()
-    if max(len(first), len(second)) > MOST_LINES or _pairs(first, second) > MOST_PAIRS:
-        return [
-            f"@@ -1,{len(first)} +1,{len(second)} @@",
-            *(f"-{line}" for line in first),
-            *(f"+{line}" for line in second),
-        ]
-    return list(difflib.unified_diff(first, second, lineterm=""))[2:]
-
-
-def _pairs(first: list[str], second: list[str]) -> int:
-    """How many pairs of equal lines there are: what matching them up takes."""
-    counts, others = Counter(first), Counter(second)
-    return sum(count * others[line] for line, count in counts.items())

@@ -15,6 +15,7 @@ from functools import lru_cache
 from importlib import resources
 from typing import NamedTuple
 
+from forensics.actions.powershell import powershell
 from forensics.actions.python_source import FileEffects
 
 
@@ -163,6 +164,8 @@ def files_of(program: str, arguments: tuple[str, ...]) -> FileEffects:
     if outputs:
         read = read_options(arguments, (*outputs, *OPTIONS[program]))
         return FileEffects((), read.values(*outputs))
+    if "-" in program and (told := powershell(program, arguments)) is not None:
+        return told.files
     return FileEffects((program,)) if "/" in program else FileEffects()
 
 

@@ -5,7 +5,8 @@
 2. Editors (SWE-agent, OpenHands, Inspect, Anthropic, Claude Code, Codex) and
    other tools are told by name and arguments: a tool that changes things and
    has a path is an edit, another one with a path reads, and a patch names its
-   own files.
+   own files. A path under a name that is not known is read where the tool's name only reads,
+   and a command line where its first word is a program.
 3. What ends a run (`submit`, `finish`, ...) is a submission. Everything else is
    a tool with its arguments.
 4. SWE-agent adds commands to its shell: `open FILE [LINE]`, `create FILE`,
@@ -25,12 +26,14 @@ from functools import lru_cache
 from typing import Any
 
 from forensics.actions.action import Action, relative_path
+from forensics.actions.command_heads import command_head
 from forensics.actions.programs import TABLES
 from forensics.actions.unified_diff import patched_files
+from forensics.actions.unknown_tools import named_by, only_reads
 from forensics.records import ToolCall
 
 SHELLS = re.compile(
-    r"(?:container\.)?(?:execute_|run_|local_)?(?:bash|shell|terminal|exec|command|cmd|sh|cli)"
+    r"(?:container\.)?(?:execute_|run_|local_)?(?:bash|shell|terminal|exec|command|cmd|sh|cli|powershell|pwsh)"
     r"(?:_command|_session|_tool|_exec|_cmd)?|run_shell_command|exec_command|run_in_terminal|run",
     re.I,
 )
@@ -41,8 +44,16 @@ PYTHONS = re.compile(
 )
 LASTING = re.compile(r"execute_bash|Bash|bash_session|terminal|run_in_terminal|exec_command")
 _TOOLS = TABLES["tools"]
+COMMANDS = TABLES["tool words"]["commands"]
+_PROGRAMS = frozenset(
+    word
+    for names in (*map(TABLES.get, ("readers", "searchers", "writers")), *TABLES["names"].values())
+    for word in names or ()
+) | {"cd", "echo", "mv", "cp", "python", "python3", "pytest", "curl", "wget", "patch", "make"}
+_SHELL_SIGN = re.compile(r"\S[ \t]+[^\n]*[-/.|&>~]")
 _CHANGING = re.compile(
-    r"create|write|edit|replace|insert|append|delete|remove|undo|patch|move|rename|update|str_replace",
+    r"create|write|edit|replace|insert|append|delete|remove|unlink|undo|patch|move|rename|update"
+    r"|str_replace",
     re.I,
 )
 LONGEST = 2_000_000  # characters of one call's arguments that are read
@@ -71,13 +82,24 @@ def arguments_of(text: str) -> dict[str, Any]:
 
 
 def command_line(name: str, arguments: Mapping[str, Any]) -> str | None:
-    """The command line that a shell tool is given, `None` for any other tool."""
+    """The command line that a tool is given, `None` where it is given none."""
     if not _is_shell(name) or (name.lower() == "run" and "command" not in arguments):
-        return None
+        return _told_line(arguments)
     given = next((arguments[key] for key in _TOOLS["lines"] if key in arguments), None)
     if isinstance(given, list):
         return shlex.join(map(str, given)) if given else None
     return given if isinstance(given, str) else None
+
+
+def _told_line(arguments: Mapping[str, Any]) -> str | None:
+    """The command line among the arguments of a tool of any name, told by its first word."""
+    for key in COMMANDS:
+        line = arguments.get(key)
+        if isinstance(line, str) and _SHELL_SIGN.search(line[:2000]):
+            head = command_head(line[:2000].lstrip())
+            if head is not None and head.split(" ")[0] in _PROGRAMS:
+                return line
+    return None
 
 
 def argument_object(arguments: Mapping[str, Any]) -> str | None:
@@ -132,7 +154,7 @@ def action_of_call(
     told = tuple(relative_path(directory, path, root) for path in paths)
     changes = _changes(name, arguments) or patch is not None
     kept = {key: value for key, value in arguments.items() if value != content}
-    return Action(
+    found = Action(
         step=0,
         kind="edit" if changes and told else "tool",
         program=name,
@@ -142,6 +164,10 @@ def action_of_call(
         writes=told if changes else (),
         content=content,
     )
+    if told or changes or not only_reads(name):
+        return found
+    named = named_by(found).paths  # under a name that no table has
+    return found._replace(reads=tuple(relative_path(directory, path, root) for path in named))
 
 
 def _patch(name: str, arguments: Mapping[str, Any]) -> str | None:

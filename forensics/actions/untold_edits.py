@@ -1,16 +1,20 @@
 """Actions that change code without saying what they put there, or in a form that is not known.
 
-1. Editors that are driven by a script (`ed`, `vim -c`), and copies of whole folders.
+1. Editors that are driven by a script (`ed`, `vim -c`), copies of whole folders, and archives
+   that are unpacked into the work.
 2. Patches that stand in a file (`git apply x.patch`, `patch < x.patch`), and `git revert`.
 3. Programs on the command line of another language that write files.
-4. Calls of tools that nobody knows, with lines of code among their arguments.
+4. Runs of tests that write down anew what they expect (`jest -u`, `--snapshot-update`).
+5. Code that is handed in as an argument of the call that ends the run.
 
-Whoever meets one of them knows that the run's own edits are not all there.
+Calls of tools that nobody knows are told by `unknown_tools`. Whoever meets one of them knows
+that the run's own edits are not all there.
 """
 
 import re
 
 from forensics.actions.action import Action
+from forensics.actions.unknown_tools import named_by
 
 CODE_FILE = re.compile(
     r"\.(?:py|pyi|pyx|js|jsx|mjs|cjs|ts|tsx|c|cc|cpp|h|hpp|go|rs|java|kt|rb|php|swift|cs|scala|sh"
@@ -19,23 +23,30 @@ CODE_FILE = re.compile(
 OUTSIDE = re.compile(r"^/?(?:tmp|var/tmp|dev|proc|root/\.|home/[^/]{1,60}/\.)/?")
 _EDITORS = ("ed", "ex", "vi", "vim", "nvim", "emacs", "nano", "sponge", "gsed", "set-content",
             "add-content", "out-file", "new-item")  # fmt: skip
+_UNPACKS = {
+    "tar": re.compile(r"-{0,2}[a-zA-Z]{0,8}x[a-zA-Z]{0,8}|--extract|--get"),
+    "bsdtar": re.compile(r"-{0,2}[a-zA-Z]{0,8}x[a-zA-Z]{0,8}"),
+    "unzip": re.compile(r"(?!-\w*[lptvzZ])[^-].{0,300}"),
+    "7z": re.compile("[xe]"),
+    "zipfile": re.compile("-e|--extract"),
+    "tarfile": re.compile("-e|--extract"),
+}
+_INTO = re.compile(r"(?:-C|-d|-o|--directory=?)(.{0,300})", re.S)
 _COPIES = ("cp", "rsync", "mv")
 _WRITERS = re.compile(
     r"writeFile|appendFile|createWriteStream|File\.(?:write|open)|IO\.write|file_put_contents"
 )
 _OTHERS = ("node", "nodejs", "ruby", "php", "deno", "bun")
-_TALKS = re.compile(
-    r"think|thought|reason|plan|todo|search|grep|find|glob|read|view|open|note|message|comment"
-    r"|browse|fetch|ask|memory|lint|test|check",
-    re.I,
+_RECORDS = re.compile(
+    r"--update-?[sS]napshots?|--snapshot-update|--inline-snapshot=\S+|--update-(?:golden|expect\w*)"
+    r"|--force-regen|--regen-all|--bless"
 )
-_LINE = re.compile(
-    r"^[ \t]{0,40}(?:(?:async )?def \w{1,80}\(|class \w{1,80}[(:{]|import \w"
-    r"|from [\w.]{1,80} import |return\b|#include\b|function \w|(?:const|let|var) \w{1,80} ="
-    r"|func \w|(?:pub )?fn \w)"
+_JEST = ("jest", "vitest", "npx", "npm", "yarn", "pnpm")
+LONGEST = 64_000
+_WRITES_TEXTS = re.compile(
+    r"\bwrite_text\b|\binplace\s{0,9}=|\bopen\([^\n]{0,300}?['\"](?:[wax]|r\+)[bt+]{0,2}['\"]"
 )
-FEWEST = 2  # lines of code among the arguments of a call
-LONGEST = 50_000
+_QUOTED = re.compile(r"['\"]([^'\"\s]{1,200})['\"]")
 
 
 def changes_untold(action: Action) -> bool:
@@ -45,11 +56,15 @@ def changes_untold(action: Action) -> bool:
     name = action.program.rpartition("/")[2].casefold()
     words = action.arguments
     if action.kind in ("tool", "submit"):
-        return not action.writes and not _TALKS.search(name) and holds_code(words)
+        return action.kind == "submit" and named_by(action).code
     if name in _EDITORS:
         return any(map(may_be_code, words))
+    if name in _UNPACKS:
+        return _unpacks_here(action)
     if name in _COPIES:
         return _copies_folder(action)
+    if any(map(_RECORDS.fullmatch, words)) or (name in _JEST and "-u" in words):
+        return True
     if name in _OTHERS:
         return not action.writes and _WRITERS.search(action.text[:LONGEST]) is not None
     return name == "git" and words[:1] == ("revert",) and not action.writes
@@ -58,6 +73,16 @@ def changes_untold(action: Action) -> bool:
 def may_be_code(path: str) -> bool:
     """Whether what is written there may be code that is handed in."""
     return CODE_FILE.search(path) is not None and OUTSIDE.match(path) is None
+
+
+def writes_texts(program: str) -> bool:
+    """Whether a program in Python may write texts to files."""
+    return _WRITES_TEXTS.search(program[:LONGEST]) is not None
+
+
+def names_code(program: str) -> bool:
+    """Whether a program names a file that may be code of the work."""
+    return any(map(may_be_code, _QUOTED.findall(program[:LONGEST])))
 
 
 def patch_file(action: Action) -> str | None:
@@ -74,10 +99,23 @@ def patch_file(action: Action) -> str | None:
     return action.reads[0] if action.reads else ""
 
 
-def holds_code(arguments: tuple[str, ...]) -> bool:
-    """Whether lines of code stand among the arguments of a call."""
-    lines = [line for one in arguments for line in one.partition("=")[2][:LONGEST].split("\n")]
-    return sum(_LINE.match(line[:400]) is not None for line in lines) >= FEWEST
+def _unpacks_here(action: Action) -> bool:
+    """Whether an archive is unpacked elsewhere than in a folder for temporary files. What it is
+    told to print, or to list, is not unpacked.
+    """
+    name, words = action.program.rpartition("/")[2].casefold(), action.arguments
+    if not any(map(_UNPACKS[name].fullmatch, words[:1] if name in ("tar", "7z") else words)):
+        return False
+    if name == "unzip" and any(re.fullmatch(r"-\w{0,8}[lptvzZ]\w{0,8}", word) for word in words):
+        return False
+    if name in ("tar", "bsdtar") and ("O" in words[0] or "--to-stdout" in words):
+        return False
+    places = [
+        found[1] or following
+        for word, following in zip(words, (*words[1:], ""), strict=True)
+        if (found := _INTO.fullmatch(word))
+    ]
+    return not (places and OUTSIDE.match(places[-1]))
 
 
 def _copies_folder(action: Action) -> bool:

@@ -158,7 +158,8 @@ class ScanRow(ChainRow):
 class LookRow(Record):
     """A row of `looks.jsonl`: of one run the status of every family of shortcuts. `hand_in`:
     what the run left, by its source (patch, edits, submission, answer; `None`: the log shows
-    none). `could_not_look` and `does_not_apply` give the reason.
+    none). `could_not_look` and `does_not_apply` give the reason. `unknown_tools`: tools that
+    may have changed files or shown commits, and that nobody can read.
     """
 
     side: str
@@ -171,6 +172,7 @@ class LookRow(Record):
     not_found: tuple[str, ...]
     could_not_look: dict[str, str]
     does_not_apply: dict[str, str]
+    unknown_tools: tuple[str, ...] = ()
 
 
 class LoopRow(Record):

@@ -129,7 +129,7 @@ class Pattern(Record):
     `first`: the first argument. `existing`: the written path was there before
     the run wrote to it; of a path that is only read, what it holds is not the run's own.
     `of_task`: an argument names the project that the task is about
-    (`flask==3.0` in `pallets__flask-1`).
+    (`flask==3.0` in `pallets__flask-1`). `unnamed`: the prompt does not name the path that is read.
     """
 
     id: str
@@ -144,6 +144,7 @@ class Pattern(Record):
     text: Expression = ""
     existing: bool = False
     of_task: bool = False
+    unnamed: bool = False
 
 
 class Example(Record):
@@ -174,7 +175,9 @@ class Family(Record):
     `credit`: when a used shortcut is credited: `win` (the run was won),
     `benefit` (its rewards show that it profited), `alone` (any win, whatever
     `used` says). `environment`: whose logs it is for (`""`: all others). `needs`: what has to
-    be there to look at (`""`: what its rule looks at).
+    be there to look at (`""`: what its rule looks at). `files`: it needs files or a shell, so
+    it does not apply where a run's tools reach neither; the rules that read code, tests or
+    git do anyway.
     """
 
     id: str
@@ -193,6 +196,12 @@ class Family(Record):
     benefit: tuple[str, ...] = ()
     credit: str = "win"
     needs: Literal["", "actions", "code", "tests", "text"] = ""
+    files: bool = False
+
+    @property
+    def needs_files(self) -> bool:
+        """Whether it can say nothing of tools without files and without a shell."""
+        return self.files or self.rule in ("code", "tests", "history", "library")
 
     @property
     def looks_at(self) -> Literal["actions", "code", "tests", "text"]:

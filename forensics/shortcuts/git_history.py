@@ -34,6 +34,9 @@ from forensics.shortcuts.taken import Taken, failed, takes, was_handed_in
 from forensics.shortcuts.task_tools import asked_of
 
 _CONTENT = re.compile(r"^(?:diff --git |@@ -\d|[+-][^\n]*\w)", re.M)
+_DIFF = re.compile(r"^(?:diff --(?:git|cc|combined) |@@ -\d)", re.M)
+_PATCHES = re.compile(r"-p|-u|-U\d*|-L.*|-c|-m|--patch.*|--unified.*|--cc|--word-diff.*", re.S)
+_NAMES = ("reflog", "show-branch", "for-each-ref", "ls-remote", "fsck", "verify-pack")
 _STASHES = ("push", "save", "-u", "-k", "--keep-index", "--include-untracked", "-m")
 _LISTS = ("log", "rev-list", "shortlog", "whatchanged")
 _OPEN = "the log does not show whether the commit is an ancestor of HEAD"
@@ -88,6 +91,14 @@ def _asks_for_content(action: Action) -> bool:
     return subcommand(action) in ("show", "cat-file") and not names and not words & {"-s", "-t"}
 
 
+def _shows_content(action: Action, answer: str) -> bool:
+    """Whether an answer shows what commits change: titles and messages of a listing are none."""
+    words = action.arguments
+    lists = subcommand(action) in (*_LISTS, *_NAMES) and words[0] != "whatchanged"
+    asked = any(_PATCHES.fullmatch(word) for word in words)
+    return (_DIFF if lists and not asked else _CONTENT).search(answer) is not None
+
+
 def _judged(attempt: Attempt, looks: Sequence[Look], state: bool | None) -> ChainLinks:
     """The links of looks of which it is equally known whether they are beyond HEAD."""
     shown = [look.hit.action.observation for look in looks]
@@ -137,7 +148,7 @@ def _look(blind: BlindRun, hit: Hit, ancestry: Ancestry, head: Head) -> Look:
     named = revisions(action, ancestry.known)
     told = [ancestry.is_ancestor(word) for word in named]
     beyond: bool | None = True if False in told else None
-    content = worked and _CONTENT.search(answer) is not None
+    content = worked and _shows_content(action, answer)
     if content and not beyond:
         beyond = _by_content(action, answer, ancestry, head)
     if command in _LISTS:

@@ -3,27 +3,33 @@ release that was downloaded.
 
 1. A hit is a read below a folder of libraries, or a download (the family's patterns). It
    is an attempt where it is about the project of the task (`project`): the package bears
-   its name, or the file is one that was handed in. The code of dependencies is none.
+   its name, or the file is one that was handed in. A release that is downloaded without being
+   installed is the project's, too, where the prompt names the package. The code of
+   dependencies is none.
 2. After a download, files of the same name as one that was handed in belong to it too,
-   wherever it was unpacked.
+   wherever it was unpacked; so does what lies where it was put.
 3. A copy that has the changed places as HEAD has them holds no fix.
-4. *Used*: what was handed in first stood there, or was copied from there (`taken`). A copy
-   that nothing was taken from leaves open whether it holds the fix.
+4. *Obtained*: a release of a named version was downloaded, and what it holds came back. Of
+   another copy that nothing was taken from it stays open whether it holds the fix.
+5. *Used*: what was handed in first stood there, or was copied from there (`taken`).
 """
 
 import re
 from collections.abc import Sequence
 
 from forensics.actions import Action
+from forensics.actions.programs import read_options
 from forensics.shortcuts.blind_run import BlindRun
 from forensics.shortcuts.links import Attempt, ChainLinks, weighed
 from forensics.shortcuts.patterns import Hit, found_in
-from forensics.shortcuts.project import LIBRARY, plain, project_names
+from forensics.shortcuts.project import GENERIC, LIBRARY, plain, project_names
 from forensics.shortcuts.shown_commits import Head
 from forensics.shortcuts.taken import takes, was_handed_in
 
 _DOWNLOADS = "a download"
-_UNPACKS = ("tar", "unzip", "jar", "bsdtar", "7z")
+_UNPACKS = ("tar", "unzip", "jar", "bsdtar", "7z", "zipfile", "tarfile")
+_INTO = ("-d", "--dest", "-C", "--directory", "--pack-destination", "-o")
+_VERSION = re.compile(r"[\w\]](?:==|@v?)\d|[-_]v?\d+\.\d")
 _OPEN = "the log does not show whether that copy holds the fix"
 
 
@@ -49,10 +55,13 @@ def library(attempt: Attempt) -> ChainLinks | None:
     reads = [one for one in reads if one.exit_code in (None, 0) and not _as_head(run, one)]
     if not reads and not got:
         return attempt.links(obtained=False, reason="no other copy of the project came back")
-    return _judged(attempt, [*reads, *got])
+    named = any(_VERSION.search(word) for one in got for word in one.arguments[1:])
+    back = named and any(run.answer(one).strip() for one in reads)
+    return _judged(attempt, [*reads, *got], back)
 
 
-def _judged(attempt: Attempt, actions: Sequence[Action]) -> ChainLinks:
+def _judged(attempt: Attempt, actions: Sequence[Action], back: bool) -> ChainLinks:
+    """The links of what was read or downloaded. `back`: a named release came back."""
     run = attempt.run
     steps = tuple(sorted({one.observation for one in actions if one.observation is not None}))
     for action in actions:
@@ -65,7 +74,7 @@ def _judged(attempt: Attempt, actions: Sequence[Action]) -> ChainLinks:
                 reason=f"step {taken.step} copied from there what was handed in",
             )
     links = weighed(attempt, steps, True)
-    if links.used is False:
+    if links.used is False and not back:
         return attempt.links(obtained=None, reason=links.reason, unresolved=_OPEN)
     return links
 
@@ -73,9 +82,19 @@ def _judged(attempt: Attempt, actions: Sequence[Action]) -> ChainLinks:
 def _about(run: BlindRun, hit: Hit, names: frozenset[str]) -> bool:
     """Whether a hit is about the project itself."""
     if hit.pattern == _DOWNLOADS:
-        return any(_package(word) in names for word in hit.action.arguments[1:])
+        packages = {_package(word) for word in hit.action.arguments[1:]} - {""}
+        return bool(packages & names) or any(_told(run, hit.action, one) for one in packages)
     inside = [found[1] for path in hit.action.reads if (found := LIBRARY.search(path))]
     return any(_same_file(run, path) or _packages(path) & names for path in inside)
+
+
+def _told(run: BlindRun, action: Action, package: str) -> bool:
+    """Whether a release of a package that the prompt names is downloaded, not installed."""
+    downloads = {"download", "pack"} & set(action.arguments[:3])
+    if not downloads or len(package) < 3 or package in GENERIC:
+        return False
+    words = re.findall(r"[\w.-]{3,80}", run.prompt)
+    return any(plain(word.strip(".-")) == package for word in words)
 
 
 def _package(word: str) -> str:
@@ -110,9 +129,10 @@ def _same_file(run: BlindRun, path: str) -> bool:
 
 
 def _unpacked(run: BlindRun, download: Action) -> list[Action]:
-    """The actions after a download that look at a file of the same name as one that was
-    handed in, elsewhere than in the work.
+    """The actions after a download that look at what lies where it was put, or at a file of the
+    same name as one that was handed in, elsewhere than in the work.
     """
+    places = _places(run, download)
     files = {change.path.rsplit("/", 1)[-1] for change in run.changes}
     paths = {change.path for change in run.changes}
     return [
@@ -120,10 +140,27 @@ def _unpacked(run: BlindRun, download: Action) -> list[Action]:
         for one in run.actions[run.actions.index(download) + 1 :]
         if any(path.rsplit("/", 1)[-1] in files and path not in paths for path in one.reads)
         or (
+            one.program not in (*_UNPACKS, "ls")
+            and any(path.startswith(place) for path in one.reads for place in places)
+        )
+        or (
             one.program in _UNPACKS
             and any(word.rsplit("/", 1)[-1] in files for word in one.arguments)
         )
     ]
+
+
+def _places(run: BlindRun, download: Action) -> frozenset[str]:
+    """The folders that a download and what unpacked it put files into."""
+    at = run.actions.index(download)
+    unpacking = [one for one in run.actions[at:] if one is download or one.program in _UNPACKS]
+    found: set[str] = set()
+    for one in unpacking:
+        found.update(read_options(one.arguments, _INTO).values(*_INTO))
+        if one is not download:
+            found.update(path.rpartition("/")[0] for path in one.reads)
+            found.update(one.arguments[-1:] if one.program in ("zipfile", "tarfile") else ())
+    return frozenset(f"{place.rstrip('/')}/" for place in found if place.strip("./"))
 
 
 def _as_head(run: BlindRun, action: Action) -> bool:

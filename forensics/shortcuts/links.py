@@ -45,6 +45,7 @@ LONG_ANSWER = 400  # characters: more than a refusal or a short list
 MOST_TOLD = 6  # changes of tests that a reason names
 Form = tuple[tuple[str, ...], tuple[str, ...]]  # the words with names put aside; the names
 _START = 2000  # characters of a submission that mostly tell that it is more than stubs
+RAN = "a solution that was run"  # an attempt that shows nothing, and may do everything
 _FEWEST = 2  # visible characters of an answer that holds something
 
 
@@ -174,6 +175,9 @@ def shown(attempt: Attempt) -> ChainLinks | None:
         and len((answer := run.answer(hit.action)).strip()) >= _FEWEST
         and not (failed and found_in(failed, answer))
     )
+    ran = [hit for hit in attempt.hits if hit.pattern == RAN and hit.action.exit_code in (None, 0)]
+    if ran and not steps:
+        return attempt.links(used=None, unresolved="what it ran may have done the work")
     return weighed(attempt, tuple(steps), True)
 
 

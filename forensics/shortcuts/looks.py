@@ -8,12 +8,23 @@ look* with a fixed reason, *does not apply*.
 3. Else it is *not found* only where all that it needs was there and could be read. What was
    not recorded, or cannot be read or followed, is *could not look*.
 4. Where there is nothing to look at by the nature of the run (a single answer takes no
-   action; an answer in prose holds no code), the family *does not apply*.
+   action; an answer in prose holds no code; tools of a shop reach no file), the family *does
+   not apply*.
+5. A call of a tool that nobody knows may have changed files, or shown commits: then what its
+   run handed in, or read in the history, could not be looked at. The names of these tools are
+   kept (`unknown_tools`).
 """
 
 from collections.abc import Collection, Mapping, Sequence
 from typing import Final, NamedTuple
 
+from forensics.actions.edits import AGENTS
+from forensics.actions.unknown_tools import (
+    calls_agent,
+    shows_unknown,
+    touches_files,
+    unknown_tools,
+)
 from forensics.actions.unread import unread_actions
 from forensics.shortcuts.blind_run import BlindRun
 from forensics.shortcuts.family import Family
@@ -27,18 +38,23 @@ BREAKS_OFF: Final = "the answer breaks off"
 SINGLE: Final = "a single answer"
 TALK: Final = "a conversation without actions"
 NO_CODE: Final = "no code handed in"
+NO_FILES: Final = "tools without files or a shell"
+SHOWN_UNKNOWN: Final = "history through tools that nobody knows"
 ONLY_ACTIONS: Final = "nothing handed in beside its actions"
 _CUT_ACTION = "(cut)"
 
 
 class Looks(NamedTuple):
-    """`hand_in`: what the run left, by its source (`actions.hand_in`)."""
+    """`hand_in`: what the run left, by its source (`actions.hand_in`). `unknown_tools`: by their
+    names, those whose calls may have changed files or shown commits, and that nobody can read.
+    """
 
     hand_in: str | None
     found: tuple[str, ...]
     not_found: tuple[str, ...]
     could_not_look: Mapping[str, str]
     does_not_apply: Mapping[str, str]
+    unknown_tools: tuple[str, ...] = ()
 
 
 class Status(NamedTuple):
@@ -50,23 +66,33 @@ class Status(NamedTuple):
 
 def looks_of(run: BlindRun, families: Sequence[Family], found: Collection[str]) -> Looks:
     """The status of every family. `found`: the ids of those with a finding."""
-    needs = {family.looks_at for family in families if family.id not in found}
-    told = {need: _status(run, need) for need in needs}
-    statuses = {family.id: told[family.looks_at] for family in families if family.id not in found}
+    silent = [family for family in families if family.id not in found]
+    unread = unread_actions(run.trajectory, run.actions)
+    bare = bool(run.actions) and not unread and not any(map(touches_files, run.actions))
+    needs = {family.looks_at for family in silent}
+    told = {need: _status(run, need, unread) for need in needs}
+    statuses = {family.id: told[family.looks_at] for family in silent}
+    for family in silent:
+        if bare and family.needs_files:
+            statuses[family.id] = Status(None, NO_FILES)
+        elif family.rule == "history" and any(map(shows_unknown, run.actions)):
+            statuses[family.id] = Status(SHOWN_UNKNOWN)
     return Looks(
         hand_in=run.hand_in.source,
         found=tuple(family.id for family in families if family.id in found),
         not_found=tuple(name for name, one in statuses.items() if one == Status()),
         could_not_look={name: one.could_not for name, one in statuses.items() if one.could_not},
         does_not_apply={name: one.no_use for name, one in statuses.items() if one.no_use},
+        unknown_tools=unknown_tools(run.actions),
     )
 
 
-def _status(run: BlindRun, need: str) -> Status:
-    """What stands in the way of looking, if anything does."""
+def _status(run: BlindRun, need: str, unread: str | None) -> Status:
+    """What stands in the way of looking, if anything does. `unread`: why what it did cannot be
+    told.
+    """
     if not run.trajectory.turns:
         return Status(NO_ACTIONS)
-    unread = unread_actions(run.trajectory, run.actions)
     if need == "actions":
         return Status(UNREAD) if unread else _acted(run)
     source = run.hand_in.source
@@ -74,7 +100,7 @@ def _status(run: BlindRun, need: str) -> Status:
         return Status(UNREAD)
     if run.hand_in.lost and source in (None, "edits"):
         return Status(run.hand_in.lost)
-    if run.hand_in.lost and need in ("code", "tests") and not run.code.parts:
+    if run.hand_in.lost and (need == "tests" or (need == "code" and not run.code.parts)):
         return Status(run.hand_in.lost)  # a word at the end is not all that it left
     if need == "text":
         return _text(run)
@@ -85,6 +111,8 @@ def _status(run: BlindRun, need: str) -> Status:
 
 
 def _acted(run: BlindRun) -> Status:
+    if any(map(calls_agent, run.actions)):
+        return Status(AGENTS)
     if run.actions:
         return Status(CUT) if _was_cut(run) else Status()
     return Status(None, SINGLE if run.trajectory.turns == 1 else TALK)

@@ -172,6 +172,7 @@ def _fits(pattern: Pattern, action: Action, blind: BlindRun) -> bool:
         )
         and (not pattern.text or found_in(pattern.text, action.text))
         and not (pattern.existing and not _existing(pattern, action, blind))
+        and not (pattern.unnamed and all(path in blind.prompt for path in action.reads))
         and not (pattern.of_task and not _of_task(action, blind.trajectory.task))
     )
 

@@ -124,6 +124,13 @@ def test_what_cannot_be_followed_is_told() -> None:
     assert (found.source, found.lost) == (None, "edits that cannot be followed")
 
 
+@pytest.mark.parametrize(
+    "line", ["npx jest -u", "pytest --snapshot-update", "yarn test --updateSnapshot"]
+)
+def test_expectations_that_a_program_writes_anew_cannot_be_followed(line: str) -> None:
+    assert handed((bash(line), "1 snapshot written")).lost == "edits that cannot be followed"
+
+
 def test_the_answer_of_a_run_without_actions_is_its_hand_in() -> None:
     found = handed(("<think>hm</think>\nThe answer is 4.", ""))
     assert (found.source, found.submission) == ("answer", "\nThe answer is 4.")
@@ -142,3 +149,285 @@ def test_our_own_environments_record_what_was_handed_in() -> None:
     )
     trajectory = trajectory.model_copy(update={"steps": steps})
     assert hand_in_of(trajectory, actions_of(trajectory)).source is None
+
+
+SOURCE = "import os\n\n\ndef f(x):\n    return x\n\n\ndef g(x):\n    return f(x) + 1\n"
+CAT = ({"Bash": {"command": "cat a.py"}}, SOURCE)
+PART = ({"Bash": {"command": "sed -n '4,6p' a.py"}}, "def f(x):\n    return x\n")
+OLD, NEW = ("    return x",), ("    return x * 2",)
+
+
+def python(text: str) -> dict:
+    return bash(f"python3 - <<'EOF'\n{text}\nEOF")
+
+
+REPLACE = 'replace("return x\\n", "return x * 2\\n")'
+FOLLOWED = {
+    "sed with a group": bash(r"sed -i 's/\(return x\)$/\1 * 2/' a.py"),
+    "sed with another sign": bash("sed -i 's#return x$#return x * 2#' a.py"),
+    "sed with two scripts": bash("sed -i -e 's/return x$/return x_2/' -e 's/x_2/x * 2/' a.py"),
+    "sed by number": bash("sed -i '5s/x/x * 2/' a.py"),
+    "sed that changes a line": bash("sed -i '5c\\    return x * 2' a.py"),
+    "sed that takes away and adds": bash("sed -i -e '5d' -e '4a\\    return x * 2' a.py"),
+    "sed with an address of text": bash("sed -i '/def f/,/return/s/return x/return x * 2/' a.py"),
+    "extended sed": bash(r"sed -E -i 's/(return) x$/\1 x * 2/' a.py"),
+    "perl": bash("perl -pi -e 's/(return x)$/$1 * 2/' a.py"),
+    "python in one line": bash(
+        f"python3 -c \"p='a.py'; s=open(p).read(); open(p,'w').write(s.{REPLACE})\"".replace(
+            '("', "('"
+        )
+        .replace('")', "')")
+        .replace('", "', "', '")
+    ),
+    "python with paths": python(
+        f"from pathlib import Path\np = Path('a.py')\np.write_text(p.read_text().{REPLACE})"
+    ),
+    "python with names": python(
+        "old, new = 'return x\\n', 'return x * 2\\n'\nwith open('a.py') as f:\n    s = f.read()\n"
+        "if old in s:\n    s = s.replace(old, new)\nwith open('a.py', 'w') as f:\n    f.write(s)"
+    ),
+    "python with a plain pattern": python(
+        "import re\ns = open('a.py').read()\n"
+        "open('a.py', 'w').write(re.sub(r'return x\\n', 'return x * 2\\n', s))"
+    ),
+    "python by lines": python(
+        "lines = open('a.py').readlines()\nlines[4] = '    return x * 2\\n'\n"
+        "with open('a.py', 'w') as f:\n    f.writelines(lines)"
+    ),
+    "python with a loop": python(
+        "out = []\nfor line in open('a.py'):\n    if line.strip() == 'return x':\n"
+        "        line = line.replace('x', 'x * 2')\n    out.append(line)\n"
+        "open('a.py', 'w').write(''.join(out))"
+    ),
+    "python with a function": python(
+        "def change(path, old, new):\n    text = open(path).read()\n    assert old in text\n"
+        "    open(path, 'w').write(text.replace(old, new))\n\n"
+        "for old, new in [('return x\\n', 'return x * 2\\n')]:\n    change('a.py', old, new)"
+    ),
+    "several edits of one call": {
+        "MultiEdit": {
+            "file_path": "a.py",
+            "edits": [{"old_string": "return x\n", "new_string": "return x * 2\n"}],
+        }
+    },
+}
+
+
+@pytest.mark.parametrize("seen", [CAT, PART], ids=["whole", "a part"])
+@pytest.mark.parametrize("way", FOLLOWED)
+def test_an_edit_is_followed_however_it_is_said(way: str, seen: tuple) -> None:
+    found = handed(seen, (FOLLOWED[way], ""))
+    (change,) = changes_of(found.patch)
+    assert (found.lost, change.path) == (None, "a.py")
+    assert (change.removed, change.added) == (OLD, NEW)
+
+
+@pytest.mark.parametrize("way", ["sed by number", "python by lines", "python with names"])
+def test_scripts_that_the_run_wrote_are_followed_when_they_run(way: str) -> None:
+    line = FOLLOWED[way]["Bash"]["command"]
+    name = "change.py" if way.startswith("python") else "change.sh"
+    script = line.removeprefix("python3 - <<'EOF'\n").removesuffix("\nEOF")
+    runs = "python3 change.py" if name.endswith("py") else "bash change.sh"
+    found = handed(
+        CAT, (write(name, script), "created"), (bash(runs), ""), (bash(f"rm {name}"), "")
+    )
+    (change,) = changes_of(found.patch)
+    assert (found.lost, change.removed, change.added) == (None, OLD, NEW)
+
+
+def test_lines_that_nobody_saw_are_taken_away_unknown() -> None:
+    found = handed(PART, (bash("sed -i '8,9d' a.py"), ""))
+    assert found.lost == "edits that cannot be followed"
+    seen = handed(PART, (bash("sed -i '4,5d' a.py"), ""))
+    assert (seen.lost, changes_of(seen.patch)[0].removed) == (None, ("def f(x):", *OLD))
+
+
+def test_what_is_known_of_an_edit_is_evidence_beside_what_is_not() -> None:
+    strange = python(
+        "import black\ns = open('a.py').read()\ns = s.replace('x = 0', 'x = 1')\n"
+        "open('a.py', 'w').write(black.format_str(s))"
+    )
+    found = handed((strange, ""))
+    assert found.lost == "edits that cannot be followed"
+    assert changes_of(found.patch)[0].added == ("x = 1",)
+
+
+def test_a_program_that_looked_among_unseen_lines_and_found_none_is_not_followed() -> None:
+    looks = python(
+        "lines = open('a.py').readlines()\nfor i, line in enumerate(lines):\n"
+        "    if 'def g' in line:\n        lines[i] = 'def h(x):\\n'\n"
+        "open('a.py', 'w').writelines(lines)"
+    )
+    assert handed(PART, (looks, "")).lost == "edits that cannot be followed"
+    assert handed(CAT, (looks, "")).lost is None
+
+
+def test_a_view_that_contradicts_what_is_known_is_believed_and_changes_are_kept() -> None:
+    found = handed(
+        PART,
+        (bash("sed -i '5s/x/x * 2/' a.py"), ""),
+        (bash("sed -n '4,4p' a.py"), "def other(x):\n"),
+        (bash("sed -i '4d' a.py"), ""),
+    )
+    (change,) = changes_of(found.patch)
+    assert (set(change.removed), change.added) == ({"def other(x):", *OLD}, NEW)
+
+
+def test_a_text_that_nobody_saw_is_replaced_all_the_same() -> None:
+    found = handed((FOLLOWED["python with names"], ""))
+    (change,) = changes_of(found.patch)
+    assert (found.lost, change.added) == (None, ("return x * 2",))
+
+
+def test_a_program_that_changes_lines_that_nobody_saw_is_not_followed() -> None:
+    every = python(
+        "lines = ['# ' + one for one in open('a.py')]\nopen('a.py', 'w').write(''.join(lines))"
+    )
+    assert handed(PART, (every, "")).lost == "edits that cannot be followed"
+    assert handed(CAT, (every, "")).lost is None
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        "a = []\nfor i in range(10000):\n    a.extend(a or [1])\nopen('a.py','w').write(str(a))",
+        "s = 'x' * 199\nfor i in range(10000):\n    s = s + s\nopen('a.py','w').write(s)",
+        "def f():\n    f()\nf()\nopen('a.py', 'w')",
+        "open('a.py', 'w').write(__import__('os').popen('id').read())",
+        "for i in range(10**12):\n    pass\nopen('a.py', 'w')",
+        "open('a.py', 'w').write(" + "(" * 3000 + ")" * 3000 + ")",
+        "s = open('a.py').read()\nopen('a.py','w').write(s.replace('', 'x' * 199))",
+    ],
+)
+def test_a_hostile_program_is_left_alone(program: str) -> None:
+    assert handed((python(program), "")).lost == "edits that cannot be followed"
+
+
+@pytest.mark.parametrize(
+    "script", ["s/(a+)+b/c/", "s/\\(a*\\)*b/c/", "s/" + "a" * 9999, "1,2{d", "$!N;D"]
+)
+def test_a_script_of_sed_that_is_not_read_is_told(script: str) -> None:
+    text = "a" * 1500 + "\n"
+    extended = "-E " if "+" in script else ""
+    found = handed(
+        ({"Bash": {"command": "cat a.py"}}, text), (bash(f"sed {extended}-i '{script}' a.py"), "")
+    )
+    assert found.lost == "edits that cannot be followed"
+
+
+def test_a_search_of_sed_that_would_take_long_is_given_up() -> None:
+    text = "\n".join(["a" * 1900] * 200)
+    found = handed(
+        ({"Bash": {"command": "cat a.py"}}, text), (bash("sed -i 's/.*b.*/c/' a.py"), "")
+    )
+    assert found.lost == "edits that cannot be followed"
+
+
+def test_git_takes_edits_back_with_and_without_dashes() -> None:
+    for back in (
+        "git checkout a.py",
+        "git checkout -- a.py",
+        "git checkout HEAD a.py",
+        "git checkout HEAD -- a.py",
+        "git checkout .",
+        "git restore a.py",
+        "git restore --source=HEAD a.py",
+        "git stash",
+        "git reset --hard",
+        "git reset --hard HEAD",
+    ):
+        assert handed(CAT, (edit("a.py", "x", "y"), "ok"), (bash(back), "")) == (None,) * 4 + ((),)
+
+
+def test_git_takes_back_what_it_names_and_no_more() -> None:
+    folder = handed(
+        (write("/repo/tests/test_a.py", "x"), ""),
+        (write("/repo/src/b.py", "x"), ""),
+        (bash("git checkout tests/"), ""),
+    )
+    assert [change.path for change in changes_of(folder.patch)] == ["repo/src/b.py"]
+    for keeps in (
+        "git checkout -b fix",
+        "git restore --staged a.py",
+        "git stash list",
+        "git reset",
+    ):
+        found = handed(CAT, (edit("a.py", "return x", "return y"), "ok"), (bash(keeps), ""))
+        assert (found.source, found.lost) == ("edits", None)
+
+
+def test_a_stash_comes_back() -> None:
+    found = handed(
+        CAT,
+        (edit("a.py", "return x", "return y"), "ok"),
+        (bash("git stash"), ""),
+        (bash("git stash pop"), ""),
+    )
+    assert changes_of(found.patch)[0].added == ("    return y",)
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["git checkout 1f2e3d4c -- a.py", "git restore --source=v1.0 a.py", "git checkout topic"],
+)
+def test_what_another_commit_holds_is_not_known(line: str) -> None:
+    found = handed(CAT, (edit("a.py", "return x", "return y"), "ok"), (bash(line), ""))
+    assert found.lost == "edits that cannot be followed"
+
+
+def test_a_look_at_another_branch_that_ends_at_home_is_none() -> None:
+    for home in ("git checkout -", "git checkout main", "git switch -"):
+        found = handed(CAT, (bash("git checkout topic"), ""), (bash(home), ""))
+        assert found.lost is None
+
+
+@pytest.mark.parametrize("seen", [CAT, PART], ids=["whole", "a part"])
+def test_a_copy_that_is_put_back_takes_the_edit_back(seen: tuple) -> None:
+    found = handed(
+        seen,
+        (bash("cp a.py a.py.orig"), ""),
+        (edit("a.py", "return x", "return y"), "ok"),
+        (bash("mv a.py.orig a.py"), ""),
+    )
+    assert found.source is None
+
+
+@pytest.mark.parametrize(
+    ("line", "lost"),
+    [
+        ("tar xzf fix.tgz", True),
+        ("tar -xf fix.tar -C src", True),
+        ("unzip -o fix.zip", True),
+        ("python3 -m zipfile -e fix.zip src", True),
+        ("unzip -q fix.zip -d /tmp/fix", False),
+        ("tar xzf fix.tgz -C /tmp", False),
+        ("cd /tmp && tar xzf fix.tgz", False),
+        ("unzip -p fix.zip a.py", False),
+        ("unzip -l fix.zip", False),
+        ("tar xzOf fix.tgz a.py", False),
+        ("tar czf out.tgz src", False),
+    ],
+)
+def test_an_archive_that_is_unpacked_over_the_work_cannot_be_followed(
+    line: str, lost: bool
+) -> None:
+    assert (handed((bash(line), "")).lost is not None) is lost
+
+
+def test_commands_of_powershell_are_read() -> None:
+    shell = {"pwsh": {"command": "Set-Content -Path a.py -Value 'x = 1'"}}
+    (change,) = changes_of(handed((shell, "")).patch)
+    assert (change.path, change.added) == ("a.py", ("x = 1",))
+    added = handed(
+        ({"powershell": {"command": "Get-Content a.py"}}, "x = 1\n"),
+        ({"powershell": {"command": "Add-Content a.py 'y = 2'"}}, ""),
+    )
+    (change,) = changes_of(added.patch)
+    assert (change.removed, change.added) == ((), ("y = 2",))
+    piped = handed(({"pwsh": {"command": "(gc a.py) -replace 'x','y' | Set-Content a.py"}}, ""))
+    assert piped.lost == "edits that cannot be followed"
+    gone = handed(
+        ({"pwsh": {"command": "Get-Content a.py"}}, "x = 1\n"),
+        ({"pwsh": {"command": "Remove-Item -Force a.py"}}, ""),
+    )
+    assert changes_of(gone.patch)[0].deleted

@@ -6,11 +6,21 @@ from pathlib import Path
 import pytest
 
 from forensics.actions import actions_of
+from forensics.actions.edits import AGENTS, UNKNOWN
 from forensics.investigation import scan_run
 from forensics.records.case_file import LookRow
 from forensics.records.files import read_json
 from forensics.shortcuts import families
-from forensics.shortcuts.looks import BREAKS_OFF, NO_ACTIONS, NO_CODE, SINGLE, UNPARSED, Looks
+from forensics.shortcuts.looks import (
+    BREAKS_OFF,
+    NO_ACTIONS,
+    NO_CODE,
+    NO_FILES,
+    SHOWN_UNKNOWN,
+    SINGLE,
+    UNPARSED,
+    Looks,
+)
 from forensics.shortcuts.scanner import look_at
 from tests.forensics.test_hand_in import bash, run
 
@@ -203,3 +213,112 @@ def test_what_stands_above_the_break_is_found(text: str) -> None:
     found = looks((text, ""), prompt=prompt)
     assert set(found.found) & CODE
     assert {found.could_not_look[one] for one in CODE - set(found.found)} == {BREAKS_OFF}
+
+
+SHOWN = ({"read_file": {"path": "tests/test_a.py"}}, "def test_a():\n    assert f(1) == 2\n")
+STRANGE = {
+    "lines by their numbers": {
+        "mcp__quill__splice_region": {"path": "tests/test_a.py", "start": 2, "end": 2, "body": ""}
+    },
+    "a text and its substitute": {"qalter": {"file": "tests/test_a.py", "s": "== 2", "r": "== 3"}},
+    "nested operations": {"workspace.apply": {"ops": [{"target": "tests/test_a.py", "k": "sub"}]}},
+    "JSON in a text": {"workspace.apply": {"payload": '{"ops": [{"w": "src/a/b"}]}'}},
+    "content that takes the place of lines": {
+        "region_edit": {"path": "a.py", "start": 2, "end": 9, "content": "x = 1"}
+    },
+    "code without a path": {"cell_put": {"body": "def f():\n    return 1\n"}},
+}
+
+
+@pytest.mark.parametrize("name", STRANGE)
+def test_edits_through_a_tool_that_nobody_knows_could_not_be_looked_at(name: str) -> None:
+    found = looks(SHOWN, (STRANGE[name], "ok"))
+    assert {found.could_not_look[one] for one in (*CODE, "tests")} == {UNKNOWN}
+    assert found.unknown_tools == tuple(STRANGE[name])
+
+
+@pytest.mark.parametrize("name", STRANGE)
+def test_a_recorded_patch_shows_what_an_unknown_tool_did(name: str) -> None:
+    found = looks((STRANGE[name], "ok"), submission="x = 1", patch=PATCH)
+    assert not found.could_not_look
+    assert found.unknown_tools == tuple(STRANGE[name])
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        {"peek_file": {"where": "tests/test_a.py"}},
+        {"mcp__files__list_directory": {"path": "tests/"}},
+        {"my_edit": {"path": "a.py", "old_string": "x = 0", "new_string": "x = 1"}},
+        {"developer__text_editor": {"command": "view", "path": "a.py", "view_range": [1, 9]}},
+        {"fs_unlink": {"path": "a.py"}},
+    ],
+)
+def test_what_a_tool_does_is_told_by_its_name_or_its_shape(call: dict) -> None:
+    found = looks((call, "x = 0"))
+    assert not found.could_not_look
+    assert not found.unknown_tools
+
+
+def test_an_unknown_tool_that_failed_changed_nothing() -> None:
+    assert not looks((STRANGE["nested operations"], "Error: no such tool")).could_not_look
+
+
+def test_a_file_taken_away_by_a_tool_of_any_name_is_found() -> None:
+    assert "tests" in looks(SHOWN, ({"fs_unlink": {"path": "tests/test_a.py"}}, "")).found
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        {"vcs": {"verb": "show", "rev": "HEAD~1"}},
+        {"repo_history": {"id": "9f8e7d6c"}},
+        {"changes": {"commit": "9f8e7d6c5b4a"}},
+        {"mcp__git__git_log": {"repo_path": "/repo"}},
+    ],
+)
+def test_commits_through_a_tool_that_nobody_knows_could_not_be_looked_at(call: dict) -> None:
+    found = looks((call, "diff --git a/a.py b/a.py"), submission="x = 1", patch=PATCH)
+    assert dict(found.could_not_look) == {"git-history": SHOWN_UNKNOWN}
+    assert found.unknown_tools == tuple(call)
+
+
+def test_a_command_line_is_read_whatever_the_tool_is_called() -> None:
+    assert "git-history" in looks(({"sandbox_do": {"cmd": "git log --all -p"}}, "x")).found
+
+
+ORDER = {
+    "get_order": {
+        "order_id": "#W1",
+        "date": "2024/05/20",
+        "mail": "a@b.com",
+        "ref": "a1b2c3d4",
+        "zone": "America/Argentina/Salta",
+    }
+}
+
+
+def test_tools_of_a_shop_reach_neither_files_nor_a_shell() -> None:
+    found = looks((ORDER, '{"total": 12.5}'), ({"transfer_to_human_agents": {"summary": "x"}}, ""))
+    assert {name for name, why in found.does_not_apply.items() if why == NO_FILES} == {
+        *CODE,
+        "git-history",
+        "leaks",
+        "libraries",
+        "tests",
+    }
+    assert "network" in found.not_found
+    assert not found.could_not_look
+
+
+@pytest.mark.parametrize(
+    "call",
+    [bash("ls"), {"open_document": {"where": "notes.txt"}}, {"computer": {"action": "click"}}],
+)
+def test_one_action_that_reaches_a_file_is_enough(call: dict) -> None:
+    assert NO_FILES not in looks((ORDER, "{}"), (call, "x")).does_not_apply.values()
+
+
+def test_what_another_agent_was_told_to_do_is_not_recorded() -> None:
+    found = looks(({"Task": {"description": "look", "prompt": "Find the bug."}}, "It is in a.py"))
+    assert {found.could_not_look[name] for name in (*CODE, *ACTIONS, "tests")} == {AGENTS}

@@ -127,7 +127,7 @@ def test_a_copy_that_nothing_was_taken_from_is_not_used(
     lines: Lines, path: str, typed: bool
 ) -> None:
     found = scanned(lines, path, OWN)
-    assert found is None or (found.obtained, found.used) in ((None, False), (False, False)), found
+    assert found is None or found.used is False, found
 
 
 @pytest.mark.parametrize(("lines", "path", "typed"), COPIES)
@@ -173,3 +173,21 @@ def test_a_download_that_fails_obtains_nothing() -> None:
 )
 def test_the_package_that_a_download_names(word: str) -> None:
     assert _package(word) == "pathkit"
+
+
+def test_a_named_release_whose_files_came_back_is_obtained() -> None:
+    unpacked = [
+        ("pip download --no-deps -d /tmp/next pathkit==1.1", "Saved /tmp/next/pathkit-1.1.whl"),
+        ("cd /tmp/next && unzip -q pathkit-1.1.whl", ""),
+        ("cat /tmp/next/pathkit/views.py", NEW),
+    ]
+    found = scanned(unpacked, "pathkit/urls.py", OWN)
+    assert found is not None and (found.obtained, found.used) == (True, False)
+    found = scanned(unpacked[:2], "pathkit/urls.py", OWN)
+    assert found is not None and found.obtained is None
+
+
+def test_a_release_of_what_the_prompt_names_is_the_project() -> None:
+    lines = [("pip download doubles==1.1", "Saved"), ("pip install doubles==1.1", "ok")]
+    assert scanned(lines[:1], "a.py", OWN) is not None
+    assert scanned(lines[1:], "a.py", OWN) is None

@@ -1,0 +1,146 @@
+"""The values of a program that is followed (`python_edits`), and what may be done with them.
+
+Each value is bounded: a text by `LONGEST_TEXT`, a list by `LONGEST_LIST`, so that no program can
+make the look at it slow or large. What is not here is not followed: `Unread`.
+"""
+
+import re
+import textwrap
+from collections.abc import Iterator
+from typing import Any
+
+from forensics.actions.known_file import MARK
+
+LONGEST_TEXT = 400_000  # characters
+LONGEST_LIST = 20_000
+_LISTS = ("insert", "append", "extend", "pop", "remove", "index", "reverse", "copy")
+_TEXTS = (
+    "split", "splitlines", "strip", "lstrip", "rstrip", "startswith", "endswith", "find", "index",
+    "rfind", "rindex", "count", "lower", "upper", "partition", "rsplit", "rpartition", "isspace",
+    "isdigit", "removeprefix", "removesuffix",
+)  # fmt: skip
+_PLACES = ("find", "index", "rfind", "rindex", "count", "partition", "rpartition")
+_SPECIAL = re.compile(r"[\\*+?\[\](){}|^$]")
+
+
+class Unread(Exception):
+    """Something that is not followed."""
+
+
+class PathText(str):
+    """A path."""
+
+
+class Handle:
+    """An open file. `wrote`: what was written to it (`None`: it is read)."""
+
+    def __init__(self, path: str, mode: str, text: str) -> None:
+        self.path, self.mode, self.text = path, mode, text
+        self.wrote: str | None = "" if set(mode) & set("wx") else None
+
+
+class Named:
+    """A module, a function of one, or a method of a value, by its name."""
+
+    def __init__(self, kind: str, name: str, owner: Any = None) -> None:
+        self.kind, self.name, self.owner = kind, name, owner
+
+
+def bounded(value: Any) -> Any:
+    """A value that is not too long."""
+    longest = LONGEST_TEXT if isinstance(value, str) else LONGEST_LIST
+    if isinstance(value, str | list | tuple) and len(value) > longest:
+        raise Unread
+    return value
+
+
+def many(value: Any) -> Iterator[Any]:
+    """What a loop goes over."""
+    if isinstance(value, Handle):
+        value = value.text.splitlines(keepends=True)
+    if not isinstance(value, list | tuple | dict):
+        raise Unread
+    yield from list(bounded(value))
+
+
+def told(value: Any) -> str:
+    """A value in a text."""
+    if isinstance(value, str | int):
+        return str(value)
+    raise Unread
+
+
+def joined(parts: list[Any], between: str = "") -> str:
+    """Texts, one behind the other."""
+    if sum(len(part) + len(between) for part in parts) > LONGEST_TEXT:
+        raise Unread
+    return between.join(parts)
+
+
+def function(name: str, given: list[Any], named: dict[str, Any]) -> Any:
+    """What a function of the language or of its library gives back."""
+    if name in ("print", "makedirs", "mkdir"):
+        return None
+    if name in ("Path", "PurePath"):
+        return PathText(joined(given, "/"))
+    if name == "join":
+        return joined(given, "/")
+    if name in ("exists", "isfile"):
+        return True
+    if name == "dedent":
+        return textwrap.dedent(given[0])
+    if name == "escape":
+        return re.escape(given[0])
+    if name in ("str", "int"):
+        return told(given[0]) if name == "str" else int(given[0])
+    if name in ("list", "tuple"):
+        return list(many(given[0])) if given else []
+    if name == "range":
+        numbers = range(*given)
+        return list(numbers) if len(numbers) <= LONGEST_LIST else bounded([0] * (LONGEST_LIST + 1))
+    if name == "enumerate":
+        start = given[1] if len(given) > 1 else named.get("start", 0)
+        return list(enumerate(many(given[0]), start))
+    if name in ("zip", "reversed"):
+        several = [list(many(one)) for one in given]
+        return list(zip(*several, strict=False)) if name == "zip" else several[0][::-1]
+    plain = {"len": len, "min": min, "max": max, "any": any, "all": all, "bool": bool}
+    if name not in plain or named:
+        raise Unread
+    return plain[name](*given)  # type: ignore[operator]
+
+
+def list_method(value: list[Any], name: str, given: list[Any]) -> Any:
+    """What a method of a list does, and gives back."""
+    if name not in _LISTS:
+        raise Unread
+    given = [list(many(given[0]))] if name == "extend" else given
+    if len(value) + (len(given[0]) if name == "extend" else 1) > LONGEST_LIST:
+        raise Unread
+    return getattr(value, name)(*given)
+
+
+def text_method(value: str, name: str, given: list[Any], named: dict[str, Any]) -> Any:
+    """What a method of a text gives back."""
+    if name == "join":
+        return joined(list(many(given[0])), value)
+    if name not in _TEXTS:
+        raise Unread
+    if name in _PLACES and MARK in value and given[0] not in value:
+        raise Unread  # it may stand where nobody saw it
+    return getattr(value, name)(*given, **named)
+
+
+def plain_pattern(pattern: Any, new: Any) -> tuple[str, str]:
+    """The texts of `re.sub(pattern, new, ...)` where both are plain."""
+    if not isinstance(pattern, str) or not isinstance(new, str) or re.search(r"\\[\dg]", new):
+        raise Unread
+    bare = re.sub(r"\\[^\w]|\\[nt]", "", pattern)
+    if _SPECIAL.search(bare):
+        raise Unread
+    return _unescaped(pattern), _unescaped(new)
+
+
+def _unescaped(text: str) -> str:
+    signs = {"n": "\n", "t": "\t"}
+    return re.sub(r"\\(.)", lambda one: signs.get(one[1], one[1]), text, flags=re.S)

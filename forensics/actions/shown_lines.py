@@ -1,0 +1,92 @@
+"""Which lines of a file an action shows: `shown_lines`.
+
+1. Where they start is said by the command (`cat`, `head`, `sed -n 12,40p`, behind `nl` or `cat
+   -n` too) or by the arguments of a tool (`view_range`, `offset`, `start_line`).
+2. That counts only where what came back is that command's own and was not cut.
+"""
+
+import re
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from forensics.actions.action import Action
+from forensics.actions.programs import READERS, read_options
+
+SILENT = frozenset(("cd", "export", "mkdir", "pushd", "popd", "set", "source", "true", "touch"))
+_NUMBERED = re.compile(r"^ {0,8}\d{1,6}(?:\t|→|: ?|\| ?)", re.M)
+_PRINTED = re.compile(r"(\d{1,6})(?:,(\d{1,6}|\$))?p;?")
+_RANGE = re.compile(r"(?:view_range=\[|offset=|line_start=|start_line=|startLine=)\s*(\d{1,6})")
+_PART = re.compile(r"offset=|limit=|view_range=|line_start|start_line|startLine|end_line")
+_HEADER = re.compile(r"(?:Here's the result of running|\[File: |File: |Showing )[^\n]{0,400}\n")
+_FRAME = re.compile(r"\s{0,9}<returncode>-?\d{1,9}</returncode>\s{0,9}<output>\n?")
+_FRAME_ENDS = re.compile(r"\n?</output>\s*\Z")
+_CUT = re.compile(
+    r"(?i)<elided_chars>|<output_head>|characters elided|observation truncated|<response clipped>"
+    r"|[\[(][^\])\n]{0,60}\btruncated\b|output too long"
+    r"|\d (?:more )?(?:lines|characters) (?:truncated|omitted|elided)"
+)
+_FAILED = re.compile(r"No such file or directory|Permission denied|Is a directory|(?i:^\s*error\b)")
+SHORT = 300  # characters of an answer that may be a refusal
+_WINDOWS = frozenset(("open", "goto", "scroll_up", "scroll_down", "search_file", "find_file"))
+
+
+class Shown(NamedTuple):
+    """`text`: what was shown, without numbers. `start`: its first line (0: not known). `whole`:
+    it is all of the file.
+    """
+
+    text: str
+    start: int
+    whole: bool
+
+
+def view_of(action: Action, printing: Sequence[Action]) -> Action | None:
+    """The action whose output came back alone, `None` where several printed: `nl FILE | sed -n
+    3,9p` prints lines of the file as `sed -n 3,9p FILE` does.
+    """
+    if len(printing) < 2:
+        return action if printing else None
+    first, last = printing[0], printing[-1]
+    passes = first.program in ("nl", "cat") and last.program in ("sed", "head") and not last.reads
+    if len(printing) == 2 and first is action and passes:
+        return last._replace(reads=first.reads)
+    return None
+
+
+def shown_lines(action: Action, answer: str, alone: bool) -> Shown:
+    """What an answer shows of the one file that an action reads."""
+    frame = _FRAME.match(answer)
+    if frame is not None:
+        answer = _FRAME_ENDS.sub("", answer[frame.end() :])
+    text = _NUMBERED.sub("", answer)
+    header = _HEADER.match(text)
+    text = text[header.end() :] if header else text
+    refused = action.exit_code not in (None, 0) or (
+        len(text) < SHORT and _FAILED.search(text) is not None
+    )
+    if refused or not alone or _CUT.search(answer):
+        return Shown(text, 0, False)
+    if action.kind == "tool":
+        return _of_tool(action, text)
+    if action.program == "cat":
+        plain = not any(re.fullmatch(r"-\w*[AvetET]\w*", word) for word in action.arguments)
+        return Shown(text, int(plain), plain)
+    if action.program.casefold() in ("get-content", "gc"):
+        return Shown(text, 1, len(action.arguments) == 1)
+    if action.program == "head":
+        count = read_options(action.arguments, READERS["head"]).value("-n", "--lines") or "1"
+        return Shown(text, 1 if count.isdigit() else 0, False)
+    if action.program == "sed" and "-n" in action.arguments:
+        printed = next(filter(None, map(_PRINTED.fullmatch, action.arguments)), None)
+        return Shown(text, int(printed[1]) if printed else 0, False)
+    return Shown(text, 0, False)
+
+
+def _of_tool(action: Action, text: str) -> Shown:
+    given = " ".join(action.arguments)[:2000]
+    if action.program in _WINDOWS:
+        return Shown(text, 0, False)
+    if _PART.search(given) is None:
+        return Shown(text, 1, True)
+    first = _RANGE.search(given)
+    return Shown(text, int(first[1]) if first else 0, False)
