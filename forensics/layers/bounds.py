@@ -54,8 +54,8 @@ ASSUMPTION = (
 @dataclass(frozen=True, kw_only=True)
 class ScoredRun:
     """One run as the bounds see it: `outcome` in [0, 1]; `attempted`,
-    `credited`: to any shortcut; `untold`: whether it is credited cannot be told. `shape`: what
-    `pair_split` asks of it.
+    `credited`: to any shortcut; `untold`: whether it is credited cannot be told. `flagged`: the
+    channels that were used or credited. `shape`: what `pair_split` asks of it.
     """
 
     id: str
@@ -64,6 +64,7 @@ class ScoredRun:
     attempted: bool = False
     credited: bool = False
     untold: bool = False
+    flagged: tuple[str, ...] = ()
     shape: RunShape = NO_SHAPE
 
 

@@ -21,13 +21,21 @@ Value = Callable[[ScoredRun], float]
 
 @dataclass(frozen=True, kw_only=True)
 class Pair:
-    """Both sides on the tasks that they share; `told`: what rows tell of finishing and format."""
+    """Both sides on the tasks that they share; `told`: what rows tell of finishing and format.
+    `unflagged`: the flagged wins are scored as lost (`pair_flagged`).
+    """
 
     before: ScoredSide
     afters: tuple[ScoredSide, ...]
     tasks: tuple[str, ...]
     told: Told
     level: float
+    unflagged: bool = False
+
+    @property
+    def aside(self) -> str:
+        """What a sentence on these scores begins with."""
+        return "The flagged wins aside: " if self.unflagged else ""
 
     @property
     def sides(self) -> tuple[ScoredSide, ...]:

@@ -23,7 +23,6 @@ from forensics.report.findings import Findings, read_findings_of
 from forensics.report.logs import find_logs
 from forensics.report.loops import read_loops
 from forensics.report.opening import Opening, opening_of
-from forensics.report.pair import pair_told
 from forensics.report.shown_runs import Browser, browse
 from forensics.verdict import RULE_2, Rule, decide, is_current, require_families, rule_of_case
 
@@ -125,7 +124,7 @@ def load_case(folder: Path) -> ReportData:
     )
     if "logs" not in data.inputs:
         return data
-    first = opening_of(folder, stated, verdict, findings, pair_told(data))
+    first = opening_of(folder, stated, verdict, findings, data)
     return replace(data, opening=first)
 
 

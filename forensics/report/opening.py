@@ -17,6 +17,7 @@ from typing import Any, Final
 from forensics.phrases import percent, plural, point_range, points
 from forensics.records import Evidence, Undefined, Verdict
 from forensics.report.looks import Looks, family_told, looks_json, read_looks, why
+from forensics.report.pair import Answered, pair_told
 from forensics.report.profile import (
     SideRuns,
     is_profile,
@@ -96,10 +97,10 @@ def opening_of(
     content: Mapping[str, Any],
     verdict: Verdict,
     findings: Sequence[Evidence | Undefined],
-    gain: Sequence[str] = (),
+    pair: Answered | None = None,
 ) -> Opening:
-    """The first screen of a case from logs. `content`: that of `case.json`; `gain`: what is told
-    of two sets' scores (else by the verdict).
+    """The first screen of a case from logs. `content`: that of `case.json`; `pair`: what has the
+    answers on two sets.
     """
     logs: Mapping[str, Mapping[str, int]] = content["provenance"].get("logs") or {}
     looks = read_looks(folder)
@@ -114,20 +115,24 @@ def opening_of(
         lines = (reported_told(runs), narrow_told(runs) if runs.rows else "", missing, *sick)
         return Opening(headline=runs_told(runs), lines=tuple(filter(None, lines)), **known)
     order = sorted(logs, key=lambda side: (side == "before", side))
-    first, *more = gain or (gain_told(verdict),)
+    sides = {side: side_runs(folder, logs[side]["runs"], side) for side in order}
+    rows = [row for of in sides.values() for row in of.rows]
+    first, *more = (pair and pair_told(pair, rows)) or (gain_told(verdict),)
     return Opening(
         headline=first,
         gain=tuple(more),
-        sides=tuple(_side(folder, side, logs[side]["runs"]) for side in order),
-        lines=(missing,) if missing else (),
+        sides=tuple(_side(side, of) for side, of in sides.items()),
+        lines=tuple(filter(None, (missing, two_intervals(verdict) if more else ""))),
         label=f"Label: {verdict.label}. {LABEL.get(verdict.label, MEANING[verdict.label])}",
         **known,
     )
 
 
-def _side(folder: Path, side: str, count: int) -> str:
-    name = SIDES.get(side, "After training")
-    return f"{name}: {runs_told(side_runs(folder, count, side))}"
+def _side(side: str, of: SideRuns) -> str:
+    """What the runs of a side did, and what its score would be without the flagged wins."""
+    reported = reported_told(of)
+    told = [runs_told(of), reported if "; " in reported else ""]
+    return f"{SIDES.get(side, 'After training')}: {' '.join(filter(None, told))}"
 
 
 def _total(logs: Mapping[str, Mapping[str, int]], name: str) -> int:
@@ -175,6 +180,19 @@ def gain_told(verdict: Verdict) -> str:
 def _ends(before: Any, after: Any) -> str:
     first, last = (getattr(one, "estimate", one) for one in (before, after))
     return f" from {percent(first)} to {percent(last)}"
+
+
+def two_intervals(verdict: Verdict) -> str:
+    """Why the decision has another interval of the gain than the one that is told first."""
+    if (gain := verdict.gain) is None:
+        return ""
+    unsure = gain.estimate and gain.low <= 0 <= gain.high
+    chance = ", by which the change can be chance" if unsure else ""
+    return (
+        f"The label goes by a wider interval of the gain, {point_range(gain.low, gain.high)}"
+        f"{chance}: it counts two pseudo-tasks more, so that few tasks do not look surer than they"
+        " are."
+    )
 
 
 def looks_told(looks: Mapping[str, Looks]) -> Iterator[str]:
