@@ -134,7 +134,7 @@ def look_tables(opening: Opening) -> Iterator[str]:
 
 def _parts(data: ReportData) -> Iterator[str]:
     """The parts of the gain, and why some were not measured."""
-    yield markdown_table(("", "estimate", "interval"), words.part_rows(data.verdict))
+    yield markdown_table(("", "estimate", "interval"), words.part_rows(data))
     for name, why in words.not_measured(data):
         yield f"**{text(name)}: not measured.** {text(why)}"
 

@@ -47,7 +47,7 @@ def _opening(data: ReportData) -> Iterator[str]:
         yield ONE_SET
         return
     yield f"**{text(verdict.sentence, 1500)}**"
-    rows = words.part_rows(verdict, MOST_COUNTS)
+    rows = words.part_rows(data, MOST_COUNTS)
     yield markdown_table(("", "estimate", "interval"), rows, 200)
     told = (*shown_reasons(data)[:8], *(gap.text for gap in verdict.gaps[:4]))
     yield "\n".join(f"- {text(line, 400)}" for line in told)

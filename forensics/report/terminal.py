@@ -97,7 +97,7 @@ def _gain(data: ReportData) -> Iterator[Any]:
     """The gain, its parts, what it may run through, and what to measure next."""
     verdict, table = data.verdict, source_table(data.verdict)
     yield ""
-    yield _rows(("", "estimate", "interval"), words.part_rows(verdict))
+    yield _rows(("", "estimate", "interval"), words.part_rows(data))
     for name, why in words.not_measured(data):
         yield _line(f"{name}: not measured. {why}")
     yield from _list("What the gain is made of", map(": ".join, _parts_told(verdict)))

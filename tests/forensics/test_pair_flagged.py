@@ -143,6 +143,8 @@ def test_no_share_is_told_of_wins_that_nobody_could_look_into(tmp_path):
     assert "Wins came through early-exit and monkeypatching; for example in t0-2" in told
     assert "No share is told: In 5 of 17 wins after training something could not" in told
     assert "% of the wins came through" not in told
+    for name in ("report.md", "report.txt"):
+        assert "Wins through" not in (tmp_path / "case" / name).read_text(), name
 
 
 @pytest.mark.parametrize(
