@@ -87,11 +87,9 @@ def origin_of(trajectory: Trajectory) -> Row:
     return {"policy": trajectory.policy, "file": trajectory.file}
 
 
-def wins_read(
-    counts: Sequence[LookCounts], provenance: Provenance, when: str = " after training"
-) -> Evidence | Undefined:
-    """Whether every family of shortcuts that applies could look into each win (`when`: of which
-    side). Undefined where one could not: what nobody read may have been won by anything.
+def wins_read(counts: Sequence[LookCounts], provenance: Provenance) -> Evidence | Undefined:
+    """Whether every family of shortcuts that applies could look into each win after training.
+    Undefined where one could not: what nobody read may have been won by anything.
     """
     make = AnswerMaker(layer="score", method="status of each family", provenance=provenance)
     wins = sum(one.wins for one in counts)
@@ -102,9 +100,10 @@ def wins_read(
             reasons.update(one.reasons)
         why = ", ".join(f"{reason} ({count:,})" for reason, count in reasons.most_common(3))
         said = (
-            f"In {left:,} of {plural(wins, 'win')}{when} something could not be looked at: {why}."
+            f"In {left:,} of {plural(wins, 'win')} after training something could not be looked"
+            f" at: {why}."
             if left
-            else f"There is no win{when} to look into."
+            else "There is no win after training to look into."
         )
         cure = "Give logs that record what these runs did and handed in, or a reader for them."
         return make.undefined(READ, MissingInput(said, cure))
@@ -115,5 +114,5 @@ def wins_read(
         n=wins,
         clusters=wins,
         unit="share of wins",
-        summary=f"Every family that applies could look into {plural(wins, 'win')}{when}.",
+        summary=f"Every family that applies could look into {plural(wins, 'win')} after training.",
     )

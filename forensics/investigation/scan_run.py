@@ -330,10 +330,9 @@ def _gain(told: Mapping[str, SideMarks], provenance: Provenance) -> Iterator[Fin
 
 
 def _read_wins(told: Mapping[str, SideMarks], provenance: Provenance) -> Iterator[Finding]:
-    """Whether the wins after training were read; of one set all are."""
-    when = " after training" if "before" in told else ""
-    counts = [told[side].looks for side in _ordered(told) if side != "before"]
-    yield wins_read(counts, provenance, when)
+    """Whether the wins of two sets were read; of one set there is no gain to judge."""
+    if "before" in told:
+        yield wins_read([told[s].looks for s in _ordered(told) if s != "before"], provenance)
 
 
 def _ordered(told: Mapping[str, SideMarks]) -> list[str]:

@@ -17,11 +17,11 @@ from typing import Any, Final
 from forensics.phrases import percent, plural, point_range, points
 from forensics.records import Evidence, Undefined, Verdict
 from forensics.report.looks import Looks, family_told, looks_json, read_looks, why
+from forensics.report.narrow import narrow_told
 from forensics.report.pair import Answered, pair_told
 from forensics.report.profile import (
     SideRuns,
     is_profile,
-    narrow_told,
     runs_told,
     side_runs,
     stands,
@@ -112,7 +112,12 @@ def opening_of(
     if is_profile(content["inputs"]):
         runs = side_runs(folder, _total(logs, "runs"))
         sick = [one.summary for one in shares if one.question == SHARES[-1] and one.estimate > 0]
-        lines = (reported_told(runs), narrow_told(runs) if runs.rows else "", missing, *sick)
+        lines = (
+            reported_told(runs),
+            narrow_told(runs.looks, runs.count) if runs.rows else "",
+            missing,
+            *sick,
+        )
         return Opening(headline=runs_told(runs), lines=tuple(filter(None, lines)), **known)
     order = sorted(logs, key=lambda side: (side == "before", side))
     sides = {side: side_runs(folder, logs[side]["runs"], side) for side in order}

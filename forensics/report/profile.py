@@ -23,6 +23,7 @@ from forensics.report.chains import ChainRow, Key, read_chains
 from forensics.report.logs import find_logs, outcomes_of
 from forensics.report.looks import Looks, looked_for, looks_of, read_looks, why
 from forensics.report.loops import read_loops
+from forensics.report.narrow import all_bare, narrow_told, unknown_tools_told
 
 STANDS: Final = ("used", "untold", "broken", "nothing", "accident", "harmless")
 REWRITTEN: Final = "edit existing tests"  # the attempt that says most of what was done to tests
@@ -163,6 +164,9 @@ def _nothing(of: SideRuns, parts: list[tuple[int, str]]) -> str:
     if seen <= 0 and of.looks:
         none = f"none of {plural(of.count, 'run')} could be looked at ({why(of.looks.blind)})"
         return capital("; ".join([*beside, none])) + "."
+    if (bare := all_bare(of.looks, of.count)) and not beside:
+        loops = "" if of.loops else ", and none loops"
+        return f"{bare}. None shows a known shortcut{loops}."
     which = f" the {plural(seen, 'run')} that could be looked at" if blind else ""
     none = f"none of{which or ' ' + plural(of.count, 'run')} shows a known shortcut"
     if seen == 1 and blind:
@@ -175,7 +179,7 @@ def _nothing(of: SideRuns, parts: list[tuple[int, str]]) -> str:
     if seen == 1 and loops:
         loops = " and does not loop"
     told = capital("; ".join([*beside, none + loops, *_silence(of.looks)])) + "."
-    return " ".join(filter(None, (told, narrow_told(of))))
+    return " ".join(filter(None, (told, narrow_told(of.looks, of.count))))
 
 
 def _silence(looks: Looks | None) -> Iterator[str]:
@@ -187,18 +191,8 @@ def _silence(looks: Looks | None) -> Iterator[str]:
     if count := looks.partial.total():
         what = looked_for(looks.stopped)
         yield f"in {plural(count, 'run')} {what} could not be looked for ({why(looks.partial)})"
-
-
-def narrow_told(of: SideRuns) -> str:
-    """What is said of runs to which nearly no kind of shortcut applies; `""` without any."""
-    if of.looks is None or not of.looks.narrow:
-        return ""
-    families, count = max(of.looks.narrow.items(), key=lambda item: (item[1], item[0]))
-    who = "They are" if count == of.count else f"{count:,} of the runs are"
-    if not of.looks.answers[families]:
-        who = "In them" if count == of.count else f"In {count:,} of the runs"
-        return f"{who} only {looked_for(families)} could be looked for; nothing else applies."
-    return f"{who} single answers without code: only {looked_for(families)} could be looked for."
+    if told := unknown_tools_told(looks.tools, looks.tool_runs, looks.runs):
+        yield told
 
 
 def _groups(rows: Iterable[ChainRow]) -> dict[str, dict[str, frozenset[Key]]]:

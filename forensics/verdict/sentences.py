@@ -106,7 +106,8 @@ def sentence(judged: Judgement, named: tuple[Gap, ...], listed: tuple[Source, ..
             _bounds(view) if bounded else _split(label, view, rule),
             _tested(view, rule, listed),
         ]
-    parts.append(channel_told(view))
+    if not profile:  # of one set the report counts the wins of each channel
+        parts.append(channel_told(view))
     if label == "genuine":
         parts.append(_enough_as_before(view))
     if bounded and label in RESTS_ON_ASSUMPTION:

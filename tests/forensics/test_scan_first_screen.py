@@ -176,7 +176,7 @@ def test_the_quoted_code_is_on_the_card(tmp_path: Path) -> None:
     ("reason", "told"),
     [
         ("a single answer", "They are single answers without code: only empty answers could be"),
-        ("a conversation without actions", "In them only empty answers could be looked for;"),
+        ("a reason of its own", "In them only empty answers could be looked for;"),
     ],
 )
 def test_runs_to_which_little_applies_are_named_for_what_they_are(
@@ -184,8 +184,58 @@ def test_runs_to_which_little_applies_are_named_for_what_they_are(
 ) -> None:
     row = look("a", no_use=reason)
     row["does_not_apply"].pop("do-nothing")
-    row["does_not_apply"]["tests"] = "a single answer"
     row["not_found"] = ["do-nothing"]
     case = with_looks(scanned(tmp_path, ["clean"] * 2), [row, {**row, "trajectory": "b"}])
     opening = load_case(case).opening
     assert opening is not None and told in opening.headline
+
+
+TALK, NO_FILES = "a conversation without actions", "tools without files or a shell"
+
+
+def bare(trajectory: str, reason: str, *looked: str) -> dict[str, Any]:
+    """A run to which most families do not apply, and that these looked at."""
+    row = look(trajectory, no_use=reason)
+    for name in looked:
+        row["does_not_apply"].pop(name)
+    return {**row, "not_found": [*looked]}
+
+
+def test_where_no_run_had_files_or_a_shell_that_stands_first(tmp_path: Path) -> None:
+    rows = [bare(f"r{n}", NO_FILES, "git-history") for n in range(3)]
+    talk = bare("t", TALK, "do-nothing")
+    talk["does_not_apply"]["tests"] = "a single answer"
+    case = with_looks(scanned(tmp_path, ["clean"] * 4), [*rows, talk])
+    opening = load_case(case).opening
+    assert opening is not None and opening.headline == (
+        "None of 4 runs used files or a shell, so most known shortcuts do not apply; only answers"
+        " from git history could be looked for in 3, and empty answers in 1. None shows a known"
+        " shortcut, and none loops."
+    )
+    with_looks(case, [*rows, look("c")])  # one had them
+    opening = load_case(case).opening
+    assert opening is not None and opening.headline == (
+        "None of 4 runs shows a known shortcut, and none loops. 3 of the runs used neither files"
+        " nor a shell: only answers from git history could be looked for."
+    )
+
+
+def test_what_was_found_in_such_runs_stands_before_it(tmp_path: Path) -> None:
+    rows = [bare(f"r{n}", NO_FILES, "git-history") for n in range(3)]
+    case = with_looks(scanned(tmp_path, ["edits", "clean", "clean"]), rows)
+    opening = load_case(case).opening
+    assert opening is not None and opening.headline.startswith("1 of 3 runs changed what the tests")
+    assert any(line.startswith("They used neither files nor a shell") for line in opening.lines)
+
+
+def test_tools_that_nobody_can_read_are_named(tmp_path: Path) -> None:
+    rows = [look("a", some="edits that cannot be followed"), look("b"), look("c")]
+    rows[0]["unknown_tools"] = ["splice_region", "vcs"]
+    rows[1]["unknown_tools"] = ["splice_region"]
+    case = with_looks(scanned(tmp_path, ["clean"] * 3), rows)
+    opening = load_case(case).opening
+    assert opening is not None and opening.headline == (
+        "None of 3 runs shows a known shortcut, and none loops; in 1 run changed tests could not be"
+        " looked for (edits that cannot be followed); 2 of 3 runs called tools that this scan"
+        " cannot read (splice_region, vcs): what was changed or shown by them is not known."
+    )
