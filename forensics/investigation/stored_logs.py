@@ -23,6 +23,7 @@ from forensics.progress import Progress
 from forensics.readers import Unreadable
 from forensics.readers.case_folder import case_sides
 from forensics.readers.log_reader import UNKNOWN, files_of, read_logs
+from forensics.readers.unread import shapes_tried, unread_listed
 from forensics.records import Trajectory
 from forensics.records.files import read_json, write_json
 from forensics.records.tables import read_trajectories, write_trajectories
@@ -202,8 +203,14 @@ def no_runs(source: Source, read: ReadSide) -> str:
             f"{source.given} holds only runs of a scrubbed world; give runs with the shortcuts open"
         )
     rows = read.not_read()
-    why = f" ({rows[0]['where']}: {rows[0]['reason']})" if rows else ""
-    return f"{source.given} holds no run that can be read{why}; give a log file or a folder of logs"
+    if not rows:
+        return f"{source.given} holds no run; give a log file or a folder of logs"
+    told = (
+        f"{source.given} holds no run that can be read: {unread_listed(rows)}",
+        shapes_tried(rows),
+        "Give a log file or a folder of logs",
+    )
+    return ". ".join(part.rstrip(".") for part in told if part)
 
 
 def clear_parts(folder: Path, source: Source) -> None:
@@ -222,7 +229,8 @@ def kept_runs(
         ending = item.path.suffix.lower() if isinstance(item, Unreadable) else ""
         if isinstance(item, Unreadable) and item.reason == UNKNOWN and ending not in LOGS:
             read.others[ending] = read.others.get(ending, 0) + 1
-            read.other_names.setdefault(ending, _told(item, source)["file"])
+            seen = f": {item.seen}" if item.seen else ""
+            read.other_names.setdefault(ending, _told(item, source)["file"] + seen)
         elif isinstance(item, Unreadable):
             read.unreadable += 1
             if len(read.named) < NAMED:
@@ -242,7 +250,7 @@ def _told(found: Unreadable, source: Source) -> dict[str, str]:
         "side": source.side,
         "file": name,
         "where": f"{name}, {found.where}",
-        "reason": found.reason,
+        "reason": found.reason + (f": {found.seen}" if found.seen else ""),
     }
     return {key: value.encode(errors="backslashreplace").decode() for key, value in fields.items()}
 

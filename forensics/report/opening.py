@@ -27,6 +27,7 @@ from forensics.report.profile import (
     stands,
     unscored_told,
 )
+from forensics.report.unread import unread_told
 
 SHARES: Final = (
     "behaviour.channel_wins",
@@ -108,6 +109,7 @@ def opening_of(
     known: dict[str, Any] = {"looks": looks}
     if any(one.not_looked_at for one in looks.values()):
         known["hidden"] = frozenset(one.summary for one in shares)
+    unread = tuple(unread_told(folder, logs))
     missing = unscored_told(*(_total(logs, name) for name in ("runs", "scored")))
     if is_profile(content["inputs"]):
         runs = side_runs(folder, _total(logs, "runs"))
@@ -116,6 +118,7 @@ def opening_of(
             reported_told(runs),
             narrow_told(runs.looks, runs.count) if runs.rows else "",
             missing,
+            *unread,
             *sick,
         )
         return Opening(headline=runs_told(runs), lines=tuple(filter(None, lines)), **known)
@@ -127,7 +130,7 @@ def opening_of(
         headline=first,
         gain=tuple(more),
         sides=tuple(_side(side, of) for side, of in sides.items()),
-        lines=tuple(filter(None, (missing, two_intervals(verdict) if more else ""))),
+        lines=tuple(filter(None, (missing, *unread, two_intervals(verdict) if more else ""))),
         label=f"Label: {verdict.label}. {LABEL.get(verdict.label, MEANING[verdict.label])}",
         **known,
     )
