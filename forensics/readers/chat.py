@@ -7,10 +7,11 @@ one of `MESSAGES`, in it or in its `request` or `body`, with what was answered
 under the names that follow. A file that is one list of messages is one run. A
 question and the text that was answered (`QUESTIONS`, `TEXT_ANSWERS`), as studies of
 single answers publish them, are a run of two messages, be the answer empty; where it is
-null and the row is scored or ended, a run that gave none. What a
-row does not name stays unknown: the task is then the hash of the prompt, the outcome
-`None`. A prompt with no answer, no score and no word on how it ended is a task and no
-run; a file that holds nothing else is told once, as a data set of tasks.
+null and the row is scored or ended, a run that gave none. What a row does not name
+stays unknown: the task is then the hash of the prompt, the outcome `None`; the run is
+called by its place, where it is one row of several. A prompt with no answer, no score
+and no word on how it ended is a task and no run; a file that holds nothing else is told
+once, as a data set of tasks.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -153,7 +154,7 @@ def run(row: Row) -> Trajectory:
     return run_of(
         steps,
         _ending(known),
-        id=_first(known, NAME) or content_hash([stem, row.value]),
+        id=_first(known, NAME) or row.place or content_hash([stem, row.value]),
         task=_first(known, TASK) or content_hash(prompt_of(steps)),
         policy=_first(known, POLICY) or stem,
         environment=_first(known, ENVIRONMENT) or "chat",
