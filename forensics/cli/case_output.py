@@ -66,8 +66,9 @@ def say_verdict(
     if opening is not None:
         stated |= opening.stated()
         lines = [printable(line, 2000) for line in opening.told]
-        first = [*lines, verdict.sentence if opening.label else ONE_SET]
-        below = (*opening.reasons(verdict.reasons), *gaps) if opening.label else ()
+        judged = opening.label and opening.judged
+        first = [*lines, *([verdict.sentence] if judged else [] if opening.label else [ONE_SET])]
+        below = (*opening.reasons(verdict.reasons), *gaps) if judged else ()
         told_below = (*found, *below)
     run.say(stated, (*first, "", *(f"- {line}" for line in told_below)), "report.html")
 

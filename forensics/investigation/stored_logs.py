@@ -174,7 +174,7 @@ def read_side(source: Source, folder: Path, reader: str | None, progress: Progre
     def runs() -> Iterator[Trajectory]:
         for path in source.paths:
             for run in kept_runs(read_logs(path, reader, names_files=True), source, read):
-                progress(f"reading {source.side}, {read.runs} runs", 0, 1)
+                progress(reading_told(read), 0, 1)
                 yield run
 
     clear_parts(folder, source)
@@ -182,8 +182,16 @@ def read_side(source: Source, folder: Path, reader: str | None, progress: Progre
         write_trajectories(read.part(folder, read.parts), part)
         read.parts += 1
     read.keep(folder)
-    progress(f"reading {source.side}", 1, 1)
+    progress(reading_told(read), 1, 1)
     return read
+
+
+def reading_told(read: ReadSide) -> str:
+    """What is being read, for who waits: `the logs before training, 1 run`."""
+    name, _, seed = read.side.partition("-")
+    number = f", set {int(seed) + 1}" if seed.isdecimal() and int(seed) else ""
+    when = " before training" if name == "before" else ""
+    return f"reading the logs{when}{number}, {plural(read.runs, 'run')}"
 
 
 def known_side(source: Source, folder: Path) -> ReadSide | None:

@@ -25,6 +25,8 @@ from forensics.report.loops import read_loops
 from forensics.report.opening import Opening, opening_of
 from forensics.report.shown_runs import Browser, browse
 from forensics.verdict import RULE_2, Rule, decide, is_current, require_families, rule_of_case
+from forensics.verdict.rule import MOST
+from forensics.verdict.sentences import TRAPS
 
 LAYERS: Final = ("score", "signal", "behaviour")  # shown first, others by name
 LEADING: Final = (  # questions that are shown first within their layer
@@ -129,9 +131,14 @@ def load_case(folder: Path) -> ReportData:
 
 
 def shown_evidence(data: ReportData) -> Iterator[Evidence]:
-    """The numbers that may be shown: no share over runs that could not be looked at."""
+    """The numbers that may be shown: of logs no share over runs that could not be looked at, and no
+    trap that there is not.
+    """
     opening = data.opening
-    yield from (e for e in data.evidence if opening is None or opening.tells(e.question))
+    for one in data.evidence:
+        none = one.question in TRAPS and one.estimate < MOST
+        if opening is None or (opening.tells(one.question) and not none):
+            yield one
 
 
 def shown_reasons(data: ReportData) -> tuple[str, ...]:

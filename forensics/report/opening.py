@@ -40,12 +40,15 @@ MEANING: Final = {
     "mixed": "A genuine part and a phantom part are both there.",
     "phantom": "The gain goes away when shortcuts are taken away.",
     "degenerate": (
-        "The policy fell into an echo trap or collapsed, so its score does not speak for its skill."
+        "The policy fell into an echo trap (its runs grew longer by actions that repeat and change"
+        " nothing) or collapsed (they fell to about one turn), so its score does not speak for its"
+        " skill."
     ),
     "regression": "The score fell.",
     "noise": "No gain can be told from chance.",
     "undetermined": "What was measured does not settle it.",
 }
+NO_GAIN: Final = "There is no gain to judge."
 LABEL: Final = {"undetermined": "Whether the gain is genuine is not settled."}
 
 
@@ -53,8 +56,8 @@ LABEL: Final = {"undetermined": "Whether the gain is genuine is not settled."}
 class Opening:
     """The first screen. `headline`: one sentence; `gain`: further ones on the gain; `sides`: of
     two sets, what the runs of each did; `lines`: what belongs to the headline; `label`: of two
-    sets. `hidden`: shares that may not be told. `looks`: of each side, where
-    the case has them.
+    sets; `judged`: whether there was a gain to judge. `hidden`: shares that may not be told.
+    `looks`: of each side, where the case has them.
     """
 
     headline: str
@@ -62,6 +65,7 @@ class Opening:
     sides: tuple[str, ...] = ()
     lines: tuple[str, ...] = ()
     label: str = ""
+    judged: bool = True
     hidden: frozenset[str] = frozenset()
     looks: Mapping[str, Looks]
 
@@ -110,9 +114,10 @@ def opening_of(
     if any(one.not_looked_at for one in looks.values()):
         known["hidden"] = frozenset(one.summary for one in shares)
     unread = tuple(unread_told(folder, logs))
-    missing = unscored_told(*(_total(logs, name) for name in ("runs", "scored")))
+    counts = (_total(logs, "runs"), _total(logs, "scored"))
     if is_profile(content["inputs"]):
-        runs = side_runs(folder, _total(logs, "runs"))
+        runs = side_runs(folder, counts[0])
+        missing = unscored_told(*counts, runs.errored)
         sick = [one.summary for one in shares if one.question == SHARES[-1] and one.estimate > 0]
         lines = (
             reported_told(runs),
@@ -124,14 +129,18 @@ def opening_of(
         return Opening(headline=runs_told(runs), lines=tuple(filter(None, lines)), **known)
     order = sorted(logs, key=lambda side: (side == "before", side))
     sides = {side: side_runs(folder, logs[side]["runs"], side) for side in order}
+    missing = unscored_told(*counts, sum(of.errored for of in sides.values()))
     rows = [row for of in sides.values() for row in of.rows]
-    first, *more = (pair and pair_told(pair, rows)) or (gain_told(verdict),)
+    first, *more = (
+        (pair and pair_told(pair, rows)) or no_gain_told(findings) or (gain_told(verdict),)
+    )
     return Opening(
         headline=first,
         gain=tuple(more),
         sides=tuple(_side(side, of) for side, of in sides.items()),
         lines=tuple(filter(None, (missing, *unread, two_intervals(verdict) if more else ""))),
-        label=f"Label: {verdict.label}. {LABEL.get(verdict.label, MEANING[verdict.label])}",
+        label=f"Label: {verdict.label}. {_meaning(verdict)}",
+        judged=verdict.gain is not None,
         **known,
     )
 
@@ -141,6 +150,20 @@ def _side(side: str, of: SideRuns) -> str:
     reported = reported_told(of)
     told = [runs_told(of), reported if "; " in reported else ""]
     return f"{SIDES.get(side, 'After training')}: {' '.join(filter(None, told))}"
+
+
+def _meaning(verdict: Verdict) -> str:
+    if verdict.gain is None and verdict.label == "undetermined":
+        return NO_GAIN
+    return LABEL.get(verdict.label, MEANING[verdict.label])
+
+
+def no_gain_told(findings: Sequence[Evidence | Undefined]) -> tuple[str, ...]:
+    """Why there is no gain between two sets, and what would give one; `()` where there is one."""
+    for one in findings:
+        if isinstance(one, Undefined) and one.question == "gain.total":
+            return one.reason, one.cure
+    return ()
 
 
 def _total(logs: Mapping[str, Mapping[str, int]], name: str) -> int:
@@ -204,13 +227,16 @@ def two_intervals(verdict: Verdict) -> str:
 
 
 def looks_told(looks: Mapping[str, Looks]) -> Iterator[str]:
-    """Where nobody could look: a line for the families that the same runs stopped."""
-    for one in looks.values():
+    """Where nobody could look, of each side: a line for the families that the same runs stopped."""
+    for side, one in sorted(looks.items(), key=lambda item: (item[0] != "before", item[0])):
+        when = ""
+        if len(looks) > 1:
+            when = " before training" if side == "before" else " after training"
         groups: dict[str, list[str]] = {}
         for name, counts in sorted(one.families.items()):
             if count := counts.could_not_look.total():
                 reasons = why(counts.could_not_look)
-                told = f"could not be looked for in {plural(count, 'run')} ({reasons})"
+                told = f"could not be looked for in {plural(count, 'run')}{when} ({reasons})"
                 groups.setdefault(told, []).append(family_told(name))
         for told, names in groups.items():
             few = ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")

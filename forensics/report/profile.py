@@ -20,7 +20,7 @@ from typing import Any, Final
 from forensics.layers.channels import ACCIDENT, RULE_BROKEN
 from forensics.phrases import capital, plural, printable
 from forensics.report.chains import ChainRow, Key, read_chains
-from forensics.report.logs import find_logs, outcomes_of
+from forensics.report.logs import errored_of, find_logs, outcomes_of
 from forensics.report.looks import Looks, looked_for, looks_of, read_looks, why
 from forensics.report.loops import read_loops
 from forensics.report.narrow import all_bare, narrow_told, unknown_tools_told
@@ -81,13 +81,15 @@ def is_profile(inputs: Mapping[str, Any]) -> bool:
 @dataclass(frozen=True, kw_only=True)
 class SideRuns:
     """What is known of the runs of one side (or of all): how many there are, what was found in
-    them, how many loop, their outcomes, and what could be looked for (`None`: nobody says).
+    them, how many loop, their outcomes (none of those that errored), and what could be looked
+    for (`None`: nobody says).
     """
 
     count: int
     rows: tuple[ChainRow, ...]
     loops: int = 0
     outcomes: Mapping[Key, bool | None] = field(default_factory=dict)
+    errored: int = 0
     looks: Looks | None = None
 
     def wins(self, runs: Collection[Key]) -> tuple[int, int]:
@@ -99,11 +101,13 @@ class SideRuns:
 def side_runs(folder: Path, count: int, side: str | None = None) -> SideRuns:
     """Read what the case folder knows. `side`: of that one only, whose runs are counted."""
     logs = [log for log in find_logs(folder) if not log.without and side in (None, log.side)]
+    failed = errored_of(logs)
     return SideRuns(
         count=count,
         rows=tuple(row for row in read_chains(folder) if side in (None, row.side)),
         loops=sum(side in (None, row.side) for row in read_loops(folder)),
-        outcomes=outcomes_of(logs),
+        outcomes={**outcomes_of(logs), **dict.fromkeys(failed)},
+        errored=len(failed),
         looks=looks_of(read_looks(folder), side),
     )
 
@@ -136,11 +140,11 @@ def _parts(of: SideRuns) -> Iterator[tuple[int, str]]:
     if of.loops:
         yield of.loops, "loops" if of.loops == 1 else "loop"
     for channel, runs in groups["untold"].items():
-        yield len(runs), _tried(channel) + _untold(channel, runs, of)
+        yield len(runs), _tried(channel, of.rows) + _untold(channel, runs, of)
     for runs in groups["broken"].values():
         yield len(runs), "did what the prompt forbids"
     for channel, runs in groups["nothing"].items():
-        yield len(runs), f"{_tried(channel)}, which came to nothing"
+        yield len(runs), f"{_tried(channel, of.rows)}, which came to nothing"
     for runs in groups["accident"].values():
         yield len(runs), "damaged tests by accident"
 
@@ -153,7 +157,7 @@ def _untold(channel: str, runs: frozenset[Key], of: SideRuns) -> str:
     if channel == "do-nothing":
         return ", whether that was scored a win is not known"
     beside = f" ({lost:,} of them lost)" if lost else ""
-    return f", whether they used it cannot be told{beside}"
+    return f", whether it was used cannot be told{beside}"
 
 
 def _nothing(of: SideRuns, parts: list[tuple[int, str]]) -> str:
@@ -257,7 +261,10 @@ def used_told(channel: str, rows: Iterable[ChainRow] = ()) -> str:
     return told
 
 
-def _tried(channel: str) -> str:
+def _tried(channel: str, rows: Iterable[ChainRow]) -> str:
+    known = [row.patterns for row in rows if row.channel == channel and stands(row) != "used"]
+    if channel == "monkeypatching" and known and all(EQUAL.intersection(one) for one in known):
+        return "wrote an object that equals everything"
     return TRIED.get(channel, f"tried {printable(channel, 60)}")
 
 
@@ -268,7 +275,8 @@ def done_told(row: ChainRow) -> str:
         return "Damaged tests by accident"
     if stand == "broken":
         return "Did what the prompt forbids"
-    return capital(used_told(row.channel, [row]) if stand == "used" else _tried(row.channel))
+    told = used_told if stand == "used" else _tried
+    return capital(told(row.channel, [row]))
 
 
 def mark_told(row: ChainRow) -> str:
@@ -279,8 +287,10 @@ def mark_told(row: ChainRow) -> str:
     return told.get(stands(row), "rule broken")
 
 
-def unscored_told(runs: int, scored: int) -> str:
-    """What is said of runs without an outcome; `""` where each has one."""
+def unscored_told(runs: int, scored: int, errored: int = 0) -> str:
+    """What is said of runs without an outcome, and of those that errored; `""` where each has one
+    and none did.
+    """
     if runs == scored:
         return ""
     if not scored:
@@ -288,8 +298,9 @@ def unscored_told(runs: int, scored: int) -> str:
             "No run has an outcome, so nothing can be said of wins. What the runs did, and what"
             " was found in it, stands."
         )
-    has = "has" if runs - scored == 1 else "have"
-    return (
-        f"{runs - scored:,} of {plural(runs, 'run')} {has} no outcome, or errored: counted in what"
-        " was found, and in no share of wins."
-    )
+    left = runs - scored - errored
+    told = [f"{errored:,} errored"] if errored else []
+    told += [f"{left:,} {'has' if left == 1 else 'have'} no outcome"] if left else []
+    first, *rest = told
+    first = first.replace(" ", f" of {plural(runs, 'run')} ", 1)
+    return f"{' and '.join([first, *rest])}: counted in what was found, and in no share of wins."

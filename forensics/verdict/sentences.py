@@ -86,6 +86,7 @@ FROM_LOGS = (
     COLLAPSE,
     DEGENERATE,
 )
+TRAPS = (ECHO, COLLAPSE)
 ONE_LOG = "There is no log of the policy before training, so there is no gain."
 
 
@@ -327,7 +328,12 @@ def reasons(judged: Judgement) -> tuple[str, ...]:
     """The clause that decided, then every number it could rest on."""
     view = judged.view
     if judged.bounded:
-        said = [e.summary for question in FROM_LOGS for e in view.all_evidence(question).values()]
+        said = [
+            e.summary
+            for question in FROM_LOGS
+            for e in view.all_evidence(question).values()
+            if question not in TRAPS or e.estimate >= MOST  # a trap that is none needs no word
+        ]
         return (*decided_by(judged), *(printable(s, LONGEST_SENTENCE) for s in said if s))
     numbers = [
         f"{IN_WORDS[question]}: {points(evidence.estimate, 1)}"

@@ -60,7 +60,7 @@ def without_looks(case: Path) -> Path:
 
 TOLD = (
     "2 of 10 runs changed what the tests check, all of them won; 1 loops; 3 read commits that may"
-    " hold the answer, whether they used it cannot be told; 1 touched existing tests, which"
+    " hold the answer, whether it was used cannot be told; 1 touched existing tests, which"
     " came to nothing; 1 damaged tests by accident."
 )
 
@@ -324,5 +324,5 @@ def test_of_a_run_that_lost_nobody_asks_whether_it_used_it(tmp_path: Path) -> No
     found_in["c"] = {**MAYBE, "credited": None}
     case = runs_that(found_in, {"a": 0.0, "b": 0.0, "c": 1.0}, tmp_path / "more")
     assert headline(case) == (
-        f"3 of 3 runs {read}, whether they used it cannot be told (2 of them lost)."
+        f"3 of 3 runs {read}, whether it was used cannot be told (2 of them lost)."
     )
