@@ -29,6 +29,7 @@ from forensics.verdict.rule import MOST
 from forensics.verdict.sentences import TRAPS
 
 LAYERS: Final = ("score", "signal", "behaviour")  # shown first, others by name
+FEW: Final = 8  # lines of a list
 LEADING: Final = (  # questions that are shown first within their layer
     "gain.total",
     "gain.genuine",
@@ -142,9 +143,17 @@ def shown_evidence(data: ReportData) -> Iterator[Evidence]:
 
 
 def shown_reasons(data: ReportData) -> tuple[str, ...]:
-    """The verdict's reasons, as far as they may be told."""
+    """The verdict's reasons, as far as they may be told; of logs a few."""
     reasons = data.verdict.reasons
-    return reasons if data.opening is None else data.opening.reasons(reasons)
+    if data.opening is None:
+        return reasons
+    return tuple(few(data.opening.reasons(reasons), "evidence.jsonl"))
+
+
+def few(lines: Sequence[str], where: str) -> list[str]:
+    """The first lines, and how many more stand `where`."""
+    left = len(lines) - FEW
+    return [*lines[:FEW], *([f"{left:,} more in {where}"] if left > 0 else [])]
 
 
 def read_verdict(folder: Path) -> tuple[dict[str, Any], Verdict]:

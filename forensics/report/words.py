@@ -196,7 +196,7 @@ def kind_of(data: ReportData, pick: Pick) -> str:
 def kinds_of(data: ReportData) -> Iterator[tuple[str, int]]:
     """How many runs after training are of each kind; without chains a win is only a win."""
     words = {
-        "shortcut": "wins through a channel",
+        "shortcut": "wins through a shortcut",
         "untold": "wins that cannot be told",
         "win": _wins_left(data),
         "loss": "losses",
