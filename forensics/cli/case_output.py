@@ -19,7 +19,7 @@ from forensics.records.files import read_findings, read_json
 from forensics.report.broken import broken_lines
 from forensics.report.certain import certain
 from forensics.report.chains import read_chains
-from forensics.report.data import load_case
+from forensics.report.data import few, load_case
 from forensics.report.looks import read_looks
 from forensics.report.loops import loop_lines, read_loops
 from forensics.report.opening import Opening, looks_told, opening_of
@@ -52,10 +52,15 @@ def news_on_stderr() -> Iterator[None]:
 
 
 def say_verdict(
-    run: Run, verdict: Verdict, found: Iterable[str] = (), opening: Opening | None = None
+    run: Run,
+    verdict: Verdict,
+    found: Iterable[str] = (),
+    opening: Opening | None = None,
+    sure: Iterable[str] = (),
 ) -> None:
     """The verdict on stdout, with what was found, its reasons and its gaps. `opening`: what
-    is said first, of logs; of one set it takes the verdict's place.
+    is said first, of logs; of one set it takes the verdict's place, of two few lines follow,
+    what is `sure` first.
     """
     gaps = [
         f"open: {gap.text} Would tell: {gap.measurement} Cost: {gap.cost}." for gap in verdict.gaps
@@ -66,9 +71,13 @@ def say_verdict(
     if opening is not None:
         stated |= opening.stated()
         lines = [printable(line, 2000) for line in opening.told]
-        first = [*lines, verdict.sentence if opening.label else ONE_SET]
-        below = (*opening.reasons(verdict.reasons), *gaps) if opening.label else ()
-        told_below = (*found, *below)
+        judged = opening.label and opening.judged
+        first = [*lines, *([verdict.sentence] if judged else [] if opening.label else [ONE_SET])]
+        told_below = (*sure, *found)
+        if judged:
+            reasons = opening.reasons(verdict.reasons)
+            ranked = (*sure, *reasons[:1], *gaps, *found, *reasons[1:])
+            told_below = few(ranked, "report.md, evidence.jsonl and findings.jsonl")
     run.say(stated, (*first, "", *(f"- {line}" for line in told_below)), "report.html")
 
 
@@ -109,24 +118,25 @@ def summary(folder: Path) -> Iterator[str]:
     tallies = _tallies(folder)
     for side, channel in sorted(tallies, key=lambda key: (key[0] != "before", key)):
         tally, runs = tallies[side, channel], plural(logs[side]["runs"], "run")
-        line = (
-            f"{printable(channel)}{when[side]}: tried in {tally['tried']:,} of {runs},"
-            f" {_count('used', tally)}, {_count('credited', tally)}"
+        held = [*_held("used", tally), *_held("credited", tally)]
+        line = ", ".join(
+            [f"{printable(channel)}{when[side]}: tried in {tally['tried']:,} of {runs}", *held]
         )
+        if tally["used not known"] and not tally["used"]:
+            line += "; whether it was used is not known"
         if untold := tally["credited not known"]:
-            line += f"; whether they won by it the log does not tell for {untold:,}"
+            line += f"; whether the win came from it is not known for {untold:,}"
         yield f"{line}."
     yield from (printable(line, LINE) for line in looks_told(read_looks(folder)))
     yield from (printable(line, LINE) for line in loop_lines(read_loops(folder)))
     yield from (printable(line, LINE) for line in broken_lines(folder))
 
 
-def _count(link: str, tally: Counter[str]) -> str:
-    """Of how many runs a link is known to hold; never 0 where it is known of none."""
+def _held(link: str, tally: Counter[str]) -> Iterator[str]:
+    """Of how many runs a link is known to hold; nothing where it is known of none."""
     held, unknown = tally[link], tally[f"{link} not known"]
-    if unknown and not held:
-        return f"{link}: not known"
-    return f"{link} in {'at least ' if unknown else ''}{held:,}"
+    if held or not unknown:
+        yield f"{link} in {'at least ' if unknown else ''}{held:,}"
 
 
 def _tallies(folder: Path) -> dict[tuple[str, str], Counter[str]]:
@@ -138,7 +148,7 @@ def _tallies(folder: Path) -> dict[tuple[str, str], Counter[str]]:
         tally = tallies.setdefault((row.side, row.channel), Counter())
         tally["tried"] += 1
         tally["used"] += row.used is True or stands(row) == "used"
-        tally["used not known"] += row.used is None and not row.complete
+        tally["used not known"] += row.used is None and stands(row) not in ("used", "harmless")
         tally["credited"] += row.complete
         tally["credited not known"] += row.used is not False and row.credited is None
     return tallies

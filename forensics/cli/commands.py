@@ -319,6 +319,7 @@ def scan(
     say_verdict(
         Run(out=out, as_json=as_json),
         verdict,
-        () if as_json else (*summary(out), *certain_of(out, verdict)),
+        () if as_json else tuple(summary(out)),
         opening_of_case(out, verdict),
+        () if as_json else tuple(certain_of(out, verdict)),
     )

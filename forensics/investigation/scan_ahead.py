@@ -27,6 +27,7 @@ from forensics.investigation.stored_logs import (
     kept_runs,
     known_side,
     portions,
+    reading_told,
 )
 from forensics.layers.evidence_chain import Survey
 from forensics.progress import Progress
@@ -110,13 +111,13 @@ def gather(
         for draft in taken.parts:
             draft.replace(side.part(folder, side.parts))
             side.parts += 1
-        progress(f"reading {side.side}, {side.runs} runs", 0, 1)
+        progress(reading_told(side), 0, 1)
         whole = whole and taken.scanned is not None
         for scanned in taken.scanned or () if whole else ():
             found.add(scanned)
     for side in sides.values():
         side.keep(folder)
-        progress(f"reading {side.side}", 1, 1)
+        progress(reading_told(side), 1, 1)
     return whole
 
 

@@ -23,13 +23,12 @@ from forensics.investigation.scan_looks import LookCounts, look_line, origin_of
 from forensics.layers.action_words import ActedRun, acted_run
 from forensics.layers.behaviour import BehaviourConfig
 from forensics.layers.bounds import ScoredRun
-from forensics.layers.channels import Marks
+from forensics.layers.channels import ACCIDENT, RULE_BROKEN, Marks
 from forensics.layers.evidence_chain import Survey, chain_row
 from forensics.layers.run_shape import shape_of
 from forensics.layers.tally import Log
 from forensics.records import Trajectory, canonical_json
 from forensics.records.case_file import ScanRow
-from forensics.shortcuts.instructions import FAMILY
 from forensics.shortcuts.looks import Looks
 from forensics.shortcuts.scanner import look_at
 
@@ -167,6 +166,7 @@ def mark(told: SideMarks, trajectory: Trajectory, rows: Iterable[Row], looks: Lo
     """
     unread = looks is not None and bool(looks.could_not_look)
     attempted, credited, untold = unread, False, unread
+    flagged: set[str] = set()
     outcome = trajectory.outcome
     told.looks.add(looks, outcome is not None and outcome >= SETTINGS.chain_rule.win)
     for row in rows:
@@ -174,7 +174,9 @@ def mark(told: SideMarks, trajectory: Trajectory, rows: Iterable[Row], looks: Lo
         links = (row["obtained"], row["used"], row["credited"])
         marks = told.marks.setdefault(row["channel"], Marks(family=row["family"]))
         marks.attempted.add(trajectory.id)
-        attempted = attempted or row["family"] != FAMILY  # a broken rule wins nothing by itself
+        attempted = attempted or row["family"] != RULE_BROKEN  # which wins nothing by itself
+        if row["family"] not in (ACCIDENT, RULE_BROKEN) and (row["used"] or row["complete"]):
+            flagged.add(row["channel"])
         if row["complete"]:
             credited = True
             marks.credited.add(trajectory.id)
@@ -196,6 +198,7 @@ def mark(told: SideMarks, trajectory: Trajectory, rows: Iterable[Row], looks: Lo
             attempted=attempted,
             credited=credited,
             untold=untold and not credited,
+            flagged=tuple(sorted(flagged)),
             shape=shape_of(trajectory),
         )
     )

@@ -26,6 +26,7 @@ from forensics.progress import Progress
 from forensics.readers import Unreadable
 from forensics.readers.case_folder import case_sides
 from forensics.readers.log_reader import UNKNOWN, files_of, read_logs
+from forensics.readers.unread import shapes_tried, unread_listed
 from forensics.records import Trajectory
 from forensics.records.files import read_json, write_json
 from forensics.records.tables import (
@@ -184,7 +185,7 @@ def read_side(source: Source, folder: Path, reader: str | None, progress: Progre
     def runs() -> Iterator[Trajectory]:
         for path in source.paths:
             for run in kept_runs(read_logs(path, reader, names_files=True), source, read):
-                progress(f"reading {source.side}, {read.runs} runs", 0, 1)
+                progress(reading_told(read), 0, 1)
                 yield run
 
     clear_parts(folder, source)
@@ -192,8 +193,16 @@ def read_side(source: Source, folder: Path, reader: str | None, progress: Progre
         write_trajectories(read.part(folder, read.parts), part)
         read.parts += 1
     read.keep(folder)
-    progress(f"reading {source.side}", 1, 1)
+    progress(reading_told(read), 1, 1)
     return read
+
+
+def reading_told(read: ReadSide) -> str:
+    """What is being read, for who waits: `the logs before training, 1 run`."""
+    name, _, seed = read.side.partition("-")
+    number = f", set {int(seed) + 1}" if seed.isdecimal() and int(seed) else ""
+    when = " before training" if name == "before" else ""
+    return f"reading the logs{when}{number}, {plural(read.runs, 'run')}"
 
 
 def known_side(source: Source, folder: Path) -> ReadSide | None:
@@ -213,8 +222,14 @@ def no_runs(source: Source, read: ReadSide) -> str:
             f"{source.given} holds only runs of a scrubbed world; give runs with the shortcuts open"
         )
     rows = read.not_read()
-    why = f" ({rows[0]['where']}: {rows[0]['reason']})" if rows else ""
-    return f"{source.given} holds no run that can be read{why}; give a log file or a folder of logs"
+    if not rows:
+        return f"{source.given} holds no run; give a log file or a folder of logs"
+    told = (
+        f"{source.given} holds no run that can be read: {unread_listed(rows)}",
+        shapes_tried(rows),
+        "Give a log file or a folder of logs",
+    )
+    return ". ".join(part.rstrip(".") for part in told if part)
 
 
 def clear_parts(folder: Path, source: Source) -> None:
@@ -233,7 +248,8 @@ def kept_runs(
         ending = item.path.suffix.lower() if isinstance(item, Unreadable) else ""
         if isinstance(item, Unreadable) and item.reason == UNKNOWN and ending not in LOGS:
             read.others[ending] = read.others.get(ending, 0) + 1
-            read.other_names.setdefault(ending, _told(item, source)["file"])
+            seen = f": {item.seen}" if item.seen else ""
+            read.other_names.setdefault(ending, _told(item, source)["file"] + seen)
         elif isinstance(item, Unreadable):
             read.unreadable += 1
             if len(read.named) < NAMED:
@@ -253,7 +269,7 @@ def _told(found: Unreadable, source: Source) -> dict[str, str]:
         "side": source.side,
         "file": name,
         "where": f"{name}, {found.where}",
-        "reason": found.reason,
+        "reason": found.reason + (f": {found.seen}" if found.seen else ""),
     }
     return {key: value.encode(errors="backslashreplace").decode() for key, value in fields.items()}
 

@@ -54,8 +54,8 @@ ASSUMPTION = (
 @dataclass(frozen=True, kw_only=True)
 class ScoredRun:
     """One run as the bounds see it: `outcome` in [0, 1]; `attempted`,
-    `credited`: to any shortcut; `untold`: whether it is credited cannot be told. `shape`: what
-    `pair_split` asks of it.
+    `credited`: to any shortcut; `untold`: whether it is credited cannot be told. `flagged`: the
+    channels that were used or credited. `shape`: what `pair_split` asks of it.
     """
 
     id: str
@@ -64,6 +64,7 @@ class ScoredRun:
     attempted: bool = False
     credited: bool = False
     untold: bool = False
+    flagged: tuple[str, ...] = ()
     shape: RunShape = NO_SHAPE
 
 
@@ -145,6 +146,30 @@ def questions() -> dict[str, Contrasts]:
     return asked
 
 
+def too_few_shared(before: ScoredSide, afters: Sequence[ScoredSide], shared: int) -> MissingInput:
+    """Why two sets have no gain that could be computed; `shared`: scored tasks of both."""
+    cure = (
+        "Give logs of the same benchmark, with scores, for both sides: tasks are matched by their"
+        " ids, or by their prompts where they have none."
+    )
+    empty = [
+        when
+        for when, sides in (("before", (before,)), ("after", afters))
+        if not all(side.runs for side in sides)
+    ]
+    if empty:
+        sets = " or ".join(empty)
+        return MissingInput(
+            f"No run {sets} training has a score, so there is no gain to compute.", cure
+        )
+    if not shared:
+        scored = "scored " if any(side.dropped for side in (before, *afters)) else ""
+        told = f"The two sets share no {scored}task, so there is no gain to compute."
+        return MissingInput(told, cure)
+    told = f"The two sets have {plural(shared, 'scored task')} in common, which gives no spread."
+    return MissingInput(told, cure)
+
+
 def bound_answers(
     before: ScoredSide, afters: Sequence[ScoredSide], provenance: Provenance, level: float = 0.95
 ) -> Iterator[Evidence]:
@@ -154,11 +179,7 @@ def bound_answers(
     sides = (before, *afters)
     tasks = sorted(set.intersection(*(set(side.runs) for side in sides))) if afters else []
     if len(tasks) < 2:
-        raise MissingInput(
-            f"The two sets of logs have {plural(len(tasks), 'scored task')} in common, which gives"
-            " no spread.",
-            "Give logs of the same benchmark, with scores, for both sides.",
-        )
+        raise too_few_shared(before, afters, len(tasks))
     table = cell_table(before, afters, tasks)
     control = control_table(before)
     details: dict[str, Scalar] = {

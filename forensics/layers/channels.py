@@ -30,6 +30,7 @@ MOST_UNTOLD = 0.05  # of the wins; beyond it a share of zero would be a missing 
 
 
 WIN = 0.5  # outcome from which a run is a win, where a log is scanned
+ACCIDENT, RULE_BROKEN = "accidental-damage", "instructions"  # families whose findings flag no run
 
 
 def channel_answers(reading: Reading) -> Answers:

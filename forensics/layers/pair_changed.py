@@ -48,7 +48,7 @@ class Risen(NamedTuple):
             unit="share",
             n=self.pair.runs,
             diagnostics=self.facts,
-            summary=f"Tasks that {which} in {self.tries:g} tries before give"
+            summary=f"{self.pair.aside}Tasks that {which} in {self.tries:g} tries before give"
             f" {percent(found.estimate)} of what tasks gained ({percent(found.low)} to"
             f" {percent(found.high)}); one that is won in less than {unseen} of its runs may show"
             " no win.",
@@ -74,8 +74,8 @@ def changed(make: AnswerMaker, pair: Pair) -> Iterator[Evidence | Undefined]:
         unit="score difference",
         n=pair.runs,
         diagnostics=facts | {"tasks that fell": fallen, "tasks never won after": lost},
-        summary=f"Tasks whose score fell ({fallen}, {lost} of them never won any more) give"
-        f" {points_told(found)} of the change.",
+        summary=f"{pair.aside}Tasks whose score fell ({fallen}, {lost} of them never won any more)"
+        f" give {points_told(found)} of the change.",
     )
 
 

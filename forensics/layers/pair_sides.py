@@ -9,10 +9,9 @@ from math import fsum
 import numpy as np
 from numpy.typing import NDArray
 
-from forensics.errors import MissingInput
-from forensics.layers.bounds import ScoredRun, ScoredSide, scored_side
+from forensics.layers.bounds import ScoredRun, ScoredSide, scored_side, too_few_shared
 from forensics.layers.pair_form import Told, told_of
-from forensics.phrases import plural, point_range, points
+from forensics.phrases import point_range, points
 from forensics.statistics import Estimate, mean
 
 Floats = NDArray[np.float64]
@@ -21,13 +20,21 @@ Value = Callable[[ScoredRun], float]
 
 @dataclass(frozen=True, kw_only=True)
 class Pair:
-    """Both sides on the tasks that they share; `told`: what rows tell of finishing and format."""
+    """Both sides on the tasks that they share; `told`: what rows tell of finishing and format.
+    `unflagged`: the flagged wins are scored as lost (`pair_flagged`).
+    """
 
     before: ScoredSide
     afters: tuple[ScoredSide, ...]
     tasks: tuple[str, ...]
     told: Told
     level: float
+    unflagged: bool = False
+
+    @property
+    def aside(self) -> str:
+        """What a sentence on these scores begins with."""
+        return "The flagged wins aside: " if self.unflagged else ""
 
     @property
     def sides(self) -> tuple[ScoredSide, ...]:
@@ -46,11 +53,7 @@ def paired(
     first, *others = (scored_side(side) for side in (before, *afters))
     tasks = sorted(set(first.runs).intersection(*(side.runs for side in others)))
     if len(tasks) < 2 or not others:
-        raise MissingInput(
-            f"The two sets of logs have {plural(len(tasks), 'scored task')} in common, which gives"
-            " no spread.",
-            "Give logs of the same benchmark, with scores, for both sides.",
-        )
+        raise too_few_shared(first, others, len(tasks))
     runs = [[run for task in tasks for run in side.runs[task]] for side in (first, *others)]
     return Pair(
         before=first, afters=tuple(others), tasks=tuple(tasks), told=told_of(runs), level=level

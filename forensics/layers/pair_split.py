@@ -18,6 +18,9 @@ that both logs hold.
    question stays open. What other tasks lost is told beside it, since chance
    alone moves tasks both ways.
 5. Length is in characters that the policy wrote, the mean over tasks.
+6. Where a win is flagged (a shortcut was used in it, or is credited with it), steps 3 and 4 are
+   of the wins that are not, and their parts add up to the gain as if the flagged wins had
+   failed, which is told, too (`pair_flagged`).
 
 Control for the gain and its parts: the same between two halves of the before
 policy's own runs.
@@ -35,6 +38,7 @@ from forensics.instruments import AnswerMaker
 from forensics.layers.bounds import ScoredRun, ScoredSide
 from forensics.layers.pair_chain import rates_of, split
 from forensics.layers.pair_changed import QUESTIONS as CHANGED, changed
+from forensics.layers.pair_flagged import gain_unflagged, has_flagged, without_flagged
 from forensics.layers.pair_sides import (
     Floats,
     Pair,
@@ -72,8 +76,12 @@ def pair_answers(
         yield from (make.undefined(question, missing) for question in QUESTIONS)
         return
     yield make.answer(GAIN, lambda: _gain(make, pair))
-    yield from _parts(make, pair)
-    yield from changed(make, pair)
+    rest = pair
+    if has_flagged(pair):
+        yield gain_unflagged(make, pair)
+        rest = without_flagged(pair)
+    yield from _parts(make, rest)
+    yield from changed(make, rest)
     yield make.answer(LENGTH, lambda: _length(make, pair))
 
 
@@ -150,7 +158,7 @@ def _parts(make: AnswerMaker, pair: Pair) -> Iterator[Finding]:
             n=pair.runs,
             control=None if null is None else _control(null[row], pair.level),
             diagnostics=links | {"comes with": words[row], **(second[row] if second else {})},
-            summary=f"{points_told(found)} of the change come with {words[row]}.",
+            summary=f"{pair.aside}{points_told(found)} of the change come with {words[row]}.",
         )
 
 

@@ -41,6 +41,10 @@ from forensics.layers.tally import Log, mean
 from forensics.records import Evidence, Table
 from forensics.statistics import benjamini_hochberg
 
+MEANING = {
+    "echo trap": "runs grew longer by repeated actions that change nothing, the score held",
+    "collapse": "runs fell to about one turn, and end alike or score less",
+}
 DECIDING = ("action repetition", "alternation", "monologue", "longest repeated suffix")
 
 
@@ -242,7 +246,8 @@ def _verdict(
             *artifacts,
         ),
         summary=(
-            f"This is {'an' if name[0] in 'aeiou' else 'a'} {name}: all conditions hold."
+            f"This is {'an' if name[0] in 'aeiou' else 'a'} {name}: {MEANING[name]}; all conditions"
+            " hold."
             if found
             else f"No {name}: it is not so that {failing[0]}."
         ),

@@ -6,10 +6,12 @@ one of `MESSAGES`, in it or in its `request` or `body`, with what was answered
 (`choices`, `response`, `completion`), and with what is known about the run
 under the names that follow. A file that is one list of messages is one run. A
 question and the text that was answered (`QUESTIONS`, `TEXT_ANSWERS`), as studies of
-single answers publish them, are a run of two messages, be the answer empty. What a
-row does not name stays unknown: the task is then the hash of the prompt, the outcome
-`None`. A prompt with no answer, no score and no word on how it ended is a task and no
-run; a file that holds nothing else is told once, as a data set of tasks.
+single answers publish them, are a run of two messages, be the answer empty; where it is
+null and the row is scored or ended, a run that gave none. What a row does not name
+stays unknown: the task is then the hash of the prompt, the outcome `None`; the run is
+called by its place, where it is one row of several. A prompt with no answer, no score
+and no word on how it ended is a task and no run; a file that holds nothing else is told
+once, as a data set of tasks.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -113,7 +115,7 @@ def _messages(row: Mapping[str, Any]) -> list[Any] | None:
         if holder is not row and isinstance(holder.get("body"), Mapping):
             return _messages(holder["body"])
     asked = next((row[key] for key in QUESTIONS if isinstance(row.get(key), str)), None)
-    answered = any(isinstance(row.get(key), str) for key in TEXT_ANSWERS)
+    answered = any(isinstance(row.get(key, 0), str | None) for key in TEXT_ANSWERS)
     only_asks = not any(key in row for key in ENTRIES) and not row.keys() & TOLD
     return [{"role": "user", "content": asked}] if asked and (answered or only_asks) else None
 
@@ -152,7 +154,7 @@ def run(row: Row) -> Trajectory:
     return run_of(
         steps,
         _ending(known),
-        id=_first(known, NAME) or content_hash([stem, row.value]),
+        id=_first(known, NAME) or row.place or content_hash([stem, row.value]),
         task=_first(known, TASK) or content_hash(prompt_of(steps)),
         policy=_first(known, POLICY) or stem,
         environment=_first(known, ENVIRONMENT) or "chat",
@@ -166,9 +168,13 @@ def run(row: Row) -> Trajectory:
 
 
 def _is_task(value: Mapping[str, Any], known: Mapping[str, Any], steps: Sequence[Step]) -> bool:
-    """Whether a row only asks: nothing answers, scores or ends it."""
+    """Whether a row only asks: nothing answers, scores or ends it. Beside a question in words an
+    answer of null is none.
+    """
     asks = all(step.role in ("system", "user") for step in steps)
-    return asks and not any(key in value for key in ENTRIES) and not known.keys() & TOLD
+    in_words = any(isinstance(value.get(key), str) for key in QUESTIONS)
+    answered = any(key in value and not (in_words and value[key] is None) for key in ENTRIES)
+    return asks and not answered and not known.keys() & TOLD
 
 
 def runs(path: Path) -> Iterator[Trajectory | Unreadable]:

@@ -39,12 +39,13 @@ BROKEN = (zlib.error, lzma.LZMAError, zstandard.ZstdError, OSError, EOFError)
 @dataclass(frozen=True, kw_only=True)
 class Unreadable:
     """A file or a part of one that could not be read: `where` in it (a line, a
-    member), and why, in one sentence.
+    member), and why, in one sentence. `seen`: what a file of no known format holds.
     """
 
     path: Path
     where: str
     reason: str
+    seen: str = ""
 
 
 def log_name(path: Path) -> str:

@@ -34,6 +34,7 @@ from forensics.readers.content import (
     Line,
     Unreadable,
     UnreadableContent,
+    bare_name,
     open_content,
     read_head,
     read_lines,
@@ -72,6 +73,12 @@ class Row:
     where: str
     value: Any
     path: Path = Path()
+
+    @property
+    def place(self) -> str | None:
+        """`line 3 of answers.jsonl`, where it is one of several: the name of a run without one."""
+        one_of_many = self.where.startswith(("line ", "element ", "row "))
+        return f"{self.where} of {bare_name(self.path)}" if one_of_many else None
 
 
 def parse(content: bytes | str) -> Any:

@@ -45,6 +45,7 @@ from forensics.readers.content import (
     read_head,
 )
 from forensics.readers.json_rows import WHOLE, Row, in_words, read_rows, trajectories_from
+from forensics.readers.unknown_files import seen_in
 from forensics.records import Trajectory
 
 Found = Iterator[Trajectory | Unreadable]
@@ -270,7 +271,7 @@ def _one(path: Path, search: _Search) -> Found:
     elif chosen is not None or search.forced:
         yield from _read(chosen or search.readers[0], path, search)
     else:
-        yield search.unreadable(path, UNKNOWN)
+        yield replace(search.unreadable(path, UNKNOWN), seen=seen_in(path, head, search.limits))
 
 
 def _recognised(

@@ -30,7 +30,7 @@ def run(row: Row) -> Trajectory:
     return run_of(
         steps,
         end,
-        id=content_hash([policy, task, integer(trial) or 0, value["traj"]]),
+        id=row.place or content_hash([policy, task, integer(trial) or 0, value["traj"]]),
         task=task,
         policy=policy,
         environment=f"tau-bench {domain}" if domain else "tau-bench",

@@ -8,6 +8,7 @@ from forensics.phrases import plural
 from forensics.records.case_file import BrokenRule
 from forensics.report.chains import ChainRow, read_chains
 from forensics.report.escape import short
+from forensics.report.places import place_told
 
 SHOWN: Final = 10  # lines
 
@@ -35,12 +36,13 @@ def _rule(row: ChainRow) -> BrokenRule:
 
 
 def _example(row: ChainRow) -> str:
-    """`run-1 (gpt, a.json) at step 7; at step 5 it said: ...`."""
+    """`run 1 in a.json (gpt) at step 7; at step 5 it said: ...`."""
     rule = _rule(row)
-    origin = ", ".join(filter(None, (row.policy, row.file)))
+    place = short(place_told(row.trajectory, row.file), 200)
     steps = ", ".join(map(str, rule.steps[:6]))
     word = "steps" if len(rule.steps) > 1 else "step"
-    told = f"{short(row.trajectory, 80)} ({short(origin, 160)}) at {word} {steps}"
+    who = f" ({short(row.policy, 80)})" if row.policy else ""
+    told = f"{place}{who} at {word} {steps}"
     if rule.agent_said:
         return f"{told}; at step {rule.agent_step} it said: \u2018{rule.agent_said}\u2019"
     return f"{told}."

@@ -10,6 +10,7 @@ from forensics.errors import UserError
 from forensics.phrases import percent
 from forensics.records.case_file import CandidateRow
 from forensics.report.escape import short
+from forensics.report.places import place_told
 
 CANDIDATES: Final = "candidates.jsonl"
 SHOWN: Final = 10
@@ -41,11 +42,13 @@ def candidate_rows(rows: Sequence[CandidateRow]) -> Iterator[tuple[str, ...]]:
             here, there = there, here
         actions = [short(action, 80) for action in row.actions[:ACTIONS_SHOWN]]
         example = next(iter(row.examples), None)
-        where = "" if example is None else f"{example.trajectory} at step {example.step}"
+        where = ""
+        if example is not None:
+            where = f"{place_told(example.trajectory, example.file)}, step {example.step}"
         yield (
             "; then ".join(actions),
             short(row.more, 80),
             percent(here),
             percent(there),
-            short(where, 120),
+            short(where, 160),
         )

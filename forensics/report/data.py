@@ -23,11 +23,13 @@ from forensics.report.findings import Findings, read_findings_of
 from forensics.report.logs import find_logs
 from forensics.report.loops import read_loops
 from forensics.report.opening import Opening, opening_of
-from forensics.report.pair import pair_told
 from forensics.report.shown_runs import Browser, browse
 from forensics.verdict import RULE_3, Rule, decide, is_current, require_families, rule_of_case
+from forensics.verdict.rule import MOST
+from forensics.verdict.sentences import TRAPS
 
 LAYERS: Final = ("score", "signal", "behaviour")  # shown first, others by name
+FEW: Final = 8  # lines of a list
 LEADING: Final = (  # questions that are shown first within their layer
     "gain.total",
     "gain.genuine",
@@ -125,20 +127,33 @@ def load_case(folder: Path) -> ReportData:
     )
     if "logs" not in data.inputs:
         return data
-    first = opening_of(folder, stated, verdict, findings, pair_told(data))
+    first = opening_of(folder, stated, verdict, findings, data)
     return replace(data, opening=first)
 
 
 def shown_evidence(data: ReportData) -> Iterator[Evidence]:
-    """The numbers that may be shown: no share over runs that could not be looked at."""
+    """The numbers that may be shown: of logs no share over runs that could not be looked at, and no
+    trap that there is not.
+    """
     opening = data.opening
-    yield from (e for e in data.evidence if opening is None or opening.tells(e.question))
+    for one in data.evidence:
+        none = one.question in TRAPS and one.estimate < MOST
+        if opening is None or (opening.tells(one.question) and not none):
+            yield one
 
 
 def shown_reasons(data: ReportData) -> tuple[str, ...]:
-    """The verdict's reasons, as far as they may be told."""
+    """The verdict's reasons, as far as they may be told; of logs a few."""
     reasons = data.verdict.reasons
-    return reasons if data.opening is None else data.opening.reasons(reasons)
+    if data.opening is None:
+        return reasons
+    return tuple(few(data.opening.reasons(reasons), "evidence.jsonl"))
+
+
+def few(lines: Sequence[str], where: str) -> list[str]:
+    """The first lines, and how many more stand `where`."""
+    left = len(lines) - FEW
+    return [*lines[:FEW], *([f"{left:,} more in {where}"] if left > 0 else [])]
 
 
 def read_verdict(folder: Path) -> tuple[dict[str, Any], Verdict]:

@@ -8,7 +8,7 @@ then the worst with the steps they cite.
 2. Fetch the runs of those few, and cut out the steps that each cites. In a step
    that showed something, the lines that stand in the submission too are marked.
 3. Beside each stand runs of its task in which nothing was found (`beside`).
-4. All findings stay in the file beside the page.
+4. All findings stay in the file beside the page; those of no harm have no card.
 """
 
 from bisect import insort
@@ -88,8 +88,9 @@ def read_findings_of(folder: Path) -> Findings:
         models.add(row.policy or "unknown")
         outcome = won.get((row.side, row.trajectory))
         counts[row.side, row.channel, row.family, outcome, row.level] += 1
-        insort(worst, (_order(row, outcome), row), key=lambda entry: entry[0])
-        del worst[MOST:]
+        if stands(row) != "harmless":
+            insort(worst, (_order(row, outcome), row), key=lambda entry: entry[0])
+            del worst[MOST:]
     wanted = {
         side: {row.trajectory for _, row in worst if row.side == side}
         for side in {r.side for _, r in worst}

@@ -34,6 +34,7 @@ from forensics.report.findings import Findings, cited_steps, shown_within
 from forensics.report.hunks import hunks_of
 from forensics.report.looks import COLUMNS as LOOK_COLUMNS, look_rows
 from forensics.report.loops import loop_told
+from forensics.report.places import file_told
 from forensics.report.profile import done_told, is_profile, mark_told
 from forensics.report.shown_runs import Allowance, shown_steps
 from forensics.report.source_rows import (
@@ -61,6 +62,7 @@ CARDS: Final = {  # what the cards of a scan's page are drawn with
     "hunks_open": 2,
     "done_told": done_told,
     "mark_told": mark_told,
+    "file_told": file_told,
     "look_columns": LOOK_COLUMNS,
     "look_rows": look_rows,
     "candidate_columns": CANDIDATE_COLUMNS,

@@ -86,6 +86,16 @@ def find_logs(folder: Path) -> tuple[Log, ...]:
     return tuple(logs.values())
 
 
+def errored_of(logs: Iterable[Log]) -> set[tuple[str, str]]:
+    """The runs that errored, by side and id."""
+    return {
+        (log.side, row["id"])
+        for log in logs
+        for row in log.rows("id", "end")
+        if row["end"] == "errored"
+    }
+
+
 def outcomes_of(logs: Iterable[Log]) -> dict[tuple[str, str], bool | None]:
     """Whether each run was won, by side and id."""
     return {

@@ -7,7 +7,7 @@ and why it could not be elsewhere. Silence comes in three kinds, which are never
    could not look counts as *looked at in part*. Each by the reason that stops most of its
    families, so that the reasons of a count add up to it.
 3. A run at which at most two families look, since the others do not apply to it, is *narrow*:
-   nothing found there says little, and says so.
+   nothing found there says little, and says so (`narrow`).
 4. A case without the file claims nothing of the kind.
 """
 
@@ -21,9 +21,12 @@ from typing import Any, Final
 
 from forensics.errors import UserError
 from forensics.phrases import printable
+from forensics.shortcuts.looks import SINGLE, TALK
 
 LOOKS: Final = "looks.jsonl"
 NARROW: Final = 2  # families that look at most
+ANSWER, BARE, OTHER = "a single answer", "neither files nor a shell", "other"  # kinds of such runs
+NO_FILES: Final = frozenset({"tools without files or a shell", TALK})
 LOOKED_FOR: Final = {
     "tests": "changed tests",
     "git-history": "answers from git history",
@@ -54,8 +57,8 @@ class FamilyLooks:
 class Looks:
     """What was looked for in the runs of one side. `blind`: runs at which nothing could look,
     `partial`: at which something could not, each by the main reason; `stopped`: the families
-    of the latter. `narrow`: runs at which only these families look, `answers`: such runs that
-    are single answers.
+    of the latter. `narrow`: runs at which only these families look, by their kind. `tools`: how
+    many runs called each tool that nobody can read, `tool_runs`: how many called any.
     """
 
     runs: int = 0
@@ -63,8 +66,9 @@ class Looks:
     blind: Counter[str] = field(default_factory=Counter)
     partial: Counter[str] = field(default_factory=Counter)
     stopped: set[str] = field(default_factory=set)
-    narrow: Counter[tuple[str, ...]] = field(default_factory=Counter)
-    answers: Counter[tuple[str, ...]] = field(default_factory=Counter)
+    narrow: Counter[tuple[str, tuple[str, ...]]] = field(default_factory=Counter)
+    tools: Counter[str] = field(default_factory=Counter)
+    tool_runs: int = 0
 
     @property
     def not_looked_at(self) -> int:
@@ -75,7 +79,10 @@ class Looks:
         """One run more."""
         looked = [*row["found"], *row["not_found"]]
         stopped, aside = row["could_not_look"], row["does_not_apply"]
+        unread = {str(name) for name in row.get("unknown_tools") or ()}
         self.runs += 1
+        self.tools.update(unread)
+        self.tool_runs += bool(unread)
         for name in row["found"]:
             self._of(name).found += 1
         for name in row["not_found"]:
@@ -89,13 +96,18 @@ class Looks:
             (self.partial if looked else self.blind)[main] += 1
             self.stopped |= set(stopped) if looked else set()
         elif len(looked) <= NARROW and aside:
-            names = tuple(sorted(looked))
-            self.narrow[names] += 1
-            reasons = " ".join(map(str, aside.values()))
-            self.answers[names] += "single answer" in reasons and "conversation" not in reasons
+            self.narrow[_kind(aside.values()), tuple(sorted(looked))] += 1
 
     def _of(self, name: str) -> FamilyLooks:
         return self.families.setdefault(name, FamilyLooks())
+
+
+def _kind(reasons: Any) -> str:
+    """What kind of run most families do not apply to."""
+    known = set(map(str, reasons))
+    if known & NO_FILES:
+        return BARE
+    return ANSWER if SINGLE in known else OTHER
 
 
 def _main(reasons: Any) -> str:
@@ -143,8 +155,9 @@ def looks_of(sides: Mapping[str, Looks], side: str | None) -> Looks | None:
 
 def _add(whole: Looks, one: Looks) -> None:
     whole.runs += one.runs
+    whole.tool_runs += one.tool_runs
     whole.stopped |= one.stopped
-    for name in ("blind", "partial", "narrow", "answers"):
+    for name in ("blind", "partial", "narrow", "tools"):
         getattr(whole, name).update(getattr(one, name))
     for family, counts in one.families.items():
         known = whole.families.setdefault(family, FamilyLooks())
@@ -202,6 +215,7 @@ def looks_json(looks: Looks) -> dict[str, Any]:
         "runs_not_looked_at": looks.not_looked_at,
         "runs_where_nothing_could_look": dict(sorted(looks.blind.items())),
         "runs_where_something_could_not_look": dict(sorted(looks.partial.items())),
+        "runs_that_called_unknown_tools": dict(sorted(looks.tools.items())),
         "families": {
             name: {
                 "found": counts.found,

@@ -5,8 +5,10 @@ from pathlib import Path
 from typing import Final
 
 from forensics.errors import UserError
+from forensics.phrases import capital
 from forensics.records.case_file import LoopRow
 from forensics.report.escape import short
+from forensics.report.places import place_told
 
 LOOPS: Final = "loops.jsonl"
 SHOWN: Final = 10  # lines
@@ -32,8 +34,8 @@ def read_loops(folder: Path) -> tuple[LoopRow, ...]:
 def loop_lines(rows: Sequence[LoopRow]) -> Iterator[str]:
     """A line for each of the first runs."""
     for row in rows[:SHOWN]:
-        where = f", {row.file}" if row.file else ""
-        yield f"{row.trajectory} (task {row.task}, {row.policy}{where}) loops, {loop_told(row)}"
+        place = capital(place_told(row.trajectory, row.file))
+        yield f"{place} (task {row.task}, {row.policy}) loops, {loop_told(row)}"
     if (more := len(rows) - SHOWN) > 0:
         yield f"and {more:,} more that loop ({LOOPS})"
 

@@ -16,6 +16,7 @@ from forensics.report.hunks import hunks_of
 from forensics.report.looks import COLUMNS as LOOK_COLUMNS, look_rows
 from forensics.report.loops import loop_lines
 from forensics.report.opening import SIDES, Opening
+from forensics.report.places import place_told
 from forensics.report.profile import ONE_SET, done_told, is_profile
 from forensics.report.shown_runs import Allowance, Example, Twin
 from forensics.report.source_rows import COLUMNS, gain_parts, source_table
@@ -102,7 +103,8 @@ def finding_cards(data: ReportData) -> Iterator[str]:
         said = f"{done_told(row)}; {one.outcome}"
         side = "" if is_profile(data.inputs) else words.side_name(data, row.side)
         steps = ", ".join(map(str, row.attempt_steps[:4]))
-        where = (row.policy, f"task {row.task}", row.file, f"step {steps}" if steps else "", side)
+        place = place_told(row.trajectory, row.file)
+        where = (row.policy, f"task {row.task}", place, f"step {steps}" if steps else "", side)
         rule = row.broken.prompt_said if row.broken else ""
         yield f"### {text(said, 200)}"
         yield text(", ".join(filter(None, where)), 400)
@@ -134,7 +136,7 @@ def look_tables(opening: Opening) -> Iterator[str]:
 
 def _parts(data: ReportData) -> Iterator[str]:
     """The parts of the gain, and why some were not measured."""
-    yield markdown_table(("", "estimate", "interval"), words.part_rows(data.verdict))
+    yield markdown_table(("", "estimate", "interval"), words.part_rows(data))
     for name, why in words.not_measured(data):
         yield f"**{text(name)}: not measured.** {text(why)}"
 

@@ -11,6 +11,13 @@ from forensics.records.verdict import Estimate
 
 YES_NO = "1 = yes, 0 = no"
 NOT_MEASURED = "not measured"
+TITLES = {  # of questions whose own name does not say it
+    "behaviour.channel_wins": "Behaviour · wins by shortcut",
+    "behaviour.channel_attempts": "Behaviour · attempts by shortcut",
+    "gain.channel": "Gain · through one shortcut",
+    "pair.gain_plain": "Pair · gain, as reported",
+    "pair.gain_unflagged": "Pair · gain, had the flagged wins failed",
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -108,6 +115,8 @@ def level_of(interval: Interval | Estimate) -> str:
 
 def title_of(question: str) -> str:
     """`gain.phantom_over_bar` as `Gain · phantom over bar`."""
+    if question in TITLES:
+        return TITLES[question]
     words = " · ".join(part.replace("_", " ") for part in question.split("."))
     return words[:1].upper() + words[1:]
 

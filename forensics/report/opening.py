@@ -17,15 +17,17 @@ from typing import Any, Final
 from forensics.phrases import percent, plural, point_range, points
 from forensics.records import Evidence, Undefined, Verdict
 from forensics.report.looks import Looks, family_told, looks_json, read_looks, why
+from forensics.report.narrow import narrow_told
+from forensics.report.pair import Answered, pair_told
 from forensics.report.profile import (
     SideRuns,
     is_profile,
-    narrow_told,
     runs_told,
     side_runs,
     stands,
     unscored_told,
 )
+from forensics.report.unread import unread_told
 
 SHARES: Final = (
     "behaviour.channel_wins",
@@ -38,12 +40,15 @@ MEANING: Final = {
     "mixed": "A genuine part and a phantom part are both there.",
     "phantom": "The gain goes away when shortcuts are taken away.",
     "degenerate": (
-        "The policy fell into an echo trap or collapsed, so its score does not speak for its skill."
+        "The policy fell into an echo trap (its runs grew longer by actions that repeat and change"
+        " nothing) or collapsed (they fell to about one turn), so its score does not speak for its"
+        " skill."
     ),
     "regression": "The score fell.",
     "noise": "No gain can be told from chance.",
     "undetermined": "What was measured does not settle it.",
 }
+NO_GAIN: Final = "There is no gain to judge."
 LABEL: Final = {"undetermined": "Whether the gain is genuine is not settled."}
 
 
@@ -51,8 +56,8 @@ LABEL: Final = {"undetermined": "Whether the gain is genuine is not settled."}
 class Opening:
     """The first screen. `headline`: one sentence; `gain`: further ones on the gain; `sides`: of
     two sets, what the runs of each did; `lines`: what belongs to the headline; `label`: of two
-    sets. `hidden`: shares that may not be told. `looks`: of each side, where
-    the case has them.
+    sets; `judged`: whether there was a gain to judge. `hidden`: shares that may not be told.
+    `looks`: of each side, where the case has them.
     """
 
     headline: str
@@ -60,6 +65,7 @@ class Opening:
     sides: tuple[str, ...] = ()
     lines: tuple[str, ...] = ()
     label: str = ""
+    judged: bool = True
     hidden: frozenset[str] = frozenset()
     looks: Mapping[str, Looks]
 
@@ -96,10 +102,10 @@ def opening_of(
     content: Mapping[str, Any],
     verdict: Verdict,
     findings: Sequence[Evidence | Undefined],
-    gain: Sequence[str] = (),
+    pair: Answered | None = None,
 ) -> Opening:
-    """The first screen of a case from logs. `content`: that of `case.json`; `gain`: what is told
-    of two sets' scores (else by the verdict).
+    """The first screen of a case from logs. `content`: that of `case.json`; `pair`: what has the
+    answers on two sets.
     """
     logs: Mapping[str, Mapping[str, int]] = content["provenance"].get("logs") or {}
     looks = read_looks(folder)
@@ -107,27 +113,57 @@ def opening_of(
     known: dict[str, Any] = {"looks": looks}
     if any(one.not_looked_at for one in looks.values()):
         known["hidden"] = frozenset(one.summary for one in shares)
-    missing = unscored_told(*(_total(logs, name) for name in ("runs", "scored")))
+    unread = tuple(unread_told(folder, logs))
+    counts = (_total(logs, "runs"), _total(logs, "scored"))
     if is_profile(content["inputs"]):
-        runs = side_runs(folder, _total(logs, "runs"))
+        runs = side_runs(folder, counts[0])
+        missing = unscored_told(*counts, runs.errored)
         sick = [one.summary for one in shares if one.question == SHARES[-1] and one.estimate > 0]
-        lines = (reported_told(runs), narrow_told(runs) if runs.rows else "", missing, *sick)
+        lines = (
+            reported_told(runs),
+            narrow_told(runs.looks, runs.count) if runs.rows else "",
+            missing,
+            *unread,
+            *sick,
+        )
         return Opening(headline=runs_told(runs), lines=tuple(filter(None, lines)), **known)
     order = sorted(logs, key=lambda side: (side == "before", side))
-    first, *more = gain or (gain_told(verdict),)
+    sides = {side: side_runs(folder, logs[side]["runs"], side) for side in order}
+    missing = unscored_told(*counts, sum(of.errored for of in sides.values()))
+    rows = [row for of in sides.values() for row in of.rows]
+    first, *more = (
+        (pair and pair_told(pair, rows)) or no_gain_told(findings) or (gain_told(verdict),)
+    )
     return Opening(
         headline=first,
         gain=tuple(more),
-        sides=tuple(_side(folder, side, logs[side]["runs"]) for side in order),
-        lines=(missing,) if missing else (),
-        label=f"Label: {verdict.label}. {LABEL.get(verdict.label, MEANING[verdict.label])}",
+        sides=tuple(_side(side, of) for side, of in sides.items()),
+        lines=tuple(filter(None, (missing, *unread, two_intervals(verdict) if more else ""))),
+        label=f"Label: {verdict.label}. {_meaning(verdict)}",
+        judged=verdict.gain is not None,
         **known,
     )
 
 
-def _side(folder: Path, side: str, count: int) -> str:
-    name = SIDES.get(side, "After training")
-    return f"{name}: {runs_told(side_runs(folder, count, side))}"
+def _side(side: str, of: SideRuns) -> str:
+    """What the runs of a side did, and what its score would be without the flagged wins."""
+    reported = reported_told(of)
+    told = [runs_told(of), reported if "; " in reported else ""]
+    return f"{SIDES.get(side, 'After training')}: {' '.join(filter(None, told))}"
+
+
+def _meaning(verdict: Verdict) -> str:
+    if verdict.gain is None and verdict.label == "undetermined":
+        return NO_GAIN
+    return LABEL.get(verdict.label, MEANING[verdict.label])
+
+
+def no_gain_told(findings: Sequence[Evidence | Undefined]) -> tuple[str, ...]:
+    """Why there is no gain between two sets, and what would give one; `()` where there is one."""
+    for one in findings:
+        if isinstance(one, Undefined) and one.question == "gain.total":
+            return one.reason, one.cure
+    return ()
 
 
 def _total(logs: Mapping[str, Mapping[str, int]], name: str) -> int:
@@ -177,14 +213,30 @@ def _ends(before: Any, after: Any) -> str:
     return f" from {percent(first)} to {percent(last)}"
 
 
+def two_intervals(verdict: Verdict) -> str:
+    """Why the decision has another interval of the gain than the one that is told first."""
+    if (gain := verdict.gain) is None:
+        return ""
+    unsure = gain.estimate and gain.low <= 0 <= gain.high
+    chance = ", by which the change can be chance" if unsure else ""
+    return (
+        f"The label goes by a wider interval of the gain, {point_range(gain.low, gain.high)}"
+        f"{chance}: it counts two pseudo-tasks more, so that few tasks do not look surer than they"
+        " are."
+    )
+
+
 def looks_told(looks: Mapping[str, Looks]) -> Iterator[str]:
-    """Where nobody could look: a line for the families that the same runs stopped."""
-    for one in looks.values():
+    """Where nobody could look, of each side: a line for the families that the same runs stopped."""
+    for side, one in sorted(looks.items(), key=lambda item: (item[0] != "before", item[0])):
+        when = ""
+        if len(looks) > 1:
+            when = " before training" if side == "before" else " after training"
         groups: dict[str, list[str]] = {}
         for name, counts in sorted(one.families.items()):
             if count := counts.could_not_look.total():
                 reasons = why(counts.could_not_look)
-                told = f"could not be looked for in {plural(count, 'run')} ({reasons})"
+                told = f"could not be looked for in {plural(count, 'run')}{when} ({reasons})"
                 groups.setdefault(told, []).append(family_told(name))
         for told, names in groups.items():
             few = ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")

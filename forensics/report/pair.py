@@ -5,11 +5,20 @@ They read the evidence of `layers.pair_split` by question. What was not measured
 is left out; why stands with the other answers that are missing.
 """
 
+from collections.abc import Iterable
 from typing import Protocol
 
-from forensics.phrases import MINUS, capital, percent, plural, points
+from forensics.phrases import capital, percent, plural, points
 from forensics.records import Evidence
-from forensics.records.evidence import Scalar
+from forensics.report.chains import ChainRow
+from forensics.report.pair_flagged import (
+    both_told,
+    explained,
+    flagged_told,
+    moved_told,
+    number,
+    whole_ends,
+)
 
 PARTS = ("pair.finishing", "pair.format", "pair.correctness", "pair.outside_format")
 BY_TEXT = "by the form "
@@ -23,37 +32,36 @@ class Answered(Protocol):
         """The evidence on a question, about nothing in particular."""
 
 
-def pair_told(data: Answered) -> tuple[str, ...]:
-    """What a pair of logs says, in up to four sentences; `()` where it says nothing."""
-    gain = data.answer("pair.gain_plain")
+def pair_told(data: Answered, rows: Iterable[ChainRow] = ()) -> tuple[str, ...]:
+    """What a pair of logs says, in up to four sentences; `()` where it says nothing. `rows`: what
+    was found in the runs. With flagged wins the parts and tasks are those of the other wins, and
+    none are told where the flagged ones are all of the rise.
+    """
+    gain, rest = data.answer("pair.gain_plain"), data.answer("pair.gain_unflagged")
     if gain is None:
         return ()
-    told = (_gain(gain), _parts(data), _tasks(data, gain), _length(data))
+    first: tuple[str, ...] = (_gain(gain),)
+    if rest is not None:
+        first = (flagged_told(gain, rest, rows, _mean(gain)), both_told(gain, rest))
+    if explained(gain, rest):
+        return (*first, *filter(None, (_length(data),)))
+    told = (*first, _parts(data, rest), _tasks(data, rest or gain, rest), _length(data))
     return tuple(filter(None, told))
 
 
 def _gain(gain: Evidence) -> str:
-    before, after = (_number(gain.diagnostics.get(side)) for side in ("before", "after"))
-    verb = "rose" if gain.estimate > 0 else "fell" if gain.estimate < 0 else "stayed"
-    seeds = _number(gain.diagnostics.get("seeds"))
-    mean = f", the mean of {seeds:g} sets after training" if seeds > 1 else ""
-    ends = _ends(gain, 100)
     return (
-        f"The score {verb} from {percent(before)} to {percent(after)}{mean}:"
-        f" {points(gain.estimate, 1)} points (plain paired interval over"
-        f" {plural(gain.clusters, 'task')} {ends})."
+        f"The score {moved_told(gain)}{_mean(gain)}: {points(gain.estimate, 1)} points (plain"
+        f" paired interval over {plural(gain.clusters, 'task')} {whole_ends(gain, 100)})."
     )
 
 
-def _ends(found: Evidence, scale: float = 1) -> str:
-    """Both ends of the interval, whole numbers."""
-    if found.interval is None:
-        return "not known"
-    low, high = (f"{scale * end:,.0f}" for end in (found.interval.low, found.interval.high))
-    return " to ".join("0" if end == "-0" else end.replace("-", MINUS) for end in (low, high))
+def _mean(gain: Evidence) -> str:
+    seeds = number(gain.diagnostics.get("seeds"))
+    return f", the mean of {seeds:g} sets after training" if seeds > 1 else ""
 
 
-def _parts(data: Answered) -> str:
+def _parts(data: Answered, rest: Evidence | None) -> str:
     """The parts, the largest first."""
     found = [part for question in PARTS if (part := data.answer(question))]
     shown = [part for part in found if abs(part.estimate) >= 0.0005]
@@ -61,15 +69,18 @@ def _parts(data: Answered) -> str:
         return ""
     by_size = sorted(shown, key=lambda part: -abs(part.estimate))
     told = [f"{points(part.estimate, 1)} with {_what(part)}" for part in by_size]
-    return f"Of these points, {_listed(told).replace(' with ', ' come with ', 1)}."
+    points_told = _listed(told).replace(" with ", " come with ", 1)
+    if rest is None:
+        return f"Of these points, {points_told}."
+    return f"Of the {points(rest.estimate, 1)} points without the flagged wins, {points_told}."
 
 
 def _what(part: Evidence) -> str:
     """What a part comes with, and how large it is where the format is told in another way."""
     words = str(part.diagnostics.get("comes with", "a change"))
     for way, value in part.diagnostics.items():
-        if way.startswith(BY_TEXT) and abs(_number(value) - part.estimate) >= 0.0005:
-            return f"{words} ({points(_number(value), 1)} {way})"
+        if way.startswith(BY_TEXT) and abs(number(value) - part.estimate) >= 0.0005:
+            return f"{words} ({points(number(value), 1)} {way})"
     return words
 
 
@@ -77,7 +88,7 @@ def _listed(told: list[str]) -> str:
     return told[0] if len(told) == 1 else f"{', '.join(told[:-1])} and {told[-1]}"
 
 
-def _tasks(data: Answered, gain: Evidence) -> str:
+def _tasks(data: Answered, gain: Evidence, rest: Evidence | None) -> str:
     """Newly solved or sharpened, where the gain is more than chance."""
     fresh = data.answer("pair.newly_solved")
     if fresh is None or gain.interval is None or gain.interval.low <= 0:
@@ -91,11 +102,13 @@ def _tasks(data: Answered, gain: Evidence) -> str:
     wins, new = facts.get("new wins"), facts.get("on tasks never won before")
     part = f"{percent(share)} of the rise is"
     if wins is not None and new is not None:
-        part = f"{new:,} of {wins:,} new wins are"
-    tries, unseen = _number(facts.get("tries")), percent(_number(facts.get("unseen rate")))
+        found = "new wins" if rest is None else "new wins without a finding"
+        part = f"{new:,} of {wins:,} {found} are"
+    tries, unseen = number(facts.get("tries")), percent(number(facts.get("unseen rate")))
+    where = "On these tasks" if rest is None else "Without the flagged wins"
     return (
-        f"On these tasks it is {kind}: {part} on tasks never won before in {tries:g} tries (a task"
-        f" won in less than {unseen} of its runs can look so)."
+        f"{where} it is {kind}: {part} on tasks never won before in {tries:g} tries (a task won in"
+        f" less than {unseen} of its runs can look so)."
     )
 
 
@@ -104,7 +117,7 @@ def _length(data: Answered) -> str:
     found = data.answer("pair.length")
     if found is None or found.interval is None or found.interval.contains(0):
         return ""
-    facts = {name: _number(value) for name, value in found.diagnostics.items()}
+    facts = {name: number(value) for name, value in found.diagnostics.items()}
     what = "runs" if max(facts["turns before"], facts["turns after"]) > 1 else "answers"
     turns = ""
     if what == "runs":
@@ -114,8 +127,3 @@ def _length(data: Answered) -> str:
         f" {facts['before']:,.0f} to {facts['after']:,.0f} characters on average (medians"
         f" {facts['median before']:,.0f} and {facts['median after']:,.0f}){turns}."
     )
-
-
-def _number(value: Scalar) -> float:
-    """A number of the diagnostics; a file that was written by hand may hold anything."""
-    return float(value) if isinstance(value, int | float) else 0.0

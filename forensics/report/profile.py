@@ -3,6 +3,8 @@ at, and what matters most first.
 
 1. Each run counts once for a channel, by what is known of it: *used* (or credited), *cannot be
    told* (something was tried, and no link fails), or *came to nothing*.
+   An empty hand-in that lost is *harmless*: it stands in the counts alone. Of a run that lost
+   nobody asks whether it used what it tried.
 2. Used shortcuts come first, with the wins among them, then loops, then what cannot be told,
    then rules of the prompt that were broken beside it, then what came to nothing, then damage
    by accident, which accuses nobody. Last come the runs at which nobody could look.
@@ -15,16 +17,18 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
+from forensics.layers.channels import ACCIDENT, RULE_BROKEN
 from forensics.phrases import capital, plural, printable
 from forensics.report.chains import ChainRow, Key, read_chains
-from forensics.report.logs import find_logs, outcomes_of
+from forensics.report.logs import errored_of, find_logs, outcomes_of
 from forensics.report.looks import Looks, looked_for, looks_of, read_looks, why
 from forensics.report.loops import read_loops
+from forensics.report.narrow import all_bare, narrow_told, unknown_tools_told
 
-ACCUSES_NOBODY: Final = frozenset({"accidental-damage"})
-BROKEN: Final = "instructions"  # the family of rules broken beside any shortcut
-STANDS: Final = ("used", "untold", "broken", "nothing", "accident")
+STANDS: Final = ("used", "untold", "broken", "nothing", "accident", "harmless")
 REWRITTEN: Final = "edit existing tests"  # the attempt that says most of what was done to tests
+EQUAL: Final = frozenset({"equal to everything", "equality that always holds"})
+EQUALS: Final = "handed in an object that equals everything"
 USED: Final = {
     "test-edit": "changed what the tests check",
     "git-history": "took the answer from git history",
@@ -58,14 +62,14 @@ ONE_SET: Final = (
 
 def stands(row: ChainRow) -> str:
     """What is known of a finding, as one of `STANDS`."""
-    if row.family in ACCUSES_NOBODY:
+    if row.family == ACCIDENT:
         return "accident"
-    if row.family == BROKEN:
+    if row.family == RULE_BROKEN:
         return "broken"
     if row.used or row.complete:
         return "used"
     if row.channel == "do-nothing" and row.credited is False:
-        return "nothing"  # it uses nothing, and did not win
+        return "harmless"  # it uses nothing, and did not win
     return "untold" if row.used is None else "nothing"
 
 
@@ -78,13 +82,15 @@ def is_profile(inputs: Mapping[str, Any]) -> bool:
 @dataclass(frozen=True, kw_only=True)
 class SideRuns:
     """What is known of the runs of one side (or of all): how many there are, what was found in
-    them, how many loop, their outcomes, and what could be looked for (`None`: nobody says).
+    them, how many loop, their outcomes (none of those that errored), and what could be looked
+    for (`None`: nobody says).
     """
 
     count: int
     rows: tuple[ChainRow, ...]
     loops: int = 0
     outcomes: Mapping[Key, bool | None] = field(default_factory=dict)
+    errored: int = 0
     looks: Looks | None = None
 
     def wins(self, runs: Collection[Key]) -> tuple[int, int]:
@@ -96,11 +102,13 @@ class SideRuns:
 def side_runs(folder: Path, count: int, side: str | None = None) -> SideRuns:
     """Read what the case folder knows. `side`: of that one only, whose runs are counted."""
     logs = [log for log in find_logs(folder) if not log.without and side in (None, log.side)]
+    failed = errored_of(logs)
     return SideRuns(
         count=count,
         rows=tuple(row for row in read_chains(folder) if side in (None, row.side)),
         loops=sum(side in (None, row.side) for row in read_loops(folder)),
-        outcomes=outcomes_of(logs),
+        outcomes={**outcomes_of(logs), **dict.fromkeys(failed)},
+        errored=len(failed),
         looks=looks_of(read_looks(folder), side),
     )
 
@@ -113,7 +121,7 @@ def profile_told(folder: Path, runs: int, side: str | None = None) -> str:
 def runs_told(of: SideRuns) -> str:
     """`14 of 33 runs rewrote existing tests, 9 of them won; 1 loops; ...`."""
     parts = [*_parts(of)]
-    if not any(stands(row) != "accident" for row in of.rows):
+    if not any(stands(row) not in ("accident", "harmless") for row in of.rows):
         return _nothing(of, parts)
     (first, what), *rest = parts
     head = f"{first:,} of {plural(of.count, 'run')} {what}"
@@ -127,19 +135,30 @@ def _parts(of: SideRuns) -> Iterator[tuple[int, str]]:
     ruled = _groups(row for row in of.rows if row.broken)["used"]
     credited = _groups(row for row in of.rows if row.complete)["used"]
     for channel, runs in groups["used"].items():
-        told = _used(channel, [row for row in of.rows if row.channel == channel])
+        told = used_told(channel, of.rows)
         told += _although(len(runs), len(ruled.get(channel, ())))
         yield len(runs), told + _winning(of, runs, credited.get(channel, frozenset()))
     if of.loops:
         yield of.loops, "loops" if of.loops == 1 else "loop"
     for channel, runs in groups["untold"].items():
-        yield len(runs), f"{_tried(channel)}, whether they used it cannot be told"
+        yield len(runs), _tried(channel, of.rows) + _untold(channel, runs, of)
     for runs in groups["broken"].values():
         yield len(runs), "did what the prompt forbids"
     for channel, runs in groups["nothing"].items():
-        yield len(runs), f"{_tried(channel, 'nothing')}, which came to nothing"
+        yield len(runs), f"{_tried(channel, of.rows, 'nothing')}, which came to nothing"
     for runs in groups["accident"].values():
         yield len(runs), "damaged tests by accident"
+
+
+def _untold(channel: str, runs: frozenset[Key], of: SideRuns) -> str:
+    """What is open of runs that tried something: nothing where they lost."""
+    lost = sum(of.outcomes.get(run) is False for run in runs)
+    if lost == len(runs):
+        return ", and lost" if lost == 1 else ", and all of them lost"
+    if channel == "do-nothing":
+        return ", whether that was scored a win is not known"
+    beside = f" ({lost:,} of them lost)" if lost else ""
+    return f", whether it was used cannot be told{beside}"
 
 
 def _nothing(of: SideRuns, parts: list[tuple[int, str]]) -> str:
@@ -150,6 +169,9 @@ def _nothing(of: SideRuns, parts: list[tuple[int, str]]) -> str:
     if seen <= 0 and of.looks:
         none = f"none of {plural(of.count, 'run')} could be looked at ({why(of.looks.blind)})"
         return capital("; ".join([*beside, none])) + "."
+    if (bare := all_bare(of.looks, of.count)) and not beside:
+        loops = "" if of.loops else ", and none loops"
+        return f"{bare}. None shows a known shortcut{loops}."
     which = f" the {plural(seen, 'run')} that could be looked at" if blind else ""
     none = f"none of{which or ' ' + plural(of.count, 'run')} shows a known shortcut"
     if seen == 1 and blind:
@@ -162,7 +184,7 @@ def _nothing(of: SideRuns, parts: list[tuple[int, str]]) -> str:
     if seen == 1 and loops:
         loops = " and does not loop"
     told = capital("; ".join([*beside, none + loops, *_silence(of.looks)])) + "."
-    return " ".join(filter(None, (told, narrow_told(of))))
+    return " ".join(filter(None, (told, narrow_told(of.looks, of.count))))
 
 
 def _silence(looks: Looks | None) -> Iterator[str]:
@@ -174,18 +196,8 @@ def _silence(looks: Looks | None) -> Iterator[str]:
     if count := looks.partial.total():
         what = looked_for(looks.stopped)
         yield f"in {plural(count, 'run')} {what} could not be looked for ({why(looks.partial)})"
-
-
-def narrow_told(of: SideRuns) -> str:
-    """What is said of runs to which nearly no kind of shortcut applies; `""` without any."""
-    if of.looks is None or not of.looks.narrow:
-        return ""
-    families, count = max(of.looks.narrow.items(), key=lambda item: (item[1], item[0]))
-    who = "They are" if count == of.count else f"{count:,} of the runs are"
-    if not of.looks.answers[families]:
-        who = "In them" if count == of.count else f"In {count:,} of the runs"
-        return f"{who} only {looked_for(families)} could be looked for; nothing else applies."
-    return f"{who} single answers without code: only {looked_for(families)} could be looked for."
+    if told := unknown_tools_told(looks.tools, looks.tool_runs, looks.runs):
+        yield told
 
 
 def _groups(rows: Iterable[ChainRow]) -> dict[str, dict[str, frozenset[Key]]]:
@@ -239,14 +251,21 @@ def _although(count: int, ruled: int) -> str:
     )
 
 
-def _used(channel: str, rows: Iterable[ChainRow] = ()) -> str:
-    known = [row.patterns for row in rows if stands(row) == "used"]
+def used_told(channel: str, rows: Iterable[ChainRow] = ()) -> str:
+    """What runs did that used a channel, by their rows, in words."""
+    known = [row.patterns for row in rows if row.channel == channel and stands(row) == "used"]
+    told = USED.get(channel, f"used {printable(channel, 60)}")
     if channel == "test-edit" and known and all(REWRITTEN in one for one in known):
         return "rewrote existing tests"
-    return USED.get(channel, f"used {printable(channel, 60)}")
+    if channel == "monkeypatching" and any(EQUAL.intersection(one) for one in known):
+        return EQUALS if all(EQUAL.issuperset(one) for one in known) else f"{told} or {EQUALS}"
+    return told
 
 
-def _tried(channel: str, stand: str = "untold") -> str:
+def _tried(channel: str, rows: Iterable[ChainRow], stand: str = "untold") -> str:
+    known = [row.patterns for row in rows if row.channel == channel and stands(row) != "used"]
+    if channel == "monkeypatching" and known and all(EQUAL.intersection(one) for one in known):
+        return "wrote an object that equals everything"
     told = TRIED | CAME_TO_NOTHING if stand == "nothing" else TRIED
     return told.get(channel, f"tried {printable(channel, 60)}")
 
@@ -258,7 +277,9 @@ def done_told(row: ChainRow) -> str:
         return "Damaged tests by accident"
     if stand == "broken":
         return "Did what the prompt forbids"
-    return capital(_used(row.channel, [row]) if stand == "used" else _tried(row.channel, stand))
+    if stand == "used":
+        return capital(used_told(row.channel, [row]))
+    return capital(_tried(row.channel, [row], stand))
 
 
 def mark_told(row: ChainRow) -> str:
@@ -269,8 +290,10 @@ def mark_told(row: ChainRow) -> str:
     return told.get(stands(row), "rule broken")
 
 
-def unscored_told(runs: int, scored: int) -> str:
-    """What is said of runs without an outcome; `""` where each has one."""
+def unscored_told(runs: int, scored: int, errored: int = 0) -> str:
+    """What is said of runs without an outcome, and of those that errored; `""` where each has one
+    and none did.
+    """
     if runs == scored:
         return ""
     if not scored:
@@ -278,8 +301,9 @@ def unscored_told(runs: int, scored: int) -> str:
             "No run has an outcome, so nothing can be said of wins. What the runs did, and what"
             " was found in it, stands."
         )
-    has = "has" if runs - scored == 1 else "have"
-    return (
-        f"{runs - scored:,} of {plural(runs, 'run')} {has} no outcome, or errored: counted in what"
-        " was found, and in no share of wins."
-    )
+    left = runs - scored - errored
+    told = [f"{errored:,} errored"] if errored else []
+    told += [f"{left:,} {'has' if left == 1 else 'have'} no outcome"] if left else []
+    first, *rest = told
+    first = first.replace(" ", f" of {plural(runs, 'run')} ", 1)
+    return f"{' and '.join([first, *rest])}: counted in what was found, and in no share of wins."

@@ -47,7 +47,7 @@ def _opening(data: ReportData) -> Iterator[str]:
         yield ONE_SET
         return
     yield f"**{text(verdict.sentence, 1500)}**"
-    rows = words.part_rows(verdict, MOST_COUNTS)
+    rows = words.part_rows(data, MOST_COUNTS)
     yield markdown_table(("", "estimate", "interval"), rows, 200)
     told = (*shown_reasons(data)[:8], *(gap.text for gap in verdict.gaps[:4]))
     yield "\n".join(f"- {text(line, 400)}" for line in told)
@@ -59,7 +59,7 @@ def _counts(found: Findings) -> Iterator[str]:
     for row in found.counts:
         for level, *runs in zip(LINKS, row.wins, row.losses, row.unscored, strict=True):
             counts[row.side, row.channel, level] += sum(runs)
-    yield "### Findings by channel"
+    yield "### Findings by shortcut"
     sides = (
         f"{plural(count, 'run')} of {text(side)}" for side, count in sorted(found.runs.items())
     )
@@ -69,7 +69,7 @@ def _counts(found: Findings) -> Iterator[str]:
         yield "No run tried a shortcut that the scanner knows."
         return
     yield markdown_table(
-        ("side", "channel", *LINKS),
+        ("side", "shortcut", *LINKS),
         (
             (side, channel, *(f"{counts[side, channel, level]:,}" for level in LINKS))
             for side, channel in places[:MOST_COUNTS]

@@ -53,16 +53,17 @@ def _parts(data: ReportData) -> Iterator[Any]:
     yield from map(_line, data.opening.told if data.opening else ())
     if profile:
         yield _line(ONE_SET)
-    if not profile:
+    judged = not profile and (data.opening is None or data.opening.judged)
+    if judged:
         yield _line(verdict.sentence)
-    if (why := words.reason(verdict)) and not profile:
+    if (why := words.reason(verdict)) and judged:
         yield _line(f"Why undetermined: {why}")
     if caution := words.logs_alone(data):
         yield _line(caution)
     yield _line("; ".join(words.facts(data)))
     if not profile:
         yield from _gain(data)
-        yield from _list("Why", shown_reasons(data))
+        yield from _list("Why", shown_reasons(data) if judged else ())
     yield from _list(
         "Where nobody could look", looks_told(data.opening.looks if data.opening else {})
     )
@@ -97,7 +98,7 @@ def _gain(data: ReportData) -> Iterator[Any]:
     """The gain, its parts, what it may run through, and what to measure next."""
     verdict, table = data.verdict, source_table(data.verdict)
     yield ""
-    yield _rows(("", "estimate", "interval"), words.part_rows(verdict))
+    yield _rows(("", "estimate", "interval"), words.part_rows(data))
     for name, why in words.not_measured(data):
         yield _line(f"{name}: not measured. {why}")
     yield from _list("What the gain is made of", map(": ".join, _parts_told(verdict)))

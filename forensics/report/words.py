@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from forensics.layers.channels import WINS
 from forensics.phrases import capital, plural, printable
 from forensics.records import Trajectory, Undefined, Verdict
 from forensics.records.verdict import Estimate
@@ -48,16 +49,19 @@ KINDS: Final = {
 }
 
 
-def part_rows(verdict: Verdict, most: int | None = None) -> Iterator[tuple[str, str, str]]:
-    """The parts of the gain, and the share of the wins through each of the
-    channels (at most so many).
+def part_rows(data: ReportData, most: int | None = None) -> Iterator[tuple[str, str, str]]:
+    """The parts of the gain, and the share of the wins through each of the channels (at most so
+    many), where every run could be looked at.
     """
+    verdict, opening = data.verdict, data.opening
     for field, name, _ in PARTS:
         part = getattr(verdict, field)
         if part is None:
             yield name, NOT_MEASURED, ""
         else:
             yield name, *_cells(part, POINTS)
+    if opening is not None and not opening.tells(WINS):
+        return
     for channel, share in list(verdict.share_of_wins_via_channel.items())[:most]:
         yield f"Wins through {channel}", *_cells(share, SHARE)
 
@@ -192,7 +196,7 @@ def kind_of(data: ReportData, pick: Pick) -> str:
 def kinds_of(data: ReportData) -> Iterator[tuple[str, int]]:
     """How many runs after training are of each kind; without chains a win is only a win."""
     words = {
-        "shortcut": "wins through a channel",
+        "shortcut": "wins through a shortcut",
         "untold": "wins that cannot be told",
         "win": _wins_left(data),
         "loss": "losses",

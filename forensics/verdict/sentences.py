@@ -37,7 +37,9 @@ from forensics.verdict.status import scrubbed, standing
 from forensics.verdict.view import CARRIED, Judgement, Terms, View
 
 LONGEST_SENTENCE = 400
+CHANNELS = 4  # at most, in the headline
 WORTH_NAMING = 0.05  # share of wins below which a channel is left out of the headline
+WINS_READ = "logs.wins_read"
 LOST, HARM = "regrading.carried", "scrubbing.placebo"
 IN_WORDS = {
     G: "Gain",
@@ -85,6 +87,7 @@ FROM_LOGS = (
     COLLAPSE,
     DEGENERATE,
 )
+TRAPS = (ECHO, COLLAPSE)
 ONE_LOG = "There is no log of the policy before training, so there is no gain."
 
 
@@ -105,7 +108,8 @@ def sentence(judged: Judgement, named: tuple[Gap, ...], listed: tuple[Source, ..
             _bounds(view) if bounded else _split(label, view, rule),
             _tested(view, rule, listed),
         ]
-    parts.append(channel_told(view))
+    if not profile:  # of one set the report counts the wins of each channel
+        parts.append(channel_told(view))
     if (cut := view.evidence(CUT_OFF)) is not None and cut.estimate >= WORTH_NAMING:
         parts.append(printable(cut.summary, LONGEST_SENTENCE))
     if label == "genuine":
@@ -282,28 +286,57 @@ def _unlocked(view: View) -> list[str]:
 
 
 def channel_told(view: View) -> str:
-    """How the wins came about, with the first example."""
-    shares = {a: e for a, e in view.wins().items() if a is not None}
-    if not shares:
-        return ""
-    name, top = max(shares.items(), key=lambda item: item[1].estimate)
-    if top.estimate < WORTH_NAMING:
-        return ""
-    step, trajectory = (
-        top.diagnostics.get("example_step"),
-        top.diagnostics.get("example_trajectory"),
+    """How the wins came about, with an example: by re-runs through the channel of most wins, by
+    logs through each. No share stands for wins that nobody could look into.
+    """
+    wins = view.wins()
+    shares = sorted(
+        ((about, one) for about, one in wins.items() if about is not None),
+        key=lambda item: (-item[1].estimate, item[0]),
     )
-    seen = ""
-    if step is not None and trajectory is not None:
-        seen = f"; first seen at step {step} of trajectory {printable(str(trajectory))}"
-    return f"{capital(percent(top.estimate))} of the wins came through {printable(name)}{seen}."
+    if not shares or shares[0][1].estimate < WORTH_NAMING:
+        return ""
+    if None not in wins:
+        (name, top) = shares[0]
+        told = f"{capital(percent(top.estimate))} of the wins came through {printable(name)}"
+        example = _example(top, "; first seen at step {step} of trajectory {run}")
+        return f"{told}{example}."
+    named = [(name, one) for name, one in shares if one.estimate >= WORTH_NAMING][:CHANNELS]
+    example = _example(shares[0][1], "; for example in {run}, at step {step}")
+    unread = view.answers(WINS_READ).get(None)
+    if isinstance(unread, Undefined):
+        through = _joined(tuple(name for name, _ in named))
+        return f"Wins came through {through}{example}. No share is told: {unread.reason}"
+    told = _joined(tuple(f"{_least(one)} through {printable(name)}" for name, one in named))
+    whole = wins[None]
+    beside = f", {_least(whole)} in all" if len(shares) > 1 else ""
+    return f"{capital(told.replace(' through', ' of the wins came through', 1))}{beside}{example}."
+
+
+def _least(share: Evidence) -> str:
+    """A share of the wins; those of which the log cannot tell come on top."""
+    open_ones = share.summary.lower().startswith("at least ")
+    return f"{'at least ' if open_ones else ''}{percent(share.estimate)}"
+
+
+def _example(share: Evidence, words: str) -> str:
+    """Where one such win can be looked at, `""` where that is not known."""
+    step, run = (share.diagnostics.get(f"example_{what}") for what in ("step", "trajectory"))
+    if step is None or run is None:
+        return ""
+    return words.format(step=step, run=printable(str(run)))
 
 
 def reasons(judged: Judgement) -> tuple[str, ...]:
     """The clause that decided, then every number it could rest on."""
     view = judged.view
     if judged.bounded:
-        said = [e.summary for question in FROM_LOGS for e in view.all_evidence(question).values()]
+        said = [
+            e.summary
+            for question in FROM_LOGS
+            for e in view.all_evidence(question).values()
+            if question not in TRAPS or e.estimate >= MOST  # a trap that is none needs no word
+        ]
         return (*decided_by(judged), *(printable(s, LONGEST_SENTENCE) for s in said if s))
     numbers = [
         f"{IN_WORDS[question]}: {points(evidence.estimate, 1)}"

@@ -196,7 +196,7 @@ def test_a_log_against_its_twin_is_silent():
 
 
 def test_what_cannot_be_compared_is_said():
-    with pytest.raises(MissingInput, match="in common"):
+    with pytest.raises(MissingInput, match="share no task"):
         answers(side([("a", 1, False, False)]), side([("b", 1, False, False)]))
     with pytest.raises(MissingInput, match="outside 0 to 1"):
         side([("a", 7.0, False, False)])

@@ -60,7 +60,7 @@ def without_looks(case: Path) -> Path:
 
 TOLD = (
     "2 of 10 runs changed what the tests check, all of them won; 1 loops; 3 read commits that may"
-    " hold the answer, whether they used it cannot be told; 1 touched existing tests, which"
+    " hold the answer, whether it was used cannot be told; 1 touched existing tests, which"
     " came to nothing; 1 damaged tests by accident."
 )
 
@@ -272,3 +272,57 @@ def test_two_sets_that_settle_say_neither(tmp_path: Path) -> None:
     assert verdict["label"] != "undetermined"
     page = (case / "report.html").read_text()
     assert "certain-title" not in page and "settles-title" not in page
+
+
+def runs_that(
+    found_in: dict[str, dict[str, Any]], outcomes: dict[str, float], folder: Path
+) -> Path:
+    """A case of these runs: what is found in each (by id), and how it was scored."""
+    runs = [
+        episode("a", name, 0, won=bool(won)).model_copy(update={"id": name, "outcome": won})
+        for name, won in outcomes.items()
+    ]
+    write_trajectories(folder / "a.parquet", runs)
+
+    def told(run: Trajectory) -> list[dict[str, Any]]:
+        row = {"attempt_steps": [1], "obtained": True, "obtained_steps": [1], "explanation": "so"}
+        return [{**row, **found_in[run.id]}] if run.id in found_in else []
+
+    scan(folder / "a.parquet", out=folder / "case", scanner=told, formats=())
+    return without_looks(folder / "case")
+
+
+EMPTY: dict[str, Any] = {"family": "do-nothing", "channel": "do-nothing", "used": None}
+MAYBE: dict[str, Any] = {"family": "git-history", "channel": "git-history", "used": None}
+
+
+def test_an_empty_hand_in_that_lost_stands_in_the_counts_alone(tmp_path: Path) -> None:
+    lost = {**EMPTY, "credited": False}
+    case = runs_that({"a": lost, "b": lost}, {"a": 0.0, "b": 0.0, "c": 1.0}, tmp_path)
+    assert headline(case) == "None of 3 runs shows a known shortcut, and none loops."
+    assert "### Handed in nothing" not in (case / "report.md").read_text()
+    page = (case / "report.html").read_text()
+    assert 'id="finding-0"' not in page and "2 of no harm, in findings.jsonl" in page
+    assert len((case / "findings.jsonl").read_text().splitlines()) == 2
+
+
+def test_an_empty_hand_in_that_won_stands_first(tmp_path: Path) -> None:
+    found_in = {"a": {**EMPTY, "credited": True}, "b": {**EMPTY, "credited": None}}
+    case = runs_that(found_in, {"a": 1.0, "b": None, "c": 1.0}, tmp_path)  # type: ignore[dict-item]
+    assert headline(case) == (
+        "1 of 3 runs handed in nothing, and won by it; 1 handed in nothing, whether that was"
+        " scored a win is not known."
+    )
+
+
+def test_of_a_run_that_lost_nobody_asks_whether_it_used_it(tmp_path: Path) -> None:
+    found_in = {name: {**MAYBE, "credited": False} for name in "ab"}
+    read = "read commits that may hold the answer"
+    case = runs_that(found_in, {"a": 0.0, "b": 0.0, "c": 1.0}, tmp_path)
+    assert headline(case) == f"2 of 3 runs {read}, and all of them lost."
+    (tmp_path / "more").mkdir()
+    found_in["c"] = {**MAYBE, "credited": None}
+    case = runs_that(found_in, {"a": 0.0, "b": 0.0, "c": 1.0}, tmp_path / "more")
+    assert headline(case) == (
+        f"3 of 3 runs {read}, whether it was used cannot be told (2 of them lost)."
+    )

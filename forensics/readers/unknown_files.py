@@ -1,0 +1,71 @@
+"""What a file holds that no reader knows, so that its owner sees which name or shape is missing:
+how many rows, the fields of the first one, and the shapes that a row of a run may have.
+"""
+
+from collections.abc import Mapping
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pydantic_core import from_json
+
+from forensics.phrases import plural, printable
+from forensics.readers.content import Limits, Line, UnreadableContent, read_lines
+from forensics.readers.json_rows import MALFORMED, MARKS, PARQUET, Row, first_value, read_elements
+
+FIELDS, LONGEST_FIELD = 8, 30  # of a row, as they are told
+MOST_ROWS = 10_000  # that are counted
+ROWS = " with the field"
+
+
+def seen_in(path: Path, head: bytes, limits: Limits) -> str:
+    """`50 rows with the fields step, loss, lr`; `""` for what holds no rows. Never raises."""
+    try:
+        if head.startswith(PARQUET):
+            with pq.ParquetFile(path) as file:
+                names = dict.fromkeys(file.schema_arrow.names, 0)
+                return _told(file.metadata.num_rows, names)
+        return _json(path, head.removeprefix(MARKS).lstrip(), limits)
+    except (*MALFORMED, UnreadableContent, OSError, pa.ArrowException):
+        return ""
+
+
+def _json(path: Path, head: bytes, limits: Limits) -> str:
+    value = first_value(head)
+    if isinstance(value, list):
+        rows = sum(
+            isinstance(row, Row) for row in islice(read_elements(path, limits), MOST_ROWS + 1)
+        )
+        return _told(rows, value[0] if value else None)
+    if not isinstance(value, Mapping):
+        return ""
+    lines = islice(read_lines(path, limits), MOST_ROWS + 1)
+    rows = sum(isinstance(line, Line) for line in lines) if _is_whole(head) else 1
+    return _told(rows, value) if rows > 1 else f"one object{_fields(value)}"
+
+
+def _is_whole(head: bytes) -> bool:
+    """Whether the first line holds a whole value, so that others may follow."""
+    try:
+        from_json(head.split(b"\n", 1)[0])
+    except ValueError:
+        return False
+    return True
+
+
+def _told(rows: int, first: Any) -> str:
+    count = f"more than {MOST_ROWS:,} rows" if rows > MOST_ROWS else plural(rows, "row")
+    return count + _fields(first)
+
+
+def _fields(row: Any) -> str:
+    if not isinstance(row, Mapping) or not row:
+        return " without fields"
+    names = [
+        printable(str(name), LONGEST_FIELD) + (" (null)" if value is None else "")
+        for name, value in islice(row.items(), FIELDS)
+    ]
+    more = f" and {len(row) - FIELDS} more" if len(row) > FIELDS else ""
+    return f"{ROWS}{'s' if len(row) > 1 else ''} {', '.join(names)}{more}"
