@@ -8,6 +8,10 @@ from forensics.errors import UserError
 from forensics.protocols import SamplingSettings
 
 
+def _written(number: float) -> str:
+    return f"{number:,}" if isinstance(number, int) else f"{number:g}"
+
+
 class Limit(NamedTuple):
     """What a number may be; `above`: more than `least`."""
 
@@ -27,19 +31,24 @@ class Limit(NamedTuple):
     def __str__(self) -> str:
         start = (
             f"{'above' if self.above else 'from' if self.most < inf else 'of at least'}"
-            f" {self.least:g}"
+            f" {_written(self.least)}"
         )
-        end = "" if self.most == inf else f"{' and at most' if self.above else ' to'} {self.most:g}"
+        end = (
+            ""
+            if self.most == inf
+            else f"{' and at most' if self.above else ' to'} {_written(self.most)}"
+        )
         return f"{'a whole number' if self.whole else 'a number'} {start}{end}"
 
 
-OWN: Final = {"tasks": Limit(True, 1), "samples": Limit(True, 1)}
+MOST: Final = 1_000_000  # what is above is a slip, which would sample without an end
+OWN: Final = {"tasks": Limit(True, 1, 1000 * MOST), "samples": Limit(True, 1, MOST)}
 SETTINGS: Final = {
     "temperature": Limit(False, 0, 100),
     "top_p": Limit(False, 0, 1, above=True),
-    "top_k": Limit(True, 0),
-    "max_turn_tokens": Limit(True, 1),
-    "max_tokens": Limit(True, 2),
+    "top_k": Limit(True, 0, 1000 * MOST),
+    "max_turn_tokens": Limit(True, 1, 1000 * MOST),
+    "max_tokens": Limit(True, 2, 1000 * MOST),
     "repetition_penalty": Limit(False, 0, 100, above=True),
     "presence_penalty": Limit(False, -100, 100),
     "frequency_penalty": Limit(False, -100, 100),

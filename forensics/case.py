@@ -12,7 +12,6 @@ not it was interrupted.
 """
 
 import json
-import tomllib
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -37,6 +36,7 @@ from forensics.protocols import (
 )
 from forensics.records import Trajectory, content_hash
 from forensics.records.case_file import CheckpointPair
+from forensics.records.given_files import parse_toml, read_text
 from forensics.records.tables import (
     read_rows,
     read_trajectories,
@@ -363,14 +363,11 @@ def recipe_key(recipe: Path) -> str:
     """The identity of a recipe: what its TOML says, whatever its layout. Raises
     `UserError` for a missing file and for broken TOML.
     """
+    text = read_text(recipe, "the recipe ", "give the file that `forensics train` read")
     try:
-        return content_hash(
-            json.dumps(tomllib.loads(recipe.read_text()), default=str, sort_keys=True)
-        )
-    except OSError as error:
-        raise UserError(f"the recipe {recipe} cannot be read: {error.strerror}") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise UserError(f"the recipe {recipe} is not valid TOML: {error}") from None
+        return content_hash(json.dumps(parse_toml(text), default=str, sort_keys=True))
+    except ValueError as error:
+        raise UserError(f"the recipe {recipe} is not valid TOML: {error}; mend it") from None
 
 
 def environment_key(environment: Environment) -> str:

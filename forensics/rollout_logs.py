@@ -26,6 +26,7 @@ import pyarrow.parquet as pq
 from forensics.errors import UserError
 from forensics.phrases import plural, printable
 from forensics.records import Trajectory, content_hash
+from forensics.records.given_files import require_inside
 from forensics.records.tables import (
     holds_values,
     read_rows,
@@ -79,6 +80,8 @@ def own_tables(place: Path, *, altered: bool = False) -> list[Path]:
     folder = place / "trajectories" if (place / "trajectories").is_dir() else place
     found = [folder] if folder.is_file() else sorted(folder.glob("*.parquet"))
     for path in found:
+        if path != place:
+            require_inside(path, place)
         try:
             schema = (pq.read_schema(path).metadata or {}).get(b"forensics.schema", b"")
         except (pa.ArrowException, OSError):

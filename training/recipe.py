@@ -8,7 +8,6 @@ policy that can be trained and is what it says, rewards with weights, and prefer
 pairs of that policy.
 """
 
-import tomllib
 from collections.abc import Mapping, Sequence
 from numbers import Real
 from pathlib import Path
@@ -22,10 +21,11 @@ from forensics.errors import UserError
 from forensics.policies.compatibility import context_length
 from forensics.protocols import Policy
 from forensics.records import PreferencePair
+from forensics.records.given_files import parse_toml, read_text
 from training.live.audit_report import AuditSection
 from training.losses import Objective, policy_loss_named
 from training.rewards import Rewards
-from training.sections import Names, Section, Text, later, parse_as
+from training.sections import MOST, NO_BOUND, Names, Section, Text, later, named, parse_as
 
 
 class PolicySection(Section):
@@ -46,8 +46,8 @@ class EnvironmentSection(Section):
 
 class SamplingSection(Section):
     temperature: float = Field(1.0, gt=0)
-    max_turn_tokens: int = Field(16, ge=1)
-    max_tokens: int = Field(256, ge=2)
+    max_turn_tokens: int = Field(16, ge=1, le=MOST)
+    max_tokens: int = Field(256, ge=2, le=MOST)
 
 
 class GrpoSection(Section):
@@ -79,19 +79,19 @@ class GrpoSection(Section):
     `on_reward_error`: so does one whose reward raised or gave no finite number.
     """
 
-    steps: int = Field(ge=0)
-    groups: int = Field(16, ge=1)
-    samples: int = Field(8, ge=2)
+    steps: int = Field(ge=0, le=MOST)
+    groups: int = Field(16, ge=1, le=MOST)
+    samples: int = Field(8, ge=2, le=MOST)
     filter: Literal["dead", "variance", "none"] = "dead"
     refill: int = Field(0, ge=0, le=20)
     dead_tolerance: float = Field(0.0, ge=0)
     advantages: str = later("group")
     scaling: Literal["group", "batch", "none"] = "group"
     curriculum: Literal["fresh", "prioritised"] = "fresh"
-    pool: int = Field(512, ge=1)
-    epochs: int = Field(1, ge=1)
-    minibatches: int = Field(1, ge=1)
-    rows: int = Field(128, ge=1)
+    pool: int = Field(512, ge=1, le=NO_BOUND)
+    epochs: int = Field(1, ge=1, le=MOST)
+    minibatches: int = Field(1, ge=1, le=MOST)
+    rows: int = Field(128, ge=1, le=NO_BOUND)
     recompute_old: bool = False
     learning_rate: float = Field(3e-4, gt=0, le=1)
     weight_decay: float = Field(0.0, ge=0)
@@ -100,7 +100,7 @@ class GrpoSection(Section):
     on_reward_error: Literal["stop", "missing"] = "stop"
     on_environment_error: Literal["stop", "drop"] = "drop"
     step_seconds: float = Field(0.0, ge=0)
-    save_every: int = Field(10, ge=1)
+    save_every: int = Field(10, ge=1, le=NO_BOUND)
 
 
 class ComputeSection(Section):
@@ -117,7 +117,7 @@ class ComputeSection(Section):
     dtype: Literal["float32", "bfloat16"] = "float32"
     gradient_checkpointing: bool = False
     compile: bool = False
-    projection_rows: int = Field(4096, ge=1)
+    projection_rows: int = Field(4096, ge=1, le=NO_BOUND)
     save_dtype: Literal["float32", "bfloat16"] | None = later(None)
 
 
@@ -126,7 +126,7 @@ class LoraSection(Section):
     policy is the adapter switched off.
     """
 
-    rank: int = Field(16, ge=1)
+    rank: int = Field(16, ge=1, le=MOST)
     alpha: float = Field(32.0, gt=0)
     targets: Names | Literal["all-linear"] = "all-linear"
 
@@ -136,7 +136,7 @@ class ParallelSection(Section):
     Asserted at the start of a run.
     """
 
-    processes: int = Field(1, ge=1)
+    processes: int = Field(1, ge=1, le=MOST)
     strategy: Literal["ddp", "fsdp"] = "ddp"
 
 
@@ -190,18 +190,12 @@ def read_recipe(path: Path) -> Recipe:
 
 def read_toml(path: Path) -> dict[str, Any]:
     """What a recipe file says, unchecked. Raises `UserError` for a missing file and broken TOML."""
+    cure = "give a recipe file such as training/recipes/leak.toml"
+    text = read_text(path, "recipe ", cure)
     try:
-        return tomllib.loads(path.read_text())
-    except FileNotFoundError:
-        raise UserError(
-            f"recipe {path} does not exist; see training/recipes for examples"
-        ) from None
-    except IsADirectoryError:
-        raise UserError(
-            f"{path} is a folder; give a recipe file such as training/recipes/leak.toml"
-        ) from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise UserError(f"recipe {path} is not valid TOML: {error}") from None
+        return parse_toml(text)
+    except ValueError as error:
+        raise UserError(f"recipe {path} is not valid TOML: {error}; mend it") from None
 
 
 def parse_recipe(content: dict[str, Any], origin: str) -> Recipe:
@@ -232,16 +226,16 @@ class PreferenceSection(Section):
 
     pairs: str
     beta: float = Field(0.05, gt=0)
-    epochs: int = Field(1, ge=1)
-    minibatch: int = Field(16, ge=1)
-    rows: int = Field(64, ge=2)
+    epochs: int = Field(1, ge=1, le=MOST)
+    minibatch: int = Field(16, ge=1, le=MOST)
+    rows: int = Field(64, ge=2, le=NO_BOUND)
     learning_rate: float = Field(1e-5, gt=0, le=1)
     weight_decay: float = Field(0.0, ge=0)
     gradient_norm: float = Field(1.0, gt=0)
     most_skipped: int = later(5, ge=0)
     temperature: float = Field(1.0, gt=0)
     any_policy: bool = False
-    save_every: int = Field(100, ge=1)
+    save_every: int = Field(100, ge=1, le=NO_BOUND)
 
 
 class PreferenceRecipe(Section):

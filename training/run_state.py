@@ -124,7 +124,7 @@ def load_state(folder: Path, model: Any, optimizer: torch.optim.Optimizer) -> di
                 )
                 for kind in ("step", "exp_avg", "exp_avg_sq")
             }
-    state: dict[str, Any] = json.loads((newest / "state.json").read_text())
+    state: dict[str, Any] = read_json(newest / "state.json")
     return state
 
 

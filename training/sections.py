@@ -6,7 +6,7 @@ A whole number is taken where a float is wanted; infinities and NaN are not.
 
 from collections.abc import Sequence
 from difflib import get_close_matches
-from typing import Annotated, Any, TypeVar, get_args
+from typing import Annotated, Any, Final, TypeVar, get_args
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
@@ -15,6 +15,10 @@ from forensics.errors import UserError
 Names = Annotated[
     tuple[str, ...], Field(strict=False)
 ]  # TOML has lists only, which strictness would refuse
+
+
+MOST: Final = 1_000_000  # what is above is a slip, which would train without an end
+NO_BOUND: Final = 1_000_000_000  # of a number that bounds something else
 
 
 class Section(BaseModel):

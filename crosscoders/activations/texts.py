@@ -10,7 +10,6 @@ known of their tokens, or plain text.
 3. Plain text is tokenised with the pair's own tokenizer and cut into pieces.
 """
 
-import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +21,7 @@ from crosscoders.activations.streams import PLAIN_TEXT, Rows, StepNote, TextNote
 from forensics.errors import UserError
 from forensics.protocols import Renderer
 from forensics.records import Step, Trajectory
+from forensics.records.given_files import parse_json, require_file
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -122,6 +122,7 @@ def read_texts(path: Path | str, tokenizer: Any, *, length: int = 1024) -> list[
     Raises `UserError` for what cannot be read.
     """
     file = Path(path).expanduser()
+    require_file(file, "", "give a UTF-8 file")
     try:
         raw = list(_raw_texts(file))
     except (OSError, UnicodeDecodeError) as error:
@@ -149,8 +150,8 @@ def _raw_texts(file: Path) -> Iterator[str]:
             if not line.strip():
                 continue
             try:
-                value = json.loads(line)["text"]
-            except (json.JSONDecodeError, KeyError, TypeError, IndexError):
+                value = parse_json(line)["text"]
+            except (ValueError, KeyError, TypeError, IndexError):
                 value = None
             if not isinstance(value, str):
                 raise UserError(

@@ -33,6 +33,7 @@ from crosscoders.dictionaries.dictionary import Dictionary, DictionaryConfig
 from crosscoders.dictionaries.difference_init import trainer_of
 from crosscoders.dictionaries.settings import TrainerSettings
 from forensics.errors import UserError
+from forensics.records.files import read_json
 
 LATEST, HISTORY = "latest.json", "history.jsonl"
 
@@ -180,7 +181,7 @@ class Journal:
                 raise UserError(
                     f"{self.folder} holds a training already; resume it, or choose another folder"
                 )
-            state = json.loads((self.folder / LATEST).read_text())
+            state = read_json(self.folder / LATEST)
             if state["begun"] != self.begun:
                 raise UserError(
                     f"the training in {self.folder} was begun with"

@@ -19,7 +19,6 @@
    checkpoints, a dictionary was trained, that must be what it is used on.
 """
 
-import json
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from hashlib import sha256
@@ -38,6 +37,7 @@ from crosscoders.dictionaries.settings import Partition
 from forensics.errors import UserError
 from forensics.plugins import load_point, plugin_points
 from forensics.records.files import write_atomically, write_json
+from forensics.records.given_files import parse_json, read_text
 
 CONFIG: Final = "cfg.json"
 WEIGHTS: Final = "sae_weights.safetensors"
@@ -112,13 +112,10 @@ def read_tensors(path: Path) -> dict[str, Tensor]:
 
 def read_object(path: Path) -> dict[str, Any]:
     """A JSON object. Raises `UserError` where there is none."""
+    text = read_text(path, "", "give the folder that a dictionary was saved in")
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise UserError(
-            f"{path} does not exist; give the folder that a dictionary was saved in"
-        ) from None
-    except (OSError, ValueError) as error:
+        content = parse_json(text)
+    except ValueError as error:
         raise UserError(
             f"{path} cannot be read as JSON ({error}); copy or save the dictionary again"
         ) from None

@@ -4,7 +4,6 @@ training record and the list of trained tasks are read and hashed.
 """
 
 import inspect
-import json
 import logging
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -32,6 +31,7 @@ from forensics.progress import Progress, silent
 from forensics.protocols import Capability, Environment, Policy
 from forensics.records import content_hash
 from forensics.records.case_file import CheckpointPair
+from forensics.records.given_files import parse_json, read_text
 from forensics.records.train_tables import TrainingRecord
 from forensics.study import Folder
 from forensics.verdict import Rule, require_families
@@ -353,10 +353,8 @@ def read_task_list(path: Path) -> tuple[str, ...]:
     """The tasks of a list: a name or a prompt a line, without repeats; a line that
     is a JSON string may hold line breaks. Raises `UserError`.
     """
-    try:
-        text = path.read_text(encoding="utf-8-sig")
-    except (OSError, UnicodeDecodeError) as error:
-        raise UserError(f"{path} cannot be read as UTF-8 text ({error})") from None
+    cure = "give a text file with the name or the prompt of a task on each line"
+    text = read_text(path, "", cure, encoding="utf-8-sig")
     lines = (line.strip() for line in text.split("\n"))
     found = tuple(dict.fromkeys(_unquoted(line) for line in lines if line))
     if not found:
@@ -368,7 +366,7 @@ def _unquoted(line: str) -> str:
     if not line.startswith('"'):
         return line
     try:
-        value = json.loads(line)
+        value = parse_json(line)
     except ValueError:
         return line
     return value if isinstance(value, str) else line

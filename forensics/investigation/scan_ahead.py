@@ -171,7 +171,7 @@ def take(piece: Piece) -> Taken:
     ids: list[str] = []
     parts: list[Path] = []
     scanned: list[Scanned] | None = []
-    found = open_files(piece.files, piece.reader, names_files=True)
+    found = open_files(piece.files, piece.reader, names_files=True, root=piece.source.paths[0])
     for runs in portions(kept_runs(found, piece.source, read)):
         parts.append(piece.draft.with_name(f"{piece.draft.name}-{len(parts):04d}.draft"))
         write_trajectories(parts[-1], runs)

@@ -29,6 +29,7 @@ from forensics.readers.log_reader import UNKNOWN, files_of, read_logs
 from forensics.readers.unread import shapes_tried, unread_listed
 from forensics.records import Trajectory
 from forensics.records.files import read_json, write_json
+from forensics.records.given_files import leads_out
 from forensics.records.tables import (
     ENDING,
     read_trajectories,
@@ -155,7 +156,7 @@ def identity_of_files(paths: Sequence[Path], progress: Progress) -> str:
         progress("hashing the logs", number, len(files))
         name = str(file.relative_to(root)) if root.is_dir() else file.name
         digest.update(name.encode(errors="surrogateescape") + b"\0")
-        if file.is_file():  # a pipe or a device would never end
+        if file.is_file() and (file == root or not leads_out(file, root)):  # no pipe, no device
             if file.suffix == ENDING:
                 with suppress(pa.ArrowException, OSError):  # told by the reader
                     require_stored(file)

@@ -12,7 +12,6 @@ of its own or inside `tokenizer_config.json`.
 """
 
 import hashlib
-import json
 import tempfile
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,6 +21,7 @@ from forensics.errors import UserError
 from forensics.policies.weights import identify_model, identify_weights
 from forensics.progress import Progress
 from forensics.records import Checkpoint, canonical_json
+from forensics.records.given_files import parse_json, read_text
 
 IN_MEMORY: Final = "in memory"
 HINT: Final = "environment.json"
@@ -184,6 +184,7 @@ def _training_step(directory: Path) -> int | None:
     return step if isinstance(step, int) and not isinstance(step, bool) else None
 
 
+SAVED: Final = "copy or save the checkpoint again"
 RULES: Final = "tokenizer.json"
 TOKENIZER_CONFIG: Final = "tokenizer_config.json"
 SLOW_FILES: Final = (
@@ -266,7 +267,7 @@ def _normalised(rules: dict[str, Any]) -> dict[str, Any]:
 def _template(directory: Path) -> bytes:
     """The default chat template's text; empty where there is none."""
     if (directory / "chat_template.jinja").is_file():
-        text: Any = (directory / "chat_template.jinja").read_text(encoding="utf-8")
+        text: Any = read_text(directory / "chat_template.jinja", "", SAVED)
     elif (directory / "chat_template.json").is_file():
         text = read_object(directory / "chat_template.json").get("chat_template")
     else:
@@ -284,13 +285,14 @@ def _read_config(directory: Path) -> dict[str, Any]:
     return read_object(path) if path.is_file() else {}
 
 
-def read_object(path: Path, cure: str = "copy or save the checkpoint again") -> dict[str, Any]:
+def read_object(path: Path, cure: str = SAVED) -> dict[str, Any]:
     """A JSON object from a file of a checkpoint; anything else is a `UserError`
     that names the file and the cure.
     """
+    text = read_text(path, "", cure)
     try:
-        value = json.loads(path.read_text(encoding="utf-8"))
-    except (ValueError, RecursionError) as error:
+        value = parse_json(text)
+    except ValueError as error:
         raise UserError(f"{path} is not valid JSON ({error}); {cure}") from None
     if not isinstance(value, dict):
         raise UserError(f"{path} is not a JSON object; {cure}")

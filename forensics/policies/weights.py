@@ -30,6 +30,7 @@ from forensics.errors import UserError
 from forensics.progress import Progress
 from forensics.protocols import Policy
 from forensics.records import content_hash
+from forensics.records.given_files import parse_json, read_text
 
 PIECE: Final = 1 << 24
 HEADER_LIMIT: Final = 100_000_000  # bytes, the limit of the format's own reader
@@ -104,6 +105,7 @@ def _identified(
 ) -> WeightsIdentity:
     places = sorted(found, key=lambda place: place.name)
     total, done = sum(place.end - place.start for place in places), 0
+    told = f"reading {directory.resolve().name or directory}"  # `.` and `..` have no name
 
     def checked(place: TensorPlace) -> Iterator[bytes]:
         nonlocal done
@@ -111,7 +113,7 @@ def _identified(
             _require_finite(place, piece)
             done += len(piece)
             if progress:
-                progress(f"reading {directory.name}", done, total)
+                progress(told, done, total)
             yield piece
 
     return _identity((place.name, place.dtype, place.shape, checked(place)) for place in places)
@@ -185,10 +187,12 @@ def _indexed(directory: Path) -> list[TensorPlace]:
 
 def _read_index(path: Path) -> dict[str, str]:
     try:
-        shard_of = json.loads(path.read_text(encoding="utf-8"))["weight_map"]
+        shard_of = parse_json(read_text(path, "", "copy the checkpoint again"))["weight_map"]
         # a shard is a plain file name: an index must not lead out of its directory
         if shard_of and all(re.fullmatch(r"[\w.\-]+", shard) for shard in shard_of.values()):
             return dict(shard_of)
+    except UserError:
+        raise
     except (ValueError, KeyError, TypeError, AttributeError):
         pass
     raise UserError(f"{path} is not an index of safetensors shards; copy the checkpoint again")
@@ -283,6 +287,8 @@ def _no_weights(directory: Path) -> UserError:
         return UserError(
             f"{directory} has shards such as {others[0]} but no {INDEX}; copy the index file too"
         )
+    if SINGLE in others:  # a folder, or a link to nothing
+        return UserError(f"{directory / SINGLE} is no file; copy the checkpoint again")
     if others:
         return UserError(
             f"{directory} has {others[0]} but no {SINGLE}; rename the file to {SINGLE}"

@@ -13,6 +13,7 @@ from forensics.readers.content import UnreadableContent
 from forensics.readers.json_rows import Row, first_row, parquet_schema
 from forensics.readers.log_reader import Reader
 from forensics.records import Trajectory
+from forensics.records.given_files import require_inside
 
 CASE = "case.json"
 PLAIN = re.compile(r"(?P<side>before|after-\d+)-open-[0-9a-f]+-\d+\.parquet")
@@ -58,11 +59,12 @@ reader = Reader(
 
 def case_sides(folder: Path) -> dict[str, tuple[Path, ...]]:
     """The plain rollouts of a case folder by side (`before`, `after-0`, ...),
-    in order; empty where it is none.
+    in order; empty where it is none. Raises `UserError` for a link out of the folder.
     """
     sides: dict[str, list[Path]] = {}
     if (folder / CASE).is_file():
         for path in sorted((folder / "trajectories").glob("*.parquet")):
             if found := PLAIN.fullmatch(path.name):
+                require_inside(path, folder)
                 sides.setdefault(found["side"], []).append(path)
     return {side: tuple(paths) for side, paths in sorted(sides.items())}

@@ -30,7 +30,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 from forensics.errors import UserError, stop_full
 from forensics.plugins import code_of, installed
@@ -47,9 +47,11 @@ from forensics.readers.content import (
 from forensics.readers.json_rows import WHOLE, Row, in_words, read_rows, trajectories_from
 from forensics.readers.unknown_files import seen_in
 from forensics.records import Trajectory
+from forensics.records.given_files import leads_out
 
 Found = Iterator[Trajectory | Unreadable]
 UNKNOWN = "no reader knows its format"
+OUTSIDE = "it is a link out of the folder, which is not followed; give what it leads to"
 
 
 class LogReader(Protocol):
@@ -114,7 +116,7 @@ class _OutOfRange(UserError):
 @dataclass(frozen=True)
 class _Search:
     """One look through a log: `shown` and `held` are the name and the place of
-    an archive that was unpacked.
+    an archive that was unpacked, `root` is the folder that no link may lead out of.
     """
 
     readers: tuple[LogReader, ...]
@@ -124,15 +126,16 @@ class _Search:
     held: Path | None = None
     depth: int = 0
     names_files: bool = False
+    root: Path | None = None
 
     @classmethod
-    def by(cls, name: str | None, limits: Limits, *, names_files: bool = False) -> "_Search":
+    def by(cls, name: str | None, limits: Limits, **how: Any) -> "_Search":
         """A look by every reader, or by the one of this name."""
         readers = installed_readers()
         if name is None:
-            return cls(readers, limits, names_files=names_files)
+            return cls(readers, limits, **how)
         if chosen := tuple(reader for reader in readers if reader.name == name):
-            return cls(chosen[:1], limits, forced=True, names_files=names_files)
+            return cls(chosen[:1], limits, forced=True, **how)
         known = ", ".join(sorted(reader.name for reader in readers)) or "none"
         raise UserError(f"unknown reader '{name}'; known: {known}")
 
@@ -189,7 +192,7 @@ def read_logs(
     which file it was read from. Raises `UserError` where the path does not exist, a
     folder holds no file, or there is no such reader.
     """
-    search = _Search.by(reader, limits, names_files=names_files)
+    search = _Search.by(reader, limits, names_files=names_files, root=path)
     if not path.exists():
         raise UserError(f"{path} does not exist; give a log file or a folder of logs")
     if path.is_dir() and next(files_of(path), None) is None:
@@ -210,11 +213,12 @@ def open_files(
     limits: Limits = LIMITS,
     *,
     names_files: bool = False,
+    root: Path | None = None,
 ) -> Found:
-    """Every run in some of a log's files (`files_to_open`); ids are told apart
+    """Every run in some of the files (`files_to_open`) of a log, `root`; ids are told apart
     within these files only.
     """
-    search = _Search.by(reader, limits, names_files=names_files)
+    search = _Search.by(reader, limits, names_files=names_files, root=root)
     return _unique(found for path in paths for found in _one(path, search))
 
 
@@ -225,9 +229,12 @@ def installed_readers() -> tuple[LogReader, ...]:
     return tuple(sorted(found, key=lambda reader: (-getattr(reader, "rank", 0), reader.name)))
 
 
-def files_of(folder: Path, above: frozenset[Path] = frozenset()) -> Iterator[Path]:
-    """The files below a folder, in the order of their names, without hidden ones.
-    `above`: the folders that lead to it.
+def files_of(
+    folder: Path, above: frozenset[Path] = frozenset(), root: Path | None = None
+) -> Iterator[Path]:
+    """The files below a folder, in the order of their names, without hidden ones. A link out
+    of the folder is given as it is, for whoever tells that it is not followed. `above`: the
+    folders that lead to it; `root`: the first of them.
     """
     place = folder.resolve()
     if place in above:  # a link back up
@@ -240,8 +247,8 @@ def files_of(folder: Path, above: frozenset[Path] = frozenset()) -> Iterator[Pat
     for path in paths:
         if path.name.startswith("."):
             continue
-        if path.is_dir():
-            yield from files_of(path, above | {place})
+        if path.is_dir() and not leads_out(path, root or folder):
+            yield from files_of(path, above | {place}, root or folder)
         else:
             yield path
 
@@ -253,6 +260,9 @@ def _all(path: Path, search: _Search) -> Found:
 
 def _one(path: Path, search: _Search) -> Found:
     try:
+        root = search.root
+        if root is not None and root != path and leads_out(path, root) and path.exists():
+            raise UnreadableContent(OUTSIDE)
         if not path.is_file():
             raise UnreadableContent("it is no file, or may not be read")
         head = read_head(path, search.limits)

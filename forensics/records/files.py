@@ -13,6 +13,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from forensics.errors import OutsideFailure, UserError
 from forensics.records.evidence import Evidence, Finding, Undefined
+from forensics.records.given_files import parse_json, read_text, require_file
 from forensics.records.record import canonical_json, first_error
 
 T = TypeVar("T")
@@ -23,7 +24,8 @@ def write_atomically(path: Path, content: bytes | str) -> None:
     """Write next to the target, flush to disk, then rename over it. A full disk
     is an `OutsideFailure`.
     """
-    data = content.encode() if isinstance(content, str) else content
+    # a path may hold bytes that are no text; in JSON, this is how it is spelled there
+    data = content.encode(errors="backslashreplace") if isinstance(content, str) else content
     draft = path.with_name(f".{path.name}.{os.getpid()}.draft")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -67,13 +69,10 @@ def write_json_lines(path: Path, rows: Iterable[Any]) -> None:
 
 def read_json(path: Path) -> Any:
     """A JSON file's content. Raises `UserError` where it is missing or no JSON."""
+    text = read_text(path, "", "give a folder that `forensics investigate` wrote")
     try:
-        return json.loads(path.read_text())
-    except FileNotFoundError:
-        raise UserError(
-            f"{path} does not exist; give a folder that `forensics investigate` wrote"
-        ) from None
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+        return parse_json(text)
+    except ValueError as error:
         raise UserError(
             f"{path} is not valid JSON ({error}); run the command that wrote it again"
         ) from None
@@ -86,7 +85,8 @@ def read_findings(path: Path) -> Iterator[Evidence | Undefined]:
 
 def read_json_lines(path: Path, kind: TypeAdapter[T], what: str) -> Iterator[T]:
     """Stream records; a broken line is named, by its number from 1."""
-    with open(path, encoding="utf-8") as file:
+    require_file(path, "", "give a folder that `forensics investigate` wrote")
+    with open(path, encoding="utf-8", errors="replace") as file:
         for number, line in enumerate(file, 1):
             try:
                 yield kind.validate_json(line)

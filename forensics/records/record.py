@@ -35,7 +35,8 @@ def canonical_json(value: Any) -> str:
 
 def content_hash(value: Any, length: int = 16) -> str:
     """The first `length` hexadecimal digits of the SHA-256 of a value's canonical JSON."""
-    return hashlib.sha256(canonical_json(value).encode()).hexdigest()[:length]
+    content = canonical_json(value).encode(errors="surrogatepass")  # a path may not be text
+    return hashlib.sha256(content).hexdigest()[:length]
 
 
 def first_error(error: ValidationError) -> str:

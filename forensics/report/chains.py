@@ -6,7 +6,6 @@ of the runs that are shown. In between only the ids of runs with a complete or
 an untold chain are kept.
 """
 
-import json
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,6 +13,7 @@ from typing import Any, Final
 
 from forensics.errors import UserError
 from forensics.records.case_file import BrokenRule
+from forensics.records.given_files import parse_json
 
 FINDINGS: Final = "findings.jsonl"
 Key = tuple[str, str]  # (side, trajectory id); side "" where a row does not say
@@ -128,7 +128,7 @@ def read_chains(folder: Path) -> Iterator[ChainRow]:
     with open(path, encoding="utf-8", errors="replace") as file:
         for number, line in enumerate(file, 1):
             try:
-                row: dict[str, Any] = json.loads(line)
+                row: dict[str, Any] = parse_json(line)
                 attempts, shown = (
                     tuple(int(step) for step in row[name] or ())
                     for name in ("attempt_steps", "obtained_steps")

@@ -11,7 +11,6 @@ and why it could not be elsewhere. Silence comes in three kinds, which are never
 4. A case without the file claims nothing of the kind.
 """
 
-import json
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -21,6 +20,7 @@ from typing import Any, Final
 
 from forensics.errors import UserError
 from forensics.phrases import printable
+from forensics.records.given_files import parse_json
 from forensics.shortcuts.looks import SINGLE, TALK
 
 LOOKS: Final = "looks.jsonl"
@@ -133,7 +133,7 @@ def _read(path: Path, _: int, __: int) -> dict[str, Looks]:
     with open(path, encoding="utf-8", errors="replace") as file:
         for number, line in enumerate(file, 1):
             try:
-                row = json.loads(line)
+                row = parse_json(line)
                 sides.setdefault(str(row["side"]), Looks()).add(row)
             except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
                 raise UserError(

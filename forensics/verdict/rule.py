@@ -39,6 +39,7 @@ from forensics.errors import UserError
 from forensics.layers.decomposition import GENUINE_BAR, PHANTOM_BAR
 from forensics.phrases import printable
 from forensics.records import canonical_json, content_hash
+from forensics.records.given_files import parse_toml, read_text
 from forensics.records.record import first_error
 from forensics.records.verdict import Label
 
@@ -333,9 +334,10 @@ def read_rule(given: Rule | Mapping[str, Any] | str | PathLike[str] | None) -> R
 
 
 def _table(path: Path) -> dict[str, Any]:
+    text = read_text(path, "the rule ", "give a TOML file")
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+        return parse_toml(text)
+    except ValueError as error:
         raise UserError(f"the rule {path} cannot be read ({error}); give a TOML file") from None
 
 

@@ -21,7 +21,6 @@ figure is a warning against using the grade as a judge of steps, and says where
 the reward went.
 """
 
-import json
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,6 +29,7 @@ from typing import Final
 import numpy as np
 
 from forensics.errors import MissingInput, UserError
+from forensics.records.given_files import parse_json, read_text
 from forensics.statistics import Estimate, mean, share
 from probes.grades.step_grades import GradedRun
 
@@ -187,16 +187,11 @@ def read_truth(path: Path) -> dict[str, int]:
     """Of each run, the step that lost it: JSON lines with `trajectory` and
     `step`. Raises `UserError`.
     """
-    try:
-        lines = path.read_text(encoding="utf-8").splitlines()
-    except OSError:
-        raise UserError(
-            f"{path} cannot be read; give JSON lines with `trajectory` and `step`"
-        ) from None
+    lines = read_text(path, "", "give JSON lines with `trajectory` and `step`").splitlines()
     found: dict[str, int] = {}
     for number, line in enumerate(lines, 1):
         try:
-            row = json.loads(line)
+            row = parse_json(line)
             found[str(row["trajectory"])] = int(row["step"])
         except (ValueError, KeyError, TypeError):
             raise UserError(

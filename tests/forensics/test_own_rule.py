@@ -137,7 +137,7 @@ def test_investigate_states_the_rule_in_the_case(desk: Desk, tmp_path: Path) -> 
         ({"version": "x", "width": 0.1}, "a rule has no 'width'; known: version, level"),
         ({"version": "x", "level": 95}, "the rule's level is 95; give a number between 0 and 1"),
         ({"version": "x", "margin": True}, "the rule's margin is True"),
-        ("nowhere.toml", "nowhere.toml cannot be read"),
+        ("nowhere.toml", "nowhere.toml does not exist"),
     ],
 )
 def test_what_is_no_rule_is_refused(given: Any, says: str) -> None:

@@ -22,7 +22,6 @@ its line.
 """
 
 import copy
-import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -36,6 +35,7 @@ from forensics.errors import UserError
 from forensics.policies.renderers import style_of
 from forensics.protocols import Channel, Observation, StepResult
 from forensics.records import content_hash
+from forensics.records.given_files import parse_json, read_text
 from training.environments.verifiers import Filled, Verifier, final_answer, parse_verifier
 from training.sections import Section, sentence
 
@@ -137,21 +137,15 @@ def read_rows(path: Path) -> tuple[dict[str, Row], str]:
 
 
 def _objects(path: Path) -> Iterator[tuple[int, Any]]:
-    try:
-        text = path.expanduser().read_text(encoding="utf-8-sig")
-    except (FileNotFoundError, IsADirectoryError):
-        raise UserError(
-            f"there is no prompts file {path}; give one with --env-option file=PATH"
-        ) from None
-    except UnicodeDecodeError:
-        raise UserError(f"{path} is not UTF-8 text; save it as JSON lines in UTF-8") from None
-    except PermissionError:
-        raise UserError(f"{path} may not be read; change its permissions") from None
+    place = path.expanduser()
+    if not place.exists() or place.is_dir():
+        raise UserError(f"there is no prompts file {path}; give one with --env-option file=PATH")
+    text = read_text(place, "", "give JSON lines in UTF-8", encoding="utf-8-sig")
     for number, line in enumerate(text.split("\n"), 1):
         if line.strip():
             try:
-                yield number, json.loads(line, parse_constant=_no_constant)
-            except (ValueError, RecursionError) as error:
+                yield number, parse_json(line, parse_constant=_no_constant)
+            except ValueError as error:
                 raise UserError(f"{path.name} line {number} is not valid JSON ({error})") from None
 
 

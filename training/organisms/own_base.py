@@ -16,7 +16,6 @@ How good the base is, is how good its demonstrations are: a share of careless on
 leaves RL something to gain.
 """
 
-import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -33,6 +32,7 @@ from forensics.policies.compatibility import resolve_device
 from forensics.policies.renderers import renderer_for, style_of
 from forensics.protocols import Environment, Renderer
 from forensics.records import content_hash
+from forensics.records.given_files import parse_json, read_text
 from forensics.study import Folder, Result
 from training.organisms.base_model import SPECIAL, Phase, build_model, train_phase
 from training.organisms.demonstrations import Demonstration
@@ -151,19 +151,16 @@ class OwnBase:
 
 def read_rows(path: Path) -> Iterator[tuple[str, Row]]:
     """The rows of a file, each with where it stands. Raises `UserError`."""
-    try:
-        text = path.expanduser().read_text(encoding="utf-8-sig")
-    except (OSError, UnicodeDecodeError) as error:
-        raise UserError(f"{path} cannot be read as UTF-8 text ({error})") from None
+    text = read_text(path.expanduser(), "", "give JSON lines in UTF-8", encoding="utf-8-sig")
     for number, line in enumerate(text.split("\n"), 1):
         where = f"{path.name} line {number}"
         if not line.strip():
             continue
         try:
-            yield where, Row.model_validate(json.loads(line))
+            yield where, Row.model_validate(parse_json(line))
         except ValidationError as error:
             raise UserError(f"{where}: {sentence(error, Row)}") from None
-        except (ValueError, RecursionError) as error:
+        except ValueError as error:
             raise UserError(f"{where} is not valid JSON: {error}") from None
 
 
