@@ -52,8 +52,9 @@ from crosscoders.patching.hybrids import (
     relative_change,
     require_same_shape,
 )
+from crosscoders.patching.layer_steps import untouched
 from crosscoders.patching.outlying import Outlying, outlying
-from crosscoders.patching.replay import outputs_kept, replayed, untouched
+from crosscoders.patching.replay import outputs_kept, replayed
 from crosscoders.patching.results import Change, ChangeMap, Direction, Positions, Readings, summed
 from forensics.errors import UserError
 from forensics.policies.sites import decoder_layers
