@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from forensics.cli.console import say
+from forensics.cli.console import say, tell
 from forensics.cli.options import (
     Before,
     EnvOptions,
@@ -106,13 +106,28 @@ Opening = Annotated[
         ),
     ),
 ]
-Tokens = Annotated[int, typer.Option("--tokens", min=1, help="Tokens to train the dictionary on.")]
+Tokens = Annotated[
+    int | None,
+    typer.Option(
+        "--tokens",
+        min=1,
+        show_default=False,
+        help=(
+            "Tokens to train the dictionary on.  [default: 400000; in a network of more than 8"
+            " layers two passes over its texts, if that is less]"
+        ),
+    ),
+]
 Decisions = Annotated[
-    int,
+    int | None,
     typer.Option(
         "--decisions",
         min=0,
-        help="Decisions to patch at; 0 leaves patching out (then name a --site).",
+        show_default=False,
+        help=(
+            "Decisions to patch at; 0 leaves patching out (then name a --site).  [default: 96; in"
+            " a network of more than 8 layers 32]"
+        ),
     ),
 ]
 Controls = Annotated[
@@ -156,8 +171,8 @@ def diff(
     after_only: AfterOnly = None,
     k: K = 12,
     opening: Opening = 0.0,
-    tokens: Tokens = 400_000,
-    decisions: Decisions = 96,
+    tokens: Tokens = None,
+    decisions: Decisions = None,
     controls: Controls = True,
     baselines: Baselines = True,
     keep_outliers: KeepOutliers = False,
@@ -174,7 +189,7 @@ def diff(
     dictionary. `forensics steer` then tests what its latents cause.
     """
     from crosscoders.study.diff_files import DiffRequest, Shape
-    from crosscoders.study.pipeline import DiffStudy
+    from crosscoders.study.plan import plan
     from forensics.budget import Budget
 
     request = DiffRequest(
@@ -198,6 +213,10 @@ def diff(
         device=run.device,
         backend=run.backend,
     )
+    for line in plan(request, run.out):
+        tell(line)
+    from crosscoders.study.pipeline import DiffStudy  # torch, after the plan was said
+
     run.carry_out(DiffStudy(request=request))
 
 
@@ -297,6 +316,7 @@ def steer(
     site: SteerSite = None,
     measure: Measure = None,
     encode_from: EncodeFrom = "both",
+    keep_outliers: KeepOutliers = False,
     tasks: Reported = 200,
     choosing: Choosing = 100,
     samples: SteerSamples = 4,
@@ -334,6 +354,7 @@ def steer(
             seed=run.seed,
             device=run.device,
             backend=run.backend,
+            keep_outliers=keep_outliers,
             config=SteeringConfig(**config),
         )
     )

@@ -52,8 +52,9 @@ from crosscoders.patching.hybrids import (
     relative_change,
     require_same_shape,
 )
+from crosscoders.patching.layer_steps import untouched
 from crosscoders.patching.outlying import Outlying, outlying
-from crosscoders.patching.replay import outputs_kept, replayed, untouched
+from crosscoders.patching.replay import outputs_kept, replayed
 from crosscoders.patching.results import Change, ChangeMap, Direction, Positions, Readings, summed
 from forensics.errors import UserError
 from forensics.policies.sites import decoder_layers
@@ -166,25 +167,16 @@ def read_decisions(
     models: tuple[Any, Any] = (before.model, after.model)
     # the empty prefix comes first and is always there: the KL is read at it
     prefixes: dict[Tokens, Tokens] = {(): ()} | (behaviour.by_prefix if behaviour else {})
-    table, longest = models[0].get_input_embeddings(), max(map(len, prefixes))
+    longest = max(map(len, prefixes))
     _require_fitting((before, after), decisions, behaviour, longest)
     pieces = [pieces_of(model) for model in models]
     number = len(decisions)
     between, kl = np.zeros((2, number)), np.zeros((len(changes), 2, number))
     chance, hybrid_chance = np.zeros((2, number)), np.zeros((len(changes), number))
     sites = {change.place for change in changes if change.positions}
-    layers = len(decoder_layers(before.model))
-    width = table.embedding_dim * (max(1, len(sites)) + 2 * layers)
-
-    def rows(length: int) -> int:
-        values = max((length + longest) * width, (1 + longest) * table.num_embeddings)
-        return min(before.batch_rows, VALUES_AT_ONCE // int(values))
-
-    batches = list(_batches(decisions, rows))
-    outliers = Outlying()
-    if not keep_outliers:
-        outliers = outlying(models, decisions, sites, batches)
+    batches = list(_batches(decisions, _rows_at_once(before, len(sites), longest)))
     tick = _ticking(progress, number * len(prefixes) * (2 + len(changes)))
+    outliers = Outlying() if keep_outliers else outlying(models, decisions, sites, batches)
     for members in batches:
         texts = torch.tensor([decisions[i].token_ids for i in members])
         for prefix, last in prefixes.items():
@@ -210,6 +202,20 @@ def read_decisions(
         hybrid_chance=hybrid_chance if behaviour else None,
         outliers=outliers.sentence(),
     )
+
+
+def _rows_at_once(policy: Policy, sites: int, longest: int) -> Callable[[int], int]:
+    """How many texts of a length fit: what passes the sites and the layers of both
+    models, and the logits, stay in memory.
+    """
+    table = policy.model.get_input_embeddings()
+    width = table.embedding_dim * (max(1, sites) + 2 * len(decoder_layers(policy.model)))
+
+    def rows(length: int) -> int:
+        values = max((length + longest) * width, (1 + longest) * table.num_embeddings)
+        return min(policy.batch_rows, VALUES_AT_ONCE // int(values))
+
+    return rows
 
 
 def _ticking(progress: Progress, of: int) -> Callable[[int], None]:

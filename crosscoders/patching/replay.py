@@ -5,34 +5,11 @@ On average this halves a pass; a graft of the output costs the output alone. Wha
 out is the same to the bit, since the layers behind read the same numbers.
 """
 
-import re
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
 from torch import Tensor, nn
-
-from crosscoders.patching.results import Change
-
-BEHIND = ("unembed", "final_norm")  # pieces that stand behind all layers
-RESIDUAL_BEHIND = "hook_resid_post"
-
-
-def untouched(change: Change, layers: int) -> int:
-    """How many of the first layers give the same with the change as without."""
-    if change.positions:
-        match = re.fullmatch(r"blocks\.(\d+)\.(\w+)", change.place)
-        if match is None:
-            return 0
-        return int(match[1]) + (match[2] == RESIDUAL_BEHIND)
-    return min(_before_piece(part, layers) for part in change.place.split("+"))
-
-
-def _before_piece(piece: str, layers: int) -> int:
-    if piece in BEHIND:
-        return layers
-    match = re.match(r"blocks\.(\d+)\.", piece)
-    return int(match[1]) if match else 0
 
 
 @contextmanager

@@ -19,6 +19,7 @@ was named and differs, else the KL.
 """
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
@@ -69,13 +70,7 @@ def choose_site(
     Raises `UserError` where the maps have fewer than two tasks, or no row at
     these positions.
     """
-    tasks = sorted(set(patches.readings.tasks), key=lambda task: content_hash([SEED, task]))
-    if len(tasks) < 2:
-        raise UserError(
-            "a site is chosen on some tasks and reported on others; give decisions of at least two"
-            " tasks"
-        )
-    first, second = tasks[: len(tasks) // 2], tasks[len(tasks) // 2 :]
+    first, second = halves(patches.readings.tasks)
     behaves = any(row.behaviour_moved.estimate is not None for row in patches.rows)
     measure = measure or ("behaviour" if behaves else "kl")
     middle, reporting = _middle(patches.only(first)), patches.only(second)
@@ -104,6 +99,17 @@ def choose_site(
         output=output,
         reason=reason,
     )
+
+
+def halves(tasks: Sequence[str]) -> tuple[list[str], list[str]]:
+    """The tasks that choose, and those that are reported on."""
+    ordered = sorted(set(tasks), key=lambda task: content_hash([SEED, task]))
+    if len(ordered) < 2:
+        raise UserError(
+            "a site is chosen on some tasks and reported on others; give decisions of at least two"
+            " tasks"
+        )
+    return ordered[: len(ordered) // 2], ordered[len(ordered) // 2 :]
 
 
 def _middle(patches: ChangeMap) -> list[Row]:

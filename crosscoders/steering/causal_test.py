@@ -9,11 +9,12 @@
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from os import PathLike
 from pathlib import Path
 from typing import Any, ClassVar
 
+from crosscoders.activations.outlier_positions import TIMES
 from crosscoders.dictionaries.dictionary import Dictionary
 from crosscoders.dictionaries.saved import (
     dictionary_key,
@@ -33,6 +34,7 @@ from crosscoders.steering.readings import (
     read_pairs,
     table_beside,
     uses_of,
+    with_and_without,
 )
 from crosscoders.steering.steer_study import (
     Steered,
@@ -61,7 +63,8 @@ class Steer:
     `readings`. `against`: a further dictionary for the curve of saturation.
     `latents`: the table that `top:N` keeps to; by default `latents.parquet` beside
     the dictionary, where it is. `site`: by default the one that the dictionary was
-    trained at. `tasks` are reported on, `choosing` chosen on.
+    trained at. `tasks` are reported on, `choosing` chosen on. `keep_outliers`: change
+    attention sinks too.
     """
 
     before: Given
@@ -81,6 +84,7 @@ class Steer:
     seed: int = 0
     device: str = "auto"
     backend: str = "huggingface"
+    keep_outliers: bool = False
     config: SteeringConfig = field(default_factory=SteeringConfig)
     name: ClassVar = "steering"
     files: ClassVar = (FOLDER,)
@@ -125,6 +129,7 @@ class Steer:
             "site": site,
             "settings": self.settings.content(),
             "config": {**asdict(self.config), "strengths": list(self.config.strengths)},
+            **({"keep_outliers": True} if self.keep_outliers else {}),
         }
         return inputs, dictionary, request
 
@@ -192,7 +197,8 @@ def _run(bench: Bench, inputs: Inputs, request: Steer, dictionary: Dictionary) -
         raise UserError(f"this world has no channel '{name}'; it has: {', '.join(known) or 'none'}")
     for outcomes in (before, after):
         outcomes.of(measure)  # refuses a measure that no run has
-    readings = read_bench(bench, choosing, measure)
+    readings = read_bench(bench, choosing, measure, request.keep_outliers)
+    bench = replace(bench, limits=readings.limits)
     device = bench.after.model.device
     subjects = [_subject(request, dictionary, request.dictionary, "dictionary", readings, device)]
     if request.against is not None:
@@ -201,7 +207,13 @@ def _run(bench: Bench, inputs: Inputs, request: Steer, dictionary: Dictionary) -
     study = Study(
         bench=bench, choosing=choosing, reporting=reporting, config=request.config, measure=measure
     )
-    return plain_result(study.run(subjects), subjects, request.config.level)
+    result = plain_result(study.run(subjects), subjects, request.config.level)
+    if readings.limits is not None:
+        result["sentences"].append(
+            f"Attention sinks (rows with more than {TIMES:g} times the median norm at"
+            f" {bench.site}) were left as they are."
+        )
+    return result
 
 
 def plain_result(steered: Steered, subjects: Sequence[Subject], level: float) -> dict[str, Any]:
@@ -222,21 +234,34 @@ def plain_result(steered: Steered, subjects: Sequence[Subject], level: float) ->
     }
 
 
-def read_bench(bench: Bench, tasks: Sequence[str], measure: str) -> Readings:
-    """The activations of both models on unsteered runs of the after policy, one a task."""
-    seed = int(content_hash([bench.seed, "after"], 15), 16)
-    runs = list(
-        bench.after.play(bench.environment, tasks, 1, bench.settings, seed)
-    )  # its inference mode ends here
-    return read_pairs(
-        bench.before,
-        bench.after,
-        runs,
-        site=bench.site,
-        position=bench.position,
-        steps=bench.steps(),
-        uses=uses_of(measure, bench.environment.channels),
-    )
+def read_bench(
+    bench: Bench, tasks: Sequence[str], measure: str, keep_outliers: bool = False
+) -> Readings:
+    """The activations of both models on unsteered runs of the after policy, one a task.
+    Where no action tells what is measured, as in a world of one turn, also on
+    runs in which the channels' content is taken out.
+    """
+    uses = uses_of(measure, bench.environment.channels)
+
+    def read(environment: Environment, name: str) -> Readings:
+        seed = int(content_hash([bench.seed, name], 15), 16)
+        played = bench.after.play(environment, tasks, 1, bench.settings, seed)
+        return read_pairs(
+            bench.before,
+            bench.after,
+            list(played),  # its inference mode ends here
+            site=bench.site,
+            position=bench.position,
+            steps=bench.steps(),
+            uses=uses,
+            keep_outliers=keep_outliers,
+        )
+
+    found = read(bench.environment, "after")
+    channels = [channel.name for channel in bench.environment.channels]
+    if not channels or bool(found.used.any()) != bool(found.used.all()):
+        return found
+    return with_and_without(found, read(bench.environment.without(*channels), "scrubbed"))
 
 
 def _subject(

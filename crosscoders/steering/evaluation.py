@@ -30,7 +30,8 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from crosscoders.steering.edits import Change, Side, other_side
+from crosscoders.activations.outlier_positions import Limits
+from crosscoders.steering.edits import SIDES, Change, Side, other_side
 from crosscoders.steering.interventions import Position, Seen, Steps, intervention, policy_alongside
 from forensics.case import environment_key
 from forensics.errors import UserError
@@ -207,7 +208,8 @@ class Condition:
 @dataclass(frozen=True, kw_only=True)
 class Bench:
     """Two policies, a world, and how often it is played. `identity`: whatever
-    else decides a change, hashed.
+    else decides a change, hashed. `limits`: of the norm, by model; no change touches what
+    is beyond them.
     """
 
     before: Policy
@@ -220,10 +222,14 @@ class Bench:
     seed: int
     folder: Path
     identity: str = ""
+    limits: Limits | None = None
     progress: Progress = field(default=lambda what, done, of: None)
 
     def policy(self, side: Side) -> Policy:
         return self.before if side == "before" else self.after
+
+    def _limit(self, side: Side) -> float | None:
+        return None if self.limits is None else self.limits[SIDES.index(side)]
 
     def steps(self) -> Steps:
         """How tokens are read as actions in this world."""
@@ -252,6 +258,7 @@ class Bench:
                 "site": self.site,
                 "position": self.position.name,
                 "identity": self.identity,
+                **({} if self.limits is None else {"limits": list(self.limits)}),
             }
         outcomes = []
         for first in range(0, len(tasks), TASKS_PER_PART):
@@ -277,6 +284,7 @@ class Bench:
                     position=self.position,
                     seen=seen,
                     steps=self.steps(),
+                    limit=self._limit(condition.acting),
                 )
             )
             policy = policy_alongside(policy, companion, self.site, seen)

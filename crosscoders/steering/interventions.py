@@ -37,6 +37,7 @@ import torch
 from torch import Tensor, nn
 from transformers import Cache
 
+from crosscoders.activations.outlier_positions import norms_of
 from crosscoders.steering.edits import Change
 from forensics.errors import UserError
 from forensics.policies import policy_from
@@ -276,13 +277,18 @@ def intervention(
     position: Position,
     seen: Seen,
     steps: Steps | None = None,
+    limit: float | None = None,
 ) -> Intervention:
-    """A change at a site, at a position. `steps`: how actions are read, for `kind:NAME`."""
+    """A change at a site, at a position. `steps`: how actions are read, for `kind:NAME`.
+    `limit`: of the norm; what is beyond it (attention sinks) stays as it is.
+    """
 
     def apply(activations: Tensor, context: ActivationContext) -> Tensor:
         ids, decided = seen.text()
         decided[:, -1] |= context.deciding
         mask = chosen_positions(position, steps, ids, decided, activations.shape[1])
+        if limit is not None:
+            mask = mask & (norms_of(activations) <= limit)
         return changed(change, activations, seen.other, mask)
 
     return Intervention(site=site, name=name, apply=apply)

@@ -11,6 +11,8 @@ follows from them for the controls.
    active just before the measured behaviour, times what it writes: `|d_after -
    d_before|`, so that what both models write alike is never chosen, or
    `|d_after|`. Choosing by mean activity instead misses a planted feature.
+   In a world of one turn every decision leads to an answer: there decisions behind
+   prompts with the cue are set against those without it (`with_and_without`).
 4. Which latents are tested: named ones, or the first N by a rule that is fixed
    beforehand and looks at other tasks. `12,17`: these, in this order (the order
    of the curve of saturation). `top:N`: of the latents that a table calls
@@ -21,7 +23,7 @@ follows from them for the controls.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final, Literal
 
@@ -30,6 +32,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
+from crosscoders.activations.outlier_positions import Limits, beyond, limits_of, norms_of
 from crosscoders.dictionaries.dictionary import Dictionary
 from crosscoders.steering.edits import Encoding, stacked
 from crosscoders.steering.interventions import Position, Steps, chosen_positions
@@ -54,12 +57,15 @@ class Readings:
     """Activations, before first: at the position, and at decisions with what
     followed.
 
-    `used`: whether the next action was the measured behaviour.
+    `used`: whether the next action was the measured behaviour, or the prompt had the
+    cue. `limits`: of the norm, by model, where rows beyond them (attention sinks) were
+    left out.
     """
 
     here: Float[Tensor, "rows models width"]
     decisions: Float[Tensor, "decisions models width"]
     used: Bool[Tensor, " decisions"]
+    limits: Limits | None = None
 
 
 def read_pairs(
@@ -71,11 +77,13 @@ def read_pairs(
     position: Position,
     steps: Steps | None,
     uses: Uses,
+    keep_outliers: bool = False,
 ) -> Readings:
     """Read runs until there are `MOST_ROWS` rows. Raises `UserError` where no run has
     the position.
     """
     here: list[Tensor] = []
+    norms: list[Tensor] = []
     decisions: list[Tensor] = []
     used: list[bool] = []
     for run in runs:
@@ -84,6 +92,7 @@ def read_pairs(
         pair = torch.from_numpy(
             np.stack([policy.activations([ids], [site])[0][site] for policy in (before, after)], 1)
         )
+        norms.append(norms_of(pair))
         decided = torch.zeros((1, len(ids)), dtype=torch.bool)
         decided[0, [start - 1 for start in starts]] = True
         mask = chosen_positions(position, steps, torch.tensor([ids]), decided, len(ids))
@@ -96,7 +105,31 @@ def read_pairs(
         raise UserError(
             f"no run of the after policy has the position {position.name}; choose another with --at"
         )
-    return Readings(here=torch.cat(here), decisions=torch.cat(decisions), used=torch.tensor(used))
+    found = Readings(here=torch.cat(here), decisions=torch.cat(decisions), used=torch.tensor(used))
+    limits = limits_of(torch.cat(norms))
+    if keep_outliers or not bool((torch.cat(norms) > torch.tensor(limits)).any()):
+        return found
+    return without_outliers(found, limits)
+
+
+def without_outliers(readings: Readings, limits: Limits) -> Readings:
+    """The rows within the limits; all, where none is."""
+    here, decided = (~beyond(rows, limits) for rows in (readings.here, readings.decisions))
+    return Readings(
+        here=readings.here[here] if bool(here.any()) else readings.here,
+        decisions=readings.decisions[decided],
+        used=readings.used[decided],
+        limits=limits,
+    )
+
+
+def with_and_without(cued: Readings, scrubbed: Readings) -> Readings:
+    """Decisions behind prompts with the cue against those without it, where no action
+    is the measured behaviour; `here` is that of the cued ones.
+    """
+    flags = torch.cat([torch.ones(len(cued.used)), torch.zeros(len(scrubbed.used))]) > 0
+    decisions = torch.cat([cued.decisions, scrubbed.decisions])
+    return replace(cued, decisions=decisions, used=flags)
 
 
 def uses_of(measure: str, channels: Sequence[Channel]) -> Uses:
@@ -228,7 +261,7 @@ def contrasts(reader: Reader, readings: Readings, whole: bool = False) -> Tensor
     if bool(readings.used.all()) or not bool(readings.used.any()):
         raise UserError(
             "the measured behaviour follows all decisions or none, so no feature can be told by it;"
-            " give the latents by number"
+            " give the latents by number, or a world whose cue can be taken out (a channel)"
         )
     flags = readings.used.to(reader.dictionary.bias.device)
     sums = torch.zeros((2, reader.dictionary.config.partition.latents), device=flags.device)

@@ -65,11 +65,14 @@ class Steered:
 
 
 def choose_measure(before: Outcomes, after: Outcomes, channels: Sequence[Channel]) -> str:
-    """The channel whose use differs most between the policies, `success` where there is none."""
+    """The channel whose use differs most between the policies; `success` where there is
+    none, or none whose use differs (a prompt shows its cue to both).
+    """
     names = [f"channel:{channel.name}" for channel in channels]
     gaps = {
         name: found for name in names if (found := difference_of(after.of(name), before.of(name)))
     }
+    gaps = {name: gap for name, gap in gaps.items() if gap.estimate != 0}
     return max(gaps, key=lambda name: abs(gaps[name].estimate)) if gaps else "success"
 
 

@@ -22,6 +22,11 @@ from forensics.records.files import read_json
 
 AUTO = "auto"
 SIDES = ("before", "after")
+MOST_TOKENS: Final = 400_000  # to train on, unless asked otherwise
+SMALL: Final = 8  # layers of a network that is read and patched in full
+PASSES: Final = 2  # over the texts of a deeper one, in training
+MOST_READ: Final = 40_000  # tokens of a deeper one's texts, unless more are asked for
+MOST_DECISIONS, DEEP_DECISIONS = 96, 32  # to patch at, unless asked otherwise
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,11 +68,13 @@ class Shape:
 class DiffRequest:
     """`site`: a TransformerLens name, or `auto`: chosen by patching. `kind`:
     the kind of action that is set against all others (`None`: the channel or
-    kind whose use rose most). `tokens` that the dictionary is trained on.
-    `decisions` that are patched; 0 leaves patching out. `controls`,
-    `baselines`: whether they are run. `keep_outliers`: leave no attention sink out.
-    `dictionary`: one that is taken instead
-    of training one (see `interchange.reading`); `auto` is then its own site.
+    kind whose use rose most). `tokens` that the dictionary is trained on (`None`:
+    `MOST_TOKENS`, in a deep network two passes over the texts if that is less).
+    `decisions` that are patched (`None`: `MOST_DECISIONS`, in a deep network
+    `DEEP_DECISIONS`); 0 leaves patching out. `controls`, `baselines`:
+    whether they are run. `keep_outliers`: leave no attention sink out. `dictionary`:
+    one that is taken instead of training one (see `interchange.reading`); `auto` is
+    then its own site.
 
     One source of texts: an environment (with its `options` and `budget`),
     `runs` (a log) or `texts` (a plain file).
@@ -82,8 +89,8 @@ class DiffRequest:
     site: str = AUTO
     kind: str | None = None
     shape: Shape = field(default_factory=Shape)
-    tokens: int = 400_000
-    decisions: int = 96
+    tokens: int | None = None
+    decisions: int | None = None
     controls: bool = True
     baselines: bool = True
     keep_outliers: bool = False
@@ -103,11 +110,11 @@ class DiffRequest:
                 "--latents, --after-only, --k and --opening are for a dictionary that is trained;"
                 " leave them out with --dictionary"
             )
-        if self.site == AUTO and not self.decisions and self.dictionary is None:
+        if self.site == AUTO and self.decisions == 0 and self.dictionary is None:
             raise UserError(
                 "the site is chosen by patching; name one with --site, or patch at some decisions"
             )
-        if self.tokens < 1 or self.decisions < 0:
+        if (self.tokens is not None and self.tokens < 1) or (self.decisions or 0) < 0:
             raise UserError("--tokens must be at least 1 and --decisions at least 0")
         if not 0 <= self.seed < 2**63:
             raise UserError(f"seed is {self.seed} and must be a whole number from 0 to 2^63 - 1")
@@ -123,8 +130,8 @@ class DiffRequest:
             "site": self.site,
             "kind": self.kind,
             "shape": asdict(self.shape),
-            "tokens": self.tokens,
-            "decisions": self.decisions,
+            "tokens": MOST_TOKENS if self.tokens is None else self.tokens,
+            "decisions": MOST_DECISIONS if self.decisions is None else self.decisions,
             "controls": self.controls,
             "seed": self.seed,
             **({"keep_outliers": True} if self.keep_outliers else {}),

@@ -118,11 +118,11 @@ class Material:
         return first, [text for text in self.texts if text.note.task not in chosen]
 
 
-def some_texts(texts: Sequence[TokenizedText]) -> list[TokenizedText]:
-    """Texts drawn at random until they have `ENOUGH` tokens, in their order."""
+def some_texts(texts: Sequence[TokenizedText], most: int = ENOUGH) -> list[TokenizedText]:
+    """Texts drawn at random until they have so many tokens, in their order."""
     order = np.random.default_rng(0).permutation(len(texts))
     lengths = np.array([len(texts[place]) for place in order])
-    enough = int((lengths.cumsum() - lengths < ENOUGH).sum())
+    enough = int((lengths.cumsum() - lengths < most).sum())
     return [texts[place] for place in sorted(order[:enough].tolist())]
 
 
@@ -206,11 +206,12 @@ def dictionaries_of(
     stream: Stream,
     metadata: Mapping[str, Any],
     saved: SavedDictionary | None,
+    tokens: int,
     progress: Progress,
 ) -> dict[str, Dictionary]:
     """Every dictionary by name, read back where it was finished. `metadata`: what
     the saved ones say of themselves. `saved`: one that was given; it is kept
-    beside the diff in our own form, which `forensics steer` reads.
+    beside the diff in our own form, which `forensics steer` reads. `tokens` to train on.
     """
     controls = request.controls and not saved
     views: dict[str, View | None] = {}
@@ -239,7 +240,10 @@ def dictionaries_of(
 
         trained = train_crosscoders(
             stream,
-            {one: _job(request, one, stream.width, seed, view) for one, view in jobs.items()},
+            {
+                one: _job(request, one, stream.width, seed, view, tokens)
+                for one, view in jobs.items()
+            },
             folder=folder / TRAINING / name,
             resume=True,
             device=request.device,
@@ -253,7 +257,9 @@ def dictionaries_of(
     return {one: load_dictionary(folder / FOLDERS[one], device) for one in names}
 
 
-def _job(request: DiffRequest, name: str, width: int, seed: int, view: View | None) -> TrainingJob:
+def _job(
+    request: DiffRequest, name: str, width: int, seed: int, view: View | None, tokens: int
+) -> TrainingJob:
     """A crosscoder, or the difference's dictionary: as many latents as features,
     two of them active.
     """
@@ -269,8 +275,8 @@ def _job(request: DiffRequest, name: str, width: int, seed: int, view: View | No
         config = DictionaryConfig(width=width, k=k, own_k=own_k, partition=partition)
     parting, last = (0.0, None) if difference else PARTING
     settings = TrainerSettings(
-        tokens=request.tokens,
-        batch=min(max(request.tokens // STEPS, SMALLEST), LARGEST, request.tokens),
+        tokens=tokens,
+        batch=min(max(tokens // STEPS, SMALLEST), LARGEST, tokens),
         seed=seed,
         parting=parting,
         parting_last=last,

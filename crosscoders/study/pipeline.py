@@ -16,6 +16,7 @@ What is finished is read back when the folder is gone on with; what it was
 started with must be the same.
 """
 
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from os import PathLike
 from pathlib import Path
@@ -28,6 +29,7 @@ from crosscoders.activations.harvest_stream import texts_hash
 from crosscoders.activations.outlier_positions import plain
 from crosscoders.dictionaries.saved import SavedDictionary
 from crosscoders.patching.decisions import (
+    Behaviour,
     Decision,
     Theme,
     behaviour_of,
@@ -35,15 +37,19 @@ from crosscoders.patching.decisions import (
     decisions_of,
     theme_of,
 )
+from crosscoders.patching.layered import layered_graft_map, layered_patch_map
 from crosscoders.patching.maps import graft_map, patch_map
+from crosscoders.patching.results import ChangeMap
 from crosscoders.patching.site_choice import choose_site
 from crosscoders.study.diff_files import (
     AUTO,
     BASELINES,
     CONTROLS,
+    DEEP_DECISIONS,
     DICTIONARY,
     DIFF,
     LATENTS,
+    MOST_DECISIONS,
     PATCHING,
     QUALITY,
     TOKENS,
@@ -60,7 +66,7 @@ from crosscoders.study.material import (
     settled,
 )
 from crosscoders.study.measures import Measured, measured, rising, steer_command, told
-from crosscoders.study.study_streams import study_streams
+from crosscoders.study.study_streams import is_small, study_streams, training_tokens
 from forensics.errors import UserError
 from forensics.investigation.folder import CASE, CASE_FILES
 from forensics.investigation.inputs import CaseRequest, Inputs, check_case
@@ -199,7 +205,7 @@ def diff_material(
     # 1. Which behaviour it is about, where the change lives, and the site.
     theme = theme_of(material.runs, identities, material.channels, request.kind)
     location = None
-    if request.decisions:
+    if request.decisions != 0:
         if not (folder / PATCHING).is_file():
             write_json(folder / PATCHING, locate(material, request, theme, progress))
         location = read_json(folder / PATCHING)
@@ -209,7 +215,8 @@ def diff_material(
     streams = study_streams(material, request, about["site"], folder, progress)
 
     # 3. The dictionaries, and what is measured of them.
-    dictionaries = dictionaries_of(request, folder, streams.learnt, about, saved, progress)
+    tokens = training_tokens(request, streams.learnt)
+    dictionaries = dictionaries_of(request, folder, streams.learnt, about, saved, tokens, progress)
     progress("reading the latents", 0, 1)
     contrasts, policies = contrasts_of(theme, material.runs), material.policies
     found = measured(dictionaries, policies, streams, contrasts, folder, request.controls)
@@ -245,21 +252,15 @@ def locate(
     """Both maps as plain rows, the site and why. Raises `UserError` where there
     is nothing to patch at.
     """
-    before, after = material.policies
+    before = material.policies[0]
     decisions = _decisions(material, request)
     behaviour = behaviour_of(theme, material.runs)
 
-    def hear(what: str) -> Progress:
-        return lambda _, done, of: progress(what, done, of)
-
-    patches = patch_map(
-        before, after, decisions, behaviour=behaviour, progress=hear("patching activations")
-    )
-    grafts = graft_map(
-        before, after, decisions, behaviour=behaviour, progress=hear("grafting weights")
-    )
+    patches, grafts = _maps(material, decisions, behaviour, request, progress)
     choice = choose_site(patches, grafts)
     site, sentences = request.site, [choice.sentence]
+    if patches.outliers:
+        sentences.append(patches.outliers)
     if site == AUTO and choice.site is None:
         site = f"blocks.{(len(decoder_layers(before.model)) - 1) // 2}.hook_resid_post"
         sentences.append(
@@ -278,6 +279,39 @@ def locate(
         "patch": [row.flat() for row in patches.rows],
         "graft": [row.flat() for row in grafts.rows],
     }
+
+
+def _maps(
+    material: Material,
+    decisions: Sequence[Decision],
+    behaviour: Behaviour | None,
+    request: DiffRequest,
+    progress: Progress,
+) -> tuple[ChangeMap, ChangeMap]:
+    """Both maps: of a small network in full, of a deeper one layers first."""
+    before, after = material.policies
+    kept = request.keep_outliers
+    if not is_small(before.model):
+        asked: dict[str, Any] = {"behaviour": behaviour, "progress": progress}
+        return (
+            layered_patch_map(before, after, decisions, keep_outliers=kept, **asked),
+            layered_graft_map(before, after, decisions, **asked),
+        )
+
+    def hear(what: str) -> Progress:
+        return lambda _, done, of: progress(what, done, of)
+
+    return (
+        patch_map(
+            before,
+            after,
+            decisions,
+            behaviour=behaviour,
+            keep_outliers=kept,
+            progress=hear("patching activations"),
+        ),
+        graft_map(before, after, decisions, behaviour=behaviour, progress=hear("grafting weights")),
+    )
 
 
 def _decisions(material: Material, request: DiffRequest) -> tuple[Decision, ...]:
@@ -302,7 +336,11 @@ def _decisions(material: Material, request: DiffRequest) -> tuple[Decision, ...]
             "patching needs decisions of at least two tasks; give more runs or texts, or name a"
             " --site and use --decisions 0"
         )
-    return tuple(by_task[task] for task in ordered[: request.decisions])
+    number = request.decisions
+    if number is None:
+        small = is_small(material.policies[0].model)
+        number = MOST_DECISIONS if small else DEEP_DECISIONS
+    return tuple(by_task[task] for task in ordered[:number])
 
 
 def next_command(

@@ -2,14 +2,15 @@
 of the norm.
 
 1. In a network of at most `SMALL` layers each pass reads both checkpoints again, which is
-   cheaper than to keep anything. A deeper one is read once, into a file
-   (`activations.kept_stream`), where the disk has room.
+   cheaper than to keep anything. A deeper one is read once, on texts of `MOST_READ`
+   tokens drawn at random (more where more are asked for), into a file
+   (`activations.kept_stream`) where the disk has room.
 2. Outliers (attention sinks) are surveyed over all texts; where there are any, the
    rows beyond the limits are left out of all three streams.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
@@ -17,12 +18,11 @@ from crosscoders.activations.harvest_stream import HarvestConfig, HarvestStream,
 from crosscoders.activations.kept_stream import KeptStream, fits, keep
 from crosscoders.activations.outlier_positions import Limits, Outliers, survey
 from crosscoders.activations.texts import TokenizedText
-from crosscoders.study.diff_files import DiffRequest
+from crosscoders.study.diff_files import MOST_READ, MOST_TOKENS, PASSES, SMALL, DiffRequest
 from crosscoders.study.material import TRAINING, Material, some_texts
 from forensics.policies.sites import decoder_layers
 from forensics.progress import Progress
 
-SMALL: Final = 8  # layers
 ONCE: Final = HarvestConfig(batch=2048, window=4)  # short windows: a reader sees how far it is
 Rows = HarvestStream | KeptStream
 
@@ -40,6 +40,15 @@ class StudyStreams:
     limits: Limits | None
 
 
+def training_tokens(request: DiffRequest, learnt: Rows) -> int:
+    """How many tokens the dictionaries are trained on."""
+    if request.tokens is not None:
+        return request.tokens
+    if isinstance(learnt, KeptStream):
+        return max(1, min(MOST_TOKENS, PASSES * len(learnt.index)))
+    return MOST_TOKENS
+
+
 def is_small(model: object) -> bool:
     """Whether a network is so small that it is read and patched in full."""
     return len(decoder_layers(model)) <= SMALL
@@ -49,13 +58,14 @@ def study_streams(
     material: Material, request: DiffRequest, site: str, folder: Path, progress: Progress
 ) -> StudyStreams:
     """See the module's text."""
-    policies = material.policies
-    kept: KeptStream | None = None
-    whole: Rows = harvest(policies, material.texts, site)
+    policies, kept = material.policies, None
     if not is_small(policies[0].model):
+        most = max(MOST_READ, request.tokens or 0)
+        material = replace(material, texts=tuple(some_texts(material.texts, most)))
         once = harvest(policies, material.texts, site, ONCE)
         if fits(once, folder):
-            whole = kept = keep(once, folder / TRAINING / "activations", progress)
+            kept = keep(once, folder / TRAINING / "activations", progress)
+    whole: Rows = kept or harvest(policies, material.texts, site)
     found = survey(whole)
     limits = None if request.keep_outliers else found.applied
 

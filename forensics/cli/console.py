@@ -25,6 +25,14 @@ def say(text: str) -> None:
     sys.stdout.flush()
 
 
+def tell(text: str) -> None:
+    """Text on stderr: what is being done, beside the answer."""
+    from forensics.report.escape import printable
+
+    sys.stderr.write(printable(text) + "\n")
+    sys.stderr.flush()
+
+
 def say_json(value: Any) -> None:
     """One JSON object on stdout, ASCII only."""
     sys.stdout.write(json.dumps(value, sort_keys=True, indent=2, allow_nan=False) + "\n")

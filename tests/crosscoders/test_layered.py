@@ -1,0 +1,206 @@
+"""A deep network is patched layers first, and what changed in it is still found; a small
+one as ever.
+"""
+
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+import torch
+from transformers import Qwen3Config, Qwen3ForCausalLM
+
+from crosscoders.patching.decisions import Behaviour
+from crosscoders.patching.hybrids import pieces_of
+from crosscoders.patching.layer_steps import (
+    coarse_changes,
+    fine_changes,
+    passes,
+    steps,
+    untouched,
+)
+from crosscoders.patching.layered import (
+    coarse_modules,
+    groups,
+    layered_graft_map,
+    layered_patch_map,
+)
+from crosscoders.patching.maps import graft_map, patch_map
+from crosscoders.patching.results import Change
+from crosscoders.patching.site_choice import choose_site
+from crosscoders.study.diff_files import DICTIONARY, PATCHING, DiffRequest
+from crosscoders.study.plan import about, plan, sizes_of, speed_now
+from forensics import policy_from
+from forensics.budget import Budget
+from tests.crosscoders.patching_worlds import changed, random_decisions, shaken
+from tests.tiny import save_tiny_qwen3, tiny_tokenizer
+
+LAYERS = 26
+SOME = Behaviour(name="some", actions=((5,), (9,)))
+
+
+@pytest.fixture(scope="module")
+def deep():
+    config = Qwen3Config(
+        vocab_size=304,
+        hidden_size=32,
+        intermediate_size=48,
+        num_hidden_layers=LAYERS,
+        num_attention_heads=2,
+        num_key_value_heads=1,
+        head_dim=16,
+        tie_word_embeddings=True,
+        eos_token_id=2,
+        pad_token_id=0,
+        bos_token_id=None,
+    )
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        model = Qwen3ForCausalLM(config)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.mul_(4 if parameter.dim() > 1 else 1)
+    return policy_from(model, tiny_tokenizer(), "deep")
+
+
+@pytest.mark.parametrize("layers", [1, 2, 9, 12, 13, 24, 26, 30, 61, 128])
+def test_steps_are_few_even_and_end_with_the_last_layer(layers):
+    found = steps(layers)
+    assert found[-1] == layers - 1 and len(found) <= 8
+    gaps = {b - a for a, b in pairwise(found)}
+    assert len(gaps) <= 1 and found[0] <= max(gaps, default=1) - 1 + (not gaps)
+
+
+def test_every_layer_is_in_one_group_and_all_weights_are_grafted(deep):
+    found = groups(deep.model)
+    names = [name for group in found for name in group]
+    assert names == [name for name in pieces_of(deep.model).names if name.startswith("blocks.")]
+    assert len(found) == len(steps(LAYERS))
+    covered = {part for module in coarse_modules(deep.model) for part in module.split("+")}
+    assert covered == set(pieces_of(deep.model).names)
+
+
+def test_the_layers_that_need_not_run_are_those_before_the_change():
+    def same(place, positions=None):
+        change = Change(place=place, positions=positions, direction="into-before")
+        return untouched(change, LAYERS)
+
+    assert same("blocks.7.hook_resid_post", "all") == 8
+    assert same("blocks.7.hook_mlp_out", "all") == same("blocks.7.hook_attn_out", "all") == 7
+    assert same("blocks.0.hook_resid_pre", "all") == same("hook_embed", "all") == 0
+    assert same("model.layers.3.mlp.output", "all") == 0  # a site of a stranger's naming
+    assert same("blocks.7.attn") == same("blocks.9.mlp+blocks.7.attn+unembed") == 7
+    assert same("unembed") == same("final_norm+unembed") == LAYERS
+    assert same("embed+unembed") == same("rotary_emb") == same("rest") == 0
+
+
+@pytest.mark.parametrize("layer", [4, 13, 25])
+def test_what_one_layer_changed_is_found_there(deep, layer):
+    """One MLP differs; the residual moves all from there on, and its group's graft as well."""
+    after = changed(deep, lambda model: shaken(model.model.layers[layer].mlp, 1.0))
+    texts, heard = random_decisions(16, 16), []
+    asked = {"behaviour": None, "progress": lambda *said: heard.append(said)}
+    patches = layered_patch_map(deep, after, texts, **asked)
+    grafts = layered_graft_map(deep, after, texts, **asked)
+    for row in patches.rows:
+        if row.change.positions == "all" and row.change.place.endswith("resid_post"):
+            before_it = (row.change.layer or 0) < layer
+            assert row.kl_moved.estimate == pytest.approx(0 if before_it else 1, abs=1e-4)
+    moved = {
+        row.change.place: row.kl_moved.estimate
+        for row in grafts.rows
+        if row.change.direction == "into-before"
+    }
+    (alone,) = [place for place in moved if place == f"blocks.{layer}.mlp"]
+    assert moved[alone] == pytest.approx(1, abs=1e-5)
+    places = [row.change for row in patches.rows]
+    assert len(places) == len(set(places)) < 60
+    choice = choose_site(patches, grafts)
+    if layer < LAYERS - 1:
+        assert choice.where == "inside" and choice.inside.estimate == pytest.approx(1, abs=1e-4)
+    assert heard[0][1] == 0 and {said[0] for said in heard} >= {
+        "patching every few layers",
+        "grafting groups of layers",
+    }
+
+
+def test_what_both_ways_measure_is_the_same(deep):
+    after = changed(deep, lambda model: shaken(model.model.layers[9].mlp, 1.0))
+    texts = random_decisions(8, 8)
+    found = layered_patch_map(deep, after, texts, behaviour=SOME)
+    sites = sorted({row.change.place for row in found.rows})
+    full = patch_map(deep, after, texts, behaviour=SOME, sites=sites)
+    for row in found.rows:
+        change = row.change
+        assert row == full.row(change.place, change.direction, change.positions)
+    found = layered_graft_map(deep, after, texts, behaviour=SOME)
+    full = graft_map(
+        deep, after, texts, behaviour=SOME, modules=sorted({row.change.place for row in found.rows})
+    )
+    for row in found.rows:
+        assert row == full.row(row.change.place, row.change.direction)
+
+
+def test_no_place_is_measured_twice():
+    changes = [*coarse_changes(range(LAYERS)), *fine_changes(7)]
+    assert len(changes) == len(set(changes))
+
+
+def asked(before, **more):
+    return DiffRequest(before=before, after="after", texts=Path("texts.txt"), **more)
+
+
+def test_a_plan_says_every_step_with_its_time(tmp_path):
+    model = save_tiny_qwen3(tmp_path / "model")
+    sizes = sizes_of(model)
+    assert (sizes.layers, sizes.width, sizes.vocabulary) == (2, 64, 304)
+    assert sizes.inside == 2 * (2 * 64 * 64 * 1.5 + 3 * 64 * 128)
+    slow, fast = (plan(asked(model), tmp_path, speed) for speed in (1e9, 1e12))
+    assert slow[0].startswith("Plan, about") and "--resume" in slow[0]
+    assert "every site and module" in slow[1] and "(about" in slow[1]
+    assert "5 dictionaries on 400,000 tokens" in slow[2]
+    assert slow != fast
+    told = plan(asked(model, controls=False, decisions=0, site="hook_embed"), tmp_path, 1e9)
+    assert "2 dictionaries" in told[1] and len(told) == 3
+
+
+def test_a_plan_says_what_is_done(tmp_path):
+    model = save_tiny_qwen3(tmp_path / "model")
+    (tmp_path / PATCHING).write_text("{}")
+    (tmp_path / DICTIONARY).mkdir()
+    (tmp_path / DICTIONARY / "cfg.json").write_text("{}")
+    told = plan(asked(model), tmp_path, 1e9)
+    assert (
+        told[0].startswith("Plan;")
+        and [line.endswith("(done)") for line in told[1:3]] == [True] * 2
+    )
+
+
+@pytest.mark.parametrize(
+    "text", ["", "{}", "[]", '{"num_hidden_layers": "x"}', '{"text_config": 3}']
+)
+def test_a_plan_without_sizes_has_no_times(tmp_path, text):
+    (tmp_path / "config.json").write_text(text)
+    assert sizes_of(tmp_path) is None and sizes_of(object()) is None
+    told = plan(asked(tmp_path), tmp_path, 1e9)
+    assert told[0].startswith("Plan;") and not any("(about" in line for line in told)
+
+
+def test_a_plan_knows_the_episodes_of_a_world(tmp_path):
+    model = save_tiny_qwen3(tmp_path / "model")
+    request = DiffRequest(
+        before=model, after="after", environment="mini-repo", budget=Budget(tasks=7, samples=3)
+    )
+    assert "42 episodes (about" in plan(request, tmp_path, 1e9)[1]
+    unknown = DiffRequest(before=model, after="after", environment="nowhere")
+    assert "an unknown number of episodes" in plan(unknown, tmp_path, 1e9)[1]
+
+
+def test_numbers_of_a_plan():
+    assert [about(s) for s in (0.1, 45, 90, 725, 8000)] == [
+        "about 1 s",
+        "about 45 s",
+        "about 2 min",
+        "about 12 min",
+        "about 2 h",
+    ]
+    assert speed_now() > 1e8 and 30 < passes(30) < 60
