@@ -25,7 +25,7 @@ from forensics.records.given_files import parse_toml, read_text
 from training.live.audit_report import AuditSection
 from training.losses import Objective, policy_loss_named
 from training.rewards import Rewards
-from training.sections import MOST, NO_BOUND, Names, Section, Text, later, named, parse_as
+from training.sections import MOST, NO_BOUND, Names, Section, Text, later, parse_as
 
 
 class PolicySection(Section):
