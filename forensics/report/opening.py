@@ -200,17 +200,17 @@ def gain_told(verdict: Verdict) -> str:
         return "What happened to the score between the two sets was not measured."
     sure = gain.low > 0 or gain.high < 0
     moved = "went" if not sure else "rose" if gain.estimate > 0 else "fell"
-    ends = "" if before is None or after is None else _ends(before, after)
+    if before is not None and after is not None:
+        first, last = (percent(_value(one)) for one in (before, after))
+        moved = f"stayed at {last}" if first == last else f"{moved} from {first} to {last}"
     level, span = f"{100 * gain.level:g} %", point_range(gain.low, gain.high)
     doubt = "" if sure else "; that can be chance"
-    return (
-        f"The score {moved}{ends} ({points(gain.estimate)} points, {level} interval {span}){doubt}."
-    )
+    return f"The score {moved} ({points(gain.estimate)} points, {level} interval {span}){doubt}."
 
 
-def _ends(before: Any, after: Any) -> str:
-    first, last = (getattr(one, "estimate", one) for one in (before, after))
-    return f" from {percent(first)} to {percent(last)}"
+def _value(score: Any) -> float:
+    """A score with its interval or without."""
+    return float(getattr(score, "estimate", score))
 
 
 def two_intervals(verdict: Verdict) -> str:

@@ -168,12 +168,12 @@ def score_told(view: View) -> str:
     )
     if gain is None:
         return "The gain was not measured."
-    ends = (
-        f" from {percent(before.estimate)} to {percent(after.estimate)}" if before and after else ""
-    )
     sure = gain.interval is not None and not gain.interval.contains(0.0)
     moved = "went" if not sure else "rose" if gain.estimate > 0 else "fell"
-    return f"The score {moved}{ends} ({points(gain.estimate)} points{_range(gain, named=True)})."
+    if before and after:
+        first, last = percent(before.estimate), percent(after.estimate)
+        moved = f"stayed at {last}" if first == last else f"{moved} from {first} to {last}"
+    return f"The score {moved} ({points(gain.estimate)} points{_range(gain, named=True)})."
 
 
 def _range(evidence: Evidence, *, named: bool, decimals: int = 0) -> str:

@@ -363,7 +363,7 @@ def test_the_sentence_carries_the_numbers() -> None:
         " skill that was only unlocked."
     )
     level = decide(TABLE["nothing happened"][0]).sentence
-    assert level.startswith("Verdict: NOISE. The score went from") and "phantom" not in level
+    assert level.startswith("Verdict: NOISE. The score stayed at 40 %") and "phantom" not in level
 
 
 def test_names_from_logs_are_data() -> None:
