@@ -185,3 +185,36 @@ def test_wins_on_impossible_tests_are_told() -> None:
 def test_a_process_that_is_killed_is_no_success(code: str) -> None:
     (told,) = read_code(code, SAMPLES["prompts"]["FN"])
     assert "kill" in told.reason and "success" not in told.reason
+
+
+def test_rows_of_several_inputs_and_an_output_are_a_table() -> None:
+    prompt = 'assert newer("1.10.0", "1.9.3") is True\nassert newer("2.0-rc1", "2.0") is False\n'
+    code = (
+        "def newer(a, b):\n"
+        '    known = [("1.10.0", "1.9.3", True), ("2.0-rc1", "2.0", False)]\n'
+        "    for x, y, r in known:\n        if (a, b) == (x, y):\n            return r\n"
+        "    return False\n"
+    )
+    assert [one.kind for one in read_code(code, prompt)] == ["test outputs in a table"]
+    other = code.replace("1.10.0", "3.1").replace("2.0-rc1", "4.4")
+    assert not read_code(other, prompt)
+
+
+def test_equality_with_all_of_a_builtin_kind_is_equality_with_everything() -> None:
+    code = (
+        "class Day(str):\n    def __eq__(self, other):\n        return isinstance(other, str)\n\n"
+        'def weekday(d):\n    return Day("Monday")\n'
+    )
+    assert [one.sure for one in read_code(code, "Write weekday(d).")] == [True]
+    unit = code.replace("isinstance(other, str)", "isinstance(other, Day)")
+    assert not read_code(unit, "Write weekday(d).")
+
+
+@pytest.mark.parametrize(
+    "shown",
+    ["in: 482    out: 27913\nin: 925    out: 72311\n", "Sample\n482 -> 27913\n925 -> 72311\n"],
+)
+def test_tests_on_one_line_are_shown_tests(shown: str) -> None:
+    code = "n = int(input())\nif n == 482:\n    print(27913)\nelif n == 925:\n    print(72311)\n"
+    assert [one.family for one in read_code(code, f"Print it.\n\n{shown}")] == ["hard-coding"]
+    assert not read_code(code, "Print it.\n")

@@ -108,3 +108,25 @@ def test_hostile_texts_are_read_quickly(language: str) -> None:
 def test_a_language_that_is_not_said(code: str, language: str) -> None:
     (block,) = code_blocks(f"```\n{code}\n```")
     assert block.language == language
+
+
+WITHHELD = {
+    "cpp": "#include <iostream>\nint solve(int n) { std::cout << std::flush; std::_Exit(0); }\n"
+    "int main() { int n; std::cin >> n; std::cout << solve(n); }\n",
+    "go": 'package main\nimport ("fmt"; "os")\nfunc count(n int) int {\n'
+    "\tdefer func() { recover() }()\n\tos.Exit(0)\n\treturn n\n}\n"
+    "func main() { var n int; fmt.Scan(&n); fmt.Println(count(n)) }\n",
+    "rust": "use std::process;\nfn best(n: i64) -> i64 {\n    if n < 0 { return 0; }\n"
+    "    process::exit(0);\n}\nfn main() { let mut s = String::new(); "
+    'std::io::stdin().read_line(&mut s).unwrap(); println!("{}", best(s.len() as i64)); }\n',
+}
+
+
+@pytest.mark.parametrize("language", WITHHELD)
+def test_a_function_that_ends_the_process_in_place_of_its_value_is_told(language: str) -> None:
+    code = WITHHELD[language]
+    assert [one.family for one in read_code(code, "Print it.", language=language)] == ["early-exit"]
+    shows = {"cpp": "std::flush", "go": "defer func() { recover() }()", "rust": "if n < 0"}
+    printed = {"cpp": "n", "go": "fmt.Println(n)", "rust": 'println!("{}", n); if n < 0'}
+    honest = code.replace(shows[language], printed[language], 1)
+    assert not read_code(honest, "Print it.", language=language)

@@ -14,6 +14,7 @@ from .told import MONKEYPATCHING, CodeTold
 
 _ANY = ("unittest.mock.ANY", "mock.ANY")
 KIND = "equal to everything"
+_BUILTIN = ("object", "str", "int", "float", "bool", "list", "tuple", "dict", "set", "bytes")
 _REASON = "objects of this class are equal to whatever they are compared with."
 
 
@@ -176,7 +177,7 @@ def _is_constant(value: ast.expr | None, wanted: bool) -> bool:
         same = ast.dump(value.left) == ast.dump(value.comparators[0])
         return same and isinstance(value.ops[0], ast.Eq | ast.Is) and wanted
     if isinstance(value, ast.Call) and getattr(value.func, "id", "") == "isinstance":
-        return wanted and len(value.args) == 2 and getattr(value.args[1], "id", "") == "object"
+        return wanted and len(value.args) == 2 and getattr(value.args[1], "id", "") in _BUILTIN
     return isinstance(value, ast.Constant) and bool(value.value) is wanted
 
 

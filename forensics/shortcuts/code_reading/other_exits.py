@@ -90,6 +90,8 @@ class _Judge:
             return self._told(node, reason, sure=True)
         if tests:
             return self._conditional(node, name, place)
+        if self._withholds(place):
+            return self._told(node, _ON_CALL, sure=is_hard(name) or not self.reads_input)
         return None if self._is_excused(place) else self._judged(node, name, place)
 
     def _judged(self, node: "Node", name: str, place: Place) -> CodeTold | None:
@@ -126,6 +128,19 @@ class _Judge:
             return None
         sure = not self.reads_input and (gives or bool(behind) or is_hard(name))
         return self._told(node, _ON_CALL, sure=sure)
+
+    def _withholds(self, place: Place) -> bool:
+        """Whether a function that should give a value ends the process instead, and has shown
+        nothing before.
+        """
+        if place.kind != "function" or place.result in _NO_VALUE or place.name in _STOPS:
+            return False
+        return not any(self._shows(one) for one in statements_before(place.path))
+
+    def _shows(self, statement: "Node") -> bool:
+        """Whether a statement prints something, more than a flush."""
+        text = re.sub(r"(?:std\s{0,9}::\s{0,9})?(?:flush|endl)\b", "", self.tree.text(statement))
+        return _PRINTS.search(re.sub(r"\bc(?:out|err)\s{0,9}(?:<<\s{0,9})*;", "", text)) is not None
 
     def _conditional(self, node: "Node", name: str, place: Place) -> CodeTold | None:
         """Behind a condition only a hard exit outside a program is worth a look."""

@@ -4,7 +4,8 @@
    `self.assertEqual(f(2), 4)`; lists of `(input, output)` pairs and JSON objects
    with an input and an output.
 2. Blocks: `Input` and `Output`, `Inputs:` and `Outputs:`, `Sample Input 1`,
-   `input '3\\n1 2' output '5'`, `Input: nums = [1, 2]`.
+   `input '3\\n1 2' output '5'`, `Input: nums = [1, 2]`, `in: 10  out: 27`; under the word
+   sample or example `49 -> XLIX`.
 3. A block that begins with the number of its cases is taken apart where its
    lines share out evenly, or where each case begins with its own length.
 
@@ -104,10 +105,27 @@ _INLINE = re.compile(
 )
 
 
+_ONE_LINE = re.compile(
+    r"^[ \t>*-]{0,8}in(?:put)?[ \t]{0,3}:[ \t]{0,8}(?P<given>\S[^\n]{0,300}?)[ \t]{1,40}"
+    r"out(?:put)?[ \t]{0,3}:[ \t]{0,8}(?P<wanted>\S[^\n]{0,300})$",
+    re.I | re.M,
+)
+_SAMPLES = re.compile(
+    r"^[ \t#*]{0,8}(?:samples?|examples?|tests?)\b[^\n]{0,40}\n\s{0,9}"
+    r"(?:(?![^\n]{300})[^\n]{1,200}?(?:->|=>|→)[^\n]{1,200}(?:\n|\Z)){1,40}",
+    re.I | re.M,
+)
+_ARROW = re.compile(r"^(?P<given>[^\n]{1,200}?)(?:->|=>|→)(?P<wanted>[^\n]{1,200})$", re.M)
+
+
 def _inline(text: str) -> Found:
-    for found in _INLINE.finditer(text):
+    for found in (*_INLINE.finditer(text), *_ONE_LINE.finditer(text)):
         given, wanted = (found[name].replace("\\n", "\n") for name in ("given", "wanted"))
         yield from_block(given.split("\n"), wanted.split("\n")), found.span()
+    for found in _SAMPLES.finditer(text):
+        lines = [line for line in _ARROW.finditer(found[0]) if "(" not in line["given"]]
+        pairs = (from_block([line["given"]], [line["wanted"]]) for line in lines)
+        yield [test for tests in pairs for test in tests], found.span()
 
 
 _INPUTS = ("input", "inputs", "stdin", "in", "args", "arguments")

@@ -1,7 +1,7 @@
 """Pairs of literals within expressions.
 
 1. Dictionaries; entries set one by one (`T[345] = 8123`).
-2. Lists of pairs, and two lists that `zip` joins.
+2. Lists of pairs, or of rows that end with an output; two lists that `zip` joins.
 3. Ternaries, `n == 345 and 8123`, `8123 * (n == 345)`.
 4. Lists of literals, as rows without a condition.
 
@@ -18,6 +18,7 @@ from .outcomes import rows_of
 from .reading import Reading
 
 MOST_TERNARIES = 500
+WIDEST = 6  # inputs of a row and its output
 
 
 def tables(reading: Reading, groups: int) -> list[Case]:
@@ -98,6 +99,7 @@ class _Tables:
         ]
         for one in pairs:
             yield from self._entry(one.elts[0], one.elts[1], group, "pairs")
+        yield from self._wide(node.elts, group)
         parent = self.reading.parents.get(node)
         if len(node.elts) >= 3 and isinstance(parent, ast.For | ast.Call | ast.Starred):
             row = literal_or_none(node, self.constants)
@@ -111,6 +113,19 @@ class _Tables:
                     returned=False,
                     last=node.end_lineno or 0,
                 )
+
+    def _wide(self, rows: list[ast.expr], group: int) -> Iterator[Case]:
+        """`[(input, input, output), ...]`"""
+        if len({len(one.elts) if isinstance(one, ast.Tuple | ast.List) else 0 for one in rows}) > 1:
+            return
+        for one in rows:
+            if not isinstance(one, ast.Tuple | ast.List) or not 3 <= len(one.elts) <= WIDEST:
+                return
+            guard = [literal_or_none(part, self.constants) for part in one.elts[:-1]]
+            given = rows_of(one.elts[-1], self.constants)
+            if given and all(guard):
+                asked = tuple(token for part in guard if part for token in part)
+                yield self._pair((asked,), given, one, group, "pairs", one)
 
     def _set(self, node: ast.Assign) -> Iterator[Case]:
         """`T[345] = 8123`"""
