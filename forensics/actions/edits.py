@@ -49,6 +49,7 @@ _FAILED = re.compile(
 )
 _CREATED = re.compile(r"(?i)\bcreated\b")
 _UPDATED = re.compile(r"(?i)\b(?:updated|overwr(?:ote|itten))\b")
+_LINES = re.compile(r"(\d{1,6}):(\d{1,6})(?: <<\s?\S{1,40})?")
 _COPIES = ("cp", "mv")
 _REMOVES = ("rm", "unlink", *REMOVES)
 
@@ -123,10 +124,17 @@ class _Work:
         elif action.program in ("sed", "perl") and set(action.writes) & set(action.reads):
             for path in action.writes:
                 self._lose(not edited_in_place(action, self._file(path)), path)
+        elif action.program == "edit" and (lines := _LINES.fullmatch(" ".join(action.arguments))):
+            start, last = int(lines[1]), int(lines[2])
+            file = self._file(action.writes[0])
+            file.put_lines(start, last, (action.content or "")[:LONGEST])
         elif action.program in _COPIES and len(action.writes) <= 2 and action.reads:
             self._copy(action)
+        elif action.program == "create" and action.kind == "edit" and action.content is None:
+            self._edit(Edit(action.writes[0], None, ""), "created", action.step)
         else:
             edits = list(edits_of(action))
+            self._lose(action.program == "edit" and any(one.old == "" for one in edits))
             for edit in edits:
                 self._edit(edit, answer[:300], action.step)
             for path in () if edits else action.writes:
