@@ -336,7 +336,8 @@ def test_git_takes_edits_back_with_and_without_dashes() -> None:
         "git reset --hard",
         "git reset --hard HEAD",
     ):
-        assert handed(CAT, (edit("a.py", "x", "y"), "ok"), (bash(back), "")) == (None,) * 4 + ((),)
+        found = handed(CAT, (edit("a.py", "x", "y"), "ok"), (bash(back), ""))
+        assert found == (*(None,) * 4, (), ("a.py",))
 
 
 def test_git_takes_back_what_it_names_and_no_more() -> None:
@@ -480,3 +481,10 @@ def test_a_change_in_a_long_file_is_told_by_its_own_lines() -> None:
     both = handed(first, part, (bash("sed -i -e '2d' -e '11991d' a.py"), ""))
     (change,) = changes_of(both.patch)
     assert (both.lost, change.removed, change.added) == (None, ("d", "b"), ())
+
+
+def test_a_file_that_was_edited_again_is_not_taken_back() -> None:
+    change = edit("a.py", "return x", "return y")
+    turns = [CAT, (change, "ok"), (bash("git checkout a.py"), "")]
+    assert handed(*turns).taken_back == ("a.py",)
+    assert handed(*turns, (change, "ok")).taken_back == ()
