@@ -49,6 +49,7 @@ _FAILED = re.compile(
 )
 _CREATED = re.compile(r"(?i)\bcreated\b")
 _UPDATED = re.compile(r"(?i)\b(?:updated|overwr(?:ote|itten))\b")
+_LINES = re.compile(r"(\d{1,6}):(\d{1,6})(?: <<\s?\S{1,40})?")
 _COPIES = ("cp", "mv")
 _REMOVES = ("rm", "unlink", *REMOVES)
 
@@ -56,11 +57,13 @@ _REMOVES = ("rm", "unlink", *REMOVES)
 class Edited(NamedTuple):
     """What edits add up to. `patch`: `""` where nothing was edited. `lost`: why it is not whole
     (`None`: it is). `overwritten`: files that were there, and were written whole unseen.
+    `taken_back`: files that were edited, and whose edits are gone.
     """
 
     patch: str
     lost: str | None
     overwritten: tuple[str, ...]
+    taken_back: tuple[str, ...]
 
 
 def edited_patch(steps: Sequence[Step], actions: Sequence[Action]) -> Edited:
@@ -72,7 +75,7 @@ def edited_patch(steps: Sequence[Step], actions: Sequence[Action]) -> Edited:
             printing.setdefault(action.observation, []).append(action)
     for action in actions:
         work.add(action, view_of(action, printing.get(action.observation, ())))
-    return Edited(work.patch(), work.why_lost(), work.overwritten())
+    return Edited(work.patch(), work.why_lost(), work.overwritten(), work.taken_back())
 
 
 class _Work:
@@ -85,6 +88,7 @@ class _Work:
         self._patches: list[str] = []
         self._stashed: list[tuple[dict[str, KnownFile], list[str]]] = []
         self._copies: dict[str, tuple[str, KnownFile | None]] = {}
+        self._back: set[str] = set()
         self._away = False
         self._outside: int | None = None  # the step whose shell went to a temporary folder
         self._lost: str | None = None
@@ -123,10 +127,17 @@ class _Work:
         elif action.program in ("sed", "perl") and set(action.writes) & set(action.reads):
             for path in action.writes:
                 self._lose(not edited_in_place(action, self._file(path)), path)
+        elif action.program == "edit" and (lines := _LINES.fullmatch(" ".join(action.arguments))):
+            start, last = int(lines[1]), int(lines[2])
+            file = self._file(action.writes[0])
+            file.put_lines(start, last, (action.content or "")[:LONGEST])
         elif action.program in _COPIES and len(action.writes) <= 2 and action.reads:
             self._copy(action)
+        elif action.program == "create" and action.kind == "edit" and action.content is None:
+            self._edit(Edit(action.writes[0], None, ""), "created", action.step)
         else:
             edits = list(edits_of(action))
+            self._lose(action.program == "edit" and any(one.old == "" for one in edits))
             for edit in edits:
                 self._edit(edit, answer[:300], action.step)
             for path in () if edits else action.writes:
@@ -197,6 +208,7 @@ class _Work:
         source, target = self._name(action.reads[0]), self._name(action.writes[-1])
         first, was = self._copies.get(source, ("", None))
         if first == target:
+            self._back.add(target)
             self._files.pop(target, None)
             if was is not None:
                 self._files[target] = deepcopy(was)
@@ -222,6 +234,7 @@ class _Work:
             return
         gone = list(self._files) if back.everything else back.names
         kept = {name: self._files.pop(name) for name in gone if name in self._files}
+        self._back.update(kept if not back.other else ())
         patches = [*self._patches] if back.everything else []
         if back.everything:
             self._patches.clear()
@@ -301,6 +314,11 @@ class _Work:
         if self._away or any(file.lost and may_be_code(path) for path, file in self._files.items()):
             self._lose(True)
         return self._lost
+
+    def taken_back(self) -> tuple[str, ...]:
+        """Files whose edits were taken back, and of which no others are left."""
+        left = {path for path, file in self._files.items() if file.deleted or file.hunks()}
+        return tuple(sorted(self._back - left))
 
     def overwritten(self) -> tuple[str, ...]:
         """Files that were there, and of which only what they are now is known."""

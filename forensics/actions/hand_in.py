@@ -2,8 +2,8 @@
 
 1. The recorded patch, where the log has one.
 2. Else what the run's own edits add up to (`edits`), as a patch: what Edit, Write,
-   `apply_patch`, here documents and simple `sed -i` put into files, in order, less what
-   was taken back. A file that was shown before gives the lines around an edit. Beside it
+   `apply_patch`, here documents, `sed -i` and programs in Python put into files, in order,
+   less what was taken back. A file that was shown before gives the lines around an edit. Beside it
    stands the text that was submitted, where the log records one.
 3. Else the submitted text; else, in a run without any action, the last answer without its
    visible reasoning.
@@ -28,7 +28,7 @@ _THOUGHT_ENDS = re.compile(r"\A.*?</think(?:ing)?>", re.S)
 class HandIn(NamedTuple):
     """`source`: where it is from (`None`: the log shows none). `lost`: why the edits are not
     all there, `None` where they are. `overwritten`: files that were there, and were written
-    whole though nobody saw them.
+    whole though nobody saw them. `taken_back`: files whose edits are gone.
     """
 
     source: Source | None
@@ -36,6 +36,7 @@ class HandIn(NamedTuple):
     patch: str | None = None
     lost: str | None = None
     overwritten: tuple[str, ...] = ()
+    taken_back: tuple[str, ...] = ()
 
 
 def hand_in_of(trajectory: Trajectory, actions: Sequence[Action]) -> HandIn:
@@ -48,12 +49,12 @@ def hand_in_of(trajectory: Trajectory, actions: Sequence[Action]) -> HandIn:
     edited = edited_patch(trajectory.steps, actions)
     if edited.patch:
         text = added_lines(edited.patch) if submission is None else submission
-        return HandIn("edits", text, edited.patch, edited.lost, edited.overwritten)
+        return HandIn("edits", text, edited.patch, *edited[1:])
     if submission is not None:
-        return HandIn("submission", submission, None, edited.lost)
+        return HandIn("submission", submission, None, edited.lost, (), edited.taken_back)
     if not actions and (answer := answer_of(trajectory)) is not None:
         return HandIn("answer", answer)
-    return HandIn(None, None, None, edited.lost)
+    return HandIn(None, None, None, edited.lost, (), edited.taken_back)
 
 
 def answer_of(trajectory: Trajectory) -> str | None:

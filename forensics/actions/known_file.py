@@ -12,6 +12,7 @@
 import difflib
 from collections import Counter
 from collections.abc import Sequence
+from itertools import pairwise
 
 MOST_LINES = 4_000  # of a file whose lines are matched up
 MOST_PAIRS = 400_000  # of equal lines of two texts
@@ -85,6 +86,13 @@ class KnownFile:
         if any(MARK in line and not unknown(line) for line in self.after):
             self.open = True  # a line that nobody saw was changed
             self.after = [line for line in self.after if unknown(line) or MARK not in line]
+
+    def put_lines(self, start: int, last: int, text: str) -> None:
+        """A text takes the place of some lines (from 1)."""
+        if start >= 1 and (self.reach(last) or start - 1 <= len(self.after)):
+            self.after[start - 1 : max(last, start - 1)] = text_lines(text)
+        else:
+            self.add_part("", text)
 
     def write(self, text: str, new: bool) -> None:
         """The whole file is written anew."""
@@ -160,6 +168,7 @@ def changed_pairs(
     first: Sequence[str], second: Sequence[str]
 ) -> list[tuple[Sequence[str], Sequence[str]]]:
     """The lines that are taken out and put in, place by place."""
+    first, second = _around(first, second)
     if too_long(first, second):
         return [(first, second)]
     matcher = difflib.SequenceMatcher(None, first, second, autojunk=False)
@@ -179,12 +188,7 @@ def hunks_of(first: Sequence[str], second: Sequence[str]) -> list[str]:
     """Two lists of lines as hunks, placeholders left out. Too long ones are told as taken out
     and put in.
     """
-    start = next(
-        (at for at, (a, b) in enumerate(zip(first, second, strict=False)) if a != b),
-        min(len(first), len(second)),
-    )
-    start = max(start - 3, 0)
-    first, second = first[start:], second[start:]  # what is equal up to there costs nothing
+    first, second = _around(first, second)
     if too_long(first, second):
         rows = [f"-{one}" for one in first] + [f"+{one}" for one in second]
         return _hunk(rows) if any(_known(row[1:]) for row in rows) else []
@@ -197,6 +201,31 @@ def hunks_of(first: Sequence[str], second: Sequence[str]) -> list[str]:
         else:
             rows.append(line)
     return found + _hunk(rows)
+
+
+def _around(first: Sequence[str], second: Sequence[str]) -> tuple[list[str], list[str]]:
+    """What is left where both begin and end alike, three lines apart; of placeholders that
+    follow each other in both the first.
+    """
+    shorter = min(len(first), len(second))
+    start = next((at for at in range(shorter) if first[at] != second[at]), shorter)
+    end = next((at for at in range(shorter - start) if first[-1 - at] != second[-1 - at]), None)
+    end = shorter - start if end is None else end
+    kept = [
+        list(lines[max(start - 3, 0) : len(lines) - max(end - 3, 0)]) for lines in (first, second)
+    ]
+    following = _following(kept[0]) & _following(kept[1])
+    one, other = ([line for line in lines if line not in following] for lines in kept)
+    return one, other
+
+
+def _following(lines: Sequence[str]) -> set[str]:
+    """The placeholders whose own predecessor stands before them."""
+    return {
+        line
+        for before, line in pairwise(lines)
+        if unknown(before) and unknown(line) and int(before[1:]) + 1 == int(line[1:])
+    }
 
 
 def _hunk(rows: Sequence[str]) -> list[str]:

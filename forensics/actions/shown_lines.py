@@ -18,6 +18,10 @@ _PRINTED = re.compile(r"(\d{1,6})(?:,(\d{1,6}|\$))?p;?")
 _RANGE = re.compile(r"(?:view_range=\[|offset=|line_start=|start_line=|startLine=)\s*(\d{1,6})")
 _PART = re.compile(r"offset=|limit=|view_range=|line_start|start_line|startLine|end_line")
 _HEADER = re.compile(r"(?:Here's the result of running|\[File: |File: |Showing )[^\n]{0,400}\n")
+_LINES = re.compile(r"\((\d{1,6}) lines total\)\]")
+_ABOVE = re.compile(r"\((\d{1,6}) more lines above\)\n")
+_CURSOR = re.compile(r"^<{5} (?:START|END) CURSOR >{5}\n?", re.M)
+_BELOW = re.compile(r"^\((?:\d{1,6} more lines below\)|Open file: |Current directory: )", re.M)
 _FRAME = re.compile(r"\s{0,9}<returncode>-?\d{1,9}</returncode>\s{0,9}<output>\n?")
 _FRAME_ENDS = re.compile(r"\n?</output>\s*\Z")
 _CUT = re.compile(
@@ -67,7 +71,8 @@ def shown_lines(action: Action, answer: str, alone: bool) -> Shown:
     if refused or not alone or _CUT.search(answer):
         return Shown(text, 0, False)
     if action.kind == "tool":
-        return _of_tool(action, text)
+        counted = _LINES.search(header[0]) if header else None
+        return _of_tool(action, text, int(counted[1]) if counted else None)
     if action.program == "cat":
         plain = not any(re.fullmatch(r"-\w*[AvetET]\w*", word) for word in action.arguments)
         return Shown(text, int(plain), plain)
@@ -82,10 +87,22 @@ def shown_lines(action: Action, answer: str, alone: bool) -> Shown:
     return Shown(text, 0, False)
 
 
-def _of_tool(action: Action, text: str) -> Shown:
+def _of_window(text: str, lines: int | None) -> Shown:
+    """A part of a file of so many lines as SWE-agent's viewer frames it."""
+    above = _ABOVE.match(text)
+    start = int(above[1]) + 1 if above else 1
+    shown = text[above.end() if above else 0 :]
+    below = _BELOW.search(shown)
+    shown = _CURSOR.sub("", shown[: below.start()] if below else shown)
+    if lines is None or shown.count("\n") > lines - start + 1:
+        return Shown(shown, 0, False)
+    return Shown(shown, start, False)
+
+
+def _of_tool(action: Action, text: str, lines: int | None) -> Shown:
     given = " ".join(action.arguments)[:2000]
     if action.program in _WINDOWS:
-        return Shown(text, 0, False)
+        return _of_window(text, lines)
     if _PART.search(given) is None:
         return Shown(text, 1, True)
     first = _RANGE.search(given)

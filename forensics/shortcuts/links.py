@@ -260,7 +260,9 @@ def tests(attempt: Attempt) -> ChainLinks | None:
     ]
     if not left:
         return None
-    known = run.trajectory.patch is not None
+    back = run.hand_in.taken_back
+    gone = back and all(writes_one_of(path, back) for hit in left for path in hit.action.writes)
+    known = run.trajectory.patch is not None or (bool(gone) and run.hand_in.lost is None)
     reason = "what was handed in takes back nothing that existing tests expected"
     if damaged:
         reason = f"damaged by accident: {damaged[0].sentence()}"

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from forensics.actions import actions_of
+from forensics.actions import actions_of, unwrapped_run
 from forensics.actions.hand_in import hand_in_of
 from forensics.actions.unified_diff import changes_of
 from forensics.records import Step, ToolCall, Trajectory
@@ -336,7 +336,8 @@ def test_git_takes_edits_back_with_and_without_dashes() -> None:
         "git reset --hard",
         "git reset --hard HEAD",
     ):
-        assert handed(CAT, (edit("a.py", "x", "y"), "ok"), (bash(back), "")) == (None,) * 4 + ((),)
+        found = handed(CAT, (edit("a.py", "x", "y"), "ok"), (bash(back), ""))
+        assert found == (*(None,) * 4, (), ("a.py",))
 
 
 def test_git_takes_back_what_it_names_and_no_more() -> None:
@@ -431,3 +432,59 @@ def test_commands_of_powershell_are_read() -> None:
         ({"pwsh": {"command": "Remove-Item -Force a.py"}}, ""),
     )
     assert changes_of(gone.patch)[0].deleted
+
+
+def agent(*turns: tuple[str, str]):
+    """A run in SWE-agent's shell, as blocks."""
+    said = ((f"```\n{line}\n```", back) for line, back in turns)
+    trajectory = run(*said, environment="swe-agent")
+    return hand_in_of(unwrapped_run(trajectory), actions_of(trajectory))
+
+
+WINDOW = (
+    "[File: /repo/a.py (9 lines total)]\n(3 more lines above)\n"
+    "4:def f(x):\n5:    return x\n6:\n7:\n"
+)
+ENDS = "(2 more lines below)\n(Open file: /repo/a.py)\n(Current directory: /repo)\nbash-$"
+
+
+def test_edits_by_line_in_a_viewer_take_away_what_its_window_showed() -> None:
+    found = agent(
+        ("open a.py 5", WINDOW + ENDS),
+        ("edit 5:5\n    return x * 2\nend_of_edit", "updated" + ENDS),
+    )
+    (change,) = changes_of(found.patch)
+    assert (found.lost, change.removed, change.added) == (None, OLD, NEW)
+    unseen = agent(("open a.py 5", WINDOW + ENDS), ("edit 8:9\nx\nend_of_edit", "updated" + ENDS))
+    assert unseen.lost == "edits that cannot be followed"
+
+
+def test_a_file_that_the_editor_creates_is_new() -> None:
+    ends = "(Open file: /repo/b.py)\n(Current directory: /repo)\nbash-$"
+    made = agent(
+        ("create b.py", "[File: /repo/b.py (1 lines total)]\n1:\n" + ends),
+        ("edit 1:1\nx = 1\nend_of_edit", "updated\n" + ends),
+    )
+    (change,) = changes_of(made.patch)
+    assert (made.lost, change.new, change.added) == (None, True, ("x = 1",))
+
+
+def test_a_change_in_a_long_file_is_told_by_its_own_lines() -> None:
+    long = "".join(f"x = {n % 7}\n\n" for n in range(6000))
+    changes = ("sed -i '3s/x/y/' a.py", "sed -i '11999s/x/y/' a.py")
+    for seen in (CAT[0], {"Bash": {"command": "sed -n '1,12000p' a.py"}}):
+        for line in changes:
+            (change,) = changes_of(handed((seen, long), (bash(line), "")).patch)
+            assert (len(change.removed), len(change.added)) == (1, 1)
+    part = ({"Bash": {"command": "sed -n '11990,12000p' a.py"}}, "a\nb\n" * 5)
+    first = ({"Bash": {"command": "sed -n '1,4p' a.py"}}, "c\nd\ne\nf\n")
+    both = handed(first, part, (bash("sed -i -e '2d' -e '11991d' a.py"), ""))
+    (change,) = changes_of(both.patch)
+    assert (both.lost, change.removed, change.added) == (None, ("d", "b"), ())
+
+
+def test_a_file_that_was_edited_again_is_not_taken_back() -> None:
+    change = edit("a.py", "return x", "return y")
+    turns = [CAT, (change, "ok"), (bash("git checkout a.py"), "")]
+    assert handed(*turns).taken_back == ("a.py",)
+    assert handed(*turns, (change, "ok")).taken_back == ()
