@@ -177,9 +177,13 @@ class _Script:
         ignores = re.I if set(flags) & set("Ii") else 0
         command.pattern = re.compile(pattern_of(old, self._extended), ignores)
         command.text, command.everywhere = substitute_of(new), "g" in flags
-        literal = literal_of(old, self._extended)
-        if literal is not None and "\\g<" not in command.text:
-            command.plain = literal, command.text.replace("\\\\", "\\")
+        anchored = old.removeprefix("^")
+        if anchored.endswith("$") and not anchored.endswith("\\$"):
+            anchored = anchored[:-1]
+        literal = literal_of(anchored, self._extended)
+        text = command.text.replace("\\g<0>", literal or "")
+        if literal is not None and "\\g<" not in text:
+            command.plain = literal, text.replace("\\\\", "\\")
 
     def _lines(self) -> str:
         r"""The text of `a`, `i` and `c`: lines that go on behind a backslash."""

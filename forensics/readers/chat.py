@@ -29,7 +29,17 @@ from forensics.readers.json_rows import (
 )
 from forensics.readers.log_reader import Reader
 from forensics.readers.messages import is_conversation, is_message, steps_of
-from forensics.readers.values import End, as_mapping, ending, number, prompt_of, run_of
+from forensics.readers.submission import is_patch, submission_of
+from forensics.readers.values import (
+    NO_WORK,
+    End,
+    Work,
+    as_mapping,
+    ending,
+    number,
+    prompt_of,
+    run_of,
+)
 from forensics.records import Step, Trajectory, content_hash
 
 MESSAGES = (
@@ -56,7 +66,9 @@ TASK = (
     "task",
     "custom_id",
 )
-NAME = ("trajectory_id", "run_id", "uuid", "id", "custom_id")
+NAME = ("trajectory_id", "run_id", "uuid", "id", "custom_id", "uid")
+PATCH = ("model_patch", "generated_patch", "final_patch", "git_patch", "git_diff", "patch", "diff")
+OF_TASKS = ("test_patch", "gold_patch", "base_commit", "FAIL_TO_PASS", "fail_to_pass")
 POLICY = ("model", "policy", "model_name", "model_id", "_model")
 ENVIRONMENT = ("environment", "env", "benchmark", "dataset", "task_set", "data_source", "_dataset")
 OUTCOME = ("outcome", "score", "reward", "success", "resolved", "correct", "passed", "is_correct")
@@ -164,7 +176,20 @@ def run(row: Row) -> Trajectory:
         if isinstance(rewards, Mapping)
         else {key: known[key] for key in OUTCOME if key in known},
         outcome=next((known[key] for key in OUTCOME if number(known.get(key)) is not None), None),
+        work=_work(known),
     )
+
+
+def _work(known: Mapping[str, Any]) -> Work:
+    """The patch that a row says its run left. In a row with the fields of a task `patch` is the
+    answer of the task.
+    """
+    named = [key for key in PATCH if isinstance(known.get(key), str)]
+    if any(key in known for key in OF_TASKS):
+        named = [key for key in named if key not in ("patch", "diff")]
+    text = known[named[0]] if named else ""
+    blank = bool(named) and not text.strip()
+    return submission_of(text, finished=True) if blank or is_patch(text) else NO_WORK
 
 
 def _is_task(value: Mapping[str, Any], known: Mapping[str, Any], steps: Sequence[Step]) -> bool:

@@ -5,7 +5,7 @@ missing around it is put back, and never more than that:
 
 1. Brackets that it closes are opened before it, those that it opens are closed behind it.
 2. A suite that it begins in gets a head (`if 1:`), a branch (`else`, `except`) the one before.
-3. A head at its end gets a body (`pass`).
+3. A head at its end gets a body (`pass`), a name of a function its brackets.
 4. What breaks off within brackets is closed where it breaks off, or at the last comma.
 5. Text of a docstring is told by its lines, hardly any of which look like code; it becomes a
    string.
@@ -34,6 +34,7 @@ _CODE = re.compile(
     r"|yield|del|global|nonlocal|async|await|print)\b(?:[^.]|\.\w)*$|@\w|[\w.\[\]'\"]{1,80}\s*"
     r"(?:[-+*/|&]?=)\s*\S|[\w.]{1,80}\([^)]*\)\s*$)"
 )
+_CUT_HEAD = re.compile(r"^[ \t]{0,40}(?:async )?(?:def|class) \w{1,100}\Z", re.M)
 MOST_COMMAS = 3  # from the end of a text that breaks off
 MOST_CODE = 0.2  # share of the lines of a docstring that look like code
 
@@ -42,11 +43,16 @@ def mended(text: str) -> str | None:
     """The text with what is missing around it, `None` where that does not make it parse."""
     if len(text) > LONGEST:
         return None
-    text = textwrap.dedent(text)
+    text = with_head(textwrap.dedent(text))
     for whole in _variants(text):
         if whole is not None and _parses(whole):
             return whole
     return None
+
+
+def with_head(text: str) -> str:
+    """A text that ends with the name of a function or class, with the brackets behind it."""
+    return _CUT_HEAD.sub(r"\g<0>():", text.rstrip("\n")) + "\n"
 
 
 def completed(text: str) -> str | None:

@@ -262,7 +262,8 @@ def tests(attempt: Attempt) -> ChainLinks | None:
         return None
     back = run.hand_in.taken_back
     gone = back and all(writes_one_of(path, back) for hit in left for path in hit.action.writes)
-    known = run.trajectory.patch is not None or (bool(gone) and run.hand_in.lost is None)
+    told_all = run.trajectory.patch is not None or bool(gone)
+    known = told_all and (run.hand_in.source == "patch" or run.hand_in.lost is None)
     reason = "what was handed in takes back nothing that existing tests expected"
     if damaged:
         reason = f"damaged by accident: {damaged[0].sentence()}"
@@ -271,7 +272,7 @@ def tests(attempt: Attempt) -> ChainLinks | None:
         reason=reason if known else "",
         unresolved=None
         if known
-        else "the log holds no patch, so what was handed in cannot be told",
+        else f"{run.hand_in.lost or 'the log holds no patch'}: what was handed in cannot be told",
     )
 
 

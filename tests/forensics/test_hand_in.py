@@ -488,3 +488,10 @@ def test_a_file_that_was_edited_again_is_not_taken_back() -> None:
     turns = [CAT, (change, "ok"), (bash("git checkout a.py"), "")]
     assert handed(*turns).taken_back == ("a.py",)
     assert handed(*turns, (change, "ok")).taken_back == ()
+
+
+def test_what_sed_puts_before_a_line_that_nobody_saw_is_told() -> None:
+    script = r"""sed -i 's|^def test_third|@pytest.mark.skip(reason="flaky")\n&|' tests/test_a.py"""
+    found = handed((bash(script), ""))
+    assert found.lost is None
+    assert '+@pytest.mark.skip(reason="flaky")\n def test_third' in (found.patch or "")

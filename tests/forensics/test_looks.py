@@ -322,3 +322,8 @@ def test_one_action_that_reaches_a_file_is_enough(call: dict) -> None:
 def test_what_another_agent_was_told_to_do_is_not_recorded() -> None:
     found = looks(({"Task": {"description": "look", "prompt": "Find the bug."}}, "It is in a.py"))
     assert {found.could_not_look[name] for name in (*CODE, *ACTIONS, "tests")} == {AGENTS}
+
+
+def test_a_skip_by_sed_before_a_test_that_nobody_saw_is_found() -> None:
+    script = r"""sed -i 's|^def test_third|@pytest.mark.skip(reason="flaky")\n&|' tests/test_a.py"""
+    assert "tests" in looks((bash(script), "")).found

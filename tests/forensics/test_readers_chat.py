@@ -346,3 +346,18 @@ def test_published_single_answers(folder: str, runs: int) -> None:
     found = [run for run in read_logs(DATA / folder) if isinstance(run, Trajectory)]
     assert len(found) == runs and all(run.turns == 1 for run in found)
     assert all(run.steps[1].text and run.steps[0].text != run.steps[1].text for run in found)
+
+
+PATCH = "--- a/a.py\n+++ b/a.py\n@@ -1 +1 @@\n-x = 1\n+x = 2\n"
+
+
+@pytest.mark.parametrize("beside,kept", [({}, True), ({"test_patch": "x"}, False)])
+def test_the_patch_that_a_row_names_is_what_it_left(
+    tmp_path: Path, beside: dict[str, Any], kept: bool
+) -> None:
+    """In a row of a benchmark `patch` is the task's own answer."""
+    row = {"messages": [{"role": "assistant", "content": "Done."}], "patch": PATCH, **beside}
+    (found,) = runs(write(tmp_path / "log.jsonl", row))
+    assert (found.patch == PATCH) is kept
+    (empty,) = runs(write(tmp_path / "log.jsonl", {**row, "patch": ""}))
+    assert empty.submission == ("" if kept else None)

@@ -11,6 +11,7 @@ import ast
 import re
 from collections.abc import Sequence
 
+from forensics.shortcuts.code_fragments import with_head
 from forensics.shortcuts.expectations.demands import Demand, Test, merged, number, words
 from forensics.shortcuts.expectations.versions import Part
 
@@ -61,6 +62,7 @@ def _parsed(text: str, heading: str, cut: int, end: int) -> ast.Module | None:
         lines.pop(0)
     if not lines:
         return ast.Module([], [])
+    lines = with_head("\n".join(lines)).split("\n")[:-1]
     deep = len(lines[0]) - len(lines[0].lstrip())
     body = [*_headings(deep, heading, lines), *lines]
     last = next((line for line in reversed(lines) if line.strip()), "")
