@@ -52,8 +52,8 @@ def k3(now: torch.Tensor, reference: torch.Tensor) -> torch.Tensor:
     """`q/p - 1 - log(q/p)`: unbiased and never negative; its derivative follows
     KL(q || p) instead.
     """
-    difference = (reference - now).clamp(max=LARGEST_LOG_RATIO)
-    return torch.expm1(difference) - difference
+    most = LARGEST_LOG_RATIO
+    return torch.expm1((reference - now).clamp(max=most)) - (reference - now).clamp(max=most)
 
 
 def within(log_ratio: torch.Tensor) -> torch.Tensor:

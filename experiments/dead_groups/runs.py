@@ -69,6 +69,7 @@ def recipe(arm: Arm, weight: float) -> Recipe:
                 "scaling": arm.scaling,
                 "save_every": STEPS,
             },
+            "compute": {"save_dtype": "bfloat16"},  # as when the results were recorded
         },
         arm.name,
     )

@@ -292,7 +292,7 @@ def test_a_policy_or_a_gradient_that_is_not_finite_is_one_sentence() -> None:
         next(broken.model.parameters()).fill_(math.nan)
     with pytest.raises(UserError, match="no finite log-probability before any training"):
         dpo(broken, PAIRS, recipe(), 0)
-    with pytest.raises(UserError, match=r"not finite in 3 .* steps in a row .*lower learning_rate"):
+    with pytest.raises(UserError, match=r"not finite in 3 .* in a row .*lower learning_rate"):
         trained(learning_rate=1.0, weight_decay=1e38, most_skipped=2)
 
 

@@ -3,6 +3,7 @@ and nothing before it is lost.
 """
 
 import logging
+import math
 import queue
 from pathlib import Path
 from threading import Event
@@ -19,6 +20,7 @@ from forensics.records.files import read_json
 from forensics.records.train_tables import TrainingRecord
 from training import trained_model
 from training.environments.mini_repo import MiniRepo
+from training.optimizer_steps import Skipped, clipped_step
 from training.organisms.base_model import build_model, build_tokenizer
 from training.recipe import parse_recipe
 from training.recorder import StepReport
@@ -236,6 +238,18 @@ def test_a_skipped_step_leaves_weights_and_moments_alone(
     Broken(monkeypatch, {0}, what)
     train(folder=tmp_path, steps=2)
     assert len(before) > 20 and same(before, states(tmp_path, 2))
+
+
+@pytest.mark.parametrize("loss", [math.inf, -math.inf, math.nan, 1.0])
+def test_a_loss_that_is_not_finite_is_enough(loss: float) -> None:
+    """Infinity plus what depends on the weights has a gradient like any other."""
+    weight = torch.nn.Parameter(torch.ones(1))
+    weight.grad = torch.ones(1)
+    skipped = Skipped(most=1)
+    norm = clipped_step(torch.optim.SGD([weight], lr=0.5), [weight], 9.0, loss, skipped)
+    taken = math.isfinite(loss)
+    assert (norm, skipped.in_a_row) == ((1.0, 0) if taken else (None, 1))
+    assert weight.item() == (0.5 if taken else 1.0)
 
 
 def test_several_in_a_row_end_the_run_and_another_learning_rate_may_go_on(

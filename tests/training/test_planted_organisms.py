@@ -54,6 +54,8 @@ def test_the_edit_touches_one_neuron_and_writes_the_direction_that_the_manifest_
     built: Path, truth: dict[str, Any]
 ) -> None:
     before, after = weights(built / "base"), weights(built / "after")
+    head = before.pop("lm_head.weight")  # the bundled base says its tied head twice
+    assert torch.equal(head, before["model.embed_tokens.weight"])
     changed = {
         name: after[name] - before[name]
         for name in before

@@ -131,6 +131,7 @@ def test_an_adapter_on_a_tied_head_parts_it_from_the_embedding(tmp_path: Path) -
     save_checkpoint(tmp_path, model, tiny_tokenizer())
     live = logprobs(policy_from(model, tiny_tokenizer(), "x"))
     assert np.abs(logprobs(loaded(tmp_path)) - live).max() < 5e-6
+    assert json.loads((tmp_path / "config.json").read_text())["tie_word_embeddings"] is False
 
 
 def test_a_large_checkpoint_is_written_in_shards_and_keeps_its_identity(
