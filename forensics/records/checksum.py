@@ -85,11 +85,11 @@ def tell_unchecked(path: Path) -> None:
 
 
 def source(path: Path) -> Any:
-    """A path as pyarrow takes it, which takes none that is no UTF-8 text: then the open file."""
+    """A path as pyarrow takes it, which takes none that is no UTF-8 text: then what it holds."""
     try:
         str(path).encode()
     except UnicodeEncodeError:
-        return path.open("rb")
+        return pa.BufferReader(path.read_bytes())
     return path
 
 
