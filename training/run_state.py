@@ -13,18 +13,15 @@ step, so that only the same run can go on in it.
 
 import copy
 import json
-import os
-import re
 import shutil
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from forensics.errors import UserError
-from forensics.records.files import as_user_error, read_json, write_json
+from forensics.records.files import disk_told, read_json, write_json
 from training.distributed import Process
 from training.recipe import PreferenceRecipe, Recipe
 from training.rewards import Rewards
@@ -56,7 +53,7 @@ def save_state(
         for kind, value in optimizer.state.get(parameter, {}).items():
             moments[f"{name}/{kind}"] = whole(value)
     if process.first:
-        with _disk_told(target):
+        with disk_told(target):
             shutil.rmtree(target, ignore_errors=True)
             target.mkdir(parents=True)
             save_file(weights, target / "weights.safetensors")
@@ -66,21 +63,6 @@ def save_state(
             shutil.rmtree(old, ignore_errors=True)
     process.wait()
     return target
-
-
-@contextmanager
-def _disk_told(path: Path) -> Iterator[None]:
-    """A full disk as one sentence. Savers written in Rust raise errors of their
-    own, with the number in the text.
-    """
-    try:
-        yield
-    except Exception as error:
-        told = re.search(r"\(os error (\d+)\)", str(error))
-        number = error.errno if isinstance(error, OSError) else int(told[1]) if told else None
-        if number is None:
-            raise
-        raise as_user_error(OSError(number, os.strerror(number)), path) from error
 
 
 def load_state(folder: Path, model: Any, optimizer: torch.optim.Optimizer) -> dict[str, Any]:
@@ -166,7 +148,7 @@ def save_checkpoint(
     plain = copy.deepcopy(model).merge_and_unload() if adapted else model
     state = {name: whole(value).to(torch.bfloat16) for name, value in plain.state_dict().items()}
     if process.first:
-        with _disk_told(folder):
+        with disk_told(folder):
             folder.mkdir(parents=True, exist_ok=True)
             plain.save_pretrained(folder, state_dict=state)
             config = json.loads((folder / "config.json").read_text()) | {"dtype": "bfloat16"}

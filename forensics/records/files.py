@@ -6,12 +6,13 @@ import errno
 import json
 import os
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
 
-from forensics.errors import OutsideFailure, UserError
+from forensics.errors import OutsideFailure, UserError, system_number
 from forensics.records.evidence import Evidence, Finding, Undefined
 from forensics.records.given_files import parse_json, read_text, require_file
 from forensics.records.record import canonical_json, first_error
@@ -52,6 +53,20 @@ def as_user_error(error: OSError, path: Path) -> Exception:
     if error.errno in (errno.EACCES, errno.EROFS, errno.EPERM):
         return OutsideFailure(f"{path} cannot be written; choose another folder with --out")
     return error
+
+
+@contextmanager
+def disk_told(path: Path) -> Iterator[None]:
+    """A full disk as one sentence. Savers written in Rust raise errors of their
+    own, with the number in the text.
+    """
+    try:
+        yield
+    except Exception as error:
+        number = system_number(error)
+        if number is None:
+            raise
+        raise as_user_error(OSError(number, os.strerror(number)), path) from error
 
 
 def write_json(path: Path, value: Any) -> None:
