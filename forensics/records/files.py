@@ -101,7 +101,7 @@ def read_findings(path: Path) -> Iterator[Evidence | Undefined]:
 def read_json_lines(path: Path, kind: TypeAdapter[T], what: str) -> Iterator[T]:
     """Stream records; a broken line is named, by its number from 1."""
     require_file(path, "", "give a folder that `forensics investigate` wrote")
-    with open(path, encoding="utf-8", errors="replace") as file:
+    with open(path, encoding="utf-8") as file:
         for number, line in enumerate(file, 1):
             try:
                 yield kind.validate_json(line)
