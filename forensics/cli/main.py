@@ -262,8 +262,8 @@ def run(arguments: list[str]) -> int:
             told = as_user_error(error, Path(error.filename or "the output"))
             if isinstance(told, UserError):
                 return fail(str(told), BAD_INPUT, arguments)
-        if (told := _about_a_given_path(error, arguments)) is not None:
-            return fail(told, BAD_INPUT, arguments)
+        if (refused := _about_a_given_path(error, arguments)) is not None:
+            return fail(refused, BAD_INPUT, arguments)
         if (failure := outside_failure(error)) is not None:  # of the machine, not of ours
             return fail(str(failure), BAD_INPUT, arguments)
         return fail(_keep_traceback(error, getattr(group, "debug", False)), OUR_FAILURE, arguments)
