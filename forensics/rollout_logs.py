@@ -26,6 +26,7 @@ import pyarrow.parquet as pq
 from forensics.errors import UserError
 from forensics.phrases import plural, printable
 from forensics.records import Trajectory, content_hash
+from forensics.records.checksum import source
 from forensics.records.given_files import require_inside
 from forensics.records.tables import (
     holds_values,
@@ -83,7 +84,7 @@ def own_tables(place: Path, *, altered: bool = False) -> list[Path]:
         if path != place:
             require_inside(path, place)
         try:
-            schema = (pq.read_schema(path).metadata or {}).get(b"forensics.schema", b"")
+            schema = (pq.read_schema(source(path)).metadata or {}).get(b"forensics.schema", b"")
         except (pa.ArrowException, OSError):
             return []
         if not schema.startswith(b"trajectory/"):

@@ -215,6 +215,12 @@ def _is_nothing(folder: Folder, held: Sequence[str]) -> bool:
 def make_folder(folder: Path) -> None:
     """Make a folder that can be written, or say in one sentence why it cannot be."""
     try:
+        str(folder).encode()
+    except UnicodeEncodeError:
+        raise UserError(
+            f"the name {str(folder)!r} is no UTF-8 text; choose another folder with --out"
+        ) from None
+    try:
         folder.mkdir(parents=True, exist_ok=True)
     except FileExistsError:
         raise UserError(f"{folder} is a file; choose another folder with --out") from None

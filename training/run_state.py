@@ -13,11 +13,8 @@ step, so that only the same run can go on in it.
 
 import json
 import logging
-import os
-import re
 import shutil
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
 from functools import reduce
 from pathlib import Path
 from typing import Any
@@ -25,7 +22,7 @@ from typing import Any
 import torch
 
 from forensics.errors import UserError
-from forensics.records.files import as_user_error, read_json, write_json
+from forensics.records.files import disk_told, read_json, write_json
 from training.distributed import Process
 from training.recipe import PreferenceRecipe, Recipe
 from training.rewards import Rewards
@@ -62,7 +59,7 @@ def save_state(
             if process.first:
                 kept |= {label: value.cpu() for label, value in gathered.items()}
     if process.first:
-        with _disk_told(target):
+        with disk_told(target):
             shutil.rmtree(target, ignore_errors=True)
             target.mkdir(parents=True)
             save_file(weights, target / "weights.safetensors")
@@ -72,21 +69,6 @@ def save_state(
             shutil.rmtree(old, ignore_errors=True)
     process.wait()
     return target
-
-
-@contextmanager
-def _disk_told(path: Path) -> Iterator[None]:
-    """A full disk as one sentence. Savers written in Rust raise errors of their
-    own, with the number in the text.
-    """
-    try:
-        yield
-    except Exception as error:
-        told = re.search(r"\(os error (\d+)\)", str(error))
-        number = error.errno if isinstance(error, OSError) else int(told[1]) if told else None
-        if number is None:
-            raise
-        raise as_user_error(OSError(number, os.strerror(number)), path) from error
 
 
 def load_state(folder: Path, model: Any, optimizer: torch.optim.Optimizer) -> dict[str, Any]:
@@ -184,7 +166,7 @@ def save_checkpoint(
     kind = None if dtype is None else getattr(torch, dtype)
     state, parted = checkpoint_tensors(model, kind, keep=process.first)
     if process.first:
-        with _disk_told(folder):
+        with disk_told(folder):
             folder.mkdir(parents=True, exist_ok=True)
             said: dict[str, Any] = {"dtype": str(_widest(state.values())).removeprefix("torch.")}
             plain_model(model).save_pretrained(folder, state_dict=state, max_shard_size=SHARD)

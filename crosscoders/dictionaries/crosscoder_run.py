@@ -33,7 +33,7 @@ from crosscoders.dictionaries.dictionary import Dictionary, DictionaryConfig
 from crosscoders.dictionaries.difference_init import trainer_of
 from crosscoders.dictionaries.settings import TrainerSettings
 from forensics.errors import UserError
-from forensics.records.files import read_json
+from forensics.records.files import disk_told, read_json
 
 LATEST, HISTORY = "latest.json", "history.jsonl"
 
@@ -202,7 +202,8 @@ class Journal:
         checkpoint = self.folder / f"step-{next(iter(trainers.values())).steps_done:08d}"
         checkpoint.mkdir(exist_ok=True)
         for name, trainer in trainers.items():
-            save_file(trainer.state(), checkpoint / f"{name}.safetensors")
+            with disk_told(checkpoint / f"{name}.safetensors"):
+                save_file(trainer.state(), checkpoint / f"{name}.safetensors")
         state = {
             "checkpoint": checkpoint.name,
             "pass": pass_,

@@ -16,6 +16,7 @@ read is said in our own form: one sentence with a cure.
 """
 
 import ast
+import errno
 import os
 import sys
 import tempfile
@@ -187,6 +188,8 @@ DONE: Final = 0
 BAD_INPUT: Final = 2
 OUR_FAILURE: Final = 3
 INTERRUPTED: Final = 130
+LOOP: Final = "Symlink loop from"  # as Python says it of a path that is resolved
+PATHS: Final = {errno.ENAMETOOLONG, errno.ELOOP, errno.ENOTDIR, errno.EISDIR, errno.EACCES}
 # OpenMP's idle threads give way: spinning is ten times slower where another job wants a
 # core
 SPINS: Final = "1000"
@@ -259,6 +262,8 @@ def run(arguments: list[str]) -> int:
             told = as_user_error(error, Path(error.filename or "the output"))
             if isinstance(told, UserError):
                 return fail(str(told), BAD_INPUT, arguments)
+        if (refused := _about_a_given_path(error, arguments)) is not None:
+            return fail(refused, BAD_INPUT, arguments)
         if (failure := outside_failure(error)) is not None:  # of the machine, not of ours
             return fail(str(failure), BAD_INPUT, arguments)
         return fail(_keep_traceback(error, getattr(group, "debug", False)), OUR_FAILURE, arguments)
@@ -274,6 +279,22 @@ def fail(sentence: str, code: int, arguments: list[str]) -> int:
     if "--json" in arguments:
         say_json({"error": sentence, "exit_code": code})
     return code
+
+
+def _about_a_given_path(error: Exception, arguments: list[str]) -> str | None:
+    """What is wrong with a path that was given, where the system refuses it; `None` for an
+    error about anything else.
+    """
+    if isinstance(error, RuntimeError) and str(error).startswith(LOOP):
+        place = str(error)[len(LOOP) :].strip(" '")
+        return f"{place} is a link that leads back to itself; give another path"
+    if not isinstance(error, OSError) or error.errno not in PATHS or not error.filename:
+        return None
+    place = os.fsdecode(error.filename)
+    given = [word.partition("=")[2] or word for word in arguments]
+    if not any(word and place.startswith(word.rstrip("/")) for word in given):
+        return None
+    return f"{place[:200]} cannot be opened ({error.strerror}); give another path"
 
 
 def _interrupted(stop: BaseException | None, arguments: list[str]) -> str:

@@ -21,7 +21,7 @@ from forensics.errors import UserError
 from forensics.policies.weights import identify_model, identify_weights
 from forensics.progress import Progress
 from forensics.records import Checkpoint, canonical_json
-from forensics.records.given_files import parse_json, read_text
+from forensics.records.given_files import address, parse_json, read_text
 
 IN_MEMORY: Final = "in memory"
 HINT: Final = "environment.json"
@@ -127,6 +127,12 @@ def read_environment_hint(path: Path | str) -> EnvironmentHint | None:
 
 def require_directory(directory: Path) -> None:
     """Refuse what is not a directory with something in it."""
+    if not directory.exists() and (given := address(directory)):
+        raise UserError(
+            f"{given} is an address, not a checkpoint directory on this machine; download the"
+            " checkpoint and give its directory, or record runs of the model that is served there"
+            " and give them to `forensics scan`"
+        )
     if not directory.exists():
         raise UserError(
             f"{directory} does not exist; give a checkpoint directory on this machine (a model of"

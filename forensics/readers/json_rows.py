@@ -41,7 +41,7 @@ from forensics.readers.content import (
     read_whole,
 )
 from forensics.records import Trajectory
-from forensics.records.checksum import CURE, require_whole
+from forensics.records.checksum import CURE, require_whole, source
 from forensics.records.tables import ENDING, require_stored
 
 # levels of nesting, the parser's own limit; elements of a streamed list may reach
@@ -339,7 +339,7 @@ def parquet_schema(path: Path, head: bytes) -> pa.Schema:
     try:
         if head.startswith(PARQUET) or path.suffix == ENDING:
             require_whole(path)
-        return pq.read_schema(path) if head.startswith(PARQUET) else pa.schema([])
+        return pq.read_schema(source(path)) if head.startswith(PARQUET) else pa.schema([])
     except (pa.ArrowException, OSError, ValueError) as error:
         stop_full(error)
         return pa.schema([])
@@ -352,7 +352,7 @@ def read_parquet(path: Path, columns: Sequence[str] | None = None) -> Iterator[R
     done, ours = 0, False
     try:
         ours = require_stored(path)
-        with pq.ParquetFile(path) as file:
+        with pq.ParquetFile(source(path)) as file:
             names = file.schema_arrow.names
             chosen = None if columns is None else [name for name in columns if name in names]
             for batch in file.iter_batches(ROWS_AT_ONCE, columns=chosen):

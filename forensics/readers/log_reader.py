@@ -47,7 +47,7 @@ from forensics.readers.content import (
 from forensics.readers.json_rows import WHOLE, Row, in_words, read_rows, trajectories_from
 from forensics.readers.unknown_files import seen_in
 from forensics.records import Trajectory
-from forensics.records.given_files import leads_out
+from forensics.records.given_files import address, leads_out
 
 Found = Iterator[Trajectory | Unreadable]
 UNKNOWN = "no reader knows its format"
@@ -193,6 +193,11 @@ def read_logs(
     folder holds no file, or there is no such reader.
     """
     search = _Search.by(reader, limits, names_files=names_files, root=path)
+    if not path.exists() and (given := address(path)):
+        raise UserError(
+            f"{given} is an address, not a log on this machine; download it and give the file or"
+            " the folder"
+        )
     if not path.exists():
         raise UserError(f"{path} does not exist; give a log file or a folder of logs")
     if path.is_dir() and next(files_of(path), None) is None:

@@ -15,7 +15,7 @@ carries none is said once for its folder.
 import logging
 from hashlib import blake2b
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -84,6 +84,15 @@ def tell_unchecked(path: Path) -> None:
         )
 
 
+def source(path: Path) -> Any:
+    """A path as pyarrow takes it, which takes none that is no UTF-8 text: then what it holds."""
+    try:
+        str(path).encode()
+    except UnicodeEncodeError:
+        return pa.BufferReader(path.read_bytes())
+    return path
+
+
 def _place(path: Path) -> int | None:
     """Where the digits stand, `None` where a file carries no checksum. Raises `OutsideFailure`
     where what says so is damaged.
@@ -105,7 +114,7 @@ def _place(path: Path) -> int | None:
 def _is_said(path: Path) -> bool:
     """Whether the metadata says that there is a checksum, by its name or by its value."""
     try:
-        said = pq.read_metadata(path).metadata or {}
+        said = pq.read_metadata(source(path)).metadata or {}
     except (pa.ArrowException, OSError):
         return True
     return KEY in said or any(value.startswith(MARK) for value in said.values())

@@ -6,12 +6,13 @@ import errno
 import json
 import os
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
 
-from forensics.errors import OutsideFailure, UserError
+from forensics.errors import OutsideFailure, UserError, system_number
 from forensics.records.evidence import Evidence, Finding, Undefined
 from forensics.records.given_files import parse_json, read_text, require_file
 from forensics.records.record import canonical_json, first_error
@@ -54,6 +55,20 @@ def as_user_error(error: OSError, path: Path) -> Exception:
     return error
 
 
+@contextmanager
+def disk_told(path: Path) -> Iterator[None]:
+    """A full disk as one sentence. Savers written in Rust raise errors of their
+    own, with the number in the text.
+    """
+    try:
+        yield
+    except Exception as error:
+        number = system_number(error)
+        if number is None:
+            raise
+        raise as_user_error(OSError(number, os.strerror(number)), path) from error
+
+
 def write_json(path: Path, value: Any) -> None:
     """Human-readable JSON with sorted keys."""
     write_atomically(
@@ -86,7 +101,7 @@ def read_findings(path: Path) -> Iterator[Evidence | Undefined]:
 def read_json_lines(path: Path, kind: TypeAdapter[T], what: str) -> Iterator[T]:
     """Stream records; a broken line is named, by its number from 1."""
     require_file(path, "", "give a folder that `forensics investigate` wrote")
-    with open(path, encoding="utf-8", errors="replace") as file:
+    with open(path, encoding="utf-8") as file:
         for number, line in enumerate(file, 1):
             try:
                 yield kind.validate_json(line)

@@ -8,6 +8,7 @@ one reads it here, and gets text or a value that the rest of the program can wor
 
 import errno
 import json
+import re
 import stat
 import tomllib
 from pathlib import Path
@@ -15,8 +16,15 @@ from typing import Any, Final
 
 from forensics.errors import UserError
 
+ADDRESS: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]{1,20}):/+(?=[^/])")
 DEEPEST: Final = 100  # levels: more than any file of ours or of a checkpoint has
 NO_FILE: Final = "is a pipe or a device, not a file; write what it gives into a file, and give that"
+
+
+def address(path: Path) -> str | None:
+    """The address that somebody gave for a path (`http://...`, `hf://...`), in its own form."""
+    found = ADDRESS.match(str(path))
+    return f"{found[1]}://{str(path)[found.end() :]}" if found else None
 
 
 def require_file(path: Path, what: str, cure: str) -> None:
@@ -27,6 +35,10 @@ def require_file(path: Path, what: str, cure: str) -> None:
     try:
         mode = path.stat().st_mode
     except (FileNotFoundError, NotADirectoryError):
+        if given := address(path):
+            raise UserError(
+                f"{what}{given} is an address, not a file on this machine; {cure}"
+            ) from None
         raise UserError(f"{what}{path} does not exist; {cure}") from None
     except OSError as error:
         if error.errno == errno.ELOOP:

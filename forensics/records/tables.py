@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 from pydantic import ValidationError
 
 from forensics.errors import OutsideFailure, UserError
-from forensics.records.checksum import CURE, PLACE, require_whole, seal, tell_unchecked
+from forensics.records.checksum import CURE, PLACE, require_whole, seal, source, tell_unchecked
 from forensics.records.files import as_user_error
 from forensics.records.record import SCHEMA_VERSION, Record, first_error
 from forensics.records.trajectory import Step, Trajectory
@@ -227,7 +227,7 @@ def open_whole(path: Path) -> pq.ParquetFile:
     """
     try:
         require_stored(path)
-        return pq.ParquetFile(path)
+        return pq.ParquetFile(source(path))
     except FileNotFoundError:
         raise UserError(f"{path} does not exist") from None
     except (pa.ArrowException, OSError) as error:
@@ -242,7 +242,7 @@ def require_stored(path: Path) -> bool:
     """
     if require_whole(path):
         return True
-    schema = (pq.read_schema(path).metadata or {}).get(NAME, b"")
+    schema = (pq.read_schema(source(path)).metadata or {}).get(NAME, b"")
     if schema.startswith(RUNS):
         tell_unchecked(path)
     return bool(schema)

@@ -7,7 +7,9 @@ killed goes on where it stopped.
    well.
 2. Each process writes a part of its own (`part-000000.jsonl`), one line a
    rollout, handed to the system at once: a process that is killed loses at most
-   the line that it was writing. A torn line is passed over when parts are read.
+   the line that it was writing. A torn line is passed over when parts are read. Each line
+   carries a checksum; a whole line whose checksum is wrong is refused, and that lines of an
+   earlier version carry none is said.
 3. In memory there is only where each rollout lies; the rollouts are read when
    they are asked for.
 """
@@ -17,12 +19,14 @@ import os
 import weakref
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from forensics.errors import OutsideFailure
+from forensics.records.checksum import tell_unchecked
 from forensics.records.files import as_user_error
-from forensics.records.record import canonical_json
+from forensics.records.record import canonical_json, content_hash
 from resampling.trace_rollouts import (
     Branch,
     Request,
@@ -32,6 +36,10 @@ from resampling.trace_rollouts import (
     rollout_of,
 )
 
+CHECKSUM = "checksum"
+BESIDE = {"text", CHECKSUM}  # of a line, beside the rollout
+PLACED = {"text", "trace", "kept", "number", "append", "avoid", "outcome"}
+KNOWN = {"text", *(one.name for one in fields(Rollout))}
 Key = tuple[str, Branch]  # the text's fingerprint, then what was continued
 
 
@@ -49,8 +57,24 @@ class _Place:
         with open(self.part, "rb") as file:
             file.seek(self.offset, os.SEEK_SET)
             row = json.loads(file.readline())
-        del row["text"]
-        return rollout_of(row)
+        return rollout_of({key: value for key, value in row.items() if key not in BESIDE})
+
+
+def _whole_row(line: bytes, part: Path) -> dict[str, Any]:
+    """The row of a whole line. Raises `OutsideFailure` where it is not what was written."""
+    try:
+        row = json.loads(line)
+        stated = row.pop(CHECKSUM, None)
+        if stated is None:
+            tell_unchecked(part)
+        if PLACED <= row.keys() <= KNOWN and stated in (None, content_hash(row)):
+            return dict(row)
+    except (ValueError, AttributeError, TypeError, RecursionError):
+        pass
+    raise OutsideFailure(
+        f"a line of {part} was changed since it was written; delete the file and run the command"
+        " again with --resume, which draws those rollouts again"
+    )
 
 
 class StoredSampler:
@@ -69,9 +93,9 @@ class StoredSampler:
             with open(part, "rb") as file:
                 offset = 0
                 for line in file:
-                    with suppress(ValueError):  # a torn line is passed over
-                        if line.endswith(b"\n") and isinstance(row := json.loads(line), dict):
-                            self._note(row, _Place(part, offset, row["outcome"] is not None))
+                    if line.endswith(b"\n"):  # else it was torn, and is passed over
+                        row = _whole_row(line, part)
+                        self._note(row, _Place(part, offset, row["outcome"] is not None))
                     offset += len(line)
 
     @property
@@ -113,7 +137,7 @@ class StoredSampler:
                     number += 1
                 weakref.finalize(self, self._part.close)
             offset = self._part.tell()
-            self._part.write(canonical_json(row).encode() + b"\n")
+            self._part.write(canonical_json(row | {CHECKSUM: content_hash(row)}).encode() + b"\n")
             self._part.flush()
         except OSError as error:
             raise as_user_error(error, self._folder) from error

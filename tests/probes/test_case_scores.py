@@ -2,6 +2,7 @@
 taken for the one it began as.
 """
 
+import errno
 import shutil
 from collections import Counter
 from collections.abc import Callable
@@ -15,7 +16,7 @@ import torch
 
 from forensics import Budget, load_policy
 from forensics.case import Case, Rollouts
-from forensics.errors import MissingInput, UserError
+from forensics.errors import MissingInput, OutsideFailure, UserError
 from forensics.instruments import Instrument, run_instrument
 from forensics.investigation.inputs import CaseRequest, check_inputs
 from forensics.investigation.run import measure
@@ -129,6 +130,31 @@ def test_what_cannot_be_scored_is_undefined_with_the_reason(case: Case) -> None:
         )
     with pytest.raises(MissingInput, match="damaged"):
         list(case_scores(replace(case, policies={**case.policies, "before": other}), 3)[1])
+
+
+@pytest.mark.parametrize("tool", [grades, kl])
+def test_a_full_disk_is_no_answer_that_a_case_keeps(
+    tool: Instrument, case: Case, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*args: Any, **kwargs: Any) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    few = replace(tool, config=replace(tool.config, tasks=3))
+    with monkeypatch.context() as patch:
+        patch.setattr("pyarrow.parquet.ParquetWriter.write_table", full)
+        with pytest.raises(OutsideFailure, match="no space left to write"):
+            measure(case, [few], lambda what, done, of: None)
+    assert not list(case.folder.glob("answers/*"))
+
+
+def test_a_stored_run_that_was_changed_is_no_answer_either(case: Case) -> None:
+    path = case.rollouts("after-0").paths[0]
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 4
+    path.write_bytes(data)
+    with pytest.raises(OutsideFailure, match=path.name):
+        measure(case, [grades], lambda what, done, of: None)
+    assert not list(case.folder.glob("answers/*"))
 
 
 # --- a policy in memory ---

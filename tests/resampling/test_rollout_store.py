@@ -2,6 +2,7 @@
 and never mixed with anything else.
 """
 
+import json
 import os
 import signal
 import subprocess
@@ -15,6 +16,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from forensics import policy_from
+from forensics.errors import OutsideFailure
 from forensics.protocols import SamplingSettings
 from resampling.samplers.local_sampler import LocalSampler
 from resampling.samplers.rollout_store import StoredSampler
@@ -185,3 +187,34 @@ def test_a_local_policys_rollouts_are_kept_by_their_text(tmp_path: Path) -> None
     ]
     assert found[0] == found[2] != found[1]
     assert len(list(tmp_path.iterdir())) == 1
+
+
+def test_every_changed_byte_of_a_stored_rollout_is_refused_or_drawn_again(tmp_path: Path) -> None:
+    """Nothing that was changed is given: the last line end alone leaves a torn line."""
+    list(StoredSampler(tmp_path, Counting()).draw(REQUESTS[:1]))
+    (part,) = tmp_path.rglob("part-*.jsonl")
+    data = part.read_bytes()
+    for place in range(0, len(data), 3):
+        changed = bytearray(data)
+        changed[place] ^= 1
+        part.write_bytes(changed)
+        with pytest.raises(OutsideFailure, match=part.name):
+            StoredSampler(tmp_path, Counting())
+    part.write_bytes(data[:-1])
+    sampler = Counting()
+    assert set(StoredSampler(tmp_path, sampler).draw(REQUESTS[:1])) == wanted(REQUESTS[:1])
+    assert len(sampler.drawn) == 1
+
+
+def test_rollouts_of_an_earlier_version_carry_no_checksum_and_are_said_to(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    list(StoredSampler(tmp_path, Counting()).draw(REQUESTS[:1]))
+    (part,) = tmp_path.rglob("part-*.jsonl")
+    rows = [json.loads(line) for line in part.read_text().splitlines()]
+    for row in rows:
+        del row["checksum"]
+    part.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    sampler = Counting()
+    assert set(StoredSampler(tmp_path, sampler).draw(REQUESTS[:1])) == wanted(REQUESTS[:1])
+    assert not sampler.drawn and "carry no checksum" in caplog.text
