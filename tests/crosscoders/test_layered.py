@@ -2,6 +2,7 @@
 one as ever.
 """
 
+import json
 from itertools import pairwise
 from pathlib import Path
 
@@ -161,6 +162,16 @@ def test_a_plan_says_every_step_with_its_time(tmp_path):
     assert slow != fast
     told = plan(asked(model, controls=False, decisions=0, site="hook_embed"), tmp_path, 1e9)
     assert "2 dictionaries" in told[1] and len(told) == 3
+
+
+def test_a_plan_for_a_deep_network_reads_and_trains_less(tmp_path):
+    stated = {"num_hidden_layers": 30, "hidden_size": 576, "intermediate_size": 1536}
+    (tmp_path / "config.json").write_text(json.dumps({**stated, "vocab_size": 49152}))
+    told = plan(asked(tmp_path), tmp_path, 1e11)
+    assert "32 decisions: layers first" in told[1] and "once, and find sinks (about" in told[2]
+    assert "5 dictionaries on 48,000 tokens (about" in told[3] and len(told) == 5
+    more = plan(asked(tmp_path, tokens=200_000, decisions=7), tmp_path, 1e11)
+    assert "7 decisions" in more[1] and "on 200,000 tokens" in more[3]
 
 
 def test_a_plan_says_what_is_done(tmp_path):
