@@ -52,7 +52,7 @@ from forensics.investigation.inputs import (
 )
 from forensics.phrases import percent
 from forensics.policies.compatibility import resolve_device
-from forensics.progress import Progress
+from forensics.progress import Progress, silent
 from forensics.protocols import Channel
 from forensics.records import Trajectory, content_hash
 from forensics.records.case_file import CheckpointPair
@@ -128,17 +128,19 @@ def some_texts(texts: Sequence[TokenizedText], most: int = ENOUGH) -> list[Token
 
 def played(inputs: Inputs, folder: Path, progress: Progress) -> Material:
     """Held-out runs of both policies in the open world. Both stay in memory."""
-    return of_case(inputs.case(folder, progress))
+    return of_case(inputs.case(folder, progress), progress)
 
 
-def of_case(case: Case) -> Material:
+def of_case(case: Case, progress: Progress = silent) -> Material:
     """The runs of a case, its first after side against before."""
     pair = case.pair
     assert pair is not None
     case = replace(case, policies={side: cache(load) for side, load in case.policies.items()})
     after = case.afters[0]
     runs = tuple(chain(case.rollouts("before"), case.rollouts(after)))
+    progress("loading both models", 0, 1)
     policies = (case.policies["before"](), case.policies[after]())
+    progress("loading both models", 1, 1)
     return _material(pair, policies, runs, case.channels)
 
 
@@ -149,7 +151,9 @@ def read(request: DiffRequest, copies: Path, progress: Progress) -> Material:
     place = resolve_device(request.device)
     pair, held = inspect_pair(request.before, [request.after], progress)
     load = policy_loaders(pair, held, request.backend, place)
+    progress("loading both models", 0, 1)
     before, after = load["before"](), load["after-0"]()
+    progress("loading both models", 1, 1)
     if request.texts is not None:
         texts = tuple(read_texts(request.texts, before.tokenizer))
         return Material(pair=pair, policies=(before, after), runs=(), texts=texts)

@@ -149,8 +149,9 @@ def _steps(request: DiffRequest, sizes: Sizes | None, folder: Path) -> list[Step
     inside = None if sizes is None else 2.0 * sizes.inside
     head = None if sizes is None else 2.0 * sizes.vocabulary * sizes.width
     tokens = None if texts is None else texts * length
-    if not small and tokens is not None:
-        tokens = min(tokens, max(MOST_READ, request.tokens or 0))
+    if not small:  # of texts that are not known yet, the most that is read
+        most = max(MOST_READ, request.tokens or 0)
+        tokens = most if tokens is None else min(tokens, most)
     decisions = request.decisions
     if decisions is None:
         decisions = MOST_DECISIONS if small else DEEP_DECISIONS

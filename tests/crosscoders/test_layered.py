@@ -2,6 +2,7 @@
 one as ever.
 """
 
+import json
 from itertools import pairwise
 from pathlib import Path
 
@@ -9,6 +10,9 @@ import pytest
 import torch
 from transformers import Qwen3Config, Qwen3ForCausalLM
 
+from crosscoders import diff
+from crosscoders.activations.harvest_stream import HarvestStream
+from crosscoders.activations.kept_stream import FILE
 from crosscoders.patching.decisions import Behaviour
 from crosscoders.patching.hybrids import pieces_of
 from crosscoders.patching.layer_steps import (
@@ -27,11 +31,14 @@ from crosscoders.patching.layered import (
 from crosscoders.patching.maps import graft_map, patch_map
 from crosscoders.patching.results import Change
 from crosscoders.patching.site_choice import choose_site
-from crosscoders.study.diff_files import DICTIONARY, PATCHING, DiffRequest
+from crosscoders.study.diff_files import DICTIONARY, PATCHING, DiffRequest, Shape
+from crosscoders.study.material import TRAINING
 from crosscoders.study.plan import about, plan, sizes_of, speed_now
 from forensics import policy_from
 from forensics.budget import Budget
 from tests.crosscoders.patching_worlds import changed, random_decisions, shaken
+from tests.crosscoders.test_outlier_positions import cued, texts_file
+from tests.crosscoders.test_study_diff import CUE
 from tests.tiny import save_tiny_qwen3, tiny_tokenizer
 
 LAYERS = 26
@@ -163,6 +170,16 @@ def test_a_plan_says_every_step_with_its_time(tmp_path):
     assert "2 dictionaries" in told[1] and len(told) == 3
 
 
+def test_a_plan_for_a_deep_network_reads_and_trains_less(tmp_path):
+    stated = {"num_hidden_layers": 30, "hidden_size": 576, "intermediate_size": 1536}
+    (tmp_path / "config.json").write_text(json.dumps({**stated, "vocab_size": 49152}))
+    told = plan(asked(tmp_path), tmp_path, 1e11)
+    assert "32 decisions: layers first" in told[1] and "once, and find sinks (about" in told[2]
+    assert "5 dictionaries on 48,000 tokens (about" in told[3] and len(told) == 5
+    more = plan(asked(tmp_path, tokens=200_000, decisions=7), tmp_path, 1e11)
+    assert "7 decisions" in more[1] and "on 200,000 tokens" in more[3]
+
+
 def test_a_plan_says_what_is_done(tmp_path):
     model = save_tiny_qwen3(tmp_path / "model")
     (tmp_path / PATCHING).write_text("{}")
@@ -204,3 +221,48 @@ def test_numbers_of_a_plan():
         "about 2 h",
     ]
     assert speed_now() > 1e8 and 30 < passes(30) < 60
+
+
+@pytest.fixture(scope="module")
+def deep_pair(deep, tmp_path_factory):
+    """Directories of a deep pair that differ in one word's embedding."""
+    folder = tmp_path_factory.mktemp("deep")
+    direction = torch.randn(32, generator=torch.Generator().manual_seed(1))
+    token = tiny_tokenizer()(CUE)["input_ids"][0]
+
+    def move(model):
+        table = model.model.embed_tokens.weight
+        table[token] += 8 * table.norm(dim=-1).median() * direction / direction.norm()
+
+    for name, policy in (("before", deep), ("after", changed(deep, move))):
+        policy.model.save_pretrained(folder / name)
+        tiny_tokenizer().save_pretrained(folder / name)
+    return folder / "before", folder / "after"
+
+
+def test_a_deep_pair_is_read_once_and_gone_on_with(deep_pair, tmp_path, monkeypatch):
+    texts, out = texts_file(tmp_path / "texts.jsonl", ""), tmp_path / "out"
+    small = {"shape": Shape(latents=64, after_only=8, k=4), "controls": False}
+    small |= {"texts": texts, "device": "cpu"}
+    read = []
+    blocks = HarvestStream.blocks
+
+    def counted(stream, seed=None):
+        read.append(stream.site)
+        return blocks(stream, seed)
+
+    def cut_off(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(HarvestStream, "blocks", counted)
+    with monkeypatch.context() as early, pytest.raises(KeyboardInterrupt):
+        early.setattr("crosscoders.study.pipeline.dictionaries_of", cut_off)
+        diff(*deep_pair, out=out, **small)
+    assert len(read) == 1 and (out / TRAINING / "activations" / FILE).is_file()
+    monkeypatch.setattr("crosscoders.study.pipeline.locate", cut_off)
+    found = diff(*deep_pair, out=out, resume=True, **small)
+    assert len(read) == 1 and not (out / TRAINING).exists()
+    assert found["specific"] and all(cued(out, found))
+    patching = json.loads((out / PATCHING).read_text())
+    assert len(patching["patch"]) < 60 and patching["decisions"] == 32
+    assert {"embed+unembed"} < {row["place"] for row in patching["graft"]}
