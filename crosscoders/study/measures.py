@@ -44,6 +44,7 @@ from crosscoders.study.material import AGAIN, DIFFERENCE, PAIR, SAME, SHUFFLED
 from crosscoders.study.study_streams import Rows, StudyStreams
 from forensics.phrases import percent, plural, printable
 from forensics.policies import Given
+from forensics.progress import Progress, silent
 from forensics.records.files import write_json
 
 SPLICED_TEXTS: Final = 64
@@ -74,8 +75,10 @@ def measured(
     contrasts: Sequence[Contrast],
     folder: Path,
     controls: bool,
+    progress: Progress = silent,
 ) -> Measured:
     """Measure the dictionaries, and write each part into `folder`."""
+    progress("reading the latents", 0, 4)
     dictionary, reported = dictionaries[PAIR], streams.reported
     study = study_latents(dictionary, reported, contrasts)
     table = study.table
@@ -83,11 +86,14 @@ def measured(
     shown = shown_latents(table, contrasts[0].name if contrasts else None)
     tokens = token_views(study.top, shown, reported.tokenized, policies[0].tokenizer)
     write_json(folder / TOKENS, tokens)
+    progress("reading the latents", 1, 4)
     quality = asdict(study.quality)
     quality["spliced"] = _spliced(dictionary, policies, reported, streams.limits)
     write_json(folder / QUALITY, quality)
+    progress("reading the latents", 2, 4)
     nulls = controls_of(table, dictionaries, reported) if controls else []
     write_json(folder / CONTROLS, nulls)
+    progress("reading the latents", 3, 4)
     baselines = None
     if DIFFERENCE in dictionaries:
         baselines = compared(
@@ -99,6 +105,7 @@ def measured(
             table.specific("after").tolist(),
         )
         write_json(folder / BASELINES, baselines)
+    progress("reading the latents", 4, 4)
     q = table.column("q_value")
     with np.errstate(invalid="ignore"):
         separating = np.flatnonzero(q < SURE)

@@ -217,10 +217,9 @@ def diff_material(
     # 3. The dictionaries, and what is measured of them.
     tokens = training_tokens(request, streams.learnt)
     dictionaries = dictionaries_of(request, folder, streams.learnt, about, saved, tokens, progress)
-    progress("reading the latents", 0, 1)
     contrasts, policies = contrasts_of(theme, material.runs), material.policies
-    found = measured(dictionaries, policies, streams, contrasts, folder, request.controls)
-    progress("reading the latents", 1, 1)
+    controls = request.controls
+    found = measured(dictionaries, policies, streams, contrasts, folder, controls, progress)
 
     # 4. What was found; of outliers nothing where there are none.
     outliers = streams.outliers

@@ -40,9 +40,9 @@ from forensics.errors import UserError
 from forensics.investigation.inputs import choose_environment
 from forensics.phrases import plural
 
-USED: Final = 0.5  # of the speed of large products
+USED: Final = 0.6  # of the speed of large products
 CHARACTERS: Final = 3.5  # a token
-DECODED: Final = 2.0  # a sampled token costs as much as so many that are read
+TEMPLATE: Final = 32  # tokens that a chat template adds
 SIDE, PRODUCTS = 1024, 2  # of the matrices that are multiplied
 BUSY: Final = 1.5  # processes a core that want to run
 DICTIONARIES: Final = 4  # with the controls
@@ -160,7 +160,8 @@ def _steps(request: DiffRequest, sizes: Sizes | None, folder: Path) -> list[Step
         drawn = request.budget.settings.max_turn_tokens
         cost = None
         if texts is not None and inside is not None and head is not None:
-            cost = texts * (inside * (prompt + DECODED * drawn) + head * drawn * DECODED)
+            prompts = texts / request.budget.samples  # which are read once for all samples
+            cost = prompts * inside * prompt + texts * (inside + head) * drawn
         many = "an unknown number of" if texts is None else f"{texts:,}"
         steps.append(Step(what=f"both models play {many} episodes", operations=cost))
     if decisions:
@@ -212,5 +213,5 @@ def _texts(request: DiffRequest) -> tuple[int | None, float, float]:
         seen = world.spawn().reset(tasks[0], request.seed)
     except (UserError, IndexError):
         return None, 64.0, 64.0 + drawn  # said by the check that follows
-    prompt = 16 + len(seen.text + (seen.system or "")) / CHARACTERS
+    prompt = TEMPLATE + len(seen.text + (seen.system or "")) / CHARACTERS
     return 2 * len(tasks) * request.budget.samples, prompt, prompt + drawn
