@@ -98,7 +98,7 @@ def command_head(command: str) -> str | None:
         return None
     if first.startswith("python"):
         is_module = next(words, "") == "-m"
-        return (next(words, "") if is_module else "") or first
+        return (next(words, "").strip() if is_module else "") or first
     second = subcommand(words) if first in FAMILIES else ""
     return f"{first} {second}" if _NAME.fullmatch(second) else first
 

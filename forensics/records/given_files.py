@@ -82,16 +82,17 @@ def read_text(path: Path, what: str, cure: str, *, encoding: str = "utf-8") -> s
         raise UserError(f"{what}{path} cannot be read ({error.strerror}); {cure}") from None
 
 
-def parse_json(text: str, **options: Any) -> Any:
+def parse_json(text: str, *, halves: bool = False, **options: Any) -> Any:
     """The value of a JSON text. Raises `ValueError` for one that is broken, nested too deep, or
-    holds half of a pair of surrogates, which no file of ours can hold. `options`: of `json.loads`.
+    holds half of a pair of surrogates, which no file of ours can hold, unless whoever shows the
+    text escapes these (`halves`). `options`: of `json.loads`.
     """
     try:
         value = json.loads(text, **options)
     except RecursionError:
         raise ValueError(f"it is nested deeper than {DEEPEST} levels") from None
     require_shallow(value)
-    if "\\ud" in text.lower():
+    if not halves and "\\ud" in text.lower():
         try:
             json.dumps(value, ensure_ascii=False).encode()
         except UnicodeEncodeError:

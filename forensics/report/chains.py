@@ -128,7 +128,7 @@ def read_chains(folder: Path) -> Iterator[ChainRow]:
     with open(path, encoding="utf-8", errors="replace") as file:
         for number, line in enumerate(file, 1):
             try:
-                row: dict[str, Any] = parse_json(line)
+                row: dict[str, Any] = parse_json(line, halves=True)
                 attempts, shown = (
                     tuple(int(step) for step in row[name] or ())
                     for name in ("attempt_steps", "obtained_steps")

@@ -133,7 +133,7 @@ def _read(path: Path, _: int, __: int) -> dict[str, Looks]:
     with open(path, encoding="utf-8", errors="replace") as file:
         for number, line in enumerate(file, 1):
             try:
-                row = parse_json(line)
+                row = parse_json(line, halves=True)
                 sides.setdefault(str(row["side"]), Looks()).add(row)
             except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
                 raise UserError(

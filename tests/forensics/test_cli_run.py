@@ -61,4 +61,4 @@ def test_each_flag_changes_what_it_names(flag):
 
 def test_no_option_is_left_out():
     assert {field for _, field, _ in GIVEN.values()} == {*names(Run), *names(Sampling)}
-    assert asked() == asdict(Run(out=Path("here"))) | asdict(Sampling())
+    assert asked() == asdict(Run(out=Path("here"))) | asdict(SamplingSettings())
