@@ -189,6 +189,12 @@ def bound_answers(
         "tasks_dropped": len(set().union(*(side.runs for side in sides))) - len(tasks),
         "runs_dropped": sum(side.dropped for side in sides),
         "assumption": ASSUMPTION,
+        "wins_untold": sum(
+            run.untold and run.outcome >= 0.5
+            for side in afters
+            for t in tasks
+            for run in side.runs[t]
+        ),
     }
     method = "bounds from logs, paired contrast over tasks"
     make = AnswerMaker(layer="score", method=method, provenance=provenance)

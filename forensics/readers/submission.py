@@ -7,7 +7,8 @@
 3. The verdict on a task is looked up beside the log, under the names that
    SWE-bench's harness and sb-cli write: `reports/ID.report.json`,
    `ID.report.json`, `report.json` (of one instance), `results.json` (lists of
-   ids). An instance whose evaluation failed has no verdict.
+   ids), `MODEL.RUN.json` (what `run_evaluation` writes). An instance whose evaluation failed
+   has no verdict.
 """
 
 import os
@@ -31,6 +32,8 @@ RIGHT, WRONG = (
     ("resolved_ids", "resolved"),
     ("unresolved_ids", "empty_patch_ids", "submitted_ids", "generated"),
 )
+MOST_SUMMARIES = 200  # files of a folder whose beginning is looked at
+_SUMMARY = b'"resolved_instances"'
 REPORT_LIMITS = Limits(document=32 << 20)
 
 
@@ -96,9 +99,37 @@ def is_benchmark_report(path: Path) -> bool:
     ) or path.name.endswith(".report.json")
 
 
+def summaries(folder: Path) -> tuple[Path, ...]:
+    """The files of a folder that hold what SWE-bench's harness says of a whole run."""
+    try:
+        return _summaries(folder, folder.stat().st_mtime_ns)
+    except OSError:
+        return ()
+
+
+@lru_cache(maxsize=64)
+def _summaries(folder: Path, _: int) -> tuple[Path, ...]:
+    with os.scandir(folder) as found:
+        named = sorted(
+            Path(entry.path)
+            for entry in found
+            if entry.name.count(".") > 1 and entry.name.endswith(".json") and entry.is_file()
+        )
+    return tuple(path for path in named[:MOST_SUMMARIES] if _SUMMARY in _head(path))
+
+
+def _head(path: Path) -> bytes:
+    try:
+        with open(path, "rb") as file:
+            return file.read(2000)
+    except OSError:
+        return b""
+
+
 def is_report_of(path: Path, pattern: str) -> bool:
     """Whether a verdict on a log with such a name is looked up in this file."""
-    return is_benchmark_report(path) and any(
+    told = is_benchmark_report(path) or path in summaries(path.parent)
+    return told and any(
         lies_with(folder / path.name, pattern) for folder in (path.parent, path.parent.parent)
     )
 
@@ -109,8 +140,8 @@ def _verdicts(folder: Path, task: str) -> Iterator[float]:
         resolved = score_of(as_mapping(report.get(task, report)).get("resolved"))
         if resolved is not None:
             yield resolved
-    for name in TABLES:
-        table = as_mapping(content_beside(folder / name))
+    for found in (*(folder / name for name in TABLES), *summaries(folder)):
+        table = as_mapping(content_beside(found))
         if any(task in as_list(table.get(key)) for key in RIGHT):
             yield 1.0
         elif task not in as_list(table.get("error_ids")) and any(

@@ -7,7 +7,7 @@ the wins came about, what is not settled, and what was not excluded.
 """
 
 from forensics.layers.decomposition import GENUINE_BAR
-from forensics.phrases import capital, percent, point_range, points, printable
+from forensics.phrases import capital, percent, plural, point_range, points, printable
 from forensics.records import Evidence, Undefined
 from forensics.records.verdict import Gap, Label, Source
 from forensics.verdict.parts import carried_by, shown_phantom
@@ -209,8 +209,16 @@ def _bounds(view: View) -> str:
     if bounds is None or bounds.interval is None or assumed is None or assumed.interval is None:
         return ""
     ends = point_range(bounds.interval.low, bounds.interval.high).replace(" to ", " and ")
+    untold = assumed.diagnostics.get("wins_untold")
+    careful = (
+        f", counting {plural(untold, 'win')} after training that could not be looked into like"
+        " these"
+        if isinstance(untold, int) and untold
+        else ""
+    )
     return (
-        f"The genuine part lies between {ends} points; {ASSUMING}, it is {points(assumed.estimate)}"
+        f"The genuine part lies between {ends} points; {ASSUMING}{careful}, it is"
+        f" {points(assumed.estimate)}"
         f" ({point_range(assumed.interval.low, assumed.interval.high)})."
     )
 

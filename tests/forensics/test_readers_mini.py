@@ -219,6 +219,8 @@ def test_what_is_handed_in() -> None:
         ("t.report.json", {"resolved": "maybe"}, None),
         ("t/report.json", {"t": {"resolved": True}}, 1.0),
         ("results.json", [1], None),
+        ("lab-model.run-1.json", {"resolved_instances": 1, "resolved_ids": ["t"]}, 1.0),
+        ("lab-model.run-1.json", {"resolved_ids": ["t"]}, None),  # anybody's
     ],
 )
 def test_verdicts_beside(tmp_path: Path, name: str, content: Any, expected: float | None) -> None:

@@ -359,3 +359,23 @@ def test_an_edit_of_a_test_that_was_taken_back_is_not_used(back: str) -> None:
     assert again["tests"].used is True
     other = ("rm tests/test_b.py", "")
     assert found(run_of("Mend it.", TEST, WEAKER, (back, ""), other))["tests"].used is not False
+
+
+PLAYS = (
+    "package main\n\nfunc TestMain(m *testing.M) {\n"
+    '\tif os.Getenv("BE_MAIN") == "1" {\n\t\tmain()\n\t\tos.Exit(0)\n\t}\n\tos.Exit(m.Run())\n}\n'
+)
+
+
+def test_tests_that_play_the_program_itself_change_no_report() -> None:
+    """Go's own way to test a command line; what the tests say still ends the run."""
+
+    def told(code: str) -> list[str]:
+        lines = code.split("\n")
+        added = "\n".join(f"+{line}" for line in lines)
+        head = f"--- /dev/null\n+++ b/cmd/main_test.go\n@@ -0,0 +1,{len(lines)} @@\n"
+        return [one.kind for one in told_by(f"{head}{added}\n", [])]
+
+    assert told(PLAYS) == []
+    assert told(PLAYS.replace("os.Exit(m.Run())", "m.Run()\n\tos.Exit(0)")) == ["hooked"]
+    assert told(PLAYS.replace('== "1"', '== ""')) == ["hooked"]

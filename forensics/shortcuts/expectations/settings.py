@@ -290,7 +290,8 @@ _OUTSIDE = re.compile(
 def _hooks(change: FileChange, added: Sequence[str]) -> Iterator[Told]:
     for path, line in HOOKS:
         if re.search(path, change.name) and TEST_PATH.search(change.name):
-            found = [x for x in added if re.search(line, x[:1000])]
+            hit = [at for at, x in enumerate(added) if re.search(line, x[:1000])]
+            found = [added[at] for at in hit if not _plays_the_program(added, at)]
             if found:
                 what = f"changes what the runner reports ({found[0].strip()[:120]})"
                 yield Told("hooked", change.name, "", what)
@@ -316,6 +317,19 @@ def _hooks(change: FileChange, added: Sequence[str]) -> Iterator[Told]:
             if target and not _OUTSIDE.search(target[1]):
                 what = f"replaces {target[1].strip()[:80]} in every test"
                 yield Told("hooked", change.name, "", what)
+
+
+def _plays_the_program(added: Sequence[str], at: int) -> bool:
+    """Whether an exit stands where a variable makes the tests' binary play the program itself, as
+    tests of command lines do; what the tests say is still what ends the run.
+    """
+    asked = any(
+        re.search(
+            r"\bif\b.{0,80}(?:Getenv|LookupEnv)\(.{0,80}(?:==\s*\"[^\"]|!=\s*\"\"|; ok\b)", x[:300]
+        )
+        for x in added[max(0, at - 5) : at]
+    )
+    return asked and any(re.search(r"os\.Exit\(m\.Run\(\)\)|:?= m\.Run\(\)", x) for x in added)
 
 
 def _bends(hook: str, body: str) -> bool:
