@@ -170,17 +170,16 @@ def spliced(
     measured. Raises `UserError` where nothing is to be measured.
     """
     masks = _masks(texts, positions)
-    if limits is not None:
-        for ids, mask in zip(texts, masks, strict=True):
-            mask &= ~beyond(_read(dictionary, policies, ids, site).activations, limits).numpy()
     names = list(tasks) if tasks is not None else [str(i) for i in range(len(texts))]
     measured = [part for part in zip(texts, masks, names, strict=True) if part[1].any()]
     floors = np.zeros((len(policies), dictionary.config.width))
-    if floor == "mean":
-        for ids, mask, _ in measured:
-            seen = _read(dictionary, policies, ids, site).activations.numpy()
-            floors += seen[mask].sum(0, dtype=np.float64)
-        floors /= sum(mask.sum() for mask in masks)
+    for ids, mask, _ in measured if floor == "mean" or limits is not None else ():
+        seen = _read(dictionary, policies, ids, site).activations
+        if limits is not None:
+            mask &= ~beyond(seen, limits).numpy()
+        if floor == "mean":
+            floors += seen.numpy()[mask].sum(0, dtype=np.float64)
+    floors /= max(1, sum(mask.sum() for mask in masks))
     sums: list[dict[str, list[Sums]]] = [defaultdict(list) for _ in policies]  # by model and task
     for ids, mask, name in measured:
         stream = _read(dictionary, policies, ids, site)

@@ -11,6 +11,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from crosscoders.activations.harvest_stream import HarvestStream
 from crosscoders.activations.outlier_positions import Limits, sentences
 from crosscoders.activations.streams import Stream
 from crosscoders.activations.texts import TokenizedText
@@ -47,7 +48,7 @@ from forensics.policies import Given
 from forensics.progress import Progress, silent
 from forensics.records.files import write_json
 
-SPLICED_TEXTS: Final = 64
+SPLICED_TEXTS, FEW_SPLICED = 64, 24
 WINDOW: Final = 10  # tokens of context on each side
 SURE: Final = 0.05  # q-values below this are told
 
@@ -127,8 +128,11 @@ def _decoder(policy: Any) -> Callable[[int], str]:
 def _spliced(
     dictionary: Dictionary, policies: Sequence[Any], stream: Rows, limits: Limits | None
 ) -> dict[str, dict[str, Any]]:
-    """What is recovered with the reconstruction spliced in, by side; on some texts."""
-    chosen = [text for text in stream.tokenized if len(text) > 1][:SPLICED_TEXTS]
+    """What is recovered with the reconstruction spliced in, by side; on some texts, of
+    a deep network on few.
+    """
+    most = SPLICED_TEXTS if isinstance(stream, HarvestStream) else FEW_SPLICED
+    chosen = [text for text in stream.tokenized if len(text) > 1][:most]
     if not chosen:
         return {}
     results = spliced(
