@@ -60,6 +60,11 @@ class _Place:
         return rollout_of({key: value for key, value in row.items() if key not in BESIDE})
 
 
+def _close(part: BinaryIO) -> None:
+    with suppress(OSError):  # a full disk was told when the line was written
+        part.close()
+
+
 def _whole_row(line: bytes, part: Path) -> dict[str, Any]:
     """The row of a whole line. Raises `OutsideFailure` where it is not what was written."""
     try:
@@ -135,7 +140,7 @@ class StoredSampler:
                     with suppress(FileExistsError):
                         self._part = open(self._folder / f"part-{number:06d}.jsonl", "xb")  # noqa: SIM115
                     number += 1
-                weakref.finalize(self, self._part.close)
+                weakref.finalize(self, _close, self._part)
             offset = self._part.tell()
             self._part.write(canonical_json(row | {CHECKSUM: content_hash(row)}).encode() + b"\n")
             self._part.flush()
