@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from .case import Case
 from .grammars import CALLS, CASES, DEEPEST, FUNCTIONS, IFS, LISTS, RETURNS, TERNARIES, Tree
+from .labels import MOST_LABELS, body_of, labels_of
 from .literals import Tokens
 
 if TYPE_CHECKING:
@@ -115,14 +116,11 @@ class _Cases:
             self.walk(other, guard, group, depth + 1)
 
     def _case(self, node: "Node", guard: Guard, group: int, depth: int) -> None:
-        """`case 5: return 7;`, `5 => 7`"""
-        named = node.named_children
-        value = node.child_by_field_name("value") or (named[0] if named else None)
-        if node.type == "match_arm":
-            value = node.child_by_field_name("pattern")
-        row = self.tree.row(value)
-        options = [(row,)] if row else list(self.compared(value))[:200]
-        rest = [child for child in named if value is None or child.id != value.id]
+        """`case 5: return 7;`, `case 4, 6: return 30;`, `5 => 7`"""
+        options = [
+            option for label in labels_of(node) for option in compared_with(self.tree, label)
+        ][:MOST_LABELS]
+        rest = body_of(node)
         rows = tuple(self._rows(rest)) if options else ()
         if options and not rows and node.type in ("match_arm", "switch_rule") and rest:
             only = self.tree.row(node.child_by_field_name("value") or _bare(rest[-1]))
