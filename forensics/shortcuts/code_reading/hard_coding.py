@@ -160,7 +160,8 @@ def worth(match: Match, matcher: Matcher) -> float:
     guard = tuple(token for row in case.guard for token in row)
     outcome = [token for row in case.outcome for token in row]
     natural = len(outcome) == 1 and bits(outcome[0]) <= BASE_BITS
-    if len(guard) == 1 and guard[0] in ("0", "1", "2", "3", "-1") and natural:
+    small = guard[0] in ("0", "1", "2", "3", "-1") or (len(guard[0]) == 1 and guard[0].isalpha())
+    if len(guard) == 1 and small and natural:
         return min(match.total, 1.5)
     if len(set(guard)) < 2 or joined(guard) != matcher.shown.input_texts[match.test]:
         return match.total
