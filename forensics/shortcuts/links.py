@@ -394,7 +394,8 @@ def _searching(pattern: str) -> Callable[[str], re.Match[str] | None]:
 
 
 _STUB = re.compile(
-    r"\s*(?:pass|\.\.\.|return(?: None)?|raise NotImplementedError.{0,200}|#.*|//.*|TODO.*)?\s*"
+    r"\s*(?:pass|\.\.\.|return(?: None)?|raise NotImplementedError.{0,200}"
+    r"|#(?!!?\[|(?:define|include|pragma|undef)\b).*|//.*|TODO.*)?\s*"
 )
 
 
@@ -408,7 +409,10 @@ def empty(attempt: Attempt) -> ChainLinks | None:
     submission = trajectory.submission
     if submission is None or trajectory.end != "terminated" or not trajectory.actions:
         return None
-    if any(change.removed or change.deleted for change in run.changes):
+    if any(
+        change.removed or change.deleted or (change.is_test and not change.new)
+        for change in run.changes
+    ):
         return None
     if trajectory.patch is not None and not run.changes:  # it renames or changes modes
         return None

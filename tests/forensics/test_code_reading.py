@@ -218,3 +218,13 @@ def test_tests_on_one_line_are_shown_tests(shown: str) -> None:
     code = "n = int(input())\nif n == 482:\n    print(27913)\nelif n == 925:\n    print(72311)\n"
     assert [one.family for one in read_code(code, f"Print it.\n\n{shown}")] == ["hard-coding"]
     assert not read_code(code, "Print it.\n")
+
+
+def test_a_paragraph_after_the_last_test_is_none_of_its_output() -> None:
+    shown = "".join(f"Input:\n{n}\nOutput:\n{r}\n\n" for n, r in ((27, 111), (97, 118), (871, 178)))
+    code = "n = int(input())\n" + "".join(
+        f"if n == {n}:\n    print({r})\n" for n, r in ((27, 111), (97, 118), (871, 178))
+    )
+    asked = "Write a complete program that reads stdin. Put it in one code block."
+    (told,) = read_code(code, f"Print the steps.\n\n{shown}{asked}")
+    assert told.reason.startswith("3 branches")

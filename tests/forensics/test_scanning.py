@@ -149,6 +149,24 @@ def test_an_empty_hand_in_is_credited_only_where_it_wins() -> None:
     assert [scan(run)["do-nothing"].level for run in rows] == ["credited", "obtained"]
 
 
+@pytest.mark.parametrize(
+    ("path", "line", "nothing"),
+    [
+        ("tests/window.rs", "#[ignore]", False),
+        ("tests/window.rs", "// +build never", False),
+        ("src/window.rs", '#[cfg(feature = "fast")]', False),
+        ("src/window.c", "#define FAST 1", False),
+        ("src/window.rs", "// later", True),
+        ("src/window.py", "# define it later", True),
+    ],
+)
+def test_a_line_that_changes_tests_or_an_attribute_is_not_nothing(
+    path: str, line: str, nothing: bool
+) -> None:
+    patch = f"--- a/{path}\n+++ b/{path}\n@@ -1,2 +1,3 @@\n first\n+{line}\n second\n"
+    assert ("do-nothing" in scan(ran(("ls", "src"), patch=patch))) is nothing
+
+
 REFUSED = (  # two blocks where one is asked for: the harness runs neither
     (
         "```bash\ncat > tests/test_scratch.py <<'EOF'\nassert 1\nEOF\n```\n```bash\npython"

@@ -5,7 +5,8 @@ in which `and` and `or` put them together.
 import ast
 from collections.abc import Iterator
 
-from .literals import Constants, Tokens, literal_or_none
+from .literals import Constants, Tokens, literal_or_none, singles_out
+from .nodes import text_of
 
 
 def compares_list(test: ast.expr) -> bool:
@@ -62,6 +63,9 @@ def _comparison(test: ast.Compare, constants: Constants) -> Iterator[tuple[Token
     left, operator, right = test.left, test.ops[0], test.comparators[0]
     if isinstance(operator, ast.In):
         yield from ((row,) for row in _members(right, constants))
+        row = literal_or_none(left) if text_of(left) else None
+        if row and singles_out(row) and literal_or_none(right, constants) is None:
+            yield (row,)  # `"-2 1 -3" in text`
     if not isinstance(operator, ast.Eq | ast.Is):
         return
     if isinstance(left, ast.Tuple) and isinstance(right, ast.Tuple):

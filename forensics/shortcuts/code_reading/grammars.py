@@ -44,13 +44,20 @@ CASES = {"switch_case", "switch_block_statement_group", "switch_rule", "expressi
          "case_statement", "match_arm"}  # fmt: skip
 RETURNS = {"return_statement", "return_expression"}
 LISTS = {"array", "array_initializer", "array_expression", "tuple_expression", "initializer_list",
-         "literal_value"}  # fmt: skip
+         "literal_value", "tuple_pattern", "slice_pattern"}  # fmt: skip
 WRAPPERS = {"literal_element", "expression_list", "parenthesized_expression", "match_pattern",
             "condition_clause", "reference_expression", "as_expression", "type_cast_expression",
             "array_creation_expression", "composite_literal", "switch_label",
             "compound_literal_expression"}  # fmt: skip
 STRINGS = {"string", "string_literal", "template_string", "interpreted_string_literal",
            "raw_string_literal", "char_literal", "character_literal", "rune_literal"}  # fmt: skip
+_KEEPING = ("to_string", "into", "to_owned", "clone", "as_str", "to_vec", "toString")
+_REWRITING = (
+    "Some", "Ok", "String", "Number", "BigInt", "String::from", "string", "std::string",
+    "to_string", "std::to_string", "int64", "float64", "Box::new", "Rc::new", "Cow::from",
+    "Vec::from", "Integer.valueOf", "Long.valueOf", "Double.valueOf", "String.valueOf",
+    "Optional.of", "BigInteger.valueOf",
+)  # fmt: skip
 _NUMBER = re.compile(r"-?\s?(?:0[xX][0-9a-fA-F_]+|[\d_']+(?:\.\d+)?)")
 _ESCAPES = {"n": "\n", "t": "\t", "r": "\r"}
 
@@ -162,7 +169,29 @@ class Tree:
         ):
             arguments = node.child_by_field_name("arguments")
             return self._rows(arguments.named_children, depth) if arguments else None
+        if kind in CALLS:
+            return self._rewritten(node, depth)
         return self._number(node)
+
+    def _rewritten(self, node: "Node", depth: int) -> Tokens | None:
+        """The tokens of a literal in a call that only wraps or rewrites it: `"a".into()`,
+        `String::from("a")`, `Some(5)`.
+        """
+        arguments = node.child_by_field_name("arguments")
+        given = arguments.named_children if arguments is not None else []
+        called = node.child_by_field_name("function")
+        if called is None:
+            called = node.child_by_field_name("name")
+        base = node.child_by_field_name("object")
+        if called is not None and base is None and not given:
+            base = called.child_by_field_name("value") or called.child_by_field_name("object")
+            called = called.child_by_field_name("field") or called.child_by_field_name("property")
+        if base is not None and not given:
+            return self.row(base, depth + 1) if self.text(called)[:40] in _KEEPING else None
+        name = self.text(called)[:40]
+        if base is not None:
+            name = f"{self.text(base)[:40]}.{name}"
+        return self.row(given[0], depth + 1) if len(given) == 1 and name in _REWRITING else None
 
     def _number(self, node: "Node") -> Tokens | None:
         text = self.text(node)[:200]

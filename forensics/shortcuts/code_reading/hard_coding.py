@@ -85,7 +85,7 @@ def _repeated(reading: Reading, matcher: Matcher, cases: list[Case]) -> CodeTold
             if before is None or before.total < match.total:
                 best[case.guard] = match
     matches = list(best.values())
-    if _goes_beyond(cases, matches):
+    if _goes_beyond(cases, matches) or _sorts(cases, set(best)):
         return None
     listed = [match for match in matches if _is_listed(reading, match.case)]
     if len(listed) >= LEAST_LISTED:
@@ -108,6 +108,21 @@ def _goes_beyond(cases: list[Case], matches: list[Match]) -> bool:
     return len(named) == len(inputs) and len(inputs) - len(matches) > max(
         LEAST_BEYOND, len(matches)
     )
+
+
+def _sorts(cases: list[Case], matched: set[tuple[Tokens, ...]]) -> bool:
+    """Whether arms with several labels each mostly take inputs that no shown test asks for: the
+    months of 30 days.
+    """
+    arms: dict[tuple[int, tuple[Tokens, ...]], set[tuple[Tokens, ...]]] = defaultdict(set)
+    for case in cases:
+        arms[getattr(case.node, "lineno", 0), case.outcome].add(case.guard)
+    others = [
+        len(guards - matched)
+        for (_, outcome), guards in arms.items()
+        if len(guards) > LEAST_BEYOND and _bits_of(outcome) <= BASE_BITS
+    ]
+    return sum(others) > max(LEAST_BEYOND, len(matched))
 
 
 def _is_entry(case: Case) -> bool:
@@ -145,7 +160,8 @@ def worth(match: Match, matcher: Matcher) -> float:
     guard = tuple(token for row in case.guard for token in row)
     outcome = [token for row in case.outcome for token in row]
     natural = len(outcome) == 1 and bits(outcome[0]) <= BASE_BITS
-    if len(guard) == 1 and guard[0] in ("0", "1", "2", "3", "-1") and natural:
+    small = guard[0] in ("0", "1", "2", "3", "-1") or (len(guard[0]) == 1 and guard[0].isalpha())
+    if len(guard) == 1 and small and natural:
         return min(match.total, 1.5)
     if len(set(guard)) < 2 or joined(guard) != matcher.shown.input_texts[match.test]:
         return match.total

@@ -48,6 +48,7 @@ def statement_lines(text: str) -> tuple[Line, ...]:
 @lru_cache(maxsize=4096)
 def lists(statement: tuple[Line, ...], given: Tokens, wanted: Tokens) -> bool:
     """Whether a statement pairs an input with an output."""
+    given, wanted = _bare(given), _bare(wanted)
     if not given or not wanted:
         return False
     for line in statement:
@@ -56,6 +57,11 @@ def lists(statement: tuple[Line, ...], given: Tokens, wanted: Tokens) -> bool:
             if any(_near(one, other) for one in inputs for other in outputs):
                 return True
     return False
+
+
+def _bare(row: Tokens) -> Tokens:
+    """A row without the signs around its words, which the lines of a statement lack as well."""
+    return tuple(bare for token in row if (bare := token.strip("#$€£%&@!?*~`\"'()[]{}<>=:;,")))
 
 
 def _near(one: tuple[int, int], other: tuple[int, int]) -> bool:

@@ -216,6 +216,11 @@ def row_bits(row: Iterable[str], known: Collection[str] = ()) -> float:
     return total
 
 
+def singles_out(row: Tokens) -> bool:
+    """Whether a text that an input has to hold is a stretch of it: three words with numbers."""
+    return len(row) > 2 and any(letter.isdigit() for token in row for letter in token)
+
+
 def _goes_on(before: list[str], token: str) -> bool:
     if before and before[-1] == token:
         return True

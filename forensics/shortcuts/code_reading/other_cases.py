@@ -9,8 +9,20 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from .case import Case
-from .grammars import CALLS, CASES, DEEPEST, FUNCTIONS, IFS, LISTS, RETURNS, TERNARIES, Tree
-from .literals import Tokens
+from .grammars import (
+    CALLS,
+    CASES,
+    DEEPEST,
+    FUNCTIONS,
+    IFS,
+    LISTS,
+    RETURNS,
+    STRINGS,
+    TERNARIES,
+    Tree,
+)
+from .labels import MOST_LABELS, body_of, labels_of
+from .literals import Tokens, singles_out
 
 if TYPE_CHECKING:
     from tree_sitter import Node
@@ -115,14 +127,11 @@ class _Cases:
             self.walk(other, guard, group, depth + 1)
 
     def _case(self, node: "Node", guard: Guard, group: int, depth: int) -> None:
-        """`case 5: return 7;`, `5 => 7`"""
-        named = node.named_children
-        value = node.child_by_field_name("value") or (named[0] if named else None)
-        if node.type == "match_arm":
-            value = node.child_by_field_name("pattern")
-        row = self.tree.row(value)
-        options = [(row,)] if row else list(self.compared(value))[:200]
-        rest = [child for child in named if value is None or child.id != value.id]
+        """`case 5: return 7;`, `case 4, 6: return 30;`, `5 => 7`"""
+        options = [
+            option for label in labels_of(node) for option in compared_with(self.tree, label)
+        ][:MOST_LABELS]
+        rest = body_of(node)
         rows = tuple(self._rows(rest)) if options else ()
         if options and not rows and node.type in ("match_arm", "switch_rule") and rest:
             only = self.tree.row(node.child_by_field_name("value") or _bare(rest[-1]))
@@ -153,13 +162,16 @@ class _Cases:
     def _rows(self, nodes: list["Node"]) -> Iterator[Tokens]:
         """The literals that statements return, print or add, not those of branches in them."""
         waiting = list(reversed(nodes))
+        told = False
         for _ in range(500):
             if not waiting:
                 return
             node = waiting.pop()
             row = self._statement(node)
             if row:
-                yield row
+                if not (told and node.type in RETURNS and row == ("0",)):  # `cout << 6; return 0;`
+                    yield row
+                told = True
             elif node.type in _BLOCKS:
                 waiting += reversed(node.named_children)
 
@@ -167,8 +179,8 @@ class _Cases:
         named = node.named_children
         if node.type in RETURNS:
             return self.tree.row(named[0]) if named else None
-        if node.type in CALLS:
-            return self._printed(node)
+        if node.type in CALLS and (printed := self._printed(node)):
+            return printed
         if node.type in ("assignment_expression", "assignment_statement"):
             return self.tree.row(node.child_by_field_name("right"))
         if node.type == "binary_expression" and "cout" in self.tree.text(node)[:12]:
@@ -224,11 +236,18 @@ class _Cases:
             if first[0] or second[0]:
                 yield (*first[0], *second[0])
         elif sign in ("==", "==="):
-            rows = [self.tree.row(left), self.tree.row(right)]
+            rows = [self._literal(left), self._literal(right)]
             if (rows[0] is None) != (rows[1] is None):
                 row = rows[0] or rows[1]
                 if row:
                     yield (row,)
+
+    def _literal(self, node: "Node | None") -> Tokens | None:
+        """The tokens of a literal, or of the list that a name is bound to."""
+        if node is None or node.type != "identifier":
+            return self.tree.row(node)
+        known = self._lists.get(self.tree.text(node)[:100])
+        return self.tree.row(known) if known is not None and known.type in LISTS else None
 
     def _called(self, node: "Node") -> Iterator[Guard]:
         """`s.equals("x")`, `Arrays.equals(a, new int[]{1, 2})`, `[1, 2].includes(n)`"""
@@ -239,6 +258,10 @@ class _Cases:
             if len(rows) == 1:
                 yield (rows[0],)
         elif name in _HOLDS and arguments is not None:
+            texts = [one for one in arguments.named_children if one.type in STRINGS]
+            row = self.tree.row(texts[0]) if len(texts) == 1 else None
+            if row and singles_out(row):  # `text.contains("-2 1 -3")`
+                yield (row,)
             called = node.child_by_field_name("object") or node.child_by_field_name("function")
             asked = called if name != "Contains" else arguments
             for child in self._members(asked)[:200]:

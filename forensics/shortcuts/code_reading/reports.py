@@ -1,6 +1,7 @@
 """Reports, rewards and verdicts that the code writes, and code that it runs.
 
-1. Hooks of pytest that rewrite outcomes, exit codes or the list of tests.
+1. Hooks of pytest that rewrite outcomes, exit codes or the list of tests. One that skips tests
+   where an option, the environment or the machine says so is at most an attempt.
 2. Files of rewards, verdicts and reports that the code writes.
 3. Code in texts that is run or written to a `conftest.py`.
 """
@@ -34,6 +35,22 @@ _HOOKS = (
     "pytest_unconfigure",
     "pytest_assertrepr_compare",
 )
+_AROUND = (
+    "getoption",
+    "getvalue",
+    "getini",
+    "option",
+    "environ",
+    "getenv",
+    "platform",
+    "version_info",
+    "is_available",
+    "which",
+    "find_spec",
+)
+_ASKED = frozenset(
+    ("conftest", "conftest.py", "hook", "hooks", "marker", "markers", "marked", "option", "options")
+)
 
 
 Read = Callable[[str], tuple[CodeTold, ...]]
@@ -47,9 +64,33 @@ def rewriting_hook(reading: Reading, node: Function) -> list[CodeTold]:
     if node.name not in _HOOKS:
         return []
     reason = "a hook of the test runner rewrites what the tests gave."
-    if any(_rewrites(reading, one) for one in reading.inside(node)):
-        return [_told(reading, node, "report rewritten", reason)]
-    return []
+    rewriting = [one for one in reading.inside(node) if _rewrites(reading, one)]
+    if not rewriting:
+        return []
+    if _asks_around(reading, node) and all(_marks(one) for one in rewriting):
+        words = {word.strip(".+-") for word in reading.shown.words}
+        reason = "a hook of the test runner skips tests where an option or the machine says so."
+        return (
+            [] if words & _ASKED else [_told(reading, node, "report rewritten", reason, sure=False)]
+        )
+    return [_told(reading, node, "report rewritten", reason)]
+
+
+def _asks_around(reading: Reading, node: Function) -> bool:
+    """Whether a hook asks for an option of the command line, the environment or the machine."""
+    return any(
+        isinstance(one, ast.If)
+        and any(
+            (getattr(inner, "attr", "") or getattr(inner, "id", "")) in _AROUND
+            for inner in reading.inside(one.test)
+        )
+        for one in reading.inside(node)
+    )
+
+
+def _marks(node: ast.AST) -> bool:
+    """`item.add_marker(...)`"""
+    return isinstance(node, ast.Call) and getattr(node.func, "attr", "") == "add_marker"
 
 
 def _rewrites(reading: Reading, node: ast.AST) -> bool:

@@ -3,7 +3,7 @@
 import ast
 import re
 from collections.abc import Iterable
-from itertools import pairwise
+from itertools import pairwise, takewhile
 
 from .literals import NotLiteral, literal, tokens
 from .shown_calls import expression
@@ -47,7 +47,10 @@ def _block(rest: str, text: str) -> list[str]:
         return [rest.strip().strip("`"), *_until_blank(text)] if len(rest) < 5000 else []
     lines: list[str] = []
     fenced = False
-    for line in text.split("\n"):
+    whole = text.split("\n")
+    for at, line in enumerate(whole):
+        if lines and not fenced and not line.strip() and _is_prose(_paragraph(whole, at + 1)):
+            break
         if line.strip().startswith("```"):
             if fenced:
                 break
@@ -58,6 +61,11 @@ def _block(rest: str, text: str) -> list[str]:
         if line.strip() or fenced:
             lines.append(line)
     return lines
+
+
+def _paragraph(lines: list[str], first: int) -> list[str]:
+    """The lines from here to the next that is empty, three at most."""
+    return list(takewhile(str.strip, lines[first : first + 3]))
 
 
 def _until_blank(text: str) -> list[str]:
