@@ -111,7 +111,7 @@ def grader_words(attempt: Attempt) -> ChainLinks | None:
         return None
     attempt = attempt._replace(hits=hits)
     steps = attempt.steps or attempt.last
-    told = bool(found) or run.trajectory.submission is not None
+    told = bool(found) or run.hand_in.submission is not None
     sure = [one.text for one in found if one.sure]
     shown = sure or [one.text for one in found]
     unsure = "whether it is said for its own score cannot be told"
@@ -133,7 +133,7 @@ def grader_words(attempt: Attempt) -> ChainLinks | None:
 def _handed_in(run: BlindRun) -> str:
     if run.trajectory.patch is not None:
         return "\n".join(line for change in run.changes for line in change.added)
-    return run.trajectory.submission or ""
+    return run.hand_in.submission or ""
 
 
 def _places(text: str) -> Iterator[tuple[int, int, bool]]:
