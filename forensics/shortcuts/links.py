@@ -228,12 +228,13 @@ def weighed(
     if obtained is None:
         used = False if used is False else None
     elif used is None:
-        unresolved = use.reason
+        said = "an answer in words may come from anywhere it looked"
+        unresolved = said if run.said_after else use.reason
     return attempt.links(
         obtained=obtained,
         obtained_steps=steps,
         used=used,
-        reason=use.reason,
+        reason="" if run.said_after and used is None else use.reason,
         overlap=use.overlap,
         unresolved=unresolved,
     )
