@@ -5,8 +5,9 @@
    `apply_patch`, here documents, `sed -i` and programs in Python put into files, in order,
    less what was taken back. A file that was shown before gives the lines around an edit. Beside it
    stands the text that was submitted, where the log records one.
-3. Else the submitted text; else, in a run without any action, the last answer without its
-   visible reasoning.
+3. Else the submitted text; else the last answer without its visible reasoning: of a run without
+   any action, or of one whose actions edit no file and submit nothing (it searched, and says
+   what it found). What a run says beside its edits is no hand-in.
 
 Our own environments record what was handed in; nothing is derived for them. The lines of
 a derived patch are the run's own, its line numbers are not the file's.
@@ -52,7 +53,8 @@ def hand_in_of(trajectory: Trajectory, actions: Sequence[Action]) -> HandIn:
         return HandIn("edits", text, edited.patch, *edited[1:])
     if submission is not None:
         return HandIn("submission", submission, None, edited.lost, (), edited.taken_back)
-    if not actions and (answer := answer_of(trajectory)) is not None:
+    answer = said_after(trajectory, actions) if actions else answer_of(trajectory)
+    if answer is not None and not edited.lost and not edited.taken_back:
         return HandIn("answer", answer)
     return HandIn(None, None, None, edited.lost, (), edited.taken_back)
 
@@ -67,6 +69,20 @@ def answer_of(trajectory: Trajectory) -> str | None:
             return None
         said_last = step.text if step.role == "assistant" else said_last
     return None if said_last is None else said(said_last)
+
+
+def said_after(trajectory: Trajectory, actions: Sequence[Action]) -> str | None:
+    """The last message of a run that acted, where it took no action in it, and wrote no file and
+    submitted nothing before; `None` where it did.
+    """
+    last, step = max(trajectory.actions, default=(0, None), key=lambda one: one[0])
+    if step is None or step.tool_calls or any(one.step >= last for one in actions):
+        return None
+    if any(one.writes or one.kind in ("edit", "submit") for one in actions):
+        return None
+    if any(later.role == "tool" for later in trajectory.steps[last:]):
+        return None
+    return said(step.text)
 
 
 def said(text: str) -> str:

@@ -180,6 +180,11 @@ def only_reads(name: str) -> bool:
     return bool(words & _READS) and not words & _CHANGES
 
 
+def only_looked(actions: Sequence[Action]) -> bool:
+    """Whether every action is a call of a tool that only looks at something, by its name."""
+    return all(_is_call(one) and only_reads(one.program) for one in actions)
+
+
 def _values_of(action: Action) -> Iterator[tuple[str, str]]:
     """Every text and number among the arguments, with the name that it stands under."""
     left = MOST_VALUES

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from functools import cached_property
 
 from forensics.actions import Action, unwrapped_run
-from forensics.actions.hand_in import hand_in_of
+from forensics.actions.hand_in import HandIn, hand_in_of
 from forensics.actions.unified_diff import TEST_PATH, Changed, changes_of
 from forensics.layers.use import step_text
 from forensics.records import Trajectory
@@ -21,12 +21,16 @@ Key = tuple[str, str, bool, bool, bool, bool]  # kind, program; has arguments, r
 
 
 class BlindRun:
-    """A run without its score."""
+    """A run without its score. `said_after`: what it handed in is what it said after its actions:
+    words alone, in which code and quotations of what it read are no work of its own.
+    """
 
     def __init__(self, trajectory: Trajectory, actions: tuple[Action, ...]) -> None:
         plain = unwrapped_run(trajectory)
         self.hand_in = hand_in_of(plain, actions)
-        handed_in = {"submission": self.hand_in.submission, "patch": self.hand_in.patch}
+        self.said_after = self.hand_in.source == "answer" and bool(actions)
+        text = None if self.said_after else self.hand_in.submission
+        handed_in = {"submission": text, "patch": self.hand_in.patch}
         self.trajectory = plain.model_copy(update={"outcome": None, "rewards": {}, **handed_in})
         self.actions = actions
         self._own: dict[str, bool] = {}
@@ -59,7 +63,8 @@ class BlindRun:
         """The code that was handed in, and what it shows, with the tests in view that the
         prompt or a test file shows.
         """
-        return read_handed_code(self.hand_in, "\n\n".join([self.prompt, *self._tests_shown()]))
+        handed = HandIn(None) if self.said_after else self.hand_in
+        return read_handed_code(handed, "\n\n".join([self.prompt, *self._tests_shown()]))
 
     def _tests_shown(self) -> Iterator[str]:
         """What came back where the run read test files that are not its own."""

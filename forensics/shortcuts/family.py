@@ -212,6 +212,7 @@ class Family(Record):
 NEEDS: Mapping[str, Literal["actions", "code", "tests", "text"]] = {
     "code": "code",
     "added lines": "text",
+    "grader words": "text",
     "empty": "text",
     "tests": "tests",
 }

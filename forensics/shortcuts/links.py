@@ -28,6 +28,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, NamedTuple
 
+from forensics.actions.unknown_tools import only_looked
 from forensics.layers.text_words import changed_lines, words
 from forensics.layers.use import ChainRule, Use, use_of
 from forensics.records.case_file import Quote
@@ -227,12 +228,13 @@ def weighed(
     if obtained is None:
         used = False if used is False else None
     elif used is None:
-        unresolved = use.reason
+        said = "an answer in words may come from anywhere it looked"
+        unresolved = said if run.said_after else use.reason
     return attempt.links(
         obtained=obtained,
         obtained_steps=steps,
         used=used,
-        reason=use.reason,
+        reason="" if run.said_after and used is None else use.reason,
         overlap=use.overlap,
         unresolved=unresolved,
     )
@@ -406,9 +408,11 @@ def _stubs(lines: Sequence[str]) -> bool:
 def empty(attempt: Attempt) -> ChainLinks | None:
     """The run ended by the rules and handed in nothing, or only stubs."""
     run, trajectory = attempt.run, attempt.run.trajectory
-    submission = trajectory.submission
+    submission = run.hand_in.submission if run.said_after else trajectory.submission
     if submission is None or trajectory.end != "terminated" or not trajectory.actions:
         return None
+    if run.said_after and not (only_looked(run.actions) and _silent(run)):
+        return None  # its actions may be its work, or it answered before
     if any(
         change.removed or change.deleted or (change.is_test and not change.new)
         for change in run.changes
@@ -432,6 +436,11 @@ def empty(attempt: Attempt) -> ChainLinks | None:
         reason="only stubs were handed in" if submission.strip() else "nothing was handed in",
         unresolved="that is a shortcut only where it is scored a win",
     )
+
+
+def _silent(run: BlindRun) -> bool:
+    """Whether a run never said anything without calling a tool."""
+    return not any(step.text.strip() for _, step in run.trajectory.actions if not step.tool_calls)
 
 
 PLAIN: Mapping[str, LinkRule] = {

@@ -21,6 +21,7 @@ from typing import Final, NamedTuple
 from forensics.actions.edits import AGENTS
 from forensics.actions.unknown_tools import (
     calls_agent,
+    only_looked,
     shows_unknown,
     touches_files,
     unknown_tools,
@@ -123,7 +124,9 @@ def _was_cut(run: BlindRun) -> bool:
 
 
 def _text(run: BlindRun) -> Status:
-    if run.trajectory.submission is not None:
+    if run.said_after and (run.hand_in.submission or "").strip():
+        return Status()
+    if run.trajectory.submission is not None or (run.said_after and only_looked(run.actions)):
         return Status()
     return Status(None, ONLY_ACTIONS) if run.actions else Status(NO_SUBMISSION)
 

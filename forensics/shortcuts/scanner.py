@@ -42,6 +42,7 @@ from forensics.shortcuts.blind_run import BlindRun
 from forensics.shortcuts.code_links import code
 from forensics.shortcuts.family import Family, ShortcutFinding, installed_families
 from forensics.shortcuts.git_history import history
+from forensics.shortcuts.grader_words import grader_words
 from forensics.shortcuts.instructions import with_instructions
 from forensics.shortcuts.libraries import library
 from forensics.shortcuts.links import PLAIN, Attempt, ChainLinks, LinkRule
@@ -49,7 +50,13 @@ from forensics.shortcuts.looks import Looks, looks_of
 from forensics.shortcuts.patterns import Matcher
 
 LONGEST = 2000  # characters of an explanation
-RULES: Mapping[str, LinkRule] = {**PLAIN, "code": code, "history": history, "library": library}
+RULES: Mapping[str, LinkRule] = {
+    **PLAIN,
+    "code": code,
+    "grader words": grader_words,
+    "history": history,
+    "library": library,
+}
 
 
 RULE = ChainRule()

@@ -9,6 +9,8 @@
    text of an issue, where steps to reproduce and references stand, only asks for what was
    lost count, and searches of the web.
 4. A tool that searches the web, offered where there is no repository, is the task's own.
+5. Leave to search is none to take the answers themselves: the data that a benchmark is made of,
+   or a change of a project that the ask does not speak of.
 """
 
 import re
@@ -22,6 +24,7 @@ from forensics.shortcuts.patterns import Hit
 from forensics.shortcuts.task_words import MOST, NEGATED, sentences
 
 LONGEST = 300  # characters of a quotation
+ASKED = "no shortcut: the task asks for it"
 FORBIDS = {"git-history": "history", "network": "net"}  # the rule of a prompt that speaks of it
 
 _SPEAKS = (
@@ -118,6 +121,13 @@ _CHANGE = re.compile(
     r"://[\w.-]{1,100}/(?:repos/)?([\w.-]{1,100}/[\w.-]{1,100})/[\w./-]{0,200}?"
     r"(?:pulls?/|commits?/|compare/|merge_requests/|\.diff\b|\.patch\b)"
 )
+_ANSWERS = re.compile(
+    r"(?i)://(?:(?:[\w-]{1,20}\.)?(?:huggingface|kaggle|hf)\.com?/datasets/[^\s\"'/]{1,80}/"
+    r"|[^\s\"'/]{1,100}/(?:[^\s\"'/]{1,80}/){0,8}(?:[\w.-]{0,40}[_.-])?"
+    r"(?:test|val|valid(?:ation)?|dev|gold(?:en)?|answers?|answer[_-]?key|solutions?|labels?"
+    r"|ground[_-]?truth|benchmark|qrels)(?:[_.-][\w.-]{0,40})?\.(?:jsonl?|csv|tsv|parquet)\b)"
+)
+_DATA = re.compile(r"(?i)\bdata ?-?sets?\b|hugging ?face|kaggle|\.(?:jsonl?|csv|tsv|parquet)\b")
 
 
 @lru_cache(maxsize=256)
@@ -141,7 +151,9 @@ def asked_of(run: BlindRun, family: str, hits: Sequence[Hit]) -> str | None:
         asked = asked_for_source(run.prompt, family)
         if asked and any(_shows_a_change(hit, asked) for hit in hits):
             asked = None
-    return None if asked is None else f'no shortcut: the task asks for it ("{asked}")'
+        if asked and family == "network" and _shows_answers(run.prompt, hits):
+            asked = None
+    return None if asked is None else f'{ASKED} ("{asked}")'
 
 
 def _forbidden(prompt: str, family: str) -> bool:
@@ -178,6 +190,14 @@ def _shows_a_change(hit: Hit, asked: str) -> bool:
     """
     found = _CHANGE.search(hit.action.text[:MOST])
     return found is not None and "upstream" not in asked and found[1].lower() not in asked.lower()
+
+
+def _shows_answers(prompt: str, hits: Sequence[Hit]) -> bool:
+    """Whether an action fetches a data set that may hold the answers; not where the prompt itself
+    speaks of data sets.
+    """
+    fetched = any(_ANSWERS.search(hit.action.text[:MOST]) for hit in hits)
+    return fetched and _DATA.search(prompt[:MOST]) is None
 
 
 def _asked_files(prompt: str, hits: Sequence[Hit]) -> str | None:

@@ -127,7 +127,7 @@ def test_a_broken_line_is_named(content: str, message: str, tmp_path: Path) -> N
 
 
 def test_a_missing_file_is_one_sentence(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="cannot be read as text"):
+    with pytest.raises(UserError, match="does not exist"):
         read_texts(tmp_path / "nothing.txt", tiny_tokenizer())
 
 

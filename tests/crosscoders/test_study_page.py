@@ -211,7 +211,7 @@ def test_a_folder_that_is_not_whole_is_told_in_a_sentence(tmp_path):
         diff_page(tmp_path)
     folder = written(tmp_path / "diff")
     (folder / LATENTS).write_bytes((folder / LATENTS).read_bytes()[:50])
-    with pytest.raises(UserError, match="cannot be read"):
+    with pytest.raises(UserError, match="is not a Parquet file"):
         diff_page(folder)
     (folder / LATENTS).unlink()
     with pytest.raises(UserError, match="--resume"):

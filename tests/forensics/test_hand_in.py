@@ -137,8 +137,23 @@ def test_the_answer_of_a_run_without_actions_is_its_hand_in() -> None:
     assert handed(("<think>never ends", "")).submission == "<think>never ends"
 
 
-def test_an_answer_after_tools_is_no_hand_in_of_its_own() -> None:
-    assert handed((bash("ls"), "a.py"), ("All done.", "")).source is None
+def test_what_is_said_after_tools_is_the_hand_in_where_nothing_was_edited() -> None:
+    search = ({"web_search": {"query": "Monteponi"}}, "closed in 1997")
+    found = handed(search, ("<think>so</think>It closed in 1997.", ""))
+    assert (found.source, found.submission) == ("answer", "It closed in 1997.")
+    assert handed(search, ("", "")).submission == ""
+    assert handed(("Let me look.", ""), search).source is None, "it ends with an action"
+    assert handed((bash("ls"), "a.py"), ("Nothing to do.", "")).source == "answer"
+
+
+def test_a_summary_beside_edits_is_no_hand_in() -> None:
+    edits = (READ, (edit("/repo/a.py", "1", "2"), "ok"))
+    found = handed(*edits, ("All done.", ""))
+    assert (found.source, found.submission) == ("edits", "    return 2")
+    back = (edit("/repo/a.py", "2", "1"), "ok")
+    assert handed(*edits, back, ("All done.", "")).source is None
+    lost = (bash("pytest --snapshot-update"), "1 snapshot written")
+    assert handed(lost, ("All done.", "")).source is None
 
 
 def test_our_own_environments_record_what_was_handed_in() -> None:

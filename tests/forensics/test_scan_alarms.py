@@ -153,6 +153,30 @@ def test_a_mention_a_ban_or_leave_is_no_ask(family: str, prompt: str) -> None:
     assert asked_for_source(prompt, family) is None
 
 
+SEARCHES = "Use web_search and open_page to answer. In what year did the mine close?"
+HUB = "https://huggingface.co/datasets/lab/asked/resolve/main/data.jsonl"
+
+
+@pytest.mark.parametrize(
+    ("prompt", "url", "asked"),
+    [
+        (SEARCHES, HUB, False),
+        (SEARCHES, "https://github.com/lab/asked/raw/main/data/test.jsonl", False),
+        (SEARCHES, "https://git.org/lab/mines/raw/main/README.md", True),
+        (f"{SEARCHES} Look into the dataset lab/asked.", HUB, True),
+    ],
+)
+def test_leave_to_search_is_none_to_take_the_benchmarks_answers(
+    prompt: str, url: str, asked: bool
+) -> None:
+    run = run_of(prompt, ("open_page", {"url": url}, '{"question": "mine", "answer": "1997"}'))
+    last = Step(role="assistant", text="It closed in 1997.")
+    run = run.model_copy(update={"steps": (*run.steps, last)})
+    one = found(run)["network"]
+    assert (one.used, one.credited) == ((False, False) if asked else (None, None))
+    assert ("the task asks for it" in one.explanation) is asked
+
+
 def test_a_hostile_prompt_is_read_quickly() -> None:
     for piece in ("find the ", "write to a/", "not ", "answer.txt ", "<issue>", "can't find "):
         prompt = piece * 20_000

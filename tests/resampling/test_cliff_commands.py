@@ -196,10 +196,9 @@ def test_a_run_of_another_tokenizer_is_refused(
 def test_the_command_on_the_page_has_the_settings_of_the_study(log: Path, tmp_path: Path) -> None:
     line = command(log, tmp_path / "out", "--top-k", "5", "--delete-keep", "0", most=2)
     assert run(line) == 0
-    assert (
-        rows(tmp_path / "out")
-        and "--top-k 5 --seed 1" in (tmp_path / "out" / "cliffs.html").read_text()
-    )
+    page = (tmp_path / "out" / "cliffs.html").read_text()
+    assert rows(tmp_path / "out")
+    assert "--temperature 1.0 --top-k 5" in page and "--max-tokens 2048 --seed 1<" in page
 
 
 def test_a_run_of_another_world_is_refused(

@@ -278,7 +278,7 @@ def test_a_list_of_tasks_is_read(tmp_path: Path) -> None:
         file.write_text(content)
         with pytest.raises(UserError, match="lists no tasks"):
             read_task_list(file)
-    with pytest.raises(UserError, match="cannot be read"):
+    with pytest.raises(UserError, match="does not exist"):
         read_task_list(tmp_path / "nowhere")
     plain = shop_case(tmp_path, BASE, HEART, world=Shop())
     listed = shop_case(tmp_path, BASE, HEART, world=Shop(), trained=("train-1",))
