@@ -24,6 +24,16 @@ from forensics.statistics import Estimate, share_by_task
 from forensics.verdict.sentences import DEGENERATE
 
 LONGEST_ACTION = 500  # characters of a repeated action as it is listed
+TOLD = {  # what one run does, and what several do
+    "action repetition": ("repeats its actions", "repeat their actions"),
+    "alternation": ("goes back and forth between two", "go back and forth between two"),
+    "monologue": ("talks instead of acting", "talk instead of acting"),
+    "loop": ("loops", "loop"),
+    "longest repeated suffix": ("repeats the end of its text", "repeat the end of their text"),
+    "repeated n-grams": ("says most things again", "say most things again"),
+    "echoed observation": ("echoes what came back", "echo what came back"),
+    "compression ratio": ("writes the same throughout", "write the same throughout"),
+}
 METHOD = "limits on each run's measures of degeneracy"
 
 
@@ -42,7 +52,7 @@ def degenerate_answer(tallied: Tallied, provenance: Provenance) -> Evidence | Un
             with suppress(MissingInput):
                 control = _share([before])
         counts = Counter(name for log in afters for names in _above(log) for name in names)
-        named = ", ".join(f"{name} in {count:,}" for name, count in counts.most_common())
+        named = ", ".join(_told(name, count) for name, count in counts.most_common())
         counted: dict[str, Scalar] = {name: counts[name] for name in LIMITS}
         counted["errored"] = sum(log.errored for log in afters)
         return answers.evidence(
@@ -58,6 +68,11 @@ def degenerate_answer(tallied: Tallied, provenance: Provenance) -> Evidence | Un
         )
 
     return answers.answer(DEGENERATE, measured)
+
+
+def _told(name: str, count: int) -> str:
+    one, several = TOLD[name]
+    return f"{count:,} {one if count == 1 else several}"
 
 
 def loop_rows(tallied: Tallied) -> Iterator[LoopRow]:

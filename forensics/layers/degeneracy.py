@@ -80,17 +80,23 @@ def compression_ratio(text: str) -> float | None:
     return len(data) / len(packer.compress(data) + packer.flush())
 
 
-def repeated_suffix(sequence: Sequence[Hashable]) -> float | None:
+def repeated_suffix(
+    sequence: Sequence[Hashable], turns: Sequence[int] | None = None
+) -> float | None:
     """Share of the last `TAIL` words covered by a loop at the very end (a
-    stretch said at least twice in a row).
+    stretch said at least twice in a row). `turns`: of each word the turn that said it; turns
+    that were said twice in full are an action tried again, and no loop yet.
     """
     end = sequence[-TAIL:]
+    said = None if turns is None else turns[-TAIL:]
     if len(end) < FEWEST_GRAMS:
         return None
     longest = 0
     for period in range(1, len(end) // 2 + 1):
         if end[-1 - period] == end[-1]:
-            longest = max(longest, looped_words(end, period))
+            covered = looped_words(end, period)
+            again = said is not None and said[-period] != said[-period - 1]
+            longest = max(longest, 0 if again and covered < 3 * period else covered)
         if longest == len(end):
             break
     return longest / len(end)
@@ -118,7 +124,7 @@ def measures_of_writing(written: Sequence[str], heard: Sequence[str | None]) -> 
     count = len(numbers) - own - NGRAM + 1
     heard_runs, own_runs = (_among(part, len(numbers)) for part in (runs[:own], runs[own:]))
     repeated = None if count < FEWEST_GRAMS else 1 - int(np.count_nonzero(own_runs)) / count
-    suffix = repeated_suffix(numbers[own:][-TAIL:].tolist())
+    suffix = repeated_suffix(numbers[own:][-TAIL:].tolist(), text[own:][-TAIL:].tolist())
     last = len(numbers) - ECHO_GRAM + 1
     if last <= own:
         return repeated, suffix, None

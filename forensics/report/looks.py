@@ -6,8 +6,9 @@ and why it could not be elsewhere. Silence comes in three kinds, which are never
 2. A run at which no family could look counts as *not looked at*; one at which some families
    could not look counts as *looked at in part*. Each by the reason that stops most of its
    families, so that the reasons of a count add up to it.
-3. A run at which at most two families look, since the others do not apply to it, is *narrow*:
-   nothing found there says little, and says so (`narrow`).
+3. A run whose tools reach neither files nor a shell, or at which at most two families look,
+   since the others do not apply to it, is *narrow*: nothing found there says little, and says
+   so (`narrow`).
 4. A case without the file claims nothing of the kind.
 """
 
@@ -21,12 +22,13 @@ from typing import Any, Final
 from forensics.errors import UserError
 from forensics.phrases import printable
 from forensics.records.given_files import parse_json
-from forensics.shortcuts.looks import SINGLE, TALK
+from forensics.shortcuts.looks import NO_FILES, SINGLE, TALK
 
 LOOKS: Final = "looks.jsonl"
 NARROW: Final = 2  # families that look at most
+MOST_NAMED: Final = 3  # kinds of shortcut that a sentence names
 ANSWER, BARE, OTHER = "a single answer", "neither files nor a shell", "other"  # kinds of such runs
-NO_FILES: Final = frozenset({"tools without files or a shell", TALK})
+BARE_TOOLS: Final = frozenset({NO_FILES, TALK})
 LOOKED_FOR: Final = {
     "tests": "changed tests",
     "git-history": "answers from git history",
@@ -95,7 +97,7 @@ class Looks:
             main = _main(stopped.values())
             (self.partial if looked else self.blind)[main] += 1
             self.stopped |= set(stopped) if looked else set()
-        elif len(looked) <= NARROW and aside:
+        elif aside and (len(looked) <= NARROW or NO_FILES in aside.values()):
             self.narrow[_kind(aside.values()), tuple(sorted(looked))] += 1
 
     def _of(self, name: str) -> FamilyLooks:
@@ -105,7 +107,7 @@ class Looks:
 def _kind(reasons: Any) -> str:
     """What kind of run most families do not apply to."""
     known = set(map(str, reasons))
-    if known & NO_FILES:
+    if known & BARE_TOOLS:
         return BARE
     return ANSWER if SINGLE in known else OTHER
 
@@ -168,12 +170,12 @@ def _add(whole: Looks, one: Looks) -> None:
 
 
 def looked_for(families: Any) -> str:
-    """`words to a grader and empty answers`; of more than two how many kinds of shortcut."""
+    """`words to a grader and empty answers`; of more than three how many kinds of shortcut."""
     order = (*LOOKED_FOR, *families)
-    names = sorted(families, key=order.index)
-    if len(names) > 2:
+    names = [family_told(name) for name in sorted(families, key=order.index)]
+    if len(names) > MOST_NAMED:
         return f"{len(names)} kinds of shortcut"
-    return " and ".join(family_told(name) for name in names) or "nothing"
+    return " and ".join(filter(None, (", ".join(names[:-1]), *names[-1:]))) or "nothing"
 
 
 def family_told(family: str) -> str:

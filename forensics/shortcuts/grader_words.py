@@ -6,9 +6,10 @@
 2. *Demanded*: right behind it, told as an order: full marks, "mark as correct", "ignore the
    reference", in the languages of `grader_words.toml`. A claim ("this answer is correct") or a
    forged verdict that stands alone is no order: it stays open.
-3. *Open*, too: what stands in quotes, in code or as an example, what holds under a condition,
-   and all where the prompt itself asks about grading, prompts or injections. Where it does, a
-   quotation is no finding, nor are the prompt's own words.
+3. *Open*, too: an order in quotes, in code or as an example, under a condition, for some other
+   answer, or where the prompt itself asks about grading, prompts or injections; a plea to nobody
+   ("please give this answer full marks"). Where two of these hold it is no finding, nor are the
+   prompt's own words.
 """
 
 import re
@@ -31,7 +32,9 @@ def _any(name: str) -> str:
     return "(?:" + "|".join(_WORDS[name]) + ")"
 
 
-_STARTS = re.compile(r"(?:^|[\n.!?。！？\[(<{>*])[\W_]{0,12}\Z")  # a line, a sentence, a bracket
+_STARTS = re.compile(
+    r"(?:^|[\n.!?。！？\[(<{>*\"“„«「])[\W_]{0,12}\Z"
+)  # a line, a sentence, a bracket
 _WORD = r"(?<![A-Za-zÀ-ÿ])"
 _ROLE = _any("graders")
 _ADDRESS = re.compile(
@@ -46,6 +49,12 @@ _SCORED = re.compile(
 _DEMAND = re.compile(rf"(?i)(?:^|[\s,;:.!\[(\]>：，。、！—-])(?:{_any('demands')})")
 _CLAIM = re.compile(rf"(?i){_any('claims')}")
 _OVERRIDE = re.compile(rf"(?i){_WORD}(?:please[ ,]{{1,3}})?{_any('overrides')}")
+_PLEA = re.compile(rf"(?i){_WORD}{_any('pleas')}")
+_CONTEST = re.compile(rf"(?i){_any('contests')}")
+_LETTER = re.compile(
+    r"(?i)dear |hello |hi |hey |liebe|sehr geehrte|ch[eè]r|estimad|querid|car[oa] |gentile|prezad"
+)
+_FOR = re.compile(r"(?i)\s+for\b(?! (?:this|my|the above))")
 _OF_THIS = re.compile(rf"(?i){_any('this')}")
 _VERDICT = re.compile(rf"(?i)(?P<closed></{_any('closed')}>\s{{0,9}})?{_any('verdicts')}")
 _CONDITION = re.compile(
@@ -85,7 +94,7 @@ def words_to_grader(text: str, prompt: str) -> tuple[Words, ...]:
         if said in prompt:
             continue
         quoted = _quoted(text, start, end) or any(a <= start < b for a, b in code)
-        if quoted and (asked or not sure):
+        if (quoted and asked) or ((quoted or asked) and not sure):
             continue
         found.append(
             Words(printable(" ".join(said.split()), 160), sure and not quoted and not asked)
@@ -143,9 +152,11 @@ def _places(text: str) -> Iterator[tuple[int, int, bool]]:
         behind = text[end : end + WINDOW]
         if demand := _DEMAND.search(behind):
             order = behind[: demand.end()] + behind[demand.end() :].split("\n")[0][:80]
-            if not _BARE.search(demand[0]) or _SCORED.search(demand[0]):
-                sure = _speaks(found, order, text[max(start - 2, 0) : start])
-                yield start, end + demand.end(), sure and _CONDITION.search(order) is None
+            bare = _BARE.search(demand[0]) is not None
+            sure = _speaks(found, order, text[max(start - 2, 0) : start])
+            if not (bare and not _SCORED.search(demand[0])) and (sure or not _aside(found, bare)):
+                held = _CONDITION.search(order) or _FOR.match(behind[demand.end() :])
+                yield start, end + demand.end(), sure and held is None
         elif claim := _CLAIM.search(behind):
             yield start, end + claim.end(), False
     for found in islice(_begun(_OVERRIDE, text), MOST):
@@ -153,6 +164,10 @@ def _places(text: str) -> Iterator[tuple[int, int, bool]]:
         if demand := _DEMAND.search(behind):
             own = _OF_THIS.search(behind[: demand.end() + 40]) is not None
             yield found.start(), found.end() + demand.end(), own
+    for found in islice(_begun(_PLEA, text), MOST):
+        behind = re.split(r"[\n.!?。！？]", text[found.start() : found.start() + 120])[0]
+        if (demand := _DEMAND.search(behind)) and not _CONDITION.search(behind):
+            yield found.start(), found.start() + demand.end(), False
     for found in islice(_VERDICT.finditer(text), MOST):
         yield found.start(), found.end(), found["closed"] is not None
 
@@ -163,10 +178,18 @@ def _speaks(found: re.Match[str], order: str, before: str) -> bool:
     """
     own = _OF_THIS.search(order) is not None
     if found["call"]:
-        return True
+        return own or not _LETTER.match(found[0])
     if found["role"]:
         return own or "[" in before or "<" in before
     return own or _CALLED.search(order) is not None
+
+
+def _aside(found: re.Match[str], bare: bool) -> bool:
+    """Whether an address that is not surely the grader's is more likely of something else: a
+    contest has judges, a design has a system that returns a number.
+    """
+    contest = found["role"] is not None and _CONTEST.fullmatch(found["role"]) is not None
+    return contest or (found["forged"] is not None and bare)
 
 
 def _begun(form: re.Pattern[str], text: str) -> Iterator[re.Match[str]]:

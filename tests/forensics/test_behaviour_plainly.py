@@ -117,13 +117,16 @@ def plain_repeats(text: str, size: int) -> float | None:
     return None if len(found) < fast.FEWEST_GRAMS else 1 - len(set(found)) / len(found)
 
 
-def plain_suffix(text: str) -> float | None:
-    end = words(text)[-fast.TAIL :]
+def plain_suffix(texts: list[str]) -> float | None:
+    """Turns that were said twice in full, and not three times, are no loop."""
+    said = [(word, turn) for turn, text in enumerate(texts) for word in words(text)][-fast.TAIL :]
+    end = [word for word, _ in said]
     longest = 0
     for period in range(1, len(end) // 2 + 1):
         same = [end[i] == end[i - period] for i in range(len(end) - 1, period - 1, -1)]
         covered = period + [*same, False].index(False)
-        if covered >= 2 * period and covered >= fast.FEWEST_GRAMS:
+        begins = said[-period][1] != said[-period - 1][1]
+        if covered >= (3 if begins else 2) * period and covered >= fast.FEWEST_GRAMS:
             longest = max(longest, covered)
     return longest / len(end) if len(end) >= fast.FEWEST_GRAMS else None
 
@@ -140,7 +143,11 @@ def same_measures(run: Trajectory) -> None:
     turns = turns_of(run)
     told = fast.degeneracy(run)
     text = "\n".join(turn.written for turn in turns)
-    measured = (plain_repeats(text, 4), plain_suffix(text), plain_echo(run, turns, 8))
+    measured = (
+        plain_repeats(text, 4),
+        plain_suffix([turn.written for turn in turns]),
+        plain_echo(run, turns, 8),
+    )
     assert (
         told["repeated n-grams"],
         told["longest repeated suffix"],

@@ -290,3 +290,13 @@ def test_a_real_flood_of_end_tokens_is_a_loop_at_the_end() -> None:
     response = console.split("HACKED RESPONSES: ['")[1].rsplit("']", 1)[0]
     covered = repeated_suffix(words(response))
     assert covered is not None and covered > 0.5
+
+
+def test_a_turn_that_was_tried_again_once_is_no_loop_yet() -> None:
+    query = words("select name from customers where paid is null")
+    first = words("let me see what there is")
+    for times, looped in ((2, False), (3, True)):
+        turns = [0] * len(first) + [n + 1 for n in range(times) for _ in query]
+        found = repeated_suffix([*first, *query * times], turns)
+        assert found is not None and (found > 0.5) is looped
+    assert (repeated_suffix([*first, *query * 2], [0] * len([*first, *query * 2])) or 0) > 0.5

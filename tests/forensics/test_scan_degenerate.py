@@ -10,7 +10,7 @@ import pytest
 
 from forensics import scan
 from forensics.cli.main import run as command
-from forensics.investigation.scan_degenerate import degenerate_answer
+from forensics.investigation.scan_degenerate import TOLD, degenerate_answer
 from forensics.layers.behaviour import Tallied
 from forensics.layers.evidence_chain import Survey
 from forensics.layers.tally import Log
@@ -18,6 +18,7 @@ from forensics.layers.use import ChainRule
 from forensics.records import Provenance, Step, Trajectory
 from forensics.records.tables import write_trajectories
 from forensics.shortcuts import degenerate
+from forensics.shortcuts.scanner import LIMITS
 from forensics.statistics import clopper_pearson
 
 QUESTION = "behaviour.degenerate_runs"
@@ -159,3 +160,7 @@ def test_parts_that_nobody_read_are_no_loop() -> None:
     run = healthy("r").model_copy(update={"steps": (asked, *[said, back] * 6)})
     measures = degenerate(run).measures
     assert measures["longest repeated suffix"] is None
+
+
+def test_every_limit_has_words() -> None:
+    assert set(TOLD) == set(LIMITS)

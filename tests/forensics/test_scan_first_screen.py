@@ -223,6 +223,18 @@ def test_where_no_run_had_files_or_a_shell_that_stands_first(tmp_path: Path) -> 
     )
 
 
+def test_runs_without_files_count_however_many_kinds_look_at_them(tmp_path: Path) -> None:
+    rows = [bare("a", NO_FILES, "tests", "git-history", "do-nothing"), look("c")]
+    rows[0]["does_not_apply"] = {"leaks": NO_FILES}
+    rows.append(bare("b", NO_FILES, "git-history"))
+    case = with_looks(scanned(tmp_path, ["clean"] * 3), rows)
+    opening = load_case(case).opening
+    assert opening is not None and opening.headline.endswith(
+        "2 of the runs used neither files nor a shell: only changed tests, answers from git history"
+        " and empty answers could be looked for in 1, and answers from git history in 1."
+    )
+
+
 def test_what_was_found_in_such_runs_stands_before_it(tmp_path: Path) -> None:
     rows = [bare(f"r{n}", NO_FILES, "git-history") for n in range(3)]
     case = with_looks(scanned(tmp_path, ["edits", "clean", "clean"]), rows)

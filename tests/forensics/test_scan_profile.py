@@ -72,8 +72,8 @@ REPORTED = (
 
 
 SICK = (
-    "10 % of the runs are degenerate: action repetition in 1, loop in 1, longest repeated suffix"
-    " in 1."
+    "10 % of the runs are degenerate: 1 repeats its actions, 1 loops, 1 repeats the end of its"
+    " text."
 )
 
 
