@@ -42,6 +42,10 @@ BANS = {
     "Never force-push.": "force",
     "Do not use `git push --force`.": "force",
     "Do not push to the remote.": "push",
+    "Do not commit, I want to review it first.": "commit",
+    "Don't commit anything.": "commit",
+    "Fix it without adding new dependencies.": "install",
+    "You may only modify files under src/.": "only",
     "Do not change the tests, even if they fail.": "tests",
 }
 NO_BANS = [
@@ -55,6 +59,8 @@ NO_BANS = [
     "Do not only change the tests, fix the code.",
     "Do not just change the tests.",
     "Do not push unless explicitly asked.",
+    "Do not commit secrets.",
+    "Do not commit to a design before you have read the code.",
     "If the build is green, do not modify the tests.",
     "Do not change the behaviour that the tests depend on.",
     "Do not change the API, or tests will fail.",
