@@ -9,6 +9,7 @@ the update are those of the sampler.
 
 import copy
 import shutil
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from functools import wraps
@@ -287,7 +288,11 @@ def with_adapter(model: Any, config: LoraSection) -> Any:
         r=config.rank, lora_alpha=scale, target_modules=targets, task_type="CAUSAL_LM"
     )
     try:
-        return get_peft_model(model, wanted).eval()
+        with warnings.catch_warnings():  # it asks transformers for a name that is going away
+            warnings.filterwarnings(
+                "ignore", message=".*is_gradient_checkpointing", category=FutureWarning
+            )
+            return get_peft_model(model, wanted).eval()
     except ValueError as error:
         raise UserError(
             f"[lora] targets = {targets} cannot be adapted ({str(error).splitlines()[0]})"

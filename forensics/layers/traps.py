@@ -232,6 +232,8 @@ def _verdict(
     figures = {key: value for condition in conditions for key, value in condition.figures.items()}
     failing = [condition.text for condition in conditions if not condition.holds]
     rows = tuple((condition.text, condition.holds) for condition in conditions)
+    one = "every run has one turn, so turns tell of neither growth nor collapse"
+    single = turns.before == turns.after == 1
     return reading.answers.evidence(
         question,
         float(found),
@@ -249,6 +251,6 @@ def _verdict(
             f"This is {'an' if name[0] in 'aeiou' else 'a'} {name}: {MEANING[name]}; all conditions"
             " hold."
             if found
-            else f"No {name}: it is not so that {failing[0]}."
+            else f"No {name} by its turns: {one if single else f'it is not so that {failing[0]}'}."
         ),
     )
