@@ -38,9 +38,13 @@ def unfold(label: str, folder: Path) -> None:
 
 
 def played(folder: Path) -> set[str]:
-    """The files of a case that came out of a policy."""
-    parts = (path for name in PLAYED for path in (folder / name).rglob("*"))
-    return {str(path.relative_to(folder)) for path in parts if path.is_file()}
+    """The files of a case that came out of a policy. Scores are counted: they are named by the
+    bytes of the runs, and the last bits of a log-probability are those of a processor.
+    """
+    parts = [path for name in PLAYED for path in (folder / name).rglob("*") if path.is_file()]
+    named = {str(path.relative_to(folder)) for path in parts}
+    scores = sorted(name for name in named if name.startswith("scores/"))
+    return {*named.difference(scores), *(f"scores, {at}" for at, _ in enumerate(scores))}
 
 
 def store(label: str, case: Path) -> None:
