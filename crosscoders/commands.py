@@ -213,7 +213,7 @@ def diff(
         device=run.device,
         backend=run.backend,
     )
-    for line in plan(request, run.out):
+    for line in plan(request, run.out if run.resume else None):
         tell(line)
     from crosscoders.study.pipeline import DiffStudy  # torch, after the plan was said
 

@@ -69,8 +69,10 @@ class Step:
     done: bool = False
 
 
-def plan(request: DiffRequest, folder: Path, speed: float | None = None) -> list[str]:
-    """The steps as sentences. `speed`: operations a second (default: measured now)."""
+def plan(request: DiffRequest, folder: Path | None, speed: float | None = None) -> list[str]:
+    """The steps as sentences. `folder`: one that is gone on with. `speed`:
+    operations a second (default: measured now).
+    """
     sizes = sizes_of(request.before)
     steps = _steps(request, sizes, folder)
     timed = sizes is not None and request.device in ("auto", "cpu")
@@ -143,7 +145,7 @@ def sizes_of(model: Any) -> Sizes | None:
     return Sizes(layers=layers, width=width, inside=inside, vocabulary=vocabulary)
 
 
-def _steps(request: DiffRequest, sizes: Sizes | None, folder: Path) -> list[Step]:
+def _steps(request: DiffRequest, sizes: Sizes | None, folder: Path | None) -> list[Step]:
     texts, prompt, length = _texts(request)
     small = sizes is not None and sizes.layers <= SMALL
     inside = None if sizes is None else 2.0 * sizes.inside
@@ -171,7 +173,7 @@ def _steps(request: DiffRequest, sizes: Sizes | None, folder: Path) -> list[Step
             number = (6 * (3 * layers + 2) + 10 * layers) / 2 if small else passes(layers)
             cost = number * inside * prompt * decisions
         how = "every site and module" if small else "layers first, then the few places that matter"
-        done = (folder / PATCHING).is_file()
+        done = folder is not None and (folder / PATCHING).is_file()
         what = f"patch and graft at {plural(decisions, 'decision')}: {how}"
         steps.append(Step(what=what, operations=cost, done=done))
     if not small:
@@ -183,7 +185,11 @@ def _steps(request: DiffRequest, sizes: Sizes | None, folder: Path) -> list[Step
 
 
 def _dictionaries(
-    request: DiffRequest, sizes: Sizes | None, folder: Path, tokens: float | None, small: bool
+    request: DiffRequest,
+    sizes: Sizes | None,
+    folder: Path | None,
+    tokens: float | None,
+    small: bool,
 ) -> list[Step]:
     learnt = request.tokens or MOST_TOKENS
     if request.tokens is None and not small and tokens is not None:
@@ -195,7 +201,7 @@ def _dictionaries(
         row = 12.0 * sizes.width * latents
         cost = learnt * row * (count + (0.5 if request.baselines else 0.0))
     what = f"train {count + request.baselines} dictionaries on {learnt:,} tokens"
-    done = (folder / DICTIONARY / "cfg.json").is_file()
+    done = folder is not None and (folder / DICTIONARY / "cfg.json").is_file()
     told = Step(what="tell what they found on other tasks", operations=None)
     if not count and not request.baselines:
         return [told]
