@@ -32,7 +32,7 @@ from forensics.verdict.rule import (
     Rule,
     accepted_families,
 )
-from forensics.verdict.sources import open_families, shares_of
+from forensics.verdict.sources import held_by, open_families, shares_of
 from forensics.verdict.status import scrubbed, standing
 from forensics.verdict.view import CARRIED, Judgement, Terms, View
 
@@ -54,17 +54,6 @@ IN_WORDS = {
     "breakage": "Scrubbed runs that never hand in, after minus before",
     REFUSED: "What kinds of action that are not allowed carry, minus 0.2 of the genuine part",
     REGRADED: "What is lost when hand-ins are graded again, minus 0.2 of the genuine part",
-}
-HELD = {  # how much of the gain, in a family that found something
-    "refusal": "need actions that nobody allowed",
-    "regrading": "do not stand when hand-ins are graded again",
-    "exchange": "need what was shown",
-    "renaming": "go away when what no skill needs is renamed",
-    "sufficiency": "are there with one field alone",
-    "blind-play": "are there without reading the task",
-    "audit": "are won by hand-ins that should not win",
-    "variants": "do not carry over to tasks drawn anew",
-    "memory": "are on tasks that training saw",
 }
 ASSUMING = (
     "assuming that each win credited to a shortcut would else have gone as the before policy's"
@@ -239,7 +228,7 @@ def _tested(view: View, rule: Rule, listed: tuple[Source, ...]) -> str:
             continue
         if stands == "found":
             span = point_range(carried[1], carried[2])
-            held = HELD.get(family.name, f"run through {family.excludes}")
+            held = held_by(family, listed)
             found.append(f"{_plain(carried[0])} of it ({span}) {held} ({family.name})")
         elif family.excludes not in missing:
             most[family.excludes] = max(most.get(family.excludes, 0.0), carried[2])

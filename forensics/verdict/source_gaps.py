@@ -9,8 +9,7 @@ from forensics.records import Evidence
 from forensics.records.verdict import Gap
 from forensics.verdict.measurement_cost import cost, in_points, more_runs, widths_to
 from forensics.verdict.rule import MOST, NO_SKILL, REGRADED, SHORTCUT, THROUGH, Family, G
-from forensics.verdict.sentences import HELD
-from forensics.verdict.sources import clearing_cost, cure_of, sources_of
+from forensics.verdict.sources import HELD, clearing_cost, cure_of, smallest, sources_of
 from forensics.verdict.status import standing
 from forensics.verdict.view import (
     CARRIED,
@@ -133,7 +132,7 @@ def found_elsewhere(judged: Judgement) -> Iterator[Gap]:
         decided = name in NO_SKILL and judged.label in ("phantom", "mixed")
         if told is None or decided or standing(family, view) != "found":
             continue
-        named = _smallest([row.source for row in sources_of(family, view) if row.todo])
+        named = smallest([row.source for row in sources_of(family, view) if row.todo])
         if name == "refusal" and named:
             continue  # `not_allowed` names them
         if not named and (since := _allowed_since(name, view)):
@@ -172,13 +171,6 @@ def _allowed_since(family: str, view: View) -> tuple[str, ...]:
     )
     kinds = {kind for kinds in about for kind in kinds if kind in terms.allowed}
     return tuple(sorted(kinds)) if family in MEASURED_ON_TERMS else ()
-
-
-def _smallest(named: list[str | None]) -> list[str]:
-    """Those that were found; of several together, none that was found by itself."""
-    found = [one for one in named if one]
-    alone = {one for one in found if JOINED not in one}
-    return [one for one in found if one in alone or alone.isdisjoint(one.split(JOINED))]
 
 
 def _harm_of(family: str, view: View) -> str:

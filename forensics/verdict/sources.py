@@ -6,7 +6,7 @@ by itself, and each family as a whole. Where no genuine part is left there is
 nothing that a further source could carry.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from forensics.layers.decomposition import GENUINE_BAR
 from forensics.phrases import allow_flags, printable
@@ -37,6 +37,24 @@ TODO = {  # where a source of the family carries more than a fifth
 }
 
 
+HELD = {  # how much of the gain, in a family that found something
+    "refusal": "need actions that nobody allowed",
+    "regrading": "do not stand when hand-ins are graded again",
+    "exchange": "need what was shown",
+    "renaming": "go away when what no skill needs is renamed",
+    "sufficiency": "are there with one field alone",
+    "blind-play": "are there without reading the task",
+    "audit": "are won by hand-ins that should not win",
+    "variants": "do not carry over to tasks drawn anew",
+    "memory": "are on tasks that training saw",
+}
+HELD_BY = {  # the same with its names
+    "exchange": "need what {names} showed",
+    "sufficiency": "are there with {names} alone",
+}
+NAMED = 2  # sources at most, in the headline
+
+
 def shares_of(family: str) -> str:
     """The question on what each source of a family carries."""
     return SHARES.get(family, f"{family}.carried")
@@ -45,6 +63,28 @@ def shares_of(family: str) -> str:
 def sources(view: View, rule: Rule) -> tuple[Source, ...]:
     """Every row, in the order of the rule's families."""
     return tuple(row for family in rule.families for row in sources_of(family, view))
+
+
+def held_by(family: Family, listed: tuple[Source, ...]) -> str:
+    """How much of the gain hangs on what the family found, with the names of what surely
+    carries more than a fifth of it.
+    """
+    held = HELD.get(family.name, f"run through {family.excludes}")
+    named = smallest([one.source for one in listed if one.family == family.name and one.todo])
+    if not named:
+        return held
+    shown = [f"`{printable(one, 100)}`" for one in named[:NAMED]]
+    shown += [f"{len(named) - NAMED:,} more"] if len(named) > NAMED else []
+    names = " and ".join(filter(None, (", ".join(shown[:-1]), shown[-1])))
+    by_name = HELD_BY.get(family.name)
+    return by_name.format(names=names) if by_name else f"{held}: {names}"
+
+
+def smallest(named: Iterable[str | None]) -> list[str]:
+    """Those that have a name; of several together, none that stands there by itself."""
+    found = [one for one in named if one]
+    alone = {one for one in found if JOINED not in one}
+    return [one for one in found if one in alone or alone.isdisjoint(one.split(JOINED))]
 
 
 def open_families(listed: tuple[Source, ...]) -> tuple[str, ...]:

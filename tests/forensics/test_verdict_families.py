@@ -511,6 +511,24 @@ def test_a_found_source_is_named_with_what_to_do_about_it() -> None:
     assert "`--allow status`" in verdict.gaps[0].measurement
 
 
+@pytest.mark.parametrize(
+    ("name", "sources", "said"),
+    [
+        ("sufficiency", ("prompt:code",), "are there with `prompt:code` alone (sufficiency)"),
+        ("exchange", ("code", "code + mail"), "need what `code` showed (exchange)"),
+        ("exchange", ("d", "a", "b", "c"), "need what `a`, `b` and 2 more showed (exchange)"),
+        ("renaming", ("names",), "go away when what no skill needs is renamed: `names` (renaming)"),
+        ("sufficiency", (), "are there with one field alone (sufficiency)"),
+    ],
+)
+def test_the_headline_names_what_carries_the_gain(
+    name: str, sources: tuple[str, ...], said: str
+) -> None:
+    found = [finding(f"{name}.carried", 0.3, 0.01, about=about) for about in sources]
+    little = finding(f"{name}.carried", 0.02, 0.01, about="a little")
+    assert said in decide(real(*family(name, 0.3), *found, little)).sentence
+
+
 def test_what_was_found_by_itself_is_named_once() -> None:
     """Not again together with what was not, and no flag twice."""
     sources = ("prompt:form", "prompt:form + prompt:sender", "a + b", "b + c")
