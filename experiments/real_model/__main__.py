@@ -3,7 +3,7 @@
 1. A case is a kind and a seed: the policy is trained as in `leak`, and judged on the tasks that
    training did not see. What is done is kept in `--cache`, and a killed step goes on.
 2. A finished case is a row of `cases.jsonl` here: label, parts, the sources that were named,
-   time and memory; and twenty transcripts after training, the first of twenty tasks.
+   processor time and memory; and twenty transcripts after training, the first of twenty tasks.
 3. `table.md` and `table.json` are written after every case, with what is still to come.
 
 `rule.md` was committed before the first case.
@@ -151,7 +151,9 @@ def markdown(rows: list[dict[str, Any]], seeds: int) -> Iterator[str]:
     for row in rows:
         parts = row["parts"] or {}
         told = [_points(parts.get(name)) for name in PARTS]
-        costs = (f"{one['seconds']} s, {one['peak_gb']} GB" for one in row["costs"].values())
+        costs = (
+            f"{one['processor_seconds']} s, {one['peak_gb']} GB" for one in row["costs"].values()
+        )
         label = row["label"] + (f" ({row['reason']})" if row["reason"] else "")
         right = "yes" if row["right"] and row["named_right"] else "**no**"
         cells = [row["kind"], str(row["seed"]), label, right, ", ".join(row["named"])]

@@ -148,7 +148,8 @@ def step(out: Path, name: str, words: list[str], done: Path) -> None:
     costs = read_json(out / COSTS) if (out / COSTS).exists() else {}
     costs[name] = {
         "seconds": round(time.monotonic() - started),
-        "peak_gb": round(usage.ru_maxrss / 1e6, 2),  # from kilobytes
+        "processor_seconds": round(usage.ru_utime + usage.ru_stime),
+        "peak_gb": round(usage.ru_maxrss * 1024 / 1e9, 2),  # from KiB
         "resumed": "--resume" in words,
     }
     write_json(out / COSTS, costs)
