@@ -6,7 +6,8 @@ padding and with shared prefixes.
    just drew. So all rows of the KV cache have the same length, and no row is
    ever padded, however its turns fall.
 2. Where every row still knows its next k tokens, k positions go through at once
-   (prefill).
+   (prefill). What all rows begin with (the system text of a chat template, say) is
+   read once.
 3. Episodes whose texts are still equal share one row. Each draws from its own
    random stream; where their tokens (or their observations) part, the row
    splits. This is exact, and cheap for a policy that is sure.
@@ -21,9 +22,7 @@ padding and with shared prefixes.
    sweep over the positions.
 """
 
-import gc
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -31,9 +30,16 @@ import torch
 
 from forensics.policies.distribution import Text, draw, log_distribution, renormalised_without
 from forensics.policies.kv_cache import CacheKind, enter_prefixes, move_rows, new_cache
-from forensics.policies.sequences import Branch, BranchedText, RunningSequence, SequenceDriver
+from forensics.policies.sequences import (
+    Branch,
+    BranchedText,
+    RunningSequence,
+    SequenceDriver,
+    frozen_garbage,
+)
 from forensics.protocols import SamplingSettings
 
+LEAST_SHARED = 16  # tokens of a common beginning that are worth a pass of their own
 Offshoots = list[tuple[int, RunningSequence]]  # by the row that each splits off
 Forward = Callable[[torch.Tensor, Any, int, list[int]], torch.Tensor]
 
@@ -97,7 +103,8 @@ class BatchDecoder:
         """Once over all positions: rows from the start, branched texts from just
         before their first branch.
         """
-        cache, position = self._new_cache(most), 0
+        cache = self._new_cache(most)
+        position = self._read_beginning(rows, cache)
         while rows or waiting:
             if not rows:  # on to the next branch, however far
                 position = min(row.entry for row in waiting)
@@ -121,6 +128,19 @@ class BatchDecoder:
             waiting += [row for row in rows if row.branches and self._starts_waiting(row, position)]
             rows = self._arrange(rows, offshoots, cache)
             yield
+
+    def _read_beginning(self, rows: list[RunningSequence], cache: Any) -> int:
+        """Read what all rows begin with, as one row, and copy it to each; the position
+        behind it.
+        """
+        first, last = (pick((row.ids for row in rows), default=[]) for pick in (min, max))
+        end = min((row.resume for row in rows), default=1) - 1  # each has a token left to read
+        common = next((i for i in range(end) if first[i] != last[i]), end)
+        if common < LEAST_SHARED or self._cache_kind != "own" or len(rows) == 1:
+            return 0
+        self._forward(torch.tensor([first[:common]]).to(self._device), cache, 0, [])
+        move_rows(cache, [0] * (len(rows) - 1), range(1, len(rows)), len(rows))
+        return common
 
     def _new_cache(self, most: int) -> Any:
         return None if self._cache_kind == "none" else new_cache(self._config, most)
@@ -383,24 +403,3 @@ class BatchDecoder:
         for place, (_, row) in zip(free, moves, strict=True):
             arranged[place] = row
         return [row for row in arranged if row is not None]
-
-
-@contextmanager
-def frozen_garbage() -> Iterator[None]:
-    """Full garbage collections within look at what was made within only.
-
-    A process that has loaded torch and transformers holds hundreds of thousands
-    of objects that never die; a batch of episodes makes enough new ones that
-    the collector walks them all again, 0.2 s each time, about one batch of
-    1,024 episodes in two. Nothing is kept for longer than the batch. Where the
-    process has set objects apart by itself (`gc.freeze`, as servers do before
-    they fork), it is left as it is.
-    """
-    if gc.get_freeze_count():
-        yield
-        return
-    gc.freeze()
-    try:
-        yield
-    finally:
-        gc.unfreeze()

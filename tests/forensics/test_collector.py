@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from forensics.policies.decoder import frozen_garbage
+from forensics.policies.sequences import frozen_garbage
 
 
 class _Knot:

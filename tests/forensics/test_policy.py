@@ -110,6 +110,33 @@ def test_same_seed_same_bits_and_streams_do_not_depend_on_the_batch(
     assert [flat(t)[0] for t in play(policy, seed=12)] != [flat(t)[0] for t in whole]
 
 
+def test_what_all_prompts_begin_with_is_read_once_and_changes_nothing(
+    policy: Policy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Three prompts with a beginning of 30 tokens, one of which ends just behind it."""
+    beginning = list(range(5, 35))
+    prompts = [[*beginning, 7, 8, 9], [*beginning, 9], [*beginning, 7, 9]]
+    read: list[int] = []
+    policy.model.get_decoder().register_forward_pre_hook(
+        lambda module, inputs, words: read.append(
+            (inputs[0] if inputs else words["input_ids"]).numel()
+        ),
+        with_kwargs=True,
+    )
+    together = policy.sample(prompts, 2, SETTINGS, 3)
+    assert read[:2] == [30, 3], "the beginning as one row, then a token of each prompt"
+    monkeypatch.setattr("forensics.policies.decoder.LEAST_SHARED", 10**9)
+    apart = policy.sample(prompts, 2, SETTINGS, 3)
+    assert [[one.token_ids for one in row] for row in together] == [
+        [one.token_ids for one in row] for row in apart
+    ]
+    logprobs = [
+        np.concatenate([one.logprobs for row in sampled for one in row])
+        for sampled in (together, apart)
+    ]
+    assert np.abs(logprobs[0] - logprobs[1]).max() < 2e-5
+
+
 @pytest.mark.parametrize(
     "settings",
     [
