@@ -2,7 +2,7 @@
 made printable, cut short.
 
 The headline says, in this order: the label and what it is given, the score,
-what survived scrubbing, what was tested with which limit and what was found, how
+what survived scrubbing, what was found, what was tested with which limit, how
 the wins came about, what is not settled, and what was not excluded.
 """
 
@@ -236,8 +236,9 @@ def _tested(view: View, rule: Rule, listed: tuple[Source, ...]) -> str:
         f"{_plain(value) if place == 0 else points(value).lstrip('+')} from {what}"
         for place, (what, value) in enumerate(most.items())
     ]
-    parts = [f"of that, at most {', '.join(limits)}"] if limits else []
-    return " ".join(f"{capital(part)}." for part in (*parts, *found, *unlocked))
+    of_what = "besides" if found else "of that"
+    parts = [f"{of_what}, at most {', '.join(limits)}"] if limits else []
+    return " ".join(f"{capital(part)}." for part in (*found, *parts, *unlocked))
 
 
 def _enough_as_before(view: View) -> str:

@@ -295,15 +295,15 @@ def test_what_was_not_excluded_stands_in_every_sentence_and_every_verdict(
     assert status == (missing if left else set())
 
 
-def test_survived_tested_and_not_excluded_come_in_this_order() -> None:
+def test_survived_found_limited_and_not_excluded_come_in_this_order() -> None:
     kept = [one for one in measured() if not one.question.startswith("memory")]
     told = decide([*kept, jointly(0.2), REGRADED]).sentence
     places = [
         told.index(text)
         for text in (
             "scrubbed for both",
-            "at most 4 points from tampering with the grading, 1 from cues",
             "need actions that nobody allowed (refusal)",
+            "Besides, at most 4 points from tampering with the grading, 1 from cues",
             "Not settled",
             "Not excluded: remembered tasks",
         )
