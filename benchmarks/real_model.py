@@ -13,8 +13,8 @@ threads, in pairs that take turns:
    2,304 latents as `forensics diff` would take, rows beyond ten times the median norm left out.
 
 The folder is that of `make real`. Where it was run, *after* is the trained checkpoint, else
-the model with an adapter of fixed random numbers. Ratios are of the wall clock, and of this
-process' processor time, which other work on the machine disturbs less.
+the model with an adapter of fixed random numbers. Ratios are of the wall clock and (but for
+`diff`) of this process' processor time, which other work on the machine disturbs less.
 
     python -m benchmarks.real_model step sampling --folder out/real
 """
