@@ -19,6 +19,7 @@ from benchmarks import (
     latent_scaling,
     log_scoring,
     memory,
+    real_model,
     recorder,
     resampling_engine,
     rollout,
@@ -48,7 +49,10 @@ ALL = {
     "scan": scan.run,
     "scan-peers": scan_peers.run,
     "hostile": hostile.run,
+    "real-model": real_model.run,
 }
+PEERED = ("dictionaries", "real-model")  # take --dictionary-learning
+BY_NAME = ("real-model",)  # needs a network, once
 ON_CUDA = ("rollout", "trainer", "scoring", "engine", "harvest", "dictionaries", "log-scoring")
 
 
@@ -64,7 +68,7 @@ def main() -> int:
         metavar="FOLDER",
         help=(
             "a copy of the repository of jkminder/dictionary_learning, whose own trainer"
-            " `dictionaries` then runs too"
+            " `dictionaries` and `real-model` then run too"
         ),
     )
     arguments = parser.parse_args()
@@ -73,11 +77,9 @@ def main() -> int:
         print("error: there is no CUDA device here; run `make bench` for the CPU", file=sys.stderr)
         return 2
     rows = []
-    for name in arguments.names or (ON_CUDA if cuda else ALL):
+    for name in arguments.names or (ON_CUDA if cuda else [n for n in ALL if n not in BY_NAME]):
         print(f"{name} ...", file=sys.stderr, flush=True)
-        more = (
-            {"dictionary_learning": arguments.dictionary_learning} if name == "dictionaries" else {}
-        )
+        more = {"dictionary_learning": arguments.dictionary_learning} if name in PEERED else {}
         rows.append(ALL[name](device=arguments.device, **more))
     print(
         json.dumps(

@@ -63,6 +63,7 @@ SIZES = {
     "small": Size(width=64, latents=512, k=8, batch=256, steps=15),
 }
 RATE = 1e-3
+HELD = 10_000  # number of the batch that nobody trains on
 
 
 @dataclass(frozen=True)
@@ -80,14 +81,16 @@ def run(
     repeats: int = 4,
     size: Size | None = None,
     dictionary_learning: Path | None = None,
+    make_batch: Callable[[int], Any] | None = None,
 ) -> dict[str, Any]:
     """Rounds of the same steps for every side in turn; ratios round by round,
-    variance explained at the end.
+    variance explained at the end, on the batch number `HELD` (`make_batch`: default, rows of
+    a known dictionary).
     """
     import torch
 
     size = size or SIZES[device]
-    make_batch = _world(size, device)
+    make_batch = make_batch or _world(size, device)
     batches = [make_batch(seed) for seed in range(min(40, size.steps * repeats))]
     sides = _sides(size, device, batches[0], size.steps * repeats, dictionary_learning)
     peers = [name for name in sides if not name.startswith("ours")]
@@ -98,7 +101,7 @@ def run(
             seconds[name].append(_time(side, batches, round_ * size.steps, size.steps, device))
         for dtype, found in bounds.items():
             found.append(_bound(size, device, getattr(torch, dtype)))
-    held = make_batch(10_000)
+    held = make_batch(HELD)
     rates = {
         name: [size.steps * size.batch / each for each in found] for name, found in seconds.items()
     }

@@ -136,7 +136,7 @@ def measure(side: str, device: str, times: int = 1) -> dict[str, float]:
     size = SIZES[device.split(":")[0]]
     models = [_model(size, seed, device) for seed in (0, 1)]
     log = _log(size)
-    score = {"ours": _ours, "trl": _trl, "loop": _loop}[side]
+    score = {"ours": ours, "trl": padded, "loop": _loop}[side]
     clock = time.process_time if device == "cpu" else time.perf_counter
     seconds, mean = [], 0.0
     score(models, log[:1])  # loads what is loaded late
@@ -161,7 +161,8 @@ def measure(side: str, device: str, times: int = 1) -> dict[str, float]:
     }
 
 
-def _ours(models: list[Any], log: list[Any]) -> float:
+def ours(models: list[Any], log: list[Any]) -> float:
+    """`score_log`, every standard column."""
     import numpy as np
 
     from probes import score_log
@@ -184,7 +185,8 @@ class _Bare:
     within = nullcontext
 
 
-def _trl(models: list[Any], log: list[Any]) -> float:
+def padded(models: list[Any], log: list[Any], rows: int = ROWS) -> float:
+    """As TRL lays out a batch, `rows` texts at a time."""
     import torch
     from trl.trainer.utils import selective_log_softmax
 
@@ -214,7 +216,7 @@ def _trl(models: list[Any], log: list[Any]) -> float:
         ]
         return found[torch.tensor(drawn, device=model.device)]
 
-    return _in_batches(score, models, log)
+    return _in_batches(score, models, log, rows)
 
 
 def _loop(models: list[Any], log: list[Any]) -> float:
@@ -236,14 +238,16 @@ def _loop(models: list[Any], log: list[Any]) -> float:
     return _in_batches(score, models, log)
 
 
-def _in_batches(score: Callable[[Any, list[Any]], Any], models: list[Any], log: list[Any]) -> float:
+def _in_batches(
+    score: Callable[[Any, list[Any]], Any], models: list[Any], log: list[Any], rows: int = ROWS
+) -> float:
     import torch
 
     with torch.inference_mode():
         found = [
-            score(model, log[first : first + ROWS]).double().cpu()
+            score(model, log[first : first + rows]).double().cpu()
             for model in models
-            for first in range(0, len(log), ROWS)
+            for first in range(0, len(log), rows)
         ]
     return float(torch.cat(found).mean())
 

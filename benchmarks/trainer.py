@@ -19,6 +19,9 @@ import json
 import statistics
 import tempfile
 import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -32,6 +35,20 @@ QUESTION = "What is the capital of France? open 1; edit 2 x * 3 - {}"
 CONTEXT = " guess {}: higher, lower, right"
 SENTENCES = (0, 4, 10)  # of context behind the question: about 50, 140 and 270 tokens in all
 JUDGED = 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class Work:
+    """What both sides train: `model` gives a model and its tokenizer anew; `rank` of an
+    adapter on all linear layers, `None` for all weights.
+    """
+
+    model: Callable[[], tuple[Any, Any]]
+    questions: Sequence[str]
+    tokens: int
+    learning_rate: float = 1e-6
+    temperature: float = 1.0
+    rank: int | None = None
 
 
 def question(number: int, sentences: int) -> str:
@@ -70,43 +87,48 @@ def letters(text: str) -> float:
     return sum(character.isalpha() for character in text) / max(1, len(text))
 
 
-def ours(device: str, steps: int, sentences: int) -> dict[str, Any]:
+def ours(work: Work, device: str, steps: int) -> dict[str, Any]:
     """Seconds of each step after the first, tokens a step, and seconds by stage."""
     from forensics import policy_from
     from training import Prompts, StepReport, grpo, parse_recipe
 
-    model, tokenizer = build(device)
+    model, tokenizer = work.model()
     recipe = parse_recipe(
         {
             "policy": {"checkpoint": "-"},
             "environment": {"name": "prompts"},
-            "sampling": {"max_turn_tokens": TOKENS, "max_tokens": 512},
+            "sampling": {
+                "max_turn_tokens": work.tokens,
+                "max_tokens": 512,
+                "temperature": work.temperature,
+            },
             "grpo": {
                 "steps": steps,
                 "groups": PROMPTS,
                 "samples": SAMPLES,
-                "learning_rate": 1e-6,
+                "learning_rate": work.learning_rate,
                 "rows": 64,
             },
             "compute": {"dtype": "float32" if device == "cpu" else "bfloat16"},
+            **({} if work.rank is None else {"lora": {"rank": work.rank}}),
         },
         "benchmark",
     )
-    clock, reports = [time.perf_counter()], list[StepReport]()
+    clock, reports = [now()], list[StepReport]()
 
     def report(step: StepReport) -> None:
         reports.append(step)
-        clock.append(time.perf_counter())
+        clock.append(now())
 
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "questions.jsonl"
         rows = [
             {
-                "prompt": question(i, sentences),
+                "prompt": question,
                 "verifier": {"type": "exact", "value": "yes"},
                 "split": "train",
             }
-            for i in range(200)
+            for question in work.questions
         ]
         file.write_text("".join(json.dumps(row) + "\n" for row in rows))
         grpo(
@@ -119,9 +141,10 @@ def ours(device: str, steps: int, sentences: int) -> dict[str, Any]:
             rewards={"letters": (lambda t, g: letters(t.actions[-1][1].text), 1.0)},
         )
     return {
-        "seconds": [b - a for a, b in pairwise(clock[1:])],
+        **taken(clock[1:]),
         "tokens": statistics.mean(step.tokens for step in reports[1:]),
-        "prompt": prompt_tokens(tokenizer, sentences),
+        "kept": statistics.mean(step.kept for step in reports[1:]),
+        "prompt": prompt_tokens(tokenizer, work.questions[0]),
         "stages": {
             stage: round(statistics.median(step.seconds[stage] for step in reports[1:]), 4)
             for stage in ("collect", "update", "record")
@@ -129,27 +152,27 @@ def ours(device: str, steps: int, sentences: int) -> dict[str, Any]:
     }
 
 
-def trl(device: str, steps: int, sentences: int) -> dict[str, Any]:
+def trl(work: Work, device: str, steps: int) -> dict[str, Any]:
     """The same of TRL."""
     from datasets import Dataset
     from transformers import TrainerCallback
     from trl import GRPOConfig, GRPOTrainer
 
-    model, tokenizer = build(device)
-    clock, tokens = list[float](), list[int]()
+    model, tokenizer = work.model()
+    clock, tokens = list[tuple[float, float]](), list[int]()
 
     class Clock(TrainerCallback):  # type: ignore[misc]
         def on_step_begin(self, *a: Any, **k: Any) -> None:
-            clock.append(time.perf_counter())
+            clock.append(now())
 
         def on_train_end(self, *a: Any, **k: Any) -> None:
-            clock.append(time.perf_counter())
+            clock.append(now())
 
     def reward(completions: list[Any], completion_ids: list[list[int]], **_: Any) -> list[float]:
         tokens.append(sum(len(ids) for ids in completion_ids))
         return [letters(completion[0]["content"]) for completion in completions]
 
-    rows = [{"prompt": [{"role": "user", "content": question(i, sentences)}]} for i in range(200)]
+    rows = [{"prompt": [{"role": "user", "content": question}]} for question in work.questions]
     with tempfile.TemporaryDirectory() as folder, contextlib.redirect_stdout(io.StringIO()):
         trainer = GRPOTrainer(
             model=model,
@@ -157,16 +180,17 @@ def trl(device: str, steps: int, sentences: int) -> dict[str, Any]:
             reward_funcs=[reward],
             train_dataset=Dataset.from_list(rows),
             callbacks=[Clock()],
+            peft_config=_adapter(work.rank),
             args=GRPOConfig(
                 output_dir=folder,
                 max_steps=steps,
                 per_device_train_batch_size=PROMPTS * SAMPLES,
                 num_generations=SAMPLES,
-                max_completion_length=TOKENS,
-                learning_rate=1e-6,
+                max_completion_length=work.tokens,
+                learning_rate=work.learning_rate,
                 beta=0.0,
                 loss_type="dapo",
-                temperature=1.0,
+                temperature=work.temperature,
                 report_to=[],
                 save_strategy="no",
                 logging_strategy="no",
@@ -178,21 +202,56 @@ def trl(device: str, steps: int, sentences: int) -> dict[str, Any]:
         )
         trainer.train()
     return {
-        "seconds": [b - a for a, b in pairwise(clock[1:])],
+        **taken(clock[1:]),
         "tokens": statistics.mean(tokens[1:]),
     }
 
 
-def prompt_tokens(tokenizer: Any, sentences: int) -> int:
-    """Of the first prompt, in the chat template."""
-    messages = [{"role": "user", "content": question(0, sentences)}]
+def _adapter(rank: int | None) -> Any:
+    """As `[lora]` makes it."""
+    if rank is None:
+        return None
+    from peft import LoraConfig
+
+    return LoraConfig(r=rank, lora_alpha=32, target_modules="all-linear", task_type="CAUSAL_LM")
+
+
+def now() -> tuple[float, float]:
+    """The wall clock, and the time of the processor."""
+    return time.perf_counter(), time.process_time()
+
+
+def taken(clock: Sequence[tuple[float, float]]) -> dict[str, list[float]]:
+    """Seconds between the marks, by either clock."""
+    steps = list(pairwise(clock))
+    return {
+        "seconds": [b[0] - a[0] for a, b in steps],
+        "processor": [b[1] - a[1] for a, b in steps],
+    }
+
+
+def prompt_tokens(tokenizer: Any, question: str) -> int:
+    """In the chat template."""
+    messages = [{"role": "user", "content": question}]
     text = tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True)
     return len(tokenizer(text)["input_ids"])
 
 
 def run(device: str = "cpu", repeats: int = 3, steps: int = 6) -> dict[str, Any]:
     """Every length of prompt; the limit applies to the middle one."""
-    found = [shape(device, repeats, steps, sentences) for sentences in SENTENCES]
+    found = [
+        shape(
+            Work(
+                model=partial(build, device),
+                questions=[question(i, sentences) for i in range(200)],
+                tokens=TOKENS,
+            ),
+            device,
+            repeats,
+            steps,
+        )
+        for sentences in SENTENCES
+    ]
     others = [row for row in found if row is not found[JUDGED]]
     return found[JUDGED] | {
         "limit": LIMIT["cpu" if device == "cpu" else "cuda"],
@@ -200,24 +259,27 @@ def run(device: str = "cpu", repeats: int = 3, steps: int = 6) -> dict[str, Any]
     }
 
 
-def shape(device: str, repeats: int, steps: int, sentences: int) -> dict[str, Any]:
+def shape(work: Work, device: str, repeats: int, steps: int) -> dict[str, Any]:
     """Both sides in turn, `repeats` times; ratio of median seconds a step, pair by pair."""
-    pairs = [
-        (ours(device, steps, sentences), trl(device, steps, sentences)) for _ in range(repeats)
-    ]
-    medians = [(statistics.median(a["seconds"]), statistics.median(b["seconds"])) for a, b in pairs]
+    pairs = [(ours(work, device, steps), trl(work, device, steps)) for _ in range(repeats)]
+    medians = {
+        clock: [(statistics.median(a[clock]), statistics.median(b[clock])) for a, b in pairs]
+        for clock in ("seconds", "processor")
+    }
     mine = pairs[0][0]
     return {
         "benchmark": (
             f"one optimizer step, {PROMPTS} prompts of {mine['prompt']} tokens x {SAMPLES},"
-            f" {TOKENS} tokens, against TRL"
+            f" {work.tokens} tokens, against TRL"
         ),
-        "ratio": spread([theirs / ours for ours, theirs in medians]),
+        "ratio": spread([theirs / ours for ours, theirs in medians["seconds"]]),
+        "ratio_of_processor_time": spread([b / a for a, b in medians["processor"]]),
         "seconds_a_step": {
-            "ours": spread([a for a, _ in medians]),
-            "TRL": spread([b for _, b in medians]),
+            "ours": spread([a for a, _ in medians["seconds"]]),
+            "TRL": spread([b for _, b in medians["seconds"]]),
         },
         "tokens_a_step": {"ours": mine["tokens"], "TRL": pairs[0][1]["tokens"]},
+        "groups_trained_on": mine["kept"],
         "stages": mine["stages"],
         "device": device,
     }
