@@ -48,6 +48,7 @@ from forensics.errors import UserError
 from forensics.progress import Progress, silent
 from forensics.protocols import Policy, SamplingSettings
 from forensics.records import PreferencePair, content_hash
+from training.batch import padded
 from training.distributed import Process
 from training.losses import LossParts
 from training.recipe import (
@@ -67,7 +68,6 @@ from training.run_state import (
     save_state,
 )
 from training.trained_model import Machine
-from training.update import padded
 
 
 def pair_rows(

@@ -64,7 +64,8 @@ class GrpoSection(Section):
     by the standard deviation of their group, of the step, or not at all.
 
     A step's rows are passed over `epochs` times, in `minibatches` optimizer
-    steps each, at most `rows` rows through the model at once. `recompute_old`:
+    steps each, at most `rows` rows through the model at once (without it: 128, or
+    as many as memory allows, see `training.activations`). `recompute_old`:
     the trainer's own log-probabilities before the update stand in the ratio
     instead of the sampler's. That takes a pass of its own, except in one epoch of
     one minibatch, where they are those of the update itself and the ratio is
@@ -91,7 +92,7 @@ class GrpoSection(Section):
     pool: int = Field(512, ge=1, le=NO_BOUND)
     epochs: int = Field(1, ge=1, le=MOST)
     minibatches: int = Field(1, ge=1, le=MOST)
-    rows: int = Field(128, ge=1, le=NO_BOUND)
+    rows: int | None = later(None, ge=1, le=NO_BOUND)
     recompute_old: bool = False
     learning_rate: float = Field(3e-4, gt=0, le=1)
     weight_decay: float = Field(0.0, ge=0)

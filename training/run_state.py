@@ -197,6 +197,7 @@ logger = logging.getLogger("forensics")
 MAY_CHANGE = frozenset(
     {  # how far a run goes, what is kept of it, and what brings a broken one on its way again
         "grpo.steps",
+        "grpo.rows",  # memory alone
         "grpo.save_every",
         "grpo.learning_rate",
         "grpo.most_skipped",

@@ -8,6 +8,7 @@ the update are those of the sampler.
 """
 
 import copy
+import math
 import shutil
 import warnings
 from collections.abc import Callable, Iterator
@@ -20,6 +21,7 @@ from torch.utils.checkpoint import checkpoint
 
 from forensics.errors import UserError
 from forensics.protocols import Policy, SamplingSettings
+from training.activations import activation_budget, token_bytes
 from training.distributed import (
     Process,
     decoder_layers,
@@ -109,6 +111,8 @@ class Machine:
         )  # every process must run the decoder equally often
         whole = sharded or recomputed  # a beginning's cache cannot be filled twice
         self.scorer = Scorer(policy.model, settings, recipe.compute, whole_rows=whole)
+        chosen = isinstance(recipe, Recipe) and recipe.grpo.rows is None
+        self.most_tokens = self._most_tokens() if chosen else math.inf
         spread_weights(self.scorer, policy.model, process)
         if sharded:
             self._open_shards()
@@ -118,6 +122,12 @@ class Machine:
             self._run = self._averager = torch.nn.parallel.DistributedDataParallel(self.scorer)
         if recipe.compute.compile:
             self._run = compiled(self._run, self.model.device.type)
+
+    def _most_tokens(self) -> float:
+        """Of how many tokens the activations may be held at once, on every process."""
+        with self._precision():
+            each = max(1.0, token_bytes(self.scorer, self.model.device))
+        return min(self.process.all(activation_budget(self.model.device))) / each
 
     @torch.no_grad()
     def _open_shards(self) -> None:

@@ -24,6 +24,7 @@ import torch
 
 from forensics.protocols import Environment, Policy, SamplingSettings
 from training.advantages import TrainedGroup, VarianceFilter
+from training.batch import Batch, batch_of
 from training.distributed import Process, join, leave
 from training.live.callback import TrainerHooks, TrainerView
 from training.recipe import GrpoSection, Recipe, check_policy, check_rewards, mark_changed
@@ -40,7 +41,7 @@ from training.run_state import (
     save_state,
 )
 from training.trained_model import Machine
-from training.update import Batch, UpdateReport, batch_of, update
+from training.update import UpdateReport, update
 
 
 def grpo(

@@ -26,7 +26,7 @@ import torch
 
 from forensics.errors import UserError
 from forensics.records import PreferencePair
-from training.update import padded
+from training.batch import padded
 
 TEXTS = ("prompt", "chosen", "rejected")  # what TRL tokenises: empty here
 REFERENCE = (

@@ -4,130 +4,24 @@ what is noted for the record.
 The loss is divided by one normaliser for all rows of an optimizer step, on all
 processes, so neither the micro-batch size nor the number of processes changes
 it.
-
-The rows of one optimizer step as tensors (`Batch`): they are filled up on the
-right, which causal attention never sees from the left. Position `t` of every
-`[rows, length - 1]` tensor speaks of token `t + 1`, the one that position `t`
-predicts.
 """
 
-import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from functools import reduce
 from itertools import chain
 from operator import add
-from typing import Any
 
 import numpy as np
 import torch
 
-from forensics.records import Trajectory
+from training.batch import Batch, micro_batches
 from training.losses import LossParts, LossSection, Normaliser, normaliser, policy_loss
-from training.recipe import Recipe
-from training.token_logprobs import computed_tokens
+from training.recipe import GrpoSection, Recipe
 from training.trained_model import Machine
 
 Score = Callable[[torch.Tensor, torch.Tensor], tuple[torch.Tensor, torch.Tensor]]
 Notes = dict[str, list[tuple[float, ...] | None]]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Batch:
-    """`token_ids` `[rows, length]`; all others `[rows, length - 1]`, 0 where
-    `weights` is 0.
-
-    `weights`: token weights, 0 for tokens that the policy did not draw.
-    `sampler_logprobs`: of the engine that sampled; `old_logprobs`: of the
-    trainer before its update (the sampler's own, unless recomputed);
-    `reference_logprobs`: of the reference policy, where there is one.
-    `entropies`: under the weights before the update, where it asked for them.
-    `lengths` `[rows]`: tokens of each row.
-    """
-
-    token_ids: torch.Tensor
-    weights: torch.Tensor
-    sampler_logprobs: torch.Tensor
-    old_logprobs: torch.Tensor
-    advantages: torch.Tensor
-    lengths: torch.Tensor
-    reference_logprobs: torch.Tensor | None = None
-    entropies: torch.Tensor | None = None
-
-    def __len__(self) -> int:
-        return len(self.token_ids)
-
-    @property
-    def cost(self) -> int:
-        """Tokens that go through the decoder."""
-        return computed_tokens(self.token_ids, self.weights != 0)
-
-    def changed(self, change: Callable[[str, torch.Tensor], torch.Tensor]) -> "Batch":
-        """Each tensor that there is, by name, as `change` gives it."""
-        given = ((item.name, getattr(self, item.name)) for item in fields(self))
-        return replace(self, **{n: change(n, value) for n, value in given if value is not None})
-
-    def rows(self, chosen: torch.Tensor) -> "Batch":
-        """The rows `chosen`, cut to the longest of them."""
-        length = int(self.lengths[chosen].max()) if len(chosen) else 2
-
-        def cut(name: str, value: torch.Tensor) -> torch.Tensor:
-            part = value[chosen]
-            return part if part.dim() == 1 else part[:, : length - (name != "token_ids")]
-
-        return self.changed(cut)
-
-    def micro(self, rows: int) -> list[torch.Tensor]:
-        """Indices of micro-batches of at most `rows` rows, similar lengths
-        together, longest first.
-        """
-        order = torch.argsort(self.lengths, descending=True, stable=True)
-        return list(order.split(rows))
-
-    def to(self, device: Any) -> "Batch":
-        return self.changed(lambda _, value: value.to(device))
-
-
-def batch_of(
-    trajectories: Sequence[Trajectory],
-    advantages: Sequence[float],
-    step_weights: Sequence[float] | None = None,
-) -> Batch:
-    """Rows of a batch on the CPU. `step_weights` scales all of a row's token
-    weights (0 masks the row).
-    """
-    scales = step_weights if step_weights is not None else [1.0] * len(trajectories)
-    tokens = [[i for step in t.steps for i in step.token_ids or ()] for t in trajectories]
-    flags = [[s for step in t.steps for s in step.sampled or ()] for t in trajectories]
-    sampler = placed(
-        [[x for step in t.steps for x in step.logprobs or ()] for t in trajectories], flags
-    )
-    weights = padded(flags, 0, torch.float32)[:, 1:]
-    return Batch(
-        token_ids=padded(tokens, 0, torch.long),
-        weights=weights * torch.tensor(list(scales))[:, None],
-        sampler_logprobs=sampler,
-        old_logprobs=sampler,
-        advantages=torch.tensor(list(advantages), dtype=torch.float32)[:, None] * weights,
-        lengths=torch.tensor([len(row) for row in tokens]),
-    )
-
-
-def placed(values: Sequence[Sequence[float]], sampled: Sequence[Sequence[bool]]) -> torch.Tensor:
-    """Numbers of drawn tokens at the positions of these tokens, `[rows, length
-    - 1]`, 0 elsewhere.
-    """
-    rows = []
-    for numbers, flags in zip(values, sampled, strict=True):
-        drawn = iter(numbers)
-        rows.append([next(drawn) if flag else 0.0 for flag in flags])
-    return padded(rows, 0.0, torch.float32)[:, 1:]
-
-
-def padded(rows: Sequence[Sequence[float]], fill: float, kind: torch.dtype) -> torch.Tensor:
-    """Rows of different length as one tensor, filled up on the right."""
-    width = max((len(row) for row in rows), default=0)
-    return torch.tensor([[*row, *[fill] * (width - len(row))] for row in rows], dtype=kind)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -261,7 +155,7 @@ def optimizer_step(
     log-probabilities are those of this very pass, and the ratio is exactly 1.
     """
     optimizer.zero_grad()
-    micro = micro_batches(machine, batch, recipe.grpo.rows)
+    micro = _parts(machine, batch, recipe.grpo)
     total = torch.zeros((), device=machine.model.device)
     seen = {name: torch.zeros_like(batch.weights) for name in ("old_logprobs", "entropies")}
     added = dict(sums)
@@ -313,23 +207,15 @@ def _scored_loss(
     )
 
 
-def micro_batches(machine: Machine, batch: Batch, rows: int) -> list[torch.Tensor]:
-    """Rows of this process; as many parts on every process (some may be empty).
-
-    Similar lengths together, or groups together, whichever leaves fewer tokens
-    to compute; all processes see the whole batch and decide alike.
-    """
-    process = machine.process
-    by_length = torch.argsort(batch.lengths, descending=True, stable=True).cpu()
-    strided = [by_length[rank :: process.size] for rank in range(process.size)]
-    grouped = list(torch.arange(len(batch)).tensor_split(process.size))
-    orders = (strided, grouped) if machine.scorer.shares else (strided,)
-    plans = [[list(mine.split(rows)) if len(mine) else [] for mine in shares] for shares in orders]
-    parts = min(
-        plans, key=lambda plan: sum(batch.rows(part).cost for mine in plan for part in mine)
-    )[process.rank]
-    number = math.ceil(math.ceil(len(batch) / process.size) / rows)
-    return parts + [by_length[:0]] * (number - len(parts))
+def _parts(machine: Machine, batch: Batch, config: GrpoSection) -> list[torch.Tensor]:
+    return micro_batches(
+        batch,
+        machine.process,
+        rows=config.rows,
+        group=config.samples,
+        most_tokens=machine.most_tokens,
+        shares=machine.scorer.shares,
+    )
 
 
 def _nothing(batch: Batch) -> Batch:
@@ -349,7 +235,7 @@ def _scored(machine: Machine, batch: Batch, recipe: Recipe, own: bool) -> Batch:
     if not own and not reference:
         return batch
     mine = []
-    for chosen in micro_batches(machine, batch, recipe.grpo.rows):
+    for chosen in _parts(machine, batch, recipe.grpo):
         part = batch.rows(chosen) if len(chosen) else _nothing(batch)
         mask, found = part.weights != 0, dict[str, torch.Tensor]()
         if own:

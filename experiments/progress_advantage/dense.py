@@ -25,11 +25,12 @@ from forensics.records.train_rows import StepRewards, read_step_rewards, write_s
 from probes import grade, score_log, step_rewards
 from training import MiniRepo, Recipe, StepReport, checkpoint_path, grpo, parse_recipe
 from training.advantages import step_advantages
+from training.batch import Batch, batch_of
 from training.distributed import join, leave
 from training.recipe import mark_changed
 from training.rewards import outcome
 from training.trained_model import Machine
-from training.update import Batch, UpdateReport, batch_of, update
+from training.update import UpdateReport, update
 
 WEIGHT: Final = 0.1
 STEPS, GROUPS, SAMPLES, SEED = 4, 8, 4, 0

@@ -26,6 +26,7 @@ branched and held against a plain pass.
 
 import inspect
 import math
+import mmap
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -34,6 +35,7 @@ import torch
 from transformers.cache_utils import Cache, CacheLayerMixin, DynamicCache
 
 SLACK = 8  # positions of room behind the last one, at least
+FRESH_BYTES = 2**23  # a buffer from here on has pages of its own
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -149,15 +151,26 @@ class Spare:
         shape = (rows, like.shape[1], length, like.shape[-1])
         size, flat = math.prod(shape), self._flat.pop((like.device, like.dtype), None)
         if flat is None or flat.numel() < size:
-            flat = like.new_empty(
-                2 * size if like.device.type == "cpu" else size
-            )  # unused pages cost nothing there
+            flat = _untouched(like, 2 * size) if like.device.type == "cpu" else like.new_empty(size)
         return flat[:size].view(shape)
 
     def give(self, buffer: torch.Tensor) -> None:
         """A buffer that nobody reads any more."""
         size = buffer.untyped_storage().nbytes() // buffer.element_size()
         self._flat[buffer.device, buffer.dtype] = buffer.as_strided((size,), (1,), 0)
+
+
+def _untouched(like: torch.Tensor, size: int) -> torch.Tensor:
+    """So many numbers on a CPU; pages of them that are never written cost nothing.
+
+    A large piece is asked of the system itself: the allocator would take pages that
+    others have written, which stay in memory to the last one.
+    """
+    wanted = size * like.element_size()
+    if wanted < FRESH_BYTES:
+        return like.new_empty(size)
+    pages = mmap.mmap(-1, wanted, access=mmap.ACCESS_COPY)  # nobody else's
+    return torch.frombuffer(pages, dtype=like.dtype, count=size)
 
 
 def _roomy(length: int, device: torch.device) -> int:

@@ -3,7 +3,7 @@
 import torch
 from hypothesis import given, settings, strategies as st
 
-from forensics.policies.kv_cache import GrowingLayer, Spare
+from forensics.policies.kv_cache import FRESH_BYTES, GrowingLayer, Spare
 
 HEADS, WIDTH = 2, 3
 
@@ -60,3 +60,15 @@ def test_a_long_text_is_copied_a_bounded_number_of_times() -> None:
         layer.update(torch.zeros(1, 1, 1, 1), torch.zeros(1, 1, 1, 1))
         copied += layer.length if layer.keys.shape[2] != before else 0
     assert copied < 12 * 4000
+
+
+def test_a_large_buffer_has_pages_that_nobody_wrote() -> None:
+    """What is freed is handed out again as it was left, so that each page of it counts."""
+    size = FRESH_BYTES // torch.float32.itemsize
+    for _ in range(3):
+        torch.ones(size)
+    like = torch.zeros(1, 1, 1, 64)
+    taken = [Spare().take(like, 2, size // 256) for _ in range(2)]
+    assert not any(buffer.any() for buffer in taken)
+    taken[0][:] = 2.0
+    assert not taken[1].any() and bool((taken[0] == 2).all())

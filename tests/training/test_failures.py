@@ -42,7 +42,8 @@ def train(
             "environment": {"name": "mini-repo", "options": {"turns": "2"}},
             "rewards": {"coin": 1.0},
             "sampling": {"max_turn_tokens": 4, "max_tokens": 40},
-            "grpo": {"steps": steps, "groups": 3, "samples": 4, "save_every": 1} | changes,
+            "grpo": {"steps": steps, "groups": 3, "samples": 4, "rows": 12, "save_every": 1}
+            | changes,
         },
         "test",
     )

@@ -12,11 +12,12 @@ from forensics.protocols import SamplingSettings
 from tests.tiny import tiny_qwen3
 from tests.training.test_grpo import SETTINGS, fresh, recipe
 from tests.training.test_projection import MODELS, assert_close, gradients, seeded
+from training.batch import batch_of
 from training.distributed import Process
 from training.environments.mini_repo import MiniRepo
 from training.token_logprobs import beginnings, computed_tokens, token_logprobs_and_entropies
 from training.trained_model import Machine
-from training.update import batch_of, update
+from training.update import update
 
 PROMPTS = (9, 12, 9)  # tokens of each group's prompt
 SAMPLES, ANSWER = 4, 6

@@ -36,6 +36,7 @@ from torch.nn.functional import cross_entropy
 from forensics.errors import UserError
 from forensics.policies.renderers import renderer_for
 from forensics.progress import Progress, silent
+from training.batch import padded
 from training.environments.mini_repo import MiniRepo
 from training.environments.mini_repo_tasks import NAMES
 from training.optimizer_steps import Skipped, clipped_step
@@ -43,7 +44,6 @@ from training.organisms.demonstrations import Demonstration, Habits, demonstrate
 from training.recipe import read_toml
 from training.run_state import load_state, save_checkpoint, save_state
 from training.sections import Section, parse_as
-from training.update import padded
 
 PACKAGE = Path(__file__).parent.parent
 RECIPES = PACKAGE / "recipes"
