@@ -46,7 +46,7 @@ from typing import Any
 
 from forensics.case import Case
 from forensics.errors import MissingInput
-from forensics.instruments import instrument
+from forensics.instruments import Plays, instrument
 from forensics.layers.decomposition import Runs
 from forensics.phrases import plural, points, printable
 from forensics.protocols import Needing
@@ -109,10 +109,11 @@ class SufficiencyConfig:
     most_asked: int = 4
 
 
-def most_episodes(case: Case, config: SufficiencyConfig) -> int:
+def plays(case: Case, config: SufficiencyConfig) -> Plays:
     """All but the question, then field by field: as `Sufficiency._carry` plays them.
     Then parts of the prompts and of what needed actions show, and of those that are
-    enough up to three worlds more. How many there are is looked up once the plain runs are there.
+    enough up to three worlds more. How many there are is looked up once the plain runs are
+    there. Likely: what is screened first of each.
     """
     afters, most = len(case.afters), 10**6
     rounds, shown, parts = [1, config.most_fields], most, most
@@ -123,14 +124,16 @@ def most_episodes(case: Case, config: SufficiencyConfig) -> int:
     elif not isinstance(case.environment, Needing):
         shown = 0
     limits, total = limits_of(case, config), 0
+    first = afters * rounds[0] + 1 + afters if rounds else 0
+    first += sum(1 + 2 * afters for number in (shown, parts) if 0 < number < most)
     for fields in rounds:
-        most = min(fields, config.most_played)
-        few = 1 + afters + fields * afters + (fields - most)
-        more = (1 + most) * (1 + afters)
+        left = min(fields, config.most_played)
+        few = 1 + afters + fields * afters + (fields - left)
+        more = (1 + left) * (1 + afters)
         total += limits.screen * few + limits.tasks * more
     total += limits.most_runs(shown, afters) + limits.most_runs(parts, afters)
     total += limits.most_asked * limits.tasks * afters if shown else 0  # what else is needed
-    return total * case.budget.samples
+    return Plays(limits.screen * first, total).times(case.budget.samples)
 
 
 def limits_of(case: Case, config: SufficiencyConfig) -> Limits:
@@ -150,7 +153,7 @@ def limits_of(case: Case, config: SufficiencyConfig) -> Limits:
     layer="sources",
     questions=questions(FAMILY),
     config=SufficiencyConfig(),
-    episodes=most_episodes,
+    episodes=plays,
 )
 def sufficiency(case: Case, config: SufficiencyConfig) -> Iterator[Evidence | Undefined]:
     """Answers about the fields of the prompts; raises `MissingInput` for what the
