@@ -96,6 +96,20 @@ def test_no_bound_is_exceeded(tmp_path: Path, name: str) -> None:
     assert first.keys() <= set(PLAYS)
 
 
+def test_what_is_likely_is_what_first_looks_play(tmp_path: Path) -> None:
+    """In this world each of these is settled by its first look."""
+    case = scripted_case(tmp_path, "b_config_banner", 80)
+    (score,) = chosen_instruments(["score"])
+    list(run_instrument(score, case))
+    tools = chosen_instruments(["ablation", "exchange", "renaming", "variants"])
+    known = plays_of(case, tools)
+    assert sum(likely < most for likely, most in known.values()) == 3
+    for tool in tools:
+        was = played(case)
+        list(run_instrument(tool, case))
+        assert played(case) - was == known[tool.name].likely, tool.name
+
+
 def test_every_instrument_that_plays_says_so() -> None:
     declared = {tool.name for tool in installed_instruments() if tool.episodes is not None}
     assert declared == set(PLAYS)
@@ -136,9 +150,10 @@ def test_lines_are_said_before_the_start_and_closer_ones_later(
     said = caplog.messages
     assert said[:4] == [
         "score: at most 80 episodes",
-        "blind-play: at most 1,080 replays",
+        "blind-play: likely some 400, at most 1,080 replays",
         "renaming: likely some 80, at most 480 episodes",
-        "All together: likely some 160, at most 560 episodes; at most 1,080 replays",
+        "All together: likely some 160, at most 560 episodes; likely some 400, at most"
+        " 1,080 replays",
     ]
     assert said[4].startswith("The policies' own runs are there") and len(said) > 5
     first = next(lines for what, lines in seen if "open" in what)
