@@ -193,6 +193,20 @@ def test_likely_figures_stand_beside_their_bounds() -> None:
     assert time_line(0.25, Plays(10, 10)).endswith("what is left to play takes at most 40 seconds.")
 
 
+@pytest.mark.parametrize("name,said", [("b_config_banner", 1), ("b_ticket_desk", 0)])
+def test_a_world_with_channels_is_cheaper_where_no_gain_survives(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, name: str, said: int
+) -> None:
+    """The second world declares none, so all of its gain is tested."""
+    case, tools = scripted_case(tmp_path, name), chosen_instruments(["score", "renaming", "cliffs"])
+    with caplog.at_level(logging.INFO, "forensics"):
+        Costs(case).say(tools)
+    assert [one for one in caplog.messages if one.startswith("If no gain")] == said * [
+        "If no gain survives scrubbing: likely some 1,300, at most 5,000 continuations; at most 320"
+        " episodes"
+    ]
+
+
 def test_a_number_alone_is_a_bound_that_counts_as_likely_too(tmp_path: Path) -> None:
     def tool(name: str, told: int | Plays) -> Instrument:
         kind, config = chosen_instruments(["score"])[0], {"episodes": lambda case, config: told}

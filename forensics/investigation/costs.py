@@ -3,8 +3,8 @@
 1. Of each instrument that plays, and all together: how much is *likely*, where its
    first look settles what it asks, and at *most*, whatever it finds. An instrument
    that cannot tell names its bound alone, which then counts as likely too. A
-   likely figure is no promise: a gain that is a shortcut is looked at longer, and
-   where none survives scrubbing, hardly anything but the plain runs is played.
+   likely figure is no promise: a gain that is a shortcut is looked at longer. Where
+   the world declares channels, also what is played if no gain survives scrubbing.
 2. Time is told once some were played, at the pace of the run's own episodes so far.
    A continuation counts as an episode; replays are played by no policy.
 3. When the policies' own runs are there, what is to come is known closer, and said
@@ -23,6 +23,7 @@ from forensics.instruments import Instrument, Plays
 from forensics.phrases import plural, printable
 
 BY_A_POLICY = ("episode", "continuation")
+ON_WHAT_SURVIVES = ("ablation", "sources")  # layers that are about the part of the gain that does
 LENGTHS = ((86_400, "day"), (3600, "hour"), (60, "minute"), (1, "second"))
 logger = logging.getLogger("forensics")
 
@@ -47,11 +48,25 @@ class Costs:
             logger.info("The policies' own runs are there, which makes the figures closer:")
         for line in cost_lines(plays, units):
             logger.info("%s", line)
+        if self._case.channels and not known:
+            self._say_without_a_gain(plays, tools, units)
         by_unit = together(plays, units)
         self._left = _sum(by_unit.get(unit, Plays(0, 0)) for unit in BY_A_POLICY)
         self._counted_at = self._case.pace.episodes
         self.say_time()
         return known
+
+    def _say_without_a_gain(
+        self, plays: Mapping[str, Plays], tools: Sequence[Instrument], units: Mapping[str, str]
+    ) -> None:
+        """The sum without what is played on the part of the gain that survives scrubbing."""
+        rest = {
+            tool.name: plays[tool.name]
+            for tool in tools
+            if tool.name in plays and tool.layer not in ON_WHAT_SURVIVES
+        }
+        if rest and len(rest) < len(plays):
+            logger.info("If no gain survives scrubbing: %s", _sums(rest, units))
 
     def say_time(self) -> None:
         """How long that takes; nothing while no pace is known, or nothing is left."""
@@ -100,8 +115,11 @@ def cost_lines(plays: Mapping[str, Plays], units: Mapping[str, str]) -> Iterator
     for name, one in plays.items():
         yield f"{printable(name)}: {_told(one, units.get(name, 'episode'))}"
     if plays:
-        sums = (_told(one, unit) for unit, one in together(plays, units).items())
-        yield f"All together: {'; '.join(sums)}"
+        yield f"All together: {_sums(plays, units)}"
+
+
+def _sums(plays: Mapping[str, Plays], units: Mapping[str, str]) -> str:
+    return "; ".join(_told(one, unit) for unit, one in together(plays, units).items())
 
 
 def _told(plays: Plays, unit: str) -> str:
