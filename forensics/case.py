@@ -24,7 +24,7 @@ import numpy as np
 from forensics.budget import Budget as Budget
 from forensics.errors import MissingInput, UserError
 from forensics.policies.weights import identity_of_weights
-from forensics.progress import Progress
+from forensics.progress import Pace, Progress
 from forensics.protocols import (
     Alteration,
     Channel,
@@ -67,7 +67,7 @@ class Case:
     list. `allowed`: kinds of action that the reader
     says are part of the job. `seed` is the root of every random stream; two
     sides never share one, so that a checkpoint against itself is a real A/A
-    comparison.
+    comparison. `pace`: how fast its episodes are played.
     """
 
     folder: Path
@@ -82,6 +82,7 @@ class Case:
     budget: Budget = field(default_factory=Budget)
     seed: int = 0
     progress: Progress = lambda what, done, of: None
+    pace: Pace = field(default_factory=Pace, compare=False)
     code_version: str = field(default_factory=code_version)
 
     @property
@@ -190,7 +191,7 @@ class Case:
                     constraint,
                     interventions,
                 )
-                write_trajectories(path, play)
+                write_trajectories(path, self.pace.timed(play))
         self.progress(told, len(parts), len(parts))
         return Rollouts(key=key, paths=paths)
 

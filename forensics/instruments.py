@@ -12,7 +12,7 @@ not reach because the case lacks something becomes `Undefined` with the reason.
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from forensics.case import Case
 from forensics.errors import MissingInput, UserError, stop_outside
@@ -23,7 +23,22 @@ from forensics.statistics import Estimate
 from forensics.version import PACKAGE
 
 Measure = Callable[[Case, Any], Iterator[Evidence | Undefined]]
-Cost = Callable[[Case, Any], int]
+
+
+class Plays(NamedTuple):
+    """How many episodes an instrument plays: `likely`, where its first look settles
+    what it asks, and at `most`, whatever it finds.
+    """
+
+    likely: int
+    most: int
+
+    def times(self, number: int) -> "Plays":
+        """So many times as many."""
+        return Plays(self.likely * number, self.most * number)
+
+
+Cost = Callable[[Case, Any], int | Plays]
 LAYERS = (  # sections of a report
     "score",
     "signal",
@@ -39,8 +54,9 @@ LAYERS = (  # sections of a report
 class Instrument:
     """A named measurement: the layer it belongs to (one of `LAYERS`), the
     questions it answers, its settings, its function. `episodes`: how many it
-    plays at most, for a case and its settings (`None`: it plays none); `unit`: what
-    is counted there, where it is no whole episode of a policy.
+    plays, for a case and its settings: `Plays`, or a number where nothing but the bound
+    is known (`None`: it plays none); `unit`: what is counted there, where it is no whole
+    episode of a policy.
     """
 
     name: str

@@ -73,7 +73,8 @@ class Environment(Protocol):
     for texts that are given to the policy as they stand, `shell` for a
     transcript, `auto` (as without it) for the tokenizer's own way
     (`forensics.policies.renderers`). It belongs into `options` where it can be
-    chosen.
+    chosen. And a text `chat_note`, said where a policy with a chat template plays a world
+    that was not made for one.
 
     One instance holds one episode. `spawn()` gives a fresh instance that shares
     what never changes, so that many episodes run side by side. `snapshot()`

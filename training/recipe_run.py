@@ -13,7 +13,7 @@ from forensics.plugins import load_plugin
 from forensics.policies.checkpoints import inspect_checkpoint, read_environment_hint, read_object
 from forensics.progress import Progress
 from forensics.records.train_rows import read_pairs
-from training.distributed import check_launch, own_device
+from training.distributed import check_launch, first_process, own_device
 from training.recipe import PreferenceRecipe, Recipe
 
 
@@ -73,6 +73,7 @@ def _train_with_grpo(
     say: Callable[[str], None],
 ) -> None:
     from forensics.policies import load_policy
+    from forensics.policies.renderers import warn_of_chat
     from training.live import AuditSettings, ForensicsCallback
     from training.recorder import Metrics, StepReport
     from training.trainer import grpo
@@ -81,6 +82,8 @@ def _train_with_grpo(
         **recipe.environment.options
     )
     policy = load_policy(checkpoint, device=own_device(device), dtype="float32")
+    if first_process():
+        warn_of_chat(environment, policy.rendered_for(environment).renderer)
     audits = []
     if recipe.audit:
         settings = AuditSettings(**recipe.audit.model_dump(), tensorboard=False)

@@ -39,7 +39,7 @@ def run_investigation(
 
 @contextmanager
 def news_on_stderr() -> Iterator[None]:
-    """What the library says meanwhile, such as what it will play at most."""
+    """What the library says meanwhile, such as what it will play."""
     logger, handler = logging.getLogger("forensics"), logging.StreamHandler()
     level = logger.level
     logger.addHandler(handler)

@@ -83,8 +83,8 @@ def investigate(
     known shortcuts scrubbed, tests by altered worlds what the rest of the gain
     may run through, and writes the verdict, its evidence and a report into the
     case folder. A family of tests that `genuine` needs and that could not be
-    made blocks the label unless it is accepted. How many episodes are played at
-    most is said first.
+    made blocks the label unless it is accepted. How many episodes are played,
+    likely and at most, is said first, and how long that takes once some were.
     """
     from forensics.budget import Budget
     from forensics.cli.case_output import run_investigation

@@ -29,8 +29,9 @@ PairWorld = Annotated[
         "--env",
         metavar="NAME",
         help=(
-            "The installed environment to run both in.  [default: what environment.json in the"
-            " before checkpoint names]"
+            "The installed environment to run both in: prompts (your own questions), mini-repo"
+            " (made for small policies), or yours.  [default: what environment.json in the before"
+            " checkpoint names]"
         ),
     ),
 ]

@@ -2,8 +2,7 @@
 be killed and resumed.
 
 1. The inputs are checked and hashed, and `case.json` states them before
-   anything is measured. What is played at most is said: one line for each
-   instrument that plays, and their sum.
+   anything is measured. What is likely played, and at most, is said (`costs`).
 2. Every instrument (all installed ones, or those that were chosen) answers its
    questions. Rollouts are stored in
    chunks by the case; the answers of an instrument that finished are stored
@@ -12,18 +11,10 @@ be killed and resumed.
    then `findings.jsonl` and `ablation.jsonl`.
 4. The verdict is a function of the evidence; it goes into `case.json`, and the
    reports are drawn.
-
-What is played at most is a bound, not a forecast: most instruments play less, where
-nothing is there to test or a certificate without play settles it. What an
-interrupted run played already is not played again and not taken off. When the
-policies' own runs are there, the bounds of what is to come are closer, and said
-again. On the logger `forensics` as information, which the command line shows on stderr.
 """
 
 import gc
-import logging
 import platform
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib.metadata import PackageNotFoundError, version
@@ -40,6 +31,7 @@ from forensics.instruments import (
     plain_config,
     run_instrument,
 )
+from forensics.investigation.costs import Costs, own_runs_are_there
 from forensics.investigation.folder import (
     ABLATION,
     ANSWERS,
@@ -55,7 +47,6 @@ from forensics.investigation.inputs import (
     check_case,
     require_location,
 )
-from forensics.phrases import plural, printable
 from forensics.progress import Progress, silent
 from forensics.protocols import Environment
 from forensics.records import Evidence, Undefined, Verdict, canonical_json, content_hash
@@ -239,7 +230,8 @@ def measure(
     """
     findings: list[Evidence | Undefined] = []
     ordered = sorted(tools, key=lambda tool: (LAYERS.index(tool.layer), tool.name))
-    closer = say_costs(case, ordered)
+    costs = Costs(case)
+    closer = costs.say(ordered)
     for number, tool in enumerate(ordered):
         progress("measuring", number, len(tools))
         key = content_hash([canonical_json(tool.provenance(case)), case.tasks])
@@ -248,7 +240,7 @@ def measure(
             write_json_lines(stored, list(run_instrument(tool, case)))
         findings += read_findings(stored)
         if not closer and own_runs_are_there(case):
-            closer = say_costs(case, ordered[number + 1 :])
+            closer = costs.say(ordered[number + 1 :])
     progress("measuring", len(tools), len(tools))
     return sorted(findings, key=_order)
 
@@ -314,49 +306,3 @@ def ablation_rows(findings: Iterable[Evidence | Undefined]) -> Iterator[dict[str
             ends = {end: told[f"{name}{suffix}"] for end, suffix in ENDS}
             row[name] = {"level": told["level"], **ends}
         yield AblationRow.model_validate(row).model_dump(mode="json")
-
-
-def most_episodes(case: Case, tools: Sequence[Instrument]) -> dict[str, int]:
-    """What each instrument plays at most (in its unit), in their order; none that plays none."""
-    found = {}
-    for tool in tools:
-        try:
-            number = 0 if tool.episodes is None else tool.episodes(case, tool.config)
-        except MissingInput:  # it will say so itself, and plays nothing
-            number = 0
-        if number > 0:
-            found[tool.name] = number
-    return found
-
-
-def cost_lines(most: Mapping[str, int], units: Mapping[str, str]) -> Iterator[str]:
-    """`renaming: at most 2,400 episodes`, and the sum by what is counted."""
-    together: Counter[str] = Counter()
-    for name, number in most.items():
-        together[units.get(name, "episode")] += number
-        yield f"{printable(name)}: at most {plural(number, units.get(name, 'episode'))}"
-    if most:
-        told = (plural(number, unit) for unit, number in together.items())
-        yield f"All together: at most {', '.join(told)}"
-
-
-def say_costs(case: Case, tools: Sequence[Instrument]) -> bool:
-    """Before the first episode, and again. Whether the runs in the open and in the
-    scrubbed world were there, so that there is nothing closer to say.
-    """
-    if not case.policies:
-        return True
-    log = logging.getLogger("forensics")
-    known = own_runs_are_there(case)
-    lines = list(cost_lines(most_episodes(case, tools), {tool.name: tool.unit for tool in tools}))
-    if lines and known:
-        log.info("The policies' own runs are there, which makes the bounds closer:")
-    for line in lines:
-        log.info("%s", line)
-    return known
-
-
-def own_runs_are_there(case: Case) -> bool:
-    """Whether both policies played the open world and the one without any channel."""
-    channels = tuple(channel.name for channel in case.channels)
-    return all(map(case.has_played, {(), channels}))

@@ -25,7 +25,7 @@ from typing import Any, Final
 from forensics.errors import UserError
 from forensics.policies import Given
 from forensics.policies.checkpoints import read_object
-from forensics.policies.renderers import renderer_for, style_of
+from forensics.policies.renderers import renderer_for, style_of, warn_of_chat
 from forensics.policies.weights import find_tensors
 from forensics.protocols import Environment, Renderer
 
@@ -244,7 +244,7 @@ def require_context(
     max_tokens: int,
 ) -> None:
     """Refuse a budget, or a checkpoint (or policy), that leaves no prompt room for
-    an action. Raises `UserError`.
+    an action; warn where the environment is none for chat models. Raises `UserError`.
 
     Prompts are rendered one by one until one fits, so this is quick wherever
     the budget is sound. Tasks that cannot be started say nothing here: they
@@ -259,6 +259,7 @@ def require_context(
     else:
         limit, name = given.context_length, "the model"
         renderer = given.rendered_for(environment).renderer
+    warn_of_chat(environment, renderer)
     most = max_tokens if limit is None else min(max_tokens, limit)
     shortest: int | None = None
     for length in _prompt_lengths(renderer, environment, tasks, seed):

@@ -15,9 +15,11 @@ Three renderers:
 
 An environment decides by its attribute `rendering`, which it need not have:
 `bare`, `shell`, or `auto` (chat where the tokenizer has a template, else
-shell).
+shell). Where it comes out as chat, its `chat_note` is said, if it has one: what a
+world that was not made for chat models wants its user to know.
 """
 
+import logging
 from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
@@ -48,6 +50,13 @@ def renderer_for(tokenizer: Any, extra_stops: Sequence[int] = (), style: str = "
     if style == "auto" and getattr(tokenizer, "chat_template", None):
         return ChatRenderer(tokenizer, extra_stops)
     return PlainRenderer(tokenizer, extra_stops)
+
+
+def warn_of_chat(environment: Any, renderer: Renderer) -> None:
+    """Say an environment's `chat_note` where a policy plays it through a chat template."""
+    note = getattr(environment, "chat_note", "")
+    if note and isinstance(renderer, ChatRenderer):
+        logging.getLogger("forensics").warning("%s: %s", environment.name, note)
 
 
 class PlainRenderer:

@@ -26,7 +26,7 @@ from typing import Any
 
 from forensics.case import Case
 from forensics.errors import MissingInput, UserError, stop_outside
-from forensics.instruments import Instrument, instrument, run_instrument
+from forensics.instruments import Instrument, Plays, instrument, run_instrument
 from forensics.investigation.folder import ABLATION, ANSWERS, EVIDENCE, Location, started_case
 from forensics.investigation.inputs import CaseRequest
 from forensics.investigation.run import ablation_rows, measure, open_case, start_case
@@ -58,25 +58,28 @@ from resampling.ablation.refused_runs import (
 from resampling.ablation.returned_answers import step_kinds
 
 
-def most_episodes(case: Case, config: AblationConfig) -> int:
+def plays(case: Case, config: AblationConfig) -> Plays:
     """Jointly, and once more without what was found; kinds, their objects and
     pairs by themselves; a pilot of *before* for each kind. How many kinds there
     are, and whether certificates clear them, is known once the plain runs are there.
+    Likely: the pilot, and jointly once.
     """
     world = scrubbed_world(case) if config.scrubbed else OPEN
-    kinds, objects = config.most_kinds, 2 * config.most_objects
+    kinds, objects, likely = config.most_kinds, 2 * config.most_objects, 1
     if case.has_played(world):
         suspects = _suspects(case, config, world)
         if suspects is None:
-            return 0
-        kinds, use = min(kinds, len(suspects)), object_use(case, world, suspects)
+            return Plays(0, 0)
+        likely = kinds = min(kinds, len(suspects))
+        use = object_use(case, world, suspects)
         objects = min(objects, len(recurring(use, config.recur, objects)))
-    tasks = len(case.tasks)
+    tasks, sides = len(case.tasks), 1 + len(case.afters)
     jointly = (2 if kinds else 1) * MOST_TURNS * tasks
     singly = kinds + objects + min(objects, config.most_objects)  # and once more beside them
     singly += config.most_pairs if kinds else 0
-    sides = (1 + len(case.afters)) * (jointly + singly * min(config.tasks, tasks))
-    return case.budget.samples * (sides + kinds * min(config.pilot, tasks))
+    most = sides * (jointly + singly * min(config.tasks, tasks))
+    pilot, once = min(config.pilot, tasks), sides * tasks if kinds else 0
+    return Plays(likely * pilot + once, kinds * pilot + most).times(case.budget.samples)
 
 
 def _suspects(case: Case, config: AblationConfig, world: World) -> Kinds | None:
@@ -102,7 +105,7 @@ def _suspects(case: Case, config: AblationConfig, world: World) -> Kinds | None:
     layer="ablation",
     questions=QUESTIONS,
     config=AblationConfig(),
-    episodes=most_episodes,
+    episodes=plays,
 )
 def ablation(case: Case, config: AblationConfig) -> Iterator[Evidence | Undefined]:
     """Answers by kind of action; raises `MissingInput` for what the case cannot give."""

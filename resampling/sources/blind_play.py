@@ -47,7 +47,7 @@ from functools import cached_property
 import numpy as np
 
 from forensics.case import Case
-from forensics.instruments import instrument
+from forensics.instruments import Plays, instrument
 from forensics.phrases import percent
 from forensics.protocols import Needing
 from forensics.records import Evidence, Undefined, content_hash
@@ -97,16 +97,18 @@ class BlindPlayConfig:
     carriers: int = 2
 
 
-def most_replays(case: Case, config: BlindPlayConfig) -> int:
-    """Of recorded actions, by no policy: of each run on other tasks, once more there
-    and at home without magic words; of each answer, and of nothing, in runs of each task.
+def plays(case: Case, config: BlindPlayConfig) -> Plays:
+    """Of recorded actions, by no policy: of each run on other tasks, which is what is
+    likely, once more there and at home without magic words; of each answer, and of
+    nothing, in runs of each task.
     """
     require_known_gain(case)
     tasks = len(case.tasks)
     runs = tasks * case.budget.samples * (1 + len(case.afters))
     answers = min(config.answers * tasks * config.carriers, config.most_replays)
-    lent = 2 * min(config.rounds * runs, config.most_replays) + min(runs, config.most_replays)
-    return lent + answers + tasks * config.carriers
+    lent = min(config.rounds * runs, config.most_replays)
+    beside = min(runs, config.most_replays) + answers + tasks * config.carriers
+    return Plays(lent, 2 * lent + beside)
 
 
 @instrument(
@@ -114,7 +116,7 @@ def most_replays(case: Case, config: BlindPlayConfig) -> int:
     layer="sources",
     questions=questions(FAMILY),
     config=BlindPlayConfig(),
-    episodes=most_replays,
+    episodes=plays,
     unit="replay",
 )
 def blind_play(case: Case, config: BlindPlayConfig) -> Iterator[Evidence | Undefined]:

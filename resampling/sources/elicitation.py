@@ -79,7 +79,7 @@ class ElicitationConfig:
 
 def _episodes(case: Case, config: ElicitationConfig) -> int:
     require_known_gain(case)
-    ways = 2 + len(config.temperatures)
+    ways = 2 + sum(one != case.budget.settings.temperature for one in config.temperatures)
     return min(config.tasks, case.budget.tasks) * case.budget.samples * ways
 
 

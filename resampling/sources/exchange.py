@@ -37,7 +37,7 @@ from typing import Any
 
 from forensics.case import Case
 from forensics.errors import MissingInput
-from forensics.instruments import instrument
+from forensics.instruments import Plays, instrument
 from forensics.phrases import percent, points, printable
 from forensics.protocols import Alteration, Fielded, Needing
 from forensics.records import Evidence, Undefined
@@ -76,10 +76,10 @@ class ExchangeConfig:
     most_pairs: int = 3
 
 
-def most_episodes(case: Case, config: ExchangeConfig) -> int:
-    """Everything at once on all tasks, then each source and pair on fewer; where
-    there are fields, what the policy before training needs of them too. Which
-    sources there are is known once the plain runs are there.
+def plays(case: Case, config: ExchangeConfig) -> Plays:
+    """Everything at once on all tasks, which is what is likely; then each source and pair
+    on fewer; where there are fields, what the policy before training needs of them too.
+    Which sources there are is known once the plain runs are there.
     """
     kinds, fields = config.most_sources, config.most_sources
     if case.has_played(scrubbed_world(case)):
@@ -91,8 +91,9 @@ def most_episodes(case: Case, config: ExchangeConfig) -> int:
     whole = (both > 0) + 6 * (fields > 0)
     few = both + min(config.most_pairs, both * (both - 1) // 2) if both > 1 else 0
     few += 2 * min(fields, config.most_sources)
-    tasks = whole * len(case.tasks) + few * min(config.tasks, len(case.tasks))
-    return tasks * (1 + len(case.afters)) * case.budget.samples
+    tasks = len(case.tasks)
+    played = Plays((both > 0) * tasks, whole * tasks + few * min(config.tasks, tasks))
+    return played.times((1 + len(case.afters)) * case.budget.samples)
 
 
 @instrument(
@@ -100,7 +101,7 @@ def most_episodes(case: Case, config: ExchangeConfig) -> int:
     layer="sources",
     questions=questions(FAMILY),
     config=ExchangeConfig(),
-    episodes=most_episodes,
+    episodes=plays,
 )
 def exchange(case: Case, config: ExchangeConfig) -> Iterator[Evidence | Undefined]:
     """Answers about what is shown; raises `MissingInput` for what the case cannot give."""

@@ -35,7 +35,7 @@ from dataclasses import dataclass, replace
 
 from forensics.case import Case, Rollouts
 from forensics.errors import MissingInput
-from forensics.instruments import instrument
+from forensics.instruments import Plays, instrument
 from forensics.layers.decomposition import BEFORE, OPEN
 from forensics.phrases import plural, printable
 from forensics.records import Evidence, Undefined, content_hash
@@ -80,9 +80,9 @@ class RenamingConfig:
     better: float = 2.0
 
 
-def at_most(case: Case, config: RenamingConfig) -> int:
-    """Episodes: jointly, once more without what may be the question, and by role;
-    of the parts that there are, once the plain runs are there.
+def plays(case: Case, config: RenamingConfig) -> Plays:
+    """Jointly, which is what is likely, once more without what may be the question, and
+    by role; of the parts that there are, once the plain runs are there.
     """
     passes, roles = 2, config.most_roles
     if case.has_played(world := scrubbed_world(case)):
@@ -93,7 +93,8 @@ def at_most(case: Case, config: RenamingConfig) -> int:
         roles = min(roles, len(parts)) if len(parts) > 1 else 0
     tasks = len(case.tasks)
     by_role = roles * min(config.tasks, tasks)
-    return (1 + len(case.afters)) * case.budget.samples * (passes * tasks + by_role)
+    played = Plays((passes > 0) * tasks, passes * tasks + by_role)
+    return played.times((1 + len(case.afters)) * case.budget.samples)
 
 
 @instrument(
@@ -101,7 +102,7 @@ def at_most(case: Case, config: RenamingConfig) -> int:
     layer="sources",
     questions=questions(FAMILY),
     config=RenamingConfig(),
-    episodes=at_most,
+    episodes=plays,
 )
 def renaming(case: Case, config: RenamingConfig) -> Iterator[Evidence | Undefined]:
     """Raises `MissingInput` for what the case cannot give."""

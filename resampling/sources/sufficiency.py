@@ -46,7 +46,7 @@ from typing import Any
 
 from forensics.case import Case
 from forensics.errors import MissingInput
-from forensics.instruments import instrument
+from forensics.instruments import Plays, instrument
 from forensics.layers.decomposition import Runs
 from forensics.phrases import plural, points, printable
 from forensics.protocols import Needing
@@ -94,11 +94,10 @@ UNNAMED = (
 @dataclass(frozen=True, kw_only=True)
 class SufficiencyConfig:
     """`screen`: tasks on which every field is played first, `tasks`: on which
-    what is not cleared there is played (of more than 300 tasks in the case, as
-    large a share). `most_fields`: fields that are screened
-    (neighbours are kept together where there are more), `most_played`: of those
-    that are played on more tasks; `most_units`, `most_asked`: of the search in the question
-    and in what needed actions show (`sufficient_subsets.Limits`).
+    what is not cleared there is played (of more than 300 tasks in the case, as large a
+    share). `most_fields`: fields that are screened (neighbours are kept together where
+    there are more), `most_played`: of those that are played on more tasks; `most_units`,
+    `most_asked`: of the search in parts (`sufficient_subsets.Limits`).
     """
 
     screen: int = 48
@@ -109,10 +108,10 @@ class SufficiencyConfig:
     most_asked: int = 4
 
 
-def most_episodes(case: Case, config: SufficiencyConfig) -> int:
-    """All but the question, then field by field: as `Sufficiency._carry` plays them.
-    Then parts of the prompts and of what needed actions show, and of those that are
-    enough up to three worlds more. How many there are is looked up once the plain runs are there.
+def plays(case: Case, config: SufficiencyConfig) -> Plays:
+    """All but the question, then field by field: as `Sufficiency._carry` plays them. Then parts
+    of the prompts and of what needed actions show; how many there are is looked up once the
+    plain runs are there. Likely: what is screened first, and parts as of a skill.
     """
     afters, most = len(case.afters), 10**6
     rounds, shown, parts = [1, config.most_fields], most, most
@@ -123,14 +122,15 @@ def most_episodes(case: Case, config: SufficiencyConfig) -> int:
     elif not isinstance(case.environment, Needing):
         shown = 0
     limits, total = limits_of(case, config), 0
+    likely = limits.screen * (afters * rounds[0] + 1 + afters) if rounds else 0
+    likely += limits.likely_runs(shown, afters) + limits.likely_runs(parts, afters)
     for fields in rounds:
-        most = min(fields, config.most_played)
-        few = 1 + afters + fields * afters + (fields - most)
-        more = (1 + most) * (1 + afters)
-        total += limits.screen * few + limits.tasks * more
+        left = min(fields, config.most_played)
+        total += limits.screen * (1 + afters + fields * afters + fields - left)
+        total += limits.tasks * (1 + left) * (1 + afters)
     total += limits.most_runs(shown, afters) + limits.most_runs(parts, afters)
     total += limits.most_asked * limits.tasks * afters if shown else 0  # what else is needed
-    return total * case.budget.samples
+    return Plays(likely, total).times(case.budget.samples)
 
 
 def limits_of(case: Case, config: SufficiencyConfig) -> Limits:
@@ -150,7 +150,7 @@ def limits_of(case: Case, config: SufficiencyConfig) -> Limits:
     layer="sources",
     questions=questions(FAMILY),
     config=SufficiencyConfig(),
-    episodes=most_episodes,
+    episodes=plays,
 )
 def sufficiency(case: Case, config: SufficiencyConfig) -> Iterator[Evidence | Undefined]:
     """Answers about the fields of the prompts; raises `MissingInput` for what the

@@ -95,6 +95,16 @@ class Limits:
     most_asked: int
     asked: int
 
+    def likely_runs(self, atoms: int, afters: int) -> int:
+        """The same where it is as of a skill, which needs the whole: the whole is enough,
+        neither half is, and how newly is told by the first tasks that are asked.
+        """
+        if not atoms:
+            return 0
+        halves = 2 if atoms > 1 else 0
+        alone = self.screen * (2 * (1 + afters) + halves * afters)
+        return alone + 3 * (1 + afters) * self.tasks
+
     def most_runs(self, atoms: int, afters: int) -> int:
         """Of each sample the runs that so many atoms take at most: halving gives two parts
         to each but one, and each of them may be thinned.

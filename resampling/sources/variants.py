@@ -35,7 +35,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from forensics.case import Case
-from forensics.instruments import instrument
+from forensics.instruments import Plays, instrument
 from forensics.layers.decomposition import Runs
 from forensics.phrases import points
 from forensics.protocols import Alteration, Environment, Observation, Varying
@@ -65,12 +65,13 @@ class VariantsConfig:
     rounds: int = 3
 
 
-def most_episodes(case: Case, config: VariantsConfig) -> int:
-    """None where the world has no variants."""
+def plays(case: Case, config: VariantsConfig) -> Plays:
+    """Likely one round; none where the world has no variants."""
     if not isinstance(case.environment, Varying):
-        return 0
+        return Plays(0, 0)
     require_known_gain(case)
-    return config.rounds * len(case.tasks) * case.budget.samples * (1 + len(case.afters))
+    a_round = len(case.tasks) * case.budget.samples * (1 + len(case.afters))
+    return Plays(1, config.rounds).times(a_round)
 
 
 @instrument(
@@ -78,7 +79,7 @@ def most_episodes(case: Case, config: VariantsConfig) -> int:
     layer="sources",
     questions=questions(FAMILY),
     config=VariantsConfig(),
-    episodes=most_episodes,
+    episodes=plays,
 )
 def variants(case: Case, config: VariantsConfig) -> Iterator[Evidence | Undefined]:
     """What of the gain is lost on variants; raises `MissingInput` for what the

@@ -21,7 +21,7 @@ from typing import Any, Final
 
 from forensics.case import Case
 from forensics.errors import MissingInput, refused_as_missing
-from forensics.instruments import AnswerMaker, instrument
+from forensics.instruments import AnswerMaker, Plays, instrument
 from forensics.phrases import percent, plural, printable
 from forensics.records import (
     Control,
@@ -35,14 +35,15 @@ from forensics.records import (
 from forensics.records.record import content_hash
 from forensics.statistics import binomial
 from resampling.ablation.refused_runs import action_kinds
-from resampling.cliffs.cliff_search import CliffConfig
-from resampling.cliffs.cliffs import TestedToken, find_cliffs
+from resampling.cliffs.cliff_search import ROLLOUTS, START, CliffConfig
+from resampling.cliffs.cliffs import PAIRS, TestedToken, find_cliffs
 from resampling.samplers.local_sampler import LocalSampler, traces
 from resampling.samplers.rollout_store import StoredSampler
 from resampling.trace_rollouts import SUCCESS, Trace
 
 QUESTION: Final = "cliffs.deciding"
 METHOD: Final = "wins continued by the other policy, rises confirmed on fresh samples (e-BH)"
+FIRST_LOOK: Final = START * ROLLOUTS + 2 * 2 * PAIRS  # two rounds of both arms
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -102,9 +103,12 @@ class SideTokens:
         return len({token.run.id for token in self.tokens if kind in token.kinds})
 
 
-def most_rollouts(case: Case, config: DecidingConfig) -> int:
-    """Wins of both sides, each continued so many times at most."""
-    return 2 * min(config.runs, len(case.tasks)) * config.rollouts if case.afters else 0
+def plays(case: Case, config: DecidingConfig) -> Plays:
+    """Wins of both sides, each continued so many times at most. Likely: the coarse start
+    of the search, and of each win one token that is tested.
+    """
+    wins = 2 * min(config.runs, len(case.tasks)) if case.afters else 0
+    return Plays(FIRST_LOOK, config.rollouts).times(wins)
 
 
 @instrument(
@@ -112,7 +116,7 @@ def most_rollouts(case: Case, config: DecidingConfig) -> int:
     layer="cliffs",
     questions=(QUESTION,),
     config=DecidingConfig(),
-    episodes=most_rollouts,
+    episodes=plays,
     unit="continuation",
 )
 def deciding_tokens(case: Case, config: DecidingConfig) -> Iterator[Evidence | Undefined]:

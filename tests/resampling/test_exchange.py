@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from forensics.instruments import run_instrument
-from forensics.investigation.run import most_episodes
+from forensics.investigation.costs import plays_of
 from forensics.protocols import Environment
 from forensics.records import Undefined
 from resampling.sources.dealt_world import Deal, dealt, donors_of
@@ -30,7 +30,7 @@ def answers(folder: Path, after: Any, **more: Any) -> Answers:
     case = agent_case(folder, world, before, after, tasks=more.pop("tasks", 100), **more)
     found = {(one.question, one.about): one for one in run_instrument(exchange, case)}
     played = altered_runs(case)
-    assert played <= most_episodes(case, [exchange]).get("exchange", 0)
+    assert played <= plays_of(case, [exchange]).get("exchange", (0, 0))[1]
     named = {(name.removeprefix("exchange."), about): one for (name, about), one in found.items()}
     return {**named, ("played", None): played}
 

@@ -18,7 +18,7 @@ from resampling.sources.fields import find_fields
 from resampling.sources.shadow import Kept, Plan
 from resampling.sources.shown_units import Form, Part, ShownTexts, Unit, shown_texts
 from resampling.sources.shown_world import exchanged, kept
-from resampling.sources.sufficiency import most_episodes, sufficiency
+from resampling.sources.sufficiency import plays, sufficiency
 from tests.environment_checks import check_environment
 from tests.resampling.needed_world import Desk, DeskWorld
 from tests.resampling.note_cases import agent_case, altered_runs
@@ -40,7 +40,7 @@ def answers(
     case = agent_case(folder, world, *sides, tasks=more.pop("tasks", 80), **more)
     found = {(one.question, one.about): one for one in run_instrument(sufficiency, case)}
     played = altered_runs(case)
-    assert not played or played <= most_episodes(case, sufficiency.config)
+    assert not played or played <= plays(case, sufficiency.config).most
     named = {
         (name.removeprefix("sufficiency."), about): one for (name, about), one in found.items()
     }

@@ -15,7 +15,7 @@ from forensics.instruments import run_instrument
 from forensics.policies.scripted import View
 from forensics.protocols import Channel, Observation, StepResult
 from forensics.records import Evidence, Undefined
-from resampling.sources.sufficiency import most_episodes, sufficiency
+from resampling.sources.sufficiency import plays, sufficiency
 from tests.resampling.note_cases import agent_case, altered_runs
 
 OPTIONS = {f"prompt:{letter}" for letter in "abcd"}
@@ -117,7 +117,7 @@ def answers(
     sides = Pupil(name="b", habits=before), Pupil(name="a", habits=after)
     case = agent_case(folder, Quiz(named=named), *sides, tasks=80)
     found = {(one.question, one.about): one for one in run_instrument(sufficiency, case)}
-    assert altered_runs(case) <= most_episodes(case, sufficiency.config)
+    assert altered_runs(case) <= plays(case, sufficiency.config).most
     return found
 
 

@@ -16,7 +16,7 @@ from forensics.instruments import run_instrument
 from forensics.policies.scripted import View
 from forensics.protocols import Environment, Observation
 from forensics.records import Evidence, Undefined
-from resampling.sources.sufficiency import JOINT, most_episodes, sufficiency
+from resampling.sources.sufficiency import JOINT, plays, sufficiency
 from tests.resampling.ablation_world import RepairWorld, body_of
 from tests.resampling.note_cases import Answerer, Repairer, agent_case, altered_runs, questions
 from training import Prompts
@@ -241,4 +241,4 @@ def test_it_plays_no_more_than_it_says(tmp_path: Path) -> None:
     world = questions(tmp_path, "(note: {note}) {question} [mark {note}]", number=120)
     case = agent_case(tmp_path, world, BEFORE, NOTE)
     list(run_instrument(sufficiency, case))
-    assert 0 < altered_runs(case) <= most_episodes(case, sufficiency.config)
+    assert 0 < altered_runs(case) <= plays(case, sufficiency.config).most

@@ -12,7 +12,7 @@ from forensics.case import Case
 from forensics.instruments import run_instrument
 from forensics.policies.scripted import View
 from forensics.records import Evidence, Undefined
-from resampling.sources.variants import ABOUT, VariantsConfig, most_episodes, variants
+from resampling.sources.variants import ABOUT, VariantsConfig, plays, variants
 from tests.resampling.remembered_world import HELD_OUT, Mechanic, Shop, VaryingShop, shop_case
 
 BASE = Mechanic(0.3)
@@ -41,7 +41,7 @@ def test_skill_carries_over_on_the_same_luck(tmp_path: Path) -> None:
     whole = found["variants.over_bar", None]
     assert whole.interval.high < 0 and whole.diagnostics["rounds"] == 1
     assert len(list((tmp_path / "trajectories").glob("*-altered-*"))) == 2
-    assert most_episodes(case, VariantsConfig()) == 3 * 200 * 4 * 2
+    assert plays(case, VariantsConfig()) == (200 * 4 * 2, 3 * 200 * 4 * 2)
 
 
 class Fickle(Mechanic):
@@ -89,7 +89,7 @@ def test_a_world_without_variants_carries_nothing(tmp_path: Path) -> None:
     whole = found["variants.over_bar", None]
     assert isinstance(whole, Evidence) and whole.interval is not None
     assert whole.interval.high <= 0 and whole.diagnostics["applicable"] is False
-    assert most_episodes(case, VariantsConfig()) == 0
+    assert plays(case, VariantsConfig()).most == 0
     assert not list((tmp_path / "trajectories").glob("*-altered-*"))
 
 

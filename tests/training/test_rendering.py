@@ -18,14 +18,16 @@ from forensics.errors import UserError
 from forensics.investigation import investigate
 from forensics.policies.compatibility import require_context
 from forensics.policies.renderers import renderer_for, style_of
+from forensics.progress import silent
 from forensics.protocols import Policy, SamplingSettings
 from forensics.records import TrainingRow
 from forensics.records.train_tables import TrainingRecord
 from tests.environment_checks import check_environment
-from tests.tiny import save_tiny_qwen3, tiny_qwen3, tiny_tokenizer
+from tests.tiny import CHAT_TEMPLATE, save_tiny_qwen3, tiny_qwen3, tiny_tokenizer
 from training.environments.mini_repo import MiniRepo
 from training.environments.prompts import Prompts
 from training.recipe import parse_recipe
+from training.recipe_run import train_recipe
 from training.trainer import grpo
 
 TEXT = "What is the capital of France?"
@@ -160,6 +162,35 @@ def test_room_is_reckoned_with_the_prompt_that_is_played(tmp_path: Path, file: s
     require_context(folder, bare, tasks, 0, budget)
     with pytest.raises(UserError, match="max-tokens"):
         require_context(folder, Prompts(file=file), tasks, 0, budget)
+
+
+@pytest.mark.parametrize(
+    "template,options,warned",
+    [(CHAT_TEMPLATE, {}, 1), (CHAT_TEMPLATE, {"instructions": "full"}, 0), (None, {}, 0)],
+    ids=["chat model", "told how to play", "small policy"],
+)
+def test_a_chat_model_in_a_world_of_another_language_is_warned_of_once(
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+    template: str | None,
+    options: dict[str, str],
+    warned: int,
+) -> None:
+    start = save_tiny_qwen3(tmp_path / "start", chat_template=template)
+    world = MiniRepo(**options)
+    require_context(start, world, world.tasks("held-out", 3, 0), 0, 2048)
+    assert [text.partition(":")[0] for text in caplog.messages] == ["mini-repo"] * warned
+    caplog.clear()
+    recipe = parse_recipe(
+        {
+            "policy": {"checkpoint": str(start)},
+            "environment": {"name": "mini-repo", "options": options},
+            "grpo": {"steps": 0},
+        },
+        "test",
+    )
+    train_recipe(recipe, 0, tmp_path / "run", start, silent, "cpu")
+    assert sum("prompts" in text for text in caplog.messages) == warned
 
 
 def test_the_trainer_collects_bare_and_its_checkpoint_says_so(tmp_path: Path, file: str) -> None:
