@@ -266,7 +266,10 @@ def remove_drafts(folder: Path, names: Iterable[str]) -> None:
     """Half-written files that a killed run left in a folder and in these folders of it."""
     for place in (folder, *(folder / name for name in names)):
         for draft in place.glob(DRAFT):
-            draft.unlink(missing_ok=True)
+            if draft.is_dir() and not draft.is_symlink():
+                shutil.rmtree(draft)
+            else:
+                draft.unlink(missing_ok=True)
 
 
 _locks: set[int] = set()

@@ -16,8 +16,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pydantic import ValidationError
 
-from forensics.errors import OutsideFailure, UserError
-from forensics.records.checksum import CURE, PLACE, require_whole, seal, source, tell_unchecked
+from forensics.errors import CURE, OutsideFailure, UserError
+from forensics.records.checksum import PLACE, require_whole, seal, source, tell_unchecked
 from forensics.records.files import as_user_error
 from forensics.records.record import SCHEMA_VERSION, Record, first_error
 from forensics.records.trajectory import Step, Trajectory
