@@ -282,14 +282,28 @@ def _way_on(sentence: str, arguments: list[str]) -> str:
 
 
 def fail(sentence: str, code: int, arguments: list[str]) -> int:
-    """One line on stderr; where JSON was asked for, the same as an object on stdout."""
+    """One line on stderr; where JSON was asked for, the same as an object on stdout. Where
+    neither can be written, the code still tells: it must not become a gate's no.
+    """
     from forensics.cli.console import say_json
     from forensics.report.escape import printable
 
-    sys.stderr.write(f"error: {printable(' '.join(sentence.split()))}\n")
-    if "--json" in arguments:
-        say_json({"error": sentence, "exit_code": code})
+    with _dropped_where_full(sys.stderr):
+        sys.stderr.write(f"error: {printable(' '.join(sentence.split()))}\n")
+    with _dropped_where_full(sys.stdout):
+        if "--json" in arguments:
+            say_json({"error": sentence, "exit_code": code})
     return code
+
+
+@contextmanager
+def _dropped_where_full(stream: Any) -> Iterator[None]:
+    """What a full disk does not take goes nowhere, also what is left to write at the end."""
+    try:
+        yield
+        stream.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def _about_a_given_path(error: Exception, arguments: list[str]) -> str | None:

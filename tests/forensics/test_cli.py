@@ -318,6 +318,22 @@ def test_a_full_disk_is_2(
     assert "no space left" in capsys.readouterr().err
 
 
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="a device of Linux")
+@pytest.mark.parametrize("streams", [("stdout",), ("stderr",), ("stdout", "stderr")])
+def test_output_that_cannot_be_written_is_no_no_of_a_gate(
+    streams: tuple[str, ...], tmp_path: Path
+) -> None:
+    """The code 1 is a gate's: a full disk behind a pipeline's log must not become one."""
+    with open("/dev/full", "w") as full:
+        ended = subprocess.run(
+            [sys.executable, "-m", "forensics", "gate", str(tmp_path), "--json"],
+            **{name: full if name in streams else subprocess.PIPE for name in ("stdout", "stderr")},
+            text=True,
+        )
+    assert ended.returncode == 2
+    assert "Traceback" not in (ended.stderr or "")
+
+
 def test_an_interrupt_is_130(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
