@@ -176,7 +176,7 @@ def hold(folder: Folder) -> Iterator[Folder]:
     path = folder.path
     if folder.resume and folder.force:
         raise UserError("--resume and --force exclude each other: go on, or start over")
-    there = path.is_dir()
+    there = os.path.isdir(path)  # never raises
     make_folder(path)
     with _locked(path):
         held = folder.holds()
