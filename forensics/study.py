@@ -100,8 +100,12 @@ class Folder:
         """From here on the study writes: what starts over goes, and so do half-written files."""
         if self.force:
             self.clear()
-        remove_drafts(self.path, self._files)
+        self.remove_drafts()
         self.begun = True
+
+    def remove_drafts(self) -> None:
+        """Delete what is half written."""
+        remove_drafts(self.path, self._files)
 
     def clear(self) -> None:
         """Delete what the study wrote, and only where it was begun."""
@@ -199,6 +203,9 @@ def hold(folder: Folder) -> Iterator[Folder]:
             ours = folder.begun or (folder.resume and bool(held))
             raise RunInterrupted(ours and not _is_nothing(folder, held)) from stop
         finally:
+            if folder.begun:
+                with suppress(OSError):  # half-written files, which take the place of whole ones
+                    folder.remove_drafts()
             if _is_nothing(folder, held):
                 for entry in path.iterdir():
                     _remove(entry)
