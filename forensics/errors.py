@@ -10,8 +10,10 @@ is our own failure, exit code 3.
 
 import errno
 import re
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Final
 
 
@@ -50,6 +52,18 @@ class MissingInput(Exception):
         self.cure = cure
 
 
+CURE: Final = (
+    "delete it and run the command that wrote it again with --resume, or take a copy that is whole"
+)
+
+
+def changed(path: Path, cure: str = CURE) -> OutsideFailure:
+    """What is said of a stored file that is not what was written."""
+    return OutsideFailure(
+        f"{path} was changed since it was written (its checksum is wrong); {cure}"
+    )
+
+
 FULL: Final = "; free some space and run again with --resume"
 MACHINE: Final = {
     errno.ENOSPC: f"no space is left on the disk{FULL}",
@@ -61,15 +75,18 @@ MACHINE: Final = {
     errno.EIO: "the disk failed to read or write; mend it and run again with --resume",
 }
 OS_ERROR: Final = re.compile(r"\(os error (\d{1,4})\)")  # what libraries in Rust say instead
+NO_PLACE: Final = "No usable temporary directory"  # as `tempfile` says it
+COPIES: Final = re.compile(r"\[Errno (\d{1,4})\]")  # and `shutil`, of a folder that it copies
 
 
 def system_number(error: BaseException) -> int | None:
     """The system's number of an error, where it has one."""
     if isinstance(error, MemoryError):
         return errno.ENOMEM
-    if isinstance(error, OSError):
+    if isinstance(error, OSError) and not isinstance(error, shutil.Error):
         return error.errno
-    told = OS_ERROR.search(str(error)[:2000])
+    said = COPIES if isinstance(error, shutil.Error) else OS_ERROR
+    told = said.search(str(error)[:2000])
     return int(told[1]) if told else None
 
 
@@ -84,6 +101,8 @@ def outside_failure(error: BaseException) -> OutsideFailure | None:
             return at
         if (told := MACHINE.get(system_number(at) or 0)) is not None:
             return OutsideFailure(told)
+        if isinstance(at, FileNotFoundError) and NO_PLACE in str(at):  # all of a full disk
+            return OutsideFailure(f"no temporary file can be written, or TMPDIR is wrong{FULL}")
         if any(kind.__name__ == "OutOfMemoryError" for kind in type(at).__mro__):  # of torch
             return OutsideFailure(f"the device has no memory left ({str(at)[:200]})")
         seen.add(id(at))

@@ -20,7 +20,7 @@ import json
 import os
 import shutil
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from fnmatch import fnmatch
 from pathlib import Path
@@ -100,8 +100,12 @@ class Folder:
         """From here on the study writes: what starts over goes, and so do half-written files."""
         if self.force:
             self.clear()
-        remove_drafts(self.path, self._files)
+        self.remove_drafts()
         self.begun = True
+
+    def remove_drafts(self) -> None:
+        """Delete what is half written."""
+        remove_drafts(self.path, self._files)
 
     def clear(self) -> None:
         """Delete what the study wrote, and only where it was begun."""
@@ -109,11 +113,7 @@ class Folder:
         if not any((self.path / name).exists() for name in stated):
             return
         for name in self._files:
-            place = self.path / name
-            if place.is_dir() and not place.is_symlink():
-                shutil.rmtree(place)
-            else:
-                place.unlink(missing_ok=True)
+            _remove(self.path / name)
 
     def table(self, file: str, rows: Iterable[Mapping[str, Any]], schema: pa.Schema) -> Path:
         """A Parquet file of these rows, streamed; whole or not there."""
@@ -180,6 +180,7 @@ def hold(folder: Folder) -> Iterator[Folder]:
     path = folder.path
     if folder.resume and folder.force:
         raise UserError("--resume and --force exclude each other: go on, or start over")
+    there = os.path.isdir(path)  # never raises
     make_folder(path)
     with _locked(path):
         held = folder.holds()
@@ -202,8 +203,15 @@ def hold(folder: Folder) -> Iterator[Folder]:
             ours = folder.begun or (folder.resume and bool(held))
             raise RunInterrupted(ours and not _is_nothing(folder, held)) from stop
         finally:
+            if folder.begun:
+                with suppress(OSError):  # half-written files, which take the place of whole ones
+                    folder.remove_drafts()
             if _is_nothing(folder, held):
-                shutil.rmtree(path)
+                for entry in path.iterdir():
+                    _remove(entry)
+                if held or not there:  # an empty one that was given stays
+                    with suppress(OSError):  # so does a disk's own place
+                        path.rmdir()
 
 
 def _is_nothing(folder: Folder, held: Sequence[str]) -> bool:
@@ -266,7 +274,15 @@ def remove_drafts(folder: Path, names: Iterable[str]) -> None:
     """Half-written files that a killed run left in a folder and in these folders of it."""
     for place in (folder, *(folder / name for name in names)):
         for draft in place.glob(DRAFT):
-            draft.unlink(missing_ok=True)
+            _remove(draft)
+
+
+def _remove(place: Path) -> None:
+    """A file, a link or a folder, where it is there."""
+    if place.is_dir() and not place.is_symlink():
+        shutil.rmtree(place)
+    else:
+        place.unlink(missing_ok=True)
 
 
 _locks: set[int] = set()

@@ -12,7 +12,8 @@ import sys
 import tempfile
 from pathlib import Path
 
-from forensics.records.files import read_json, write_json
+from forensics.investigation.folder import write_case
+from forensics.records.files import read_json
 
 ROOT = Path(__file__).parents[1]
 STORED = Path(__file__).parent / "data" / "cases"
@@ -55,7 +56,7 @@ def store(label: str, case: Path) -> None:
     asked = read_json(case / "case.json") | {"status": "running", "verdict": None}
     for side in (asked["inputs"]["before"], *asked["inputs"]["after"]):
         side["path"] = f"training/bundled/{Path(side['path']).name}"
-    write_json(STORED / label / "case.json", asked)
+    write_case(STORED / label, asked)
 
 
 if __name__ == "__main__":

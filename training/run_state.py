@@ -15,6 +15,7 @@ import json
 import logging
 import shutil
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from functools import reduce
 from pathlib import Path
 from typing import Any
@@ -33,6 +34,7 @@ HOW_IT_WAS_LOADED = (
     "local_files_only",
 )  # says nothing about the tokenizer, and tells base from after
 ALONE = Process()
+CONFIG = "config.json"
 SHARD = "5GB"  # so much of a checkpoint is copied at once on its way to the disk
 
 
@@ -166,23 +168,44 @@ def save_checkpoint(
     kind = None if dtype is None else getattr(torch, dtype)
     state, parted = checkpoint_tensors(model, kind, keep=process.first)
     if process.first:
-        with disk_told(folder):
-            folder.mkdir(parents=True, exist_ok=True)
+        with whole_checkpoint(folder) as draft:
             said: dict[str, Any] = {"dtype": str(_widest(state.values())).removeprefix("torch.")}
-            plain_model(model).save_pretrained(folder, state_dict=state, max_shard_size=SHARD)
+            plain_model(model).save_pretrained(draft, state_dict=state, max_shard_size=SHARD)
             if parted:
                 said["tie_word_embeddings"] = False
-            config = json.loads((folder / "config.json").read_text()) | said
-            write_json(folder / "config.json", config)
-            tokenizer.save_pretrained(folder)
-            told = json.loads((folder / "tokenizer_config.json").read_text())
+            config = json.loads((draft / "config.json").read_text()) | said
+            write_json(draft / "config.json", config)
+            tokenizer.save_pretrained(draft)
+            told = json.loads((draft / "tokenizer_config.json").read_text())
             kept = {key: value for key, value in told.items() if key not in HOW_IT_WAS_LOADED}
-            write_json(folder / "tokenizer_config.json", kept)
+            write_json(draft / "tokenizer_config.json", kept)
             if hasattr(model, "peft_config"):
-                model.save_pretrained(folder / "adapter")
-        if environment is not None:
-            write_json(folder / "environment.json", environment)
+                model.save_pretrained(draft / "adapter")
+            if environment is not None:
+                write_json(draft / "environment.json", environment)
     process.wait()
+
+
+@contextmanager
+def whole_checkpoint(folder: Path) -> Iterator[Path]:
+    """Where to write what goes into a checkpoint's directory, all of it or nothing. Its
+    `config.json`, without which it is none, comes last. A full disk is an `OutsideFailure`.
+    """
+    draft = folder / ".checkpoint.draft"
+    with disk_told(folder):
+        try:
+            shutil.rmtree(draft, ignore_errors=True)
+            draft.mkdir(parents=True)
+            yield draft
+            (folder / CONFIG).unlink(missing_ok=True)
+            for part in sorted(draft.iterdir(), key=lambda part: part.name == CONFIG):
+                if part.is_dir():
+                    shutil.rmtree(folder / part.name, ignore_errors=True)
+                part.replace(folder / part.name)
+        finally:
+            shutil.rmtree(draft, ignore_errors=True)
+            with suppress(OSError):
+                folder.rmdir()  # empty: nothing was saved
 
 
 def _widest(tensors: Iterable[torch.Tensor]) -> torch.dtype:

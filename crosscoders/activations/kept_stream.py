@@ -13,6 +13,7 @@ type), and every pass and every part of the texts is taken from there.
 """
 
 import json
+import os
 import shutil
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -30,6 +31,7 @@ from crosscoders.activations.streams import Block, Rows, TextNote
 from crosscoders.activations.texts import TokenizedText
 from forensics.progress import Progress, silent
 from forensics.records import content_hash
+from forensics.records.files import as_user_error, write_json
 
 FILE, NOTE = "activations.bin", "activations.json"
 MOST_OF_DISK: Final = 0.5  # of what is free
@@ -110,6 +112,20 @@ def _bytes(stream: HarvestStream) -> int:
     return _rows(stream) * stream.models * stream.width * size
 
 
+def _reserve(file: Path, size: int) -> None:
+    """Take the place on the disk at once: a page of a mapped file that finds none ends the
+    process without a word. A full disk is an `OutsideFailure`, and leaves no file.
+    """
+    if not size or not hasattr(os, "posix_fallocate"):
+        return
+    try:
+        with open(file, "wb") as made:
+            os.posix_fallocate(made.fileno(), 0, size)
+    except OSError as error:
+        file.unlink(missing_ok=True)
+        raise as_user_error(error, file) from error
+
+
 def keep(stream: HarvestStream, folder: Path, progress: Progress = silent) -> KeptStream:
     """Every row of a stream that leaves none out, from the file where it is whole."""
     assert (stream.config.rows, stream.config.skip, stream.config.limits) == ("all", 0, None)
@@ -123,6 +139,8 @@ def keep(stream: HarvestStream, folder: Path, progress: Progress = silent) -> Ke
         whole.unlink(missing_ok=True)
         file.unlink(missing_ok=True)
     size = int(np.prod(shape))
+    if not there:
+        _reserve(file, _bytes(stream))
     kept = torch.from_file(str(file), shared=True, size=size, dtype=dtype).view(shape)
     if not there:
         done = 0
@@ -132,7 +150,7 @@ def keep(stream: HarvestStream, folder: Path, progress: Progress = silent) -> Ke
             done += len(block.rows)
             progress("reading activations", done, shape[0])
         assert done == shape[0], "every token is a row"
-        whole.write_text(json.dumps(note))
+        write_json(whole, note)
     rows = Rows.join([text.rows(number) for number, text in enumerate(stream.tokenized)])
     index = np.arange(shape[0])
     return KeptStream(kept, index, rows, stream.tokenized, stream.site, stream.identity)

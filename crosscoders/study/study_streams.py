@@ -4,7 +4,7 @@ of the norm.
 1. In a network of at most `SMALL` layers each pass reads both checkpoints again, which is
    cheaper than to keep anything. A deeper one is read once, on texts of `MOST_READ`
    tokens drawn at random (more where more are asked for), into a file
-   (`activations.kept_stream`) where the disk has room.
+   (`activations.kept_stream`) where the disk has room when the study begins.
 2. Outliers (attention sinks) are surveyed over all texts; where there are any, the
    rows beyond the limits are left out of all three streams.
 """
@@ -22,8 +22,10 @@ from crosscoders.study.diff_files import MOST_READ, MOST_TOKENS, PASSES, SMALL, 
 from crosscoders.study.material import TRAINING, Material, some_texts
 from forensics.policies.sites import decoder_layers
 from forensics.progress import Progress
+from forensics.records.files import read_json, write_json
 
 ONCE: Final = HarvestConfig(batch=2048, window=4)  # short windows: a reader sees how far it is
+READ: Final = "read.json"
 Rows = HarvestStream | KeptStream
 
 
@@ -54,6 +56,16 @@ def is_small(model: object) -> bool:
     return len(decoder_layers(model)) <= SMALL
 
 
+def _keeps(once: HarvestStream, folder: Path) -> bool:
+    """Whether the rows are kept, as was decided when the study began: the disk may have more or
+    less room when it is gone on with, and what is trained depends on it.
+    """
+    decided = folder / TRAINING / READ
+    if not decided.is_file():
+        write_json(decided, {"kept": fits(once, folder)})
+    return bool(read_json(decided)["kept"])
+
+
 def study_streams(
     material: Material, request: DiffRequest, site: str, folder: Path, progress: Progress
 ) -> StudyStreams:
@@ -63,7 +75,7 @@ def study_streams(
         most = max(MOST_READ, request.tokens or 0)
         material = replace(material, texts=tuple(some_texts(material.texts, most)))
         once = harvest(policies, material.texts, site, ONCE)
-        if fits(once, folder):
+        if _keeps(once, folder):
             kept = keep(once, folder / TRAINING / "activations", progress)
     whole: Rows = kept or harvest(policies, material.texts, site)
     found = survey(whole)

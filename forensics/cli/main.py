@@ -188,6 +188,8 @@ DONE: Final = 0
 BAD_INPUT: Final = 2
 OUR_FAILURE: Final = 3
 INTERRUPTED: Final = 130
+RESUMED: Final = ("run again with --resume", "use --resume")
+NOT_RESUMED: Final = frozenset({"gate", "report", "resample", "schema", "validate"})
 LOOP: Final = "Symlink loop from"  # as Python says it of a path that is resolved
 PATHS: Final = {errno.ENAMETOOLONG, errno.ELOOP, errno.ENOTDIR, errno.EISDIR, errno.EACCES}
 # OpenMP's idle threads give way: spinning is ten times slower where another job wants a
@@ -252,7 +254,7 @@ def run(arguments: list[str]) -> int:
     except UserError as error:
         if getattr(group, "debug", False):
             sys.stderr.write("".join(traceback.format_exception(error)))
-        return fail(str(error), BAD_INPUT, arguments)
+        return fail(_way_on(str(error), arguments), BAD_INPUT, arguments)
     except Interrupted as stop:
         return fail(_interrupted(stop.__cause__, arguments), INTERRUPTED, arguments)
     except Exception as error:
@@ -261,24 +263,47 @@ def run(arguments: list[str]) -> int:
         if isinstance(error, OSError):  # a full disk
             told = as_user_error(error, Path(error.filename or "the output"))
             if isinstance(told, UserError):
-                return fail(str(told), BAD_INPUT, arguments)
+                return fail(_way_on(str(told), arguments), BAD_INPUT, arguments)
         if (refused := _about_a_given_path(error, arguments)) is not None:
             return fail(refused, BAD_INPUT, arguments)
         if (failure := outside_failure(error)) is not None:  # of the machine, not of ours
-            return fail(str(failure), BAD_INPUT, arguments)
+            return fail(_way_on(str(failure), arguments), BAD_INPUT, arguments)
         return fail(_keep_traceback(error, getattr(group, "debug", False)), OUR_FAILURE, arguments)
     return DONE
 
 
+def _way_on(sentence: str, arguments: list[str]) -> str:
+    """How to go on after a failure of the machine: a command without `--resume` is run again."""
+    name = next((word for word in arguments if not word.startswith("-")), "")
+    if name in NOT_RESUMED:
+        for resumed in RESUMED:
+            sentence = sentence.replace(resumed, "run again")
+    return sentence
+
+
 def fail(sentence: str, code: int, arguments: list[str]) -> int:
-    """One line on stderr; where JSON was asked for, the same as an object on stdout."""
+    """One line on stderr; where JSON was asked for, the same as an object on stdout. Where
+    neither can be written, the code still tells: it must not become a gate's no.
+    """
     from forensics.cli.console import say_json
     from forensics.report.escape import printable
 
-    sys.stderr.write(f"error: {printable(' '.join(sentence.split()))}\n")
-    if "--json" in arguments:
-        say_json({"error": sentence, "exit_code": code})
+    with _dropped_where_full(sys.stderr):
+        sys.stderr.write(f"error: {printable(' '.join(sentence.split()))}\n")
+    with _dropped_where_full(sys.stdout):
+        if "--json" in arguments:
+            say_json({"error": sentence, "exit_code": code})
     return code
+
+
+@contextmanager
+def _dropped_where_full(stream: Any) -> Iterator[None]:
+    """What a full disk does not take goes nowhere, also what is left to write at the end."""
+    try:
+        yield
+        stream.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def _about_a_given_path(error: Exception, arguments: list[str]) -> str | None:
@@ -319,9 +344,12 @@ def _keep_traceback(error: Exception, debug: bool) -> str:
     if debug:
         sys.stderr.write(text)
         return what
-    with tempfile.NamedTemporaryFile(
-        "w", prefix="forensics-", suffix=".txt", delete=False, encoding="utf-8"
-    ) as file:
-        file.write(text)
     whom = " to its authors" if plugin else ""
+    try:
+        with tempfile.NamedTemporaryFile(
+            "w", prefix="forensics-", suffix=".txt", delete=False, encoding="utf-8"
+        ) as file:
+            file.write(text)
+    except OSError:
+        return f"{what}; please report it{whom} with the traceback that `forensics --debug` shows"
     return f"{what}; please report it{whom} with the traceback in {file.name}"

@@ -7,14 +7,16 @@ never paths: a checkpoint may have moved.
 
 from collections.abc import Mapping
 from os import PathLike, fspath
+from pathlib import Path
 from typing import Any
 
 from forensics.errors import UserError
-from forensics.records.files import read_json
+from forensics.records import Verdict
+from forensics.records.case_checksum import CASE as CASE, hashes_of, sealed
+from forensics.records.files import read_json, write_json
 from forensics.study import Folder, require_same
 
 Location = str | PathLike[str]
-CASE = "case.json"
 EVIDENCE = "evidence.jsonl"
 FINDINGS = "findings.jsonl"
 LOOKS = "looks.jsonl"  # of each run of logs, what could be looked at
@@ -24,6 +26,8 @@ ABLATION = "ablation.jsonl"
 ANSWERS = "answers"  # what finished instruments answered, kept until the case is complete
 REVIEW = "review.jsonl"  # what a second reader said of the findings; its answers lie in `review/`
 UNREADABLE = "unreadable.jsonl"  # files and rows of logs that could not be read
+# whose checksums a complete case states; `ablate` writes its rows beside a complete one, too
+CHECKED = (EVIDENCE, FINDINGS, LOOKS, LOOPS, CANDIDATES, UNREADABLE, REVIEW)
 CASE_FILES = (
     CASE,
     EVIDENCE,
@@ -59,6 +63,17 @@ def started_case(folder: Folder) -> dict[str, Any] | None:
             " gone on with; start it over with --force"
         )
     return content
+
+
+def write_case(folder: Path, content: Mapping[str, Any], *, complete: bool = False) -> None:
+    """Write `case.json` with its checksum, and of a complete case those of its files."""
+    write_json(folder / CASE, sealed(content, hashes_of(folder, CHECKED) if complete else {}))
+
+
+def complete_case(folder: Path, content: Mapping[str, Any], verdict: Verdict) -> None:
+    """Write the verdict into the `case.json` of a case whose files are written."""
+    said = {**content, "status": "complete", "verdict": verdict.model_dump(mode="json")}
+    write_case(folder, said, complete=True)
 
 
 def require_same_case(folder: Folder, now: Mapping[str, Any]) -> None:

@@ -35,11 +35,12 @@ from forensics.investigation.costs import Costs, own_runs_are_there
 from forensics.investigation.folder import (
     ABLATION,
     ANSWERS,
-    CASE,
     CASE_FILES,
     EVIDENCE,
     FINDINGS,
     Location,
+    complete_case,
+    write_case,
 )
 from forensics.investigation.inputs import (
     CaseRequest,
@@ -51,7 +52,7 @@ from forensics.progress import Progress, silent
 from forensics.protocols import Environment
 from forensics.records import Evidence, Undefined, Verdict, canonical_json, content_hash
 from forensics.records.case_file import AblationRow
-from forensics.records.files import read_findings, write_json, write_json_lines
+from forensics.records.files import read_findings, write_json_lines
 from forensics.records.record import SCHEMA_VERSION
 from forensics.study import Folder, hold
 from forensics.verdict import RULE_3, Rule, decide, read_rule, stated_rule
@@ -171,9 +172,7 @@ def conclude(
     write_json_lines(folder / FINDINGS, chain_findings(case))
     write_json_lines(folder / ABLATION, ablation_rows(findings))
     verdict = decide(findings, rule, allowed=case.allowed, accepted=accept)
-    write_json(
-        folder / CASE, {**written, "status": "complete", "verdict": verdict.model_dump(mode="json")}
-    )
+    complete_case(folder, written, verdict)
     rmtree(folder / ANSWERS, ignore_errors=True)
     return verdict
 
@@ -187,7 +186,7 @@ def start_case(case: Case, tools: Sequence[Instrument], inputs: Inputs) -> dict[
         "inputs": inputs.stated(),
         "provenance": provenance(tools, case, inputs.device),
     }
-    write_json(case.folder / CASE, written)
+    write_case(case.folder, written)
     return written
 
 

@@ -36,8 +36,10 @@ from forensics.investigation.folder import (
     REVIEW,
     UNREADABLE,
     Location,
+    complete_case,
     rule_file,
     started_case,
+    write_case,
 )
 from forensics.investigation.scan_ahead import scan_ahead
 from forensics.investigation.scan_contrasts import contrast_answers
@@ -60,7 +62,7 @@ from forensics.layers.contrasts import Contrasted, contrasted
 from forensics.layers.pair_split import pair_answers
 from forensics.progress import Progress, silent
 from forensics.records import Evidence, Provenance, Undefined, Verdict, canonical_json
-from forensics.records.files import write_json, write_json_lines
+from forensics.records.files import read_json, write_json_lines
 from forensics.records.record import SCHEMA_VERSION
 from forensics.shortcuts.export import Export, require_free, write_export, write_lines
 from forensics.shortcuts.reviewer import Reviewer
@@ -191,7 +193,7 @@ def _run(
         "provenance": {"code": code_version()},
         **stated_rule(asked.rule),
     }
-    write_json(folder / CASE, written)
+    write_case(folder, written)
     ahead = None
     if asked.scanner is None:
         ahead = scan_ahead(folder, sources, reader, progress, asked.processes)
@@ -229,9 +231,8 @@ def _run(
             for side in sides
         },
     }
-    write_json(
-        folder / CASE, {**written, "status": "complete", "verdict": verdict.model_dump(mode="json")}
-    )
+    (folder / REVIEW).unlink(missing_ok=True)  # of an earlier run; its answers are kept
+    complete_case(folder, written, verdict)
     progress("writing the report", 0, 1)
     write_reports(folder, asked.formats)
     progress("writing the report", 1, 1)
@@ -243,14 +244,15 @@ def _run(
 def _add_beside(case: Case, findings: Sequence[Finding], asked: Asked, force: bool) -> None:
     """The review and the exports. Raises `UserError` for a review that broke off."""
     failure = None
-    if asked.reviewer is None:
-        (case.folder / REVIEW).unlink(missing_ok=True)  # of an earlier run; its answers are kept
-    else:
+    if asked.reviewer is not None:
         from forensics.report import write_reports
         from forensics.shortcuts.review import review
 
         answers, failure = review(case, asked.reviewer)
+        said = read_json(case.folder / CASE)
+        write_case(case.folder, said)  # while they are written
         write_json_lines(case.folder / EVIDENCE, [*findings, *answers])
+        write_case(case.folder, said, complete=True)
         write_reports(case.folder, asked.formats)  # again, with the review
     for export in asked.exports:
         case.progress(f"writing {export.kind}", 0, 1)

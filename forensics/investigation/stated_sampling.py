@@ -14,8 +14,9 @@ from os import PathLike
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from forensics.policies.checkpoints import read_environment_hint, read_object
+from forensics.policies.checkpoints import read_environment_hint
 from forensics.protocols import SamplingSettings
+from forensics.records.files import read_json
 
 KNOWN = frozenset(field.name for field in fields(SamplingSettings))
 
@@ -42,7 +43,8 @@ def stated_sampling(logs: object, checkpoints: Iterable[object]) -> Stated | Non
 
 
 def _of_case(path: Path) -> dict[str, Any]:
-    inputs = read_object(path).get("inputs")
+    said = read_json(path)
+    inputs = said.get("inputs") if isinstance(said, dict) else None
     budget = inputs.get("budget") if isinstance(inputs, dict) else None
     settings = budget.get("settings") if isinstance(budget, dict) else None
     return _known(settings) if isinstance(settings, dict) else {}

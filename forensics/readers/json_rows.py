@@ -26,7 +26,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pydantic_core import from_json
 
-from forensics.errors import OutsideFailure, stop_full
+from forensics.errors import CURE, OutsideFailure, stop_full
 from forensics.readers.content import (
     LIMITS,
     MEBIBYTE,
@@ -41,7 +41,7 @@ from forensics.readers.content import (
     read_whole,
 )
 from forensics.records import Trajectory
-from forensics.records.checksum import CURE, require_whole, source
+from forensics.records.checksum import require_whole, source
 from forensics.records.tables import ENDING, require_stored
 
 # levels of nesting, the parser's own limit; elements of a streamed list may reach

@@ -87,7 +87,8 @@ class StatedLogs(Record):
 
 class CaseFile(VersionedRecord):
     """`case.json`. `provenance`: code, libraries, instruments with their
-    settings, and content hashes.
+    settings, and content hashes. `files`, `checksum`: SHA-256 of what was written with it, and
+    of all else that it says (`case_checksum`).
     """
 
     status: Literal["running", "complete"]
@@ -95,6 +96,8 @@ class CaseFile(VersionedRecord):
     inputs: StatedInputs | StatedLogs
     provenance: dict[str, Any]
     rule: dict[str, Any] | None = Field(default=None, description="a Rule of one's own")
+    files: dict[str, str] | None = None
+    checksum: str | None = None
 
 
 class ChainRow(Record):

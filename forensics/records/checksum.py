@@ -20,7 +20,7 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from forensics.errors import OutsideFailure
+from forensics.errors import changed
 
 KEY: Final = b"forensics.checksum"
 MARK: Final = b"forensics-blake2b:"
@@ -29,9 +29,6 @@ BETWEEN: Final = 2  # bytes of the format between a name and its value: their ki
 TAIL: Final = 1 << 20  # the metadata stands last
 BLOCK: Final = 1 << 20
 MOST_KNOWN: Final = 100_000
-CURE: Final = (
-    "delete it and run the command that wrote it again with --resume, or take a copy that is whole"
-)
 PLACE: Final = {KEY.decode(): MARK.decode() + "0" * DIGITS}
 
 _known: dict[tuple[str, int, int, int], bool] = {}
@@ -64,13 +61,6 @@ def require_whole(path: Path) -> bool:
             _known.clear()
         _known[key] = place is not None
     return _known[key]
-
-
-def changed(path: Path) -> OutsideFailure:
-    """What is said of a file that is not what was written."""
-    return OutsideFailure(
-        f"{path} was changed since it was written (its checksum is wrong); {CURE}"
-    )
 
 
 def tell_unchecked(path: Path) -> None:

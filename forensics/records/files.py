@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 from pydantic import TypeAdapter, ValidationError
 
 from forensics.errors import OutsideFailure, UserError, system_number
+from forensics.records.case_checksum import CASE, require_sealed, require_stated
 from forensics.records.evidence import Evidence, Finding, Undefined
 from forensics.records.given_files import parse_json, read_text, require_file
 from forensics.records.record import canonical_json, first_error
@@ -83,14 +84,25 @@ def write_json_lines(path: Path, rows: Iterable[Any]) -> None:
 
 
 def read_json(path: Path) -> Any:
-    """A JSON file's content. Raises `UserError` where it is missing or no JSON."""
+    """A JSON file's content. Raises `UserError` where it is missing or no JSON, and for a
+    `case.json` that was changed.
+    """
     text = read_text(path, "", "give a folder that `forensics investigate` wrote")
     try:
-        return parse_json(text)
+        content = parse_json(text)
     except ValueError as error:
         raise UserError(
             f"{path} is not valid JSON ({error}); run the command that wrote it again"
         ) from None
+    if path.name == CASE:
+        require_sealed(path, content)
+    return content
+
+
+def require_written(path: Path) -> None:
+    """Raises `UserError` where a file is not what was written with the `case.json` beside it."""
+    if (case := path.with_name(CASE)).is_file():
+        require_stated(path, read_json(case))
 
 
 def read_findings(path: Path) -> Iterator[Evidence | Undefined]:
@@ -101,6 +113,7 @@ def read_findings(path: Path) -> Iterator[Evidence | Undefined]:
 def read_json_lines(path: Path, kind: TypeAdapter[T], what: str) -> Iterator[T]:
     """Stream records; a broken line is named, by its number from 1."""
     require_file(path, "", "give a folder that `forensics investigate` wrote")
+    require_written(path)
     with open(path, encoding="utf-8") as file:
         for number, line in enumerate(file, 1):
             try:

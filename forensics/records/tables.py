@@ -16,8 +16,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pydantic import ValidationError
 
-from forensics.errors import OutsideFailure, UserError
-from forensics.records.checksum import CURE, PLACE, require_whole, seal, source, tell_unchecked
+from forensics.errors import CURE, OutsideFailure, UserError
+from forensics.records.checksum import PLACE, require_whole, seal, source, tell_unchecked
 from forensics.records.files import as_user_error
 from forensics.records.record import SCHEMA_VERSION, Record, first_error
 from forensics.records.trajectory import Step, Trajectory
@@ -111,7 +111,7 @@ def whole_file(path: Path, schema: pa.Schema, **options: Any) -> Iterator[pq.Par
     draft = path.with_name(f".{path.name}.draft")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with pq.ParquetWriter(draft, schema, compression="zstd", **options) as writer:
+        with open_writer(draft, schema, **options) as writer:
             yield writer
             writer.add_key_value_metadata(PLACE)
         seal(draft)
@@ -120,6 +120,21 @@ def whole_file(path: Path, schema: pa.Schema, **options: Any) -> Iterator[pq.Par
         raise as_user_error(error, path) from error
     finally:
         draft.unlink(missing_ok=True)
+
+
+@contextmanager
+def open_writer(path: Path, schema: pa.Schema, **options: Any) -> Iterator[pq.ParquetWriter]:
+    """A writer that is closed once. pyarrow's own is closed again when it is collected, and
+    prints the traceback of a full disk after what was said of it.
+    """
+    writer = pq.ParquetWriter(path, schema, compression="zstd", **options)
+    try:
+        yield writer
+    finally:
+        try:
+            writer.close()
+        finally:
+            writer.is_open = False
 
 
 def _table(runs: Sequence[Trajectory]) -> pa.Table:

@@ -9,6 +9,7 @@ from typing import Final
 from forensics.errors import UserError
 from forensics.phrases import percent
 from forensics.records.case_file import CandidateRow
+from forensics.records.files import require_written
 from forensics.report.escape import short
 from forensics.report.places import place_told
 
@@ -23,6 +24,7 @@ def read_candidates(folder: Path) -> tuple[CandidateRow, ...]:
     path = folder / CANDIDATES
     if not path.is_file():
         return ()
+    require_written(path)
     try:
         with open(path, encoding="utf-8") as file:
             rows = [CandidateRow.model_validate_json(line) for line in file]

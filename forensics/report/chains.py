@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from forensics.errors import UserError
 from forensics.records.case_file import BrokenRule
+from forensics.records.files import require_written
 from forensics.records.given_files import parse_json
 
 FINDINGS: Final = "findings.jsonl"
@@ -125,6 +126,7 @@ def read_chains(folder: Path) -> Iterator[ChainRow]:
     path = folder / FINDINGS
     if not path.is_file():
         return
+    require_written(path)
     with open(path, encoding="utf-8", errors="replace") as file:
         for number, line in enumerate(file, 1):
             try:

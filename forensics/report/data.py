@@ -14,6 +14,7 @@ from pydantic import ValidationError
 from forensics.errors import UserError
 from forensics.phrases import printable
 from forensics.records import Evidence, Spans, Undefined, Verdict
+from forensics.records.case_checksum import sealed
 from forensics.records.case_file import CandidateRow, LoopRow
 from forensics.records.files import as_user_error, read_findings, read_json, write_json
 from forensics.records.record import first_error
@@ -221,7 +222,8 @@ def settle(
     if verdict is stored:
         return None
     try:
-        write_json(folder / "case.json", {**content, "verdict": verdict.model_dump(mode="json")})
+        said = {**content, "verdict": verdict.model_dump(mode="json")}
+        write_json(folder / "case.json", sealed(said))
     except OSError as error:
         raise as_user_error(error, folder / "case.json") from error
     return verdict

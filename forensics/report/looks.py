@@ -21,6 +21,7 @@ from typing import Any, Final
 
 from forensics.errors import UserError
 from forensics.phrases import printable
+from forensics.records.files import require_written
 from forensics.records.given_files import parse_json
 from forensics.shortcuts.looks import NO_FILES, SINGLE, TALK
 
@@ -125,6 +126,7 @@ def read_looks(folder: Path) -> dict[str, Looks]:
     path = folder / LOOKS
     if not path.is_file():
         return {}
+    require_written(path)
     now = path.stat()
     return _read(path, now.st_mtime_ns, now.st_size)
 

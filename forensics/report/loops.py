@@ -7,6 +7,7 @@ from typing import Final
 from forensics.errors import UserError
 from forensics.phrases import capital
 from forensics.records.case_file import LoopRow
+from forensics.records.files import require_written
 from forensics.report.escape import short
 from forensics.report.places import place_told
 
@@ -20,6 +21,7 @@ def read_loops(folder: Path) -> tuple[LoopRow, ...]:
     path = folder / LOOPS
     if not path.is_file():
         return ()
+    require_written(path)
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
         rows = [LoopRow.model_validate_json(line) for line in lines]

@@ -7,6 +7,7 @@ from typing import Final
 
 from forensics.errors import UserError
 from forensics.readers.unread import shapes_tried, unread_listed
+from forensics.records.files import require_written
 
 UNREAD: Final = "unreadable.jsonl"
 FIELDS: Final = ("side", "file", "where", "reason")
@@ -39,6 +40,7 @@ def _read(folder: Path) -> list[dict[str, str]]:
     path = folder / UNREAD
     if not path.is_file():
         return []
+    require_written(path)
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
         return [{name: str(json.loads(line)[name]) for name in FIELDS} for line in lines]

@@ -17,7 +17,7 @@ from typing import Any, Literal, get_args
 from forensics.case import Case, Rollouts
 from forensics.errors import UserError
 from forensics.records import Trajectory
-from forensics.records.files import as_user_error
+from forensics.records.files import as_user_error, require_written
 from forensics.records.tables import open_whole
 from forensics.shortcuts.family import Level
 
@@ -53,6 +53,7 @@ def key_of(row: dict[str, Any]) -> Key:
 
 def findings_of(folder: Path) -> Iterator[dict[str, Any]]:
     """Stream the rows of `findings.jsonl`, in its order."""
+    require_written(folder / FINDINGS)
     with open(folder / FINDINGS, encoding="utf-8", errors="replace") as file:
         for number, line in enumerate(file, 1):
             try:
@@ -69,6 +70,7 @@ def reviews_of(folder: Path) -> dict[Key, dict[str, Any]]:
     """The reviews of a case, by finding; empty for a case without any."""
     if not (folder / REVIEW).is_file():
         return {}
+    require_written(folder / REVIEW)
     rows = map(json.loads, (folder / REVIEW).read_text(encoding="utf-8").splitlines())
     return {key_of(row): row for row in rows}
 

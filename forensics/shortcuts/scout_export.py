@@ -19,6 +19,7 @@ import json
 import re
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import ExitStack
 from functools import partial
 from importlib.resources import files
 from pathlib import Path
@@ -26,10 +27,10 @@ from types import TracebackType
 from typing import Any, NamedTuple, Self
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from forensics.case import Case, Rollouts
 from forensics.records import Trajectory, content_hash
+from forensics.records.tables import open_writer
 from forensics.shortcuts.export import (
     REVIEWED,
     Key,
@@ -65,10 +66,12 @@ class Tables:
     """One file for each scanner, all written at once with bounded memory."""
 
     def __init__(self, folder: Path, keys: Iterable[str]) -> None:
-        self._writers = {
-            key: pq.ParquetWriter(folder / f"{key}.parquet", SCHEMA, compression="zstd")
-            for key in keys
-        }
+        with ExitStack() as opened:
+            self._writers = {
+                key: opened.enter_context(open_writer(folder / f"{key}.parquet", SCHEMA))
+                for key in keys
+            }
+            self._open = opened.pop_all()
         self._rows: dict[str, list[dict[str, Any]]] = {key: [] for key in self._writers}
         self._letters = 0
 
@@ -81,10 +84,9 @@ class Tables:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        if kind is None:
-            self._write()
-        for writer in self._writers.values():
-            writer.close()
+        with self._open:
+            if kind is None:
+                self._write()
 
     def add(self, key: str, row: dict[str, Any]) -> None:
         """A row of one table; columns that it does not name are null."""

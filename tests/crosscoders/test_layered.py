@@ -34,6 +34,7 @@ from crosscoders.patching.site_choice import choose_site
 from crosscoders.study.diff_files import DICTIONARY, PATCHING, DiffRequest, Shape
 from crosscoders.study.material import TRAINING
 from crosscoders.study.plan import about, plan, sizes_of, speed_now
+from crosscoders.study.study_streams import _keeps
 from forensics import policy_from
 from forensics.budget import Budget
 from tests.crosscoders.patching_worlds import changed, random_decisions, shaken
@@ -266,3 +267,11 @@ def test_a_deep_pair_is_read_once_and_gone_on_with(deep_pair, tmp_path, monkeypa
     patching = json.loads((out / PATCHING).read_text())
     assert len(patching["patch"]) < 60 and patching["decisions"] == 32
     assert {"embed+unembed"} < {row["place"] for row in patching["graft"]}
+
+
+def test_a_study_keeps_its_rows_as_it_began_to(tmp_path, monkeypatch):
+    """What is trained hangs on it, and a disk that was full has room when it is gone on with."""
+    for began in (False, True):
+        for now in (began, not began):
+            monkeypatch.setattr("crosscoders.study.study_streams.fits", lambda *_, now=now: now)
+            assert _keeps(None, tmp_path / str(began)) == began

@@ -2,7 +2,9 @@
 and where there is none nothing changes.
 """
 
+import errno
 import json
+import os
 
 import numpy as np
 import pytest
@@ -10,7 +12,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from crosscoders import diff
-from crosscoders.activations.harvest_stream import HarvestConfig, harvest
+from crosscoders.activations.harvest_stream import HarvestConfig, HarvestStream, harvest
 from crosscoders.activations.kept_stream import FILE, keep
 from crosscoders.activations.outlier_positions import beyond, limits_of, sentences, survey
 from crosscoders.activations.streams import Block
@@ -18,6 +20,7 @@ from crosscoders.activations.texts import plain_text
 from crosscoders.latents.reconstruction import spliced
 from crosscoders.study.diff_files import LATENTS, TOKENS, Shape
 from forensics import policy_from
+from forensics.errors import OutsideFailure
 from tests.crosscoders.latent_worlds import held, random_dictionary
 from tests.crosscoders.test_study_diff import CUE, SITE, WORDS
 from tests.tiny import save_tiny_qwen3, tiny_qwen3, tiny_tokenizer
@@ -148,6 +151,29 @@ def test_what_is_kept_is_what_was_harvested(policies, tmp_path, monkeypatch):
     (tmp_path / FILE).with_suffix(".json").unlink()  # cut off: the file is not whole
     with pytest.raises(pytest.fail.Exception, match="read again"):
         keep(stream, tmp_path)
+
+
+@pytest.mark.skipif(not hasattr(os, "posix_fallocate"), reason="of POSIX systems")
+def test_the_place_of_what_is_kept_is_taken_before_it_is_read(policies, tmp_path, monkeypatch):
+    """Else a page that finds no place ends the process by a signal, without a word."""
+    stream, blocks, taken = harvest(policies, sunk_texts(), SITE), HarvestStream.blocks, []
+
+    def looked(self, *given):
+        state = (tmp_path / FILE).stat()
+        taken.append((512 * state.st_blocks, state.st_size))
+        return blocks(self, *given)
+
+    monkeypatch.setattr(HarvestStream, "blocks", looked)
+    keep(stream, tmp_path)
+    assert taken[0][0] >= taken[0][1] > 0
+
+    def full(*given):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "posix_fallocate", full)
+    with pytest.raises(OutsideFailure, match=f"no space left to write {FILE}"):
+        keep(stream, tmp_path / "again")
+    assert not any((tmp_path / "again").iterdir())
 
 
 def test_what_is_spliced_leaves_the_sinks_as_they_are(policies):

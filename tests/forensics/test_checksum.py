@@ -4,6 +4,7 @@ of an earlier version, which carries none, is read and said to.
 
 import logging
 import random
+import re
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,10 +14,22 @@ import pytest
 
 from forensics import UserError, scan
 from forensics.case import Rollouts
+from forensics.cli.main import run
 from forensics.errors import OutsideFailure
+from forensics.investigation.folder import (
+    CANDIDATES,
+    CASE,
+    CHECKED,
+    EVIDENCE,
+    FINDINGS,
+    LOOPS,
+    REVIEW,
+    UNREADABLE,
+)
 from forensics.readers import read_logs
-from forensics.records import Step, Trajectory
+from forensics.records import Step, Trajectory, case_checksum
 from forensics.records.checksum import KEY, MARK, _known, _told, require_whole
+from forensics.records.files import read_json, write_json
 from forensics.records.tables import (
     SCHEMA,
     holds_values,
@@ -25,6 +38,7 @@ from forensics.records.tables import (
     write_logprobs,
     write_trajectories,
 )
+from forensics.report.data import load_case
 
 NOISE = Path(__file__).parents[1] / "data" / "cases" / "noise"
 
@@ -162,6 +176,90 @@ def test_scan_does_not_go_on_without_a_stored_run_that_is_broken(
     new.write_bytes(flipped(data, place, 3))
     with pytest.raises(UserError, match=new.name):
         scan(case, out=tmp_path / "out")
+
+
+@pytest.fixture(scope="module")
+def case(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("scanned")
+    for side in ("before", "after"):
+        write_trajectories(folder / f"{side}.parquet", runs(text=f"{side} asks"))
+    scan(folder / "after.parquet", folder / "before.parquet", out=folder / "case")
+    return folder / "case"
+
+
+@pytest.mark.parametrize("name", [CASE, *CHECKED])
+def test_every_changed_byte_of_a_finished_case_is_refused_by_name(name: str, case: Path) -> None:
+    """200 places; of `case.json` a change of how it is laid out, not of what it says, is none."""
+    path, luck = case / name, random.Random(0)
+    if not path.is_file() or not (data := path.read_bytes()):
+        assert name in (REVIEW, LOOPS, FINDINGS, CANDIDATES, UNREADABLE)
+        return
+    said = read_json(case / CASE)
+    places = {*range(40), *range(len(data) - 40, len(data))}
+    places |= {luck.randrange(len(data)) for _ in range(120)}
+    believed = 0
+    try:
+        for place in sorted(place for place in places if 0 <= place < len(data)):
+            path.write_bytes(flipped(data, place, luck.randrange(8)))
+            case_checksum._known.clear()
+            try:
+                assert load_case(case) and name == CASE and read_json(path) == said
+                believed += 1
+            except UserError as error:
+                assert name in str(error), str(error)
+    finally:
+        path.write_bytes(data)
+    assert believed <= len(places) // 10
+
+
+@pytest.mark.parametrize("name", [CASE, EVIDENCE])
+def test_a_changed_case_is_refused_by_every_command(
+    name: str, case: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A digit of an estimate is another one: one sentence, with the file and the cure."""
+    folder = tmp_path / "case"
+    shutil.copytree(case, folder)
+    path = folder / name
+    text = path.read_text()
+    found = re.search(r'"estimate": ?0\.(\d)', text)
+    assert found is not None
+    digit = str((int(found[1]) + 1) % 10)
+    path.write_text(text[: found.start(1)] + digit + text[found.end(1) :])
+    logs = [str(case.parent / f"{side}.parquet") for side in ("after", "before")]
+    again = ["scan", logs[0], "--before", logs[1], "--out", str(folder), "--resume"]
+    commands = [["gate", str(folder)], ["report", str(folder), "--format", "json"]]
+    for command in [*commands, *([again] if name == CASE else [])]:
+        assert run(command) == 2
+        told = capsys.readouterr().err
+        assert told.count("\n") == 1 and f"{path} was changed since it was written" in told
+    if name == EVIDENCE:  # what it says is the cure
+        path.unlink()
+        assert run(again) == 0 and path.read_text() == text
+
+
+def test_a_case_of_an_earlier_version_carries_no_checksum_and_is_read(
+    case: Path, tmp_path: Path
+) -> None:
+    folder = tmp_path / "case"
+    shutil.copytree(case, folder)
+    content = {
+        name: value
+        for name, value in read_json(folder / CASE).items()
+        if name not in ("files", "checksum")
+    }
+    write_json(folder / CASE, content)
+    assert load_case(folder).verdict == load_case(case).verdict
+    assert run(["gate", str(folder)]) == 1
+
+
+def test_a_case_that_is_judged_on_other_terms_keeps_its_checksums(
+    case: Path, tmp_path: Path
+) -> None:
+    folder = tmp_path / "case"
+    shutil.copytree(case, folder)
+    assert run(["report", str(folder), "--format", "json", "--accept", "refusal"]) == 0
+    assert read_json(folder / CASE)["files"] == read_json(case / CASE)["files"]
+    assert load_case(folder).verdict.accepted == ("refusal",)
 
 
 def test_a_shard_of_a_training_record_is_held_against_its_marker(tmp_path: Path) -> None:

@@ -280,6 +280,35 @@ def test_our_own_failure_is_3_and_keeps_the_traceback(
     assert run(["--debug", "investigate", *NEEDED]) == 3
     assert "Traceback" in capsys.readouterr().err
 
+    def full(*given: Any, **how: Any) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("tempfile.NamedTemporaryFile", full)
+    assert run(["investigate", *NEEDED]) == 3
+    told = capsys.readouterr().err
+    assert told.count("\n") == 1 and "RuntimeError: it broke" in told and "--debug" in told
+
+
+def test_a_command_without_resume_is_said_to_be_run_again(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from forensics.cli.main import NOT_RESUMED, _way_on, load_command
+
+    group: Any = typer.main.get_command(build_app())
+    with group.make_context("forensics", ["schema"]) as context:
+        for name in group.list_commands(context):
+            command = group.get_command(context, name)
+            loaded = load_command(command._point) if hasattr(command, "_point") else command
+            once = not getattr(loaded, "commands", None) and not any(
+                "--resume" in option.opts for option in loaded.params
+            )
+            assert once == (name in NOT_RESUMED), name
+    sentence = "no space left to write a; free some space and run again"
+    for words, told in ((["report", "c"], sentence), (["scan"], f"{sentence} with --resume")):
+        assert _way_on(f"{sentence} with --resume", words) == told
+    kept = "delete it and run the command that wrote it again with --resume"
+    assert _way_on(kept, ["report"]) == kept
+
 
 def test_a_full_disk_is_2(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
@@ -287,6 +316,22 @@ def test_a_full_disk_is_2(
     fail_with(OSError(28, "No space left on device"), monkeypatch)
     assert run(["investigate", *NEEDED]) == 2
     assert "no space left" in capsys.readouterr().err
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="a device of Linux")
+@pytest.mark.parametrize("streams", [("stdout",), ("stderr",), ("stdout", "stderr")])
+def test_output_that_cannot_be_written_is_no_no_of_a_gate(
+    streams: tuple[str, ...], tmp_path: Path
+) -> None:
+    """The code 1 is a gate's: a full disk behind a pipeline's log must not become one."""
+    with open("/dev/full", "w") as full:
+        ended = subprocess.run(
+            [sys.executable, "-m", "forensics", "gate", str(tmp_path), "--json"],
+            **{name: full if name in streams else subprocess.PIPE for name in ("stdout", "stderr")},
+            text=True,
+        )
+    assert ended.returncode == 2
+    assert "Traceback" not in (ended.stderr or "")
 
 
 def test_an_interrupt_is_130(

@@ -2,6 +2,7 @@
 
 import ast
 import errno
+import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -33,6 +34,11 @@ def full() -> OSError:
     return OSError(errno.ENOSPC, "No space left on device")
 
 
+def copies(said: str) -> shutil.Error:
+    """As `shutil.copytree` tells what it could not copy."""
+    return shutil.Error([("a", "b", said)])
+
+
 @pytest.mark.parametrize(
     ("error", "words"),
     [
@@ -42,6 +48,9 @@ def full() -> OSError:
         (RuntimeError("I/O error: No space left on device (os error 28)"), "no space is left"),
         (OutsideFailure("the container does not start"), "the container does not start"),
         (type("OutOfMemoryError", (RuntimeError,), {})("CUDA out of memory"), "no memory left"),
+        (copies("[Errno 28] No space left on device: 'a' -> 'b'"), "no space is left"),
+        (copies("[Errno 2] No such file or directory: 'a'"), None),
+        (FileNotFoundError(2, "No usable temporary directory found in ['/tmp']"), "no temporary"),
         (ValueError("an odd number"), None),
         (FileNotFoundError(errno.ENOENT, "No such file"), None),
     ],

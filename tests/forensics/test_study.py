@@ -1,5 +1,6 @@
 """A study in a folder: refused, begun, killed, gone on with, started over."""
 
+import errno
 import json
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,11 +32,14 @@ class Lengths:
     def _step(self, name: str) -> None:
         if self.fails == name:
             raise UserError("refused") if name == "check" else KeyboardInterrupt
+        if self.fails == "nothing made":
+            raise UserError("refused")
         if self.fails == f"interrupted {name}":
             raise KeyboardInterrupt
 
     def check(self, folder: Folder) -> list[int]:
-        (folder.path / "copies").mkdir(exist_ok=True)
+        if self.fails != "nothing made":
+            (folder.path / "copies").mkdir(exist_ok=True)
         self._step("check")
         return [*self.numbers]
 
@@ -81,10 +85,35 @@ def test_what_is_refused_leaves_no_folder_and_what_was_there_whole(tmp_path: Pat
     out = tmp_path / "out"
     assert refusal(out, Lengths(fails="check")) == "refused"
     assert not out.exists()
+    out.mkdir()  # one that was there stays: it may be where a disk is mounted
+    assert refusal(out, Lengths(fails="check")) == "refused"
+    assert out.is_dir() and not any(out.iterdir())
     run_study(Lengths(), out)
     assert refusal(out, Lengths(fails="check"), force=True) == "refused"
     assert (out / "lengths.json").exists()
     assert "exclude each other" in refusal(out, force=True, resume=True)
+
+
+def test_a_place_that_cannot_go_changes_nothing_in_what_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A volume of a container is where a disk is mounted, and no folder that can be removed."""
+
+    def busy(path: object, *given: object, **how: object) -> None:
+        raise OSError(errno.EBUSY, "Device or resource busy")
+
+    monkeypatch.setattr("os.rmdir", busy)
+    study = Lengths(fails="nothing made")
+    assert refusal(tmp_path / "out", study) == "refused"
+
+
+def test_half_a_folder_of_a_killed_run_goes_as_its_files_do(tmp_path: Path) -> None:
+    with pytest.raises(KeyboardInterrupt):
+        run_study(Lengths(fails="run"), tmp_path)
+    (tmp_path / "kept" / ".half.draft").mkdir()
+    (tmp_path / "kept" / ".half.draft" / "config.json").write_text("{}")
+    run_study(Lengths(), tmp_path, resume=True)
+    assert not (tmp_path / "kept" / ".half.draft").exists()
 
 
 def test_a_killed_study_goes_on_and_only_with_the_same(tmp_path: Path) -> None:
@@ -92,6 +121,7 @@ def test_a_killed_study_goes_on_and_only_with_the_same(tmp_path: Path) -> None:
         run_study(Lengths(fails="run"), tmp_path)
     told = refusal(tmp_path, Lengths(numbers=(1, 3)), resume=True)
     assert "numbers 1=2, not 1=3" in told and "--force" in told
+    assert not (tmp_path / "kept" / ".half.1.draft").exists()  # it would take disk space
     run_study(Lengths(), tmp_path, resume=True)
     run_study(Lengths(), tmp_path, resume=True)
 

@@ -23,6 +23,7 @@ from training.organisms.base_model import (
 )
 from training.recipe import read_recipe
 from training.recipe_run import train_recipe
+from training.run_state import whole_checkpoint
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -182,7 +183,7 @@ def build_organism(
     base = folder / "base"
     if not (base / "config.json").exists():
         if not from_scratch and (BUNDLED / made.base).is_dir():
-            shutil.copytree(BUNDLED / made.base, base)
+            _copy(BUNDLED / made.base, base)
         else:
             start, recipes = seed if from_scratch else 0, made.folder_of(made.base)
             build_base(made.base, start, base, progress, from_scratch, device, recipes)
@@ -195,7 +196,7 @@ def build_organism(
         compute = recipe.compute.model_copy(update={"save_dtype": KEPT_IN})
         recipe = recipe.model_copy(update={"audit": None, "compute": compute})
         trained = train_recipe(recipe, seed, folder / "training", base, progress, device)
-        shutil.copytree(trained, after)
+        _copy(trained, after)
         made_by = {"recipe": recipe.model_dump(mode="json")}
     write_json(
         folder / "manifest.json",
@@ -211,3 +212,8 @@ def build_organism(
         },
     )
     return folder
+
+
+def _copy(checkpoint: Path, target: Path) -> None:
+    with whole_checkpoint(target) as draft:
+        shutil.copytree(checkpoint, draft, dirs_exist_ok=True)
