@@ -41,9 +41,17 @@ def look(trajectory: str, found: tuple[str, ...] = (), **silent: str) -> dict[st
 
 def with_looks(case: Path, rows: list[dict[str, Any]]) -> Path:
     """The case as if its scan had said these statuses, drawn again."""
-    (case / "looks.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    written_by_hand(case, "looks.jsonl", rows)
     write_reports(case, ["html", "md", "text", "json"])
     return case
+
+
+def written_by_hand(case: Path, name: str, rows: list[dict[str, Any]]) -> None:
+    """Another table of the case, whose checksums then go."""
+    (case / name).write_text("".join(json.dumps(row) + "\n" for row in rows))
+    said = json.loads((case / "case.json").read_text())
+    kept = {key: value for key, value in said.items() if key not in ("files", "checksum")}
+    (case / "case.json").write_text(json.dumps(kept))
 
 
 @pytest.fixture
@@ -168,7 +176,7 @@ def test_the_quoted_code_is_on_the_card(tmp_path: Path) -> None:
     case = scanned(tmp_path, ["edits"])
     row = json.loads((case / "findings.jsonl").read_text())
     row["evidence"] = {"path": "solve.py", "line": 3, "quote": "os._exit(0) # <b>"}
-    (case / "findings.jsonl").write_text(json.dumps(row) + "\n")
+    written_by_hand(case, "findings.jsonl", [row])
     write_reports(case, ["html", "md"])
     page = (case / "report.html").read_text()
     assert "<code>solve.py</code>, line 3" in page and "<pre>os._exit(0) # &lt;b&gt;</pre>" in page

@@ -15,7 +15,7 @@ from forensics.protocols import Observation
 from forensics.records import Evidence, Undefined, content_hash
 from resampling.sources.identifiers import identifiers
 from resampling.sources.renamed_world import Episode, Renaming
-from resampling.sources.renames import RenamingConfig, at_most, guessed, renaming
+from resampling.sources.renames import RenamingConfig, guessed, plays, renaming
 from resampling.sources.source_study import study_of
 from tests.environment_checks import check_environment
 from tests.resampling.renaming_world import (
@@ -280,7 +280,7 @@ def test_it_plays_no_more_than_it_says(tmp_path: Path) -> None:
     played = sum(
         pq.read_metadata(path).num_rows for path in (tmp_path / "trajectories").glob("*-altered-*")
     )
-    assert played == 2 * 4 * (80 + 80 + 3 * 80) <= at_most(case, RenamingConfig())
+    assert played == 2 * 4 * (80 + 80 + 3 * 80) <= plays(case, RenamingConfig()).most
 
 
 # -- other names -----------------------------------------------------------------------
