@@ -44,7 +44,7 @@ test-all: lint  ## The same with every test. Either also with WORKERS=4, ORDER=r
 lint: $(STAMP)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/mypy --num-workers 2
+	$(BIN)/mypy
 	$(BIN)/lint-imports
 
 truth: $(STAMP)  ## Build the organisms over seeds and write the truth table (1 to 2 hours on two cores; resumable, cached)
