@@ -42,6 +42,7 @@ PYTHONS = re.compile(
     r"|run_code|execute_code",
     re.I,
 )
+_PREFIX = re.compile(r"^.*(?:__|[./:])(?=[A-Za-z])")
 LASTING = re.compile(r"execute_bash|Bash|bash_session|terminal|run_in_terminal|exec_command")
 _TOOLS = TABLES["tools"]
 COMMANDS = TABLES["tool words"]["commands"]
@@ -115,12 +116,17 @@ def argument_object(arguments: Mapping[str, Any]) -> str | None:
 
 @lru_cache(maxsize=256)
 def _is_shell(name: str) -> bool:
-    return SHELLS.fullmatch(name) is not None
+    return SHELLS.fullmatch(_own_name(name)) is not None
+
+
+def _own_name(name: str) -> str:
+    """A tool's name without the server or the group before it (`developer__shell`)."""
+    return _PREFIX.sub("", name)
 
 
 def program_text(name: str, arguments: Mapping[str, Any]) -> str | None:
     """The program that a Python tool is given, `None` for any other tool."""
-    if not PYTHONS.fullmatch(name):
+    if not PYTHONS.fullmatch(_own_name(name)):
         return None
     given = next((arguments[key] for key in _TOOLS["programs"] if key in arguments), None)
     return given if isinstance(given, str) else None

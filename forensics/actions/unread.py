@@ -11,7 +11,8 @@ actions in a shape that is not known here. The second must never pass for the fi
    - was answered by a tool.
 2. A turn that was answered by what looks printed acted, too, where that is the rule of
    the run: at least `FEWEST` such turns, and more than were answered in sentences.
-3. The run is told where more turns acted unread than were read. A single answer, and
+3. The run is told where more turns acted unread than were read, or where its reader left an entry
+   that it did not understand (`NOT_UNDERSTOOD`). A single answer, and
    talk in sentences, are never.
 """
 
@@ -22,6 +23,7 @@ from forensics.actions.action import Action
 from forensics.actions.spoken import ends_with_block, looks_printed
 from forensics.records import Step, Trajectory
 
+NOT_UNDERSTOOD = "[not understood: "  # how a reader begins the text of such an entry
 PARTS = "its messages hold parts of a kind that is not known"
 CALLS = "its actions stand in a form that is not read"
 FEWEST = 2  # turns answered by what looks printed that make it the rule
@@ -41,6 +43,8 @@ def unread_actions(trajectory: Trajectory, actions: Sequence[Action]) -> str | N
     steps = trajectory.steps
     turns = [at for at, step in enumerate(steps) if step.role == "assistant"]
     tools = any(step.role == "tool" for step in steps[turns[0] :]) if turns else False
+    if any(steps[at].text.startswith(NOT_UNDERSTOOD) for at in turns):
+        return PARTS
     if len(turns) < 2 and not tools:
         return None
     read = {action.step for action in actions}

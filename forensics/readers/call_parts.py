@@ -16,6 +16,7 @@ from forensics.readers.values import as_mapping
 NAMES = ("toolName", "name", "tool_name", "tool")
 GIVEN = ("input", "args", "arguments", "parameters")
 SENT_BACK = ("output", "result", "response", "content", "errorText", "error")
+ANSWERS = ("tool_result", "tool_call_response")
 HELD = {  # the kind of what stands under a name of its own
     "toolUse": "tool_use",
     "functionCall": "tool_use",
@@ -54,14 +55,14 @@ def call_part(part: Mapping[str, Any]) -> CallPart | None:
     if kind in SILENT:
         return CallPart()
     is_call = kind.startswith("tool-") or kind in ("dynamic-tool", "function_call")
-    known = is_call or kind.endswith(("tool_use", "tool_call", "tool_result"))
+    known = is_call or kind.endswith(("tool_use", "tool_call", *ANSWERS))
     return _told(kind, part) if known else None
 
 
 def _told(kind: str, part: Mapping[str, Any]) -> CallPart:
     key = next((key for key in SENT_BACK if part.get(key) is not None), None)
     result = _plain(part[key]) if key else None
-    if kind in ("tool-result", "tool-error") or kind.endswith("tool_result"):
+    if kind in ("tool-result", "tool-error") or kind.endswith(ANSWERS):
         return CallPart(answered=True, result=result)
     name = next((part[key] for key in NAMES if isinstance(part.get(key), str)), None)
     if name is None:

@@ -49,6 +49,7 @@ MESSAGES = (
     "trajectory",
     "traj",
     "history",
+    "contents",
     "input",
     "prompt",
 )

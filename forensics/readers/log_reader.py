@@ -2,9 +2,9 @@
 which file, in an order that never changes.
 
 A reader is a plug-in (entry points `forensics.readers` name objects that are
-`Reader`s). It turns a file into trajectories one by one, and tells what it
-could not read by name and line, so that nothing is silently dropped: the rest
-goes on.
+`Reader`s, or functions that give several). It turns a file into trajectories one by
+one, and tells what it could not read by name and line, so that nothing is silently
+dropped: the rest goes on.
 
 1. A folder is walked in the order of its names, links to folders included, each
    folder once. Hidden files are left out.
@@ -29,6 +29,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from inspect import isfunction
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -230,7 +231,8 @@ def open_files(
 @lru_cache(maxsize=1)
 def installed_readers() -> tuple[LogReader, ...]:
     """Every installed reader in the order in which they are asked."""
-    found: tuple[LogReader, ...] = installed("forensics.readers")
+    named = installed("forensics.readers")
+    found = [reader for one in named for reader in (one() if isfunction(one) else (one,))]
     return tuple(sorted(found, key=lambda reader: (-getattr(reader, "rank", 0), reader.name)))
 
 

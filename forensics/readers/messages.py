@@ -2,10 +2,10 @@
 
 Known: OpenAI chat completions (`content` a text or parts, `tool_calls`, the
 older `function_call`), OpenAI responses (items `function_call`,
-`function_call_output`, `reasoning`), Anthropic (parts `tool_use`,
-`tool_result`, `thinking`), Inspect (tool calls with `function` a name, parts
-`reasoning` and `tool_use` with its result), `from`/`value` pairs, and the parts of
-other products (`call_parts`).
+`function_call_output`, `reasoning`), LangChain (`type` beside the content, or `data`,
+or `kwargs`), Anthropic (parts `tool_use`, `tool_result`, `thinking`), Inspect (tool
+calls with `function` a name, parts `reasoning` and `tool_use` with its result),
+`from`/`value` pairs, and the parts of other products (`call_parts`).
 
 1. A message is one step. What a tool sent back inside a message becomes a step
    of its own behind it.
@@ -46,6 +46,7 @@ ITEMS: dict[str, Role] = {
     "function_call_output": "tool",
     "reasoning": "assistant",
 }
+SPEAKERS = ("human", "ai", "system", "tool", "function")  # of LangChain
 SPECIAL = frozenset(
     ["tool_calls", "function_call", "reasoning_content", "reasoning", "error", "type"]
 )
@@ -63,12 +64,33 @@ def is_conversation(value: Any) -> bool:
 
 
 def steps_of(messages: Iterable[Any], resolve: Resolve = lambda value: value) -> tuple[Step, ...]:
-    """The steps of a conversation; `resolve` replaces what strings stand for.
-    Raises `ValueError` for a stranger.
+    """The steps of a conversation; `resolve` replaces what strings stand for. Calls that follow
+    each other as items are of one answer. Raises `ValueError` for a stranger.
     """
     return tuple(
-        step for number, message in enumerate(messages) for step in _steps(message, number, resolve)
+        step
+        for number, message in enumerate(_together(messages))
+        for step in _steps(message, number, resolve)
     )
+
+
+def _together(messages: Iterable[Any]) -> Iterator[Any]:
+    """The messages with calls that are items of their own as one message each time."""
+    calls: list[Any] = []
+    for message in messages:
+        if isinstance(message, dict) and message.get("type") == "function_call":
+            calls.append(message)
+            continue
+        if calls:
+            yield _called(calls)
+            calls = []
+        yield message
+    if calls:
+        yield _called(calls)
+
+
+def _called(calls: list[Any]) -> Any:
+    return {"role": "assistant", "tool_calls": calls} if len(calls) > 1 else calls[0]
 
 
 @dataclass
@@ -90,7 +112,27 @@ def _role(message: Mapping[str, Any]) -> Role | None:
     if isinstance(name, str):
         return ROLES.get(name.lower())
     kind = message.get("type")
-    return ITEMS.get(kind) if isinstance(kind, str) else None
+    if not isinstance(kind, str):
+        return None
+    return ITEMS.get(kind) or (ROLES.get(_speaker(message) or "") if _held(message) else None)
+
+
+def _held(message: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """What LangChain keeps of a message under a name of its own; the message itself where it
+    says its kind and its content.
+    """
+    for key in ("data", "kwargs"):
+        if isinstance(held := message.get(key), Mapping) and "content" in held:
+            return held
+    return message if message.get("type") in SPEAKERS and "content" in message else None
+
+
+def _speaker(message: Mapping[str, Any]) -> str | None:
+    """Who speaks: `ai`, or the class at the end of an `id` (`AIMessage`)."""
+    place, kind = message.get("id"), message.get("type")
+    if kind == "constructor" and isinstance(place, list) and place:
+        kind = str(place[-1]).removesuffix("Chunk").removesuffix("Message").lower()
+    return kind if kind in SPEAKERS else None
 
 
 def _steps(message: Any, number: int, resolve: Resolve) -> Iterator[Step]:
@@ -99,6 +141,8 @@ def _steps(message: Any, number: int, resolve: Resolve) -> Iterator[Step]:
     role = _role(message)
     if role is None:
         raise ValueError(f"message {number} has the unknown role {str(message.get('role'))[:40]!r}")
+    if "role" not in message and "from" not in message and (held := _held(message)) is not None:
+        message = {**held, "role": role, "type": None}
     content = message.get("content")
     shown = "parts" in message or "toolInvocations" in message  # as an interface shows it
     if isinstance(content, str) and not shown and not any(map(message.get, SPECIAL)):
@@ -147,7 +191,12 @@ def _add(parts: _Parts, part: Any) -> None:
         parts.thoughts += (
             []
             if part.get("redacted")
-            else _strings(part.get("reasoning") or part.get("thinking") or part.get("text"))
+            else _strings(
+                part.get("reasoning")
+                or part.get("thinking")
+                or part.get("text")
+                or part.get("content")
+            )
         )
     elif kind == "tool_use":
         parts.calls.append(tool_call(part.get("name"), part.get("input", part.get("arguments"))))
@@ -157,6 +206,8 @@ def _add(parts: _Parts, part: Any) -> None:
     elif isinstance(text := part.get("text", part.get("refusal")), str):
         thought = "thought" in part and part["thought"] is True  # Gemini
         (parts.thoughts if thought else parts.texts).append(text)
+    elif kind == "text" and isinstance(text := part.get("content"), str):  # OpenTelemetry
+        parts.texts.append(text)
     elif (found := call_part(part)) is not None:
         parts.calls += [] if found.name is None else [tool_call(found.name, found.arguments)]
         parts.results += [_flat(found.result)] if found.answered else []

@@ -1,0 +1,98 @@
+"""The tables of field names that `product` reads formats by, and where they are found."""
+
+import tomllib
+from collections.abc import Mapping
+from importlib.resources import files
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from forensics.errors import UserError
+from forensics.plugins import plugin_points
+
+GROUP = "forensics.products"
+
+
+class _Table(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Entry(_Table):
+    """How entries of one kind are read; every value but `role`, `tool` and `argument` is a path."""
+
+    when: Mapping[str, Any] = {}
+    silent: bool = False
+    message: str | None = None
+    join: tuple[str, ...] = ()
+    whole: tuple[str, ...] = ()
+    role: Literal["system", "user", "assistant", "tool"] = "assistant"
+    role_at: str | None = None
+    text: tuple[str, ...] = ()
+    thought: tuple[str, ...] = ()
+    calls: str = ""
+    tool: str | None = None
+    name: tuple[str, ...] = ()
+    arguments: tuple[str, ...] = ()
+    argument: str | None = None
+    result: tuple[str, ...] = ()
+    closing: tuple[str, ...] = ()
+
+
+class Sample(_Table):
+    """A file of the format and the steps that it holds: role and, of a call, its tool."""
+
+    file: str
+    text: str
+    steps: tuple[tuple[str, str], ...]
+
+
+class Product(_Table):
+    """One format; values are paths, the first that holds something counts."""
+
+    shows: str
+    source: str
+    run: Literal["file", "row"]
+    known: tuple[Mapping[str, Any], ...]
+    skip: Mapping[str, Any] = {}  # rows that are parts of other rows
+    entries: tuple[str, ...] = ("",)
+    group: tuple[str, ...] = ()
+    order: tuple[str, ...] = ()
+    prompt: tuple[str, ...] = ()
+    answer: tuple[str, ...] = ()
+    id: tuple[str, ...] = ()
+    task: tuple[str, ...] = ()
+    policy: tuple[str, ...] = ()
+    environment: tuple[str, ...] = ()
+    sample_number: tuple[str, ...] = ()
+    outcome: tuple[str, ...] = ()
+    ended: tuple[str, ...] = ()
+    error: tuple[str, ...] = ()
+    entry: tuple[Entry, ...]
+    sample: Sample
+
+
+def products() -> Mapping[str, Product]:
+    """The tables that are installed, ours and those of other packages, by name. Raises
+    `UserError` for one that is none.
+    """
+    ours = files(f"{__package__}.products")
+    names = sorted(one.name for one in ours.iterdir() if one.name.endswith(".toml"))
+    tables = {name.removesuffix(".toml"): product(name, ours / name) for name in names}
+    for point in plugin_points(GROUP):
+        if point.name in tables:
+            raise UserError(f"{point.value} brings a second product {point.name}; rename its file")
+        name = f"{point.name}.toml"
+        tables[point.name] = product(f"{name} of {point.value}", files(point.value) / name)
+    return tables
+
+
+def product(name: str, source: Any) -> Product:
+    """The table in a file. Raises `UserError` where it is none."""
+    try:
+        return Product.model_validate(tomllib.loads(source.read_text(encoding="utf-8")))
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise UserError(f"the product table {name} cannot be read ({error})") from error
+    except ValidationError as error:
+        one = error.errors()[0]
+        place = ".".join(str(key) for key in one["loc"])
+        raise UserError(f"the product table {name} has a wrong {place}: {one['msg']}") from error

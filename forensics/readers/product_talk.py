@@ -1,0 +1,145 @@
+"""The entries of a run as its steps, by the rules of a product's table."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from forensics.actions.unread import NOT_UNDERSTOOD
+from forensics.phrases import printable
+from forensics.readers.content import Unreadable
+from forensics.readers.json_rows import MALFORMED, in_words
+from forensics.readers.messages import message_text, steps_of, tool_call
+from forensics.readers.paths import Place, first, found, places
+from forensics.readers.product_table import Entry
+from forensics.records import Step
+
+KINDS = ("type", "kind", "event", "role", "name")  # what an entry calls itself
+
+
+class Part(NamedTuple):
+    place: Place
+    where: str
+
+
+@dataclass
+class Talk:
+    """The steps of a run, entry by entry."""
+
+    path: Path
+    steps: list[Step] = field(default_factory=list)
+    problems: list[Unreadable] = field(default_factory=list)
+    closing: str = ""
+    whole: list[Any] = field(default_factory=list)
+    _messages: list[tuple[Any, Any, str]] = field(default_factory=list)  # value, id, where
+
+    def add(self, part: Part, rule: Entry | None) -> None:
+        """One more entry."""
+        place = part.place
+        if rule is None:
+            self._flush()
+            self.steps.append(_unknown(place))
+            return
+        if rule.silent:
+            return
+        for path in rule.closing:
+            self.closing = next((text_of(value) for value in found(place, path)), self.closing)
+        whole = [value for path in rule.whole for value in found(place, path)]
+        self.whole = whole if len(whole) >= len(self.whole) else self.whole
+        if rule.message is not None:
+            for value in found(place, rule.message):
+                self._messages.append((value, first(place, rule.join), part.where))
+        elif rule.name or rule.tool or rule.text or rule.thought or rule.result:
+            self._flush()
+            self.steps += _spoken(place, rule)
+
+    def finished(self) -> list[Step]:
+        """The steps of all entries."""
+        self._flush()
+        if self.whole and not any(step.tool_calls for step in self.steps):
+            told = self._steps_of([(value, None, "the conversation") for value in self.whole])
+            self.steps = told or self.steps
+        if self.closing and not any(self.closing in step.text for step in self.steps[-1:]):
+            self.steps.append(Step(role="assistant", text=self.closing))
+        return self.steps
+
+    def _flush(self) -> None:
+        self.steps += self._steps_of(self._messages)
+        self._messages = []
+
+    def _steps_of(self, messages: Sequence[tuple[Any, Any, str]]) -> list[Step]:
+        whole: list[tuple[Any, str]] = []
+        last: Any = None
+        for value, key, where in messages:
+            message = {"role": "user", "content": value} if isinstance(value, str) else value
+            if whole and key is not None and key == last:
+                whole[-1] = (_joined(whole[-1][0], message), where)
+            else:
+                whole.append((message, where))
+            last = key
+        try:
+            return list(steps_of(message for message, _ in whole))
+        except MALFORMED:
+            return [step for message, where in whole for step in self._one(message, where)]
+
+    def _one(self, message: Any, where: str) -> Iterable[Step]:
+        try:
+            return steps_of([message])
+        except MALFORMED as error:
+            reason = in_words(error)
+            self.problems.append(Unreadable(path=self.path, where=where, reason=reason))
+            return ()
+
+
+def _joined(one: Any, more: Any) -> Any:
+    """Two parts of one answer as one message."""
+    contents = [part.get("content") for part in (one, more)]
+    lists = [part if isinstance(part, list) else [part or ""] for part in contents]
+    return {**one, "content": [*lists[0], *lists[1]]}
+
+
+def _unknown(place: Place) -> Step:
+    value = place.value if isinstance(place.value, Mapping) else {}
+    kind = next((value[key] for key in KINDS if isinstance(value.get(key), str)), "an entry")
+    return Step(role="assistant", text=f"{NOT_UNDERSTOOD}{printable(kind, 40)}]")
+
+
+def _spoken(place: Place, rule: Entry) -> Iterator[Step]:
+    """The steps of one entry that is no chat message."""
+    calls, results = [], []
+    for one in places(place, rule.calls) if rule.name or rule.tool else ():
+        name = first(one, rule.name) or rule.tool
+        if name is not None:
+            given = first(one, rule.arguments)
+            calls.append(tool_call(name, {rule.argument: given} if rule.argument else given))
+            results.append(_results(one, rule))
+    if not calls and rule.result and not (rule.text or rule.name):
+        yield Step(role="tool", text=_results(place, rule) or "")
+        return
+    text, thought = ("\n".join(_all(place, paths)) for paths in (rule.text, rule.thought))
+    told = (f"<think>\n{thought}\n</think>\n" if thought else "") + text
+    if told or calls:
+        role = _role(place, rule)
+        yield Step(role=role, text=told, tool_calls=tuple(calls) if role == "assistant" else ())
+    if any(result is not None for result in results):
+        yield from (Step(role="tool", text=result or "") for result in results)
+
+
+def _role(place: Place, rule: Entry) -> Any:
+    if rule.role_at is None:
+        return rule.role
+    name = next(found(place, rule.role_at), rule.role)
+    return steps_of([{"role": name, "content": ""}])[0].role
+
+
+def _results(place: Place, rule: Entry) -> str | None:
+    texts = list(_all(place, rule.result))
+    return "\n".join(texts) if texts else None
+
+
+def _all(place: Place, paths: Sequence[str]) -> Iterator[str]:
+    return (text_of(value) for path in paths for value in found(place, path))
+
+
+def text_of(value: Any) -> str:
+    return message_text(value if isinstance(value, str | list) else [value])

@@ -1,0 +1,202 @@
+"""Formats that are tables of field names: each table's sample, real files, what is broken, and a
+table of another package.
+"""
+
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings, strategies as st
+
+from forensics.actions import actions_of
+from forensics.actions.unread import unread_actions
+from forensics.readers import Unreadable, read_logs
+from forensics.readers.log_reader import installed_readers
+from forensics.readers.paths import Place, found, holds
+from forensics.readers.product import reads
+from forensics.readers.product_table import Product, products
+from forensics.records import Trajectory
+from forensics.shortcuts import scan_trajectory
+from tests.forensics.reader_files import DATA, damaged
+from tests.stranger_packages import installed_package, python_beside
+
+TABLES = products()
+FORMATS = DATA / "field" / "formats"
+NOT_JSON = ("aider", "asciinema", "plain_text", "specstory", "terminal_bench_1")
+
+
+def written(folder: Path, table: Product, text: str | None = None) -> Path:
+    path = folder / table.sample.file
+    path.write_text(table.sample.text if text is None else text, encoding="utf-8")
+    return path
+
+
+def read(path: Path) -> Trajectory:
+    (run,) = read_logs(path)
+    assert isinstance(run, Trajectory), run
+    return run
+
+
+def shape(run: Trajectory) -> list[tuple[str, str]]:
+    return [(step.role, step.tool_calls[0].name if step.tool_calls else "") for step in run.steps]
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_the_sample_of_a_table_is_read_by_it_as_it_says(name: str, tmp_path: Path) -> None:
+    table = TABLES[name]
+    path = written(tmp_path, table)
+    head = path.read_bytes()
+    taker = next(reader for reader in installed_readers() if reader.recognises(path, head))
+    run = read(path)
+    assert (taker.name, shape(run)) == (name, list(table.sample.steps))
+    assert unread_actions(run, actions_of(run)) is None
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_an_entry_that_no_rule_knows_makes_the_run_one_that_nobody_looked_at(
+    name: str, tmp_path: Path
+) -> None:
+    table = TABLES[name]
+    (run,) = reads(name, table.model_copy(update={"entry": ()}), written(tmp_path, table))
+    assert isinstance(run, Trajectory)
+    assert unread_actions(run, actions_of(run)) is not None
+
+
+def test_an_unknown_event_among_known_ones_is_named(tmp_path: Path) -> None:
+    table = TABLES["codex-exec"]
+    more = '{"type":"item.completed","item":{"type":"hologram"}}\n'
+    run = read(written(tmp_path, table, table.sample.text + more))
+    assert run.steps[-1].text == "[not understood: item.completed]"
+    assert unread_actions(run, actions_of(run)) is not None
+
+
+@pytest.mark.parametrize(
+    "place", sorted(FORMATS.iterdir()) if FORMATS.is_dir() else [], ids=lambda path: path.name
+)
+def test_real_formats_tell_both_attempts_and_what_came_back(place: Path) -> None:
+    if place.name in NOT_JSON:
+        pytest.skip("no JSON: other readers' tests")
+    run = read(place)
+    finding = next(
+        one for one in scan_trajectory(run, actions_of(run)) if one.family == "git-history"
+    )
+    assert len(finding.attempt_steps) == 2
+    assert finding.obtained
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_a_cut_file_loses_its_end_only_and_says_so(name: str, tmp_path: Path) -> None:
+    table = TABLES[name]
+    text = table.sample.text
+    for length in range(0, len(text), 37):
+        for one in read_logs(written(tmp_path, table, text[:length])):
+            assert isinstance(one, Trajectory) or one.reason
+
+
+@settings(max_examples=60, deadline=None)
+@given(data=st.data())
+def test_whatever_a_file_holds_is_a_run_or_a_sentence(
+    data: st.DataObject, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    table = TABLES[data.draw(st.sampled_from(sorted(TABLES)))]
+    path = tmp_path_factory.mktemp("broken") / table.sample.file
+    path.write_bytes(data.draw(damaged(table.sample.text.encode())))
+    for one in read_logs(path):
+        assert isinstance(one, Trajectory) or (isinstance(one, Unreadable) and one.reason)
+
+
+def test_calls_of_one_answer_are_paired_with_their_results_in_order(tmp_path: Path) -> None:
+    items = [
+        {"type": "function_call", "name": "bash", "arguments": '{"command": "a"}', "call_id": "1"},
+        {"type": "function_call", "name": "bash", "arguments": '{"command": "b"}', "call_id": "2"},
+        {"type": "function_call_output", "call_id": "1", "output": "of a"},
+        {"type": "function_call_output", "call_id": "2", "output": "of b"},
+    ]
+    row = {"responses_create_params": {"input": "Do it."}, "response": {"output": items}}
+    path = tmp_path / "rollouts.jsonl"
+    path.write_text(json.dumps({**row, "reward": 0.0}) + "\n")
+    run = read(path)
+    assert [len(step.tool_calls) for step in run.steps] == [0, 2, 0, 0]
+    shown = [run.steps[action.observation or 0].text for action in actions_of(run)]
+    assert (run.steps[0].text, run.outcome, shown) == ("Do it.", 0.0, ["of a", "of b"])
+
+
+def test_paths_lead_through_texts_of_json_attributes_and_what_is_around() -> None:
+    value = {
+        "said": '{"inner": [1, {"x": 2}]}',
+        "attributes": [{"key": "a.b", "value": {"stringValue": "c"}}],
+        "list": [{"y": 1}],
+        "name": "n",
+    }
+    place = Place(value)
+    assert list(found(place, "said/inner/*/x")) == [2]
+    assert list(found(place, "attributes/a.b")) == ["c"]
+    inner = Place(value["list"][0], (value,))
+    assert list(found(inner, "^/name")) == ["n"]
+    assert holds(place, {"name": ["m", "n*"], "list": True})
+    assert not holds(place, {"nothing": True})
+
+
+STRANGER = """
+shows = "our agent's log"
+source = "us"
+run = "file"
+known = [{ we = "log" }]
+
+[[entry]]
+when = { said = true }
+role = "user"
+text = ["said"]
+
+[[entry]]
+when = { ran = true }
+tool = "bash"
+arguments = ["ran"]
+argument = "command"
+result = ["came"]
+
+[[entry]]
+when = { we = true }
+silent = true
+
+[sample]
+file = "us.jsonl"
+text = "{}"
+steps = []
+"""
+PROJECT = """
+[build-system]
+requires = ["setuptools"]
+build-backend = "setuptools.build_meta"
+[project]
+name = "our-agent"
+version = "1"
+[project.entry-points."forensics.products"]
+our-agent = "our_agent"
+[tool.setuptools]
+packages = ["our_agent"]
+package-data = { our_agent = ["*.toml"] }
+"""
+LINES = [{"we": "log"}, {"said": "Count."}, {"ran": "git log --all", "came": "a\n"}]
+SESSION = """
+import sys
+from pathlib import Path
+from forensics.readers import read_logs
+print([(step.role, step.text, step.tool_calls and step.tool_calls[0].arguments)
+       for run in read_logs(Path(sys.argv[1])) for step in run.steps])
+"""
+
+
+def test_a_stranger_brings_a_product_as_a_table_alone(tmp_path: Path) -> None:
+    source = tmp_path / "package" / "our_agent"
+    source.mkdir(parents=True)
+    (source / "__init__.py").write_text("")
+    (source / "our-agent.toml").write_text(STRANGER)
+    (source.parent / "pyproject.toml").write_text(PROJECT)
+    log = tmp_path / "us.jsonl"
+    log.write_text("".join(json.dumps(line) + "\n" for line in LINES))
+    done = python_beside(installed_package(source.parent, tmp_path), "-c", SESSION, str(log))
+    assert "('user', 'Count.', ())" in done.stdout, done.stderr
+    assert (
+        "('assistant', '', '{\"command\": \"git log --all\"}'), ('tool', 'a\\n', ())" in done.stdout
+    )
