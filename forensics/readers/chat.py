@@ -9,7 +9,9 @@ question and the text that was answered (`QUESTIONS`, `TEXT_ANSWERS`), as studie
 single answers publish them, are a run of two messages, be the answer empty; where it is
 null and the row is scored or ended, a run that gave none. What a row does not name
 stays unknown: the task is then the hash of the prompt, the outcome `None`; the run is
-called by its place, where it is one row of several. A prompt with no answer, no score
+called by its place, where it is one row of several. A message of a role that nobody knows
+stays as `[not understood: ...]`, so that its run counts as one that was not looked at; marks
+(`_checkpoint`) are left out. A prompt with no answer, no score
 and no word on how it ended is a task and no run; a file that holds nothing else is told
 once, as a data set of tasks.
 """
@@ -18,6 +20,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from forensics.actions.unread import NOT_UNDERSTOOD
+from forensics.phrases import printable
 from forensics.readers.content import Unreadable, UnreadableContent, bare_name
 from forensics.readers.json_rows import (
     WHOLE,
@@ -159,7 +163,7 @@ def run(row: Row) -> Trajectory:
     if messages is None:
         raise UnreadableContent("the row has no messages")
     answers = _answers({key: value[key] for key in ("choices", *ANSWERS) if key in value})
-    steps = steps_of([*messages, *answers])
+    steps = steps_of(_understood([*messages, *answers]))
     known = _known(value)
     if not answers and _is_task(value, known, steps):
         raise UnreadableContent(NO_ANSWER)
@@ -179,6 +183,17 @@ def run(row: Row) -> Trajectory:
         outcome=next((known[key] for key in OUTCOME if number(known.get(key)) is not None), None),
         work=_work(known),
     )
+
+
+def _understood(messages: Sequence[Any]) -> Iterator[Any]:
+    """The messages, those of unknown roles named."""
+    for message in messages:
+        role = message.get("role") if isinstance(message, Mapping) else None
+        if not isinstance(role, str) or is_message(message):
+            yield message
+        elif not role.startswith("_"):
+            text = f"{NOT_UNDERSTOOD}the role {printable(role, 40)}]"
+            yield {"role": "assistant", "content": text}
 
 
 def _work(known: Mapping[str, Any]) -> Work:

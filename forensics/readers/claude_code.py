@@ -1,4 +1,4 @@
-"""Claude Code sessions: a JSON line for each message or part of one.
+"""Claude Code sessions, and those of Qwen Code: a JSON line for each message or part of one.
 
 Format: Claude Code 2.0 session files, as inspect_scout reads them.
 
@@ -67,8 +67,9 @@ class _Session:
     policy: str = "unknown"
 
     def add(self, message: Mapping[str, Any]) -> None:
-        content = message.get("content")
+        content = message.get("content", message.get("parts"))  # the latter in Qwen Code
         parts = list(content) if isinstance(content, list) else [content or ""]
+        message = {key: value for key, value in message.items() if key != "parts"}
         steps_of([{**message, "content": parts}])  # what is no message is told by its own line
         last = self.messages[-1] if self.messages else {}
         if message.get("id") is not None and message.get("id") == last.get("id"):
@@ -96,7 +97,7 @@ def _add(row: Row, sessions: dict[str, _Session]) -> None:
     line = row.value
     if not isinstance(line, Mapping):
         raise ValueError("the line is no object")
-    if line.get("type") not in ("user", "assistant") or "message" not in line:
+    if line.get("type") not in ("user", "assistant", "tool_result") or "message" not in line:
         return
     agent = str(line.get("agentId") or "sub-agent") if line.get("isSidechain") else ""
     name = f"{line['sessionId']}/{agent}" if agent else str(line["sessionId"])

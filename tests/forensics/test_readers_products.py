@@ -121,6 +121,36 @@ def test_calls_of_one_answer_are_paired_with_their_results_in_order(tmp_path: Pa
     assert (run.steps[0].text, run.outcome, shown) == ("Do it.", 0.0, ["of a", "of b"])
 
 
+def test_a_role_that_nobody_knows_is_named_and_the_rest_of_the_run_is_read(tmp_path: Path) -> None:
+    messages = [
+        {"role": "user", "content": "Hi"},
+        {"role": "_checkpoint", "id": 0},
+        {"role": "oracle", "content": "Hm"},
+        {"role": "assistant", "content": "Ha"},
+    ]
+    path = tmp_path / "context.jsonl"
+    path.write_text("".join(json.dumps(message) + "\n" for message in messages))
+    run = read(path)
+    texts = ["Hi", "[not understood: the role oracle]", "Ha"]
+    assert [step.text for step in run.steps] == texts
+    assert unread_actions(run, actions_of(run)) is not None
+
+
+def test_a_session_of_qwen_code_is_one_of_claude_code_with_parts(tmp_path: Path) -> None:
+    call = {"functionCall": {"name": "run_shell_command", "args": {"command": "ls"}}}
+    answer = {"functionResponse": {"name": "run_shell_command", "response": {"output": "a"}}}
+    lines = [
+        {"type": "user", "message": {"role": "user", "parts": [{"text": "Count."}]}},
+        {"type": "assistant", "message": {"role": "model", "parts": [call]}},
+        {"type": "tool_result", "message": {"role": "user", "parts": [answer]}},
+    ]
+    path = tmp_path / "chat.jsonl"
+    path.write_text("".join(json.dumps({"sessionId": "s", **line}) + "\n" for line in lines))
+    run = read(path)
+    assert shape(run) == [("user", ""), ("assistant", "run_shell_command"), ("tool", "")]
+    assert "a" in run.steps[-1].text
+
+
 def test_paths_lead_through_texts_of_json_attributes_and_what_is_around() -> None:
     value = {
         "said": '{"inner": [1, {"x": 2}]}',
