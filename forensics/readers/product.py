@@ -24,7 +24,7 @@ from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any, Literal
 
-from forensics.readers.content import Unreadable, log_name
+from forensics.readers.content import LIMITS, MEBIBYTE, Unreadable, log_name
 from forensics.readers.json_rows import (
     MALFORMED,
     WHOLE,
@@ -83,6 +83,11 @@ def reads(name: str, table: Product, path: Path) -> Iterator[Trajectory | Unread
 def _runs(name: str, table: Product, path: Path) -> Iterator[Trajectory | Unreadable]:
     rows: list[Row] = []
     skipped = read = 0
+    if table.run == "file" and path.stat().st_size > LIMITS.document:
+        size = LIMITS.document // MEBIBYTE
+        reason = f"its runs stand all over the file, and it has more than {size} MB; split it"
+        yield Unreadable(path=path, where=WHOLE, reason=reason)
+        return
     for row in read_rows(path):
         if isinstance(row, Unreadable):
             yield row

@@ -45,5 +45,6 @@ def shapes_tried(rows: Sequence[Mapping[str, str]]) -> str:
     return (
         f"Tried were the formats of {len(installed_readers())} readers; a row of any other origin"
         f" needs a conversation ({talk}) or a question ({asked}) with its answer ({answered}), and"
-        f" may have a score ({scored})."
+        f" may have a score ({scored}); field names of your own take a table of some lines"
+        " (docs/logs.md)."
     )

@@ -10,7 +10,8 @@ from hypothesis import given, settings, strategies as st
 
 from forensics.actions import actions_of
 from forensics.actions.unread import unread_actions
-from forensics.readers import Unreadable, read_logs
+from forensics.readers import Unreadable, product, read_logs
+from forensics.readers.content import Limits
 from forensics.readers.log_reader import installed_readers
 from forensics.readers.paths import Place, found, holds
 from forensics.readers.product import reads
@@ -149,6 +150,15 @@ def test_a_session_of_qwen_code_is_one_of_claude_code_with_parts(tmp_path: Path)
     run = read(path)
     assert shape(run) == [("user", ""), ("assistant", "run_shell_command"), ("tool", "")]
     assert "a" in run.steps[-1].text
+
+
+def test_a_file_that_would_have_to_be_held_whole_has_a_bound(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(product, "LIMITS", Limits(document=100))
+    (told,) = read_logs(written(tmp_path, TABLES["otlp"]))
+    assert isinstance(told, Unreadable)
+    assert "split it" in told.reason
 
 
 def test_paths_lead_through_texts_of_json_attributes_and_what_is_around() -> None:
