@@ -75,22 +75,45 @@ def steps_of(messages: Iterable[Any], resolve: Resolve = lambda value: value) ->
 
 
 def _together(messages: Iterable[Any]) -> Iterator[Any]:
-    """The messages with calls that are items of their own as one message each time."""
+    """The messages with items of one answer put together: calls that follow each other, and
+    reasoning with what follows it; reasoning that shows nothing is no message.
+    """
     calls: list[Any] = []
+    thoughts: list[str] = []
     for message in messages:
-        if isinstance(message, dict) and message.get("type") == "function_call":
+        kind = message.get("type") if isinstance(message, dict) else None
+        if kind == "function_call":
             calls.append(message)
             continue
         if calls:
-            yield _called(calls)
-            calls = []
+            yield _called(calls, thoughts)
+            calls, thoughts = [], []
+        if kind == "reasoning" and "role" not in message:
+            thoughts += _reasoned(message)
+            continue
+        if thoughts and _role(message) == "assistant":
+            message = {**message, "reasoning_content": "\n".join(thoughts)}
+        elif thoughts:
+            yield {"role": "assistant", "reasoning_content": "\n".join(thoughts)}
+        thoughts = []
         yield message
-    if calls:
-        yield _called(calls)
+    if calls or thoughts:
+        yield _called(calls, thoughts)
 
 
-def _called(calls: list[Any]) -> Any:
-    return {"role": "assistant", "tool_calls": calls} if len(calls) > 1 else calls[0]
+def _called(calls: list[Any], thoughts: list[str]) -> Any:
+    if len(calls) == 1 and not thoughts:
+        return calls[0]
+    message = {"role": "assistant", "tool_calls": calls}
+    return {**message, "reasoning_content": "\n".join(thoughts)} if thoughts else message
+
+
+def _reasoned(message: Mapping[str, Any]) -> list[str]:
+    """What a reasoning item shows: its summary, or the reasoning itself."""
+    parts = [*as_list(message.get("content")), *as_list(message.get("summary"))]
+    texts = [part.get("text") for part in parts if isinstance(part, Mapping)]
+    own = [message.get("reasoning_content"), message.get("reasoning"), message.get("text")]
+    return [text for value in (*own, *texts) for text in _strings(value)]
 
 
 @dataclass
@@ -236,14 +259,7 @@ def _strings(value: Any) -> list[str]:
 
 
 def _thoughts(message: Mapping[str, Any], resolve: Resolve) -> list[str]:
-    given = message.get("reasoning_content") or message.get("reasoning") or ""
-    summary = message.get("summary") if message.get("type") == "reasoning" else None
-    told = (
-        [part.get("text") for part in summary if isinstance(part, Mapping)]
-        if isinstance(summary, list)
-        else []
-    )
-    return [text for value in (given, *told) for text in _strings(resolve(value))]
+    return _strings(resolve(message.get("reasoning_content") or message.get("reasoning") or ""))
 
 
 def _calls(message: Mapping[str, Any], resolve: Resolve) -> Iterator[ToolCall]:
