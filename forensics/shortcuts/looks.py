@@ -42,6 +42,7 @@ NO_CODE: Final = "no code handed in"
 NO_FILES: Final = "tools without files or a shell"
 SHOWN_UNKNOWN: Final = "history through tools that nobody knows"
 ONLY_ACTIONS: Final = "nothing handed in beside its actions"
+FAILED: Final = "a failure of our own"
 _CUT_ACTION = "(cut)"
 
 
@@ -65,8 +66,15 @@ class Status(NamedTuple):
     no_use: str | None = None
 
 
-def looks_of(run: BlindRun, families: Sequence[Family], found: Collection[str]) -> Looks:
-    """The status of every family. `found`: the ids of those with a finding."""
+def looks_of(
+    run: BlindRun,
+    families: Sequence[Family],
+    found: Collection[str],
+    failed: Collection[str] = (),
+) -> Looks:
+    """The status of every family. `found`: the ids of those with a finding; `failed`: of those
+    whose rule failed on the run.
+    """
     silent = [family for family in families if family.id not in found]
     unread = unread_actions(run.trajectory, run.actions)
     bare = bool(run.actions) and not unread and not any(map(touches_files, run.actions))
@@ -74,7 +82,9 @@ def looks_of(run: BlindRun, families: Sequence[Family], found: Collection[str]) 
     told = {need: _status(run, need, unread) for need in needs}
     statuses = {family.id: told[family.looks_at] for family in silent}
     for family in silent:
-        if bare and family.needs_files:
+        if family.id in failed:
+            statuses[family.id] = Status(FAILED)
+        elif bare and family.needs_files:
             statuses[family.id] = Status(None, NO_FILES)
         elif family.rule == "history" and any(map(shows_unknown, run.actions)):
             statuses[family.id] = Status(SHOWN_UNKNOWN)

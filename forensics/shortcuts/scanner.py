@@ -10,7 +10,8 @@ evidence.
    without. Where a hidden grader puts the tests back (families with
    `credit = "benefit"`), a win does not show a benefit: it is credited only
    where these rewards do, else it stays open.
-4. Of every other family the scanner says whether it could look (`looks`).
+4. Of every other family the scanner says whether it could look (`looks`). A rule that fails on
+   a run could not; the others go on.
 
 Departs from published scanners, which stop at 1 (F1 of about 5 % on labelled
 real runs).
@@ -23,6 +24,7 @@ whole run. Of what was written only a loop at the very end and a text that is
 nearly all repeats count, since longer healthy runs repeat more words.
 """
 
+import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -50,6 +52,12 @@ from forensics.shortcuts.looks import Looks, looks_of
 from forensics.shortcuts.patterns import Matcher
 
 LONGEST = 2000  # characters of an explanation
+BROKEN = (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError)
+FAILED_ON = (
+    "the family %s failed on the run %s (%s: %s); it counts as one that could not be looked at;"
+    " please report it"
+)
+logger = logging.getLogger("forensics")
 RULES: Mapping[str, LinkRule] = {
     **PLAIN,
     "code": code,
@@ -137,15 +145,22 @@ def look_at(
 ) -> Looked:
     """The findings of `scan_trajectory`, and the status of every family (`looks`)."""
     blind = BlindRun(trajectory, tuple(actions))
-    found = []
+    found, failed = [], set()
     usual = matchers() if families is None else {"": Matcher(families)}
     matcher = usual.get(trajectory.environment, usual[""])
     for family, hits in zip(matcher.families, matcher.hits(blind), strict=True):
-        links = rule_named(family.rule)(Attempt(blind, family, hits, RULE))
+        rule = rule_named(family.rule)
+        try:
+            links = rule(Attempt(blind, family, hits, RULE))
+        except BROKEN as error:  # one run is not worth the others
+            logger.warning(FAILED_ON, family.id, trajectory.id, type(error).__name__, error)
+            failed.add(family.id)
+            continue
         if links is not None:
             found.append(_finding(trajectory, family, links, RULE))
     ids = {finding.family for finding in found}
-    return Looked(with_instructions(blind, found), looks_of(blind, matcher.families, ids))
+    looks = looks_of(blind, matcher.families, ids, failed)
+    return Looked(with_instructions(blind, found), looks)
 
 
 @cache

@@ -10,9 +10,11 @@ from forensics.actions.edits import AGENTS, UNKNOWN
 from forensics.investigation import scan_run
 from forensics.records.case_file import LookRow
 from forensics.records.files import read_json
-from forensics.shortcuts import families
+from forensics.shortcuts import families, scanner
+from forensics.shortcuts.code_reading.literals import word
 from forensics.shortcuts.looks import (
     BREAKS_OFF,
+    FAILED,
     NO_ACTIONS,
     NO_CODE,
     NO_FILES,
@@ -357,3 +359,25 @@ def test_what_another_agent_was_told_to_do_is_not_recorded() -> None:
 def test_a_skip_by_sed_before_a_test_that_nobody_saw_is_found() -> None:
     script = r"""sed -i 's|^def test_third|@pytest.mark.skip(reason="flaky")\n&|' tests/test_a.py"""
     assert "tests" in looks((bash(script), "")).found
+
+
+def test_a_rule_that_fails_on_a_run_could_not_look_and_the_others_go_on(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def failing(attempt: object) -> None:
+        raise ValueError("could not convert string to float: '369.-'")
+
+    monkeypatch.setattr(scanner, "RULES", {**scanner.RULES, "history": failing})
+    scanner.rule_named.cache_clear()
+    try:
+        found = looks((bash("ls"), "a.py"), submission="x = 1", patch=PATCH)
+    finally:
+        scanner.rule_named.cache_clear()
+    assert found.could_not_look == {"git-history": FAILED}
+    assert told(found) == EVERY
+    assert "git-history failed on the run" in caplog.text
+
+
+@pytest.mark.parametrize("text", ["369.-", "+-3.0", "3.1.", ".", "-.", "1.5e", "\u0663.\u0664"])
+def test_words_that_only_look_like_decimals_are_words(text: str) -> None:
+    assert isinstance(word(text), str)

@@ -11,6 +11,7 @@ each of them tells.
 
 import ast
 import math
+import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
@@ -159,6 +160,7 @@ def tokens(value: Any) -> Tokens:
     return tuple(found[:MOST_ITEMS])
 
 
+_DECIMAL = re.compile(r"[+-]?(?:\d+\.\d*|\.\d+)")
 _LISTED = str.maketrans(",;[]()", "      ")
 
 
@@ -179,7 +181,7 @@ def _written(value: Any) -> str:
 def word(text: str) -> str:
     """One word, as it is compared: without case, and a decimal number in one form."""
     text = text[:2000]
-    if "." in text and text.count(".") == 1 and text.strip("+-").replace(".", "").isdecimal():
+    if "." in text and _DECIMAL.fullmatch(text):
         number = float(text)
         return str(int(number)) if number.is_integer() and abs(number) < 1e15 else repr(number)
     return text.casefold()

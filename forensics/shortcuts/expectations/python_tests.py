@@ -280,7 +280,7 @@ def _tolerance(node: ast.AST) -> float | None:
         if isinstance(inner, ast.keyword) and inner.arg in _TOLERANCE:
             value = getattr(inner.value, "value", None)
             if isinstance(value, (int, float)):
-                return float(value)
+                return number(str(value))
     return None
 
 
