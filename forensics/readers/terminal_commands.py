@@ -15,7 +15,7 @@ printed something, and neither a page of documentation nor a list of files.
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from forensics.readers.terminal_screen import Screen, ShownRow
@@ -66,6 +66,7 @@ _BLOCKS = re.compile(
 )
 _QUOTES = re.compile(r"\\.|(?:^|(?<=[ \t\n;]))#[^\n]*|['\"`]", re.S)
 MOST_GOING_ON = 20_000  # rows of one command
+LONGEST_FRONT = 4000  # characters of output in front of a prompt
 
 
 class Command(NamedTuple):
@@ -116,13 +117,10 @@ class _Shell:
     def __init__(self, rows: Sequence[ShownRow]) -> None:
         self.rows = rows
         self.plain: re.Pattern[str] | None = None
-        self._hosts: re.Pattern[str] | None = None
-        known = [row.text for row in rows if any(shape.match(row.text) for shape in _KNOWN)]
-        users = {found[0] for text in known[:2000] if (found := _HOST.search(text[:200]))}
-        if users:
-            names = "|".join(sorted(map(re.escape, users))[:50])
-            shape = rf"\[?(?:{names})[: ][^\n$#%]{{0,200}}?[$#%](?: |\Z)"
-            self._hosts = re.compile(rf"(?<=[^\s\w.(\[@+-]){shape}|(?<=\w){shape}")
+        self._behind: re.Pattern[str] | None = None  # a prompt behind output
+        known = {found[0] for row in rows for shape in _KNOWN if (found := shape.match(row.text))}
+        if fronts := _fronts(known):
+            self._behind = re.compile(rf"(?:\([\w./ :~-]{{1,60}}\) )?(?:{fronts})(?: |\Z)")
         self._known = bool(known)
         if not known and not any(row.edited for row in rows):
             first = next((row.text for row in rows if row.text.strip()), "")
@@ -146,7 +144,10 @@ class _Shell:
         while at is not None and at < len(self.rows):
             span = self._prompts[at]
             assert span is not None
-            command, after = self._whole(at, self.rows[at].text[span[1] :])
+            row = self.rows[at]
+            shown = row.text[span[1] :]
+            typed = row.typed[0] if row.typed and shown.strip() else ""
+            command, after = self._whole(at, typed or shown)
             end = after
             while end < len(self.rows) and self._prompts[end] is None:
                 end += 1
@@ -161,11 +162,14 @@ class _Shell:
     def _prompt(self, row: ShownRow) -> Span | None:
         """Where a prompt begins and ends in a row; `None`: it has none."""
         text = row.text
+        behind = self._behind and self._behind.search(text[:LONGEST_FRONT])
+        if behind and behind.start() and not text[behind.start() - 1].isspace():
+            return behind.span()
         for shape in _KNOWN if self.plain is None else (*_KNOWN, self.plain):
             if found := shape.match(text):
                 return found.span()
-        if self._hosts and "@" in text and (found := self._hosts.search(text[:4000])):
-            return found.span()
+        if behind:
+            return behind.span()
         if self._known:
             return None
         if row.edited and (found := _ANY.match(text)) and not OTHERS.match(text):
@@ -244,6 +248,17 @@ class _Shell:
         row = self.rows[at]
         found = _GOES_ON.match(row.text) or (row.edited and _GLUED.match(row.text))
         return found.end() if found else None
+
+
+def _fronts(known: Iterable[str]) -> str:
+    """Prompts as a pattern, for finding them behind output: of those with a user and a host
+    these two and any directory.
+    """
+    users = {found[0] for prompt in known if (found := _HOST.search(prompt))}
+    bare = {user for user in users if not any(user.endswith(one) for one in users - {user})}
+    shapes = {rf"\[?{re.escape(user)}[: ][^\n$#%]{{0,200}}?[$#%]" for user in bare}
+    shapes |= {re.escape(one.strip()) for one in known if "@" not in one and len(one.strip()) > 4}
+    return "|".join(sorted(shapes)[:50])
 
 
 def heredoc_word(line: str) -> str | None:

@@ -27,7 +27,7 @@ _EDITED = re.compile(r"\x1b\[\?2004h.{0,100000}?\x1b\[\?2004l", re.S)
 _WRAP = re.compile(r" \r(?=[^\r\n\x1b])")  # how a line that is edited goes on in the next row
 _OTHER_SCREEN = ("47", "1047", "1049")
 _EDITING = "2004"
-_KEYS = re.compile(r"\x1b(?:\[[\d;]*[@-~]|O[@-~]|.)?", re.S)
+_PASTED = re.compile(r"\x1b\[20[01]~")
 
 
 @dataclass
@@ -74,9 +74,8 @@ class Screen:
 
     def type(self, keys: str) -> None:
         """What was typed: lines that are entered are put down at the row of the cursor."""
-        keys = _KEYS.sub("", self._keys + keys)
-        *lines, self._keys = re.split(r"[\r\n]", keys)
-        self._rows[self._row].typed += [typed for line in lines if (typed := _without_edits(line))]
+        *lines, self._keys = re.split(r"[\r\n]", self._keys + keys)
+        self._rows[self._row].typed += map(_without_edits, lines)
 
     def _control(self, sign: str) -> None:
         if self._away:
@@ -176,14 +175,18 @@ class Screen:
         self._rows[self._row].text = self._line()
 
 
-def _without_edits(line: str) -> str:
-    """A line that was typed, less what was taken back while typing."""
+def _without_edits(keys: str) -> str:
+    """A line that was typed, less what was taken back while typing; `""` where keys moved in it,
+    completed it or fetched another one, so that nobody knows it.
+    """
     kept: list[str] = []
-    for sign in line:
+    for sign in _PASTED.sub("", keys):
         if sign in "\x7f\b":
             del kept[-1:]
         elif sign in "\x15\x03":
             kept.clear()
-        elif sign.isprintable() or sign == "\t":
+        elif sign.isprintable():
             kept.append(sign)
+        else:
+            return ""
     return "".join(kept).strip()

@@ -84,6 +84,27 @@ def test_commands_go_on_over_rows(typed: str, command: str) -> None:
     assert commands(text) == [(command, "out"), ("pwd", "/")], ended
 
 
+@pytest.mark.parametrize(
+    "prompt", ["root@box:/a b# ", "[me@box dir]$ ", "bash-5.1$ ", "(venv) root@box:/# ", "sh-4.2# "]
+)
+def test_a_prompt_behind_output_without_a_line_end(prompt: str) -> None:
+    text = f"{prompt}printf x\nx{prompt}printf 'a b'\na b{prompt}git log\n{LOG}\n{prompt}"
+    assert commands(text) == [("printf x", "x"), ("printf 'a b'", "a b"), ("git log", LOG)]
+
+
+def test_what_was_typed_counts_where_the_row_is_garbled() -> None:
+    for typed, ran in (
+        ("git log --all", "git log --all"),
+        ("git l\t", "git lo"),
+        ("\x1b[A", "git lo"),
+    ):
+        screen = Screen(80)
+        screen.show("me@box:~$ git lo")
+        screen.type(f"{typed}\r")
+        screen.show("\r\nout\r\nme@box:~$ ")
+        assert commands_in(screen.rows()) == [(ran, "out")]
+
+
 def test_what_is_no_command_of_the_shell() -> None:
     text = "\n".join([
         "[me@box a]$ python", ">>> 1 + 1", "2", ">>> exit()", "[me@box a]$ yarn build", "$ tsc",
