@@ -10,8 +10,8 @@ Terminal-Bench 0.1 to 0.2 (`terminal_bench/harness/models.py`).
    verdict, a recording of the agent's session what was done. What the harness typed (the
    recorder, the installation, the end of a wait, the tests) is no action. The other files
    of the folder and the tables of the whole run go along.
-3. An agent that was started with the task's text acts in a console of its own, whose form
-   is not read.
+3. An agent that was started with the task's text acts in a console of its own
+   (`terminal_consoles`); what it did there is told as unread where its form is not known.
 """
 
 import re
@@ -43,6 +43,7 @@ from forensics.readers.messages import tool_call
 from forensics.readers.ragen import MARK
 from forensics.readers.submission import content_beside, exit_ending
 from forensics.readers.terminal_commands import Command, commands_in, is_terminal
+from forensics.readers.terminal_consoles import console_steps
 from forensics.readers.terminal_screen import Screen
 from forensics.readers.values import as_list, as_mapping, dig, run_of
 from forensics.records import Step, Trajectory
@@ -61,6 +62,7 @@ HARNESS = re.compile(
 _WAITS = re.compile(r"\s*(?:;|&&)\s*tmux wait(?:-for)? -S \S+\s*\Z")
 _ATTEMPT = re.compile(r"\.(\d{1,4})-of-\d{1,4}")
 _PLAIN_TASK = re.compile(r"[\w ,.-]{24,}")
+NOT_THERE = re.compile(r"\s*\S*sh: [^\n]*(?:not found|No such file or directory)\s*")
 CONSOLE = "[the console of an agent]"
 NO_COMMAND = "no command can be told in the recording: its prompts have no shape that is known"
 
@@ -245,8 +247,10 @@ def _acted(commands: Sequence[Command], told: str) -> Iterator[Step]:
     words = max(_PLAIN_TASK.findall(told), key=len, default="")[:60]
     for command in commands:
         if words and words in command.text:
-            yield Step(role="assistant", text=CONSOLE)
-            yield Step(role="tool", text=command.output)
+            if not NOT_THERE.fullmatch(command.output):
+                back = Step(role="tool", text=command.output)
+                unknown = [Step(role="assistant", text=CONSOLE), back]
+                yield from console_steps(command.output) or unknown
         else:
             yield from _steps((command,))
 

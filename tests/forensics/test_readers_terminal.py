@@ -261,6 +261,55 @@ def test_an_agent_in_its_own_console_is_told_as_unread(tmp_path: Path) -> None:
     assert [step.text for step in run.steps[1:]] == [terminal.CONSOLE, "I do."]
 
 
+MINI = """Hello
+mini-swe-agent (step 1, $0.00):
+THOUGHT: I look at what is there,
+and more.
+
+```bash
+git log --all --oneline &&
+git show 9f8e7d6
+ls
+```
+12:00:00 - an error of a library
+
+User:
+<returncode>0</returncode>
+9f8e7d6 Mend it
+────────────────────────────
+mini-swe-agent (step 2, $0.01):
+Done.
+User:
+Saved."""
+STREAM = "\n".join(
+    json.dumps({"type": kind, "message": {"role": kind, "content": content}})
+    for kind, content in (
+        ("assistant", [{"type": "tool_use", "name": "Bash", "input": {"command": "git log"}}]),
+        ("user", [{"type": "tool_result", "content": LOG}]),
+        ("system", "no message of the talk"),
+    )
+)
+
+
+def test_consoles_of_agents_that_are_known(tmp_path: Path) -> None:
+    start = "root@box:/# agent -t 'Mend the sum in shop.py, please, all of it.'\n"
+    for name, shown in (
+        ("a", MINI),
+        ("b", f"init\n{STREAM}\ndone"),
+        ("c", "bash: agent: command not found"),
+    ):
+        trial(tmp_path, name, f"{start}{shown}\n")
+    mini, stream, none = runs(tmp_path)
+    assert isinstance(mini, Trajectory) and isinstance(none, Trajectory)
+    assert [step.role for step in mini.steps] == ["user", "assistant", "tool", "assistant", "tool"]
+    (call,) = mini.steps[1].tool_calls
+    command = json.loads(call.arguments)["command"]
+    assert command == "git log --all --oneline && git show 9f8e7d6\nls"
+    assert mini.steps[2].text.endswith("9f8e7d6 Mend it") and not mini.steps[3].tool_calls
+    assert acted(stream) == [("git log", LOG)]
+    assert [step.role for step in none.steps] == ["user"]
+
+
 def test_tables_without_trials_are_told(tmp_path: Path) -> None:
     place = tmp_path / "leaderboard" / "run"
     place.mkdir(parents=True)
