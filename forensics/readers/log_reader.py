@@ -7,7 +7,7 @@ one, and tells what it could not read by name and line, so that nothing is silen
 dropped: the rest goes on.
 
 1. A folder is walked in the order of its names, links to folders included, each
-   folder once. Hidden files are left out.
+   folder once. A hidden file is told only where a reader knows it (`hidden_files`).
 2. A file goes to the first reader that recognises it: readers in the order of
    their `rank` (highest first, 0 where a reader has none), then of their names.
    Shapes that many tools write have a low rank. JSON that nobody recognises by a short
@@ -45,6 +45,7 @@ from forensics.readers.content import (
     UnreadableContent,
     read_head,
 )
+from forensics.readers.hidden_files import is_hidden, is_left_out
 from forensics.readers.json_rows import WHOLE, Row, in_words, read_rows, trajectories_from
 from forensics.readers.unknown_files import seen_in
 from forensics.records import Trajectory
@@ -166,6 +167,10 @@ class _Search:
                 f" {code_of(module)}, or name the format with --reader"
             ) from error
 
+    def hides(self, path: Path) -> bool:
+        """Whether a file is hidden below what was given, or in its archive."""
+        return is_hidden(path, self.root if self.held is None else self.held)
+
     def named(self, run: Trajectory, path: Path) -> Trajectory:
         """A run with the file that it was read from, where that was asked for."""
         if not self.names_files:
@@ -239,9 +244,9 @@ def installed_readers() -> tuple[LogReader, ...]:
 def files_of(
     folder: Path, above: frozenset[Path] = frozenset(), root: Path | None = None
 ) -> Iterator[Path]:
-    """The files below a folder, in the order of their names, without hidden ones. A link out
-    of the folder is given as it is, for whoever tells that it is not followed. `above`: the
-    folders that lead to it; `root`: the first of them.
+    """The files below a folder, in the order of their names, without what tools keep for
+    themselves (`is_left_out`). A link out of the folder is given as it is, for whoever tells
+    that it is not followed. `above`: the folders that lead to it; `root`: the first of them.
     """
     place = folder.resolve()
     if place in above:  # a link back up
@@ -252,7 +257,7 @@ def files_of(
         yield folder  # told as what cannot be read
         return
     for path in paths:
-        if path.name.startswith("."):
+        if is_left_out(path.name):
             continue
         if path.is_dir() and not leads_out(path, root or folder):
             yield from files_of(path, above | {place}, root or folder)
@@ -276,13 +281,16 @@ def _one(path: Path, search: _Search) -> Found:
         if not head:
             raise UnreadableContent("it is empty")
     except UnreadableContent as refused:
-        yield search.unreadable(path, str(refused))
+        if not search.hides(path):
+            yield search.unreadable(path, str(refused))
         return
     chosen, failures = _recognised(path, head, search)
     if chosen is None and len(head) == HEAD and head.lstrip()[:1] in (b"{", b"["):
         with suppress(UnreadableContent):
             chosen, failures = _recognised(path, read_head(path, search.limits, LONG_HEAD), search)
     yield from failures
+    if chosen is None and search.hides(path):
+        return
     if chosen is None and is_archive(path, head):
         yield from _archive(path, search)
     elif chosen is not None or search.forced:

@@ -1,5 +1,6 @@
 """What a file holds that no reader knows, so that its owner sees which name or shape is missing:
-how many rows, the fields of the first one, and the shapes that a row of a run may have.
+how many rows, the fields of the first one, and the shapes that a row of a run may have; of a
+log that is text, how many lines.
 """
 
 from collections.abc import Mapping
@@ -18,16 +19,23 @@ from forensics.readers.json_rows import MALFORMED, MARKS, PARQUET, Row, first_va
 FIELDS, LONGEST_FIELD = 8, 30  # of a row, as they are told
 MOST_ROWS = 10_000  # that are counted
 ROWS = " with the field"
+TEXTS = ("", ".txt", ".log", ".out", ".cast", ".ansi")  # endings of texts that may be logs
+TEXT = "text of "
 
 
 def seen_in(path: Path, head: bytes, limits: Limits) -> str:
-    """`50 rows with the fields step, loss, lr`; `""` for what holds no rows. Never raises."""
+    """`50 rows with the fields step, loss, lr`, or `text of 210 lines`; `""` for what
+    is neither. Never raises.
+    """
     try:
         if head.startswith(PARQUET):
             with pq.ParquetFile(path) as file:
                 names = dict.fromkeys(file.schema_arrow.names, 0)
                 return _told(file.metadata.num_rows, names)
-        return _json(path, head.removeprefix(MARKS).lstrip(), limits)
+        start = head.removeprefix(MARKS).lstrip()
+        return (
+            _json(path, start, limits) if start[:1] in (b"{", b"[") else _text(path, head, limits)
+        )
     except (*MALFORMED, UnreadableContent, OSError, pa.ArrowException):
         return ""
 
@@ -44,6 +52,14 @@ def _json(path: Path, head: bytes, limits: Limits) -> str:
     lines = islice(read_lines(path, limits), MOST_ROWS + 1)
     rows = sum(isinstance(line, Line) for line in lines) if _is_whole(head) else 1
     return _told(rows, value) if rows > 1 else f"one object{_fields(value)}"
+
+
+def _text(path: Path, head: bytes, limits: Limits) -> str:
+    if path.suffix.lower() not in TEXTS or b"\0" in head:
+        return ""
+    found = sum(isinstance(line, Line) for line in islice(read_lines(path, limits), MOST_ROWS + 1))
+    count = f"more than {MOST_ROWS:,} lines" if found > MOST_ROWS else plural(found, "line")
+    return f"{TEXT}{count}" if found > 1 else ""
 
 
 def _is_whole(head: bytes) -> bool:

@@ -7,7 +7,7 @@ from forensics.phrases import printable
 from forensics.readers.chat import MESSAGES, OUTCOME, QUESTIONS, TEXT_ANSWERS
 from forensics.readers.json_rows import WHOLE
 from forensics.readers.log_reader import UNKNOWN, installed_readers
-from forensics.readers.unknown_files import ROWS
+from forensics.readers.unknown_files import ROWS, TEXT
 
 LISTED, LONGEST = 4, 240  # of what could not be read, as a sentence names it
 SOME = 3  # names of a field
@@ -47,4 +47,14 @@ def shapes_tried(rows: Sequence[Mapping[str, str]]) -> str:
         f" needs a conversation ({talk}) or a question ({asked}) with its answer ({answered}), and"
         f" may have a score ({scored}); field names of your own take a table of some lines"
         " (docs/logs.md)."
+    )
+
+
+def texts_tried(rows: Sequence[Mapping[str, str]]) -> str:
+    """What a text would have had to look like, where one was not known; else `""`."""
+    if not any(TEXT in row["reason"] or TEXT in row["where"] for row in rows):
+        return ""
+    return (
+        "A text is read where lines begin with a prompt such as `user@host:dir$` and hold"
+        " commands, and where it is a history of aider or an export of SpecStory."
     )

@@ -265,10 +265,35 @@ def test_files_come_in_the_order_of_names_through_folders_and_links(
         (tmp_path / "logs" / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / "logs" / name).write_text(f"word {name}")
     (tmp_path / "logs" / "a" / "loop").symlink_to(tmp_path / "logs")
-    (tmp_path / "logs" / ".hidden").write_text("word hidden")
     (tmp_path / "logs" / "table.csv").write_text("x")
     assert told(tmp_path / "logs") == ["a/z/9", "b/1", "b/2", "b.x", "c"]
     assert len(list(files_of(tmp_path / "logs"))) == 6
+
+
+def test_hidden_files_are_told_only_where_a_reader_knows_them(tmp_path: Path, words: None) -> None:
+    logs = tmp_path / "logs"
+    for name in (
+        ".codex/sessions/1",
+        ".a",
+        ".git/1",
+        ".x.draft",
+        "._a",
+        ".word.swp",
+        ".my_cache/1",
+    ):
+        (logs / name).parent.mkdir(parents=True, exist_ok=True)
+        (logs / name).write_text(f"word {name}")
+    for name, content in ((".odd", "prose"), (".empty", ""), (".b.zip", "PK\x03\x04")):
+        (logs / name).write_text(content)
+    assert told(logs) == [".a", ".codex/sessions/1"]
+    with zipfile.ZipFile(tmp_path / "all.zip", "w") as archive:
+        for file in filter(Path.is_file, logs.rglob("*")):
+            archive.write(file, file.relative_to(logs))
+    assert told(tmp_path / "all.zip") == told(logs)
+    assert (
+        told(logs / ".codex") == told(logs / ".codex" / "sessions" / "1") == [".codex/sessions/1"]
+    )
+    assert told(logs / ".odd") == ["no reader knows its format"]
 
 
 def test_nothing_is_dropped_and_ids_are_unique(tmp_path: Path, words: None) -> None:
@@ -386,7 +411,12 @@ def test_the_reader_of_the_highest_rank_is_asked_first(tmp_path: Path) -> None:
         ranks, reverse=True
     )
     names = [reader.name for reader in log_reader.installed_readers()]
-    assert len(set(names)) == len(names) and names[-2:] == ["chat", "ragen"]
+    assert len(set(names)) == len(names) and names[-4:] == [
+        "chat",
+        "markdown-chat",
+        "ragen",
+        "terminal",
+    ]
 
 
 def tar_of(path: Path, members: dict[str, bytes], mode: Any) -> Path:

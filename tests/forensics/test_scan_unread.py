@@ -116,3 +116,17 @@ def test_what_is_seen_in_columns(tmp_path: Path) -> None:
     pq.write_table(pa.table({"x": [1, 2], "y": [3, 4]}), tmp_path / "a.parquet")
     head = (tmp_path / "a.parquet").read_bytes()
     assert seen_in(tmp_path / "a.parquet", head, Limits()) == "2 rows with the fields x, y"
+
+
+def test_texts_that_are_no_logs_say_which_texts_are_read(tmp_path: Path, capsys: Any) -> None:
+    (tmp_path / "logs").mkdir()
+    (tmp_path / "logs" / "train.log").write_text("step 1\n\nstep 2\n")
+    (tmp_path / "logs" / "b.bin").write_bytes(b"a\0\nb\n")
+    out = str(tmp_path / "case")
+    assert command(["scan", str(tmp_path / "logs"), "--out", out, "--json"]) == 2
+    said = json.loads(capsys.readouterr().out)["error"]
+    assert "1 .log (train.log: text of 2 lines)" in said and "1 .bin (b.bin)" in said
+    assert "begin with a prompt such as `user@host:dir$`" in said
+    (tmp_path / "logs" / "train.log").unlink()
+    assert command(["scan", str(tmp_path / "logs"), "--out", out, "--json"]) == 2
+    assert "prompt" not in json.loads(capsys.readouterr().out)["error"]

@@ -1,0 +1,33 @@
+"""Hidden files of a folder or an archive: which are looked at.
+
+Agents keep their sessions in hidden places (`.codex/sessions`, `.claude/projects`,
+`.aider.chat.history.md`). A hidden file is read where a reader recognises it, and is
+neither named nor counted where none does. What tools keep for themselves (`LEFT_OUT`) is
+never looked at, our own drafts and caches among it.
+"""
+
+import re
+from fnmatch import translate
+from pathlib import Path
+
+LEFT_OUT = (
+    ".*cache", ".*cache.v*", ".*.draft", ".DS_Store", "._*", ".*~", ".#*", ".*.sw[a-p]", ".nfs*",
+    ".git*", ".hg*", ".svn", ".bzr", ".jj", ".*ignore", ".*rc", ".env*", ".Trash*",
+    ".venv*", ".virtualenv*", ".tox", ".nox", ".eggs", ".ipynb_checkpoints", ".hypothesis",
+    ".idea", ".vscode*", ".vs", ".fleet", ".settings", ".ssh", ".gnupg", ".aws", ".kube", ".docker",
+    ".npm", ".yarn", ".pnpm-store", ".cargo", ".rustup", ".gradle", ".m2", ".ivy2", ".nuget",
+    ".bundle", ".gem", ".rbenv", ".pyenv", ".nvm", ".conda", ".terraform", ".next", ".nuxt",
+)  # fmt: skip
+_LEFT_OUT = re.compile("|".join(map(translate, LEFT_OUT)))
+
+
+def is_left_out(name: str) -> bool:
+    """Whether a file or folder of this name is never looked at."""
+    return name.startswith(".") and _LEFT_OUT.match(name) is not None
+
+
+def is_hidden(path: Path, above: Path | None) -> bool:
+    """Whether a file is hidden, or lies in a hidden folder below `above`."""
+    if above is None or path == above or not path.is_relative_to(above):
+        return False
+    return any(part.startswith(".") for part in path.relative_to(above).parts)

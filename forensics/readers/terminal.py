@@ -1,0 +1,265 @@
+"""Recordings of a terminal: asciinema, the text of a terminal, Terminal-Bench 1 trials.
+
+Formats: asciicast 1 to 3 (docs.asciinema.org/manual/asciicast); a log of a shell with its
+prompts, with or without escape sequences (`script`, `tmux pipe-pane`, copied by hand);
+Terminal-Bench 0.1 to 0.2 (`terminal_bench/harness/models.py`).
+
+1. Each command is a call of a shell that keeps its directory, and what the terminal
+   showed behind it is what came back (`terminal_commands`).
+2. A trial of Terminal-Bench is its folder: `results.json` says the task and the
+   verdict, a recording of the agent's session what was done. What the harness typed (the
+   recorder, the installation, the end of a wait, the tests) is no action. The other files
+   of the folder and the tables of the whole run go along.
+3. An agent that was started with the task's text acts in a console of its own
+   (`terminal_consoles`); what it did there is told as unread where its form is not known.
+"""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from forensics.readers.content import (
+    LIMITS,
+    SUFFIX,
+    Unreadable,
+    UnreadableContent,
+    bare_name,
+    read_head,
+    read_whole,
+)
+from forensics.readers.json_rows import (
+    MALFORMED,
+    WHOLE,
+    Row,
+    first_row,
+    in_words,
+    read_document,
+    read_json_lines,
+)
+from forensics.readers.log_reader import Found, Reader
+from forensics.readers.messages import tool_call
+from forensics.readers.ragen import MARK
+from forensics.readers.submission import content_beside, exit_ending
+from forensics.readers.terminal_commands import Command, commands_in, is_terminal
+from forensics.readers.terminal_consoles import console_steps
+from forensics.readers.terminal_screen import Screen
+from forensics.readers.values import as_list, as_mapping, dig, run_of
+from forensics.records import Step, Trajectory
+
+NAME, BENCH = "terminal", "terminal-bench"
+TOOL = "terminal"  # a shell that stays in its directory
+SESSIONS = ("sessions/agent.cast", "agent.cast", "sessions/agent.log", "panes/post-agent.txt")
+PARTS = ("sessions", "panes", "agent-logs", "agent_logs")  # folders of a trial
+ALONG = ("commands.txt", "agent.cast", "tests.cast", "agent.log", "tests.log")
+TABLES = ("run_metadata.json", "run.log", "tb.lock")  # of a whole run
+ENDED, CUT = ("unset", "none", "None"), ("timeout", "length_exceeded", "limit")
+HARNESS = re.compile(
+    r"asciinema rec\b.*|clear|exit|tmux wait\b.*|source /installed-agent/.*"
+    r"|bash +/tests/run-tests\.sh\s*;\s*tmux wait\b.*"  # without the wait the agent ran them
+)
+_WAITS = re.compile(r"\s*(?:;|&&)\s*tmux wait(?:-for)? -S \S+\s*\Z")
+_ATTEMPT = re.compile(r"\.(\d{1,4})-of-\d{1,4}")
+_PLAIN_TASK = re.compile(r"[\w ,.-]{24,}")
+NOT_THERE = re.compile(r"\s*\S*sh: [^\n]*(?:not found|No such file or directory)\s*")
+CONSOLE = "[the console of an agent]"
+NO_COMMAND = "no command can be told in the recording: its prompts have no shape that is known"
+
+
+def recognises(path: Path, head: bytes) -> bool:
+    """Whether a file is of one of these formats."""
+    first = first_row(head)
+    if first:
+        return _is_cast(first) or _is_trial(first)
+    return MARK not in head and is_terminal(head)
+
+
+def _is_cast(first: Mapping[str, Any]) -> bool:
+    sized = "width" in first or "term" in first
+    return first.get("version") in (1, 2, 3) and sized
+
+
+def _is_trial(first: Mapping[str, Any]) -> bool:
+    return "is_resolved" in first and "task_id" in first and "results" not in first
+
+
+def accompanies(path: Path) -> bool:
+    """Whether a file belongs to a trial of Terminal-Bench, or to a whole run of trials."""
+    folders = path.parents
+    for depth, folder in enumerate(folders[:-1]):
+        if folder.name in PARTS and _holds_trial(folders[depth + 1]):
+            return True
+    if path.name in ALONG and _holds_trial(path.parent):
+        return True
+    is_table = path.name in TABLES or path.name.endswith("results.json")
+    return is_table and not _holds_trial(path.parent) and _holds_trials(path.parent)
+
+
+def _holds_trial(folder: Path) -> bool:
+    try:
+        return _trial_at(folder / "results.json", (folder / "results.json").stat().st_mtime_ns)
+    except OSError:
+        return False
+
+
+@lru_cache(maxsize=256)
+def _trial_at(path: Path, _: int) -> bool:
+    try:
+        return _is_trial(first_row(read_head(path)))
+    except UnreadableContent:
+        return False
+
+
+def _holds_trials(folder: Path) -> bool:
+    found = (one for pattern in ("*/*", "*") for one in folder.glob(f"{pattern}/results.json"))
+    return any(_holds_trial(one.parent) for one, _ in zip(found, range(20), strict=False))
+
+
+def read(path: Path) -> Found:
+    """The run of the file, and what of it could not be read."""
+    try:
+        first = first_row(read_head(path))
+        if _is_trial(first):
+            yield from _trial(path)
+            return
+        commands, broken = _commands(path, first)
+    except (*MALFORMED, UnreadableContent) as error:
+        yield Unreadable(path=path, where=WHOLE, reason=in_words(error))
+        return
+    yield from broken
+    if not commands:
+        yield Unreadable(path=path, where=WHOLE, reason=NO_COMMAND)
+        return
+    name = SUFFIX.sub("", bare_name(path)).removesuffix(".cast") or path.name
+    yield run_of(
+        _steps(commands),
+        ("terminated", "a terminal does not say how the run ended"),
+        id=name,
+        task=first.get("title") or name,
+        environment=NAME,
+    )
+
+
+def _commands(path: Path, first: Mapping[str, Any]) -> tuple[list[Command], list[Unreadable]]:
+    """The commands of a recording or of a text."""
+    if not first:
+        screen = Screen()
+        screen.show(read_whole(path).decode("utf-8", "replace"))
+        return commands_in(screen.rows()), []
+    screen = Screen(first.get("width") or dig(first, "term", "cols"))
+    broken: list[Unreadable] = []
+    held: list[str] = []
+    total = 0
+    for kind, data in _events(path, first, broken):
+        total += len(data)
+        if total > LIMITS.document:
+            raise UnreadableContent("the recording shows too much to be read whole")
+        if kind == "o":
+            held.append(data)
+            continue
+        screen.show("".join(held))
+        held = []
+        if kind == "i":
+            screen.type(data)
+        elif kind == "r" and (columns := data.split("x")[0]).isdecimal():
+            screen.width = int(columns[:4])
+    screen.show("".join(held))
+    return commands_in(screen.rows()), broken
+
+
+def _events(
+    path: Path, first: Mapping[str, Any], broken: list[Unreadable]
+) -> Iterator[tuple[str, str]]:
+    """The events of a recording: what kind each is of, and its text."""
+    if first.get("version") == 1:
+        for row in read_document(path):
+            if isinstance(row, Row):
+                for event in as_list(as_mapping(row.value).get("stdout")):
+                    yield "o", str(event[1])
+            else:
+                broken.append(row)
+        return
+    for row in read_json_lines(path):
+        if isinstance(row, Unreadable):
+            broken.append(row)
+            continue
+        event = row.value
+        if isinstance(event, list) and len(event) == 3 and isinstance(event[2], str):
+            yield str(event[1]), event[2]
+
+
+def _steps(commands: Iterable[Command]) -> Iterator[Step]:
+    for command in commands:
+        call = tool_call(TOOL, {"command": command.text})
+        yield Step(role="assistant", text="", tool_calls=(call,))
+        yield Step(role="tool", text=command.output)
+
+
+def _trial(path: Path) -> Iterator[Trajectory | Unreadable]:
+    """The run of a trial's folder."""
+    result: Mapping[str, Any] = {}
+    for row in read_document(path):
+        if isinstance(row, Unreadable):
+            yield row
+            return
+        result = as_mapping(row.value)
+    task, told = str(result.get("task_id")), str(result.get("instruction") or "")
+    attempt = _ATTEMPT.search(str(result.get("trial_name", "")))
+    commands, broken = _session(path.parent)
+    yield from broken
+    meta = as_mapping(content_beside(path.parent.parent.parent / "run_metadata.json"))
+    steps = [Step(role="user", text=told)] if told else []
+    resolved = result.get("is_resolved")
+    yield run_of(
+        (*steps, *_acted(commands, told)),
+        exit_ending(result.get("failure_mode") or "unset", ENDED, CUT),
+        id=result.get("trial_name") or task,
+        task=task,
+        policy=meta.get("model_name") or meta.get("agent_name"),
+        environment=BENCH,
+        sample=int(attempt[1]) - 1 if attempt else None,
+        rewards={} if resolved is None else {"resolved": resolved},
+        outcome=resolved,
+    )
+
+
+def _session(folder: Path) -> tuple[list[Command], list[Unreadable]]:
+    """The commands of the first recording of a trial that shows any."""
+    broken: list[Unreadable] = []
+    for name in SESSIONS:
+        path = folder / name
+        if not path.is_file():
+            continue
+        try:
+            commands, told = _commands(path, first_row(read_head(path)))
+        except (*MALFORMED, UnreadableContent) as error:
+            broken.append(Unreadable(path=path, where=WHOLE, reason=in_words(error)))
+            continue
+        broken += told
+        if typed := [one for one in commands if not HARNESS.fullmatch(one.text)]:
+            return [one._replace(text=_WAITS.sub("", one.text)) for one in typed], broken
+    return [], broken
+
+
+def _acted(commands: Sequence[Command], told: str) -> Iterator[Step]:
+    """The steps of a trial. A command that holds the task's own words starts an agent."""
+    words = max(_PLAIN_TASK.findall(told), key=len, default="")[:60]
+    for command in commands:
+        if words and words in command.text:
+            if not NOT_THERE.fullmatch(command.output):
+                back = Step(role="tool", text=command.output)
+                unknown = [Step(role="assistant", text=CONSOLE), back]
+                yield from console_steps(command.output) or unknown
+        else:
+            yield from _steps((command,))
+
+
+reader = Reader(
+    name=NAME,
+    version="1 (asciicast 1 to 3, terminal text, Terminal-Bench 0.2)",
+    rank=-30,  # last of all: the consoles of other formats are texts, too
+    recognises=recognises,
+    accompanies=accompanies,
+    reads=read,
+)

@@ -1,0 +1,399 @@
+"""Recordings of a terminal: samples by hand after the formats, and those of the field."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings, strategies as st
+
+from forensics.readers import Unreadable, read_logs, terminal
+from forensics.readers.terminal_commands import Command, commands_in, is_terminal
+from forensics.readers.terminal_screen import LONG, Screen
+from forensics.records import Trajectory
+from tests.forensics.reader_files import DATA, damaged, survives
+
+FIELD = DATA / "field" / "formats"
+ROOT = Path(__file__).parents[2]
+LOG = "9f8e7d6 (origin/main) Mend it (#7)\n1a2b3c4 (HEAD) Begin"
+PROMPTS = [
+    "root@box:/repo# ", "me@my-mac.local:~/a b$ ", "[root@box dir]# ", "[me@box:~/a]$ ",
+    "bash-5.1$ ", "sh-4.2# ", "(venv) root@box:/repo# ", "(base) (dev) bash-5.1$ ",
+    "me@mac repo % ", "me@host ~/repo> ", "mac:repo me$ ",
+    "➜  repo git:(main) ✗ ", "PS C:\\work> ", "C:\\work>",
+    "$ ", "/app # ", "~/repo $ ", "host$ ", "❯ ", "12:00:01 root@box:/# ",
+    "root@box:~/repo (main)$ ",
+]  # fmt: skip
+
+
+def commands(text: str, width: int | None = None) -> list[tuple[str, str]]:
+    screen = Screen(width)
+    screen.show(text)
+    return [(one.text, one.output) for one in commands_in(screen.rows())]
+
+
+def cast(*events: tuple[str, str], version: int = 2, **header: Any) -> str:
+    size: dict[str, Any] = {"term": {"cols": 80}} if version == 3 else {"width": 80, "height": 24}
+    first = {"version": version, **size, **header}
+    lines: list[Any] = [first, *([0.1, *event] for event in events)]
+    return "\n".join(map(json.dumps, lines)) + "\n"
+
+
+def runs(path: Path) -> list[Trajectory | Unreadable]:
+    return list(read_logs(path))
+
+
+def acted(run: Trajectory | Unreadable) -> list[tuple[str, str]]:
+    """Each command with what came back."""
+    assert isinstance(run, Trajectory)
+    steps = [step for step in run.steps if step.role != "user"]
+    assert [step.role for step in steps] == ["assistant", "tool"] * (len(steps) // 2)
+    return [
+        (json.loads(call.arguments)["command"], back.text)
+        for said, back in zip(steps[::2], steps[1::2], strict=True)
+        for call in said.tool_calls
+    ]
+
+
+@pytest.mark.parametrize("prompt", PROMPTS)
+def test_prompts_of_many_shapes(prompt: str) -> None:
+    text = f"{prompt}git log\n{LOG}\n\n{prompt}git show 9f\n+ a\n{prompt}\n"
+    assert commands(text) == [("git log", LOG), ("git show 9f", "+ a")]
+    assert is_terminal(text.encode())
+
+
+@pytest.mark.parametrize(
+    ("typed", "command"),
+    [
+        ("cat > a <<'EOF'\n> don't\n> \n>   x\n> EOF", "cat > a <<'EOF'\ndon't\n\n  x\nEOF"),
+        ("cat > a <<'EOF'\ndon't\n> x\nEOF", "cat > a <<'EOF'\ndon't\n> x\nEOF"),
+        ("cat <<-EOF | sh\n\tls\n\tEOF", "cat <<-EOF | sh\n\tls\n\tEOF"),
+        ('git tag "$(cat <<EOF\n> it\'s\n> EOF\n> )"', 'git tag "$(cat <<EOF\nit\'s\nEOF\n)"'),
+        ("python -c '\nimport a\n'", "python -c '\nimport a\n'"),
+        ("make \\\n> test", "make \\\ntest"),
+        ("ls |\npipe> wc", "ls |\nwc"),
+        ("for i in 1; do\n> ls\n> done", "for i in 1; do\nls\ndone"),
+        ("if true; then\nls\nfi", "if true; then\nls\nfi"),
+        ("echo 'a", "echo 'a"),
+        ("cat <<EOF", "cat <<EOF"),
+    ],
+)  # fmt: skip
+def test_commands_go_on_over_rows(typed: str, command: str) -> None:
+    ended = command != typed or "\n" in typed
+    text = f"root@box:/# {typed}\nout\nroot@box:/# pwd\n/\n"
+    assert commands(text) == [(command, "out"), ("pwd", "/")], ended
+
+
+@pytest.mark.parametrize(
+    "prompt", ["root@box:/a b# ", "[me@box dir]$ ", "bash-5.1$ ", "(venv) root@box:/# ", "sh-4.2# "]
+)
+def test_a_prompt_behind_output_without_a_line_end(prompt: str) -> None:
+    text = f"{prompt}printf x\nx{prompt}printf 'a b'\na b{prompt}git log\n{LOG}\n{prompt}"
+    assert commands(text) == [("printf x", "x"), ("printf 'a b'", "a b"), ("git log", LOG)]
+
+
+def test_what_was_typed_counts_where_the_row_is_garbled() -> None:
+    for typed, ran in (
+        ("git log --all", "git log --all"),
+        ("git l\t", "git lo"),
+        ("\x1b[A", "git lo"),
+    ):
+        screen = Screen(80)
+        screen.show("me@box:~$ git lo")
+        screen.type(f"{typed}\r")
+        screen.show("\r\nout\r\nme@box:~$ ")
+        assert commands_in(screen.rows()) == [(ran, "out")]
+
+
+def test_what_is_no_command_of_the_shell() -> None:
+    text = "\n".join([
+        "[me@box a]$ python", ">>> 1 + 1", "2", ">>> exit()", "[me@box a]$ yarn build", "$ tsc",
+        "[me@box a]$ sleep 1^C", "[me@box a]$ ", "[me@box a]$ printf x", "x[me@box a]$ ls", "b",
+    ])  # fmt: skip
+    assert commands(text) == [
+        ("python", ">>> 1 + 1\n2\n>>> exit()"),
+        ("yarn build", "$ tsc"),
+        ("printf x", "x"),
+        ("ls", "b"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("stream", "shown"),
+    [
+        ("\x1b]0;me@box: ~\x07\x1b[01;32mme\x1b[0m ok\r\n", ["me ok", ""]),
+        ("get 1%\rget 100%\x1b[K\n", ["get 100%", ""]),
+        ("lsx\b\x1b[K -l", ["ls -l"]),
+        ("abcd\x1b[3D\x1b[2Px", ["ax"]),
+        ("one\r\ntwo\x1b[A\rONE", ["ONE", "two"]),
+        ("a\x1b[H\x1b[2J\x1b[3Jb", ["a", "b"]),
+        ("a\x1b[?1049hvim\r\n\x1b[2Jtext\x1b[?1049lb", ["ab"]),
+        ("a\tb", ["a\tb"]),
+    ],
+)
+def test_the_screen(stream: str, shown: list[str]) -> None:
+    whole, pieces = Screen(80), Screen(80)
+    whole.show(stream)
+    for sign in stream:
+        pieces.show(sign)
+    assert [row.text for row in whole.rows()] == [row.text for row in pieces.rows()] == shown
+
+
+def test_a_long_command_is_one_though_the_line_wraps() -> None:
+    line = "git show 9f8e7d6 -- a/b/c d/e/f"
+    at = 20 - len("me@box:~$ ")
+    wrapped = f"me@box:~$ {line[:at]}{line[at]}\r{line[at:]}\r\nout\r\n"
+    assert commands(wrapped, 20) == [(line, "out")]
+    raw = f"\x1b[?2004hme@box:~$ {line[:9]} \r{line[9:]}\r\n\x1b[?2004l\rout\r\n"
+    assert commands(raw) == [(line, "out")]
+
+
+@pytest.mark.parametrize("version", [2, 3])
+@pytest.mark.parametrize("typed", [True, False])
+def test_a_recording_stroke_by_stroke(tmp_path: Path, version: int, typed: bool) -> None:
+    events = [("o", "\x1b[?2004h\x1b[32mme@box\x1b[0m:~$ ")]
+    for key in "git lgo\x7f\x7fog":
+        events += [("i", key)] if typed else []
+        events.append(("o", key if key != "\x7f" else "\b\x1b[K"))
+    events += [("i", "\r")] if typed else []
+    events += [
+        ("o", "\r\n\x1b[?2004l\r"),
+        ("o", LOG.replace("\n", "\r\n")),
+        ("o", "\r\nme@box:~$ "),
+    ]
+    events += [("x", "0")] if version == 3 else [("m", "end")]
+    text = cast(*events, version=version, title="the task")
+    (tmp_path / "a.cast").write_text(
+        text.replace("\n", "\n# a remark\n", 1) if version == 3 else text
+    )
+    found = [one for one in runs(tmp_path) if isinstance(one, Trajectory)]
+    assert [(run.id, run.task, run.outcome) for run in found] == [("a", "the task", None)]
+    assert acted(found[0]) == [("git log", LOG)]
+
+
+def test_an_unknown_prompt_is_told_by_what_was_typed_or_edited(tmp_path: Path) -> None:
+    back = [
+        ("i", "ls\r"),
+        ("o", "ls\r\na\r\nbox § $ "),
+        ("i", "pwd\r"),
+        ("o", "pwd\r\n/\r\nbox § $ "),
+    ]
+    (tmp_path / "typed.cast").write_text(cast(*back))
+    line = "\x1b[?2004hbox § ➜ {}\r\n\x1b[?2004l\r{}\r\n"
+    (tmp_path / "edited.cast").write_text(
+        cast(("o", line.format("ls", "a") + line.format("pwd", "/")))
+    )
+    edited, typed = runs(tmp_path)
+    assert acted(edited) == acted(typed) == [("ls", "a"), ("pwd", "/")]
+
+
+def test_recordings_of_version_1_and_without_commands(tmp_path: Path) -> None:
+    shown = [[0.1, "me@box:~$ ls\r\n"], [0.2, "a\r\nme@box:~$ "]]
+    first = {"version": 1, "width": 80, "height": 24, "duration": 1.0, "stdout": shown}
+    (tmp_path / "a.json").write_text(json.dumps(first))
+    (tmp_path / "b.cast").write_text(cast(("o", "a film\r\n")))
+    (tmp_path / "c.cast").write_text(cast(("o", "me@box:~$ ls\r\na\r\n")) + '[0.2, "o", "bro')
+    one, none, broken, cut = runs(tmp_path)
+    assert acted(one) == acted(cut) == [("ls", "a")]
+    assert isinstance(none, Unreadable) and none.reason == terminal.NO_COMMAND
+    assert isinstance(broken, Unreadable) and broken.where == "line 3"
+
+
+def trial(folder: Path, name: str, agent: str, **result: Any) -> Path:
+    """A trial of Terminal-Bench with a recording of the agent."""
+    place = folder / name / f"{name}.2-of-5.run"
+    (place / "sessions").mkdir(parents=True)
+    told = {"id": "0", "trial_name": f"{name}.2-of-5.run", "task_id": name, "is_resolved": True}
+    told |= {"instruction": "Mend the sum in shop.py, please, all of it.", "failure_mode": "unset"}
+    (place / "results.json").write_text(json.dumps({**told, "parser_results": None, **result}))
+    for session in ("agent", "tests"):
+        text = agent if session == "agent" else "root@box:/# bash /tests/run-tests.sh\nok\n"
+        (place / "sessions" / f"{session}.log").write_text(text)
+        (place / "sessions" / f"{session}.cast").write_text(cast(("o", text.replace("\n", "\r\n"))))
+    (place / "panes").mkdir()
+    (place / "panes" / "post-agent.txt").write_text(agent)
+    (place / "commands.txt").write_text("['ls', 'Enter']\n")
+    return place
+
+
+def test_trials_of_terminal_bench(tmp_path: Path) -> None:
+    typed = (
+        "root@box:/# asciinema rec --stdin /logs/agent.cast\nroot@box:/# clear\n"
+        "root@box:/# source /installed-agent/setup.sh; tmux wait -S done\n"
+        f"root@box:/# git log; tmux wait -S done\n{LOG}\nroot@box:/# bash /tests/run-tests.sh\nok\n"
+        "root@box:/# bash /tests/run-tests.sh; tmux wait -S done\nok\n"
+    )
+    run = tmp_path / "run"
+    trial(run, "a", typed)
+    trial(run, "b", "", is_resolved=False, failure_mode="agent_timeout")
+    trial(run, "c", "", is_resolved=None, failure_mode="unknown_agent_error")
+    (run / "run_metadata.json").write_text(
+        json.dumps({"model_name": "m", "agent_name": "terminus"})
+    )
+    (run / "results.json").write_text(json.dumps({"results": [{"task_id": "a"}], "n_resolved": 1}))
+    (run / "run.log").write_text("all done\n")
+    found = [one for one in runs(tmp_path) if isinstance(one, Trajectory)]
+    assert len(runs(tmp_path)) == 3
+    assert [(run.task, run.outcome, run.end, run.policy, run.sample) for run in found] == [
+        ("a", 1.0, "terminated", "m", 1),
+        ("b", 0.0, "truncated", "m", 1),
+        ("c", None, "errored", "m", 1),
+    ]
+    assert found[0].steps[0].text.startswith("Mend the sum")
+    assert acted(found[0]) == [("git log", LOG), ("bash /tests/run-tests.sh", "ok")]
+    assert [len(run.steps) for run in found] == [5, 1, 1]
+
+
+def test_the_text_stands_in_where_the_recording_is_broken(tmp_path: Path) -> None:
+    place = trial(tmp_path, "a", f"root@box:/# git log\n{LOG}\n")
+    for broken in ('{"version": 2, "width": 80}\n', "no recording"):
+        (place / "sessions" / "agent.cast").write_text(broken)
+        (run,) = runs(tmp_path)
+        assert acted(run) == [("git log", LOG)]
+
+
+def test_an_agent_in_its_own_console_is_told_as_unread(tmp_path: Path) -> None:
+    trial(
+        tmp_path, "a", "root@box:/# agent -t 'Mend the sum in shop.py, please, all of it.'\nI do.\n"
+    )
+    (run,) = runs(tmp_path)
+    assert isinstance(run, Trajectory)
+    assert [step.text for step in run.steps[1:]] == [terminal.CONSOLE, "I do."]
+
+
+MINI = """Hello
+mini-swe-agent (step 1, $0.00):
+THOUGHT: I look at what is there,
+and more.
+
+```bash
+git log --all --oneline &&
+git show 9f8e7d6
+ls
+```
+12:00:00 - an error of a library
+
+User:
+<returncode>0</returncode>
+9f8e7d6 Mend it
+────────────────────────────
+mini-swe-agent (step 2, $0.01):
+Done.
+User:
+Saved."""
+STREAM = "\n".join(
+    json.dumps({"type": kind, "message": {"role": kind, "content": content}})
+    for kind, content in (
+        ("assistant", [{"type": "tool_use", "name": "Bash", "input": {"command": "git log"}}]),
+        ("user", [{"type": "tool_result", "content": LOG}]),
+        ("system", "no message of the talk"),
+    )
+)
+
+
+def test_consoles_of_agents_that_are_known(tmp_path: Path) -> None:
+    start = "root@box:/# agent -t 'Mend the sum in shop.py, please, all of it.'\n"
+    for name, shown in (
+        ("a", MINI),
+        ("b", f"init\n{STREAM}\ndone"),
+        ("c", "bash: agent: command not found"),
+    ):
+        trial(tmp_path, name, f"{start}{shown}\n")
+    mini, stream, none = runs(tmp_path)
+    assert isinstance(mini, Trajectory) and isinstance(none, Trajectory)
+    assert [step.role for step in mini.steps] == ["user", "assistant", "tool", "assistant", "tool"]
+    (call,) = mini.steps[1].tool_calls
+    command = json.loads(call.arguments)["command"]
+    assert command == "git log --all --oneline && git show 9f8e7d6\nls"
+    assert mini.steps[2].text.endswith("9f8e7d6 Mend it") and not mini.steps[3].tool_calls
+    assert acted(stream) == [("git log", LOG)]
+    assert [step.role for step in none.steps] == ["user"]
+
+
+def test_tables_without_trials_are_told(tmp_path: Path) -> None:
+    place = tmp_path / "leaderboard" / "run"
+    place.mkdir(parents=True)
+    (place / "results.json").write_text(json.dumps({"results": [], "n_resolved": 1}))
+    (told,) = runs(place)
+    assert isinstance(told, Unreadable) and told.path.name == "results.json"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Step 1: loss 0.3\nStep 2: loss 0.2\n",
+        "yarn run v1.22\n$ tsc -p .\nDone in 3 s.\n$ jest\nok\n",
+        "# Install\n\n```console\nroot@box:/# pip install it\nroot@box:/# it run\ndone\n```\n",
+        "$ pip install it\n",
+        "Dear me@box.org,\n\nit costs 5 $ or 6 $ a piece.\n> yes\n> no\n",
+        "> it@1.0 build\n> tsc\n",
+        "1. root@box:/# ls\n",
+    ],
+)
+def test_other_texts_are_no_terminals(text: str) -> None:
+    assert not is_terminal(text.encode())
+
+
+def test_the_pages_of_this_project_are_no_terminals() -> None:
+    pages = [
+        *ROOT.glob("*.md"),
+        *ROOT.glob("docs/*.md"),
+        *ROOT.glob("*.txt"),
+        *ROOT.glob("forensics/**/*.py"),
+    ]
+    more = [
+        p
+        for d in ("/usr/share/doc/adduser", "/usr/share/doc/bash", "/var/log")
+        for p in Path(d).glob("*")
+    ]
+    texts = [
+        page for page in (*pages, *more) if page.is_file() and page.suffix not in (".gz", ".xz")
+    ]
+    assert len(texts) > 100
+    assert [page for page in texts if is_terminal(page.read_bytes()[: 1 << 16])] == []
+
+
+@given(
+    damaged(
+        cast(("o", "me@box:~$ ls\r\na\r\n"), ("i", "pwd\r"), ("o", "me@box:~$ pwd\r\n")).encode()
+    )
+)
+@settings(max_examples=60, deadline=None)
+def test_damage_is_survived(tmp_path_factory: pytest.TempPathFactory, content: bytes) -> None:
+    survives(terminal.reader, tmp_path_factory.getbasetemp() / "a.cast", content)
+
+
+@given(st.text(alphabet="ab \r\n\b\x1b[]?0123456789;hlJKHABCDGPX@m\x07", max_size=200))
+@settings(max_examples=200, deadline=None)
+def test_any_stream_is_shown(text: str) -> None:
+    for width in (None, 5):
+        screen = Screen(width)
+        screen.show(text)
+        assert all(len(row.text) <= 2 * LONG for row in screen.rows())
+
+
+def test_very_long_lines_and_moves_are_bounded() -> None:
+    long = "x" * (3 * LONG)
+    text = f"me@box:~$ echo\n{long}\r{long}\x1b[999999999C!\nme@box:~$ ls\n" + "\x1b[K.\r" * 20_000
+    (echo, printed), (last, _) = commands(text)
+    assert (echo, last) == ("echo", "ls")
+    assert long in printed.split("\n") and len(printed) < 7 * LONG
+
+
+@pytest.mark.skipif(not FIELD.is_dir(), reason="the logs of other projects are not here")
+@pytest.mark.parametrize(
+    ("kind", "task", "outcome"),
+    [
+        ("terminal_bench_1", "shop-412", 1.0),
+        ("asciinema", "agent", None),
+        ("plain_text", "agent", None),
+    ],
+)
+def test_field_logs(kind: str, task: str, outcome: float | None) -> None:
+    (run,) = runs(FIELD / kind)
+    assert isinstance(run, Trajectory) and (run.task, run.outcome) == (task, outcome)
+    (log, listed), (show, shown), (apply, nothing) = acted(run)
+    assert (log, show, nothing) == ("git log --all --oneline", "git show 9f8e7d6", "")
+    assert listed.startswith("9f8e7d6 (origin/main)") and shown.startswith("commit 9f8e7d6c")
+    assert apply.startswith("git apply - <<'EOF'\ndiff --git a/") and apply.endswith("\nEOF")
+    assert Command(log, listed).text == log
