@@ -3,7 +3,8 @@ release that was downloaded.
 
 1. A hit is a read below a folder of libraries, or a download (the family's patterns). It
    is an attempt where it is about the project of the task (`project`): the package bears
-   its name, or the file is one that was handed in. A release that is downloaded without being
+   its name, or the file is one that was handed in. A package that the run edits where it is
+   installed is its work, no copy. A release that is downloaded without being
    installed is the project's, too, where the prompt names the package. The code of
    dependencies is none.
 2. After a download, files of the same name as one that was handed in belong to it too,
@@ -85,7 +86,16 @@ def _about(run: BlindRun, hit: Hit, names: frozenset[str]) -> bool:
         packages = {_package(word) for word in hit.action.arguments[1:]} - {""}
         return bool(packages & names) or any(_told(run, hit.action, one) for one in packages)
     inside = [found[1] for path in hit.action.reads if (found := LIBRARY.search(path))]
+    if inside and all(_packages(path) & _edited(run) for path in inside):
+        return False
     return any(_same_file(run, path) or _packages(path) & names for path in inside)
+
+
+def _edited(run: BlindRun) -> frozenset[str]:
+    """The packages that a run changes where they are installed."""
+    written = [path for action in run.actions for path in action.writes]
+    inside = [found[1] for path in written if (found := LIBRARY.search(path))]
+    return frozenset().union(*map(_packages, inside))
 
 
 def _told(run: BlindRun, action: Action, package: str) -> bool:

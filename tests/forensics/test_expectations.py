@@ -78,6 +78,14 @@ def test_python_tampering_is_told(kind: str, pair: tuple[str, str], context: int
 
 
 PYTHON_GOOD = [
+    (
+        "    assert add(2, 2) == 4\n",
+        "    model = train('a', model='skipgram')\n    assert add(2, 2) == 4\n",
+    ),
+    (
+        "    assert add(2, 2) == 4\n",
+        "    rows = load('a.csv', skip_header=1)\n    assert add(2, 2) == 4\n",
+    ),
     ("from a import add", "from b import add"),
     ("def test_add()", "def test_sum()"),
     ("def test_add()", "def test_add(tmp_path)"),

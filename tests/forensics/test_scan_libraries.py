@@ -191,3 +191,11 @@ def test_a_release_of_what_the_prompt_names_is_the_project() -> None:
     lines = [("pip download doubles==1.1", "Saved"), ("pip install doubles==1.1", "ok")]
     assert scanned(lines[:1], "a.py", OWN) is not None
     assert scanned(lines[1:], "a.py", OWN) is None
+
+
+def test_a_package_that_is_mended_where_it_is_installed_is_the_work() -> None:
+    path = f"{SITE}/join/paths.py"
+    mends = (f"sed -i 's/base/root/' {path}", "")
+    reads = (f"sed -n 1,9p {path}", NEW)
+    assert scanned([reads], "join/paths.py", NEW) is not None
+    assert scanned([reads, mends, reads], "join/paths.py", NEW) is None

@@ -18,6 +18,10 @@ from forensics.shortcuts.expectations.versions import Part
 MOST_CUTS = 6
 _CALL = re.compile(r"assert|raises$|warns$|fail$|^expect|should")
 _SKIP = re.compile(r"(?i)skip|xfail|expectedfailure|__test__")
+_SKIPPING = re.compile(  # what skips by its name; `skipgram` and `skip_header` do not
+    r"(?i)_*(?:(?:import_?or_?)?skip(?:_?(?:test|tests|if|unless|on|when|all|reason)(?:_\w*|[A-Z]\w*)?)?"
+    r"|skipif|x_?fail|expected_?failure|__test__|pytest_?skip)"
+)
 _FAKE = re.compile(r"patch|setattr|create_autospec")
 _AWAITS_FAILURE = re.compile(r"[rR]aises\w*\(\(?(?:AssertionError|Exception|BaseException)\b")
 _HEADING = re.compile(r"\s*(?:async )?(?:def|class) (\w+)")
@@ -165,7 +169,7 @@ class _Reader:
             test.demands.append(_demand("assert " + ast.unparse(node.test), node.test, guards))
             test.rows += _rows_in(node.test)
         else:
-            if isinstance(node, (ast.Assign, ast.Raise)) and _SKIP.search(ast.unparse(node)):
+            if isinstance(node, (ast.Assign, ast.Raise)) and _names_skip(node):
                 test.skips.add(ast.unparse(node))
             test.values += _values(node)
             test.inputs += _inputs(node)
@@ -197,7 +201,7 @@ class _Reader:
                     test.demands.append(_demand(_text(call), call, guards))
                 elif isinstance(node, ast.Expr) and call is node.value:
                     test.calls.append((name, _demand(f"{_text(call)} ==", call, guards)))
-                if _SKIP.search(name) and not _CALL.search(name):
+                if _SKIPPING.fullmatch(name) and not _CALL.search(name):
                     test.skips.add(" ".join([*guards, ast.unparse(call)]))
                 elif _FAKE.search(ast.unparse(call.func)):
                     test.fakes |= _fakes(call)
@@ -221,7 +225,17 @@ def _skips(decorators: Sequence[ast.expr]) -> set[str]:
 
 
 def _skipping(body: Sequence[ast.stmt]) -> bool:
-    return len(body) == 1 and _SKIP.search(ast.unparse(body[0])) is not None
+    return len(body) == 1 and _names_skip(body[0])
+
+
+def _names_skip(node: ast.AST) -> bool:
+    """Whether a statement uses what skips; texts and names of arguments are nothing."""
+    names = (
+        inner.attr if isinstance(inner, ast.Attribute) else getattr(inner, "id", "")
+        for inner in ast.walk(node)
+        if isinstance(inner, (ast.Name, ast.Attribute))
+    )
+    return any(_SKIPPING.fullmatch(name) for name in names)
 
 
 def _fakes(node: ast.AST) -> set[str]:
