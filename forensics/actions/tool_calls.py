@@ -51,6 +51,10 @@ _PROGRAMS = frozenset(
     for names in (*map(TABLES.get, ("readers", "searchers", "writers")), *TABLES["names"].values())
     for word in names or ()
 ) | {"cd", "echo", "mv", "cp", "python", "python3", "pytest", "curl", "wget", "patch", "make"}
+_IN_SCRIPT = re.compile(
+    r"\btools\.(?:exec|shell)_command\(\s*\{\s*\"?(?:cmd|command)\"?\s*:\s*"
+    r"(\"(?:[^\"\\]|\\.)*\"|'[^'\\]*'|`[^`$\\]*`)"
+)
 _SHELL_SIGN = re.compile(r"\S[ \t]+[^\n]*[-/.|&>~]")
 _CHANGING = re.compile(
     r"create|write|edit|replace|insert|append|delete|remove|unlink|undo|patch|move|rename|update"
@@ -89,7 +93,23 @@ def command_line(name: str, arguments: Mapping[str, Any]) -> str | None:
     given = next((arguments[key] for key in _TOOLS["lines"] if key in arguments), None)
     if isinstance(given, list):
         return shlex.join(map(str, given)) if given else None
+    if isinstance(given, str) and "tools." in given and "_command(" in given:
+        return _script_lines(given)
     return given if isinstance(given, str) else None
+
+
+def _script_lines(text: str) -> str | None:
+    """The command lines that a script in JavaScript gives to its tools (Codex); `None` where it
+    puts them together as it runs.
+    """
+    lines = []
+    for found in _IN_SCRIPT.finditer(text[:LONGEST]):
+        try:
+            lines.append(str(json.loads(found[1])) if found[1][0] == '"' else found[1][1:-1])
+        except ValueError:
+            return None
+    whole = lines and len(lines) == text.count("_command(")
+    return "\n".join(lines) if whole else None
 
 
 def _told_line(arguments: Mapping[str, Any]) -> str | None:

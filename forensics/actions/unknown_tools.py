@@ -79,6 +79,8 @@ class Named(NamedTuple):
 
 def edits_unknown(action: Action) -> bool:
     """Whether a call may have changed files in a way that nobody knows."""
+    if runs_script(action):
+        return True
     if not _is_unknown(action) or only_reads(action.program):
         return False
     named = named_by(action)
@@ -89,6 +91,8 @@ def shows_unknown(action: Action) -> bool:
     """Whether a call may show what commits hold, in a form that nobody reads."""
     if not _is_call(action):
         return False
+    if runs_script(action):
+        return True
     words = _words_of(action.program)
     if words & _HISTORY and words & _SHOWS:
         return True
@@ -97,6 +101,11 @@ def shows_unknown(action: Action) -> bool:
     ):
         return True
     return named_by(action).revision
+
+
+def runs_script(action: Action) -> bool:
+    """Whether a call runs a script that gives commands to a shell, which it puts together."""
+    return _is_call(action) and any("_command(" in value for _, value in _values_of(action))
 
 
 def calls_agent(action: Action) -> bool:

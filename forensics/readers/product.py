@@ -11,10 +11,11 @@ reads. A format is read in these steps:
    all rows of a file are one run, else each row is one. `group` tells runs apart, `order` sorts.
 3. Each entry is read by the first `[[entry]]` whose condition (`when`) holds: as a chat message
    (`message`, in any form that `messages` reads; `join`: parts of one answer share this id), as
-   text of a `role`, as calls with names, arguments and results, or as the conversation so far
-   (`whole`: the longest counts, where nothing else tells calls). `silent` entries are no steps.
-   An entry that no rule knows is a step `[not understood: ...]`, so that nobody takes its run for
-   one that was looked at. What a last answer repeats (`closing`) is left out.
+   text of a `role`, as calls with names, arguments and results (told once for a `call_id`), or
+   as the conversation so far (`whole`: the longest counts, where nothing else tells calls).
+   `silent` entries are no steps. An entry that no rule knows is a step `[not understood: ...]`,
+   so that nobody takes its run for one that was looked at. What a last answer repeats
+   (`closing`) is left out.
 4. *What is known of the run*: `id`, `task`, `policy`, `outcome` and so on, the first place that
    has it, in the entries or else in the rows. Of several scores at one place none is the outcome.
 """

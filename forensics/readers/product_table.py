@@ -34,6 +34,7 @@ class Entry(_Table):
     name: tuple[str, ...] = ()
     arguments: tuple[str, ...] = ()
     argument: str | None = None
+    call_id: tuple[str, ...] = ()
     result: tuple[str, ...] = ()
     closing: tuple[str, ...] = ()
 

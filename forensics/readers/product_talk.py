@@ -32,6 +32,7 @@ class Talk:
     closing: str = ""
     whole: list[Any] = field(default_factory=list)
     _messages: list[tuple[Any, Any, str]] = field(default_factory=list)  # value, id, where
+    _called: set[Any] = field(default_factory=set)  # ids of calls
 
     def add(self, part: Part, rule: Entry | None) -> None:
         """One more entry."""
@@ -51,7 +52,7 @@ class Talk:
                 self._messages.append((value, first(place, rule.join), part.where))
         elif rule.name or rule.tool or rule.text or rule.thought or rule.result:
             self._flush()
-            self.steps += _spoken(place, rule)
+            self.steps += _spoken(place, rule, self._called)
 
     def finished(self) -> list[Step]:
         """The steps of all entries."""
@@ -104,12 +105,17 @@ def _unknown(place: Place) -> Step:
     return Step(role="assistant", text=f"{NOT_UNDERSTOOD}{printable(kind, 40)}]")
 
 
-def _spoken(place: Place, rule: Entry) -> Iterator[Step]:
-    """The steps of one entry that is no chat message."""
+def _spoken(place: Place, rule: Entry, called: set[Any]) -> Iterator[Step]:
+    """The steps of one entry that is no chat message. `called`: the ids of calls so far; a call
+    that is told again is none.
+    """
     calls, results = [], []
     for one in places(place, rule.calls) if rule.name or rule.tool else ():
         name = first(one, rule.name) or rule.tool
-        if name is not None:
+        key = first(one, rule.call_id)
+        again = isinstance(key, str) and key in called
+        if name is not None and not again:
+            called |= {key} if isinstance(key, str) else set()
             given = first(one, rule.arguments)
             calls.append(tool_call(name, {rule.argument: given} if rule.argument else given))
             results.append(_results(one, rule))
@@ -133,12 +139,17 @@ def _role(place: Place, rule: Entry) -> Any:
 
 
 def _results(place: Place, rule: Entry) -> str | None:
-    texts = list(_all(place, rule.result))
+    texts = _all(place, rule.result)
     return "\n".join(texts) if texts else None
 
 
-def _all(place: Place, paths: Sequence[str]) -> Iterator[str]:
-    return (text_of(value) for path in paths for value in found(place, path))
+def _all(place: Place, paths: Sequence[str]) -> list[str]:
+    """The texts at the first of the paths that has any; `a + b` is both together."""
+    for path in paths:
+        values = [value for one in path.split(" + ") for value in found(place, one)]
+        if values:
+            return [text_of(value) for value in values]
+    return []
 
 
 def text_of(value: Any) -> str:

@@ -22,6 +22,7 @@ from forensics.actions.edits import AGENTS
 from forensics.actions.unknown_tools import (
     calls_agent,
     only_looked,
+    runs_script,
     shows_unknown,
     touches_files,
     unknown_tools,
@@ -124,6 +125,8 @@ def _status(run: BlindRun, need: str, unread: str | None) -> Status:
 def _acted(run: BlindRun) -> Status:
     if any(map(calls_agent, run.actions)):
         return Status(AGENTS)
+    if any(map(runs_script, run.actions)):
+        return Status(UNREAD)
     if run.actions:
         return Status(CUT) if _was_cut(run) else Status()
     return Status(None, SINGLE if run.trajectory.turns == 1 else TALK)

@@ -10,7 +10,7 @@ from hypothesis import given, settings, strategies as st
 
 from forensics.actions import actions_of
 from forensics.actions.unread import unread_actions
-from forensics.readers import Unreadable, product, read_logs
+from forensics.readers import Unreadable, product, read_logs, steps_of
 from forensics.readers.content import Limits
 from forensics.readers.log_reader import installed_readers
 from forensics.readers.paths import Place, found, holds
@@ -18,6 +18,7 @@ from forensics.readers.product import reads
 from forensics.readers.product_table import Product, products
 from forensics.records import Trajectory
 from forensics.shortcuts import scan_trajectory
+from forensics.shortcuts.scanner import look_at
 from tests.forensics.reader_files import DATA, damaged
 from tests.stranger_packages import installed_package, python_beside
 
@@ -240,3 +241,48 @@ def test_a_stranger_brings_a_product_as_a_table_alone(tmp_path: Path) -> None:
     assert (
         "('assistant', '', '{\"command\": \"git log --all\"}'), ('tool', 'a\\n', ())" in done.stdout
     )
+
+
+def test_calls_that_a_log_tells_twice_or_only_when_they_start_are_told_once(tmp_path: Path) -> None:
+    start = {"toolCallId": "t2", "toolName": "bash", "arguments": {"command": "pwd"}}
+    more = [
+        {"type": "tool.execution_start", "data": start},
+        {"type": "tool.execution_complete", "data": {"toolCallId": "t2", "result": "/repo"}},
+    ]
+    table = TABLES["copilot-cli"]
+    text = table.sample.text + "".join(json.dumps(one) + "\n" for one in more)
+    run = read(written(tmp_path, table, text))
+    assert [action.text for action in actions_of(run)] == ["ls", "pwd"]
+    assert run.steps[-1].text == "/repo"
+
+
+@pytest.mark.parametrize(
+    ("script", "commands"),
+    [
+        ('text(await tools.exec_command({cmd:"git log --all"}));', ["git log --all"]),
+        ("const r = await tools.shell_command({ command: 'ls' }); text(r)", ["ls"]),
+        ("await tools.exec_command({cmd: line})", None),
+    ],
+)
+def test_commands_in_a_script_that_calls_tools(script: str, commands: list[str] | None) -> None:
+    run = Trajectory(
+        id="r",
+        task="t",
+        policy="p",
+        environment="e",
+        seed=0,
+        steps=steps_of(
+            [
+                {"role": "user", "content": "Do it."},
+                {"role": "assistant", "tool_calls": [{"name": "exec", "args": {"input": script}}]},
+                {"role": "tool", "content": "a"},
+            ]
+        ),
+        outcome=None,
+        end="terminated",
+    )
+    told = [action.text for action in actions_of(run) if action.kind == "command"]
+    assert told == (commands or [])
+    missed = look_at(run, actions_of(run)).looks.could_not_look
+    actions = {"git-history", "leaks", "libraries", "network"}
+    assert actions & set(missed) == (actions if commands is None else set())
