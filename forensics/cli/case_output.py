@@ -20,6 +20,7 @@ from forensics.report.broken import broken_lines
 from forensics.report.certain import certain
 from forensics.report.chains import read_chains
 from forensics.report.data import few, load_case
+from forensics.report.integrity import integrity_lines, read_integrity
 from forensics.report.looks import read_looks
 from forensics.report.loops import loop_lines, read_loops
 from forensics.report.opening import Opening, looks_told, opening_of
@@ -129,6 +130,7 @@ def summary(folder: Path) -> Iterator[str]:
         yield f"{line}."
     yield from (printable(line, LINE) for line in looks_told(read_looks(folder)))
     yield from (printable(line, LINE) for line in loop_lines(read_loops(folder)))
+    yield from (printable(line, LINE) for line in integrity_lines(read_integrity(folder)))
     yield from (printable(line, LINE) for line in broken_lines(folder))
 
 

@@ -21,19 +21,21 @@ EVIDENCE = "evidence.jsonl"
 FINDINGS = "findings.jsonl"
 LOOKS = "looks.jsonl"  # of each run of logs, what could be looked at
 LOOPS = "loops.jsonl"  # the runs of logs that loop, and where
+INTEGRITY = "integrity.jsonl"  # what cannot be relied on in the record of each run
 CANDIDATES = "candidates.jsonl"  # what one group of runs does more often; no findings
 ABLATION = "ablation.jsonl"
 ANSWERS = "answers"  # what finished instruments answered, kept until the case is complete
 REVIEW = "review.jsonl"  # what a second reader said of the findings; its answers lie in `review/`
 UNREADABLE = "unreadable.jsonl"  # files and rows of logs that could not be read
 # whose checksums a complete case states; `ablate` writes its rows beside a complete one, too
-CHECKED = (EVIDENCE, FINDINGS, LOOKS, LOOPS, CANDIDATES, UNREADABLE, REVIEW)
+CHECKED = (EVIDENCE, FINDINGS, LOOKS, LOOPS, INTEGRITY, CANDIDATES, UNREADABLE, REVIEW)
 CASE_FILES = (
     CASE,
     EVIDENCE,
     FINDINGS,
     LOOKS,
     LOOPS,
+    INTEGRITY,
     CANDIDATES,
     ABLATION,
     UNREADABLE,

@@ -12,14 +12,16 @@ only a few marks and numbers in memory.
    (`layers.contrasts`), so that each run is read once.
 """
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self, TextIO
 
 from forensics.actions import actions_of
-from forensics.investigation.folder import LOOKS
+from forensics.investigation.folder import INTEGRITY, LOOKS
 from forensics.investigation.scan_looks import LookCounts, look_line, origin_of
+from forensics.investigation.scan_record import COPIED, Copies, RecordRead, read_record
 from forensics.layers.action_words import ActedRun, acted_run
 from forensics.layers.behaviour import BehaviourConfig
 from forensics.layers.bounds import ScoredRun
@@ -56,6 +58,7 @@ class SideMarks:
     runs: int = 0
     found: int = 0
     looks: LookCounts = field(default_factory=LookCounts)
+    record: Counter[str] = field(default_factory=Counter)
 
     def merge(self, later: "SideMarks") -> None:
         """Add what was found in the runs that come next."""
@@ -70,18 +73,20 @@ class SideMarks:
         self.runs += later.runs
         self.found += later.found
         self.looks.merge(later.looks)
+        self.record.update(later.record)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Scanned:
     """What came out of some runs of one side: findings as JSON lines, of each run what could
-    be looked at (JSON lines, too), marks, the behaviour layer's tally, and what each run did
-    (errored ones left out).
+    be looked at and what its record does not bear out (JSON lines, too), marks, the behaviour
+    layer's tally, and what each run did (errored ones left out).
     """
 
     side: str
     lines: tuple[str, ...]
     looks: tuple[str, ...]
+    record: tuple[RecordRead, ...]
     marks: SideMarks
     tally: Log
     acted: tuple[ActedRun, ...] = ()
@@ -96,6 +101,7 @@ def scan_runs(
     lines: list[str] = []
     looks: list[str] = []
     acted: list[ActedRun] = []
+    record: list[RecordRead] = []
     marks, tally = SideMarks(), new_tally()
     for trajectory in runs:
         actions = actions_of(trajectory)
@@ -107,6 +113,9 @@ def scan_runs(
         if looked:
             looks.append(look_line(side, trajectory, looked.looks))
         mark(marks, trajectory, rows, looked.looks if looked else None)
+        if (read := read_record(side, trajectory, actions)) is not None:
+            record.append(read)
+            marks.record.update(one.check for one in read.gaps)
         tally.add(trajectory, chains)
         if trajectory.end != "errored":
             acted.append(acted_run(side, trajectory, actions, SETTINGS.chain_rule))
@@ -114,6 +123,7 @@ def scan_runs(
         side=side,
         lines=tuple(lines),
         looks=tuple(looks),
+        record=tuple(record),
         marks=marks,
         tally=tally,
         acted=tuple(acted),
@@ -215,10 +225,12 @@ class Gathered:
         self.tallies = {side: new_tally() for side in sides}
         self.acted: list[ActedRun] = []
         self.looks = draft.with_name(f".{LOOKS}.draft")
+        self.integrity = draft.with_name(f".{INTEGRITY}.draft")
+        self._copies = Copies()
         self._files: list[TextIO] = []
 
     def __enter__(self) -> Self:
-        for path in (self.draft, self.looks):
+        for path in (self.draft, self.looks, self.integrity):
             file = open(path, "w", encoding="utf-8", errors="backslashreplace")
             self._files.append(file)
         return self
@@ -229,12 +241,17 @@ class Gathered:
 
     def add(self, scanned: Scanned) -> None:
         """What was found in the runs that come next."""
-        findings, looks = self._files
+        findings, looks, integrity = self._files
         findings.writelines(scanned.lines)
         looks.writelines(scanned.looks)
         self.told[scanned.side].merge(scanned.marks)
         self.tallies[scanned.side].merge(scanned.tally)
         self.acted += scanned.acted
+        for read in scanned.record:
+            integrity.writelines(read.lines)
+            if (copied := self._copies.line(read)) is not None:
+                integrity.write(copied)
+                self.told[scanned.side].record.update((COPIED,))
 
     @property
     def runs(self) -> int:

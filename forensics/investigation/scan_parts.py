@@ -25,7 +25,7 @@ from threading import Thread
 from typing import TypeVar
 
 from forensics.case import Case
-from forensics.investigation.folder import FINDINGS, LOOKS
+from forensics.investigation.folder import FINDINGS, INTEGRITY, LOOKS
 from forensics.investigation.scan_findings import (
     SETTINGS,
     Gathered,
@@ -88,6 +88,7 @@ def write_findings(
                 progress("scanning", ahead.runs, of)
     ahead.draft.replace(path)
     ahead.looks.replace(case.folder / LOOKS)
+    ahead.integrity.replace(case.folder / INTEGRITY)
     return ahead.told, Tallied(survey=known, logs=ahead.tallies), ahead.acted
 
 

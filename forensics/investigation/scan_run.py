@@ -227,6 +227,7 @@ def _run(
                 "no_logs": sum(side.others.values()),
                 "scrubbed_left_out": side.scrubbed,
                 "looks": told[side.side].looks.stated(),
+                "integrity": dict(sorted(told[side.side].record.items())),
             }
             for side in sides
         },

@@ -1,6 +1,6 @@
 """The files of a case folder: `case.json` with the checkpoints that it compares,
-and the rows of `findings.jsonl`, `loops.jsonl`, `candidates.jsonl`, `review.jsonl` and
-`ablation.jsonl`.
+and the rows of `findings.jsonl`, `loops.jsonl`, `integrity.jsonl`, `candidates.jsonl`,
+`review.jsonl` and `ablation.jsonl`.
 """
 
 from typing import Any, Literal, Self
@@ -194,6 +194,23 @@ class LoopRow(Record):
     turns: int
     times: int
     actions: tuple[str, ...]
+
+
+class IntegrityRow(Record):
+    """A row of `integrity.jsonl`: what cannot be relied on in the record of a run, or what the
+    agent named that nothing had shown (`check` begins with `recall`). `steps` count from 0;
+    `quote`: a line of the log. No finding.
+    """
+
+    trajectory: str
+    side: str
+    task: str
+    policy: str
+    file: str | None = None
+    check: str
+    steps: tuple[int, ...]
+    quote: str
+    why: str
 
 
 class CandidateExample(Record):

@@ -15,12 +15,13 @@ from forensics.errors import UserError
 from forensics.phrases import printable
 from forensics.records import Evidence, Spans, Undefined, Verdict
 from forensics.records.case_checksum import sealed
-from forensics.records.case_file import CandidateRow, LoopRow
+from forensics.records.case_file import CandidateRow, IntegrityRow, LoopRow
 from forensics.records.files import as_user_error, read_findings, read_json, write_json
 from forensics.records.record import first_error
 from forensics.report.candidates import read_candidates
 from forensics.report.chains import ChainIndex, index_chains
 from forensics.report.findings import Findings, read_findings_of
+from forensics.report.integrity import read_integrity
 from forensics.report.logs import find_logs
 from forensics.report.loops import read_loops
 from forensics.report.opening import Opening, opening_of
@@ -67,6 +68,7 @@ class ReportData:
     folder: Path = Path()
     loops: tuple[LoopRow, ...] = ()
     candidates: tuple[CandidateRow, ...] = ()
+    integrity: tuple[IntegrityRow, ...] = ()
     opening: Opening | None = None
 
     @property
@@ -124,6 +126,7 @@ def load_case(folder: Path) -> ReportData:
         chains=chains,
         loops=read_loops(folder),
         candidates=read_candidates(folder),
+        integrity=read_integrity(folder),
         browser=browse(folder, find_logs(folder), chains, spans),
     )
     if "logs" not in data.inputs:

@@ -32,6 +32,11 @@ from forensics.report.data import ReportData, shown_reasons
 from forensics.report.escape import ticked_html, visible_html
 from forensics.report.findings import Findings, cited_steps, shown_within
 from forensics.report.hunks import hunks_of
+from forensics.report.integrity import (
+    COLUMNS as INTEGRITY_COLUMNS,
+    integrity_lines,
+    integrity_rows,
+)
 from forensics.report.looks import COLUMNS as LOOK_COLUMNS, look_rows
 from forensics.report.loops import loop_told
 from forensics.report.places import file_told
@@ -67,6 +72,9 @@ CARDS: Final = {  # what the cards of a scan's page are drawn with
     "look_rows": look_rows,
     "candidate_columns": CANDIDATE_COLUMNS,
     "candidate_rows": candidate_rows,
+    "integrity_columns": INTEGRITY_COLUMNS,
+    "integrity_lines": integrity_lines,
+    "integrity_rows": integrity_rows,
 }
 
 

@@ -13,6 +13,11 @@ from forensics.report.certain import certain, settles
 from forensics.report.data import ReportData, shown_reasons
 from forensics.report.escape import cut, markdown_fence, markdown_line as text, printable, short
 from forensics.report.hunks import hunks_of
+from forensics.report.integrity import (
+    COLUMNS as INTEGRITY_COLUMNS,
+    integrity_lines,
+    integrity_rows,
+)
 from forensics.report.looks import COLUMNS as LOOK_COLUMNS, look_rows
 from forensics.report.loops import loop_lines
 from forensics.report.opening import SIDES, Opening
@@ -80,6 +85,7 @@ def _top(data: ReportData) -> Iterator[str]:
     yield from _section("What the prompt forbids", bullets(broken_lines(data.folder)))
     yield from _section("Runs that loop", bullets(loop_lines(data.loops)))
     yield from _candidates(data)
+    yield from _integrity(data)
     yield from look_tables(opening)
     if not is_profile(data.inputs):
         yield from _section(
@@ -123,6 +129,13 @@ def _candidates(data: ReportData) -> Iterator[str]:
     if data.candidates:
         listed = markdown_table(CANDIDATE_COLUMNS, candidate_rows(data.candidates))
         yield from _section("Candidates, to be read; no findings", listed)
+
+
+def _integrity(data: ReportData) -> Iterator[str]:
+    if data.integrity:
+        listed = markdown_table(INTEGRITY_COLUMNS, integrity_rows(data.integrity))
+        counted = bullets(integrity_lines(data.integrity))
+        yield from _section("The record, beside the findings", counted, listed)
 
 
 def look_tables(opening: Opening) -> Iterator[str]:

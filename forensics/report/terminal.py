@@ -14,6 +14,7 @@ from forensics.report import numbers, words
 from forensics.report.broken import broken_lines
 from forensics.report.data import ReportData, shown_evidence, shown_reasons
 from forensics.report.escape import printable, short
+from forensics.report.integrity import integrity_lines
 from forensics.report.loops import loop_lines
 from forensics.report.numbers import table_cells
 from forensics.report.opening import looks_told
@@ -68,6 +69,7 @@ def _parts(data: ReportData) -> Iterator[Any]:
         "Where nobody could look", looks_told(data.opening.looks if data.opening else {})
     )
     yield from _list("Runs that loop", loop_lines(data.loops))
+    yield from _list("The record, beside the findings", integrity_lines(data.integrity))
     yield from _list("What the prompt forbids", broken_lines(data.folder))
     if any(shown_evidence(data)):
         yield ""
