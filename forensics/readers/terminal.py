@@ -87,6 +87,8 @@ def _is_trial(first: Mapping[str, Any]) -> bool:
 
 def accompanies(path: Path) -> bool:
     """Whether a file belongs to a trial of Terminal-Bench, or to a whole run of trials."""
+    if path.name.endswith(".traj.json"):
+        return False  # a log of its own, which the verdict goes along with
     folders = path.parents
     for depth, folder in enumerate(folders[:-1]):
         if folder.name in PARTS and _holds_trial(folders[depth + 1]):

@@ -35,6 +35,7 @@ PROMPTS = {
     "sh-5.1$": r"(?:ba|z|k|da|a)?sh-\d[\d.]{0,8}[a-z]?[$#]",
     "host:dir user$": r"[\w.-]{1,60}:[~/\w]\S{0,200} [\w.-]{1,40}\$",
     "➜  dir": r"➜ {1,3}\S{1,100}(?: git:\([^)\n]{1,80}\))?(?: ✗)?",
+    "└─$": r"└─[$#]",
     "PS C:\\>": r"(?:PS )?(?:[A-Z]:\\|(?<=PS )/)[^\n>]{0,200}>",
 }
 PLAIN = {
@@ -55,6 +56,8 @@ _GOES_ON = re.compile(
 _GLUED = re.compile(r"[^>\n]{1,40}> ")  # behind what was echoed too early
 _KNOWN = re.compile(rf"{_FRONT}(?:{'|'.join(PROMPTS.values())})(?: |\Z|(?<=[\w\\]>)(?=\w))")
 _PLAIN = [re.compile(rf"{_FRONT}{shape}(?: |\Z)") for shape in PLAIN.values()]
+_UPPER = re.compile(rf"┌──|{_USER} MINGW\d\d ")  # the first row of a prompt that has two
+_ABOVE = re.compile(rf"Script started on |Last login: |asciinema: |{_UPPER.pattern}")
 _ANY = re.compile(rf"[^\n]{{0,200}}?{ENDS}(?: |\Z)")
 _TYPED = re.compile(rf"[^\n]{{0,200}}{ENDS} ?\Z")
 _HOST = re.compile(_USER)
@@ -127,7 +130,8 @@ class _Shell:
             self._behind = re.compile(rf"(?:\([\w./ :~-]{{1,60}}\) )?(?:{fronts})(?: |\Z)")
         self._known = bool(known)
         if not known and not any(row.edited for row in rows):
-            first = next((row.text for row in rows if row.text.strip()), "")
+            shown = (row.text for row in rows if row.text.strip())
+            first = next((text for text in shown if not _ABOVE.match(text)), "")
             self.plain = next((shape for shape in _PLAIN if shape.match(first)), None)
         self._prompts: list[Span | None] = [self._prompt(row) for row in rows]
         self._seen()
@@ -156,6 +160,8 @@ class _Shell:
             while end < len(self.rows) and self._prompts[end] is None:
                 end += 1
             output = [row.text.rstrip() for row in self.rows[after:end]]
+            if output and _UPPER.match(output[-1]):
+                output.pop()
             if end < len(self.rows) and (begun := self._prompts[end]) and begun[0]:
                 output.append(self.rows[end].text[: begun[0]])
             if command.strip() and not command.rstrip().endswith("^C"):

@@ -87,6 +87,21 @@ def test_commands_go_on_over_rows(typed: str, command: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("above", "prompt"),
+    [
+        ("", "┌──(me㉿kali)-[~/a]\n└─$ "),
+        ("", "me@box MINGW64 ~/a (main)\n$ "),
+        ("Script started on 2026-03-02 10:00:00+00:00 [TERM=xterm]\n", "$ "),
+        ("Last login: Mon Mar  2 10:00:00 2026\n", "~/repo $ "),
+    ],
+)
+def test_prompts_of_two_rows_and_what_stands_above_the_first(above: str, prompt: str) -> None:
+    text = f"{above}{prompt}git log\n{LOG}\n{prompt}git show 9f\n+ a\n{prompt}\n"
+    assert commands(text) == [("git log", LOG), ("git show 9f", "+ a")]
+    assert is_terminal(text.encode())
+
+
+@pytest.mark.parametrize(
     "prompt", ["root@box:/a b# ", "[me@box dir]$ ", "bash-5.1$ ", "(venv) root@box:/# ", "sh-4.2# "]
 )
 def test_a_prompt_behind_output_without_a_line_end(prompt: str) -> None:
