@@ -21,14 +21,13 @@ from forensics.records import Step, ToolCall
 
 STARTED = re.compile(r"^# aider chat started at (\d{4}-\d\d-\d\d \d\d:\d\d:\d\d)[ \t]*$", re.M)
 MARKS: dict[str, "Who"] = {"####": "user", ">": "aider"}
+MOST_RUN = 100  # commands of one answer, as they are looked up
 TALKS = ("/ask", "/code", "/architect", "/context", "/run", "/test", "/web", "/chat-mode")
 KEPT = ("Applied edit to ", "Commit ", "Skipping edits", "Did not apply", "Failed to apply")
 _MODEL = re.compile(r"(?:Main m|M)odels?: (\S+)")
-_RAN = re.compile(r"I ran this command:\s*\n(.*?)\n\s*And got this output:[ \t]*\n?(.*)\Z", re.S)
+_RAN, _GOT = "I ran this command:", "And got this output:"
 _FENCE = re.compile(r"[ \t]*(`{3,}|~{3,})")
-_BLOCK = re.compile(
-    r"^<{5,9} SEARCH>?[^\n]*\n(.*?)^={5,9}[ \t]*\n(.*?)^>{5,9} REPLACE[^\n]*$", re.S | re.M
-)
+_SIGN = re.compile(r"(?:(<{5,9} SEARCH>?)|(={5,9})|(>{5,9} REPLACE))\s*")
 _FILE = re.compile(r"^([^\n]+)\n```[\w+-]*\n((?:(?!```)[^\n]*\n)*+)```", re.M)
 _DIFF = re.compile(r"^```diff\n((?:(?!```)[^\n]*\n)*+)```", re.M)
 Who = Literal["user", "aider", "model"]
@@ -127,11 +126,13 @@ def _note(turn: _Turn, text: str) -> None:
 
 def _answers(turn: _Turn, text: str) -> bool:
     """Whether a message holds what a command of this turn printed."""
-    if (found := _RAN.match(text)) is None:
+    asked, got, output = text.partition(_GOT)
+    if not got or not asked.startswith(_RAN):
         return False
-    for at, (command, output) in enumerate(turn.ran):
-        if output is None and command.split() == found[1].split():
-            turn.ran[at] = (command, found[2].strip("\n"))
+    ran = asked.removeprefix(_RAN).split()
+    for at, (command, known) in enumerate(turn.ran[:MOST_RUN]):
+        if known is None and command.split() == ran:
+            turn.ran[at] = (command, output.strip("\n"))
             return True
     return False
 
@@ -152,12 +153,10 @@ def _told(turn: _Turn | None) -> Iterator[Step]:
 def _edits(turn: _Turn) -> Iterator[ToolCall]:
     """The edits of an answer that were applied."""
     text = f"{turn.text}\n"
-    blocks = list(_BLOCK.finditer(text))
-    for block in blocks:
-        path = _named(text[max(0, block.start() - 600) : block.start()], turn.applied)
-        if path:
-            change = {"path": path, "old_string": block[1], "new_string": block[2]}
-            yield tool_call("edit", change)
+    blocks = list(_blocks(text))
+    for above, old, new in blocks:
+        if path := _named(above, turn.applied):
+            yield tool_call("edit", {"path": path, "old_string": old, "new_string": new})
     if blocks or not turn.applied:
         return
     for diff in _DIFF.finditer(text):
@@ -167,9 +166,24 @@ def _edits(turn: _Turn) -> Iterator[ToolCall]:
             yield tool_call("write", {"path": path, "content": found[2]})
 
 
+def _blocks(text: str) -> Iterator[tuple[str, str, str]]:
+    """Each SEARCH/REPLACE block: the lines above it, what it looks for and what it puts there."""
+    parts: list[list[str]] = [[]]  # what stands above, the old and the new lines
+    for line in text.split("\n"):
+        sign = _SIGN.fullmatch(line)
+        if sign and sign[len(parts)]:
+            parts.append([])
+        else:
+            parts[-1].append(line)
+        if len(parts) > 3:
+            above, old, new = ("".join(f"{line}\n" for line in part) for part in parts[:3])
+            yield above, old, new
+            parts = [[]]
+
+
 def _named(above: str, applied: list[str]) -> str | None:
     """The file that the lines above an edit name, where it was applied."""
-    for line in reversed(above.rstrip().splitlines()[-4:]):
+    for line in reversed(above[-600:].rstrip().splitlines()[-4:]):
         name = line.strip().strip("`*#: ")
         if found := next((path for path in applied if name and path.endswith(name)), None):
             return found

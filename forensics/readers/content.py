@@ -135,11 +135,31 @@ def read_whole(path: Path, limits: Limits = LIMITS) -> bytes:
     """
     with open_content(path, limits) as stream:
         content = stream.read(limits.document + 1)
+    _require_bounded(content, limits)
+    return content
+
+
+def read_text(path: Path, limits: Limits = LIMITS) -> tuple[str, tuple[Unreadable, ...]]:
+    """The text of a file that must be held whole, as far as it can be read, and what of it
+    cannot. Raises `UnreadableContent` above `limits.document`.
+    """
+    content, broken = bytearray(), []
+    with cast(io.BufferedReader, open_content(path, limits)) as stream:
+        try:  # piece by piece: a longer read that breaks off gives nothing
+            while len(content) <= limits.document and (piece := stream.read1(MEBIBYTE)):
+                content += piece
+        except UnreadableContent as refused:
+            where = f"after {content.count(10):,} lines"
+            broken.append(Unreadable(path=path, where=where, reason=str(refused)))
+    _require_bounded(content, limits)
+    return content.decode("utf-8-sig", "replace"), tuple(broken)
+
+
+def _require_bounded(content: bytes | bytearray, limits: Limits) -> None:
     if len(content) > limits.document:
         raise UnreadableContent(
             f"it holds one document above {_megabytes(limits.document)}, too large to be read whole"
         )
-    return content
 
 
 def read_lines(path: Path, limits: Limits = LIMITS) -> Iterator[Line | Unreadable]:

@@ -9,13 +9,20 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from forensics.readers import aider_history, specstory_export
-from forensics.readers.content import Unreadable, UnreadableContent, bare_name, read_whole
+from forensics.readers.content import (
+    Limits,
+    Unreadable,
+    UnreadableContent,
+    bare_name,
+    read_text,
+)
 from forensics.readers.json_rows import WHOLE
 from forensics.readers.log_reader import Found, Reader
 from forensics.readers.submission import content_beside
 from forensics.readers.values import as_list, as_mapping, run_of
 from forensics.records import Trajectory
 
+WRITTEN = Limits(document=64 << 20)  # bytes, of one file
 HISTORY, RESULTS = ".aider.chat.history.md", ".aider.results.json"
 ALONG = (RESULTS, ".aider.input.history", ".aider.llm.history")
 
@@ -36,10 +43,12 @@ def accompanies(path: Path) -> bool:
 def read(path: Path) -> Found:
     """Every run in the file."""
     try:
-        text = read_whole(path).decode("utf-8-sig", "replace").replace("\r\n", "\n")
+        text, broken = read_text(path, WRITTEN)
     except UnreadableContent as refused:
         yield Unreadable(path=path, where=WHOLE, reason=str(refused))
         return
+    yield from broken
+    text = text.replace("\r\n", "\n")
     yield from (_aider if aider_history.STARTED.search(text) else _specstory)(path, text)
 
 

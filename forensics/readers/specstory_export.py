@@ -47,7 +47,6 @@ _TOOL = re.compile(
     r"|^Tool use: \*\*(?P<b>[^*\n]+)\*\*[ \t]*$|^<think>|^<details>\s{0,40}<summary>",
     re.M,
 )
-_SUMMARY = re.compile(r"<summary>(.*?)</summary>", re.S)
 _NAMED = re.compile(r"Tool use: \*\*([^*\n]+)\*\*(?: • )?(.*)", re.S)
 _LISTED = re.compile(r"_Tools? used: ([\w ,.-]+)_")
 _INLINE = re.compile(r"^[ \t]*`([^`\n]+)`[ \t]*$", re.M)
@@ -204,19 +203,29 @@ def _pieces(text: str) -> Iterator[tuple[tuple[str, str, str] | None, str]]:
         close = _CLOSES[opened]
         end = -1 if close in gone else text.find(close, found.end())
         gone |= {close} if end < 0 else set()
-        end = len(text) if end < 0 else end
+        if end < 0:  # it breaks off
+            following = _TOOL.search(text, found.end())
+            end, close = (following.start() if following else len(text)), ""
         body, at = text[found.end() : end], min(len(text), end + len(close))
         if opened == "<think":
-            thought = _TAGS.sub("", _SUMMARY.sub("", body)).strip()
+            thought = _TAGS.sub(
+                "", body.replace(f"<summary>{_summary(body)}</summary>", "")
+            ).strip()
             yield None, f"<think>\n{thought}\n</think>\n"
         else:
             yield _tool(found, found[0] + body), body
     yield None, text[at:]
 
 
+def _summary(text: str) -> str:
+    _, _, rest = text.partition("<summary>")
+    told, closed, _ = rest.partition("</summary>")
+    return told if closed else ""
+
+
 def _tool(opened: re.Match[str], whole: str) -> tuple[str, str, str]:
     """A tool's name, its kind where it is said, and its summary."""
-    summary = html.unescape(found[1].strip()) if (found := _SUMMARY.search(whole)) else ""
+    summary = html.unescape(_summary(whole).strip())
     named = _NAMED.match(summary)
     told = dict(re.findall(r'data-tool-(type|name)="([^"\n]*)"', opened["of"] or ""))
     name = opened["b"] or opened["a"] or told.get("name") or (named[1] if named else "")

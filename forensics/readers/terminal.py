@@ -21,13 +21,13 @@ from pathlib import Path
 from typing import Any
 
 from forensics.readers.content import (
-    LIMITS,
     SUFFIX,
+    Limits,
     Unreadable,
     UnreadableContent,
     bare_name,
     read_head,
-    read_whole,
+    read_text,
 )
 from forensics.readers.json_rows import (
     MALFORMED,
@@ -49,6 +49,7 @@ from forensics.readers.values import as_list, as_mapping, dig, run_of
 from forensics.records import Step, Trajectory
 
 NAME, BENCH = "terminal", "terminal-bench"
+SHOWN = Limits(document=64 << 20)  # bytes, of what one terminal shows
 TOOL = "terminal"  # a shell that stays in its directory
 SESSIONS = ("sessions/agent.cast", "agent.cast", "sessions/agent.log", "panes/post-agent.txt")
 PARTS = ("sessions", "panes", "agent-logs", "agent_logs")  # folders of a trial
@@ -86,6 +87,8 @@ def _is_trial(first: Mapping[str, Any]) -> bool:
 
 def accompanies(path: Path) -> bool:
     """Whether a file belongs to a trial of Terminal-Bench, or to a whole run of trials."""
+    if path.name.endswith(".traj.json"):
+        return False  # a log of its own, which the verdict goes along with
     folders = path.parents
     for depth, folder in enumerate(folders[:-1]):
         if folder.name in PARTS and _holds_trial(folders[depth + 1]):
@@ -145,16 +148,17 @@ def _commands(path: Path, first: Mapping[str, Any]) -> tuple[list[Command], list
     """The commands of a recording or of a text."""
     if not first:
         screen = Screen()
-        screen.show(read_whole(path).decode("utf-8", "replace"))
-        return commands_in(screen.rows()), []
+        text, lost = read_text(path, SHOWN)
+        screen.show(text)
+        return commands_in(screen.rows()), list(lost)
     screen = Screen(first.get("width") or dig(first, "term", "cols"))
     broken: list[Unreadable] = []
     held: list[str] = []
     total = 0
     for kind, data in _events(path, first, broken):
         total += len(data)
-        if total > LIMITS.document:
-            raise UnreadableContent("the recording shows too much to be read whole")
+        if total > SHOWN.document:
+            raise UnreadableContent(f"it shows more than {SHOWN.document >> 20} MB")
         if kind == "o":
             held.append(data)
             continue

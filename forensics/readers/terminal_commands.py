@@ -15,7 +15,9 @@ printed something, and neither a page of documentation nor a list of files.
 """
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from itertools import islice
 from typing import NamedTuple
 
 from forensics.readers.terminal_screen import Screen, ShownRow
@@ -33,6 +35,7 @@ PROMPTS = {
     "sh-5.1$": r"(?:ba|z|k|da|a)?sh-\d[\d.]{0,8}[a-z]?[$#]",
     "host:dir user$": r"[\w.-]{1,60}:[~/\w]\S{0,200} [\w.-]{1,40}\$",
     "➜  dir": r"➜ {1,3}\S{1,100}(?: git:\([^)\n]{1,80}\))?(?: ✗)?",
+    "└─$": r"└─[$#]",
     "PS C:\\>": r"(?:PS )?(?:[A-Z]:\\|(?<=PS )/)[^\n>]{0,200}>",
 }
 PLAIN = {
@@ -51,8 +54,10 @@ _GOES_ON = re.compile(
     r"(?: (?:[bd]?quote|heredoc|pipe|cmdand|cmdor|cursh|subsh|for|while|then|else|if))*)?>(?: |\Z)"
 )
 _GLUED = re.compile(r"[^>\n]{1,40}> ")  # behind what was echoed too early
-_KNOWN = [re.compile(rf"{_FRONT}{shape}(?: |\Z|(?<=[\w\\]>)(?=\w))") for shape in PROMPTS.values()]
+_KNOWN = re.compile(rf"{_FRONT}(?:{'|'.join(PROMPTS.values())})(?: |\Z|(?<=[\w\\]>)(?=\w))")
 _PLAIN = [re.compile(rf"{_FRONT}{shape}(?: |\Z)") for shape in PLAIN.values()]
+_UPPER = re.compile(rf"┌──|{_USER} MINGW\d\d ")  # the first row of a prompt that has two
+_ABOVE = re.compile(rf"Script started on |Last login: |asciinema: |{_UPPER.pattern}")
 _ANY = re.compile(rf"[^\n]{{0,200}}?{ENDS}(?: |\Z)")
 _TYPED = re.compile(rf"[^\n]{{0,200}}{ENDS} ?\Z")
 _HOST = re.compile(_USER)
@@ -66,6 +71,8 @@ _BLOCKS = re.compile(
 )
 _QUOTES = re.compile(r"\\.|(?:^|(?<=[ \t\n;]))#[^\n]*|['\"`]", re.S)
 MOST_GOING_ON = 20_000  # rows of one command
+MOST_HEREDOCS = 20  # of one row
+MOST_FRONTS = 50  # prompts that are looked for behind output
 LONGEST_FRONT = 4000  # characters of output in front of a prompt
 
 
@@ -118,12 +125,13 @@ class _Shell:
         self.rows = rows
         self.plain: re.Pattern[str] | None = None
         self._behind: re.Pattern[str] | None = None  # a prompt behind output
-        known = {found[0] for row in rows for shape in _KNOWN if (found := shape.match(row.text))}
+        known = Counter(found[0] for row in rows if (found := _KNOWN.match(row.text)))
         if fronts := _fronts(known):
             self._behind = re.compile(rf"(?:\([\w./ :~-]{{1,60}}\) )?(?:{fronts})(?: |\Z)")
         self._known = bool(known)
         if not known and not any(row.edited for row in rows):
-            first = next((row.text for row in rows if row.text.strip()), "")
+            shown = (row.text for row in rows if row.text.strip())
+            first = next((text for text in shown if not _ABOVE.match(text)), "")
             self.plain = next((shape for shape in _PLAIN if shape.match(first)), None)
         self._prompts: list[Span | None] = [self._prompt(row) for row in rows]
         self._seen()
@@ -152,6 +160,8 @@ class _Shell:
             while end < len(self.rows) and self._prompts[end] is None:
                 end += 1
             output = [row.text.rstrip() for row in self.rows[after:end]]
+            if output and _UPPER.match(output[-1]):
+                output.pop()
             if end < len(self.rows) and (begun := self._prompts[end]) and begun[0]:
                 output.append(self.rows[end].text[: begun[0]])
             if command.strip() and not command.rstrip().endswith("^C"):
@@ -162,12 +172,14 @@ class _Shell:
     def _prompt(self, row: ShownRow) -> Span | None:
         """Where a prompt begins and ends in a row; `None`: it has none."""
         text = row.text
+        if not text:
+            return None
         behind = self._behind and self._behind.search(text[:LONGEST_FRONT])
         if behind and behind.start() and not text[behind.start() - 1].isspace():
             return behind.span()
-        for shape in _KNOWN if self.plain is None else (*_KNOWN, self.plain):
-            if found := shape.match(text):
-                return found.span()
+        found = _KNOWN.match(text) or (self.plain and self.plain.match(text))
+        if found:
+            return found.span()
         if behind:
             return behind.span()
         if self._known:
@@ -200,7 +212,8 @@ class _Shell:
         opened, depth = _quote(command), _depth(command)
         while after < len(self.rows) and after - at < MOST_GOING_ON:
             if (found := _heredoc(last)) and (body := self._document(after, found)):
-                lines, after, last = [*lines, *body], after + len(body), last[: found.start()]
+                lines += body
+                after, last = after + len(body), last[: found.start()]
                 continue
             if not (opened or depth > 0 or last.rstrip().endswith(_WAITS)):
                 break
@@ -209,7 +222,8 @@ class _Shell:
                 opened, depth = _quote(f"\n{row}", opened), depth + _depth(row)
             if not more:
                 break
-            lines, after, last = [*lines, *more], after + len(more), more[-1]
+            lines += more
+            after, last = after + len(more), more[-1]
         return "\n".join(lines), after
 
     def _more(self, start: int, opened: str, depth: int) -> list[str]:
@@ -219,10 +233,10 @@ class _Shell:
         if (begun := self._goes_on(start)) is not None:
             return [self.rows[start].text.rstrip()[begun:]]
         found: list[str] = []
-        for row, prompt in zip(self.rows[start:], self._prompts[start:], strict=True):
-            if prompt is not None or len(found) == MOST_GOING_ON:
+        for at in range(start, min(len(self.rows), start + MOST_GOING_ON)):
+            if self._prompts[at] is not None:
                 break
-            found.append(row.text.rstrip())
+            found.append(self.rows[at].text.rstrip())
             opened, depth = _quote(f"\n{found[-1]}", opened), depth + _depth(found[-1])
             if not opened and depth <= 0:
                 return found
@@ -250,15 +264,16 @@ class _Shell:
         return found.end() if found else None
 
 
-def _fronts(known: Iterable[str]) -> str:
+def _fronts(known: Counter[str]) -> str:
     """Prompts as a pattern, for finding them behind output: of those with a user and a host
     these two and any directory.
     """
-    users = {found[0] for prompt in known if (found := _HOST.search(prompt))}
+    usual = [prompt for prompt, _ in known.most_common(MOST_FRONTS)]
+    users = {found[0] for prompt in usual if (found := _HOST.search(prompt))}
     bare = {user for user in users if not any(user.endswith(one) for one in users - {user})}
     shapes = {rf"\[?{re.escape(user)}[: ][^\n$#%]{{0,200}}?[$#%]" for user in bare}
-    shapes |= {re.escape(one.strip()) for one in known if "@" not in one and len(one.strip()) > 4}
-    return "|".join(sorted(shapes)[:50])
+    shapes |= {re.escape(one.strip()) for one in usual if "@" not in one and len(one.strip()) > 4}
+    return "|".join(sorted(shapes))
 
 
 def heredoc_word(line: str) -> str | None:
@@ -269,7 +284,7 @@ def heredoc_word(line: str) -> str | None:
 
 def _heredoc(line: str) -> re.Match[str] | None:
     """The here document that a line opens, but for one that is quoted."""
-    for found in _HEREDOC.finditer(line):
+    for found in islice(_HEREDOC.finditer(line), MOST_HEREDOCS):
         before = line[: found.start()]
         if _quote(before) == "" or "$(" in before:
             return found

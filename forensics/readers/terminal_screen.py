@@ -11,9 +11,13 @@
 """
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+
+from forensics.readers.content import UnreadableContent
 
 LONG = 1 << 16  # characters of a row in which text is still put into the middle
+MOST_ROWS = 2_000_000
+MOST_TYPED, MOST_KEYS = 20, 4000  # lines that are entered on one row, keys of the last one
 MOST_COLUMNS = 1000  # that a cursor moves at once
 _HELD = re.compile(r"\x1b(?:\[[\d;:?<>=! -/]{0,64}|\][^\x07\x1b\n]{0,4096})?\Z")
 _TOKEN = re.compile(
@@ -30,19 +34,21 @@ _EDITING = "2004"
 _PASTED = re.compile(r"\x1b\[20[01]~")
 
 
-@dataclass
+@dataclass(slots=True)
 class ShownRow:
     """One row. `typed`: the lines that were entered while the cursor stood on it. `edited`:
     whether the shell said that a line is edited here.
     """
 
     text: str = ""
-    typed: list[str] = field(default_factory=list)
+    typed: tuple[str, ...] = ()
     edited: bool = False
 
 
 class Screen:
-    """The rows that a stream shows. `width`: in columns, `None` where the log does not say it."""
+    """The rows that a stream shows. `width`: in columns, `None` where the log does not say it.
+    Raises `UnreadableContent` for too many rows.
+    """
 
     def __init__(self, width: int | None = None) -> None:
         self.width = width if width and width > 1 else None
@@ -74,8 +80,11 @@ class Screen:
 
     def type(self, keys: str) -> None:
         """What was typed: lines that are entered are put down at the row of the cursor."""
-        *lines, self._keys = re.split(r"[\r\n]", self._keys + keys)
-        self._rows[self._row].typed += map(_without_edits, lines)
+        first, *others = re.split(r"[\r\n]", keys)
+        *lines, last = [self._keys + first, *others]
+        self._keys = last[-MOST_KEYS:]
+        row = self._rows[self._row]
+        row.typed += tuple(map(_without_edits, lines[: MOST_TYPED - len(row.typed)]))
 
     def _control(self, sign: str) -> None:
         if self._away:
@@ -159,6 +168,8 @@ class Screen:
     def _go(self, row: int, column: int = 0) -> None:
         self._store()
         if row == len(self._rows):
+            if row == MOST_ROWS:
+                raise UnreadableContent(f"the terminal shows more than {MOST_ROWS:,} rows")
             self._rows.append(ShownRow())
         self._row, self._column, self._full = row, column, False
         self._set(self._rows[row].text)

@@ -1,13 +1,15 @@
 """Recordings of a terminal: samples by hand after the formats, and those of the field."""
 
+import gzip
 import json
+import zipfile
 from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from forensics.readers import Unreadable, read_logs, terminal
+from forensics.readers import Limits, Unreadable, read_logs, terminal, terminal_screen
 from forensics.readers.terminal_commands import Command, commands_in, is_terminal
 from forensics.readers.terminal_screen import LONG, Screen
 from forensics.records import Trajectory
@@ -82,6 +84,21 @@ def test_commands_go_on_over_rows(typed: str, command: str) -> None:
     ended = command != typed or "\n" in typed
     text = f"root@box:/# {typed}\nout\nroot@box:/# pwd\n/\n"
     assert commands(text) == [(command, "out"), ("pwd", "/")], ended
+
+
+@pytest.mark.parametrize(
+    ("above", "prompt"),
+    [
+        ("", "┌──(me㉿kali)-[~/a]\n└─$ "),
+        ("", "me@box MINGW64 ~/a (main)\n$ "),
+        ("Script started on 2026-03-02 10:00:00+00:00 [TERM=xterm]\n", "$ "),
+        ("Last login: Mon Mar  2 10:00:00 2026\n", "~/repo $ "),
+    ],
+)
+def test_prompts_of_two_rows_and_what_stands_above_the_first(above: str, prompt: str) -> None:
+    text = f"{above}{prompt}git log\n{LOG}\n{prompt}git show 9f\n+ a\n{prompt}\n"
+    assert commands(text) == [("git log", LOG), ("git show 9f", "+ a")]
+    assert is_terminal(text.encode())
 
 
 @pytest.mark.parametrize(
@@ -378,6 +395,37 @@ def test_very_long_lines_and_moves_are_bounded() -> None:
     (echo, printed), (last, _) = commands(text)
     assert (echo, last) == ("echo", "ls")
     assert long in printed.split("\n") and len(printed) < 7 * LONG
+
+
+def test_what_is_too_large_or_breaks_off_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = f"root@box:/# git log\n{LOG}\n" * 500
+    (tmp_path / "a.log").write_text(text)
+    (tmp_path / "b.cast").write_text(cast(("o", text.replace("\n", "\r\n"))))
+    whole = gzip.compress(text.encode() * 4)
+    (tmp_path / "c.log.gz").write_bytes(whole[:-20])
+    with zipfile.ZipFile(tmp_path / "d.zip", "w") as archive:
+        for name in ("a.log", "b.cast"):
+            archive.write(tmp_path / name, name)
+    cut = (tmp_path / "d.zip").read_bytes()
+    (tmp_path / "d.zip").write_bytes(cut[: len(text) + 2000])
+    monkeypatch.setattr(terminal_screen, "MOST_ROWS", 6100)
+    found = runs(tmp_path)
+    assert [one.reason.split(" (")[0][:40] for one in found if isinstance(one, Unreadable)] == [
+        "its compressed content breaks off before",
+        "the archive breaks off: 1 whole members ",
+    ]
+    kept = [len(acted(one)) for one in found if isinstance(one, Trajectory)]
+    assert kept[:2] == [500, 500] and 1000 < kept[2] <= 2000 and kept[3:] == [500]
+    monkeypatch.setattr(terminal_screen, "MOST_ROWS", 100)
+    reasons = {one.reason for one in runs(tmp_path) if isinstance(one, Unreadable)}
+    assert "the terminal shows more than 100 rows" in reasons
+    monkeypatch.setattr(terminal_screen, "MOST_ROWS", 6100)
+    monkeypatch.setattr(terminal, "SHOWN", Limits(document=1000))
+    told = [one.reason for one in runs(tmp_path) if isinstance(one, Unreadable)]
+    assert "it shows more than 0 MB" in told
+    assert any("too large to be read whole" in reason for reason in told)
 
 
 @pytest.mark.skipif(not FIELD.is_dir(), reason="the logs of other projects are not here")
