@@ -8,7 +8,7 @@ from functools import cached_property
 
 from forensics.actions import Action, unwrapped_run
 from forensics.actions.hand_in import HandIn, hand_in_of
-from forensics.actions.unified_diff import TEST_PATH, Changed, changes_of
+from forensics.actions.unified_diff import TEST_PATH, Changed, added_lines, changes_of
 from forensics.layers.use import step_text
 from forensics.records import Trajectory
 from forensics.shortcuts.expectations import Told, asked_for, may_be_asked, told_by
@@ -21,7 +21,8 @@ Key = tuple[str, str, bool, bool, bool, bool]  # kind, program; has arguments, r
 
 
 class BlindRun:
-    """A run without its score. `said_after`: what it handed in is what it said after its actions:
+    """A run without its score; words at the end of a run that edited files are not what it left.
+    `said_after`: what it handed in is what it said after its actions:
     words alone, in which code and quotations of what it read are no work of its own.
     """
 
@@ -29,7 +30,7 @@ class BlindRun:
         plain = unwrapped_run(trajectory)
         self.hand_in = hand_in_of(plain, actions)
         self.said_after = self.hand_in.source == "answer" and bool(actions)
-        text = None if self.said_after else self.hand_in.submission
+        text = None if self.said_after else _left(self.hand_in)
         handed_in = {"submission": text, "patch": self.hand_in.patch}
         self.trajectory = plain.model_copy(update={"outcome": None, "rewards": {}, **handed_in})
         self.actions = actions
@@ -147,3 +148,16 @@ class BlindRun:
         """
         steps = enumerate(self.trajectory.steps)
         return [(at, step_text(step)[:LONGEST]) for at, step in steps if at not in self._refused]
+
+
+def _left(hand_in: HandIn) -> str | None:
+    """The text that a run left: what its edits put there, where what it submitted holds none of
+    that and no code.
+    """
+    text = hand_in.submission
+    if hand_in.source != "edits" or not hand_in.patch or text is None or "```" in text:
+        return text
+    added = added_lines(hand_in.patch)
+    lines = {line.strip() for line in text[:LONGEST].splitlines()}
+    same = any(len(line.strip()) > 7 and line.strip() in lines for line in added.splitlines())
+    return text if same or not added.strip() else added
