@@ -20,6 +20,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from forensics.readers.call_order import in_order
 from forensics.readers.call_parts import call_part, turns
 from forensics.readers.values import as_list
 from forensics.records import Step, ToolCall
@@ -65,11 +66,12 @@ def is_conversation(value: Any) -> bool:
 
 def steps_of(messages: Iterable[Any], resolve: Resolve = lambda value: value) -> tuple[Step, ...]:
     """The steps of a conversation; `resolve` replaces what strings stand for. Calls that follow
-    each other as items are of one answer. Raises `ValueError` for a stranger.
+    each other as items are of one answer; results stand in the order of their calls. Raises
+    `ValueError` for a stranger.
     """
     return tuple(
         step
-        for number, message in enumerate(_together(messages))
+        for number, message in enumerate(in_order(_together(messages)))
         for step in _steps(message, number, resolve)
     )
 

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 from forensics.actions.unread import NOT_UNDERSTOOD
 from forensics.phrases import printable
+from forensics.readers.call_order import placed
 from forensics.readers.content import Unreadable
 from forensics.readers.json_rows import MALFORMED, in_words
 from forensics.readers.messages import message_text, steps_of, tool_call
@@ -33,6 +34,8 @@ class Talk:
     whole: list[Any] = field(default_factory=list)
     _messages: list[tuple[Any, Any, str]] = field(default_factory=list)  # value, id, where
     _called: set[Any] = field(default_factory=set)  # ids of calls
+    _order: list[str | None] = field(default_factory=list)  # ... of the last answer
+    _waiting: list[tuple[str | None, Step]] = field(default_factory=list)  # results of these
 
     def add(self, part: Part, rule: Entry | None) -> None:
         """One more entry."""
@@ -51,8 +54,29 @@ class Talk:
             for value in found(place, rule.message):
                 self._messages.append((value, first(place, rule.join), part.where))
         elif rule.name or rule.tool or rule.text or rule.thought or rule.result:
-            self._flush()
-            self.steps += _spoken(place, rule, self._called)
+            if self._messages:
+                self._flush()
+            self._add(place, rule)
+
+    def _add(self, place: Place, rule: Entry) -> None:
+        """An entry that is no chat message; its results wait for those of the same calls."""
+        if not (rule.name or rule.tool or rule.text or rule.thought):
+            for one in places(place, rule.calls):
+                result = Step(role="tool", text=_results(one, rule) or "")
+                self._waiting.append((_key(one, rule), result))
+            return
+        order: list[str | None] = []
+        if steps := list(_spoken(place, rule, self._called, order)):
+            self._settle()
+            self._order = order
+            self.steps += steps
+
+    def _settle(self) -> None:
+        """Put what came back in the order of the calls."""
+        empty = Step(role="tool", text="")
+        order = [key for key in self._order if key is not None]
+        self.steps += placed(self._waiting, order, empty)
+        self._waiting = []
 
     def finished(self) -> list[Step]:
         """The steps of all entries."""
@@ -65,6 +89,7 @@ class Talk:
         return self.steps
 
     def _flush(self) -> None:
+        self._settle()
         self.steps += self._steps_of(self._messages)
         self._messages = []
 
@@ -105,23 +130,26 @@ def _unknown(place: Place) -> Step:
     return Step(role="assistant", text=f"{NOT_UNDERSTOOD}{printable(kind, 40)}]")
 
 
-def _spoken(place: Place, rule: Entry, called: set[Any]) -> Iterator[Step]:
-    """The steps of one entry that is no chat message. `called`: the ids of calls so far; a call
-    that is told again is none.
+def _key(place: Place, rule: Entry) -> str | None:
+    """The id of the call that is made or answered."""
+    key = first(place, rule.call_id)
+    return key if isinstance(key, str) else None
+
+
+def _spoken(place: Place, rule: Entry, called: set[Any], order: list[str | None]) -> Iterator[Step]:
+    """The steps of one entry that speaks or calls. `called`: the ids of calls so far; a call that
+    is told again is none. `order`: takes the ids of these calls.
     """
     calls, results = [], []
     for one in places(place, rule.calls) if rule.name or rule.tool else ():
         name = first(one, rule.name) or rule.tool
-        key = first(one, rule.call_id)
-        again = isinstance(key, str) and key in called
-        if name is not None and not again:
-            called |= {key} if isinstance(key, str) else set()
+        key = _key(one, rule)
+        if name is not None and (key is None or key not in called):
+            called |= {key} if key is not None else set()
+            order.append(key)
             given = first(one, rule.arguments)
             calls.append(tool_call(name, {rule.argument: given} if rule.argument else given))
             results.append(_results(one, rule))
-    if not calls and rule.result and not (rule.text or rule.name):
-        yield Step(role="tool", text=_results(place, rule) or "")
-        return
     text, thought = ("\n".join(_all(place, paths)) for paths in (rule.text, rule.thought))
     told = (f"<think>\n{thought}\n</think>\n" if thought else "") + text
     if told or calls:

@@ -286,3 +286,52 @@ def test_commands_in_a_script_that_calls_tools(script: str, commands: list[str] 
     missed = look_at(run, actions_of(run)).looks.could_not_look
     actions = {"git-history", "leaks", "libraries", "network"}
     assert actions & set(missed) == (actions if commands is None else set())
+
+
+SWAPPED = {
+    "chat": [
+        {
+            "role": "assistant",
+            "content": "",
+            "tool_calls": [
+                {"id": "1", "function": {"name": "bash", "arguments": '{"command": "a"}'}},
+                {"id": "2", "function": {"name": "bash", "arguments": '{"command": "b"}'}},
+            ],
+        },
+        {"role": "tool", "tool_call_id": "2", "content": "of b"},
+        {"role": "tool", "tool_call_id": "1", "content": "of a"},
+    ],
+    "parts": [
+        {
+            "role": "assistant",
+            "content": [
+                {"type": "tool_use", "id": "1", "name": "bash", "input": {"command": "a"}},
+                {"type": "tool_use", "id": "2", "name": "bash", "input": {"command": "b"}},
+            ],
+        },
+        {
+            "role": "user",
+            "content": [
+                {"type": "tool_result", "tool_use_id": "2", "content": "of b"},
+                {"type": "tool_result", "tool_use_id": "1", "content": "of a"},
+            ],
+        },
+    ],
+    "items": [
+        {"type": "function_call", "call_id": "1", "name": "bash", "arguments": '{"command": "a"}'},
+        {"type": "function_call", "call_id": "2", "name": "bash", "arguments": '{"command": "b"}'},
+        {"type": "function_call_output", "call_id": "2", "output": "of b"},
+        {"type": "function_call_output", "call_id": "1", "output": "of a"},
+    ],
+}
+
+
+@pytest.mark.parametrize("form", SWAPPED)
+def test_results_are_those_of_their_calls_in_whatever_order_they_came(form: str) -> None:
+    steps = steps_of(SWAPPED[form])
+    assert [step.text for step in steps if step.role == "tool"] == ["of a", "of b"]
+
+
+def test_a_call_that_nobody_answered_does_not_take_the_next_one_s_result() -> None:
+    steps = steps_of([message for at, message in enumerate(SWAPPED["chat"]) if at != 2])
+    assert [step.text for step in steps if step.role == "tool"] == ["", "of b"]
