@@ -43,7 +43,7 @@ PLAIN = {
     "$": r"\$",
     "❯": r"[❯»λ%]",
     "/dir #": r"[~/][\w./~+-]{0,200} ?(?:\([\w./-]{1,60}\) ?)?[$#%>❯]",
-    "host$": r"[\w.-]{1,40}(?::[~/]?[\w./-]{0,100})?[$%]",
+    "host$": r"[\w.-]{1,40}(?::[~/]?[\w./-]{0,100})? ?[$%]",
 }
 ENDS = r"[$#%>❯»λ➜✗]"
 OTHERS = re.compile(  # of interpreters, debuggers and data bases; of a command that goes on

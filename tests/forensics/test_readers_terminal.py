@@ -24,7 +24,7 @@ PROMPTS = [
     "me@mac repo % ", "me@host ~/repo> ", "mac:repo me$ ",
     "➜  repo git:(main) ✗ ", "PS C:\\work> ", "C:\\work>",
     "$ ", "/app # ", "~/repo $ ", "host$ ", "❯ ", "12:00:01 root@box:/# ",
-    "root@box:~/repo (main)$ ",
+    "root@box:~/repo (main)$ ", "repo $ ",
 ]  # fmt: skip
 
 
@@ -357,6 +357,7 @@ def test_tables_without_trials_are_told(tmp_path: Path) -> None:
         "$ pip install it\n",
         "Dear me@box.org,\n\nit costs 5 $ or 6 $ a piece.\n> yes\n> no\n",
         "> it@1.0 build\n> tsc\n",
+        "# Install it\n\n# Run it\nAs root.\n",
         "1. root@box:/# ls\n",
     ],
 )
