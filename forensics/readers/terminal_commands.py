@@ -20,6 +20,7 @@ from collections.abc import Iterator, Sequence
 from itertools import islice
 from typing import NamedTuple
 
+from forensics.actions.tool_calls import command_line
 from forensics.readers.terminal_screen import Screen, ShownRow
 
 _FRONT = (
@@ -42,7 +43,7 @@ PLAIN = {
     "$": r"\$",
     "❯": r"[❯»λ%]",
     "/dir #": r"[~/][\w./~+-]{0,200} ?(?:\([\w./-]{1,60}\) ?)?[$#%>❯]",
-    "host$": r"[\w.-]{1,40}(?::[~/]?[\w./-]{0,100})?[$%]",
+    "host$": r"[\w.-]{1,40}(?::[~/]?[\w./-]{0,100})? ?[$%]",
 }
 ENDS = r"[$#%>❯»λ➜✗]"
 OTHERS = re.compile(  # of interpreters, debuggers and data bases; of a command that goes on
@@ -105,7 +106,9 @@ def is_terminal(head: bytes) -> bool:
 
 def commands_in(rows: Sequence[ShownRow]) -> list[Command]:
     """Every command in the rows that was run, in order."""
-    return _Shell(rows).commands()
+    shell = _Shell(rows)
+    shell.begin()
+    return shell.commands()
 
 
 def _is_page(above: Sequence[ShownRow]) -> bool:
@@ -144,6 +147,17 @@ class _Shell:
     def first(self) -> int | None:
         """The row of the first prompt."""
         return next((at for at, found in enumerate(self._prompts) if found is not None), None)
+
+    def begin(self) -> None:
+        """Take the first row for a command where it is one and prompts follow: a recording may
+        begin behind its first prompt, and not say what was typed.
+        """
+        shown = next((at for at, row in enumerate(self.rows) if row.text.strip()), 0)
+        first = self.first()
+        if first is not None and shown < first:
+            line = self.rows[shown].text.strip()
+            if command_line("recording", {"command": line}) == line:
+                self._prompts[shown] = (0, 0)
 
     def commands(self) -> list[Command]:
         """Every command, in order."""

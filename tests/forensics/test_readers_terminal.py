@@ -24,7 +24,7 @@ PROMPTS = [
     "me@mac repo % ", "me@host ~/repo> ", "mac:repo me$ ",
     "➜  repo git:(main) ✗ ", "PS C:\\work> ", "C:\\work>",
     "$ ", "/app # ", "~/repo $ ", "host$ ", "❯ ", "12:00:01 root@box:/# ",
-    "root@box:~/repo (main)$ ",
+    "root@box:~/repo (main)$ ", "repo $ ",
 ]  # fmt: skip
 
 
@@ -204,6 +204,19 @@ def test_an_unknown_prompt_is_told_by_what_was_typed_or_edited(tmp_path: Path) -
     assert acted(edited) == acted(typed) == [("ls", "a"), ("pwd", "/")]
 
 
+@pytest.mark.parametrize("typed", [True, False])
+def test_a_recording_that_begins_behind_its_first_prompt(tmp_path: Path, typed: bool) -> None:
+    shown = ("o", "git log --all\r\n" + LOG.replace("\n", "\r\n") + "\r\nroot@box:/# ")
+    more = ("o", "ls\r\na\r\nroot@box:/# ")
+    keys = [("i", "git log --all\r"), ("i", "ls\r")]
+    events = [keys[0], shown, keys[1], more] if typed else [shown, more]
+    (tmp_path / "a.cast").write_text(cast(*events))
+    (tmp_path / "b.log").write_text("the log of a run\nroot@box:/# ls\na\n")
+    recorded, copied = runs(tmp_path)
+    assert acted(recorded) == [("git log --all", LOG), ("ls", "a")]
+    assert acted(copied) == [("ls", "a")]
+
+
 def test_recordings_of_version_1_and_without_commands(tmp_path: Path) -> None:
     shown = [[0.1, "me@box:~$ ls\r\n"], [0.2, "a\r\nme@box:~$ "]]
     first = {"version": 1, "width": 80, "height": 24, "duration": 1.0, "stdout": shown}
@@ -344,6 +357,7 @@ def test_tables_without_trials_are_told(tmp_path: Path) -> None:
         "$ pip install it\n",
         "Dear me@box.org,\n\nit costs 5 $ or 6 $ a piece.\n> yes\n> no\n",
         "> it@1.0 build\n> tsc\n",
+        "# Install it\n\n# Run it\nAs root.\n",
         "1. root@box:/# ls\n",
     ],
 )
