@@ -296,5 +296,19 @@ def script_of(action: Action) -> str | None:
     return action.reads[0] if runs and alone and action.reads else None
 
 
+def with_arguments(script: str, action: Action) -> str:
+    """A script of the shell with what it is given in the place of `$1`, `$2` ..."""
+    words = action.arguments[0 if "/" in action.program else 1 :]
+    given = [word if re.fullmatch(r"[\w./:@~^=-]{1,200}", word) else None for word in words[:9]]
+    if not any(given):
+        return script
+
+    def one(found: re.Match[str]) -> str:
+        at = int(found[1] or found[2]) - 1
+        return (given[at] if at < len(given) else None) or found[0]
+
+    return re.sub(r"\$(?:([1-9])|\{([1-9])\})", one, script)
+
+
 def _unique(paths: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(paths)) if len(paths) > 1 else paths

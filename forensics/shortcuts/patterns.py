@@ -83,6 +83,8 @@ def _of_part(name: str, value: Any) -> frozenset[str] | None:
         return None if value[1] & re.IGNORECASE else _needed(value[-1])
     if name in ("MAX_REPEAT", "MIN_REPEAT"):
         return _needed(value[2]) if value[0] else None
+    if name == "ASSERT" and value[0] > 0:
+        return _needed(value[1])
     if name == "BRANCH":
         needed = [_needed(branch) for branch in value[1]]
         return None if None in needed else frozenset().union(*filter(None, needed))

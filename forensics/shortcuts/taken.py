@@ -17,14 +17,17 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from forensics.actions import Action
+from forensics.actions.programs import read_options
 from forensics.actions.python_source import python_effects
 from forensics.shortcuts.blind_run import BlindRun
 from forensics.shortcuts.git_words import subcommand, words_of
 from forensics.shortcuts.shown_commits import handed_in, unwritten
 
 MOSTLY = 0.5
-_WHOLE = {"cherry-pick", "merge", "pull", "rebase", "read-tree", "stash"}
-_LOOKS = {"-R", "--reverse", "--stat", "--numstat", "--summary", "--check", "--dry-run"}
+_WHOLE = {"am", "cherry-pick", "merge", "pull", "rebase", "read-tree", "revert", "stash"}
+_ROOTED = re.compile(r"/(?!(?:tmp|var|dev|proc|private)(?:/|$))")
+_FORGE = {"am", "apply", "checkout", "cherry-pick", "merge"}
+_LOOKS = {"--stat", "--numstat", "--summary", "--check", "--dry-run"}
 _UNPACKS = {"tar", "bsdtar", "unzip", "zipfile", "tarfile"}
 _CHANGES = {"awk", "cut", "gawk", "grep", "perl", "python", "sed", "sort", "tr", "uniq"}
 _FILTERS = _CHANGES | {"cat", "cd", "dd", "head", "sponge", "tac", "tail", "tee"}
@@ -48,11 +51,14 @@ def takes(run: BlindRun, action: Action) -> Taken | None:
     """What an action takes over, there or with what follows; `None`: nothing."""
     if failed(run, action):
         return None
+    if action.reads and _applies(run, action):
+        return Taken(None, action.step, applied=not _backwards(action))
     at = next(i for i, one in enumerate(run.actions) if one is action)
     later = run.actions[at + 1 :]
     paths, lies = _at_once(action)
     if paths is None:
-        return Taken(None, action.step, applied=subcommand(action) != "checkout")
+        applied = subcommand(action) not in ("checkout", "switch", "revert")
+        return Taken(None, action.step, applied=applied)
     into = _flows_into(action, run.actions[:at], later)
     taken = [path for one in (action._replace(writes=tuple(paths)), *into) for path in one.writes]
     elsewhere = {path.rstrip("/") for path in (*taken, *lies)}
@@ -60,9 +66,11 @@ def takes(run: BlindRun, action: Action) -> Taken | None:
     for one in later:
         piped = one.step == action.step and not one.reads and _changes(one)
         if (piped or _from(one.reads, elsewhere)) and _applies(run, one):
-            return Taken(None, one.step, applied=True, seen=tuple(seen))
-        if one.step == action.step and one.program == "tar":
-            taken.append(".")
+            return Taken(None, one.step, applied=not _backwards(one), seen=tuple(seen))
+        if one.step == action.step and one.program in ("tar", "bsdtar"):
+            place = read_options(one.arguments, ("-C", "--directory")).value("-C", "--directory")
+            elsewhere.add((place or ".").rstrip("/"))
+            taken.append(place or ".")
         if _from(one.reads, elsewhere):
             seen += [one.observation] if one.observation is not None else []
             taken += one.writes
@@ -123,8 +131,12 @@ def _at_once(action: Action) -> tuple[Sequence[str] | None, Sequence[str]]:
     it puts what it takes.
     """
     command, read = subcommand(action), words_of(action)
-    if command in ("worktree", "clone"):
-        return (), read.operands[1:2] if command == "worktree" else read.operands[-1:]
+    if command == "worktree":
+        return (), read.operands[1:2]
+    if "clone" in action.arguments[:2]:
+        return (), action.writes
+    if action.program in ("gh", "glab", "hub", "lab", "tea") and _FORGE & set(action.arguments[:2]):
+        return None, ()
     if command == "stash":
         return (None if set(read.operands) & {"apply", "pop", "branch"} else ()), ()
     if command in _WHOLE or (command == "reset" and read.operands):
@@ -147,11 +159,22 @@ def _applies(run: BlindRun, action: Action) -> bool:
     )
 
 
+def _backwards(action: Action) -> bool:
+    """Whether a change is taken back: what it adds is a part of HEAD."""
+    return bool({"-R", "--reverse"} & set(action.arguments))
+
+
 def _from(reads: Sequence[str], places: set[str]) -> bool:
     return any(
         path.rstrip("/") in places or any(path.startswith(place + "/") for place in places if place)
         for path in reads
     )
+
+
+def _folders(path: str) -> tuple[str, ...]:
+    """The folders of a path, as an absolute path would end with them."""
+    parts = path.split("/")[:-1]
+    return tuple(f"/{'/'.join(parts[:number])}/" for number in range(1, len(parts) + 1))
 
 
 def _files(run: BlindRun, paths: Sequence[str]) -> tuple[str, ...]:
@@ -164,6 +187,7 @@ def _files(run: BlindRun, paths: Sequence[str]) -> tuple[str, ...]:
             change.path == name
             or change.path.startswith(name + "/")
             or name.endswith("/" + change.path)
+            or (_ROOTED.match(name) and f"{name}/".endswith(_folders(change.path)))
             for name in named
         )
     )
