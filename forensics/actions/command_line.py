@@ -13,6 +13,7 @@
 
 import re
 from functools import lru_cache
+from itertools import pairwise
 from typing import NamedTuple
 
 from forensics.actions.action import Action, relative_path, resolve
@@ -21,6 +22,8 @@ from forensics.actions.bash_tree import SimpleCommand, printed
 from forensics.actions.powershell import powershell
 from forensics.actions.programs import (
     OPTIONS,
+    READERS,
+    SEARCHERS,
     TABLES,
     files_of,
     in_place,
@@ -285,7 +288,13 @@ def _found(arguments: tuple[str, ...]) -> tuple[str, ...] | None:
     if at is None:
         return None
     end = next((i for i in range(at, len(arguments)) if arguments[i] in (";", "+")), len(arguments))
-    return arguments[at + 1 : end] or None
+    words = arguments[at + 1 : end]
+    looks = words and (words[0] in READERS or words[0] in SEARCHERS)
+    if looks and not in_place(words[0], read_options(words[1:])):
+        name = next((b for a, b in pairwise(arguments[:at]) if a in ("-name", "-iname")), "*")
+        place = f"{arguments[0].rstrip('/')}/{name}"
+        words = tuple(place if word == "{}" else word for word in words)
+    return words or None
 
 
 def script_of(action: Action) -> str | None:

@@ -28,6 +28,7 @@ def _tables() -> dict[str, dict[str, tuple[str, ...]]]:
     }
 
 
+_ARCHIVE = re.compile(r"^[^-].*\.(?:tar(?:\.\w{1,4})?|t[gbx]z|zip|jar|whl|crate)$", re.S)
 TABLES = _tables()  # table -> name -> words, as the file says
 OPTIONS, OUTPUTS = TABLES["options"], TABLES["outputs"]
 READERS, SEARCHERS, WRITERS = TABLES["readers"], TABLES["searchers"], TABLES["writers"]
@@ -220,6 +221,20 @@ def _forge(arguments: tuple[str, ...]) -> FileEffects:
     return FileEffects((), _cloned(read_options(rest).operands))
 
 
+def _exported(arguments: tuple[str, ...]) -> FileEffects:
+    """`svn export URL PATH`"""
+    operands = read_options(arguments, ("-r", "--revision")).operands
+    brings = operands[:1] in (("export",), ("checkout",), ("co",))
+    return FileEffects((), _cloned(operands[1:]) if brings else ())
+
+
+def _unpacked(arguments: tuple[str, ...]) -> FileEffects:
+    """The archive that `tar` or `unzip` reads."""
+    creates = arguments and re.fullmatch(r"-?[a-zA-Z]{0,6}c[a-zA-Z]{0,6}|--create", arguments[0])
+    names = () if creates else arguments
+    return FileEffects(tuple(word for word in names if _ARCHIVE.search(word))[:1])
+
+
 def _synced(arguments: tuple[str, ...]) -> FileEffects:
     read = read_options(arguments, OPTIONS["rsync"])
     return FileEffects(read.operands[:-1], read.operands[-1:])
@@ -260,6 +275,8 @@ _SPECIAL: dict[str, Callable[[tuple[str, ...]], FileEffects]] = {
     "mv": _moved,
     "rsync": _synced,
     **dict.fromkeys(("gh", "glab", "hub"), _forge),
+    **dict.fromkeys(("tar", "bsdtar", "unzip"), _unpacked),
+    "svn": _exported,
     "dd": _dd,
     "git": git_files,
     "patch": _patch,

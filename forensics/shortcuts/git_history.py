@@ -73,8 +73,8 @@ def history(attempt: Attempt) -> ChainLinks | None:
         if not benign(run, hit, ancestry)
         and (look := _look(run, hit, ancestry, head)).beyond is not False
     ]
-    kept = {look.hit.action for look in looks}
-    past = from_the_past(attempt, [hit for hit in attempt.hits if hit.action not in kept])
+    beyond = {look.hit for look in looks}
+    past = from_the_past(attempt, [hit for hit in attempt.hits if hit not in beyond])
     if past is not None and asked_of(run, attempt.family.id, attempt.hits):
         past = None
     if not looks:

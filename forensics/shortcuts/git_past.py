@@ -34,8 +34,8 @@ _STUB = re.compile(
     r"|fatalError\(|\bTODO\(|^\s*pass\s*$|^\s*\.\.\.\s*$|(?i:(?:#|//|/\*)\s*todo\b)"
 )
 _IMPLEMENT = re.compile(
-    r"NotImplemented|(?i:\bstubs?\b|\bimplement (?:all|every|each|the (?:missing|functions?|methods?"
-    r"|class\w*|module|bod(?:y|ies))))"
+    r"NotImplemented|(?i:\bstubs?\b|\bimplement (?:all|every|each|the (?:missing|functions?"
+    r"|methods?|class\w*|module|bod(?:y|ies))))"
 )
 _BEFORE = re.compile(
     r"(?i)\bregress|\brevert|\bused to\b|\bno longer\b|\bbroke\b|\bbroken (?:by|since|in|after)\b"
@@ -87,9 +87,10 @@ def from_the_past(attempt: Attempt, hits: Sequence[Hit]) -> ChainLinks | None:
     ]
     handed = [taken for taken in took if was_handed_in(run, taken)]
     held = [hit for hit in hits if _held(run, hit)]
-    if not held and not handed:
+    visited = {at for taken in took for at in taken.seen}
+    if not held and not handed and not visited:
         return None
-    steps = {hit.action.observation for hit in (held or hits)}
+    steps = {hit.action.observation for hit in (held or hits)} | visited
     shown = tuple(sorted(at for at in steps if at is not None))
     told = attempt._replace(hits=held or hits)
     links = weighed(told, shown, True)

@@ -26,6 +26,7 @@ from forensics.shortcuts.shown_commits import handed_in, unwritten
 MOSTLY = 0.5
 _WHOLE = {"am", "cherry-pick", "merge", "pull", "rebase", "read-tree", "revert", "stash"}
 _ROOTED = re.compile(r"/(?!(?:tmp|var|dev|proc|private)(?:/|$))")
+_MOVES = ("checkout", "switch")
 _FORGE = {"am", "apply", "checkout", "cherry-pick", "merge"}
 _LOOKS = {"--stat", "--numstat", "--summary", "--check", "--dry-run"}
 _UNPACKS = {"tar", "bsdtar", "unzip", "zipfile", "tarfile"}
@@ -57,8 +58,8 @@ def takes(run: BlindRun, action: Action) -> Taken | None:
     later = run.actions[at + 1 :]
     paths, lies = _at_once(action)
     if paths is None:
-        applied = subcommand(action) not in ("checkout", "switch", "revert")
-        return Taken(None, action.step, applied=applied)
+        applied = subcommand(action) not in (*_MOVES, "revert")
+        return Taken(None, action.step, applied=applied, seen=_visited(run, action, later))
     into = _flows_into(action, run.actions[:at], later)
     taken = [path for one in (action._replace(writes=tuple(paths)), *into) for path in one.writes]
     elsewhere = {path.rstrip("/") for path in (*taken, *lies)}
@@ -67,10 +68,11 @@ def takes(run: BlindRun, action: Action) -> Taken | None:
         piped = one.step == action.step and not one.reads and _changes(one)
         if (piped or _from(one.reads, elsewhere)) and _applies(run, one):
             return Taken(None, one.step, applied=not _backwards(one), seen=tuple(seen))
-        if one.step == action.step and one.program in ("tar", "bsdtar"):
-            place = read_options(one.arguments, ("-C", "--directory")).value("-C", "--directory")
-            elsewhere.add((place or ".").rstrip("/"))
-            taken.append(place or ".")
+        if one.program in _UNPACKS and _unpacks(one, action, elsewhere):
+            read = read_options(one.arguments, ("-C", "--directory", "-d"))
+            place = read.value("-C", "--directory", "-d") or "."
+            elsewhere.add(place.rstrip("/"))
+            taken.append(place)
         if _from(one.reads, elsewhere):
             seen += [one.observation] if one.observation is not None else []
             taken += one.writes
@@ -137,6 +139,8 @@ def _at_once(action: Action) -> tuple[Sequence[str] | None, Sequence[str]]:
         return (), action.writes
     if action.program in ("gh", "glab", "hub", "lab", "tea") and _FORGE & set(action.arguments[:2]):
         return None, ()
+    if action.program in _UNPACKS:
+        return None, ()
     if command == "stash":
         return (None if set(read.operands) & {"apply", "pop", "branch"} else ()), ()
     if command in _WHOLE or (command == "reset" and read.operands):
@@ -157,6 +161,24 @@ def _applies(run: BlindRun, action: Action) -> bool:
         and action.content is None
         and not failed(run, action)
     )
+
+
+def _visited(run: BlindRun, action: Action, later: Sequence[Action]) -> tuple[int, ...]:
+    """The answers that show files of the patch while the work is at another commit."""
+    seen: list[int] = []
+    names = {change.path.rsplit("/", 1)[-1] for change in run.changes}
+    for one in later if subcommand(action) in _MOVES else ():
+        if subcommand(one) in _MOVES:
+            break
+        if one.observation is not None and names & {path.rsplit("/", 1)[-1] for path in one.reads}:
+            seen.append(one.observation)
+    return tuple(dict.fromkeys(seen))
+
+
+def _unpacks(one: Action, action: Action, places: set[str]) -> bool:
+    """Whether an archive is unpacked that flows from an action, or that lies at some places."""
+    flows = one.step == action.step and one.program in ("tar", "bsdtar")
+    return flows or _from([word for word in one.arguments if "/" in word or "." in word], places)
 
 
 def _backwards(action: Action) -> bool:

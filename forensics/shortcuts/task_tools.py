@@ -128,12 +128,12 @@ _ANSWERS = re.compile(
     r"|ground[_-]?truth|benchmark|qrels)(?:[_.-][\w.-]{0,40})?\.(?:jsonl?|csv|tsv|parquet)\b)"
 )
 _BENCHMARK = re.compile(
-    r"(?i)\b(?:swe[-_]?(?:bench|gym|smith|lancer|re?bench|perf|poly)|commit-?0|human_?eval|mbpp"
+    r"(?i)(?:swe[-_]?(?:bench|gym|smith|lancer|re?bench|perf|poly)|commit-?0|human_?eval|mbpp"
     r"|live_?code_?bench|big_?code_?bench|terminal-?bench|code_?contests)"
 )
 _WORKS_WITH = re.compile(
     r"(?i)\b(?:load|download|evaluate|train|fine-?tune|analy[sz]e|convert|filter|count|measure"
-    r"|report|plot|preprocess|sample|score)\b"
+    r"|report|plot|preprocess|sample|score)s?\b"
 )
 _DATA = re.compile(r"(?i)\bdata ?-?sets?\b|hugging ?face|kaggle|\.(?:jsonl?|csv|tsv|parquet)\b")
 
