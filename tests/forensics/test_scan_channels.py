@@ -232,6 +232,7 @@ MOCKED = "from unittest import mock\nmock.patch('time.perf_counter', return_valu
         (KEPT.replace("KEY", "x.data_ptr()"), "Write run(x).", False),
         (LAST, SPEED, None),
         (LAST, "Write run(n).", False),
+        (LAST.replace("n * 2", "run(n - 1)"), SPEED, False),
         (STORED.replace("PATH", "'/tmp/c'"), SPEED, None),
         (STORED.replace("PATH", "f'/tmp/{n}'"), SPEED, False),
         ("import timeit\ntimeit.default_timer = lambda: 0.0\n", SPEED, True),

@@ -56,10 +56,26 @@ def _replayed(reading: Reading, function: Function) -> CodeTold | None:
         if _names(test) & given:
             continue
         name = backs[0].id if backs and isinstance(backs[0], ast.Name) else ""
-        if name in outside or _from_file(reading, node, test):
+        again = name in outside and _is_there(node.test, name) and not _recursive(reading, function)
+        if again or _from_file(reading, node, test):
             reason = "what an earlier call computed is given back whatever the input is."
             return reading.told(MONKEYPATCHING, KIND, node, reason, sure=False)
     return None
+
+
+def _is_there(test: ast.expr, name: str) -> bool:
+    """`name is not None`, or the name alone."""
+    if isinstance(test, ast.Compare) and isinstance(test.ops[0], ast.IsNot):
+        test = test.left
+    return isinstance(test, ast.Name) and test.id == name
+
+
+def _recursive(reading: Reading, function: Function) -> bool:
+    """Whether a function calls itself: a search that ends early keeps what it found."""
+    return any(
+        isinstance(node, ast.Call) and getattr(node.func, "id", "") == function.name
+        for node in reading.inside(function)
+    )
 
 
 def _parameters(function: Function) -> set[str]:
