@@ -6,7 +6,8 @@ whether it was handed in.
    the run's own commits and stash are no attempt.
 2. Whether a commit is an ancestor is told by git (`git_ancestry`), or by its diff beside
    the submitted patch (`shown_commits`). What came back of a commit that is none is
-   *obtained*; an unresolved one leaves the link open (`None`).
+   *obtained*; an unresolved one leaves the link open (`None`), unless it is an answer wherever it
+   stands (`_settled`). What a task took out of HEAD's own ancestors is `git_past`.
 3. *Used*: the changed part of the submission first stood there, or a command took it over
    (`taken`: `cherry-pick X`, `checkout X -- file`, `show X | git apply`). A change that
    applied to HEAD was no part of it; so is what a branch, a tag or a stash holds and the

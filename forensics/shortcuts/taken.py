@@ -6,7 +6,8 @@ handed in.
    filters (`show X:a.py | sed ... > a.py`), or into the program that runs the command, is
    written by these.
 2. What lies elsewhere is followed: a patch, an archive or a file under another name, a
-   second work tree; applied, unpacked, copied or moved later, it is taken then.
+   second work tree, a clone; applied, unpacked, copied or moved later, it is taken then. Files that
+   are read while the work is at another commit show it, too.
 3. It was handed in where most of what the patch adds to these files, the run typed in
    nowhere. Where something on the way may have changed it, HEAD's own lines under other
    names do not count.
