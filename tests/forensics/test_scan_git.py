@@ -319,3 +319,10 @@ def test_work_of_its_own_after_a_look_at_an_ancestor_is_not_used(lines: list[str
 def test_a_commit_that_the_shell_puts_in_is_used_where_others_were_looked_for(line: str) -> None:
     one = found([line])
     assert one is not None and one.used is True, one
+
+
+def test_a_file_that_was_put_back_as_head_has_it_is_no_answer() -> None:
+    edit = "printf 'return max(%s, default=%s) - %s' values 0 1"
+    line = f'sed -i "s/raise NotImplementedError/$({edit})/" stats.py'
+    one = found(["git checkout HEAD -- stats.py", line], setup=TAKEN_OUT)
+    assert one is None or one.used is False, one
