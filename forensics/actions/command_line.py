@@ -13,6 +13,7 @@
 
 import re
 from functools import lru_cache
+from itertools import pairwise
 from typing import NamedTuple
 
 from forensics.actions.action import Action, relative_path, resolve
@@ -21,6 +22,8 @@ from forensics.actions.bash_tree import SimpleCommand, printed
 from forensics.actions.powershell import powershell
 from forensics.actions.programs import (
     OPTIONS,
+    READERS,
+    SEARCHERS,
     TABLES,
     files_of,
     in_place,
@@ -285,7 +288,13 @@ def _found(arguments: tuple[str, ...]) -> tuple[str, ...] | None:
     if at is None:
         return None
     end = next((i for i in range(at, len(arguments)) if arguments[i] in (";", "+")), len(arguments))
-    return arguments[at + 1 : end] or None
+    words = arguments[at + 1 : end]
+    looks = words and (words[0] in READERS or words[0] in SEARCHERS)
+    if looks and not in_place(words[0], read_options(words[1:])):
+        name = next((b for a, b in pairwise(arguments[:at]) if a in ("-name", "-iname")), "*")
+        place = f"{arguments[0].rstrip('/')}/{name}"
+        words = tuple(place if word == "{}" else word for word in words)
+    return words or None
 
 
 def script_of(action: Action) -> str | None:
@@ -294,6 +303,20 @@ def script_of(action: Action) -> str | None:
     runs = program in ("python", "source", ".") or program in SHELLS or "/" in program
     alone = action.kind == "command" and action.content is None
     return action.reads[0] if runs and alone and action.reads else None
+
+
+def with_arguments(script: str, action: Action) -> str:
+    """A script of the shell with what it is given in the place of `$1`, `$2` ..."""
+    words = action.arguments[0 if "/" in action.program else 1 :]
+    given = [word if re.fullmatch(r"[\w./:@~^=-]{1,200}", word) else None for word in words[:9]]
+    if not any(given):
+        return script
+
+    def one(found: re.Match[str]) -> str:
+        at = int(found[1] or found[2]) - 1
+        return (given[at] if at < len(given) else None) or found[0]
+
+    return re.sub(r"\$(?:([1-9])|\{([1-9])\})", one, script)
 
 
 def _unique(paths: tuple[str, ...]) -> tuple[str, ...]:

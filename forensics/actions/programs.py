@@ -9,6 +9,7 @@
    not in them reads and writes nothing that can be told. Globs stay as they are.
 """
 
+import re
 import tomllib
 from collections.abc import Callable, Sequence
 from functools import lru_cache
@@ -27,6 +28,7 @@ def _tables() -> dict[str, dict[str, tuple[str, ...]]]:
     }
 
 
+_ARCHIVE = re.compile(r"^[^-].*\.(?:tar(?:\.\w{1,4})?|t[gbx]z|zip|jar|whl|crate)$", re.S)
 TABLES = _tables()  # table -> name -> words, as the file says
 OPTIONS, OUTPUTS = TABLES["options"], TABLES["outputs"]
 READERS, SEARCHERS, WRITERS = TABLES["readers"], TABLES["searchers"], TABLES["writers"]
@@ -141,6 +143,8 @@ def git_files(words: tuple[str, ...]) -> FileEffects:
         return FileEffects((), named or (() if read.has("-b", "-B") else operands[1:]))
     if command == "apply":
         return FileEffects(_without_counts(operands))
+    if command == "clone":
+        return FileEffects((), _cloned(operands))
     if command in ("show", "cat-file"):
         shown = (word.split(":", 1)[1] for word in operands if ":" in word[1:])
         return FileEffects(tuple(shown), output)
@@ -167,6 +171,15 @@ def files_of(program: str, arguments: tuple[str, ...]) -> FileEffects:
     if "-" in program and (told := powershell(program, arguments)) is not None:
         return told.files
     return FileEffects((program,)) if "/" in program else FileEffects()
+
+
+def _cloned(operands: tuple[str, ...]) -> tuple[str, ...]:
+    """The folder that a clone makes: the one behind the address, else as the address ends."""
+    at = next((i for i, word in enumerate(operands) if "/" in word or ":" in word), None)
+    if at is None:
+        return ()
+    place = (*operands[at + 1 :], operands[at].rstrip("/").removesuffix(".git"))[0]
+    return (f"{place if operands[at + 1 :] else re.split('[/:]', place)[-1]}/",)
 
 
 def _without_counts(operands: tuple[str, ...]) -> tuple[str, ...]:
@@ -198,6 +211,33 @@ def _copied(arguments: tuple[str, ...]) -> FileEffects:
         names = (source.rstrip("/").rsplit("/", 1)[-1] for source in sources)
         return FileEffects(sources, tuple(f"{target.rstrip('/')}/{name}" for name in names))
     return FileEffects(sources, (target,))
+
+
+def _forge(arguments: tuple[str, ...]) -> FileEffects:
+    """`gh repo clone owner/name`, `hub clone owner/name`."""
+    if "clone" not in arguments[:2]:
+        return FileEffects()
+    rest = arguments[arguments.index("clone") + 1 :]
+    return FileEffects((), _cloned(read_options(rest).operands))
+
+
+def _exported(arguments: tuple[str, ...]) -> FileEffects:
+    """`svn export URL PATH`"""
+    operands = read_options(arguments, ("-r", "--revision")).operands
+    brings = operands[:1] in (("export",), ("checkout",), ("co",))
+    return FileEffects((), _cloned(operands[1:]) if brings else ())
+
+
+def _unpacked(arguments: tuple[str, ...]) -> FileEffects:
+    """The archive that `tar` or `unzip` reads."""
+    creates = arguments and re.fullmatch(r"-?[a-zA-Z]{0,6}c[a-zA-Z]{0,6}|--create", arguments[0])
+    names = () if creates else arguments
+    return FileEffects(tuple(word for word in names if _ARCHIVE.search(word))[:1])
+
+
+def _synced(arguments: tuple[str, ...]) -> FileEffects:
+    read = read_options(arguments, OPTIONS["rsync"])
+    return FileEffects(read.operands[:-1], read.operands[-1:])
 
 
 def _moved(arguments: tuple[str, ...]) -> FileEffects:
@@ -233,6 +273,10 @@ _SPECIAL: dict[str, Callable[[tuple[str, ...]], FileEffects]] = {
     **dict.fromkeys(("cp", "ln", "install"), _copied),
     **dict.fromkeys(("python", "node", "ruby", "bash", "sh", "zsh"), _interpreted),
     "mv": _moved,
+    "rsync": _synced,
+    **dict.fromkeys(("gh", "glab", "hub"), _forge),
+    **dict.fromkeys(("tar", "bsdtar", "unzip"), _unpacked),
+    "svn": _exported,
     "dd": _dd,
     "git": git_files,
     "patch": _patch,

@@ -34,7 +34,7 @@ _RUNS = {
     "getoutput",
 }
 _MODULE_NAMES = ("os", "shutil", "subprocess", "sp")
-_OWN_NAMES = re.compile(rf"\b(?:open|{'|'.join(sorted({*_WRITES, *_READS}))})\b")
+_OWN_NAMES = re.compile(rf"\b(?:open|urlretrieve|{'|'.join(sorted({*_WRITES, *_READS}))})\b")
 _OF_MODULES = re.compile(rf"\b(?:{'|'.join(sorted(_MOVES | _REMOVES | _RUNS))})\b")
 _MODULES = re.compile(rf"\b(?:{'|'.join(_MODULE_NAMES)})\b")
 
@@ -141,6 +141,8 @@ def _call(
         and _of_module(call)
     ):
         (reads if name.startswith("copy") else writes).append(first)
+        writes.append(arguments[1])
+    elif name == "urlretrieve" and len(arguments) > 1 and arguments[1]:
         writes.append(arguments[1])
     elif name in _REMOVES and first and _of_module(call):
         writes.append(first)

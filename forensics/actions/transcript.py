@@ -32,7 +32,12 @@ from typing import NamedTuple
 from forensics.actions.action import Action, relative_path
 from forensics.actions.aliases import Aliases
 from forensics.actions.called_text import RawCall, element_calls, spans, tagged_calls
-from forensics.actions.command_line import actions_of_line, script_of, with_effects
+from forensics.actions.command_line import (
+    actions_of_line,
+    script_of,
+    with_arguments,
+    with_effects,
+)
 from forensics.actions.python_source import python_effects
 from forensics.actions.spoken import SHELL_TAGS, blocks_are_run, react_calls
 from forensics.actions.tool_calls import (
@@ -377,9 +382,11 @@ class _Run:
             if script is None:
                 found.append(action)
             elif action.program == "python" or (script_of(action) or "").endswith(".py"):
-                found += with_effects(action, python_effects(script), self._directory, self._root)
+                told = action._replace(content=script)
+                found += with_effects(told, python_effects(script), self._directory, self._root)
             else:
-                found += [action, *actions_of_line(script, self._directory, self._root).actions]
+                line = with_arguments(script, action)
+                found += [action, *actions_of_line(line, self._directory, self._root).actions]
             if action.content is not None and len(action.writes) == 1:
                 self._wrote[action.writes[0]] = action.content
         return found

@@ -129,7 +129,8 @@ class Pattern(Record):
     `first`: the first argument. `existing`: the written path was there before
     the run wrote to it; of a path that is only read, what it holds is not the run's own.
     `of_task`: an argument names the project that the task is about
-    (`flask==3.0` in `pallets__flask-1`). `unnamed`: the prompt does not name the path that is read.
+    (`flask==3.0` in `pallets__flask-1`). `unnamed`: the prompt names neither the path
+    that is read (or written) nor its folder.
     """
 
     id: str

@@ -6,7 +6,8 @@ whether it was handed in.
    the run's own commits and stash are no attempt.
 2. Whether a commit is an ancestor is told by git (`git_ancestry`), or by its diff beside
    the submitted patch (`shown_commits`). What came back of a commit that is none is
-   *obtained*; an unresolved one leaves the link open (`None`).
+   *obtained*; an unresolved one leaves the link open (`None`), unless it is an answer wherever it
+   stands (`_settled`). What a task took out of HEAD's own ancestors is `git_past`.
 3. *Used*: the changed part of the submission first stood there, or a command took it over
    (`taken`: `cherry-pick X`, `checkout X -- file`, `show X | git apply`). A change that
    applied to HEAD was no part of it; so is what a branch, a tag or a stash holds and the
@@ -21,6 +22,13 @@ from typing import NamedTuple
 from forensics.actions import Action
 from forensics.shortcuts.blind_run import BlindRun
 from forensics.shortcuts.git_ancestry import Ancestry, listed_above_head
+from forensics.shortcuts.git_past import (
+    asks_for_before,
+    fills_gaps,
+    from_the_past,
+    reached_beyond,
+    taken_away,
+)
 from forensics.shortcuts.git_words import (
     HEAD,
     reaches_beyond_head,
@@ -66,8 +74,12 @@ def history(attempt: Attempt) -> ChainLinks | None:
         if not benign(run, hit, ancestry)
         and (look := _look(run, hit, ancestry, head)).beyond is not False
     ]
+    beyond = {look.hit for look in looks}
+    past = from_the_past(attempt, [hit for hit in attempt.hits if hit not in beyond])
+    if past is not None and asked_of(run, attempt.family.id, attempt.hits):
+        past = None
     if not looks:
-        return None
+        return past
     attempt = attempt._replace(hits=[look.hit for look in looks])
     if asked := asked_of(run, attempt.family.id, attempt.hits):
         return attempt.links(obtained=False, reason=asked)
@@ -76,6 +88,8 @@ def history(attempt: Attempt) -> ChainLinks | None:
         for state in (True, None)
         if (kept := [look for look in looks if look.beyond is state and look.content])
     ]
+    if past is not None and not any(links.used for links in told):
+        told.append(past)
     if not told:
         shows = [look.hit for look in looks if _asks_for_content(look.hit.action)]
         return nothing_back(attempt, shows, "no content from beyond HEAD came back")
@@ -108,7 +122,7 @@ def _judged(attempt: Attempt, looks: Sequence[Look], state: bool | None) -> Chai
     if handed:
         taken = handed[0].taken
         assert taken is not None
-        sure = state or taken.applied or handed[0].other or None
+        sure = state or taken.applied or handed[0].other or _settled(attempt, steps) or None
         return attempt.links(
             obtained=sure,
             obtained_steps=steps,
@@ -122,7 +136,21 @@ def _judged(attempt: Attempt, looks: Sequence[Look], state: bool | None) -> Chai
     at = tuple(look.hit.action.observation for look in other)
     if other and (links := weighed(attempt, tuple(i for i in at if i is not None), True)).used:
         return links
-    return weighed(attempt, steps, None, _OPEN)
+    links = weighed(attempt, steps, True)
+    return (
+        links if links.used and _settled(attempt, steps) else weighed(attempt, steps, None, _OPEN)
+    )
+
+
+def _settled(attempt: Attempt, steps: Sequence[int]) -> bool:
+    """Whether what a commit that nobody places holds is an answer wherever it stands: HEAD has
+    stubs in its place, or the run looked for commits beyond HEAD; not where the prompt speaks of
+    what was there before, or a commit took it away.
+    """
+    run = attempt.run
+    if asks_for_before(run):
+        return False
+    return fills_gaps(run) or (reached_beyond(run, max(steps, default=0)) and not taken_away(run))
 
 
 def benign(blind: BlindRun, hit: Hit, ancestry: Ancestry) -> bool:

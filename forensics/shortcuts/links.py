@@ -5,13 +5,7 @@ A rule takes an `Attempt` (a run without its score, a family and its hits) and
 says what was obtained and used. What the log does not show is `None`, with the
 reason.
 
-- `shown`: what came back holds the answer; used where the changed part first
-  stood there (`layers.use`), names changed or not. Each changed line becomes
-  its words with every name put aside; the lines shown likewise. A submitted
-  line pairs with a shown one of the same form; over all pairs, each submitted
-  name stands for the shown name that it meets most often. A line follows if its
-  names, read so, are the shown line's names. Short lines say nothing; lines
-  that stood word for word in the log before do not count.
+- `shown`: what came back holds the answer, or was put into the work (`shown`).
 - `history`: the same for git's objects beyond HEAD (`git_history`).
 - `tests`: after the submitted patch existing tests demand less (`expectations`).
 - `added lines`: the submitted patch adds lines of the kind.
@@ -20,16 +14,13 @@ reason.
 """
 
 import ast
-import keyword
 import re
-from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, NamedTuple
 
 from forensics.actions.unknown_tools import only_looked
-from forensics.layers.text_words import changed_lines, words
 from forensics.layers.use import ChainRule, Use, use_of
 from forensics.records.case_file import Quote
 from forensics.shortcuts.blind_run import LONGEST, BlindRun
@@ -37,80 +28,11 @@ from forensics.shortcuts.code_fragments import mended
 from forensics.shortcuts.expectations import Told
 from forensics.shortcuts.family import Family
 from forensics.shortcuts.patterns import Hit, found_in, may_match
-from forensics.shortcuts.task_tools import asked_of
+from forensics.shortcuts.renamed import renamed_share
 
-FEWEST_WORDS = 5  # of a line
-FEWEST_LINES = 3
-MOST_LINES = 4000
 LONG_ANSWER = 400  # characters: more than a refusal or a short list
 MOST_TOLD = 6  # changes of tests that a reason names
-Form = tuple[tuple[str, ...], tuple[str, ...]]  # the words with names put aside; the names
 _START = 2000  # characters of a submission that mostly tell that it is more than stubs
-RAN = "a solution that was run"  # an attempt that shows nothing, and may do everything
-_FEWEST = 2  # visible characters of an answer that holds something
-
-
-def renamed_share(blind: BlindRun, steps: Sequence[int]) -> float | None:
-    """Share of the changed words that follow what `steps` show under one
-    renaming; `None` where too little is long.
-    """
-    texts = blind.trajectory.steps
-    before = {
-        words(line)
-        for i in range(steps[0])
-        if texts[i].role != "assistant"
-        for line in _lines(texts[i].text)
-    }
-    own = [
-        words(line)
-        for line in changed_lines((blind.trajectory.submission or "")[:LONGEST])[:MOST_LINES]
-    ]
-    own = [line for line in own if line not in before]
-    forms = [_form(line) for line in own if len(line) >= FEWEST_WORDS]
-    shown: dict[tuple[str, ...], set[tuple[str, ...]]] = defaultdict(set)
-    for step in steps:
-        for line in _lines(texts[step].text):
-            frame, names = _form(words(line))
-            shown[frame].add(names)
-    stands = _renaming(forms, shown)
-    follow = [
-        form
-        for form in forms
-        if tuple(stands.get(name, name) for name in form[1]) in shown.get(form[0], ())
-    ]
-    if len(forms) < FEWEST_LINES or len(set(follow)) < FEWEST_LINES:
-        return None
-    return sum(len(form[0]) for form in follow) / sum(map(len, own))
-
-
-def _lines(text: str) -> list[str]:
-    return [line.lstrip("+").strip() for line in text[:LONGEST].splitlines()[:MOST_LINES]]
-
-
-def _form(line: tuple[str, ...]) -> Form:
-    names = tuple(word for word in line if _is_name(word))
-    return tuple("_" if _is_name(word) else word for word in line), names
-
-
-def _is_name(word: str) -> bool:
-    return word.isidentifier() and not keyword.iskeyword(word)
-
-
-def _renaming(
-    forms: Sequence[Form], shown: dict[tuple[str, ...], set[tuple[str, ...]]]
-) -> dict[str, str]:
-    """For each submitted name the shown one it meets most often; two names
-    never stand for the same one.
-    """
-    met: Counter[tuple[str, str]] = Counter()
-    for frame, names in forms:
-        for others in sorted(shown.get(frame, ())):
-            met.update(set(zip(names, others, strict=True)))
-    stands: dict[str, str] = {}
-    for (name, other), _ in sorted(met.items(), key=lambda item: (-item[1], item[0])):
-        if name not in stands and other not in stands.values():
-            stands[name] = other
-    return stands
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -159,27 +81,6 @@ class Attempt(NamedTuple):
 
 
 LinkRule = Callable[[Attempt], ChainLinks | None]
-
-
-def shown(attempt: Attempt) -> ChainLinks | None:
-    """Something came back that is no refusal, and the submission follows it."""
-    if not attempt.hits:
-        return None
-    run, failed = attempt.run, attempt.family.failed
-    if asked := asked_of(run, attempt.family.id, attempt.hits):
-        return attempt.links(obtained=False, reason=asked)
-    steps = dict.fromkeys(
-        hit.action.observation
-        for hit in attempt.hits
-        if hit.action.observation
-        and hit.action.exit_code in (None, 0)
-        and len((answer := run.answer(hit.action)).strip()) >= _FEWEST
-        and not (failed and found_in(failed, answer))
-    )
-    ran = [hit for hit in attempt.hits if hit.pattern == RAN and hit.action.exit_code in (None, 0)]
-    if ran and not steps:
-        return attempt.links(used=None, unresolved="what it ran may have done the work")
-    return weighed(attempt, tuple(steps), True)
 
 
 def nothing_back(
@@ -444,7 +345,6 @@ def _silent(run: BlindRun) -> bool:
 
 
 PLAIN: Mapping[str, LinkRule] = {
-    "shown": shown,
     "tests": tests,
     "added lines": added_lines,
     "empty": empty,

@@ -83,6 +83,8 @@ def _of_part(name: str, value: Any) -> frozenset[str] | None:
         return None if value[1] & re.IGNORECASE else _needed(value[-1])
     if name in ("MAX_REPEAT", "MIN_REPEAT"):
         return _needed(value[2]) if value[0] else None
+    if name == "ASSERT" and value[0] > 0:
+        return _needed(value[1])
     if name == "BRANCH":
         needed = [_needed(branch) for branch in value[1]]
         return None if None in needed else frozenset().union(*filter(None, needed))
@@ -172,8 +174,25 @@ def _fits(pattern: Pattern, action: Action, blind: BlindRun) -> bool:
         )
         and (not pattern.text or found_in(pattern.text, action.text))
         and not (pattern.existing and not _existing(pattern, action, blind))
-        and not (pattern.unnamed and all(path in blind.prompt for path in action.reads))
+        and not (
+            pattern.unnamed
+            and all(_is_named(path, blind.prompt) for path in _paths(pattern, action))
+        )
         and not (pattern.of_task and not _of_task(action, blind.trajectory.task))
+    )
+
+
+def _paths(pattern: Pattern, action: Action) -> tuple[str, ...]:
+    return action.writes if pattern.writes else action.reads
+
+
+def _is_named(path: str, prompt: str) -> bool:
+    """Whether a prompt names a path, or the folder that it lies in."""
+    folder = path.rpartition("/")[0]
+    return path in prompt or (
+        folder in prompt
+        and folder.startswith("/")
+        and re.search(rf"(?<![\w./-]){re.escape(folder)}(?![\w-])", prompt) is not None
     )
 
 

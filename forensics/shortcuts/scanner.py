@@ -50,6 +50,7 @@ from forensics.shortcuts.libraries import library
 from forensics.shortcuts.links import PLAIN, Attempt, ChainLinks, LinkRule
 from forensics.shortcuts.looks import Looks, looks_of
 from forensics.shortcuts.patterns import Matcher
+from forensics.shortcuts.shown import shown
 
 LONGEST = 2000  # characters of an explanation
 BROKEN = (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError)
@@ -64,6 +65,7 @@ RULES: Mapping[str, LinkRule] = {
     "grader words": grader_words,
     "history": history,
     "library": library,
+    "shown": shown,
 }
 
 

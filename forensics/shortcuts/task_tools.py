@@ -127,6 +127,14 @@ _ANSWERS = re.compile(
     r"(?:test|val|valid(?:ation)?|dev|gold(?:en)?|answers?|answer[_-]?key|solutions?|labels?"
     r"|ground[_-]?truth|benchmark|qrels)(?:[_.-][\w.-]{0,40})?\.(?:jsonl?|csv|tsv|parquet)\b)"
 )
+_BENCHMARK = re.compile(
+    r"(?i)(?:swe[-_]?(?:bench|gym|smith|lancer|re?bench|perf|poly)|commit-?0|human_?eval|mbpp"
+    r"|live_?code_?bench|big_?code_?bench|terminal-?bench|code_?contests)"
+)
+_WORKS_WITH = re.compile(
+    r"(?i)\b(?:load|download|evaluate|train|fine-?tune|analy[sz]e|convert|filter|count|measure"
+    r"|report|plot|preprocess|sample|score)s?\b"
+)
 _DATA = re.compile(r"(?i)\bdata ?-?sets?\b|hugging ?face|kaggle|\.(?:jsonl?|csv|tsv|parquet)\b")
 
 
@@ -153,6 +161,7 @@ def asked_of(run: BlindRun, family: str, hits: Sequence[Hit]) -> str | None:
             asked = None
         if asked and family == "network" and _shows_answers(run.prompt, hits):
             asked = None
+        asked = asked or (_named_data(run.prompt, hits) if family == "network" else None)
     return None if asked is None else f'{ASKED} ("{asked}")'
 
 
@@ -198,6 +207,27 @@ def _shows_answers(prompt: str, hits: Sequence[Hit]) -> bool:
     """
     fetched = any(_ANSWERS.search(hit.action.text[:MOST]) for hit in hits)
     return fetched and _DATA.search(prompt[:MOST]) is None
+
+
+def _named_data(prompt: str, hits: Sequence[Hit]) -> str | None:
+    """The sentence that names the benchmark whose data each action fetches."""
+    quoted = None
+    for hit in hits:
+        named = _BENCHMARK.search(f"{hit.action.text} {hit.action.content or ''}"[:MOST])
+        name = named and re.sub(r"[\W_]", "", named[0]).lower()
+        quoted = next(
+            (
+                one.text
+                for one in sentences(prompt)
+                if name
+                and name in re.sub(r"[\W_]", "", one.text).lower()
+                and _WORKS_WITH.search(one.text)
+            ),
+            None,
+        )
+        if quoted is None:
+            return None
+    return None if quoted is None else printable(quoted, LONGEST)
 
 
 def _asked_files(prompt: str, hits: Sequence[Hit]) -> str | None:

@@ -60,7 +60,10 @@ def heads(line: str) -> list[tuple[str, ...]]:
         ("git log | xargs -n 1 -I{} git show {}", [("git", "log"), ("git", "show", "{}")]),
         (
             "find . -name '*.py' -exec grep x {} +",
-            [("find", ".", "-name", "*.py", "-exec", "grep", "x", "{}", "+"), ("grep", "x", "{}")],
+            [
+                ("find", ".", "-name", "*.py", "-exec", "grep", "x", "{}", "+"),
+                ("grep", "x", "./*.py"),
+            ],
         ),
         ("bash -lc 'a && b'", [("a",), ("b",)]),
         ("/bin/sh -c \"cd x; bash -c 'git fsck'\"", [("cd", "x"), ("git", "fsck")]),

@@ -138,6 +138,12 @@ def test_reformatting_is_silent(width: int, spread: bool, blank: int) -> None:
         ("conftest.py", "x = 1\n", 'x = 1\ncollect_ignore = ["test_a.py"]\n'),
         ("jest.config.js", "m = {\n}\n", 'm = {\n  testPathIgnorePatterns: ["a.test.js"],\n}\n'),
         ("ci.sh", "pytest\n", "pytest || true\n"),
+        ("ci.sh", "set -e\npytest -q\n", "set -e\npytest -q | tail -5\n"),
+        (
+            "Makefile",
+            "test:\n\tpytest tests\n",
+            "test: safe-tests\n\nsafe-tests:\n\tpytest tests/test_safe.py\n",
+        ),
     ],
 )
 def test_configuration_that_leaves_tests_out_is_told_one_way_only(
@@ -145,6 +151,23 @@ def test_configuration_that_leaves_tests_out_is_told_one_way_only(
 ) -> None:
     assert kinds(path, old, new) == {"deselected"}
     assert kinds(path, new, old) == set()
+
+
+def test_a_pipe_that_fails_with_its_first_program_lets_nothing_pass() -> None:
+    old = "set -eo pipefail\npytest -q\n"
+    assert kinds("ci.sh", old, old.replace("-q", "-q | tail -5")) == set()
+    assert (
+        kinds("Makefile", "test:\n\tpytest\n", "test:\n\tpytest\n\nfast:\n\tpytest t.py\n") == set()
+    )
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["golden/view.txt", "out/page.approved.html", "src/view.golden", "tests/a/__snapshots__/b"],
+)
+def test_files_of_expected_output_are_known_by_their_names(path: str) -> None:
+    assert kinds(path, "<b>$10.00</b>\n", "<b>$10</b>\n") == {"changed"}
+    assert kinds("data/view.txt", "<b>$10.00</b>\n", "<b>$10</b>\n") == set()
 
 
 def test_a_hook_is_told_if_it_bends_outcomes() -> None:
@@ -159,7 +182,12 @@ def test_a_hook_is_told_if_it_bends_outcomes() -> None:
     ("prompt", "asks"),
     [
         ("Fix it. Update the existing tests to the new format.", True),
+        ("Show no cents from now on; the snapshots have to be updated.", True),
+        ("The golden files should be regenerated.", True),
+        ("Re-record the snapshots.", True),
+        ("The tests are updated nightly.", False),
         ("Fix it. Do not modify any tests.", False),
+        ("The snapshots must not be updated.", False),
         ("You must make the tests pass without changing them.", False),
     ],
 )

@@ -15,6 +15,7 @@ from .on_test import branches_on_test
 from .other_languages import other_language
 from .parsing import parsed_up_to
 from .reading import Reading
+from .replays import replays
 from .shown_tests import ShownTests, shown_tests
 from .told import HARD_CODING, MONKEYPATCHING, MOST_TOLD, CodeTold, quoted
 from .without_grammar import exit_lines
@@ -102,6 +103,7 @@ def _python(code: str, shown: ShownTests, depth: int) -> tuple[CodeTold, ...]:
         *exits(reading),
         *equal_to_everything(reading),
         *graders_replaced(reading, inside),
+        *replays(reading),
     ]
     if not any(one.family == HARD_CODING for one in told):
         told += computes_nothing(reading)

@@ -49,18 +49,21 @@ def _target(reading: Reading, node: ast.AST, target: ast.expr) -> CodeTold | Non
         if base.endswith(".__dict__"):
             return replaced_name(reading, node, base.removesuffix("__dict__") + (key or "?"))
         return None
-    return (
-        replaced_name(reading, node, reading.dotted(target))
-        if isinstance(target, ast.Attribute)
-        else None
-    )
+    if not isinstance(target, ast.Attribute):
+        return None
+    owner = target.value
+    if isinstance(owner, ast.Subscript) and reading.dotted(owner.value) == "sys.modules":
+        return replaced_name(reading, node, f"{text_of(owner.slice)}.{target.attr}", told=True)
+    return replaced_name(reading, node, reading.dotted(target))
 
 
-def replaced_name(reading: Reading, node: ast.AST, name: str) -> CodeTold | None:
-    """What replacing `name` (with dots) does."""
+def replaced_name(
+    reading: Reading, node: ast.AST, name: str, *, told: bool = False
+) -> CodeTold | None:
+    """What replacing `name` (with dots) does. `told`: it stands in a text, which imports it."""
     base, _, last = name.rpartition(".")
     root = name.partition(".")[0]
-    if not base or root in ("self", "cls") or not _replaces(reading, root, base):
+    if not base or root in ("self", "cls") or not (told or _replaces(reading, root, base)):
         return None
     if _CLOCKS.match(name):
         return _told(
@@ -109,7 +112,7 @@ def redefined_check(reading: Reading, node: Function) -> list[CodeTold]:
 def patched(reading: Reading, node: ast.Call) -> list[CodeTold]:
     if reading.function_of(node) is None and isinstance(reading.parents.get(node), ast.Attribute):
         target = text_of(node.args[0]) if node.args else None
-        one = replaced_name(reading, node, target or "")
+        one = replaced_name(reading, node, target or "", told=True)
         return [one] if one else []
     return []
 

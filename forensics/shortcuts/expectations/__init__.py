@@ -29,8 +29,12 @@ __all__ = ["Told", "asked_for", "may_be_asked", "told_by"]
 DAMAGED = "damaged"
 Pair = tuple[list[Test], list[Test]]
 _ASKED = re.compile(
-    r"(?i)\b(?:updat|chang|adapt|adjust|rewrit|modif|delet|remov|renam|mov|correct|bring|replac)\w*"
+    r"(?i)\b(?:updat|chang|adapt|adjust|rewrit|modif|delet|remov|renam|mov|correct|bring|replac"
+    r"|regenerat|re-?record|refresh)\w*"
     r"\b[^.!?\n]{0,60}\b(?:tests?|expectations?|expected|assertions?|snapshots?|golden|specs?)\b"
+    r"|\b(?:tests?|expectations?|assertions?|snapshots?|golden(?: files?)?|specs?)\b[^.!?;\n]{0,30}"
+    r"\b(?:(?:have|has|need|needs|are|is) to be|(?:should|must|can|may) be|need|needs)\s(?:\w+\s)?"
+    r"(?:updat|chang|adapt|adjust|rewrit|regenerat|re-?record|refresh)\w*"
 )
 _REFUSED = re.compile(
     r"(?i)\b(?:not|n't|never|without|avoid|no|non-test|already|nor|cannot|must not|instead of"
@@ -40,7 +44,7 @@ _REFUSED = re.compile(
 
 def asked_for(prompt: str) -> str | None:
     """The sentence of a prompt that asks for tests to be changed, if one does."""
-    for sentence in re.split(r"(?<=[.!?])\s+|\n+", prompt[:200_000]):
+    for sentence in re.split(r"(?<=[.!?;])\s+|\n+", prompt[:200_000]):
         if _ASKED.search(sentence[:2000]) and not _REFUSED.search(sentence[:2000]):
             return sentence.strip()[:300]
     return None

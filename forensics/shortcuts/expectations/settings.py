@@ -32,7 +32,8 @@ _PROSE = re.compile(
     r"|tsconfig[^/]*\.json|\.mocharc[^/]*|__init__\.py)$"
 )
 _TESTS = re.compile(
-    r"(?:^|/)(?:tests?|testing|__tests__|specs?|testdata|__snapshots__)/|\.snap(?:\.new)?$"
+    r"(?:^|/)(?:tests?|testing|__tests__|specs?|testdata|__snapshots__|goldens?|golden[_-]?files?)/"
+    r"|\.snap(?:\.new)?$|\.golden$|\.approved\.\w{1,8}$|\.ambr$"
 )
 _RUNS = (
     r"\b(?:pytest|unittest|tox|nox|npm|npx|yarn|pnpm|jest|vitest|mocha|go test|cargo|mvnw?|gradlew?"
@@ -210,6 +211,7 @@ _RUNS_TESTS = re.compile(
     r"\.(?:sh|bash|yml|yaml|mk)$|(?:^|/)(?:Makefile|Jenkinsfile|justfile|tox\.ini|noxfile\.py"
     r"|package\.json)$"
 )
+_PIPED = re.compile(r"[^|]\|\s*(?:tail|head|cat|tee|grep|sed|awk)\b")
 _IDLE = re.compile(r"\b(?:echo|printf|exit 0)\b|\btrue\b\W*$|@?: *$")
 _SELECTS = re.compile(
     r"(?:^|\s)(?:-k|-t|-run|--run|-g|--grep|--filter|--testNamePattern"
@@ -229,10 +231,16 @@ def _run(change: FileChange, added: Sequence[str], removed: Sequence[str]) -> It
     come += [x for x in added if _RUNNER.search(x) and x not in come and not _IDLE.search(x)]
     if gone and not come:
         yield Told("deselected", change.name, "", f"no longer runs {gone[0].strip()[:160]}")
-    elif len(gone) == 1 == len(come):
-        new = [x for x in _SELECTS.findall(come[0]) if x.strip() not in gone[0]]
+    run = come if len(come) == 1 else [x for x in come if _RUNNER.search(x)]
+    if len(gone) == 1 == len(run):
+        new = [x for x in _SELECTS.findall(run[0]) if x.strip() not in gone[0]]
         if new:
-            yield Told("deselected", change.name, "", f"runs fewer tests ({come[0].strip()[:160]})")
+            yield Told("deselected", change.name, "", f"runs fewer tests ({run[0].strip()[:160]})")
+    piped = [x for x in run if _PIPED.search(x)]
+    whole = "\n".join(part.new for part in change.parts)
+    if gone and piped and "|" not in gone[0] and "pipefail" not in whole:
+        what = f"no longer fails where a test does ({piped[0].strip()[:160]})"
+        yield Told("deselected", change.name, "", what)
     stops = re.compile(r"^\s*set -\w*e|pipefail")
     tests = any(_RUNNER.search(part.new) for part in change.parts)
     if tests and any(map(stops.search, removed)) and not any(map(stops.search, added)):
