@@ -39,7 +39,7 @@ SHELLS = re.compile(
 )
 PYTHONS = re.compile(
     r"(?:execute_|run_)?(?:i?python|jupyter|code_interpreter)(?:_cell|_code|_exec|_session)?"
-    r"|run_code|execute_code",
+    r"|run_code|execute_code|code_execution|python_(?:interpreter|repl|tool|executor)",
     re.I,
 )
 _PREFIX = re.compile(r"^.*(?:__|[./:])(?=[A-Za-z])")
@@ -51,6 +51,11 @@ _PROGRAMS = frozenset(
     for names in (*map(TABLES.get, ("readers", "searchers", "writers")), *TABLES["names"].values())
     for word in names or ()
 ) | {"cd", "echo", "mv", "cp", "python", "python3", "pytest", "curl", "wget", "patch", "make"}
+_SURE = frozenset(("git", "gh", "pip", "npm", "pytest", "cargo", "sed", "curl", "wget", "ls"))
+_SHELL_NAMES = frozenset(("bash", "shell", "terminal", "powershell", "zsh"))
+_RUNNERS = _SHELL_NAMES | {"process", "exec", "execute", "command", "commands", "subprocess"}
+_NAME_WORDS = re.compile(r"[a-z]+")
+_PLAIN_KEY = re.compile(r"[_-]")
 _IN_SCRIPT = re.compile(
     r"\btools\.(?:exec|shell)_command\(\s*\{\s*\"?(?:cmd|command)\"?\s*:\s*"
     r"(\"(?:[^\"\\]|\\.)*\"|'[^'\\]*'|`[^`$\\]*`)"
@@ -89,8 +94,10 @@ def arguments_of(text: str) -> dict[str, Any]:
 def command_line(name: str, arguments: Mapping[str, Any]) -> str | None:
     """The command line that a tool is given, `None` where it is given none."""
     if not _is_shell(name) or (name.lower() == "run" and "command" not in arguments):
-        return _told_line(arguments)
+        return _told_line(name, arguments)
     given = next((arguments[key] for key in _TOOLS["lines"] if key in arguments), None)
+    if given is None:
+        return _told_line(name, arguments)
     if isinstance(given, list):
         return shlex.join(map(str, given)) if given else None
     if isinstance(given, str) and "tools." in given and "_command(" in given:
@@ -112,14 +119,25 @@ def _script_lines(text: str) -> str | None:
     return "\n".join(lines) if whole else None
 
 
-def _told_line(arguments: Mapping[str, Any]) -> str | None:
-    """The command line among the arguments of a tool of any name, told by its first word."""
-    for key in COMMANDS:
-        line = arguments.get(key)
-        if isinstance(line, str) and _SHELL_SIGN.search(line[:2000]):
-            head = command_head(line[:2000].lstrip())
-            if head is not None and head.split(" ")[0] in _PROGRAMS:
-                return line
+def _told_line(name: str, arguments: Mapping[str, Any]) -> str | None:
+    """The command line among the arguments of a tool of any name, told by its first word, or, of a
+    tool that is called after a shell, by the name of the argument.
+    """
+    words = set(_NAME_WORDS.findall(name.lower()))
+    keys = {_PLAIN_KEY.sub("", key.lower()): key for key in arguments}
+    wanted = (*COMMANDS, *(_TOOLS["lines"] if words & _RUNNERS else ()))
+    plain = [_PLAIN_KEY.sub("", one.lower()) for one in wanted]
+    for key in (keys[one] for one in plain if one in keys):
+        line = arguments[key]
+        if isinstance(line, list) and line and all(isinstance(one, str) for one in line):
+            line = "\n".join(line)
+        if not isinstance(line, str) or not line.strip():
+            continue
+        head = command_head(line[:2000].lstrip())
+        program = head.split(" ")[0] if head is not None else None
+        sign = program in _SURE or _SHELL_SIGN.search(line[:2000]) is not None
+        if (program in _PROGRAMS and (sign or words & _RUNNERS)) or words & _SHELL_NAMES:
+            return line
     return None
 
 

@@ -11,7 +11,7 @@ from typing import Any
 from forensics.readers.values import as_list
 
 CALLS = ("id", "call_id", "toolCallId", "tool_call_id")
-ANSWERS = ("tool_call_id", "call_id", "tool_use_id", "toolUseId", "toolCallId")
+ANSWERS = ("tool_call_id", "call_id", "tool_use_id", "toolUseId", "toolUseID", "toolCallId")
 HELD = ("toolUse", "functionCall"), ("toolResult", "functionResponse")
 
 

@@ -59,6 +59,13 @@ def call_part(part: Mapping[str, Any]) -> CallPart | None:
     return _told(kind, part) if known else None
 
 
+def sent_back(part: Mapping[str, Any]) -> Any:
+    """What a part with a result holds of it (in Amp's logs what its run gave)."""
+    key = next((key for key in SENT_BACK if part.get(key) is not None), None)
+    held = part.get("run")
+    return sent_back(held) if key is None and isinstance(held, Mapping) else part.get(key or "")
+
+
 def _told(kind: str, part: Mapping[str, Any]) -> CallPart:
     key = next((key for key in SENT_BACK if part.get(key) is not None), None)
     result = _plain(part[key]) if key else None

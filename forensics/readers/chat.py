@@ -16,6 +16,7 @@ and no word on how it ended is a task and no run; a file that holds nothing else
 once, as a data set of tasks.
 """
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -24,15 +25,18 @@ from forensics.actions.unread import NOT_UNDERSTOOD
 from forensics.phrases import printable
 from forensics.readers.content import Unreadable, UnreadableContent, bare_name
 from forensics.readers.json_rows import (
+    PARQUET,
     WHOLE,
     Row,
     first_value,
+    parse,
     read_json_lines,
+    read_parquet,
     read_rows,
     trajectories_from,
 )
 from forensics.readers.log_reader import Reader
-from forensics.readers.messages import is_conversation, is_message, steps_of
+from forensics.readers.messages import is_conversation, is_message, steps_of, without_empty
 from forensics.readers.submission import is_patch, submission_of
 from forensics.readers.values import (
     NO_WORK,
@@ -89,6 +93,22 @@ CUT_OFF = (
     "timeout",
     "max_iterations",
 )
+SAYS = (  # what a message has beside its role
+    "content",
+    "value",
+    "text",
+    "parts",
+    "tool_calls",
+    "output",
+    "toolInvocations",
+    "summary",
+    "function_call",
+    "arguments",
+    "data",
+    "kwargs",
+    "reasoning_content",
+)
+_TALK = re.compile(r"\s*\[\s*\{\s*\"(?:role|from)\"")
 ENTRIES = ("choices", "body", *ANSWERS)  # where an answer stands, be it empty
 TOLD = frozenset([*OUTCOME, *STATUS, "error", "rewards"])
 NO_ANSWER = "the row holds a prompt without an answer: a task, no run"
@@ -97,12 +117,28 @@ TASKS = "holds prompts without answers: a data set of tasks, no runs"
 
 def recognises(path: Path, head: bytes) -> bool:
     """Whether a file is of this format."""
-    first = first_value(head)
+    first = _first_of_table(path) if head.startswith(PARQUET) else first_value(head)
     if isinstance(first, list) and not is_conversation(first) and first:
         first = first[0]
     if not isinstance(first, Mapping):
         return is_conversation(first)
-    return is_message(first) or _messages(first) is not None
+    whole = any(key in first for key in SAYS) and "messageID" not in first  # else a part of one
+    return (is_message(first) and whole) or _messages(first) is not None
+
+
+def _first_of_table(path: Path) -> Any:
+    row = next(read_parquet(path), None)
+    return row.value if isinstance(row, Row) else None
+
+
+def _talk(value: Any) -> list[Any] | None:
+    """A conversation, be it a text of JSON (maybe cut off by a head), `None` for another value."""
+    if isinstance(value, str) and _TALK.match(value):
+        try:
+            value = parse(value)
+        except UnreadableContent:
+            return [{"role": "user", "content": ""}]
+    return list(value) if is_conversation(value) else None
 
 
 def conversations(path: Path) -> Iterator[Row | Unreadable]:
@@ -127,8 +163,8 @@ def _messages(row: Mapping[str, Any]) -> list[Any] | None:
     """The messages of a row, `None` where it has none."""
     for holder in (row, *(row[key] for key in HOLDERS if isinstance(row.get(key), Mapping))):
         for key in MESSAGES:
-            if is_conversation(holder.get(key)):
-                return list(holder[key])
+            if (talk := _talk(holder.get(key))) is not None:
+                return talk
         if holder is not row and isinstance(holder.get("body"), Mapping):
             return _messages(holder["body"])
     asked = next((row[key] for key in QUESTIONS if isinstance(row.get(key), str)), None)
@@ -162,6 +198,8 @@ def run(row: Row) -> Trajectory:
     messages = _messages(value)
     if messages is None:
         raise UnreadableContent("the row has no messages")
+    if row.where.startswith("row "):  # a table gives every message the fields of all
+        messages = [without_empty(message) for message in messages]
     answers = _answers({key: value[key] for key in ("choices", *ANSWERS) if key in value})
     steps = steps_of(_understood([*messages, *answers]))
     known = _known(value)

@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from forensics.readers.call_order import in_order
-from forensics.readers.call_parts import call_part, turns
+from forensics.readers.call_parts import call_part, sent_back, turns
 from forensics.readers.values import as_list
 from forensics.records import Step, ToolCall
 from forensics.records.trajectory import Role
@@ -41,6 +41,9 @@ ROLES: dict[str, Role] = {
     "observation": "tool",
     "environment": "tool",
     "ipython": "tool",
+    "function_call": "assistant",  # of ShareGPT
+    "tool_call": "assistant",
+    "tool_response": "tool",
 }
 ITEMS: dict[str, Role] = {
     "function_call": "assistant",
@@ -168,6 +171,8 @@ def _steps(message: Any, number: int, resolve: Resolve) -> Iterator[Step]:
         raise ValueError(f"message {number} has the unknown role {str(message.get('role'))[:40]!r}")
     if "role" not in message and "from" not in message and (held := _held(message)) is not None:
         message = {**held, "role": role, "type": None}
+    if message.get("from") in ("function_call", "tool_call"):
+        message = {"role": "assistant", "tool_calls": _spoken_calls(message.get("value"))}
     content = message.get("content")
     shown = "parts" in message or "toolInvocations" in message  # as an interface shows it
     if isinstance(content, str) and not shown and not any(map(message.get, SPECIAL)):
@@ -187,6 +192,16 @@ def _steps(message: Any, number: int, resolve: Resolve) -> Iterator[Step]:
         yield Step(role=role, text=text, tool_calls=tuple(parts.calls))
     for result in parts.results:
         yield Step(role="tool", text=result)
+
+
+def _spoken_calls(value: Any) -> list[Any]:
+    """The calls in a text of JSON, one or a list; a text that is none is the name of one."""
+    try:
+        told = json.loads(value) if isinstance(value, str) else value
+    except (ValueError, RecursionError):
+        told = {"name": value}
+    calls = told if isinstance(told, list) else [told]
+    return [call for call in calls if isinstance(call, Mapping)]
 
 
 def _content(message: Mapping[str, Any]) -> Any:
@@ -227,7 +242,7 @@ def _add(parts: _Parts, part: Any) -> None:
         parts.calls.append(tool_call(part.get("name"), part.get("input", part.get("arguments"))))
         parts.results += [_flat(part["result"])] if "result" in part else []
     elif kind == "tool_result":
-        parts.results.append(_flat(part.get("content")))
+        parts.results.append(_flat(sent_back(part) if "content" not in part else part["content"]))
     elif isinstance(text := part.get("text", part.get("refusal")), str):
         thought = "thought" in part and part["thought"] is True  # Gemini
         (parts.thoughts if thought else parts.texts).append(text)

@@ -60,7 +60,14 @@ def _reader(name: str, table: Product) -> Reader:
         recognises=partial(_recognises, table),
         reads=partial(reads, name, table),
         rank=RANK,
+        accompanies=None if table.beside is None else partial(_goes_along, table),
     )
+
+
+def _goes_along(table: Product, path: Path) -> bool:
+    """Whether another file holds the same run."""
+    other = path.with_name(table.beside or "")
+    return path.name == table.sample.file and other.is_file()
 
 
 def _recognises(table: Product, path: Path, head: bytes) -> bool:

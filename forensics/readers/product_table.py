@@ -1,5 +1,6 @@
 """The tables of field names that `product` reads formats by, and where they are found."""
 
+import logging
 import tomllib
 from collections.abc import Mapping
 from importlib.resources import files
@@ -54,6 +55,7 @@ class Product(_Table):
     source: str
     run: Literal["file", "row"]
     known: tuple[Mapping[str, Any], ...]
+    beside: str | None = None  # a file in the same folder that holds the same run
     skip: Mapping[str, Any] = {}  # rows that are parts of other rows
     entries: tuple[str, ...] = ("",)
     group: tuple[str, ...] = ()
@@ -73,8 +75,8 @@ class Product(_Table):
 
 
 def products() -> Mapping[str, Product]:
-    """The tables that are installed, ours and those of other packages, by name. Raises
-    `UserError` for one that is none.
+    """The tables that are installed, ours and those of other packages, by name; a table of
+    another package that is none is named in a warning.
     """
     ours = files(f"{__package__}.products")
     names = sorted(one.name for one in ours.iterdir() if one.name.endswith(".toml"))
@@ -83,7 +85,10 @@ def products() -> Mapping[str, Product]:
         if point.name in tables:
             raise UserError(f"{point.value} brings a second product {point.name}; rename its file")
         name = f"{point.name}.toml"
-        tables[point.name] = product(f"{name} of {point.value}", files(point.value) / name)
+        try:
+            tables[point.name] = product(f"{name} of {point.value}", files(point.value) / name)
+        except UserError as error:  # logs of others are read without it
+            logging.getLogger("forensics").warning("%s; it is left out", error)
     return tables
 
 

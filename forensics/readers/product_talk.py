@@ -1,6 +1,8 @@
 """The entries of a run as its steps, by the rules of a product's table."""
 
+import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -181,4 +183,8 @@ def _all(place: Place, paths: Sequence[str]) -> list[str]:
 
 
 def text_of(value: Any) -> str:
+    """The text of a value; of a text that is JSON of a text, that."""
+    if isinstance(value, str) and value[:1] == '"' == value[-1:]:
+        with suppress(ValueError):
+            value = told if isinstance(told := json.loads(value), str) else value
     return message_text(value if isinstance(value, str | list) else [value])

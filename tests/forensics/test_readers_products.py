@@ -4,11 +4,15 @@ table of another package.
 
 import json
 from pathlib import Path
+from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings, strategies as st
 
 from forensics.actions import actions_of
+from forensics.actions.tool_calls import command_line
 from forensics.actions.unread import unread_actions
 from forensics.readers import Unreadable, product, read_logs, steps_of
 from forensics.readers.content import Limits
@@ -288,7 +292,7 @@ def test_commands_in_a_script_that_calls_tools(script: str, commands: list[str] 
     assert actions & set(missed) == (actions if commands is None else set())
 
 
-SWAPPED = {
+SWAPPED: dict[str, list[dict[str, Any]]] = {
     "chat": [
         {
             "role": "assistant",
@@ -335,3 +339,68 @@ def test_results_are_those_of_their_calls_in_whatever_order_they_came(form: str)
 def test_a_call_that_nobody_answered_does_not_take_the_next_one_s_result() -> None:
     steps = steps_of([message for at, message in enumerate(SWAPPED["chat"]) if at != 2])
     assert [step.text for step in steps if step.role == "tool"] == ["", "of b"]
+
+
+TALK = [
+    {"role": "user", "content": "Count the files."},
+    {"role": "assistant", "content": "```bash\nls\n```"},
+    {"role": "user", "content": "<returncode>0</returncode>\n<output>\na\n</output>"},
+]
+
+
+def test_chats_in_parquet_and_messages_that_are_texts_of_json_are_read(tmp_path: Path) -> None:
+    for name, messages in {"list": TALK, "text": json.dumps(TALK)}.items():
+        folder = tmp_path / name
+        folder.mkdir()
+        rows = [{"id": str(at), "messages": messages, "reward": 1.0} for at in range(2)]
+        pq.write_table(pa.Table.from_pylist(rows), folder / "rows.parquet")
+        (folder / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+        runs = list(read_logs(folder))
+        assert [len(run.steps) for run in runs if isinstance(run, Trajectory)] == [3] * 4
+
+
+def test_calls_of_sharegpt_and_results_of_amp(tmp_path: Path) -> None:
+    call = {"name": "bash", "arguments": {"command": "ls"}}
+    talk = [
+        {"from": "human", "value": "Count."},
+        {"from": "function_call", "value": json.dumps(call)},
+        {"from": "observation", "value": "a"},
+    ]
+    assert [step.role for step in steps_of(talk)] == ["user", "assistant", "tool"]
+    assert steps_of(talk)[1].tool_calls[0].name == "bash"
+    part = {"type": "tool_result", "toolUseID": "1", "run": {"result": {"output": "a"}}}
+    (answer,) = steps_of([{"role": "user", "content": [part]}])
+    assert (answer.role, answer.text) == ("tool", '{"output": "a"}')
+
+
+@pytest.mark.parametrize(
+    ("name", "key"),
+    [
+        ("start_process", "command"),
+        ("mcp__commander__launch-process", "command"),
+        ("run_command", "CommandLine"),
+        ("interactive_shell", "keystrokes"),
+        ("run_commands", "commands"),
+    ],
+)
+def test_command_lines_of_tools_by_many_names(name: str, key: str) -> None:
+    line = ["git show 9f8e7d6"] if key == "commands" else "git show 9f8e7d6"
+    assert command_line(name, {key: line}) == "git show 9f8e7d6"
+    assert command_line("search_database", {"query": "git show 9f8e7d6"}) is None
+
+
+def test_a_second_file_of_the_same_run_is_not_another_run(tmp_path: Path) -> None:
+    written(tmp_path, TABLES["cline-ui"])
+    assert len([run for run in read_logs(tmp_path) if isinstance(run, Trajectory)]) == 1
+    (tmp_path / "api_conversation_history.json").write_text(json.dumps(TALK))
+    runs = [run for run in read_logs(tmp_path) if isinstance(run, Trajectory)]
+    assert [len(run.steps) for run in runs] == [3]
+
+
+def test_a_part_of_a_message_is_no_run(tmp_path: Path) -> None:
+    for name, part in {
+        "message": {"id": "m", "sessionID": "s", "role": "assistant", "time": {}},
+        "part": {"id": "p", "messageID": "m", "type": "reasoning", "text": "Hm."},
+    }.items():
+        (tmp_path / f"{name}.json").write_text(json.dumps(part))
+    assert not [one for one in read_logs(tmp_path) if isinstance(one, Trajectory)]
