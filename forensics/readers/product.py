@@ -8,7 +8,8 @@ reads. A format is read in these steps:
 1. *Known*: one of the conditions `known` holds of one of the first rows.
 2. *Entries*: what stands at `entries` in a row (the row itself, its messages, its spans). Of two
    lists of which the second begins with the first, only the second counts. With `run = "file"`
-   all rows of a file are one run, else each row is one. `group` tells runs apart, `order` sorts.
+   all rows of a file are one run, else each row is one. `group` tells runs apart, `order` sorts;
+   an entry that is written again (`latest`) counts as it was last.
 3. Each entry is read by the first `[[entry]]` whose condition (`when`) holds: as a chat message
    (`message`, in any form that `messages` reads; `join`: parts of one answer share this id), as
    text of a `role`, as calls with names, arguments and results (told once for a `call_id`), or
@@ -122,6 +123,7 @@ def _of_rows(
             key = "/".join(str(value) for at in table.group for value in found(place, at))
             groups.setdefault(key, []).append(Part(place, row.where))
     for key, parts in groups.items():
+        parts = _latest(parts, table.latest)
         talk = Talk(path)
         for part in _in_order(parts, table.order):
             talk.add(part, _rule(table, part.place))
@@ -143,6 +145,15 @@ def _entries(table: Product, top: Place) -> list[Place]:
         again = before and [place.value for place in more[: len(before)]] == before
         entries = more if again else [*entries, *more]
     return entries
+
+
+def _latest(parts: list[Part], paths: Sequence[str]) -> list[Part]:
+    """The parts; one that is written again stands where it stood first."""
+    last: dict[Any, Part] = {}
+    for at, part in enumerate(parts if paths else ()):
+        key = first(part.place, paths)
+        last[key if isinstance(key, str) else at] = part
+    return list(last.values()) if paths else parts
 
 
 def _in_order(parts: list[Part], order: Sequence[str]) -> list[Part]:

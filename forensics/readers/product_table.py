@@ -60,6 +60,7 @@ class Product(_Table):
     entries: tuple[str, ...] = ("",)
     group: tuple[str, ...] = ()
     order: tuple[str, ...] = ()
+    latest: tuple[str, ...] = ()  # of entries with the same value here the last counts
     prompt: tuple[str, ...] = ()
     answer: tuple[str, ...] = ()
     id: tuple[str, ...] = ()
