@@ -13,7 +13,7 @@ from forensics.actions.action import Action
 from forensics.actions.programs import READERS, read_options
 
 SILENT = frozenset(("cd", "export", "mkdir", "pushd", "popd", "set", "source", "true", "touch"))
-_NUMBERED = re.compile(r"^ {0,8}\d{1,6}(?:\t|→|: ?|\| ?)", re.M)
+_NUMBERED = re.compile(r" {0,8}\d{1,6}(?:\t|→|: ?|\| ?)")
 _PRINTED = re.compile(r"(\d{1,6})(?:,(\d{1,6}|\$))?p;?")
 _RANGE = re.compile(r"(?:view_range=\[|offset=|line_start=|start_line=|startLine=)\s*(\d{1,6})")
 _PART = re.compile(r"offset=|limit=|view_range=|line_start|start_line|startLine|end_line")
@@ -29,6 +29,14 @@ _CUT = re.compile(
     r"|[\[(][^\])\n]{0,60}\btruncated\b|output too long"
     r"|\d (?:more )?(?:lines|characters) (?:truncated|omitted|elided)"
 )
+_CUT_MARKS = (
+    "elided",
+    "truncated",
+    "clipped",
+    "too long",
+    "omitted",
+    "output_head",
+)  # one is in each
 _FAILED = re.compile(r"No such file or directory|Permission denied|Is a directory|(?i:^\s*error\b)")
 SHORT = 300  # characters of an answer that may be a refusal
 _WINDOWS = frozenset(("open", "goto", "scroll_up", "scroll_down", "search_file", "find_file"))
@@ -62,13 +70,13 @@ def shown_lines(action: Action, answer: str, alone: bool) -> Shown:
     frame = _FRAME.match(answer)
     if frame is not None:
         answer = _FRAME_ENDS.sub("", answer[frame.end() :])
-    text = _NUMBERED.sub("", answer)
+    text = _unnumbered(answer)
     header = _HEADER.match(text)
     text = text[header.end() :] if header else text
     refused = action.exit_code not in (None, 0) or (
         len(text) < SHORT and _FAILED.search(text) is not None
     )
-    if refused or not alone or _CUT.search(answer):
+    if refused or not alone or _was_cut(answer):
         return Shown(text, 0, False)
     if action.kind == "tool":
         counted = _LINES.search(header[0]) if header else None
@@ -85,6 +93,21 @@ def shown_lines(action: Action, answer: str, alone: bool) -> Shown:
         printed = next(filter(None, map(_PRINTED.fullmatch, action.arguments)), None)
         return Shown(text, int(printed[1]) if printed else 0, False)
     return Shown(text, 0, False)
+
+
+def _unnumbered(text: str) -> str:
+    """A text without the numbers of its lines; line by line is faster than one expression."""
+    lines = text.split("\n")
+    for at, line in enumerate(lines):
+        if line[:1] == " " or line[:1].isdigit():
+            found = _NUMBERED.match(line)
+            lines[at] = line[found.end() :] if found else line
+    return "\n".join(lines)
+
+
+def _was_cut(text: str) -> bool:
+    small = text.lower()
+    return any(mark in small for mark in _CUT_MARKS) and _CUT.search(text) is not None
 
 
 def _of_window(text: str, lines: int | None) -> Shown:

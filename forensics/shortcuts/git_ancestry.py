@@ -15,6 +15,7 @@
 
 import re
 from collections.abc import Iterable
+from functools import lru_cache
 
 from forensics.actions import Action
 from forensics.shortcuts.blind_run import BlindRun
@@ -32,6 +33,7 @@ from forensics.shortcuts.git_words import (
 )
 
 MOST = 5000  # commits remembered of one answer
+_LINE_STARTS = frozenset("0123456789abcdef^*|\\/ ")  # of what `_COMMIT` matches
 _COMMIT = re.compile(r"^[*|\\/ ]{0,20}(?:commit )?\^?([0-9a-f]{7,40})\b([^\n]{0,300})", re.M)
 _OWN = re.compile(r"^\[[^\]\n]{1,200} ([0-9a-f]{7,40})\]", re.M)
 _LISTINGS = {"log", "rev-list", "shortlog", "blame", "annotate"}
@@ -143,7 +145,7 @@ class Ancestry:
             self._follow(action)
 
     def _from_log(self, actions: list[Action], answer: str) -> None:
-        listed = [found[0] for found in _COMMIT.findall(answer)[:MOST]]
+        listed = [found[0] for found in _commits(answer)]
         if all(self._plain(action) for action in actions):
             self._tell(listed, True)
             whole = all(not words_of(action).operands for action in actions)
@@ -185,8 +187,8 @@ class Ancestry:
 
     def _refs(self, actions: list[Action], commands: set[str], answer: str) -> None:
         """Branches, tags and where they stand."""
-        self.known.update(_REF.findall(answer)[:MOST])
-        for rest in _COMMIT.findall(answer)[:MOST] if commands & {"log", "show"} else ():
+        self.known.update(_REF.findall(answer)[:MOST] if "refs/" in answer else ())
+        for rest in _commits(answer) if commands & {"log", "show"} else ():
             for group in _DECORATED.findall(rest[1])[:1]:
                 names = [re.sub(r"^(?:HEAD -> |tag: )", "", name) for name in group.split(", ")]
                 self.known.update(names)
@@ -286,12 +288,24 @@ def _same(one: str, other: str) -> bool:
     return one.startswith(other) or other.startswith(one)
 
 
+@lru_cache(maxsize=8)
+def _commits(answer: str) -> tuple[tuple[str, str], ...]:
+    """Each line's commit and what stands behind it; line by line is faster than one expression."""
+    found: list[tuple[str, str]] = []
+    for line in answer.split("\n"):
+        if line[:1] in _LINE_STARTS and (told := _COMMIT.match(line)):
+            found.append((told[1], told[2]))
+            if len(found) == MOST:
+                break
+    return tuple(found)
+
+
 def listed_above_head(answer: str) -> tuple[str, ...]:
     """The commits that a log lists above the one that is HEAD; `()` where no
     line is decorated with HEAD.
     """
     above: list[str] = []
-    for name, rest in _COMMIT.findall(answer)[:MOST]:
+    for name, rest in _commits(answer):
         if re.search(r"\(HEAD\b|, HEAD\b", rest):
             return tuple(above)
         above.append(name)
