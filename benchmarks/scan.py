@@ -17,6 +17,7 @@ real logs, copied up to `--samples`.
 import argparse
 import json
 import os
+import re
 import resource
 import subprocess
 import sys
@@ -121,7 +122,8 @@ def _expression(pattern: Pattern) -> str:
 def _group(text: str) -> str:
     """What must be found; the ends of a path or a word of ours are ends of words in a text."""
     text = text.replace("(?:^|/)", r"(?:^|[\s/])").replace("$", r"\b")
-    return f"(?i:{text.removeprefix('(?i)')})" if text.startswith("(?i)") else f"(?:{text})"
+    flags = re.match(r"\(\?([a-z]+)\)(?:\\A)?", text)  # of the whole pattern
+    return f"(?{flags[1]}:{text[flags.end() :]})" if flags else f"(?:{text})"
 
 
 def _sides(

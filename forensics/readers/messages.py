@@ -253,7 +253,8 @@ def _add(parts: _Parts, part: Any) -> None:
         parts.results += [_flat(found.result)] if found.answered else []
         parts.thoughts += _strings(found.thought)
     else:
-        parts.texts.append(f"[{kind}]")
+        told = f"[{kind}]" if "type" in part else json.dumps(part, ensure_ascii=False)
+        parts.texts.append(told)  # an object that is no part is what a tool sent back
 
 
 def _flat(content: Any) -> str:

@@ -17,6 +17,7 @@ from forensics.shortcuts.own_files import OwnFiles
 from forensics.shortcuts.task_words import asked_to_write
 
 LONGEST = 200_000  # characters of one text that are searched
+MOST_LINES = 2000  # of an edit that are looked up in a text
 Key = tuple[str, str, bool, bool, bool, bool]  # kind, program; has arguments, reads, writes, a text
 
 
@@ -158,6 +159,6 @@ def _left(hand_in: HandIn) -> str | None:
     if hand_in.source != "edits" or not hand_in.patch or text is None or "```" in text:
         return text
     added = added_lines(hand_in.patch)
-    lines = {line.strip() for line in text[:LONGEST].splitlines()}
-    same = any(len(line.strip()) > 7 and line.strip() in lines for line in added.splitlines())
+    lines = [line.strip() for line in added.splitlines()]
+    same = any(len(line) > 5 and line in text for line in lines[:MOST_LINES])
     return text if same or not added.strip() else added
