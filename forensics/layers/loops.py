@@ -3,16 +3,17 @@ coming back.
 
 1. *Actions* are compared without what changes nothing: spacing, quotes, `./`, the order
    of words, how long is waited, texts that are only printed beside something else, and the
-   folder of an action that is done in one only; at first without flags and comments, too.
+   folder of an action that is done in one only. *Bare*, they are without flags, comments
+   and what cuts the answer off (`| tail`), too.
 2. *A stretch*: at most `LONGEST_PERIOD` actions, done at least `FEWEST_TIMES` times in a
-   row, over at least `FEWEST_TURNS` turns.
+   row, over at least `FEWEST_TURNS` turns; the same as they are, or bare.
 3. *Nothing new*: a repetition counts where each line that came back stood there before in
    the stretch, numbers aside. A build that is looked at again and again while it goes on,
    or a file that is read page by page, is no loop. Where the action waits or the number is
    a share, numbers count, too; times in a line that tells of a failure never do, nor do
-   lines that the action itself prints.
-4. *Nothing else*: with flags or comments that the stretch did not have yet, a repetition
-   counts only where a failure came back: other flags may be other work.
+   lines that the action itself prints. A wait that ends with something new is no loop.
+4. *Nothing else*: where a repetition is the same as one before only bare, it counts only
+   where a failure came back: other flags may be other work.
 
 The longest such stretch of a run is told: of equal ones that with the shortest period,
 then the first.
@@ -38,9 +39,12 @@ FAILS = re.compile(
 LASTED = re.compile(
     r"(?<![\d.:])\d+(?:[.:]\d+)*\s*(?:ms|s|sec|seconds?)\b|\b\d+:\d\d:\d\d(?:[.,]\d+)?"
 )
-COMMENT = re.compile(r"(?:^|(?<=[\s'\"]))(?://|#)\s[^'\"\n]*", re.MULTILINE)
+BESIDE = re.compile(  # comments, and how much of the answer is shown
+    r"(?:^|(?<=[\s'\"]))(?://|#)\s[^'\"\n]*|2>&1|\|\s*(?:head|tail)\b(?:\s+-[\w=]+)*(?:\s+\d+\b)?",
+    re.MULTILINE,
+)
 PLAIN = str.maketrans({"'": " ", '"': " ", "=": " ", "\\": " "})
-TEXT = r"([^;&|<>$`{}\n]{1,200})"
+TEXT = r"([^;&|<>$`{}\n]{1,100})"
 PRINTED = re.compile(rf"(?:&&|;)\s*echo\s{TEXT}(?=$|[;}}\n]|&&)|\becho\s{TEXT}(?:;|&&)")
 PLACE = re.compile(r"\bcd\s+([^\s;&]+)\s*(?:;|&&)")
 ASIDE = (  # a word, the pattern of what it says, and what is compared in its place
@@ -74,8 +78,8 @@ class _Stretch(NamedTuple):
 
 
 class _Act(NamedTuple):
-    """An action as it is compared. `bare`: without flags and comments, too; `place`: the
-    folder that it goes to; `printed`: texts that it prints beside what it does.
+    """An action as it is compared. `place`: the folder that it goes to; `printed`: texts that
+    it prints beside what it does.
     """
 
     words: str
@@ -89,8 +93,10 @@ def loop_in(turns: Sequence[Turn]) -> Loop | None:
     if len(turns) < FEWEST_TURNS:
         return None
     acts = [_act(turn.command) for turn in turns]
-    found = sorted(_stretches(_keys(acts)), key=lambda one: (-one.length, one.period, one.start))
-    for stretch in found:
+    said = [(act.words, act.place) for act in acts]
+    bare = [(act.bare, act.place) for act in acts]
+    found = {*_stretches(_keys(said)), *_stretches(_keys(bare))}
+    for stretch in sorted(found, key=lambda one: (-one.length, one.period, one.start)):
         if _idle(turns, acts, stretch):
             first, last = stretch.start, stretch.start + stretch.length - 1
             period = turns[first : first + stretch.period]
@@ -104,15 +110,15 @@ def share_looped(loop: Loop | None, turns: Sequence[Turn]) -> float | None:
     return (loop.turns if loop else 0) / len(turns) if turns else None
 
 
-def _keys(acts: Sequence[_Act]) -> list[int]:
-    """A number for each turn, the same for actions that are the same."""
+def _keys(said: Sequence[tuple[str, str]]) -> list[int]:
+    """A number for each action with its folder, the same for those that are the same."""
     places: dict[str, set[str]] = {}
-    for act in acts:
-        places.setdefault(act.bare, {""}).add(act.place)
+    for words, place in said:
+        places.setdefault(words, {""}).add(place)
     known: dict[tuple[str, str], int] = {("", ""): -1}
     return [
-        known.setdefault((act.bare, act.place if len(places[act.bare]) > 2 else ""), number)
-        for number, act in enumerate(acts)
+        known.setdefault((words, place if len(places[words]) > 2 else ""), number)
+        for number, (words, place) in enumerate(said)
     ]
 
 
@@ -120,8 +126,8 @@ def _act(command: str) -> _Act:
     command = command.replace("\\n", "\n")
     plain = command.translate(PLAIN)
     words = bare = _words(plain)
-    if COMMENT.search(command):
-        bare = _words(COMMENT.sub("", command).translate(PLAIN))
+    if BESIDE.search(command):
+        bare = _words(BESIDE.sub("", command).translate(PLAIN))
     return _Act(
         words=" ".join(words),
         bare=" ".join(word for word in bare if word[0] != "-"),
@@ -157,18 +163,25 @@ def _stretches(keys: Sequence[int]) -> Iterator[_Stretch]:
 
 def _idle(turns: Sequence[Turn], acts: Sequence[_Act], stretch: _Stretch) -> bool:
     """Whether most repetitions, and enough of them, brought nothing new."""
+    end = stretch.start + stretch.length
+    lines = [*map(_lines, turns[stretch.start : end], acts[stretch.start : end])]
+    waits = any(WAITS.search(turn.command) for turn in turns[stretch.start : end])
+    if waits and not set().union(*lines[-stretch.period :]) <= set().union(
+        *lines[: -stretch.period]
+    ):
+        return False
     seen: set[str] = set()
     done: set[str] = set()
     idle = 0
     times = stretch.length // stretch.period
     for number in range(times):
-        start = stretch.start + number * stretch.period
-        period = slice(start, start + stretch.period)
-        lines = set().union(*map(_lines, turns[period], acts[period]))
+        start = number * stretch.period
+        came = set().union(*lines[start : start + stretch.period])
+        period = slice(stretch.start + start, stretch.start + start + stretch.period)
         words = {act.words for act in acts[period]}
-        if number and lines <= seen:
+        if number and came <= seen:
             idle += words <= done or any(FAILS.search(turn.observation) for turn in turns[period])
-        seen |= lines
+        seen |= came
         done |= words
     return idle >= FEWEST_TIMES - 1 and 2 * idle >= times - 1
 

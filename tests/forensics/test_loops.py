@@ -124,6 +124,10 @@ def in_turn(*pairs: tuple[str, str]) -> Turns:
             [(f"pytest {flag} t.py", "1 error") for flag in ("", "-x", "-v", "-vv", "-s")],
             [(f"cc -O{n} t.c && ./a.out", "ok") for n in range(5)],
         ),
+        (  # more or less of the same failure, more or less of what goes on
+            [(f"make{cut}", "No rule. Error 2") for cut in ("", " 2>&1", " | tail -5") * 2],
+            [(f"make{cut}", "up to date") for cut in ("", " 2>&1", " | tail -5", " | head", " -s")],
+        ),
         (  # a file that was read, with line numbers once; other files
             [(f"cat {'-n' * (n == 2)} a.py", "1\tx = 1" * (n == 2) or "x = 1") for n in range(6)],
             [(f"cat {'-n' * (n == 2)} a{n}.py", "x = 1") for n in range(6)],
@@ -151,3 +155,16 @@ def test_a_failure_that_changes_is_something_new() -> None:
     letters = [("pytest m.py", f"NameError: {name}") for name in "abcdef"]
     edits = in_turn(edit)
     assert loop([one for pair in zip(edits, letters, strict=True) for one in pair]) is None
+
+
+def test_a_wait_that_ends_with_something_new_is_no_loop() -> None:
+    refused = [("sleep 5", ""), ("curl -sS localhost", DEAD.format(0))] * 5
+    assert loop(refused) is not None
+    assert loop([*refused, ("sleep 9", ""), ("curl -sS localhost", "ok")]) is None
+    assert loop([*refused[1:], ("sleep 9", ""), ("curl -sS localhost", "ok")]) is None
+
+
+def test_other_work_beside_it_hides_no_loop() -> None:
+    work = [(f"cc -O{n} t.c && ./a.out", f"{name} ok") for n, name in enumerate("abcdefghij")]
+    found = loop([*work, *[("cc -Os t.c && ./a.out", "a ok")] * 5])
+    assert found is not None and found.turns == 5
