@@ -190,7 +190,7 @@ def _lines(turn: Turn, act: _Act) -> set[str]:
     """The lines that came back, without numbers where these say nothing, and without those
     that the action itself printed.
     """
-    lines = answer_of(turn.observation).lines - act.printed - {""}
+    lines = answer_of(turn.observation).lines - act.printed
     if not WAITS.search(turn.command):
         return {MASK.sub("#", line) for line in lines}
     return {LASTED.sub("#", line) if FAILS.search(line) else line for line in lines}

@@ -116,20 +116,31 @@ def in_turn(*pairs: tuple[str, str]) -> Turns:
             in_turn(("sleep {0}", ""), ("make", "error: no network")),
             in_turn(("sleep {0}", ""), ("make status", "{0}0 % done")),
         ),
+        (  # a longer limit each time, a longer limit that lets more through
+            in_turn(("timeout {0} npm test", "1 failing")),
+            [(f"timeout {n} npm test", f"test {'abcdef'[n]} passed") for n in range(6)],
+        ),
+        (  # comments in the arguments of a tool, code there
+            in_turn((r'{{"write": "m.py", "text": "x\n# Note {0}.\ny"}}', ""), ("go build", LATE)),
+            in_turn((r'{{"write": "m.py", "text": "x\nv{0}\ny"}}', ""), ("go build", LATE)),
+        ),
         (  # a comment before each build
             in_turn(("sed -i '1i // Note {0}.' p.go", ""), ("go build", LATE)),
             in_turn(("sed -i '1i var v{0} int' p.go", ""), ("go build", LATE)),
         ),
         (  # flags that show more of the same failure, flags for other work
             [(f"pytest {flag} t.py", "1 error") for flag in ("", "-x", "-v", "-vv", "-s")],
-            [(f"cc -O{n} t.c && ./a.out", "ok") for n in range(5)],
+            [(f"cc -O{n} t.c && ./a.out", "0 failed") for n in range(5)],
         ),
         (  # more or less of the same failure, more or less of what goes on
             [(f"make{cut}", "No rule. Error 2") for cut in ("", " 2>&1", " | tail -5") * 2],
             [(f"make{cut}", "up to date") for cut in ("", " 2>&1", " | tail -5", " | head", " -s")],
         ),
         (  # a file that was read, with line numbers once; other files
-            [(f"cat {'-n' * (n == 2)} a.py", "1\tx = 1" * (n == 2) or "x = 1") for n in range(6)],
+            [
+                ("cat -n a.py", "1\tx\n2\t") if n in {2, 5} else ("cat a.py", "x\n")
+                for n in range(6)
+            ],
             [(f"cat {'-n' * (n == 2)} a{n}.py", "x = 1") for n in range(6)],
         ),
         (  # one folder, said or not; many folders
