@@ -94,3 +94,88 @@ def test_edit_and_test_is_a_loop_only_where_the_edits_repeat() -> None:
     tested = ("pytest", "1 failed")
     assert loop([one for edit in fresh for one in (edit, tested)]) is None
     assert loop([one for _ in range(3) for one in (fresh[0], tested)]) is not None
+
+
+DEAD = "curl: (7) Failed to connect to localhost port 80 after {0} ms: refused"
+LATE = "graft/plan.go:{0}:9: not enough return values"
+
+
+def in_turn(*pairs: tuple[str, str]) -> Turns:
+    """The actions six times, each with the number of its turn in it."""
+    return [(do.format(n), came.format(n)) for n in range(6) for do, came in pairs]
+
+
+@pytest.mark.parametrize(
+    ("stuck", "goes_on"),
+    [
+        (  # a dead service, a build
+            in_turn(("echo 'poll {0}'; sleep {0}; curl -sS localhost", "poll {0}\n" + DEAD)),
+            in_turn(("echo 'poll {0}'; sleep {0}; tail -1 log", "poll {0}\nbuilt {0} files")),
+        ),
+        (  # waiting longer each time before the same action
+            in_turn(("sleep {0}", ""), ("make", "error: no network")),
+            in_turn(("sleep {0}", ""), ("make status", "{0}0 % done")),
+        ),
+        (  # a longer limit each time, a longer limit that lets more through
+            in_turn(("timeout {0} npm test", "1 failing")),
+            [(f"timeout {n} npm test", f"test {'abcdef'[n]} passed") for n in range(6)],
+        ),
+        (  # comments in the arguments of a tool, code there
+            in_turn((r'{{"write": "m.py", "text": "x\n# Note {0}.\ny"}}', ""), ("go build", LATE)),
+            in_turn((r'{{"write": "m.py", "text": "x\nv{0}\ny"}}', ""), ("go build", LATE)),
+        ),
+        (  # a comment before each build
+            in_turn(("sed -i '1i // Note {0}.' p.go", ""), ("go build", LATE)),
+            in_turn(("sed -i '1i var v{0} int' p.go", ""), ("go build", LATE)),
+        ),
+        (  # flags that show more of the same failure, flags for other work
+            [(f"pytest {flag} t.py", "1 error") for flag in ("", "-x", "-v", "-vv", "-s")],
+            [(f"cc -O{n} t.c && ./a.out", "0 failed") for n in range(5)],
+        ),
+        (  # more or less of the same failure, more or less of what goes on
+            [(f"make{cut}", "No rule. Error 2") for cut in ("", " 2>&1", " | tail -5") * 2],
+            [(f"make{cut}", "up to date") for cut in ("", " 2>&1", " | tail -5", " | head", " -s")],
+        ),
+        (  # a file that was read, with line numbers once; other files
+            [
+                ("cat -n a.py", "1\tx\n2\t") if n in {2, 5} else ("cat a.py", "x\n")
+                for n in range(6)
+            ],
+            [(f"cat {'-n' * (n == 2)} a{n}.py", "x = 1") for n in range(6)],
+        ),
+        (  # one folder, said or not; many folders
+            [("cd /work && " * (n % 2) + "npm test", "1 failing") for n in range(5)],
+            [(f"cd /work/{n} && npm test", "1 failing") for n in range(5)],
+        ),
+        (  # a text that stands beside the action, a text that goes into a file
+            in_turn(("make && echo 'done {0}'", "No rule.\ndone {0}")),
+            in_turn(("make; echo 'v{0}' > version", "No rule.")),
+        ),
+    ],
+)
+def test_an_action_that_changes_in_what_changes_nothing_is_the_same(
+    stuck: Turns, goes_on: Turns
+) -> None:
+    assert loop(stuck) is not None
+    assert loop(goes_on) is None
+
+
+def test_a_failure_that_changes_is_something_new() -> None:
+    edit = ("sed -i '1i # Note {0}.' m.py", "")
+    assert loop(in_turn(edit, ("pytest m.py", "NameError: a"))) is not None
+    letters = [("pytest m.py", f"NameError: {name}") for name in "abcdef"]
+    edits = in_turn(edit)
+    assert loop([one for pair in zip(edits, letters, strict=True) for one in pair]) is None
+
+
+def test_a_wait_that_ends_with_something_new_is_no_loop() -> None:
+    refused = [("sleep 5", ""), ("curl -sS localhost", DEAD.format(0))] * 5
+    assert loop(refused) is not None
+    assert loop([*refused, ("sleep 9", ""), ("curl -sS localhost", "ok")]) is None
+    assert loop([*refused[1:], ("sleep 9", ""), ("curl -sS localhost", "ok")]) is None
+
+
+def test_other_work_beside_it_hides_no_loop() -> None:
+    work = [(f"cc -O{n} t.c && ./a.out", f"{name} ok") for n, name in enumerate("abcdefghij")]
+    found = loop([*work, *[("cc -Os t.c && ./a.out", "a ok")] * 5])
+    assert found is not None and found.turns == 5
