@@ -13,7 +13,7 @@ reads. A format is read in these steps:
 3. Each entry is read by the first `[[entry]]` whose condition (`when`) holds: as a chat message
    (`message`, in any form that `messages` reads; `join`: parts of one answer share this id), as
    text of a `role`, as calls with names, arguments and results (told once for a `call_id`), or
-   as the conversation so far (`whole`: the longest counts, where nothing else tells calls).
+   as the conversation so far (`whole`: the longest counts, where nothing else tells more calls).
    `silent` entries are no steps. An entry that no rule knows is a step `[not understood: ...]`,
    so that nobody takes its run for one that was looked at. What a last answer repeats
    (`closing`) is left out.
@@ -120,21 +120,26 @@ def _of_rows(
     groups: dict[str, list[Part]] = {}
     for row in rows:
         for place in _entries(table, Place(row.value)):
-            key = "/".join(str(value) for at in table.group for value in found(place, at))
+            key = str(first(place, table.group) or "")
             groups.setdefault(key, []).append(Part(place, row.where))
+    if not groups and table.run == "row":
+        groups[""] = []
     for key, parts in groups.items():
         parts = _latest(parts, table.latest)
         talk = Talk(path)
-        for part in _in_order(parts, table.order):
+        parts = _in_order(parts, table.order)
+        for part in parts:
             talk.add(part, _rule(table, part.place))
-        known = [*(Place(row.value) for row in rows), *(part.place for part in parts)]
+        around, own = [Place(row.value) for row in rows], [part.place for part in parts]
+        known = [*around, *own] if table.run == "row" else [*own, *around]
         run = _run(name, table, rows[0], key, talk, known)
         yield from talk.problems
         if run is not None:
             yield run
-        elif table.run == "row":
-            reason = f"it holds no message that {table.shows} are known for"
-            yield Unreadable(path=path, where=rows[0].where, reason=reason)
+        else:
+            where = parts[0].where if table.run == "file" else rows[0].where
+            reason = f"it holds nothing that was said or done, as {table.shows} are read"
+            yield Unreadable(path=path, where=where, reason=reason)
 
 
 def _entries(table: Product, top: Place) -> list[Place]:

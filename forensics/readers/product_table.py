@@ -23,6 +23,7 @@ class Entry(_Table):
 
     when: Mapping[str, Any] = {}
     silent: bool = False
+    unread: bool = False  # it did something in a form that is not read
     message: str | None = None
     join: tuple[str, ...] = ()
     whole: tuple[str, ...] = ()

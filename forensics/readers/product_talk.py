@@ -1,5 +1,6 @@
 """The entries of a run as its steps, by the rules of a product's table."""
 
+import ast
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -17,6 +18,7 @@ from forensics.readers.paths import Place, first, found, places
 from forensics.readers.product_table import Entry
 from forensics.records import Step
 
+LONGEST = 200_000  # characters of a text that may be a Python dictionary
 KINDS = ("type", "kind", "event", "role", "name")  # what an entry calls itself
 
 
@@ -48,9 +50,13 @@ class Talk:
             return
         if rule.silent:
             return
+        if rule.unread:
+            self._flush()
+            self.steps.append(_unknown(place))
+            return
         for path in rule.closing:
             self.closing = next((text_of(value) for value in found(place, path)), self.closing)
-        whole = [value for path in rule.whole for value in found(place, path)]
+        whole = _conversation(place, rule.whole)
         self.whole = whole if len(whole) >= len(self.whole) else self.whole
         if rule.message is not None:
             for value in found(place, rule.message):
@@ -64,8 +70,11 @@ class Talk:
         """An entry that is no chat message; its results wait for those of the same calls."""
         if not (rule.name or rule.tool or rule.text or rule.thought):
             for one in places(place, rule.calls):
-                result = Step(role="tool", text=_results(one, rule) or "")
-                self._waiting.append((_key(one, rule), result))
+                key, text = _key(one, rule), _results(one, rule) or ""
+                calls = len(self.steps[-1].tool_calls) if self.steps else 0
+                if key is None and self._waiting and len(self._waiting) >= max(calls, 1):
+                    text = f"{self._waiting.pop()[1].text}\n{text}"  # more of the same answer
+                self._waiting.append((key, Step(role="tool", text=text)))
             return
         order: list[str | None] = []
         if steps := list(_spoken(place, rule, self._called, order)):
@@ -83,9 +92,15 @@ class Talk:
     def finished(self) -> list[Step]:
         """The steps of all entries."""
         self._flush()
-        if self.whole and not any(step.tool_calls for step in self.steps):
+        if self.whole:
+            problems = list(self.problems)
             told = self._steps_of([(value, None, "the conversation") for value in self.whole])
-            self.steps = told or self.steps
+            calls = [sum(len(step.tool_calls) for step in steps) for steps in (told, self.steps)]
+            silent = not any(calls) and len(told) > len(self.steps)
+            if calls[0] > calls[1] or silent:
+                self.steps = told
+            else:
+                self.problems = problems
         if self.closing and not any(self.closing in step.text for step in self.steps[-1:]):
             self.steps.append(Step(role="assistant", text=self.closing))
         return self.steps
@@ -119,6 +134,16 @@ class Talk:
             return ()
 
 
+def _conversation(place: Place, paths: Sequence[str]) -> list[Any]:
+    """The messages at all paths; a list that begins with those before takes their place."""
+    told: list[Any] = []
+    for path in paths:
+        values = list(found(place, path))
+        more = [one for value in values for one in (value if isinstance(value, list) else [value])]
+        told = more if told and more[: len(told)] == told else [*told, *more]
+    return told
+
+
 def _joined(one: Any, more: Any) -> Any:
     """Two parts of one answer as one message."""
     contents = [part.get("content") for part in (one, more)]
@@ -149,7 +174,7 @@ def _spoken(place: Place, rule: Entry, called: set[Any], order: list[str | None]
         if name is not None and (key is None or key not in called):
             called |= {key} if key is not None else set()
             order.append(key)
-            given = first(one, rule.arguments)
+            given = _object(first(one, rule.arguments))
             calls.append(tool_call(name, {rule.argument: given} if rule.argument else given))
             results.append(_results(one, rule))
     text, thought = ("\n".join(_all(place, paths)) for paths in (rule.text, rule.thought))
@@ -159,6 +184,14 @@ def _spoken(place: Place, rule: Entry, called: set[Any], order: list[str | None]
         yield Step(role=role, text=told, tool_calls=tuple(calls) if role == "assistant" else ())
     if any(result is not None for result in results):
         yield from (Step(role="tool", text=result or "") for result in results)
+
+
+def _object(value: Any) -> Any:
+    """What a text that is a Python dictionary holds (LangSmith)."""
+    if isinstance(value, str) and value.startswith("{'") and len(value) < LONGEST:
+        with suppress(ValueError, SyntaxError, MemoryError, RecursionError):
+            return ast.literal_eval(value)
+    return value
 
 
 def _role(place: Place, rule: Entry) -> Any:

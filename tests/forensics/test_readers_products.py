@@ -404,3 +404,42 @@ def test_a_part_of_a_message_is_no_run(tmp_path: Path) -> None:
     }.items():
         (tmp_path / f"{name}.json").write_text(json.dumps(part))
     assert not [one for one in read_logs(tmp_path) if isinstance(one, Trajectory)]
+
+
+def test_a_trace_without_calls_is_its_longest_conversation(tmp_path: Path) -> None:
+    table = TABLES["langfuse"]
+    seen = {"type": "GENERATION", "input": TALK[:1], "output": TALK[1], "startTime": "1"}
+    whole = {"type": "GENERATION", "input": TALK[:3], "output": TALK[1], "startTime": "2"}
+    path = written(tmp_path, table, json.dumps({"id": "t", "observations": [seen, whole]}))
+    assert [step.role for step in read(path).steps] == ["user", "assistant", "user", "assistant"]
+
+
+def test_calls_of_one_trace_are_one_run(tmp_path: Path) -> None:
+    rows = [
+        {"id": str(at), "trace_id": "t", "op_name": "chat", "inputs": {"messages": TALK[:at]}}
+        for at in (1, 3)
+    ]
+    path = tmp_path / "calls.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    assert len(read(path).steps) == 3
+
+
+def test_traces_in_which_nothing_is_said_are_named(tmp_path: Path) -> None:
+    span = {"name": "x", "context": {"trace_id": "1"}, "attributes": {"k": 1}}
+    path = tmp_path / "spans.jsonl"
+    path.write_text(json.dumps(span) + "\n")
+    (told,) = read_logs(path)
+    assert isinstance(told, Unreadable)
+    assert "nothing that was said or done" in told.reason
+
+
+def test_what_a_tool_sends_back_as_an_object_is_kept() -> None:
+    (step,) = steps_of([{"role": "tool", "content": {"stdout": "abc fix", "returncode": 0}}])
+    assert "abc fix" in step.text
+
+
+def test_an_edit_in_a_form_that_is_not_read_is_named(tmp_path: Path) -> None:
+    table = TABLES["codex-exec-old"]
+    edit = {"id": "0", "msg": {"type": "patch_apply_begin", "changes": {"tests/a.py": {}}}}
+    run = read(written(tmp_path, table, table.sample.text + json.dumps(edit) + "\n"))
+    assert unread_actions(run, actions_of(run)) is not None
