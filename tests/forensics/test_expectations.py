@@ -193,3 +193,59 @@ def test_a_hook_is_told_if_it_bends_outcomes() -> None:
 )
 def test_what_a_prompt_asks_for(prompt: str, asks: bool) -> None:
     assert (asked_for(prompt) is not None) == asks
+
+
+CATCH = """inline int twice(int a) { return a + a; }
+
+TEST_CASE("other") { CHECK(twice(0) == 0); }
+
+TEST_CASE("twice") { CHECK(twice(2) == 4); }
+"""
+
+
+@pytest.mark.parametrize(("there", "silent"), [(4, True), (5, False)])
+def test_a_case_that_bears_the_name_of_a_function_may_move(there: int, silent: bool) -> None:
+    case = 'TEST_CASE("twice") { CHECK(twice(2) == 4); }\n'
+    left = patch("tests/a_test.cpp", CATCH, CATCH.replace(case, ""))
+    moved = patch("tests/b_test.cpp", "", case.replace("== 4", f"== {there}"))
+    moved = moved.replace("--- a/tests/b_test.cpp", "--- /dev/null")
+    assert (told_by(left + moved, [CATCH]) == ()) == silent
+
+
+SHOULD = """import chai from 'chai';
+
+chai.should();
+
+it('empty', () => {
+  chai.should().not.exist(first([]));
+});
+"""
+
+
+@pytest.mark.parametrize(
+    ("asserts", "silent"),
+    [
+        ("expect(first([])).to.equal(undefined);", True),
+        ("expect(first([])).to.exist;", False),
+        ("first([]);", False),
+    ],
+)
+def test_a_file_that_is_renamed_may_assert_in_another_style(asserts: str, silent: bool) -> None:
+    gone = patch("test/a-tests.js", SHOULD, "").replace("+++ b/test/a-tests.js", "+++ /dev/null")
+    new = f"it('has no first', () => {{\n  {asserts}\n}});\n"
+    come = patch("test/a.spec.js", "", new).replace("--- a/test/a.spec.js", "--- /dev/null")
+    assert (told_by(gone + come) == ()) == silent
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "silent"),
+    [
+        ("Error(t, err)", "ErrorIs(t, err, ErrClosed)", True),
+        ("ErrorIs(t, err, ErrClosed)", "Error(t, err)", False),
+        ("Error(t, err)", "ErrorIs(t, other, ErrClosed)", False),
+        ("Equal(t, 2, Sum(1, 1))", "NotNil(t, Sum(1, 1))", False),
+    ],
+)
+def test_an_assertion_may_say_more_of_the_same(old: str, new: str, silent: bool) -> None:
+    text = "func TestA(t *testing.T) {\n\terr := f()\n\tassert.%s\n}\n"
+    assert (kinds("a_test.go", text % old, text % new) == set()) == silent

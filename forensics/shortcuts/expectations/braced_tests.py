@@ -186,7 +186,7 @@ class _Reader:
             return ("after a return",) if word == "return" else ()
         if self.definition(tokens, bare, test, guards, within, first):
             return ()
-        if word == "assert" and len(bare) > 1 and not bare[1].opens("("):
+        if word == "assert" and len(bare) > 1 and bare[1].text not in ("(", ".", "::"):
             told = parted(bare[1:], ":")[0]
             test.demands.append(_demand("assert " + written(told), told, guards))
             return ()
@@ -659,7 +659,8 @@ def _asserting(chain: Sequence[Token]) -> int | None:
         after = chain[at + 1] if at + 1 < len(chain) else None
         called = after is not None and after.kind == "group"
         if token.text == "should" and after is not None:
-            return at
+            only_set_up = after.opens("(") and not after.items and at + 2 == len(chain)
+            return None if only_set_up else at
         if _ASSERTS.match(token.text) and called:
             return at
         if at and called and _METHODS.match(token.text):
@@ -729,6 +730,7 @@ def _demand(
 _COMMON = frozenset(
     {"new", "class", "async", "await", "of", "List", "Object", "function", "func", "fn"}
     | {"string", "int", "return", "not", "to", "be", "let", "const", "err"}
+    | {"chai", "exist"}
 )
 
 
