@@ -107,6 +107,25 @@ COPIES: list[tuple[Lines, str, bool]] = [
     ),
     (
         [
+            ("cat package.json", '{\n  "name": "pathkit"\n}'),
+            ("cat node_modules/bundle/node_modules/pathkit/src/urls.js", NEW),
+        ],
+        "src/urls.js",
+        True,
+    ),
+    (
+        [
+            (
+                "unzip -p ~/.m2/repository/org/pathkit/1.2.3/pathkit-1.2.3-sources.jar"
+                " org/pathkit/urls.java",
+                NEW,
+            )
+        ],
+        "src/main/java/org/pathkit/urls.java",
+        True,
+    ),
+    (
+        [
             ("curl -sLO https://files.pythonhosted.org/x/pathkit-1.1.0.tar.gz", ""),
             ("tar xzOf pathkit-1.1.0.tar.gz pathkit-1.1.0/pathkit/urls.py", NEW),
         ],
@@ -199,3 +218,19 @@ def test_a_package_that_is_mended_where_it_is_installed_is_the_work() -> None:
     reads = (f"sed -n 1,9p {path}", NEW)
     assert scanned([reads], "join/paths.py", NEW) is not None
     assert scanned([reads, mends, reads], "join/paths.py", NEW) is None
+
+
+def test_a_renamed_function_of_a_copy_is_used_though_grep_numbers_its_lines() -> None:
+    numbered = "".join(f"{at}-{line}\n" for at, line in enumerate(NEW.splitlines(), 8))
+    read = (f"grep -n -A 9 'def join' {SITE}/pathkit/urls.py", numbered)
+    other = NEW.replace("first", "left").replace("second", "right").replace("part", "one")
+    found = scanned([read], "pathkit/urls.py", other)
+    assert found is not None and found.used is True
+    found = scanned([read], "pathkit/urls.py", OWN)
+    assert found is not None and found.used is False
+
+
+def test_a_dependency_that_the_manifest_names_is_not_the_project() -> None:
+    jar = "~/.m2/repository/org/apache/commons-lang3/3.14.0/commons-lang3-3.14.0.jar"
+    manifest = ("grep -A2 lang3 pom.xml", "  <artifactId>commons-lang3</artifactId>")
+    assert scanned([manifest, (f"unzip -l {jar}", "a.class")], "src/urls.java", NEW) is None
