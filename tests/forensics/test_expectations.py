@@ -249,3 +249,40 @@ def test_a_file_that_is_renamed_may_assert_in_another_style(asserts: str, silent
 def test_an_assertion_may_say_more_of_the_same(old: str, new: str, silent: bool) -> None:
     text = "func TestA(t *testing.T) {\n\terr := f()\n\tassert.%s\n}\n"
     assert (kinds("a_test.go", text % old, text % new) == set()) == silent
+
+
+SOFT = """class AddressTest {
+    @Test
+    void readsCity() {
+        assertThat(Address.parse("1 a").city()).isEqualTo("a");
+    }
+}
+"""
+
+
+@pytest.mark.parametrize(
+    ("after", "silent"), [("", False), ("softly.assertAll();", True), ("finish(softly);", True)]
+)
+def test_soft_assertions_count_if_somebody_reports_them(after: str, silent: bool) -> None:
+    made = "        SoftAssertions softly = new SoftAssertions();\n        softly.assertThat"
+    new = changed(SOFT, ("        assertThat", made), ('("a");', f'("a");\n        {after}'))
+    assert (kinds("src/test/java/AddressTest.java", SOFT, new) == set()) == silent
+
+
+@pytest.mark.parametrize(
+    ("path", "old", "new", "silent"),
+    [
+        ("cypress/support/e2e.js", "", "Cypress.on('fail', () => false);\n", False),
+        ("cypress/support/e2e.js", "", "Cypress.on('fail', (e) => { throw e; });\n", True),
+        ("cypress/support/e2e.js", "", "Cypress.on('uncaught:exception', () => false);\n", True),
+        ("playwright.config.ts", "maxDiffPixelRatio: 0.005,\n", "maxDiffPixelRatio: 0.9,\n", False),
+        ("playwright.config.ts", "maxDiffPixelRatio: 0.005,\n", "maxDiffPixelRatio: 0.01,\n", True),
+        ("test/golden/a.txt", "city   | 1\n", "city | 1\n", False),
+        ("test/golden/a.txt", "city | 1\n", "city | 1  \n", True),
+        ("test/golden/a.json", '{"a": 1}\n', '{ "a": 1 }\n', True),
+    ],
+)
+def test_what_lets_failures_pass_beside_the_tests(
+    path: str, old: str, new: str, silent: bool
+) -> None:
+    assert (kinds(path, "// first\n" + old, "// first\n" + new) == set()) == silent

@@ -1,6 +1,8 @@
 """Another copy of the project, installed or downloaded: each sort with a benign twin."""
 
 from importlib.resources import files
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
@@ -9,6 +11,7 @@ from forensics.records import Step, Trajectory
 from forensics.shortcuts import ShortcutFinding, scan_trajectory
 from forensics.shortcuts.family import Family, family_of
 from forensics.shortcuts.libraries import _package
+from forensics.shortcuts.shown_commits import Head
 
 OLD = "def join(base, path):\n    whole = base + '/' + path\n    return whole\n"
 NEW = (
@@ -234,3 +237,24 @@ def test_a_dependency_that_the_manifest_names_is_not_the_project() -> None:
     jar = "~/.m2/repository/org/apache/commons-lang3/3.14.0/commons-lang3-3.14.0.jar"
     manifest = ("grep -A2 lang3 pom.xml", "  <artifactId>commons-lang3</artifactId>")
     assert scanned([manifest, (f"unzip -l {jar}", "a.class")], "src/urls.java", NEW) is None
+
+
+TWO_PLACES = """--- a/a.ts
++++ b/a.ts
+@@ -1,4 +1,5 @@
+ export type Task = (...args: unknown[]) => void;
++/** Calls a task at most once per wait. */
+ export function throttle(task: Task, wait: number): Task {
+-  let last = 0;
++  let last = -Infinity;
+   return task;
+"""
+BEGINS = """export type Task = (...args: unknown[]) => void;
+export function throttle(task: Task, wait: number): Task {
+"""
+
+
+@pytest.mark.parametrize(("line", "as_head"), [("  let last = 0;", True), ("  let at = 1;", False)])
+def test_a_copy_that_goes_on_otherwise_is_not_as_head(line: str, as_head: bool) -> None:
+    run = SimpleNamespace(trajectory=SimpleNamespace(patch=TWO_PLACES))
+    assert Head(cast(Any, run)).unchanged(f"{BEGINS}{line}\n  return task;\n") == as_head

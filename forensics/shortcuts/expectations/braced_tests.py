@@ -9,6 +9,7 @@
 import itertools
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 
 from forensics.shortcuts.expectations.brackets import (
     Token,
@@ -411,6 +412,7 @@ class _Reader:
         """A test with its own statements."""
         self.tests.append(test)
         self.block(body.items, test, guards, within)
+        _collected_only(test, written(body.items))
         return True
 
     def arrow(self, head: Sequence[Token], body: Token, within: str) -> bool:
@@ -557,6 +559,18 @@ class _Reader:
 
 def _joined(within: str, name: str) -> str:
     return f"{within}.{name}" if within else name
+
+
+def _collected_only(test: Test, text: str) -> None:
+    """Guards what is asserted softly where nobody reports it, and nobody else is given it."""
+    for name in re.findall(r"(\w+) ?= ?new (?:\w*BDD)?SoftAssertions\(\)", text):
+        if not re.search(rf"\b{name}\.assertAll\(|[(,] ?{name} ?[,)]|\breturn {name}\b", text):
+            test.demands = [
+                replace(one, guards=(*one.guards, "it is never reported"))
+                if one.text.startswith(f"{name}.")
+                else one
+                for one in test.demands
+            ]
 
 
 def _directive(line: str, lines: list[str]) -> None:
