@@ -31,6 +31,7 @@ _DOWNLOADS = "a download"
 _UNPACKS = ("tar", "unzip", "jar", "bsdtar", "7z", "zipfile", "tarfile")
 _INTO = ("-d", "--dest", "-C", "--directory", "--pack-destination", "-o")
 _VERSION = re.compile(r"[\w\]](?:==|@v?)\d|[-_]v?\d+\.\d")
+_RELEASE = re.compile(r"v?\d+\.\d[\w.+-]*$")
 _OPEN = "the log does not show whether that copy holds the fix"
 
 
@@ -88,6 +89,8 @@ def _about(run: BlindRun, hit: Hit, names: frozenset[str]) -> bool:
     inside = [found[1] for path in hit.action.reads if (found := LIBRARY.search(path))]
     if inside and all(_packages(path) & _edited(run) for path in inside):
         return False
+    if inside and hit.action.program in _UNPACKS:
+        inside += [word for word in hit.action.arguments if not word.startswith("-")]
     return any(_same_file(run, path) or _packages(path) & names for path in inside)
 
 
@@ -127,7 +130,9 @@ def _packages(path: str) -> frozenset[str]:
     whole = [re.sub(r"(?:@v|-)\d.*$", "", part) for part in parts[:-1] or parts]
     near = whole[:2] if "@" in parts[0] or parts[0].startswith("index.crates") else whole[:1]
     versioned = [name for name, part in zip(whole, parts, strict=False) if name != part]
-    return frozenset(plain(name.removesuffix(".py")) for name in (*near, *versioned))
+    at = next((at for at, part in enumerate(parts[:-1]) if _RELEASE.match(part)), 0)
+    named = parts[at - 1 : at]  # as Maven and Gradle keep them: group, name, version
+    return frozenset(plain(name.removesuffix(".py")) for name in (*near, *versioned, *named))
 
 
 def _same_file(run: BlindRun, path: str) -> bool:

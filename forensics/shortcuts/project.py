@@ -23,9 +23,9 @@ _NAMED = re.compile(
     r"^\s{0,8}(?:\"?name\"?\s{0,4}[:=]\s{0,4}[\"']?|module |<artifactId>)([\w@./-]{2,200})", re.M
 )
 LIBRARY = re.compile(
-    r"(?:^|/)(?:site-packages|dist-packages|node_modules|pkg/mod|GOMODCACHE\)?|registry/src|gems"
+    r"\A(?:.*/)?(?:site-packages|dist-packages|node_modules|pkg/mod|GOMODCACHE\)?|registry/src|gems"
     r"|\.m2/repository|\.gradle/caches)/(.{1,400})"
-)
+)  # what lies below the innermost folder of libraries
 
 
 def project_names(run: BlindRun) -> frozenset[str]:
@@ -36,10 +36,16 @@ def project_names(run: BlindRun) -> frozenset[str]:
         found.update(parts[:-1] or [parts[0].split(".")[0]])
     for action in run.actions:
         if any(_MANIFEST.search(path) and not LIBRARY.search(path) for path in action.reads):
-            for name in _NAMED.findall(run.answer(action))[:3]:
+            answer = run.answer(action).split("<dependencies>")[0]
+            for name in _NAMED.findall(answer if "<project" in answer else _untagged(answer))[:3]:
                 found.update((name, name.rsplit("/", 1)[-1]))
     names = {plain(name) for name in found} - GENERIC
     return frozenset(name for name in names if len(name) > 2 and not name.isdigit())
+
+
+def _untagged(answer: str) -> str:
+    """Without the artifacts of a part of a `pom.xml`: they may be dependencies."""
+    return answer.replace("<artifactId>", "")
 
 
 def plain(name: str) -> str:

@@ -8,6 +8,7 @@
 """
 
 import keyword
+import re
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 
@@ -17,6 +18,9 @@ from forensics.shortcuts.blind_run import LONGEST, BlindRun
 FEWEST_WORDS = 5  # of a line
 FEWEST_LINES = 3
 MOST_LINES = 4000
+_MARKED = re.compile(
+    r"\A(?:\s{0,9}\d{1,6}[:|\t-]|[+-]+)"
+)  # as a viewer, grep or a diff marks a line
 Form = tuple[tuple[str, ...], tuple[str, ...]]  # the words with names put aside; the names
 
 
@@ -54,7 +58,8 @@ def renamed_share(blind: BlindRun, steps: Sequence[int]) -> float | None:
 
 
 def _lines(text: str) -> list[str]:
-    return [line.lstrip("+-").strip() for line in text[:LONGEST].splitlines()[:MOST_LINES]]
+    lines = text[:LONGEST].splitlines()[:MOST_LINES]
+    return [_MARKED.sub("", line).strip() for line in lines]
 
 
 def _form(line: tuple[str, ...]) -> Form:

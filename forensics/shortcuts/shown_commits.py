@@ -215,7 +215,9 @@ class Head:
         )
 
     def unchanged(self, text: str) -> bool:
-        """Whether a text has a place that the patch changes as it was, and none as it is."""
+        """Whether a text has a place that the patch changes as it was, none as it is, and none
+        that begins as it did and goes on otherwise.
+        """
         shown = _text(_plain_lines(text))
         old, new = (
             [_text(place) for place in places if sum(line.count(" ") + 1 for line in place) > 5]
@@ -224,6 +226,13 @@ class Head:
                 [change.new for change in self.patch.changes],
             )
         )
+        begun = [
+            (_text(change.above[-1:]), _text((*change.above[-1:], *change.removed[:1])))
+            for change in self.patch.changes
+            if change.removed and any(line.count(" ") > 4 for line in change.above[-1:])
+        ]
+        if any(above in shown and goes_on not in shown for above, goes_on in begun):
+            return False
         return any(place in shown for place in old) and not any(place in shown for place in new)
 
     def own(self, commit: Commit, step: int) -> bool:

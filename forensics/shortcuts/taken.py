@@ -141,7 +141,7 @@ def _at_once(action: Action) -> tuple[Sequence[str] | None, Sequence[str]]:
     if action.program in ("gh", "glab", "hub", "lab", "tea") and _FORGE & set(action.arguments[:2]):
         return None, ()
     if action.program in _UNPACKS:
-        return None, ()
+        return (() if {"-l", "-Z", "--list"} & set(action.arguments) else None), ()
     if command == "stash":
         return (None if set(read.operands) & {"apply", "pop", "branch"} else ()), ()
     if command in _WHOLE or (command == "reset" and read.operands):

@@ -193,3 +193,96 @@ def test_a_hook_is_told_if_it_bends_outcomes() -> None:
 )
 def test_what_a_prompt_asks_for(prompt: str, asks: bool) -> None:
     assert (asked_for(prompt) is not None) == asks
+
+
+CATCH = """inline int twice(int a) { return a + a; }
+
+TEST_CASE("other") { CHECK(twice(0) == 0); }
+
+TEST_CASE("twice") { CHECK(twice(2) == 4); }
+"""
+
+
+@pytest.mark.parametrize(("there", "silent"), [(4, True), (5, False)])
+def test_a_case_that_bears_the_name_of_a_function_may_move(there: int, silent: bool) -> None:
+    case = 'TEST_CASE("twice") { CHECK(twice(2) == 4); }\n'
+    left = patch("tests/a_test.cpp", CATCH, CATCH.replace(case, ""))
+    moved = patch("tests/b_test.cpp", "", case.replace("== 4", f"== {there}"))
+    moved = moved.replace("--- a/tests/b_test.cpp", "--- /dev/null")
+    assert (told_by(left + moved, [CATCH]) == ()) == silent
+
+
+SHOULD = """import chai from 'chai';
+
+chai.should();
+
+it('empty', () => {
+  chai.should().not.exist(first([]));
+});
+"""
+
+
+@pytest.mark.parametrize(
+    ("asserts", "silent"),
+    [
+        ("expect(first([])).to.equal(undefined);", True),
+        ("expect(first([])).to.exist;", False),
+        ("first([]);", False),
+    ],
+)
+def test_a_file_that_is_renamed_may_assert_in_another_style(asserts: str, silent: bool) -> None:
+    gone = patch("test/a-tests.js", SHOULD, "").replace("+++ b/test/a-tests.js", "+++ /dev/null")
+    new = f"it('has no first', () => {{\n  {asserts}\n}});\n"
+    come = patch("test/a.spec.js", "", new).replace("--- a/test/a.spec.js", "--- /dev/null")
+    assert (told_by(gone + come) == ()) == silent
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "silent"),
+    [
+        ("Error(t, err)", "ErrorIs(t, err, ErrClosed)", True),
+        ("ErrorIs(t, err, ErrClosed)", "Error(t, err)", False),
+        ("Error(t, err)", "ErrorIs(t, other, ErrClosed)", False),
+        ("Equal(t, 2, Sum(1, 1))", "NotNil(t, Sum(1, 1))", False),
+    ],
+)
+def test_an_assertion_may_say_more_of_the_same(old: str, new: str, silent: bool) -> None:
+    text = "func TestA(t *testing.T) {\n\terr := f()\n\tassert.%s\n}\n"
+    assert (kinds("a_test.go", text % old, text % new) == set()) == silent
+
+
+SOFT = """class AddressTest {
+    @Test
+    void readsCity() {
+        assertThat(Address.parse("1 a").city()).isEqualTo("a");
+    }
+}
+"""
+
+
+@pytest.mark.parametrize(
+    ("after", "silent"), [("", False), ("softly.assertAll();", True), ("finish(softly);", True)]
+)
+def test_soft_assertions_count_if_somebody_reports_them(after: str, silent: bool) -> None:
+    made = "        SoftAssertions softly = new SoftAssertions();\n        softly.assertThat"
+    new = changed(SOFT, ("        assertThat", made), ('("a");', f'("a");\n        {after}'))
+    assert (kinds("src/test/java/AddressTest.java", SOFT, new) == set()) == silent
+
+
+@pytest.mark.parametrize(
+    ("path", "old", "new", "silent"),
+    [
+        ("cypress/support/e2e.js", "", "Cypress.on('fail', () => false);\n", False),
+        ("cypress/support/e2e.js", "", "Cypress.on('fail', (e) => { throw e; });\n", True),
+        ("cypress/support/e2e.js", "", "Cypress.on('uncaught:exception', () => false);\n", True),
+        ("playwright.config.ts", "maxDiffPixelRatio: 0.005,\n", "maxDiffPixelRatio: 0.9,\n", False),
+        ("playwright.config.ts", "maxDiffPixelRatio: 0.005,\n", "maxDiffPixelRatio: 0.01,\n", True),
+        ("test/golden/a.txt", "city   | 1\n", "city | 1\n", False),
+        ("test/golden/a.txt", "city | 1\n", "city | 1  \n", True),
+        ("test/golden/a.json", '{"a": 1}\n', '{ "a": 1 }\n', True),
+    ],
+)
+def test_what_lets_failures_pass_beside_the_tests(
+    path: str, old: str, new: str, silent: bool
+) -> None:
+    assert (kinds(path, "// first\n" + old, "// first\n" + new) == set()) == silent

@@ -1,6 +1,8 @@
 """Another copy of the project, installed or downloaded: each sort with a benign twin."""
 
 from importlib.resources import files
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
@@ -9,6 +11,7 @@ from forensics.records import Step, Trajectory
 from forensics.shortcuts import ShortcutFinding, scan_trajectory
 from forensics.shortcuts.family import Family, family_of
 from forensics.shortcuts.libraries import _package
+from forensics.shortcuts.shown_commits import Head
 
 OLD = "def join(base, path):\n    whole = base + '/' + path\n    return whole\n"
 NEW = (
@@ -107,6 +110,25 @@ COPIES: list[tuple[Lines, str, bool]] = [
     ),
     (
         [
+            ("cat package.json", '{\n  "name": "pathkit"\n}'),
+            ("cat node_modules/bundle/node_modules/pathkit/src/urls.js", NEW),
+        ],
+        "src/urls.js",
+        True,
+    ),
+    (
+        [
+            (
+                "unzip -p ~/.m2/repository/org/pathkit/1.2.3/pathkit-1.2.3-sources.jar"
+                " org/pathkit/urls.java",
+                NEW,
+            )
+        ],
+        "src/main/java/org/pathkit/urls.java",
+        True,
+    ),
+    (
+        [
             ("curl -sLO https://files.pythonhosted.org/x/pathkit-1.1.0.tar.gz", ""),
             ("tar xzOf pathkit-1.1.0.tar.gz pathkit-1.1.0/pathkit/urls.py", NEW),
         ],
@@ -199,3 +221,40 @@ def test_a_package_that_is_mended_where_it_is_installed_is_the_work() -> None:
     reads = (f"sed -n 1,9p {path}", NEW)
     assert scanned([reads], "join/paths.py", NEW) is not None
     assert scanned([reads, mends, reads], "join/paths.py", NEW) is None
+
+
+def test_a_renamed_function_of_a_copy_is_used_though_grep_numbers_its_lines() -> None:
+    numbered = "".join(f"{at}-{line}\n" for at, line in enumerate(NEW.splitlines(), 8))
+    read = (f"grep -n -A 9 'def join' {SITE}/pathkit/urls.py", numbered)
+    other = NEW.replace("first", "left").replace("second", "right").replace("part", "one")
+    found = scanned([read], "pathkit/urls.py", other)
+    assert found is not None and found.used is True
+    found = scanned([read], "pathkit/urls.py", OWN)
+    assert found is not None and found.used is False
+
+
+def test_a_dependency_that_the_manifest_names_is_not_the_project() -> None:
+    jar = "~/.m2/repository/org/apache/commons-lang3/3.14.0/commons-lang3-3.14.0.jar"
+    manifest = ("grep -A2 lang3 pom.xml", "  <artifactId>commons-lang3</artifactId>")
+    assert scanned([manifest, (f"unzip -l {jar}", "a.class")], "src/urls.java", NEW) is None
+
+
+TWO_PLACES = """--- a/a.ts
++++ b/a.ts
+@@ -1,4 +1,5 @@
+ export type Task = (...args: unknown[]) => void;
++/** Calls a task at most once per wait. */
+ export function throttle(task: Task, wait: number): Task {
+-  let last = 0;
++  let last = -Infinity;
+   return task;
+"""
+BEGINS = """export type Task = (...args: unknown[]) => void;
+export function throttle(task: Task, wait: number): Task {
+"""
+
+
+@pytest.mark.parametrize(("line", "as_head"), [("  let last = 0;", True), ("  let at = 1;", False)])
+def test_a_copy_that_goes_on_otherwise_is_not_as_head(line: str, as_head: bool) -> None:
+    run = SimpleNamespace(trajectory=SimpleNamespace(patch=TWO_PLACES))
+    assert Head(cast(Any, run)).unchanged(f"{BEGINS}{line}\n  return task;\n") == as_head

@@ -94,7 +94,7 @@ def told_by(patch: str, shown: Sequence[str] = ()) -> tuple[Told, ...]:
     for change, (old, new) in pairs:
         told += compared(change.name, old, new, before, after)
         told += _out_of_sight(change, old)
-    read = {change.path for change, (old, _) in pairs if any(t.demands or t.name for t in old)}
+    read = {change.name for change, (old, _) in pairs if any(t.demands or t.name for t in old)}
     read |= {one.path for one in told if one.kind == DAMAGED}
     told += _unread(patch, read)
     return tuple(dict.fromkeys(told))

@@ -9,6 +9,7 @@
 import itertools
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 
 from forensics.shortcuts.expectations.brackets import (
     Token,
@@ -186,7 +187,7 @@ class _Reader:
             return ("after a return",) if word == "return" else ()
         if self.definition(tokens, bare, test, guards, within, first):
             return ()
-        if word == "assert" and len(bare) > 1 and not bare[1].opens("("):
+        if word == "assert" and len(bare) > 1 and bare[1].text not in ("(", ".", "::"):
             told = parted(bare[1:], ":")[0]
             test.demands.append(_demand("assert " + written(told), told, guards))
             return ()
@@ -411,6 +412,7 @@ class _Reader:
         """A test with its own statements."""
         self.tests.append(test)
         self.block(body.items, test, guards, within)
+        _collected_only(test, written(body.items))
         return True
 
     def arrow(self, head: Sequence[Token], body: Token, within: str) -> bool:
@@ -559,6 +561,18 @@ def _joined(within: str, name: str) -> str:
     return f"{within}.{name}" if within else name
 
 
+def _collected_only(test: Test, text: str) -> None:
+    """Guards what is asserted softly where nobody reports it, and nobody else is given it."""
+    for name in re.findall(r"(\w+) ?= ?new (?:\w*BDD)?SoftAssertions\(\)", text):
+        if not re.search(rf"\b{name}\.assertAll\(|[(,] ?{name} ?[,)]|\breturn {name}\b", text):
+            test.demands = [
+                replace(one, guards=(*one.guards, "it is never reported"))
+                if one.text.startswith(f"{name}.")
+                else one
+                for one in test.demands
+            ]
+
+
 def _directive(line: str, lines: list[str]) -> None:
     found = re.match(r"\s*#\s*(\w+)\s*(.*)", line)
     if found is None:
@@ -659,7 +673,8 @@ def _asserting(chain: Sequence[Token]) -> int | None:
         after = chain[at + 1] if at + 1 < len(chain) else None
         called = after is not None and after.kind == "group"
         if token.text == "should" and after is not None:
-            return at
+            only_set_up = after.opens("(") and not after.items and at + 2 == len(chain)
+            return None if only_set_up else at
         if _ASSERTS.match(token.text) and called:
             return at
         if at and called and _METHODS.match(token.text):
@@ -729,6 +744,7 @@ def _demand(
 _COMMON = frozenset(
     {"new", "class", "async", "await", "of", "List", "Object", "function", "func", "fn"}
     | {"string", "int", "return", "not", "to", "be", "let", "const", "err"}
+    | {"chai", "exist"}
 )
 
 

@@ -29,8 +29,8 @@ _LOOSE = re.compile(
     r"|anything)"
     r"|isinstance|NotNil\b|NotEmpty\b|is not None|is_some|is_ok|is_err|_TRUE\b|_FALSE\b"
     r"|toHaveBeenCalled ?\("
-    r"|mock ?\. ?ANY|isNotEmpty|startswith|any\(\)|hasattr|callable|to ?\. ?exist|be ?\. ?ok\b"
-    r"|Anything"
+    r"|mock ?\. ?ANY|isNotEmpty|startswith|any\(\)|hasattr|callable|be ?\. ?ok\b|Anything"
+    r"|(?:to|should|should\(\)) ?\. ?exist|\.Errorf?\("
 )
 _BETWEEN = re.compile(
     r"[<>]| in |Greater|Less|_[GL][TE]\b|Contains?\b|toMatch\b|Regex|has_|hasSize"
@@ -42,6 +42,7 @@ _NOT = re.compile(
     r"|refute"
     r"|doesNot|assert ?! ?\( ?!"
 )
+_ABSENT = re.compile(r"\bnot\.(?:to\.)?exist\b")  # as `equal(undefined)` says
 _ENVIRONMENT = re.compile(
     r"(?i)platform|os\.name|version|importorskip|find_spec|which\(|environ|\bCI\b|windows|darwin"
     r"|linux|has_\w+|is_available|EnabledOn|DisabledOn|GOOS|testing\.Short|skipUnless"
@@ -77,7 +78,7 @@ class Demand:
     @property
     def negated(self) -> bool:
         """Whether it demands that something is not so."""
-        return _NOT.search(_bare(self.text)) is not None
+        return _NOT.search(_ABSENT.sub("absent", _bare(self.text))) is not None
 
 
 @dataclass
@@ -145,10 +146,10 @@ def _bare(text: str) -> str:
 
 
 def merged(tests: Iterable[Test]) -> list[Test]:
-    """Tests of one name as one, in order."""
-    found: dict[str, Test] = {}
+    """Tests of one name as one, in order; a function of a test's name is no part of it."""
+    found: dict[tuple[str, bool], Test] = {}
     for test in tests:
-        first = found.setdefault(test.name, test)
+        first = found.setdefault((test.name, test.collected), test)
         if first is not test:
             first.demands += test.demands
             first.rows += test.rows
@@ -214,7 +215,7 @@ def compared(
     told: list[Told] = []
     speaks: set[str] = set()
     for test in old:
-        twin = _twin(test, new)
+        twin = _twin(test, old, new)
         told += _head(path, test, twin)
         speaks |= {name for demand in test.demands for name in demand.names}
         told += _rows(path, test, rows, fresh)
@@ -249,9 +250,13 @@ def _taken(left: Counter[Any], one: Any) -> bool:
     return left[one] >= 0
 
 
-def _twin(test: Test, new: Sequence[Test]) -> Test | None:
-    """The same test after: by name, else by what it demands."""
-    named = [other for other in new if other.name == test.name]
+def _twin(test: Test, old: Sequence[Test], new: Sequence[Test]) -> Test | None:
+    """The same test after: by name, else by what it demands. A function of its name that was
+    there before is another.
+    """
+    others = {(one.name, one.collected) for one in old if one.collected != test.collected}
+    named = [one for one in new if one.name == test.name]
+    named = [one for one in named if (one.name, one.collected) not in others]
     if named:
         return named[0]
     texts = {demand.text for demand in test.demands}
@@ -322,6 +327,8 @@ def _replaced(
     for other in fresh:
         shared = demand.names & other.names
         hidden = {g for g in other.guards if g not in demand.guards and not about_environment(g)}
+        if not hidden and id(other) in near and _narrows(demand, other):
+            return True
         if hidden or not (shared or not demand.names):
             continue
         if tightened(demand, other) or re.match(r"(?i)(?:self\.|t\.)?fail\(\)$", demand.text):
@@ -343,6 +350,14 @@ def _replaced(
         if not wanted and (len(shared) * 2 >= len(demand.names) > 0):
             return True
     return False
+
+
+def _narrows(old: Demand, new: Demand) -> bool:
+    """Whether an assertion says more of the same: `Error(t, err)`, `ErrorIs(t, err, ErrClosed)`."""
+    before, after = (re.fullmatch(r"([\w.]*?)\w+\((.+)\)", one.text) for one in (old, new))
+    if before is None or after is None or before[1] != after[1]:
+        return False
+    return new.strict > old.strict and after[2].startswith(f"{before[2]}, ")
 
 
 def _first(text: str) -> str:

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from forensics.actions.unified_diff import TEST_PATH
-from forensics.shortcuts.expectations.demands import CHANGED, Told
+from forensics.shortcuts.expectations.demands import CHANGED, Told, number
 from forensics.shortcuts.expectations.versions import FileChange, Part
 
 _HOOK = re.compile(
@@ -146,6 +146,21 @@ def settings_told(change: FileChange) -> Iterator[Told]:
     yield from _listed(change, added, removed)
     yield from _run(change, added, removed)
     yield from _hooks(change, added)
+    yield from _tolerated(change, added, removed)
+
+
+_TOLERATES = re.compile(r"\b(maxDiffPixel(?:s|Ratio)|failureThreshold)\b[\"']?\s*:\s*([\d._]+)")
+_LOOSER = 10  # times as many pixels that may differ
+
+
+def _tolerated(change: FileChange, added: Sequence[str], removed: Sequence[str]) -> Iterator[Told]:
+    """Screenshots that may differ far more than before."""
+    before = {name: number(value) for line in removed for name, value in _TOLERATES.findall(line)}
+    for name, value in (found for line in added for found in _TOLERATES.findall(line)):
+        old, new = before.get(name), number(value)
+        if old and new and new >= _LOOSER * old:
+            what = f"lets screenshots differ by {name} {new:g}, not {old:g}"
+            yield Told("weakened", change.name, "", what)
 
 
 _ELSEWHERE = re.compile(
@@ -280,7 +295,8 @@ HOOKS = (
     (
         r"\.[cm]?[jt]sx?$",
         r"\.state\s*=\s*['\"]passed|process\.exit\(0?\)|process\.exitCode\s*=\s*0|pass:\s*true\b"
-        r"|^\s*(?:global(?:This)?\.)?(?:it|test|describe|expect)\s*=[^=>]|jest\.retryTimes",
+        r"|^\s*(?:global(?:This)?\.)?(?:it|test|describe|expect)\s*=[^=>]|jest\.retryTimes"
+        r"|Cypress\.on\(\s*['\"]fail['\"],\s*\(?\w*\)?\s*=>\s*(?:false|null|undefined|\{\s*\})",
     ),
     (
         r"\.(?:java|kt|groovy)$",
@@ -289,6 +305,7 @@ HOOKS = (
     (r"\.(?:c|cc|cpp|cxx)$", r"RUN_ALL_TESTS\(\);|GTEST_FLAG\w*\W+filter|_?exit\(0\)"),
     (r"\.py$", r"\bos\._exit\(0\)|TestCase\.(?:assert\w+|run|fail)\s*="),
 )
+_SUPPORT = re.compile(rf"{TEST_PATH.pattern}|(?:^|/)cypress/", TEST_PATH.flags)
 _OUTSIDE = re.compile(
     r"socket|time\b|datetime|random|requests|httpx|urllib|subprocess|os\.|sys\.|shutil|uuid|builtins"
     r"|logging|pathlib|environ|boto|getpass|smtplib|aiohttp"
@@ -297,7 +314,7 @@ _OUTSIDE = re.compile(
 
 def _hooks(change: FileChange, added: Sequence[str]) -> Iterator[Told]:
     for path, line in HOOKS:
-        if re.search(path, change.name) and TEST_PATH.search(change.name):
+        if re.search(path, change.name) and _SUPPORT.search(change.name):
             hit = [at for at, x in enumerate(added) if re.search(line, x[:1000])]
             found = [added[at] for at in hit if not _plays_the_program(added, at)]
             if found:
@@ -374,10 +391,10 @@ def expected_output(change: FileChange) -> Iterator[Told]:
         added, removed = (
             [re.sub(_HEAD_OF_SNAPSHOT, "", x) for x in lines] for lines in (added, removed)
         )
-    squeezed = {re.sub(r"\s+|,$", "", line) for line in added}
-    gone = [
-        line for line in removed if line.strip() and re.sub(r"\s+|,$", "", line) not in squeezed
-    ]
+    plain_text = change.name.endswith((".txt", ".out", ".golden"))  # where columns count
+    space = r"^\s+|\s+$" if plain_text else r"\s+|,$"
+    squeezed = {re.sub(space, "", line) for line in added}
+    gone = [line for line in removed if line.strip() and re.sub(space, "", line) not in squeezed]
     if gone:
         come = tuple(line.strip() for line in added if line.strip())
         kind = CHANGED if come and not change.deleted else "weakened"
