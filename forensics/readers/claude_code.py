@@ -67,9 +67,11 @@ class _Session:
     policy: str = "unknown"
 
     def add(self, message: Mapping[str, Any]) -> None:
-        content = message.get("content", message.get("parts"))  # the latter in Qwen Code
+        if "parts" in message:  # Qwen Code
+            message = dict(message)
+            message["content"] = message.pop("parts")
+        content = message.get("content")
         parts = list(content) if isinstance(content, list) else [content or ""]
-        message = {key: value for key, value in message.items() if key != "parts"}
         steps_of([{**message, "content": parts}])  # what is no message is told by its own line
         last = self.messages[-1] if self.messages else {}
         if message.get("id") is not None and message.get("id") == last.get("id"):

@@ -72,10 +72,10 @@ def steps_of(messages: Iterable[Any], resolve: Resolve = lambda value: value) ->
     each other as items are of one answer; results stand in the order of their calls. Raises
     `ValueError` for a stranger.
     """
+    alone = isinstance(messages, list) and len(messages) == 1
+    ordered = messages if alone else in_order(_together(messages))
     return tuple(
-        step
-        for number, message in enumerate(in_order(_together(messages)))
-        for step in _steps(message, number, resolve)
+        step for number, message in enumerate(ordered) for step in _steps(message, number, resolve)
     )
 
 

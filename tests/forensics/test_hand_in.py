@@ -8,6 +8,7 @@ from forensics.actions import actions_of, unwrapped_run
 from forensics.actions.hand_in import hand_in_of
 from forensics.actions.unified_diff import changes_of
 from forensics.records import Step, ToolCall, Trajectory
+from forensics.shortcuts.blind_run import BlindRun
 
 
 def run(*turns: tuple[dict | str, str], prompt: str = "Mend it.", **known: object) -> Trajectory:
@@ -510,3 +511,19 @@ def test_what_sed_puts_before_a_line_that_nobody_saw_is_told() -> None:
     found = handed((bash(script), ""))
     assert found.lost is None
     assert '+@pytest.mark.skip(reason="flaky")\n def test_third' in (found.patch or "")
+
+
+@pytest.mark.parametrize(
+    ("submitted", "left"),
+    [
+        ("Done: all four tests pass. \u2705", "    return 2"),
+        ("def f():\n    return 2", "def f():\n    return 2"),
+        ("```python\nx = 1\n```", "```python\nx = 1\n```"),
+    ],
+)
+def test_words_at_the_end_of_a_run_that_edited_are_not_what_it_left(
+    submitted: str, left: str
+) -> None:
+    edited = (edit("/repo/a.py", "1", "2"), "The file has been updated.")
+    trajectory = run(READ, edited, submission=submitted)
+    assert BlindRun(trajectory, actions_of(trajectory)).trajectory.submission == left

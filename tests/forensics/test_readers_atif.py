@@ -263,8 +263,8 @@ def nested_runs(path: Path, number: int) -> Path:
 @pytest.mark.parametrize(
     ("made", "number", "most", "steps"),
     [
-        (parts_of_one_message, 20_000, 150, 1),
-        (parts_of_one_message, 40_000, 150, 1),
+        (parts_of_one_message, 20_000, 100, 1),
+        (parts_of_one_message, 40_000, 100, 1),
         (nested_runs, 3000, 400, 3001),
         (nested_runs, 9000, 400, 9001),
     ],
