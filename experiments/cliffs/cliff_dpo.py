@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from experiments.cliffs.collecting import SETTINGS, START, Collected, start, world
-from forensics.policies.text_scores import top_tokens
+from forensics.policies.score_columns import top_tokens
 from forensics.protocols import Policy
 from forensics.records import PreferencePair, Provenance, Trajectory, content_hash
 from forensics.records.files import read_json, write_json

@@ -21,8 +21,8 @@ from experiments.progress_advantage.mdp import (
     step_logprobs,
     token_places,
 )
+from forensics.policies.sampled_tokens import TokenScores
 from probes.grades.step_grades import grade, step_rewards
-from probes.scores.token_scores import TokenScores
 from tests.probes.scored_runs import scored
 
 UPDATES = 1500
