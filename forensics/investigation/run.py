@@ -48,6 +48,7 @@ from forensics.investigation.inputs import (
     check_case,
     require_location,
 )
+from forensics.policies import Given
 from forensics.progress import Progress, silent
 from forensics.protocols import Environment
 from forensics.records import Evidence, Undefined, Verdict, canonical_json, content_hash
@@ -67,8 +68,8 @@ ENDS = (("estimate", ""), ("low", "_low"), ("high", "_high"))
 
 
 def investigate(
-    before: Location,
-    after: Location | Sequence[Location],
+    before: Given,
+    after: Given | Sequence[Given],
     environment: Environment | str | None = None,
     *,
     environment_options: Mapping[str, str] | None = None,
@@ -91,11 +92,11 @@ def investigate(
 ) -> Verdict:
     """Is the gain from `before` to `after` real? Answers in the case folder `out`.
 
-    `before`, `after`: Hugging Face directories (several afters: training seeds of one
-    recipe). `environment`: an installed environment's name, or one itself; `None` takes that
-    of the before directory's `environment.json`. `training`: the folder of the recorded run
-    from before to after; `trained_tasks`: a file that lists its tasks, a name or a prompt a
-    line; `recipe`: the file that `forensics train` read, to train a placebo with. `allow`:
+    `before`, `after`: Hugging Face directories, or policies in memory (several afters: training
+    seeds of one recipe). `environment`: an installed environment's name, or one itself; `None`
+    takes that of the before directory's `environment.json`. `training`: the folder of the
+    recorded run from before to after; `trained_tasks`: a file that lists its tasks, a name or a
+    prompt a line; `recipe`: the file that `forensics train` read, to train a placebo with. `allow`:
     kinds of action that are part of the job; `accept`: families of tests that need not be
     made (`refusal`, ...; `interventions`: all but scrubbing), which is written into the
     verdict. `rule`: one of your own (`forensics.verdict.read_rule`), under its own name.
@@ -116,6 +117,7 @@ def investigate(
         recipe=recipe,
         allow=allow,
         accept=accept,
+        instruments=[one for one in instruments or () if isinstance(one, str)],
         seed=seed,
         device=device,
         backend=backend,

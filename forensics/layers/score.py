@@ -133,7 +133,7 @@ def read_case(case: Case, config: ScoreConfig) -> Reading:
     if not case.afters:
         raise MissingInput("The case has no runs after training.", "Give at least one `--after`.")
     worlds = {OPEN: _read_world(case, OPEN)}
-    basis = "re-run" if case.policies else "logs alone"
+    basis = "re-run" if case.runs_models else "logs alone"
     try:
         everything = channel_names(case)
         worlds[everything] = _read_world(case, everything)

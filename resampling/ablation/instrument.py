@@ -117,7 +117,7 @@ def ablation(case: Case, config: AblationConfig) -> Iterator[Evidence | Undefine
     again = list(fresh_copy(case, world, plain, config.bars, evidence))
     yield from again
     accused = frozenset(one.about for one in again if one.question == say.SHORTCUT)
-    if not case.policies:
+    if not case.runs_models:
         raise MissingInput(
             "Logs alone cannot say what would have happened without an action.",
             "Give the checkpoints and the environment to `forensics ablate`.",

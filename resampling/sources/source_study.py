@@ -77,7 +77,7 @@ def study_of(case: Case, most_tasks: int | None = None) -> "SourceStudy":
     `most_tasks`: at most so many of the case's tasks, evenly spread.
     """
     case.require_afters()
-    if not case.policies or case.environment is None:
+    if not case.runs_models or case.environment is None:
         raise MissingInput(
             "Logs alone cannot say what would have happened in another world.",
             "Give the checkpoints and the environment to `forensics investigate`.",

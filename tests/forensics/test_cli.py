@@ -560,7 +560,6 @@ def test_the_schema_of_every_record(capsys: pytest.CaptureFixture[str]) -> None:
     schemas = json.loads(capsys.readouterr().out)
     assert {
         "Checkpoint",
-        "CheckpointPair",
         "Evidence",
         "Undefined",
         "Trajectory",
