@@ -30,7 +30,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from forensics.case import Case, environment_key
+from forensics.case import Case
 from forensics.errors import MissingInput, refused_as_missing
 from forensics.instruments import AnswerMaker, gain_test
 from forensics.layers.decomposition import COLUMNS, GENUINE_BAR, OPEN, Runs, World, read_runs
@@ -42,7 +42,9 @@ from forensics.records import Evidence, Undefined, content_hash
 from forensics.records.case_file import CheckpointPair
 from forensics.records.files import write_json
 from forensics.records.gain_test import GainTest
+from forensics.runs import Condition
 from forensics.statistics import Contrast, paired
+from forensics.world import environment_key
 from training.rewards import coin
 
 if TYPE_CHECKING:
@@ -132,7 +134,7 @@ def _recipe_of(case: Case) -> "Recipe":
 
 
 def _runs(case: Case, side: str, world: World) -> Runs:
-    return read_runs(case.rollouts(side, without=world).rows(*COLUMNS))
+    return read_runs(case.rollouts(side, Condition(scrubbed=world)).rows(*COLUMNS))
 
 
 def _contrast(

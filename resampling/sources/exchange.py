@@ -42,6 +42,7 @@ from forensics.phrases import percent, points, printable
 from forensics.protocols import Alteration, Fielded, Needing
 from forensics.records import Evidence, Undefined
 from forensics.records.gain_test import JOB, GainTest
+from forensics.runs import Condition
 from forensics.statistics import Contrast, Estimate
 from forensics.verdict.view import JOINED
 from resampling.ablation.gains import Carried, certificate
@@ -92,7 +93,7 @@ def plays(case: Case, config: ExchangeConfig) -> Plays:
     Which sources there are is known once the plain runs are there.
     """
     kinds, fields = config.most_sources, config.most_sources
-    if case.has_played(scrubbed_world(case)):
+    if case.has_played(Condition(scrubbed=scrubbed_world(case))):
         say = GainAnswers(test=EXCHANGE, make=exchange.answers(case, config, METHOD))
         kinds, fields = Exchange(study=study_of(case), config=config, say=say).most_sources
     elif not isinstance(case.environment, Fielded):

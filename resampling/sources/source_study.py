@@ -47,6 +47,7 @@ from forensics.phrases import point_range, points, printable
 from forensics.protocols import Alteration
 from forensics.records import Evidence, Undefined
 from forensics.records.gain_test import GainTest
+from forensics.runs import Condition
 from forensics.statistics import Contrast, Estimate
 from resampling.ablation.gains import require_gain
 from resampling.ablation.refusal import scrubbed_world
@@ -84,7 +85,7 @@ def require_known_gain(case: Case) -> None:
     """For bounds of what is played: raises `MissingInput` where the plain runs are
     there and no gain survives, so that a test plays nothing.
     """
-    if case.has_played(scrubbed_world(case)):
+    if case.has_played(Condition(scrubbed=scrubbed_world(case))):
         study_of(case)
 
 
