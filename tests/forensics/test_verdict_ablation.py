@@ -271,9 +271,7 @@ def test_a_kind_that_no_run_tried_is_told(allowed: str, told: bool) -> None:
 
 def test_only_families_that_exist_can_be_accepted() -> None:
     require_gain_tests((*TESTABLE, "interventions"))
-    with pytest.raises(
-        UserError, match="'history' is no gain test; accept one of: scrubbing"
-    ):
+    with pytest.raises(UserError, match="'history' is no gain test; accept one of: scrubbing"):
         require_gain_tests(["history"])
 
 
