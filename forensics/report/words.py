@@ -297,7 +297,9 @@ def _investigated(inputs: Mapping[str, Any]) -> Iterator[Any]:
         ("env", world["name"]),
         *(("env-option", f"{key}={value}") for key, value in options.items()),
     ]
-    yield [(name, inputs[name]["path"]) for name in ("training", "recipe") if name in inputs]
+    files = ("training", "trained_tasks", "recipe")
+    yield [(name, inputs[name]["path"]) for name in files if name in inputs]
+    yield [("instruments", ",".join(inputs.get("instruments", ())) or None)]
     yield [("seed", inputs["seed"]), *budget.items()]
     yield [(key, value) for key, value in settings.items() if value != PENALTIES_OFF.get(key)]
     yield [("backend", inputs.get("backend"))]
@@ -322,7 +324,8 @@ def checkpoints(data: ReportData) -> Iterator[tuple[str, ...]]:
     }
     for side, checkpoint in sides.items():
         if isinstance(checkpoint, Mapping):
-            fields = (checkpoint.get(name, "not stated") for name in CHECKPOINT)
+            named = {"path": checkpoint.get("policy"), "weights": checkpoint.get("identity")}
+            fields = ({**named, **checkpoint}.get(name, "not stated") for name in CHECKPOINT)
             told = (f"{field:,}" if isinstance(field, int) else field for field in fields)
             yield side_name(data, side), *("not stated" if t is None else str(t) for t in told)
 
