@@ -26,6 +26,7 @@ from forensics.report.numbers import (
 from forensics.report.opening import MEANING as MEANING
 from forensics.report.profile import ONE_SET, is_profile
 from forensics.report.shown_runs import Pick
+from forensics.subjects import Role
 from forensics.verdict import is_current
 
 LONGEST_NOTE: Final = 200
@@ -227,10 +228,9 @@ def side_name(data: ReportData, side: str) -> str:
     """
     if is_profile(data.inputs) and data.seeds <= 1:
         return "These logs"
-    name, _, number = side.partition("-")
-    return f"{name.capitalize()} training" + (
-        f", seed {number}" if number and data.seeds > 1 else ""
-    )
+    role = Role.named(side)
+    seed = f", seed {role.seed}" if role.seed is not None and data.seeds > 1 else ""
+    return f"{role.phase.capitalize()} training{seed}"
 
 
 def totals(data: ReportData) -> Iterator[tuple[str, str, Tally]]:
