@@ -123,7 +123,7 @@ def test_one_answer_ends_the_episode(tmp_path: Path) -> None:
     assert (right.outcome, right.terminated, right.kinds) == (1.0, True, ("answer",))
     assert (dict(right.rewards), right.submission) == ({"correct": 1.0}, "3")
     assert answer(prompts, task, "4").outcome == 0.0
-    with pytest.raises(UserError, match="no question is open"):
+    with pytest.raises(UserError, match="no episode is running"):
         prompts.step("3")
     with pytest.raises(UserError, match="no task 'elsewhere'"):
         prompts.reset("elsewhere", 0)
