@@ -26,12 +26,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from forensics.case import Case
 from forensics.errors import MissingInput, refused_as_missing
-from forensics.instruments import AnswerMaker, instrument
+from forensics.instruments import AnswerMaker, gain_test
 from forensics.layers.decomposition import COLUMNS, GENUINE_BAR, OPEN, Runs, World, read_runs
 from forensics.layers.score import channel_names
 from forensics.phrases import point_range, points
@@ -39,14 +40,25 @@ from forensics.policies.checkpoints import inspect_checkpoint
 from forensics.protocols import Environment, Policy
 from forensics.records import Checkpoint, Evidence, Undefined, content_hash
 from forensics.records.files import write_json
+from forensics.records.gain_test import GainTest
 from forensics.runs import Condition
 from forensics.statistics import Contrast, paired
 from forensics.subjects import CheckpointSubject, Role
 from forensics.world import environment_key
-from training.recipe import Recipe, read_any_recipe
 from training.rewards import coin
 
-CARRIED, OVER_BAR = "placebo-training.carried", "placebo-training.over_bar"
+if TYPE_CHECKING:
+    from training.recipe import Recipe
+
+PLACEBO = GainTest(
+    name="placebo-training",
+    kind="aside",
+    excludes="skill that was only unlocked",
+    place=120,
+    exempt="No recipe",
+    unlocked="training with a coin for a reward brings {} as well",
+)
+CARRIED, OVER_BAR = PLACEBO.shared, "placebo-training.over_bar"
 METHOD = "the recipe with a coin for a reward, paired by task"
 FOLDER = "placebo-training"
 
@@ -64,13 +76,7 @@ def _episodes(case: Case, config: PlaceboConfig) -> int:
     return played if case.recipe is not None else 0
 
 
-@instrument(
-    name="placebo-training",
-    layer="sources",
-    questions=(CARRIED, OVER_BAR),
-    config=PlaceboConfig(),
-    episodes=_episodes,
-)
+@gain_test(PLACEBO, config=PlaceboConfig(), episodes=_episodes, further=(OVER_BAR,))
 def placebo_training(case: Case, config: PlaceboConfig) -> Iterator[Evidence | Undefined]:
     """Answers by placebo seed; raises `MissingInput` for what the case cannot give."""
     recipe = _recipe_of(case)
@@ -97,7 +103,7 @@ def placebo_training(case: Case, config: PlaceboConfig) -> Iterator[Evidence | U
     yield _evidence(make, OVER_BAR, None, over, carried, whole)
 
 
-def _recipe_of(case: Case) -> Recipe:
+def _recipe_of(case: Case) -> "Recipe":
     if case.recipe is None:
         raise MissingInput(
             "No recipe of the training is at hand.",
@@ -108,6 +114,8 @@ def _recipe_of(case: Case) -> Recipe:
             "Logs alone cannot be trained from.",
             "Give the checkpoints and the environment to `forensics investigate`.",
         )
+    from training.recipe import Recipe, read_any_recipe
+
     with refused_as_missing("The recipe cannot be run", "Mend it."):
         recipe = read_any_recipe(case.recipe)
     if not isinstance(recipe, Recipe):
@@ -144,7 +152,7 @@ def _contrast(
     return paired(rows, np.array([1.0, bar - 1.0, -bar]), level=level)
 
 
-def _trained(case: Case, recipe: Recipe, seed: int) -> Path:
+def _trained(case: Case, recipe: "Recipe", seed: int) -> Path:
     """The checkpoint of one placebo run, trained now unless it is there."""
     from forensics.investigation.inputs import build_environment
 
@@ -165,7 +173,7 @@ def _trained(case: Case, recipe: Recipe, seed: int) -> Path:
     return folder / "checkpoint"
 
 
-def _train(case: Case, recipe: Recipe, environment: Environment, seed: int, folder: Path) -> None:
+def _train(case: Case, recipe: "Recipe", environment: Environment, seed: int, folder: Path) -> None:
     """Raises `MissingInput` where the recipe does not run here."""
     from training.trainer import grpo
 

@@ -34,7 +34,7 @@ from forensics.records.train_tables import TrainingRecord
 from forensics.study import Folder
 from forensics.subjects import Subject, inspect_subjects
 from forensics.subjects.given import IN_PROCESS
-from forensics.verdict import Rule, require_families
+from forensics.verdict import Rule, require_gain_tests
 
 WORLD = (
     "the name of an installed environment, an environment object, or None where the before"
@@ -97,12 +97,12 @@ class CaseRequest:
             ("device", isinstance(self.device, str), "a text such as auto, cpu or cuda"),
             ("recipe", isinstance(self.recipe, str | PathLike | None), "a file, as text or path"),
             ("allow", _are_texts(self.allow), "a sequence of names of kinds of action"),
-            ("accept", _are_texts(self.accept), "a sequence of names of families"),
+            ("accept", _are_texts(self.accept), "a sequence of names of gain tests"),
         )
         for name, fine, allowed in checks:
             if not fine:
                 raise UserError(f"{name} is {getattr(self, name)!r} and must be {allowed}")
-        require_families(self.accept)
+        require_gain_tests(self.accept)
 
 
 def require_location(name: str, value: Any) -> None:

@@ -56,7 +56,7 @@ from forensics.records.case_file import AblationRow
 from forensics.records.files import read_findings, write_json_lines
 from forensics.records.record import SCHEMA_VERSION
 from forensics.study import Folder, hold
-from forensics.verdict import RULE_3, Rule, decide, read_rule, stated_rule
+from forensics.verdict import Rule, decide, read_rule, standard_rule, stated_rule
 from forensics.version import code_version
 
 FORMATS = ("html", "md")
@@ -97,7 +97,7 @@ def investigate(
     takes that of the before directory's `environment.json`. `training`: the folder of the
     recorded run from before to after; `trained_tasks`: a file that lists its tasks, a name or a
     prompt a line; `recipe`: the file that `forensics train` read, to train a placebo with. `allow`:
-    kinds of action that are part of the job; `accept`: families of tests that need not be
+    kinds of action that are part of the job; `accept`: gain tests that need not be
     made (`refusal`, ...; `interventions`: all but scrubbing), which is written into the
     verdict. `rule`: one of your own (`forensics.verdict.read_rule`), under its own name.
     `instruments`: names of those that measure, `-NAME` for one that does not, or
@@ -161,13 +161,13 @@ def conclude(
     tools: Sequence[Instrument],
     inputs: Inputs,
     accept: Sequence[str] = (),
-    rule: Rule = RULE_3,
+    rule: Rule | None = None,
 ) -> Verdict:
     """Measure a case with these instruments and decide; all but the report is
     written to its folder.
     """
     folder = case.folder
-    written = start_case(case, tools, inputs) | stated_rule(rule)
+    written = start_case(case, tools, inputs) | stated_rule(rule or standard_rule())
     with seldom_collecting():
         findings = measure(case, tools, case.progress)
     write_json_lines(folder / EVIDENCE, findings)

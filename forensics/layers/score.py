@@ -37,6 +37,7 @@ from forensics.layers.decomposition import OPEN, Panel, Runs, Weights, World
 from forensics.phrases import percent, plural, point_range, points, printable
 from forensics.records import Control, Evidence, Figure, Provenance, Series, Table, Undefined
 from forensics.records.evidence import Scalar
+from forensics.records.gain_test import GainTest
 from forensics.runs import Condition
 from forensics.statistics import Contrast
 from forensics.statistics.shapley import first_and_last_weights, shapley_weights
@@ -112,12 +113,23 @@ def most_episodes(case: Case, config: ScoreConfig) -> int:
     return worlds * (1 + len(case.afters)) * len(case.tasks) * case.budget.samples
 
 
+SCRUBBING = GainTest(
+    name="scrubbing",
+    kind="declared",
+    excludes="shortcuts of the world",
+    place=10,
+    shares="gain.channel",
+    todo="close it where policies are trained and scored",
+)
+
+
 @instrument(
     name="score",
     layer="score",
     questions=QUESTIONS,
     config=ScoreConfig(),
     episodes=most_episodes,
+    gain_tests=(SCRUBBING,),
 )
 def score(case: Case, config: ScoreConfig) -> Iterator[Evidence | Undefined]:
     """Answer every question the case has runs for; raise `MissingInput` for the rest."""

@@ -1,28 +1,28 @@
 """The sentences that a pair of logs opens with: the gain with its plain interval,
-what it comes with, on which tasks, and how long the answers are.
+how many wins are flagged and where the score would stand without them, what the
+gain comes with, on which tasks, and how long the answers are.
 
 They read the evidence of `layers.pair_split` by question. What was not measured
 is left out; why stands with the other answers that are missing.
 """
 
+from collections import Counter
 from collections.abc import Iterable
 from typing import Protocol
 
-from forensics.phrases import capital, percent, plural, points
+from forensics.layers.pair_flagged import THROUGH
+from forensics.phrases import MINUS, capital, percent, plural, points
 from forensics.records import Evidence
+from forensics.records.evidence import Scalar
 from forensics.report.chains import ChainRow
-from forensics.report.pair_flagged import (
-    both_told,
-    explained,
-    flagged_told,
-    moved_told,
-    number,
-    whole_ends,
-)
+from forensics.report.numbers import joined
+from forensics.report.profile import used_told
 
 PARTS = ("pair.finishing", "pair.format", "pair.correctness", "pair.outside_format")
 BY_TEXT = "by the form "
 CLEARLY = 2 / 3  # share of the rise from which it is called mostly of one kind
+WAYS = 4  # kinds of shortcut that the first sentence names
+MOVED = {1: ("rose", "have risen"), -1: ("fell", "have fallen")}
 
 
 class Answered(Protocol):
@@ -69,7 +69,7 @@ def _parts(data: Answered, rest: Evidence | None) -> str:
         return ""
     by_size = sorted(shown, key=lambda part: -abs(part.estimate))
     told = [f"{points(part.estimate, 1)} with {_what(part)}" for part in by_size]
-    points_told = _listed(told).replace(" with ", " come with ", 1)
+    points_told = joined(told).replace(" with ", " come with ", 1)
     if rest is None:
         return f"Of these points, {points_told}."
     return f"Of the {points(rest.estimate, 1)} points without the flagged wins, {points_told}."
@@ -82,10 +82,6 @@ def _what(part: Evidence) -> str:
         if way.startswith(BY_TEXT) and abs(number(value) - part.estimate) >= 0.0005:
             return f"{words} ({points(number(value), 1)} {way})"
     return words
-
-
-def _listed(told: list[str]) -> str:
-    return told[0] if len(told) == 1 else f"{', '.join(told[:-1])} and {told[-1]}"
 
 
 def _tasks(data: Answered, gain: Evidence, rest: Evidence | None) -> str:
@@ -127,3 +123,89 @@ def _length(data: Answered) -> str:
         f" {facts['before']:,.0f} to {facts['after']:,.0f} characters on average (medians"
         f" {facts['median before']:,.0f} and {facts['median after']:,.0f}){turns}."
     )
+
+
+def explained(gain: Evidence, rest: Evidence | None) -> bool:
+    """Whether the flagged wins are all of a rise."""
+    return rest is not None and rest.estimate <= 0 < gain.estimate
+
+
+def moved_told(found: Evidence, *, would: bool = False) -> str:
+    """`rose from 43 % to 77 %`, or what it would have done; with a decimal where the ends look
+    the same.
+    """
+    ends = [number(found.diagnostics.get(side)) for side in ("before", "after")]
+    told = [percent(end) for end in ends]
+    if told[0] == told[1] and found.estimate:
+        told = [percent(end, 1) for end in ends]
+    if told[0] == told[1]:
+        return f"{'have ' if would else ''}stayed at {told[0]}"
+    verb = MOVED[1 if found.estimate > 0 else -1][would]
+    return f"{verb} from {told[0]} to {told[1]}"
+
+
+def flagged_told(gain: Evidence, rest: Evidence, rows: Iterable[ChainRow], mean: str) -> str:
+    """`The score rose from 43 % to 77 %, but 14 of the 23 wins after training ended the tests
+    early (1 of 13 before). Had these failed, it would have fallen from 40 % to 30 %.`
+    """
+    facts = rest.diagnostics
+    first = "after" if number(facts.get("flagged wins after")) else "before"
+    last = "before" if first == "after" else "after"
+    but = "but" if gain.estimate > max(rest.estimate, 0) else "and"
+    shared = " on the shared tasks" if number(facts.get("wins left out")) else ""
+    here, there = (
+        (round(number(facts.get(f"flagged wins {when}"))), round(number(facts.get(f"wins {when}"))))
+        for when in (first, last)
+    )
+    beside = "no win" if not there[1] else f"{there[0]:,} of {there[1]:,}"
+    return (
+        f"The score {moved_told(gain)}{mean}, {but} {_of(*here)} {first} training{shared}"
+        f" {_ways(facts, first, rows)} ({beside} {last}). Had {_these(here[0] + there[0])} failed,"
+        f" it would {moved_told(rest, would=True)}."
+    )
+
+
+def both_told(gain: Evidence, rest: Evidence) -> str:
+    """The two gains with their plain intervals."""
+    return (
+        f"As reported {points(gain.estimate, 1)} points (plain paired interval over"
+        f" {plural(gain.clusters, 'task')} {whole_ends(gain, 100)}); {points(rest.estimate, 1)}"
+        f" ({whole_ends(rest, 100)}) if the flagged wins had failed."
+    )
+
+
+def whole_ends(found: Evidence, scale: float = 1) -> str:
+    """Both ends of the interval, whole numbers."""
+    if found.interval is None:
+        return "not known"
+    low, high = (f"{scale * end:,.0f}" for end in (found.interval.low, found.interval.high))
+    return " to ".join("0" if end == "-0" else end.replace("-", MINUS) for end in (low, high))
+
+
+def number(value: Scalar) -> float:
+    """A number of the diagnostics; a file that was written by hand may hold anything."""
+    return float(value) if isinstance(value, int | float) else 0.0
+
+
+def _of(count: int, wins: int) -> str:
+    if count == wins:
+        return "the only win" if wins == 1 else f"all {wins:,} wins"
+    return f"{count:,} of the {wins:,} wins"
+
+
+def _these(count: int) -> str:
+    return "this win" if count == 1 else "these"
+
+
+def _ways(facts: dict[str, Scalar], when: str, rows: Iterable[ChainRow]) -> str:
+    """`ended the tests early or hard-coded what the tests ask for`, the commonest first."""
+    through: Counter[str] = Counter()
+    for name, count in facts.items():
+        if name.startswith(THROUGH) and name.endswith(f", {when}"):
+            through[name.removeprefix(THROUGH).removesuffix(f", {when}")] += round(number(count))
+    order = sorted(through, key=lambda channel: (-through[channel], channel))
+    side = [row for row in rows if (row.side == "before") == (when == "before")]
+    told = [used_told(channel, side) for channel in order[:WAYS]]
+    if (more := len(order) - WAYS) > 0:
+        told.append(f"took {plural(more, 'other shortcut')}")
+    return joined(told, last="or")
