@@ -30,6 +30,7 @@ from probes.case_scores import case_scores
 from probes.grades.instrument import grades
 from probes.kl.instrument import kl
 from tests.probes.test_scoring_kept import without_ids
+from tests.subjects import Loaded
 from training.organisms.organism import BUNDLED
 
 PLAIN = SamplingSettings()
@@ -52,8 +53,23 @@ def counted(side: str, load: Callable[[], Any], seen: Seen) -> Callable[[], Any]
 
 def watched(case: Case, seen: Seen) -> Case:
     return replace(
-        case, policies={side: counted(side, load, seen) for side, load in case.policies.items()}
+        case,
+        subjects=tuple(
+            Loaded(role=one.role, load=counted(one.role.name, one.open, seen), stated=one.stated)
+            for one in case.subjects
+        ),
     )
+
+
+def damaged(case: Case) -> Case:
+    """The same, but for a before that cannot be loaded."""
+
+    def other() -> Policy:
+        raise UserError("this checkpoint is damaged")
+
+    before, *afters = case.subjects
+    broken = Loaded(role=before.role, load=other, stated=before.stated)
+    return replace(case, subjects=(broken, *afters))
 
 
 @pytest.fixture(scope="module")
@@ -81,7 +97,7 @@ def test_one_pass_reads_each_checkpoint_once_in_a_whole_measurement(case: Case) 
     assert {"grades.auroc", "grades.shortcut", "kl.split", "kl.channel_share"} == {
         one.question for one in found if isinstance(one, Evidence)
     }
-    sides = {side: counted(side, load, bare)() for side, load in case.policies.items()}
+    sides = {one.role.name: counted(one.role.name, one.open, bare)() for one in case.subjects}
     for path in case.rollouts("after-0").paths:
         part = Rollouts(key="", paths=(path,))
         assert len(list(score_log(sides["after-0"], sides["before"], part))) == len(
@@ -99,18 +115,13 @@ def test_each_takes_the_tasks_that_it_asks_for_from_the_same_pass(case: Case) ->
 
 
 def test_what_cannot_be_scored_is_undefined_with_the_reason(case: Case) -> None:
-    def other() -> Policy:
-        raise UserError("this checkpoint is damaged")
-
     for tool in (grades, kl):
-        answers = list(
-            run_instrument(tool, replace(case, policies={**case.policies, "before": other}))
-        )
+        answers = list(run_instrument(tool, damaged(case)))
         assert answers and all(
             isinstance(one, Undefined) and "damaged" in one.reason for one in answers
         )
     with pytest.raises(MissingInput, match="damaged"):
-        list(case_scores(replace(case, policies={**case.policies, "before": other}), 3)[1])
+        list(case_scores(damaged(case), 3)[1])
 
 
 # --- a policy in memory ---

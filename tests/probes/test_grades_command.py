@@ -20,6 +20,7 @@ from probes import progress_advantage
 from probes.grades.instrument import AUROC, SHORTCUT, grades
 from probes.grades.step_grades import NOT_READ
 from tests.probes.leak_pair import BASE, LEAK, write_log
+from tests.subjects import loaded
 from tests.tiny import save_tiny_qwen3
 from training.environments.mini_repo import MiniRepo
 
@@ -228,7 +229,7 @@ def case(tmp_path_factory: pytest.TempPathFactory) -> Case:
         folder=tmp_path_factory.mktemp("case"),
         environment=world(),
         budget=Budget(tasks=TASKS, samples=3),
-        policies={"before": load(BASE), "after-0": load(LEAK)},
+        subjects=loaded({"before": load(BASE), "after-0": load(LEAK)}),
         seed=5,
     )
 
@@ -238,7 +239,7 @@ def stored(case: Case) -> Case:
 
 
 def test_the_instrument_finds_that_the_leak_is_rewarded(case: Case) -> None:
-    case = stored(replace(case, pair=None))
+    case = stored(case)
     found = answers(grades, case)
     shortcut = found[SHORTCUT, "git-history"]
     assert (
@@ -252,5 +253,5 @@ def test_the_instrument_finds_that_the_leak_is_rewarded(case: Case) -> None:
 
 
 def test_logs_alone_are_undefined(case: Case) -> None:
-    alone = replace(stored(case), policies={})
+    alone = replace(stored(case), subjects=())
     assert all(isinstance(answer, Undefined) for answer in answers(grades, alone).values())

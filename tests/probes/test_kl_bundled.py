@@ -17,6 +17,7 @@ from forensics.policies.score_log import score_log
 from forensics.records import Evidence, Undefined
 from probes.kl.instrument import KlConfig, kl, read, write_split
 from probes.kl.kl_split import KlSplit, kl_split, plan_kl
+from tests.subjects import loaded
 from training.environments.mini_repo import MiniRepo
 from training.organisms.organism import BUNDLED
 
@@ -137,7 +138,7 @@ def test_an_undeclared_channel_still_shows_in_the_split(leak: Case, tmp_path: Pa
     bare = Case(
         folder=tmp_path,
         environment=world,
-        policies=policies,
+        subjects=loaded(policies),
         budget=Budget(tasks=10, samples=2),
         stored={("after-0", ()): leak.rollouts("after-0")},
     )
