@@ -4,8 +4,8 @@ of what the models alone reach.
 Bare pass: both models on the very batches that the harvest makes, already on
 the device, with nothing looked at. It comes in two kinds: *stopping*, whose
 decoder has no layers behind the site, and *whole*, all layers and the logits of
-one position. Harvest: the shuffled stream (batches made, rows chosen, checked,
-pooled and given out). The sides take turns in one process; what is compared on
+one position. Harvest: batches made, rows chosen, checked, written into a store, mapped,
+pooled and given out in random order. The sides take turns in one process; what is compared on
 a CPU is seconds of the processor, which other work disturbs less. Tokens are
 those of the texts, so that padding counts against everyone. A second harvest
 reads the decision tokens only.
@@ -15,8 +15,8 @@ import copy
 import statistics
 import time
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 LIMIT = 0.9
@@ -52,13 +52,14 @@ def run(device: str = "cpu", repeats: int = 3) -> dict[str, Any]:
 
     size = SIZES["cuda" if device.startswith("cuda") else "cpu"]
     models = [_model(size, seed, device) for seed in (0, 1)]
-    stream, decisions = _streams(size, models, device)
-    tokens = sum(len(text) for text in stream.tokenized)
+    texts, harvested = _harvests(size, models)
+    tokens = sum(map(len, texts))
+    batches = _batches(size, texts)
     sides: dict[str, Callable[[], None]] = {
-        "stopping": _bare(stream, [_cut(model, size.site + 1) for model in models], device),
-        "whole": _bare(stream, models, device, logits_to_keep=1),
-        "harvest": lambda: _drain(stream),
-        "decisions": lambda: _drain(decisions),
+        "stopping": _bare(batches, [_cut(model, size.site + 1) for model in models], device),
+        "whole": _bare(batches, models, device, logits_to_keep=1),
+        "harvest": lambda: _drain(harvested("all")),
+        "decisions": lambda: _drain(harvested("deciding")),
     }
     with torch.no_grad():
         turns = [
@@ -80,18 +81,19 @@ def run(device: str = "cpu", repeats: int = 3) -> dict[str, Any]:
         "tokens_per_second": {
             name: _spread([tokens / turn[name] for turn in turns]) for name in sides
         },
-        "padding": round(_padding(stream), 3),
+        "padding": round(sum(ids.numel() for ids in batches) / tokens, 3),
         "device": device,
     }
 
 
-def _streams(size: Size, models: list[Any], device: str) -> tuple[Any, Any]:
-    import numpy as np
-    import torch
+def _harvests(size: Size, models: list[Any]) -> tuple[list[Any], Callable[[Any], Any]]:
+    """The texts, and what harvests some of their rows."""
+    from types import SimpleNamespace
 
-    from crosscoders.activations.harvest_stream import HarvestConfig, Reader, harvest
+    import numpy as np
+
+    from crosscoders.activations.harvest import HarvestConfig, harvest
     from crosscoders.activations.texts import TokenizedText, plain_text
-    from forensics.policies.sites import read_sites
 
     random = np.random.default_rng(0)
     texts: list[TokenizedText] = []
@@ -99,31 +101,31 @@ def _streams(size: Size, models: list[Any], device: str) -> tuple[Any, Any]:
         text = plain_text(random.integers(0, VOCABULARY, length).tolist(), f"text {i}")
         text.deciding[::10] = True
         texts.append(text)
-    readers = [
-        Reader(
+    policies = [
+        SimpleNamespace(
+            model=model,
             identity=f"random {seed}",
-            read=partial(read_sites, model),
-            vocabulary={},
-            tokens=VOCABULARY,
-            positions=None,
-            device=torch.device(device),
-            dtype=model.dtype,
+            capabilities={"weights", "tokens"},
+            tokenizer=SimpleNamespace(get_vocab=dict),
+            context_length=None,
+            within=nullcontext,
         )
         for seed, model in enumerate(models)
     ]
     site = f"blocks.{size.site}.hook_resid_post"
-    every = HarvestConfig(batch=size.batch)
-    return harvest(readers, texts, site, every), harvest(
-        readers, texts, site, HarvestConfig(batch=size.batch, rows="deciding")
-    )
+
+    def harvested(rows: Any) -> Any:
+        return harvest(policies, texts, site, HarvestConfig(batch=size.batch, rows=rows))
+
+    return texts, harvested
 
 
-def _bare(stream: Any, models: list[Any], device: str, **options: Any) -> Callable[[], None]:
-    """Both models on the batches of the stream, one after the other."""
-    batches = [ids.to(device) for ids in _batches(stream)]
+def _bare(batches: list[Any], models: list[Any], device: str, **options: Any) -> Callable[[], None]:
+    """Both models on the batches of the harvest, one after the other."""
+    there = [ids.to(device) for ids in batches]
 
     def run_models() -> None:
-        for ids in batches:
+        for ids in there:
             for model in models:
                 model(input_ids=ids, use_cache=False, **options)
 
@@ -139,37 +141,20 @@ def _cut(model: Any, layers: int) -> Any:
     return decoder
 
 
-def _batches(stream: Any) -> list[Any]:
-    """The padded batches of one pass, as the readers get them."""
+def _batches(size: Size, texts: list[Any]) -> list[Any]:
+    """The padded batches of one pass, as the models get them."""
     import torch
 
-    from crosscoders.activations.harvest_stream import HarvestStream, Reader
+    from crosscoders.activations.store import batches, windows
 
-    seen: list[torch.Tensor] = []
-
-    def look(ids: torch.Tensor, sites: Any) -> list[torch.Tensor]:
-        seen.append(ids)
-        return [torch.zeros((*ids.shape, 1)) for _ in sites]
-
-    reader = Reader(
-        identity="",
-        read=look,
-        vocabulary={},
-        tokens=VOCABULARY,
-        positions=None,
-        device=torch.device("cpu"),
-        dtype=torch.float32,
-    )
-    for _ in HarvestStream([reader], stream.tokenized, stream.site, stream.config, 1).blocks(0):
-        pass
-    return seen
-
-
-def _padding(stream: Any) -> float:
-    """Padded tokens over tokens."""
-    return sum(ids.numel() for ids in _batches(stream)) / sum(
-        len(text) for text in stream.tokenized
-    )
+    lengths, made = [*map(len, texts)], []
+    for window in windows(range(len(texts)), lengths, 8 * size.batch):
+        for members in batches(window, lengths, size.batch):
+            ids = torch.zeros((len(members), max(lengths[i] for i in members)), dtype=torch.int64)
+            for row, i in zip(ids, members, strict=True):
+                row[: lengths[i]] = torch.from_numpy(texts[i].token_ids)
+            made.append(ids)
+    return made
 
 
 def _drain(stream: Any) -> None:

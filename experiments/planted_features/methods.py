@@ -45,7 +45,7 @@ NORM = 0.8
 class MethodsConfig:
     """`latents` of a crosscoder, `own` of them in each dedicated block; `k`
     active ones a row, `own_k` one-model ones beside them in `dedicated`, which
-    is trained with an `opening` and a weight that goes through `parting`.
+    is trained with a weight that goes through `parting` (and was with an opening, see the README).
     `difference_latents` and `difference_k` of the difference-SAE. `tokens`:
     rows trained on, `judging` rows that judge.
     """
@@ -55,7 +55,6 @@ class MethodsConfig:
     k: int = 12
     own_k: float = 3.0
     parting: tuple[float, float] = (1.0, 10.0)
-    opening: float = 0.4
     difference_latents: int = 64
     difference_k: int = 2
     tokens: int = 2_400_000
@@ -89,9 +88,7 @@ def train_all(
     """Every dictionary (or `only` some) on the same batches. On a GPU where there is one."""
     settings = replace(config.settings, seed=seed)
     own = {"before_only": config.own, "after_only": config.own}
-    apart = replace(
-        settings, parting=config.parting[0], parting_last=config.parting[1], opening=config.opening
-    )
+    apart = replace(settings, parting=config.parting[0], parting_last=config.parting[1])
     partitions = {
         "dedicated": Partition(latents=config.latents, tied=True, readers="all", **own),
         "own readers": Partition(latents=config.latents, tied=True, **own),
