@@ -2,22 +2,22 @@
 of what the models alone reach.
 
 Bare pass: both models on the very batches that the harvest makes, already on
-the device, with nothing looked at. It comes in two kinds: *stopping*, whose
-decoder has no layers behind the site, and *whole*, all layers and the logits of
-one position. Harvest: batches made, rows chosen, checked, written into a store, mapped,
-pooled and given out in random order. The sides take turns in one process; what is compared on
-a CPU is seconds of the processor, which other work disturbs less. Tokens are
-those of the texts, so that padding counts against everyone. A second harvest
-reads the decision tokens only.
+the device, with nothing looked at, without the layers behind the site. Harvest:
+batches made, rows chosen, checked, written into a store, mapped, pooled and given out in
+random order. The sides take turns in one process; what is compared on a CPU is seconds of the processor,
+which other work disturbs less. Tokens are those of the texts, so that padding counts
+against everyone.
 """
 
 import copy
-import statistics
 import time
 from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import Any
+
+from benchmarks.apart import random_qwen3, spread, wait
 
 LIMIT = 0.9
 VOCABULARY = 8192
@@ -52,55 +52,47 @@ def run(device: str = "cpu", repeats: int = 3) -> dict[str, Any]:
 
     size = SIZES["cuda" if device.startswith("cuda") else "cpu"]
     models = [_model(size, seed, device) for seed in (0, 1)]
-    texts, harvested = _harvests(size, models)
+    texts = _texts(size)
     tokens = sum(map(len, texts))
-    batches = _batches(size, texts)
     sides: dict[str, Callable[[], None]] = {
-        "stopping": _bare(batches, [_cut(model, size.site + 1) for model in models], device),
-        "whole": _bare(batches, models, device, logits_to_keep=1),
-        "harvest": lambda: _drain(harvested("all")),
-        "decisions": lambda: _drain(harvested("deciding")),
+        "bare": _bare(size, texts, [_cut(model, size.site + 1) for model in models], device),
+        "harvest": _harvest(size, texts, models),
     }
     with torch.no_grad():
         turns = [
             {name: _seconds(side, device) for name, side in sides.items()}
             for _ in range(repeats + 1)
         ][1:]
-    share = {
-        f"{name} / {bare}": _spread([turn[bare] / turn[name] for turn in turns])
-        for name in ("harvest", "decisions")
-        for bare in ("stopping", "whole")
-    }
     return {
         "benchmark": (
             f"harvest of two models, {tokens} tokens, width {size.width}, behind layer"
             f" {size.site + 1} of {size.layers}"
         ),
-        "limit": {"harvest / stopping": LIMIT},
-        "share_of_bare_pass": share,
+        "limit": LIMIT,
+        "share_of_bare_pass": spread([turn["bare"] / turn["harvest"] for turn in turns]),
         "tokens_per_second": {
-            name: _spread([tokens / turn[name] for turn in turns]) for name in sides
+            name: spread([tokens / turn[name] for turn in turns]) for name in sides
         },
-        "padding": round(sum(ids.numel() for ids in batches) / tokens, 3),
         "device": device,
     }
 
 
-def _harvests(size: Size, models: list[Any]) -> tuple[list[Any], Callable[[Any], Any]]:
-    """The texts, and what harvests some of their rows."""
-    from types import SimpleNamespace
-
+def _texts(size: Size) -> list[Any]:
     import numpy as np
 
-    from crosscoders.activations.harvest import HarvestConfig, harvest
-    from crosscoders.activations.texts import TokenizedText, plain_text
+    from crosscoders.activations.texts import plain_text
 
     random = np.random.default_rng(0)
-    texts: list[TokenizedText] = []
-    for i, length in enumerate(random.integers(20, size.longest + 1, size.texts)):
-        text = plain_text(random.integers(0, VOCABULARY, length).tolist(), f"text {i}")
-        text.deciding[::10] = True
-        texts.append(text)
+    return [
+        plain_text(random.integers(0, VOCABULARY, length).tolist(), f"text {i}")
+        for i, length in enumerate(random.integers(20, size.longest + 1, size.texts))
+    ]
+
+
+def _harvest(size: Size, texts: list[Any], models: list[Any]) -> Callable[[], None]:
+    """Models read, stored and given out in random order."""
+    from crosscoders.activations.harvest import HarvestConfig, harvest
+
     policies = [
         SimpleNamespace(
             model=model,
@@ -112,22 +104,23 @@ def _harvests(size: Size, models: list[Any]) -> tuple[list[Any], Callable[[Any],
         )
         for seed, model in enumerate(models)
     ]
-    site = f"blocks.{size.site}.hook_resid_post"
+    site, config = f"blocks.{size.site}.hook_resid_post", HarvestConfig(batch=size.batch)
 
-    def harvested(rows: Any) -> Any:
-        return harvest(policies, texts, site, HarvestConfig(batch=size.batch, rows=rows))
+    def drain() -> None:
+        for block in harvest(policies, texts, site, config).blocks(0):
+            block.activations.sum()  # somebody takes it
 
-    return texts, harvested
+    return drain
 
 
-def _bare(batches: list[Any], models: list[Any], device: str, **options: Any) -> Callable[[], None]:
+def _bare(size: Size, texts: list[Any], models: list[Any], device: str) -> Callable[[], None]:
     """Both models on the batches of the harvest, one after the other."""
-    there = [ids.to(device) for ids in batches]
+    batches = [ids.to(device) for ids in _batches(size, texts)]
 
     def run_models() -> None:
-        for ids in there:
+        for ids in batches:
             for model in models:
-                model(input_ids=ids, use_cache=False, **options)
+                model(input_ids=ids, use_cache=False)
 
     return run_models
 
@@ -157,28 +150,19 @@ def _batches(size: Size, texts: list[Any]) -> list[Any]:
     return made
 
 
-def _drain(stream: Any) -> None:
-    for block in stream.blocks(0):
-        block.activations.sum()  # somebody takes it
-
-
 def _seconds(side: Callable[[], None], device: str) -> float:
-    import torch
-
-    cuda = device.startswith("cuda")
-    clock = time.perf_counter if cuda else time.process_time
+    clock = time.perf_counter if device.startswith("cuda") else time.process_time
     start = clock()
     side()
-    if cuda:
-        torch.cuda.synchronize()
+    wait(device)
     return clock() - start
 
 
 def _model(size: Size, seed: int, device: str) -> Any:
-    import torch
-    from transformers import Qwen3Config, Qwen3ForCausalLM
-
-    config = Qwen3Config(
+    return random_qwen3(
+        size.dtype,
+        seed,
+        device,
         vocab_size=VOCABULARY,
         hidden_size=size.width,
         intermediate_size=3 * size.width,
@@ -186,16 +170,4 @@ def _model(size: Size, seed: int, device: str) -> Any:
         num_hidden_layers=size.layers,
         num_key_value_heads=4,
         head_dim=size.width // 8,
-        tie_word_embeddings=True,
     )
-    with torch.random.fork_rng():
-        torch.manual_seed(seed)
-        return Qwen3ForCausalLM(config).to(device=device, dtype=getattr(torch, size.dtype)).eval()
-
-
-def _spread(values: list[float]) -> dict[str, float]:
-    return {
-        "min": round(min(values), 3),
-        "median": round(statistics.median(values), 3),
-        "max": round(max(values), 3),
-    }
