@@ -4,7 +4,8 @@ of what the models alone reach.
 Bare pass: both models on the very batches that the harvest makes, already on
 the device, with nothing looked at, without the layers behind the site. Harvest:
 batches made, rows chosen, checked, written into a store, mapped, pooled and given out in
-random order. The sides take turns in one process; what is compared on a CPU is seconds of the processor,
+random order. The sides take turns in one process; what is compared on a CPU is seconds
+of the processor,
 which other work disturbs less. Tokens are those of the texts, so that padding counts
 against everyone.
 """
