@@ -9,46 +9,26 @@ import sys
 from pathlib import Path
 
 from benchmarks import (
-    callback,
-    cliffs,
-    cliffs_real,
-    demo,
     dictionaries,
     harvest,
-    hostile,
-    latent_scaling,
     log_scoring,
-    memory,
     real_model,
-    recorder,
     resampling_engine,
     rollout,
     scan,
-    scan_peers,
     scoring,
-    steering,
     trainer,
 )
 
 ALL = {
     "rollout": rollout.run,
-    "demo": demo.run,
-    "memory": memory.run,
-    "callback": callback.run,
     "trainer": trainer.run,
-    "recorder": recorder.run,
     "scoring": scoring.run,
     "engine": resampling_engine.run,
-    "cliffs": cliffs.run,
-    "cliffs-real": cliffs_real.run,
     "dictionaries": dictionaries.run,
     "harvest": harvest.run,
-    "latent-scaling": latent_scaling.run,
-    "steering": steering.run,
     "log-scoring": log_scoring.run,
     "scan": scan.run,
-    "scan-peers": scan_peers.run,
-    "hostile": hostile.run,
     "real-model": real_model.run,
 }
 PEERED = ("dictionaries", "real-model")  # take --dictionary-learning

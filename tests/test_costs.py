@@ -15,7 +15,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from experiments.dose_grid.judged import instruments
+from experiments.phantom_gain.resplits import instruments
 from forensics import Budget, investigate
 from forensics.case import Case
 from forensics.errors import MissingInput

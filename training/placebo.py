@@ -29,7 +29,7 @@ from pathlib import Path
 
 import numpy as np
 
-from forensics.case import Case, environment_key
+from forensics.case import Case
 from forensics.errors import MissingInput, refused_as_missing
 from forensics.instruments import AnswerMaker, instrument
 from forensics.layers.decomposition import COLUMNS, GENUINE_BAR, OPEN, Runs, World, read_runs
@@ -40,7 +40,9 @@ from forensics.protocols import Environment, Policy
 from forensics.records import Evidence, Undefined, content_hash
 from forensics.records.case_file import CheckpointPair
 from forensics.records.files import write_json
+from forensics.runs import Condition
 from forensics.statistics import Contrast, paired
+from forensics.world import environment_key
 from training.recipe import Recipe, read_any_recipe
 from training.rewards import coin
 
@@ -124,7 +126,7 @@ def _recipe_of(case: Case) -> Recipe:
 
 
 def _runs(case: Case, side: str, world: World) -> Runs:
-    return read_runs(case.rollouts(side, without=world).rows(*COLUMNS))
+    return read_runs(case.rollouts(side, Condition(scrubbed=world)).rows(*COLUMNS))
 
 
 def _contrast(

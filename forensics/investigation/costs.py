@@ -21,6 +21,7 @@ from forensics.case import Case
 from forensics.errors import MissingInput
 from forensics.instruments import Instrument, Plays
 from forensics.phrases import plural, printable
+from forensics.runs import Condition
 
 BY_A_POLICY = ("episode", "continuation")
 ON_WHAT_SURVIVES = ("ablation", "sources")  # layers that are about the part of the gain that does
@@ -79,7 +80,7 @@ class Costs:
 def own_runs_are_there(case: Case) -> bool:
     """Whether both policies played the open world and the one without any channel."""
     channels = tuple(channel.name for channel in case.channels)
-    return all(map(case.has_played, {(), channels}))
+    return all(case.has_played(Condition(scrubbed=world)) for world in ((), channels))
 
 
 def plays_of(case: Case, tools: Sequence[Instrument]) -> dict[str, Plays]:

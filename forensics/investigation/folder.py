@@ -25,10 +25,9 @@ INTEGRITY = "integrity.jsonl"  # what cannot be relied on in the record of each 
 CANDIDATES = "candidates.jsonl"  # what one group of runs does more often; no findings
 ABLATION = "ablation.jsonl"
 ANSWERS = "answers"  # what finished instruments answered, kept until the case is complete
-REVIEW = "review.jsonl"  # what a second reader said of the findings; its answers lie in `review/`
 UNREADABLE = "unreadable.jsonl"  # files and rows of logs that could not be read
 # whose checksums a complete case states; `ablate` writes its rows beside a complete one, too
-CHECKED = (EVIDENCE, FINDINGS, LOOKS, LOOPS, INTEGRITY, CANDIDATES, UNREADABLE, REVIEW)
+CHECKED = (EVIDENCE, FINDINGS, LOOKS, LOOPS, INTEGRITY, CANDIDATES, UNREADABLE)
 CASE_FILES = (
     CASE,
     EVIDENCE,
@@ -39,7 +38,6 @@ CASE_FILES = (
     CANDIDATES,
     ABLATION,
     UNREADABLE,
-    REVIEW,
     "report.html",
     "report.md",
     "report.txt",
@@ -50,7 +48,6 @@ CASE_FILES = (
     "scores",
     ANSWERS,
     "figures",
-    "review",
 )
 
 

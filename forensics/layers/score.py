@@ -37,6 +37,7 @@ from forensics.layers.decomposition import OPEN, Panel, Runs, Weights, World
 from forensics.phrases import percent, plural, point_range, points, printable
 from forensics.records import Control, Evidence, Figure, Provenance, Series, Table, Undefined
 from forensics.records.evidence import Scalar
+from forensics.runs import Condition
 from forensics.statistics import Contrast
 from forensics.statistics.shapley import first_and_last_weights, shapley_weights
 
@@ -180,7 +181,7 @@ def worlds_between(everything: World, exact_channels: int) -> list[World]:
 
 def _read_world(case: Case, world: World) -> tuple[Runs, tuple[Runs, ...]]:
     before, *afters = (
-        parts.read_runs(case.rollouts(side, without=world).rows(*parts.COLUMNS))
+        parts.read_runs(case.rollouts(side, Condition(scrubbed=world)).rows(*parts.COLUMNS))
         for side in ("before", *case.afters)
     )
     require_acting(world, before, afters)

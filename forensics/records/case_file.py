@@ -1,6 +1,6 @@
 """The files of a case folder: `case.json` with the checkpoints that it compares,
-and the rows of `findings.jsonl`, `loops.jsonl`, `integrity.jsonl`, `candidates.jsonl`,
-`review.jsonl` and `ablation.jsonl`.
+and the rows of `findings.jsonl`, `loops.jsonl`, `integrity.jsonl`, `candidates.jsonl`
+and `ablation.jsonl`.
 """
 
 from typing import Any, Literal, Self
@@ -251,34 +251,6 @@ class CandidateRow(Record):
     def more(self) -> str:
         """The group that has it more often, by the votes of the tasks."""
         return self.first if self.tasks_first >= self.tasks_second else self.second
-
-
-class ReviewRow(Record):
-    """A row of `review.jsonl`: what a second reader said of one finding, which
-    changes nothing in it.
-
-    `question` asks whether `link` (of a `ChainRow`) holds; `rule`: what the
-    scanner says, `answer`: what the reviewer says, `None` with the reason in
-    `undefined`. `orders`: its answer with yes, and with no, as the first
-    option.
-    `words`: the end of what it wrote with yes first, untrusted. `content`: hash
-    of what was asked.
-    """
-
-    side: str
-    trajectory: str
-    task: str
-    family: str
-    channel: str
-    question: str
-    link: str
-    rule: bool | None
-    answer: bool | None
-    undefined: str | None
-    orders: dict[str, bool | None]
-    words: str
-    content: str
-    model: str
 
 
 class AblationRow(Record):

@@ -36,6 +36,7 @@ from forensics.progress import Progress, silent
 from forensics.protocols import Environment, Regrading
 from forensics.records import Evidence, Trajectory, Undefined
 from forensics.records.files import write_json_lines
+from forensics.runs import Condition
 from resampling.ablation import ablation_evidence as say
 from resampling.ablation.ablation_evidence import QUESTIONS, AblationEvidence
 from resampling.ablation.gains import (
@@ -66,7 +67,7 @@ def plays(case: Case, config: AblationConfig) -> Plays:
     """
     world = scrubbed_world(case) if config.scrubbed else OPEN
     kinds, objects, likely = config.most_kinds, 2 * config.most_objects, 1
-    if case.has_played(world):
+    if case.has_played(Condition(scrubbed=world)):
         suspects = _suspects(case, config, world)
         if suspects is None:
             return Plays(0, 0)
@@ -259,7 +260,9 @@ def fresh_copy(
             " in a fresh copy.",
         )
         return
-    runs = [list(case.rollouts(side, without=world)) for side in ("before", *case.afters)]
+    runs = [
+        list(case.rollouts(side, Condition(scrubbed=world))) for side in ("before", *case.afters)
+    ]
     if all(run.submission is None for side in runs for run in side):
         yield from evidence.not_regraded(
             "No run says what was handed in, so nothing could be graded again.",

@@ -41,6 +41,7 @@ from forensics.instruments import Plays, instrument
 from forensics.phrases import percent, points, printable
 from forensics.protocols import Alteration, Fielded, Needing
 from forensics.records import Evidence, Undefined
+from forensics.runs import Condition
 from forensics.statistics import Contrast, Estimate
 from forensics.verdict.view import JOINED
 from resampling.ablation.gains import Carried, certificate
@@ -82,7 +83,7 @@ def plays(case: Case, config: ExchangeConfig) -> Plays:
     Which sources there are is known once the plain runs are there.
     """
     kinds, fields = config.most_sources, config.most_sources
-    if case.has_played(scrubbed_world(case)):
+    if case.has_played(Condition(scrubbed=scrubbed_world(case))):
         say = FamilyEvidence(family=FAMILY, make=exchange.answers(case, config, METHOD))
         kinds, fields = Exchange(study=study_of(case), config=config, say=say).most_sources
     elif not isinstance(case.environment, Fielded):

@@ -40,6 +40,7 @@ from forensics.layers.decomposition import BEFORE, OPEN
 from forensics.phrases import plural, printable
 from forensics.records import Evidence, Undefined, content_hash
 from forensics.records.evidence import Scalar
+from forensics.runs import Condition
 from forensics.verdict.view import JOINED
 from resampling.ablation.refusal import scrubbed_world
 from resampling.ablation.refused_runs import chosen_tasks
@@ -85,7 +86,7 @@ def plays(case: Case, config: RenamingConfig) -> Plays:
     by role; of the parts that there are, once the plain runs are there.
     """
     passes, roles = 2, config.most_roles
-    if case.has_played(world := scrubbed_world(case)):
+    if case.has_played(Condition(scrubbed=(world := scrubbed_world(case)))):
         require_known_gain(case)
         known = identifiers(case, world)
         parts = parts_of_all(known, config) or of_question(known)

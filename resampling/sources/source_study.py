@@ -46,6 +46,7 @@ from forensics.layers.decomposition import (
 from forensics.phrases import point_range, points, printable
 from forensics.protocols import Alteration
 from forensics.records import Evidence, Undefined
+from forensics.runs import Condition
 from forensics.statistics import Contrast, Estimate
 from resampling.ablation.gains import require_gain
 from resampling.ablation.refusal import scrubbed_world
@@ -92,7 +93,7 @@ def require_known_gain(case: Case) -> None:
     """For bounds of what is played: raises `MissingInput` where the plain runs are
     there and no gain survives, so that a family plays nothing.
     """
-    if case.has_played(scrubbed_world(case)):
+    if case.has_played(Condition(scrubbed=scrubbed_world(case))):
         study_of(case)
 
 

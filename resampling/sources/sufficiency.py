@@ -51,6 +51,7 @@ from forensics.layers.decomposition import Runs
 from forensics.phrases import plural, points, printable
 from forensics.protocols import Needing
 from forensics.records import Evidence, Undefined
+from forensics.runs import Condition
 from forensics.verdict.measurement_cost import grown
 from resampling.ablation.refusal import scrubbed_world
 from resampling.ablation.refused_runs import chosen_tasks
@@ -115,7 +116,7 @@ def plays(case: Case, config: SufficiencyConfig) -> Plays:
     """
     afters, most = len(case.afters), 10**6
     rounds, shown, parts = [1, config.most_fields], most, most
-    if case.has_played(scrubbed_world(case)):
+    if case.has_played(Condition(scrubbed=scrubbed_world(case))):
         one = _opened(case, config)
         rounds, parts = one.rounds, len(one.parts.whole.atoms)
         shown = sum(len(unit.atoms) for unit in one.shown.units)

@@ -27,7 +27,7 @@ def stage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Stage:
         return made.load(path, device=device, identity=identity)
 
     monkeypatch.setattr(inputs, "load_policy", load)
-    monkeypatch.setattr("forensics.case.TASKS_PER_CHUNK", 64)
+    monkeypatch.setattr("forensics.runs.store.TASKS_PER_CHUNK", 64)
     return made
 
 

@@ -32,7 +32,7 @@ from typing import Any
 
 import numpy as np
 
-from forensics.case import Budget, Case, environment_key
+from forensics.case import Budget, Case
 from forensics.errors import MissingInput, UserError
 from forensics.instruments import Instrument, installed_instruments
 from forensics.investigation.folder import EVIDENCE
@@ -51,7 +51,9 @@ from forensics.protocols import (
 from forensics.records import Checkpoint, Evidence, Trajectory, Undefined, Verdict, content_hash
 from forensics.records.case_file import CheckpointPair
 from forensics.records.files import read_findings, read_json, write_json
+from forensics.runs import Condition
 from forensics.verdict.view import View, estimate_of
+from forensics.world import environment_key
 from training.live.audit_report import (
     AuditReport,
     AuditSettings,
@@ -187,7 +189,7 @@ class Auditor:
                 played = AuditedPolicy(policy=policy, step=-1, scrubbed=self.scrubbed)
                 case = self._case(place, None, {"before": played})
                 for world in dict.fromkeys(((), self.scrubbed)):
-                    case.rollouts("before", without=world)
+                    case.rollouts("before", Condition(scrubbed=world))
             write_json(
                 place / START,
                 {"checkpoint": start.model_dump(mode="json"), "request": self._request()},
