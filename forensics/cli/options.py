@@ -122,8 +122,8 @@ Accept = Annotated[
     typer.Option(
         metavar="FAMILY",
         help=(
-            "Accept that a family of tests is not made (`interventions`: all "
-            "but scrubbing); may be given again. What found something stays."
+            "Waive a family of tests (`interventions`: all but scrubbing); may be given again. You"
+            " cannot waive a test that found something."
         ),
     ),
 ]

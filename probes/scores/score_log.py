@@ -1,7 +1,7 @@
 """Both checkpoints over a whole log in one streaming pass.
 
 1. Trajectories are laid out as texts (`token_scores`), a window of them at a
-   time; those without token ids are tokenised again (`with_token_ids`), and told so.
+   time; those without token ids are re-tokenised (`with_token_ids`), and the report says so.
 2. The texts of a window are packed (`prefix_pack`) and read by both models, a
    pack at a time (`model_pass`); what is kept are the hidden states at the
    places of sampled tokens.
