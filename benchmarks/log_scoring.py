@@ -322,8 +322,8 @@ def _roofline(model: Any, log: list[Any], seconds: float, device: str) -> float:
     """Share of the time that the products with weights would take at the device's own speed."""
     import numpy as np
 
-    from probes.scores.prefix_pack import PackCost, pack_by_prefix
-    from probes.scores.token_scores import layout_of
+    from forensics.policies.sampled_tokens import layout_of
+    from forensics.policies.shared_prefixes import PackCost, pack_by_prefix
 
     layouts = [layout_of(run) for run in log]
     texts = [layout.ids[: layout.at.max()] for layout in layouts]

@@ -109,8 +109,8 @@ def measure(side: str, device: str, times: int = 1) -> dict[str, float]:
 
 
 def _score(side: str, size: Size) -> Callable[[Any, Any], Any]:
+    from forensics.policies.scorer import token_logprobs_and_entropies
     from forensics.protocols import SamplingSettings
-    from training.token_logprobs import token_logprobs_and_entropies
 
     def chunked(model: Any, ids: Any) -> Any:
         return token_logprobs_and_entropies(

@@ -20,16 +20,16 @@ from forensics.errors import MissingInput, OutsideFailure, UserError
 from forensics.instruments import Instrument, run_instrument
 from forensics.investigation.inputs import CaseRequest, check_inputs
 from forensics.investigation.run import measure
+from forensics.policies.sampled_tokens import TokenScores
+from forensics.policies.score_log import score_log
+from forensics.policies.score_store import PolicyRef, policy_ref, stored_scores
 from forensics.protocols import Policy, SamplingSettings
 from forensics.records import Evidence, Step, Trajectory, Undefined, canonical_json
 from forensics.records.tables import write_trajectories
 from probes import progress_advantage
+from probes.case_scores import case_scores
 from probes.grades.instrument import grades
 from probes.kl.instrument import kl
-from probes.scores.case_scores import case_scores
-from probes.scores.score_log import score_log
-from probes.scores.score_store import PolicyRef, policy_ref, stored_scores
-from probes.scores.token_scores import TokenScores
 from tests.probes.test_scoring_kept import without_ids
 from training.environments.mini_repo import MiniRepo
 from training.organisms.organism import BUNDLED

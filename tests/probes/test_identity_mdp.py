@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 import torch
 
+from forensics.policies.sampled_tokens import TokenScores
 from probes.grades.step_grades import grade, step_rewards
-from probes.scores.token_scores import TokenScores
 from tests.probes.identity_mdp import (
     DISCOUNT,
     STATES,

@@ -14,12 +14,12 @@ from forensics import Budget, conformance, load_policy, policy_from
 from forensics.case import Case
 from forensics.instruments import run_instrument
 from forensics.investigation.inputs import CaseRequest, check_inputs
+from forensics.policies.score_log import score_log
 from forensics.protocols import SamplingSettings
 from forensics.records import Evidence, Figure, Step, Trajectory, Undefined
+from probes.case_scores import untruncated
 from probes.kl.instrument import KlConfig, kl, read, write_split
 from probes.kl.kl_split import KlSplit, kl_split, plan_kl
-from probes.scores.case_scores import untruncated
-from probes.scores.score_log import score_log
 from tests.tiny import tiny_qwen3, tiny_tokenizer
 from training.environments.mini_repo import MiniRepo
 from training.organisms.organism import BUNDLED

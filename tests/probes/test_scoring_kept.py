@@ -13,13 +13,14 @@ from forensics import load_policy, policy_from
 from forensics.case import Case, Rollouts
 from forensics.errors import MissingInput, UserError
 from forensics.policies.checkpoints import read_environment_hint
+from forensics.policies.sampled_tokens import TokenScores, sampler_agreement
+from forensics.policies.score_columns import TokenPositions
+from forensics.policies.score_log import score_log
+from forensics.policies.score_store import PolicyRef, stored_scores
 from forensics.protocols import Policy, SamplingSettings
 from forensics.records import Trajectory
 from forensics.records.tables import write_trajectories
-from probes.scores.case_scores import case_scores
-from probes.scores.score_log import score_log
-from probes.scores.score_store import PolicyRef, stored_scores
-from probes.scores.token_scores import TokenPositions, TokenScores, sampler_agreement
+from probes.case_scores import case_scores
 from tests.tiny import save_tiny_qwen3, tiny_qwen3, tiny_tokenizer
 from training.environments.mini_repo import MiniRepo
 from training.organisms.organism import checkpoint_path

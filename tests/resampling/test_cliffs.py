@@ -9,7 +9,7 @@ import pytest
 from scipy.stats import binom
 
 from forensics.errors import UserError
-from forensics.policies.text_scores import TopTokens
+from forensics.policies.score_columns import TopTokens
 from resampling.cliffs import cliff_search
 from resampling.cliffs.cliff_search import CliffConfig
 from resampling.cliffs.cliffs import CliffReport, find_cliffs, token_kind

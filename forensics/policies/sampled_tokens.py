@@ -1,5 +1,5 @@
 """Sampled tokens with what two checkpoints say about them, and a trajectory as
-one text: what every reading of this room is made from.
+one text.
 
 One `TokenScores` is one trajectory. Its columns have one entry for each token that
 the policy drew, in order, so nothing of the size `[tokens, vocabulary]` is ever
@@ -28,7 +28,7 @@ An action that ran into the token limit has no ending token.
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -71,44 +71,15 @@ class TokenScores:
 
 
 @dataclass(frozen=True, kw_only=True)
-class TokenPositions:
-    """Some sampled positions of some trajectories, side by side: `token [n]`
-    drawn there, and where each one stands.
-
-    `trajectory [n]`: number of the trajectory in the log, `step [n]` and `place
-    [n]` as in `TokenScores`.
-    """
-
-    token: Any
-    trajectory: Any
-    step: Any
-    place: Any
-
-
-class Readout(Protocol):
-    """What is taken down at each position. `names`: the columns it gives."""
-
-    @property
-    def names(self) -> Sequence[str]: ...
-
-    def __call__(self, policy: Any, reference: Any, at: TokenPositions) -> Any:
-        """`policy` and `reference` are log-probabilities `[n, vocabulary]`
-        (float32 tensors); gives `[n, names]`.
-        """
-        ...
-
-
-@dataclass(frozen=True, kw_only=True)
 class Layout:
     """`ids [length]`: the text that is read. Of each sampled token `[sampled]`:
     `step`, `place`, `token` and `at`.
 
     `at`: its position in `ids`; below 1 where it cannot be read. `starts`:
-    where actions start in `ids`.
+    where actions start in `ids`. `trajectory`: `None` for a text that is no run.
     `retokenised`: the log had no token ids.
     """
 
-    trajectory: Trajectory
     ids: np.ndarray
     step: np.ndarray
     place: np.ndarray
@@ -116,6 +87,7 @@ class Layout:
     at: np.ndarray
     starts: tuple[int, ...]
     retokenised: bool = False
+    trajectory: Trajectory | None = None
 
     @property
     def read(self) -> np.ndarray:
@@ -131,8 +103,8 @@ class Layout:
 
     def scored(self, values: dict[str, np.ndarray]) -> TokenScores:
         """`values`: columns over the tokens that were read, in order."""
-        read = self.read
-        columns = {}
+        assert self.trajectory is not None
+        read, columns = self.read, {}
         for name, column in values.items():
             columns[name] = np.full(len(read), np.nan)
             columns[name][read] = column
@@ -145,6 +117,19 @@ class Layout:
             unread=frozenset(self.step[~read].tolist()),
             retokenised=self.retokenised,
         )
+
+
+def text_layout(ids: Sequence[int], starts: Sequence[int] = ()) -> Layout:
+    """A text of which every token but the first is asked for."""
+    whole, places = np.array(list(ids), np.int64), np.arange(max(0, len(ids) - 1))
+    return Layout(
+        ids=whole,
+        step=np.zeros_like(places),
+        place=places,
+        token=whole[1:],
+        at=places + 1,
+        starts=tuple(starts),
+    )
 
 
 def layout_of(
@@ -192,9 +177,10 @@ def _drawn(step: Step) -> Sequence[bool]:
 
 def require_known(layout: Layout, vocabulary: int) -> None:
     """Refuse token ids that the model does not have. Raises `UserError`."""
-    if len(layout.ids) and (layout.ids.max() >= vocabulary or layout.ids.min() < 0):
+    run = layout.trajectory
+    if run and len(layout.ids) and not 0 <= layout.ids.min() <= layout.ids.max() < vocabulary:
         raise UserError(
-            f"trajectory {layout.trajectory.id} has the token id {layout.ids.max()} and the model"
+            f"trajectory {run.id} has the token id {layout.ids.max()} and the model"
             f" knows {vocabulary} tokens, so another tokenizer wrote the log; give the checkpoint"
             " that made it"
         )

@@ -1,12 +1,12 @@
 """Both checkpoints over a whole log in one streaming pass.
 
-1. Trajectories are laid out as texts (`token_scores`), a window of them at a
-   time; those without token ids are re-tokenised (`with_token_ids`), and the report says so.
-2. The texts of a window are packed (`prefix_pack`) and read by both models, a
-   pack at a time (`model_pass`); what is kept are the hidden states at the
+1. Trajectories are laid out as texts (`sampled_tokens`), a window of them at a
+   time; those without token ids are tokenised again, and the scores say so.
+2. The texts of a window are packed (`shared_prefixes`) and read by both models, a
+   pack at a time (`hidden_states`); what is kept are the hidden states at the
    places of sampled tokens.
 3. From these the columns are formed a chunk of positions at a time
-   (`model_pass`), so that no array of the size `[tokens, vocabulary]` ever
+   (`score_columns`), so that no array of the size `[tokens, vocabulary]` ever
    exists, whatever the log's length.
 
 A policy that is no model on this machine (a server) is asked for its
@@ -24,22 +24,22 @@ import torch
 
 from forensics.errors import UserError
 from forensics.policies.distribution import Text
-from forensics.policies.weights import identify_model
-from forensics.protocols import Policy, SamplingSettings
-from forensics.records import Trajectory
-from probes.scores.model_pass import Columns, PackPositions, Reader
-from probes.scores.prefix_pack import pack_by_prefix
-from probes.scores.token_scores import (
+from forensics.policies.hidden_states import HiddenStates
+from forensics.policies.sampled_tokens import (
     Layout,
-    Readout,
-    TokenPositions,
     TokenScores,
     drawn_tokens,
     lacks_token_ids,
     layout_of,
     require_known,
+    text_layout,
     with_token_ids,
 )
+from forensics.policies.score_columns import Columns, Readout, TokenPositions
+from forensics.policies.shared_prefixes import PackCost, pack_by_prefix
+from forensics.policies.weights import identify_model
+from forensics.protocols import Policy, SamplingSettings
+from forensics.records import Trajectory
 
 WINDOW_TOKENS: Final = 65536
 WINDOW_TEXTS: Final = 1024
@@ -161,7 +161,7 @@ def scores_by_distribution(
 ) -> Iterator[TokenScores]:
     """Windows scored with models on this machine."""
     distinct = policies[:1] if same_weights(policies[0], policies[-1]) else policies
-    readers = [Reader(one.model, one.within) for one in distinct]
+    readers = [HiddenStates(one.model, one.within) for one in distinct]
     if readers[-1].vocabulary != readers[0].vocabulary:
         raise UserError(
             f"the policy has {readers[0].vocabulary} tokens and the reference"
@@ -174,10 +174,9 @@ def scores_by_distribution(
         first += len(window)
 
 
-@torch.inference_mode()
 def score_window(
     window: Sequence[Layout],
-    readers: Sequence[Reader],
+    readers: Sequence[HiddenStates],
     columns: Columns,
     settings: SamplingSettings,
     first: int,
@@ -186,43 +185,63 @@ def score_window(
     """`first`: number of the window's first trajectory in the log."""
     for layout in window:
         require_known(layout, readers[0].known)
-    values = [np.empty((0, len(columns.names)))] * len(window)
-    wanted = [i for i, layout in enumerate(window) if layout.read.any()]
-    reached = 0
-    for forest in pack_by_prefix(
-        [window[i].ids[: window[i].at.max()] for i in wanted], readers[0].cost
-    ):
-        members = [wanted[i] for i in forest.texts]
-        layouts = [window[i] for i in members]
-        nodes = [
-            path[layout.at[layout.read] - 1]
-            for path, layout in zip(forest.paths, layouts, strict=True)
-        ]
-        read, node = np.unique(np.concatenate(nodes), return_inverse=True)
-        states = [reader.states(forest, read) for reader in readers]
-        texts = None
-        if settings.penalises:  # then what may come depends on more than the state
-            texts = [
-                Text(ids=ids, start=start) for layout in layouts for ids, start in layout.contexts()
-            ]
-            states, node = [part[node] for part in states], np.arange(len(node))
-        counts = [int(layout.read.sum()) for layout in layouts]
-        token, step, place = (
-            np.concatenate([getattr(layout, name)[layout.read] for layout in layouts])
-            for name in ("token", "step", "place")
-        )
-        number = np.repeat([first + i for i in members], counts)
-        at = TokenPositions(token=token, trajectory=number, step=step, place=place)
-        rows = columns.read(states, PackPositions(node=node, at=at, texts=texts))
-        ends = np.cumsum(counts)[:-1]
-        for member, own in zip(members, np.split(rows, ends), strict=True):
-            values[member] = own
-        reached = max(reached, *members)
-        progress(first + reached)
+    values = read_layouts(window, readers, columns, settings, first, progress)
     return [
         layout.scored(dict(zip(columns.names, rows.T, strict=True)))
         for layout, rows in zip(window, values, strict=True)
     ]
+
+
+@torch.inference_mode()
+def read_layouts(
+    layouts: Sequence[Layout],
+    readers: Sequence[HiddenStates],
+    columns: Columns,
+    settings: SamplingSettings,
+    first: int = 0,
+    progress: Callable[[int], None] = lambda reached: None,
+) -> list[np.ndarray]:
+    """Of each text the columns of its tokens that can be read `[tokens, names]`."""
+    values = [np.empty((0, len(columns.names)))] * len(layouts)
+    wanted = [i for i, layout in enumerate(layouts) if layout.read.any()]
+    texts = [layouts[i].ids[: layouts[i].at.max()] for i in wanted]
+    reached = 0
+    for forest in pack_by_prefix(texts, readers[0].cost if len(texts) > 1 else PackCost()):
+        members = [wanted[i] for i in forest.texts]
+        parts = [layouts[i] for i in members]
+        nodes = [path[one.at[one.read] - 1] for path, one in zip(forest.paths, parts, strict=True)]
+        read, node = np.unique(np.concatenate(nodes), return_inverse=True)
+        states = [reader.at(forest, read) for reader in readers]
+        before = None
+        if settings.penalises:  # then what may come depends on more than the state
+            before = [Text(ids=ids, start=start) for one in parts for ids, start in one.contexts()]
+            states, node = [part[node] for part in states], np.arange(len(node))
+        counts = [int(one.read.sum()) for one in parts]
+        token, step, place = (
+            np.concatenate([getattr(one, name)[one.read] for one in parts])
+            for name in ("token", "step", "place")
+        )
+        number = np.repeat([first + i for i in members], counts)
+        at = TokenPositions(token=token, trajectory=number, step=step, place=place)
+        rows = columns.read(states, node, at, before)
+        for member, own in zip(members, np.split(rows, np.cumsum(counts)[:-1]), strict=True):
+            values[member] = own
+        reached = max(reached, *members)
+        progress(first + reached)
+    return values
+
+
+def text_logprobs(
+    reader: HiddenStates,
+    texts: Sequence[Sequence[int]],
+    settings: SamplingSettings,
+    starts: Sequence[Sequence[int]] | None = None,
+) -> list[np.ndarray]:
+    """Log-probability of every token but the first, float32 nats `[length - 1]`."""
+    layouts = [text_layout(ids, starts[i] if starts else ()) for i, ids in enumerate(texts)]
+    columns = Columns(reader, None, settings, standard=("policy",))
+    values = read_layouts(layouts, [reader], columns, settings)
+    return [rows[:, 0].astype(np.float32) for rows in values]
 
 
 def scores_by_logprobs(

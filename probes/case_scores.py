@@ -5,7 +5,7 @@ of this room reads.
    them), on the first `TASKS` tasks by name, or on more where an instrument
    asks for more.
 2. Everything that any of the instruments wants is taken down by the one that
-   comes first, and kept beside the case (`probes.scores.score_store`). The next one
+   comes first, and kept beside the case (`forensics.policies.score_store`). The next one
    reads it back, and no model does anything.
 3. Log-probabilities are stated at the sampling temperature without top-k and
    top-p: what a truncated policy shuts out has no ratio. Greedy sampling is
@@ -20,12 +20,12 @@ from typing import Final
 
 from forensics.case import Case, Rollouts
 from forensics.errors import MissingInput, refused_as_missing
+from forensics.policies.sampled_tokens import TokenScores
+from forensics.policies.score_store import PolicyRef, policy_ref, stored_scores
 from forensics.protocols import SamplingSettings
 from forensics.records import Trajectory, content_hash
 from probes.grades.step_grades import TopConfidence
 from probes.kl.kl_split import KlPlan, plan_kl
-from probes.scores.score_store import PolicyRef, policy_ref, stored_scores
-from probes.scores.token_scores import TokenScores
 
 TASKS: Final = 300
 

@@ -1,29 +1,26 @@
-"""Log-probabilities and entropies of given tokens without the logits of all
-positions.
+"""What a model says of known tokens, without the logits of all positions: the one
+scorer of trainer, log readers and policies.
 
-1. The decoder runs over the whole rows, over a common beginning once (see
-   below); only positions that matter go through the output layer.
+1. Hidden states come from the decoder, over what texts share once
+   (`shared_prefixes`, `hidden_states`); only positions that matter go through
+   the output layer.
 2. Their logits are formed a chunk of positions at a time, turned into the
    sampler's distribution (`forensics.policies.distribution.log_distribution`: the
-   very function that drew), reduced to two numbers each, and dropped.
-3. Backward forms each chunk's logits again. So at most a few `[chunk,
-   vocabulary]` tensors live at once, for one more product with the output
-   weight.
+   very function that drew), reduced to some numbers each, and dropped (`Spreads`).
+   So at most a few `[chunk, vocabulary]` tensors live at once.
+3. With gradient (`token_logprobs_and_entropies`) the numbers are log-probability
+   and entropy. Backward forms each chunk's logits again, for one more product
+   with the output weight.
+4. Without, they are what `score_columns` reads off one or two models.
 
 Logits are rounded as the model itself rounds them (its own precision, or that
 of autocast); everything behind them, and the sum of the weight's gradient over
-chunks, is float32. A model whose head is more than a linear layer, a scale and
-a soft cap (`forensics.policies.output_head`) is run as a whole, a few rows at a time,
-and checkpointed.
-
-Hidden states of rows that begin alike are computed once: the rows of a group
-have their prompt in common. Its keys and values are formed once for each
-different beginning, with gradient, and handed to every row that begins so; the
-gradients of all rows add up there. The numbers are those of whole rows up to
-rounding.
+chunks, is float32. For training, a model whose head is more than a linear layer, a
+scale and a soft cap (`forensics.policies.output_head`) is run as a whole, a few rows
+at a time, and checkpointed.
 """
 
-import inspect
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -31,9 +28,9 @@ import torch
 from torch.autograd.function import once_differentiable
 from torch.utils.checkpoint import checkpoint
 
-from forensics.policies.distribution import log_distribution
-from forensics.policies.kv_cache import attends_to_everything
+from forensics.policies.distribution import Text, log_distribution
 from forensics.policies.output_head import LogitFormula, output_head
+from forensics.policies.shared_prefixes import beginnings, can_share, hidden_behind
 from forensics.protocols import SamplingSettings
 
 CHUNK = 1024  # positions whose logits are held at once
@@ -54,6 +51,17 @@ class Plan:
     chunk: int
     precision: torch.dtype
     entropies: bool = True
+
+    def parts(self, hidden: torch.Tensor) -> list[slice]:
+        """A chunk of positions each."""
+        return [slice(first, first + self.chunk) for first in range(0, len(hidden), self.chunk)]
+
+    def spreads(
+        self, hidden: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None
+    ) -> "Spreads":
+        """For chunks of these hidden states."""
+        shape = (min(self.chunk, len(hidden)), len(weight))
+        return Spreads(weight, bias, self, shape, hidden.device)
 
 
 def token_logprobs_and_entropies(
@@ -146,11 +154,11 @@ class _Projection(torch.autograd.Function):
         targets: torch.Tensor,
         plan: Plan,
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        chunks = _Chunks(hidden, weight, bias, plan)
+        spreads = plan.spreads(hidden, weight, bias)
         logprobs = torch.empty(len(hidden), dtype=torch.float32, device=hidden.device)
         entropies = torch.zeros_like(logprobs)
-        for part in chunks.parts:
-            logits, spread = chunks.at(part)
+        for part in plan.parts(hidden):
+            logits, spread = spreads.at(hidden[part])
             logprobs[part] = spread.gather(-1, targets[part, None]).squeeze(-1)
             if plan.entropies:
                 entropies[part] = entropy(spread.clamp_(min=NO_CHANCE), out=logits)
@@ -168,9 +176,9 @@ class _Projection(torch.autograd.Function):
         grad_hidden = torch.zeros_like(hidden) if wants_hidden else None
         grad_weight = torch.zeros_like(weight, dtype=torch.float32) if wants_weight else None
         grad_bias = torch.zeros_like(bias, dtype=torch.float32) if wants_bias else None
-        chunks = _Chunks(hidden, weight, bias, plan)
-        for part in chunks.parts if plan.settings.temperature else []:
-            logits, spread = chunks.at(part)
+        spreads = plan.spreads(hidden, weight, bias)
+        for part in plan.parts(hidden) if plan.settings.temperature else []:
+            logits, spread = spreads.at(hidden[part])
             slope = plan.formula.slope(logits)
             gradient = _to_logits(
                 spread,
@@ -182,7 +190,7 @@ class _Projection(torch.autograd.Function):
             )
             raw = gradient.mul_(slope / plan.settings.temperature).to(plan.precision)
             if grad_hidden is not None:
-                grad_hidden[part] = raw @ chunks.weight
+                grad_hidden[part] = raw @ spreads.weight
             if grad_weight is not None:
                 _add_product(grad_weight, raw.T, hidden[part])
             if grad_bias is not None:
@@ -190,46 +198,54 @@ class _Projection(torch.autograd.Function):
         return grad_hidden, _like(grad_weight, weight), _like(grad_bias, bias), None, None
 
 
-class _Chunks:
+class Spreads:
     """Logits and distribution of one chunk of positions at a time, in arrays
-    that all chunks share.
+    that all chunks share. `weight` `None`: the states are logits already. `like`:
+    another one, whose array of logits serves this one too.
 
     (Fresh arrays of this size are mapped anew by the system each time, which on
     a CPU costs more than the arithmetic.)
     """
 
     def __init__(
-        self, hidden: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None, plan: Plan
+        self,
+        weight: torch.Tensor | None,
+        bias: torch.Tensor | None,
+        plan: Plan,
+        shape: tuple[int, int],
+        device: torch.device,
+        like: "Spreads | None" = None,
     ) -> None:
-        self.hidden, self.plan = hidden, plan
-        self.weight = weight.to(plan.precision)
+        self.plan = plan
+        self.weight = None if weight is None else weight.to(plan.precision)
         self.bias = None if bias is None else bias.to(plan.precision)
-        self.parts = [
-            slice(first, first + plan.chunk) for first in range(0, len(hidden), plan.chunk)
-        ]
-        shape = (min(plan.chunk, len(hidden)), len(weight))
-        self._raw = torch.empty(shape, dtype=plan.precision, device=hidden.device)
-        self._spread = torch.empty(shape, dtype=torch.float32, device=hidden.device)
+        self._raw: torch.Tensor = like._raw if like else torch.empty(shape, dtype=plan.precision, device=device)
+        self._spread = torch.empty(shape, dtype=torch.float32, device=device)
 
-    def at(self, part: slice) -> tuple[torch.Tensor, torch.Tensor]:
+    def at(
+        self, states: torch.Tensor, texts: Sequence[Text] | None = None
+    ) -> tuple[torch.Tensor, torch.Tensor]:
         """Logits and log-probabilities `[positions, vocabulary]`, float32; both
-        may be written to.
+        may be written to. `texts`: what stands before each, where settings ask.
         """
-        hidden = self.hidden[part]
-        raw = self._raw[: len(hidden)]
-        if self.bias is None:
-            torch.mm(hidden, self.weight.T, out=raw)
+        raw, settings = self._raw[: len(states)], self.plan.settings
+        if self.weight is None:
+            raw.copy_(states)
+        elif self.bias is None:
+            torch.mm(states, self.weight.T, out=raw)
         else:
-            torch.addmm(self.bias, hidden, self.weight.T, out=raw)
+            torch.addmm(self.bias, states, self.weight.T, out=raw)
         logits = self.plan.formula.logits(raw.float())
-        return logits, spread_of(logits, self.plan.settings, self._spread[: len(hidden)])
+        if settings.temperature != 1 or not is_whole(settings):
+            return logits, log_distribution(logits, settings, texts)
+        spread = torch.log_softmax(logits, -1, out=self._spread[: len(states)])
+        return logits, spread
 
 
-def spread_of(logits: torch.Tensor, settings: SamplingSettings, out: torch.Tensor) -> torch.Tensor:
-    """What `log_distribution` gives; into `out` where nothing is shut out of the distribution."""
-    if settings.temperature != 1 or settings.top_k > 0 or settings.top_p < 1 or settings.penalises:
-        return log_distribution(logits, settings)
-    return torch.log_softmax(logits, -1, out=out)
+def is_whole(settings: SamplingSettings) -> bool:
+    """Whether every token keeps a chance, whatever stands before it."""
+    cut = settings.top_k > 0 or settings.top_p < 1
+    return settings.temperature > 0 and not cut and not settings.penalises
 
 
 def entropy(spread: torch.Tensor, out: torch.Tensor | None = None) -> torch.Tensor:
@@ -297,87 +313,3 @@ def _whole_model(
     found = [checkpoint(block, part, use_reentrant=False) for part in token_ids.split(rows)]
     logprobs, spreads = (torch.cat(values) for values in zip(*found, strict=True))
     return torch.where(wanted, logprobs, 0.0), torch.where(wanted & entropies, spreads, 0.0)
-
-
-WORTH = (
-    0.9  # a plan that leaves more than this share of the tokens to compute is not worth two passes
-)
-KEYS_AND_VALUES = 0.2  # of a token's activations, at most (a seventh in a small Llama)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Beginnings:
-    """The first `length` tokens of each row: which different ones there are
-    `[different, length]`, and whose they are.
-
-    `owners` `[rows]` names each row's beginning.
-    """
-
-    length: int
-    token_ids: torch.Tensor
-    owners: torch.Tensor
-
-
-def beginnings(token_ids: torch.Tensor, wanted: torch.Tensor) -> Beginnings | None:
-    """What rows `[rows, length]` share before the first prediction that is
-    wanted `[rows, length - 1]`, where it pays.
-
-    All rows are cut at one place, so that what is left is a rectangle again.
-    """
-    length = int(wanted.any(0).to(torch.uint8).argmax()) if wanted.any() else 0
-    if length == 0:
-        return None
-    different, owners = torch.unique(token_ids[:, :length], dim=0, return_inverse=True)
-    shared = Beginnings(length=length, token_ids=different, owners=owners)
-    return shared if _tokens(token_ids, shared) < WORTH * _tokens(token_ids, None) else None
-
-
-def computed_tokens(token_ids: torch.Tensor, wanted: torch.Tensor) -> int:
-    """Tokens that go through the decoder for these rows."""
-    return _tokens(token_ids, beginnings(token_ids, wanted))
-
-
-def held_tokens(token_ids: torch.Tensor, wanted: torch.Tensor) -> float:
-    """Tokens whose activations wait for the backward pass of these rows. A row that
-    shares its beginning has its own copy of the keys and values.
-    """
-    shared = beginnings(token_ids, wanted)
-    copies = len(token_ids) * shared.length if shared else 0
-    return _tokens(token_ids, shared) + KEYS_AND_VALUES * copies
-
-
-def _tokens(token_ids: torch.Tensor, shared: Beginnings | None) -> int:
-    rows, length = token_ids.shape[0], token_ids.shape[1] - 1
-    return (
-        rows * length
-        if shared is None
-        else shared.token_ids.numel() + rows * (length - shared.length)
-    )
-
-
-def can_share(model: Any, decoder: Any) -> bool:
-    """Whether keys and values of a beginning say all there is to know of it,
-    and a cache keeps their gradient.
-    """
-    checkpointed = any(
-        module.training and getattr(module, "gradient_checkpointing", False)
-        for module in model.modules()
-    )
-    keeps = "past_key_values" in inspect.signature(decoder.forward).parameters
-    return keeps and not checkpointed and attends_to_everything(model.config)
-
-
-def hidden_behind(decoder: Any, token_ids: torch.Tensor, shared: Beginnings) -> torch.Tensor:
-    """Last hidden states `[rows, length - shared.length, width]` of the tokens
-    behind the beginnings.
-    """
-    from transformers import DynamicCache
-
-    cache = DynamicCache()
-    decoder(shared.token_ids, past_key_values=cache, use_cache=True)
-    for layer in cache.layers:
-        layer.keys, layer.values = layer.keys[shared.owners], layer.values[shared.owners]
-    hidden: torch.Tensor = decoder(
-        token_ids[:, shared.length :], past_key_values=cache, use_cache=True
-    ).last_hidden_state
-    return hidden

@@ -28,12 +28,13 @@ import numpy as np
 import pyarrow as pa
 
 from forensics.errors import OutsideFailure, UserError
+from forensics.policies.sampled_tokens import TokenScores, with_ids
+from forensics.policies.score_columns import Readout
 from forensics.policies.weights import identity_of_weights
 from forensics.protocols import Policy, SamplingSettings
 from forensics.records import Trajectory, content_hash
 from forensics.records.tables import read_rows, read_trajectories, whole_file
 from forensics.rollout_logs import Rollouts
-from probes.scores.token_scores import Readout, TokenScores, with_ids
 
 PLACES = {"step": np.int64, "place": np.int64, "token": np.int64}
 ROWS_AT_ONCE = 256
@@ -144,7 +145,7 @@ def stored_scores(
     def scores(
         runs: Iterable[Trajectory], first: int, readouts: Sequence[Readout]
     ) -> Iterator[TokenScores]:
-        from probes.scores.score_log import score_log
+        from forensics.policies.score_log import score_log
 
         here = all("weights" in one.capabilities for one in models() if one is not None)
         return score_log(
