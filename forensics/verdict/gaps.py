@@ -75,8 +75,8 @@ def _unanswered(view: View, question: str, test: GainTest | None) -> Gap:
         allow = allow_flags(view.terms.allowed)
         return Gap(
             text=(
-                "All other kinds of action were not refused together with"
-                f" {printable(view.terms.key or '')} allowed."
+                "No run refused every kind of action except"
+                f" {printable(view.terms.key or '')}."
             ),
             measurement=f"`forensics investigate ... --resume {allow}`." + accept,
             cost="one more world for both sides",
