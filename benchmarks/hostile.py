@@ -16,7 +16,6 @@ from typing import Any
 
 LIMITS = {
     "command lines": 1.0,
-    "plain lines": 0.1,
     "scan": 5.0,
     "turns": 5.0,
     "sessions": 10.0,
@@ -28,7 +27,6 @@ def run(device: str = "cpu") -> dict[str, Any]:
     """The slowest of each kind (the help: the fastest of three), and its share of the limit."""
     slowest = {
         "command lines": max(map(_command_line, _junk())),
-        "plain lines": max(_plain_lines()),
         "scan": max(_scans()),
         "turns": max(_turns()),
         "sessions": _sessions(),
@@ -59,15 +57,6 @@ def _command_line(line: str) -> float:
     from tests.forensics.test_actions_bash import actions
 
     return timed(lambda: actions(line))
-
-
-def _plain_lines() -> list[float]:
-    from forensics.actions.bash import LONGEST_QUICK as LONGEST, plain_walk
-    from forensics.actions.heredocs import extract_heredocs
-    from tests.forensics.test_actions_quick_bash import LONG
-
-    lifted = [extract_heredocs(line(LONGEST - 3)) for line in LONG.values()]
-    return [timed(lambda one=one: plain_walk(one)) for one in lifted]
 
 
 def _scans() -> list[float]:

@@ -416,8 +416,8 @@ def test_parsing_that_takes_long_is_given_up_and_told(monkeypatch: pytest.Monkey
 
 
 def test_waiting_for_the_processor_cuts_no_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    lifted = extract_heredocs("x=$(a); " * 20)
-    whole, looks = shell.walked_tree(lifted), count(1)
+    line = "x=$(a); " * 20
+    whole, looks = shell.parsed(line), count(1)
 
     def late() -> float:
         next(looks)
@@ -425,8 +425,7 @@ def test_waiting_for_the_processor_cuts_no_line(monkeypatch: pytest.MonkeyPatch)
         return time.thread_time()
 
     monkeypatch.setattr(shell, "thread_time", late)
-    again, cut = shell.walked_tree(lifted)
-    assert next(looks) > 2 and cut is None and again.commands == whole[0].commands
+    assert shell.parsed(line) == whole and next(looks) > 2 and whole.left_out is None
 
 
 def test_a_cut_is_told() -> None:
