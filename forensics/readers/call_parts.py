@@ -11,6 +11,7 @@ kind that ends in `tool_use`, `tool_call` or `tool_result`.
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
+from forensics.readers.content import JsonObject
 from forensics.readers.values import as_mapping
 
 NAMES = ("toolName", "name", "tool_name", "tool")
@@ -41,7 +42,7 @@ class CallPart(NamedTuple):
     thought: str = ""
 
 
-def call_part(part: Mapping[str, Any]) -> CallPart | None:
+def call_part(part: JsonObject) -> CallPart | None:
     """A part as a call, an answer or both; `None` where it is neither."""
     for key, meant in HELD.items():
         if isinstance(part.get(key), Mapping):
@@ -59,14 +60,14 @@ def call_part(part: Mapping[str, Any]) -> CallPart | None:
     return _told(kind, part) if known else None
 
 
-def sent_back(part: Mapping[str, Any]) -> Any:
+def sent_back(part: JsonObject) -> Any:
     """What a part with a result holds of it (in Amp's logs what its run gave)."""
     key = next((key for key in SENT_BACK if part.get(key) is not None), None)
     held = part.get("run")
     return sent_back(held) if key is None and isinstance(held, Mapping) else part.get(key or "")
 
 
-def _told(kind: str, part: Mapping[str, Any]) -> CallPart:
+def _told(kind: str, part: JsonObject) -> CallPart:
     key = next((key for key in SENT_BACK if part.get(key) is not None), None)
     result = _plain(part[key]) if key else None
     if kind in ("tool-result", "tool-error") or kind.endswith(ANSWERS):
@@ -84,7 +85,7 @@ def _plain(value: Any) -> Any:
     return value["value"] if isinstance(value, Mapping) and "value" in value else value
 
 
-def turns(message: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+def turns(message: JsonObject) -> Iterator[JsonObject]:
     """The message of an interface as one message for each tool that it ran: it shows
     a whole answer with all of them.
     """

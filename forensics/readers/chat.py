@@ -23,11 +23,12 @@ from typing import Any
 
 from forensics.actions.unread import NOT_UNDERSTOOD
 from forensics.phrases import printable
-from forensics.readers.content import Unreadable, UnreadableContent, bare_name
+from forensics.readers.content import JsonObject, Unreadable, UnreadableContent, bare_name
 from forensics.readers.json_rows import (
     PARQUET,
-    WHOLE,
     Row,
+    Rows,
+    Runs,
     first_value,
     parse,
     read_json_lines,
@@ -141,7 +142,7 @@ def _talk(value: Any) -> list[Any] | None:
     return list(value) if is_conversation(value) else None
 
 
-def conversations(path: Path) -> Iterator[Row | Unreadable]:
+def conversations(path: Path) -> Rows:
     """The rows of the file; a file that is one conversation is one row."""
     rows = read_rows(path)
     first = next(rows, None)
@@ -155,11 +156,11 @@ def conversations(path: Path) -> Iterator[Row | Unreadable]:
         return
     rest = list(rows)
     found = [first.value, *(row.value for row in rest if isinstance(row, Row))]
-    yield Row(where="the list", value=found)
+    yield Row("the list", found)
     yield from (row for row in rest if isinstance(row, Unreadable))
 
 
-def _messages(row: Mapping[str, Any]) -> list[Any] | None:
+def _messages(row: JsonObject) -> list[Any] | None:
     """The messages of a row, `None` where it has none."""
     for holder in (row, *(row[key] for key in HOLDERS if isinstance(row.get(key), Mapping))):
         for key in MESSAGES:
@@ -193,7 +194,7 @@ def _answers(row: Any) -> list[Any]:
 
 def run(row: Row) -> Trajectory:
     """The run of a row."""
-    value: Mapping[str, Any] = {"messages": row.value} if isinstance(row.value, list) else row.value
+    value: JsonObject = {"messages": row.value} if isinstance(row.value, list) else row.value
     stem = bare_name(row.path).split(".")[0]
     messages = _messages(value)
     if messages is None:
@@ -234,7 +235,7 @@ def _understood(messages: Sequence[Any]) -> Iterator[Any]:
             yield {"role": "assistant", "content": text}
 
 
-def _work(known: Mapping[str, Any]) -> Work:
+def _work(known: JsonObject) -> Work:
     """The patch that a row says its run left. In a row with the fields of a task `patch` is the
     answer of the task.
     """
@@ -246,7 +247,7 @@ def _work(known: Mapping[str, Any]) -> Work:
     return submission_of(text, finished=True) if blank or is_patch(text) else NO_WORK
 
 
-def _is_task(value: Mapping[str, Any], known: Mapping[str, Any], steps: Sequence[Step]) -> bool:
+def _is_task(value: JsonObject, known: JsonObject, steps: Sequence[Step]) -> bool:
     """Whether a row only asks: nothing answers, scores or ends it. Beside a question in words an
     answer of null is none.
     """
@@ -256,7 +257,7 @@ def _is_task(value: Mapping[str, Any], known: Mapping[str, Any], steps: Sequence
     return asks and not answered and not known.keys() & TOLD
 
 
-def runs(path: Path) -> Iterator[Trajectory | Unreadable]:
+def runs(path: Path) -> Runs:
     """Every run of the file. Tasks are told one by one where there are runs beside
     them, else once.
     """
@@ -272,10 +273,10 @@ def runs(path: Path) -> Iterator[Trajectory | Unreadable]:
             yield from tasks
         yield found
     if alone and tasks:
-        yield Unreadable(path=path, where=WHOLE, reason=TASKS)
+        yield Unreadable(path, TASKS)
 
 
-def _known(run: Mapping[str, Any]) -> dict[str, Any]:
+def _known(run: JsonObject) -> dict[str, Any]:
     """What a row says about its run: its own entries before those of
     `metadata`, `info`, the request and the answer.
     """
@@ -288,11 +289,11 @@ def _known(run: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _first(known: Mapping[str, Any], keys: Sequence[str]) -> str | int | None:
+def _first(known: JsonObject, keys: Sequence[str]) -> str | int | None:
     return next((known[key] for key in keys if isinstance(known.get(key), str | int)), None)
 
 
-def _ending(known: Mapping[str, Any]) -> End:
+def _ending(known: JsonObject) -> End:
     choices = known.get("choices")
     first = choices[0] if isinstance(choices, list) and choices else None
     end = ending(_first({**known, **as_mapping(first)}, STATUS), error=known.get("error"))

@@ -10,15 +10,16 @@ Format: Claude Code 2.0 session files, as inspect_scout reads them.
    in these files.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from forensics.readers.content import Unreadable
+from forensics.readers.content import JsonObject, Unreadable
 from forensics.readers.json_rows import (
     MALFORMED,
     Row,
+    Runs,
     first_row,
     first_value,
     in_words,
@@ -37,7 +38,7 @@ def recognises(path: Path, head: bytes) -> bool:
     return any(_is_line(line) for line in _lines(head))
 
 
-def read(path: Path) -> Iterator[Trajectory | Unreadable]:
+def read(path: Path) -> Runs:
     """The runs of the file, in the order in which they begin."""
     sessions: dict[str, _Session] = {}
     for row in read_json_lines(path):
@@ -47,7 +48,7 @@ def read(path: Path) -> Iterator[Trajectory | Unreadable]:
         try:
             _add(row, sessions)
         except MALFORMED as error:
-            yield Unreadable(path=path, where=row.where, reason=in_words(error))
+            yield Unreadable(path, in_words(error), row.where)
     yield from (_run(name, session) for name, session in sessions.items() if session.messages)
 
 
@@ -66,7 +67,7 @@ class _Session:
     messages: list[dict[str, Any]] = field(default_factory=list)
     policy: str = "unknown"
 
-    def add(self, message: Mapping[str, Any]) -> None:
+    def add(self, message: JsonObject) -> None:
         if "parts" in message:  # Qwen Code
             message = dict(message)
             message["content"] = message.pop("parts")

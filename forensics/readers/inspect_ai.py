@@ -38,11 +38,11 @@ from typing import Any
 from forensics.actions.unified_diff import added_lines
 from forensics.phrases import plural
 from forensics.readers.archives import WRONG, ZIP, opened_zip, read_member
-from forensics.readers.content import LIMITS, Unreadable, UnreadableContent, bare_name
+from forensics.readers.content import LIMITS, JsonObject, Unreadable, UnreadableContent, bare_name
 from forensics.readers.json_rows import (
     MALFORMED,
-    WHOLE,
     Row,
+    Rows,
     first_value,
     in_words,
     parse,
@@ -68,14 +68,14 @@ class Sample:
     `messages` lack a generation.
     """
 
-    shell: Mapping[str, Any]
+    shell: JsonObject
     messages: Sequence[Any]
     pool: Sequence[Any]
     events: Callable[[], Iterable[Any]]
     attachment: Callable[[str], str | None]
 
 
-def from_monolith(content: Mapping[str, Any]) -> Sample:
+def from_monolith(content: JsonObject) -> Sample:
     """A sample that is one JSON object."""
     older = content.get("transcript") or {}
     texts = content.get("attachments") or older.get("content") or {}
@@ -89,7 +89,7 @@ def from_monolith(content: Mapping[str, Any]) -> Sample:
     )
 
 
-def to_trajectory(sample: Sample, evaluation: Mapping[str, Any]) -> Trajectory:
+def to_trajectory(sample: Sample, evaluation: JsonObject) -> Trajectory:
     """A sample of the log whose `eval` entry is given. Raises `ValueError` or
     `KeyError` where it is no sample.
     """
@@ -140,7 +140,7 @@ def conversation(sample: Sample) -> list[Any]:
     return list(merged.values())
 
 
-def model_calls(events: Iterable[Any]) -> Iterator[Mapping[str, Any]]:
+def model_calls(events: Iterable[Any]) -> Iterator[JsonObject]:
     """The policy's calls: before the first scorer, and of no other role than
     the model under test.
     """
@@ -151,17 +151,17 @@ def model_calls(events: Iterable[Any]) -> Iterator[Mapping[str, Any]]:
             yield event
 
 
-def _generated(call: Mapping[str, Any]) -> Any:
+def _generated(call: JsonObject) -> Any:
     return _choice(call).get("message")
 
 
-def _choice(call: Mapping[str, Any]) -> Mapping[str, Any]:
+def _choice(call: JsonObject) -> JsonObject:
     choices = (call.get("output") or {}).get("choices") or [{}]
-    first: Mapping[str, Any] = choices[0]
+    first: JsonObject = choices[0]
     return first
 
 
-def _scores(shell: Mapping[str, Any]) -> dict[str, Any]:
+def _scores(shell: JsonObject) -> dict[str, Any]:
     """The value of each scorer; very old logs have one score without a name."""
     scores = shell.get("scores") or ({"score": shell["score"]} if shell.get("score") else {})
     return {
@@ -171,7 +171,7 @@ def _scores(shell: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _ending(shell: Mapping[str, Any]) -> End:
+def _ending(shell: JsonObject) -> End:
     error, limit = shell.get("error"), shell.get("limit")
     if limit and not error:
         return "truncated", f"{limit.get('type') if isinstance(limit, Mapping) else limit} limit"
@@ -180,7 +180,7 @@ def _ending(shell: Mapping[str, Any]) -> End:
     return ("errored", str(told)) if error else ending(stop, CUT_OFF)
 
 
-def _work(shell: Mapping[str, Any], resolve: Callable[[Any], Any]) -> Work:
+def _work(shell: JsonObject, resolve: Callable[[Any], Any]) -> Work:
     """The patch that a scorer kept and its added lines, else the last answer."""
     for score in (shell.get("scores") or {}).values():
         kept = (score.get("metadata") if isinstance(score, Mapping) else None) or {}
@@ -227,7 +227,7 @@ def json_recognises(path: Path, head: bytes) -> bool:
     return isinstance(found, dict) and {"version", "status", "eval"} <= found.keys()
 
 
-def json_samples(path: Path) -> Iterator[Row | Unreadable]:
+def json_samples(path: Path) -> Rows:
     """A row for each sample: what opens it, and what was run. The log is streamed twice,
     since it may say what was run behind its samples.
     """
@@ -235,7 +235,7 @@ def json_samples(path: Path) -> Iterator[Row | Unreadable]:
     evaluation = next((row.value for key, row in entries if key == "eval"), None)
     if not isinstance(evaluation, Mapping):
         reason = "it lacks the entry `eval`, so it is no Inspect log"
-        yield Unreadable(path=path, where="the document", reason=reason)
+        yield Unreadable(path, reason, "the document")
         return
     found = False
     for entry in read_entries(path, "samples"):
@@ -245,10 +245,10 @@ def json_samples(path: Path) -> Iterator[Row | Unreadable]:
             continue
         else:
             sample = partial(from_monolith, entry[1].value)
-            yield Row(where=entry[1].where, value=(sample, evaluation))
+            yield Row(entry[1].where, (sample, evaluation))
         found = True
     if not found:
-        yield Unreadable(path=path, where="samples", reason="the log holds no samples")
+        yield Unreadable(path, "the log holds no samples", "samples")
 
 
 json_reader = Reader(
@@ -273,7 +273,7 @@ def eval_recognises(path: Path, head: bytes) -> bool:
         return False
 
 
-def eval_samples(path: Path) -> Iterator[Row | Unreadable]:
+def eval_samples(path: Path) -> Rows:
     """A row for each sample: what opens it, and what was run."""
     try:
         with opened_zip(path) as (archive, lost):
@@ -281,20 +281,20 @@ def eval_samples(path: Path) -> Iterator[Row | Unreadable]:
             evaluation = log.evaluation() if lost is None or log.headed else {}
             if lost is not None:
                 reason = f"{lost} ({_planned(evaluation, len(log.samples))})"
-                yield Unreadable(path=path, where="the end of the archive", reason=reason)
+                yield Unreadable(path, reason, "the end of the archive")
             if not log.samples:
                 reason = (
                     "the log holds no samples: the run kept none, or broke off before the first"
                 )
-                yield Unreadable(path=path, where="samples/", reason=reason)
+                yield Unreadable(path, reason, "samples/")
             for name in log.samples:
-                yield Row(where=name, value=(partial(log.sample, name), evaluation))
+                yield Row(name, (partial(log.sample, name), evaluation))
     except (*WRONG, *MALFORMED) as error:
         reason = f"the archive cannot be read ({in_words(UnreadableContent(str(error)))})"
-        yield Unreadable(path=path, where=WHOLE, reason=reason)
+        yield Unreadable(path, reason)
 
 
-def _planned(evaluation: Mapping[str, Any], read: int) -> str:
+def _planned(evaluation: JsonObject, read: int) -> str:
     """How many of the samples that were to be run are there."""
     data, config = (evaluation.get(key) or {} for key in ("dataset", "config"))
     samples, epochs = integer(data.get("samples")), integer(config.get("epochs")) or 1
@@ -332,7 +332,7 @@ class _Log:
         """Whether the log says what was run; one that broke off may have lost it."""
         return any(name in self.members for name in HEADERS)
 
-    def evaluation(self) -> Mapping[str, Any]:
+    def evaluation(self) -> JsonObject:
         """What was run. Raises `UnreadableContent` where the log does not say."""
         for name in HEADERS:
             if name in self.members:

@@ -22,6 +22,7 @@ from typing import Any
 
 from forensics.readers.call_order import in_order
 from forensics.readers.call_parts import call_part, sent_back, turns
+from forensics.readers.content import JsonObject
 from forensics.readers.values import as_list
 from forensics.records import Step, ToolCall
 from forensics.records.trajectory import Role
@@ -113,7 +114,7 @@ def _called(calls: list[Any], thoughts: list[str]) -> Any:
     return {**message, "reasoning_content": "\n".join(thoughts)} if thoughts else message
 
 
-def _reasoned(message: Mapping[str, Any]) -> list[str]:
+def _reasoned(message: JsonObject) -> list[str]:
     """What a reasoning item shows: its summary, or the reasoning itself."""
     parts = [*as_list(message.get("content")), *as_list(message.get("summary"))]
     texts = [part.get("text") for part in parts if isinstance(part, Mapping)]
@@ -135,7 +136,7 @@ class _Parts:
         return (f"<think>\n{thought}\n</think>\n" if thought else "") + "\n".join(self.texts)
 
 
-def _role(message: Mapping[str, Any]) -> Role | None:
+def _role(message: JsonObject) -> Role | None:
     name = message.get("role", message.get("from"))
     if isinstance(name, str):
         return ROLES.get(name.lower())
@@ -145,7 +146,7 @@ def _role(message: Mapping[str, Any]) -> Role | None:
     return ITEMS.get(kind) or (ROLES.get(_speaker(message) or "") if _held(message) else None)
 
 
-def _held(message: Mapping[str, Any]) -> Mapping[str, Any] | None:
+def _held(message: JsonObject) -> JsonObject | None:
     """What LangChain keeps of a message under a name of its own; the message itself where it
     says its kind and its content.
     """
@@ -155,7 +156,7 @@ def _held(message: Mapping[str, Any]) -> Mapping[str, Any] | None:
     return message if message.get("type") in SPEAKERS and "content" in message else None
 
 
-def _speaker(message: Mapping[str, Any]) -> str | None:
+def _speaker(message: JsonObject) -> str | None:
     """Who speaks: `ai`, or the class at the end of an `id` (`AIMessage`)."""
     place, kind = message.get("id"), message.get("type")
     if kind == "constructor" and isinstance(place, list) and place:
@@ -204,7 +205,7 @@ def _spoken_calls(value: Any) -> list[Any]:
     return [call for call in calls if isinstance(call, Mapping)]
 
 
-def _content(message: Mapping[str, Any]) -> Any:
+def _content(message: JsonObject) -> Any:
     return next(
         (
             message[key]
@@ -276,11 +277,11 @@ def _strings(value: Any) -> list[str]:
     return [value] if isinstance(value, str) and value else []
 
 
-def _thoughts(message: Mapping[str, Any], resolve: Resolve) -> list[str]:
+def _thoughts(message: JsonObject, resolve: Resolve) -> list[str]:
     return _strings(resolve(message.get("reasoning_content") or message.get("reasoning") or ""))
 
 
-def _calls(message: Mapping[str, Any], resolve: Resolve) -> Iterator[ToolCall]:
+def _calls(message: JsonObject, resolve: Resolve) -> Iterator[ToolCall]:
     """The structured calls of a message, in order."""
     if message.get("type") == "function_call":
         yield tool_call(message.get("name"), resolve(message.get("arguments")))
@@ -305,7 +306,7 @@ def tool_call(name: Any, arguments: Any) -> ToolCall:
     return ToolCall(name=str(name), arguments="{}" if arguments is None else text)
 
 
-def _error(message: Mapping[str, Any], shown: list[str]) -> list[str]:
+def _error(message: JsonObject, shown: list[str]) -> list[str]:
     """The error of a tool message, where the text does not say it already."""
     error = message.get("error")
     told = error.get("message") if isinstance(error, Mapping) else error

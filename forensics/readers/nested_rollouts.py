@@ -25,7 +25,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from forensics.readers.content import UnreadableContent, log_name
+from forensics.readers.content import JsonObject, UnreadableContent, log_name
 from forensics.readers.json_rows import Row, first_row
 from forensics.readers.log_reader import Reader
 from forensics.readers.messages import is_conversation, message_steps
@@ -97,7 +97,7 @@ def recognises(path: Path, head: bytes) -> bool:
     return _listed(first_row(head)) is not None
 
 
-def _listed(row: Mapping[str, Any]) -> str | None:
+def _listed(row: JsonObject) -> str | None:
     """Under which name a row lists what was answered, `None` where it lists nothing."""
     if not any(_asked(row.get(key)) for key in ASKED):
         return None
@@ -128,7 +128,7 @@ def answers(row: Row) -> Iterator[Row]:
     """Each answer of a row with what the row says of all, as a row of its own."""
     key = _listed(as_mapping(row.value))
     if key is None:
-        yield Row(where=row.where, value=None)  # told by `run`
+        yield Row(row.where, None)  # told by `run`
         return
     listed = row.value[key]
     beside = _beside(row.value, len(listed))
@@ -137,12 +137,12 @@ def answers(row: Row) -> Iterator[Row]:
         own = answer if isinstance(answer, Mapping) else {"text": answer}
         found = {name: values[place] for name, values in beside.items()}
         yield Row(
-            where=f"{row.where}, answer {place}",
-            value={"row": shared, "answer": {**found, **own}, "place": place},
+            f"{row.where}, answer {place}",
+            {"row": shared, "answer": {**found, **own}, "place": place},
         )
 
 
-def _beside(row: Mapping[str, Any], length: int) -> dict[str, Sequence[Any]]:
+def _beside(row: JsonObject, length: int) -> dict[str, Sequence[Any]]:
     """The lists of a row that hold one value for each answer, by what one of them is called."""
     named = [(BESIDE[key], value) for key, value in row.items() if key in BESIDE]
     named += [
@@ -182,7 +182,7 @@ def run(row: Row) -> Trajectory:
     )
 
 
-def _steps(shared: Mapping[str, Any], answer: Mapping[str, Any]) -> tuple[Step, ...]:
+def _steps(shared: JsonObject, answer: JsonObject) -> tuple[Step, ...]:
     """The question and what was answered; an answer that repeats the question has it already."""
     asked = next(shared[key] for key in ASKED if _asked(shared.get(key)))
     given = next((answer[key] for key in TEXTS if _text(answer.get(key))), None)
@@ -195,7 +195,7 @@ def _steps(shared: Mapping[str, Any], answer: Mapping[str, Any]) -> tuple[Step, 
     return steps if steps[0].role in ("system", "user") else (*before, *steps)
 
 
-def _rewards(answer: Mapping[str, Any]) -> dict[str, float | None]:
+def _rewards(answer: JsonObject) -> dict[str, float | None]:
     """What judges an answer, by name, and whether it stood in the form that was asked for."""
     named = {**as_mapping(answer.get("rewards")), **as_mapping(answer.get("scores")), **answer}
     found = {
@@ -209,7 +209,7 @@ def _rewards(answer: Mapping[str, Any]) -> dict[str, float | None]:
     return found if in_form is None else {**found, "format": in_form}
 
 
-def _form(answer: Mapping[str, Any]) -> float | None:
+def _form(answer: JsonObject) -> float | None:
     """Whether the answer stood in its form, by how it was taken out; `None`: not told."""
     key = next((key for key in METHODS if key in answer), None)
     if key is None:
@@ -220,7 +220,7 @@ def _form(answer: Mapping[str, Any]) -> float | None:
     return 1.0 if ASKED_FORM.search(method) else None
 
 
-def _ending(answer: Mapping[str, Any], text: str, in_form: float | None) -> End:
+def _ending(answer: JsonObject, text: str, in_form: float | None) -> End:
     told = _name(answer, STATUS)
     word = str(told or "").lower()
     if answer.get("truncated") is True or any(sign in word for sign in CUT):
@@ -239,7 +239,7 @@ def breaks_off(text: str) -> bool:
     return not last or last[-1] not in LAST_SIGNS or opens
 
 
-def _name(values: Mapping[str, Any], keys: Sequence[str]) -> str | int | None:
+def _name(values: JsonObject, keys: Sequence[str]) -> str | int | None:
     named = (values[key] for key in keys if isinstance(values.get(key), str | int))
     return next((one for one in named if one != ""), None)
 

@@ -24,16 +24,18 @@ OpenHands/benchmarks `utils/models.py`; openhands-sdk 1.58
 """
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from forensics.readers.content import Unreadable, UnreadableContent, log_name, read_head
+from forensics.readers.content import JsonObject, Unreadable, UnreadableContent, log_name, read_head
 from forensics.readers.json_rows import (
     MALFORMED,
     Row,
+    Rows,
+    Runs,
     first_row,
     first_value,
     in_words,
@@ -96,7 +98,7 @@ class Run:
     _response: str | None = None  # whose call the last step holds
     _spoken: str | None = None  # whose text was told last
 
-    def add(self, event: Mapping[str, Any]) -> None:
+    def add(self, event: JsonObject) -> None:
         """One more event. Raises `ValueError` or the like where it is none."""
         if not is_event(event):
             raise ValueError("it is no event")
@@ -120,7 +122,7 @@ class Run:
             "truncated" if self.failure is None else "errored",
         )
 
-    def _add_new(self, event: Mapping[str, Any]) -> None:
+    def _add_new(self, event: JsonObject) -> None:
         kind = event["kind"]
         if kind == "SystemPromptEvent":
             self.steps.append(Step(role="system", text=message_text([event.get("system_prompt")])))
@@ -139,7 +141,7 @@ class Run:
         elif kind in KINDS:
             self.steps.append(Step(role="tool", text=_shown(event)))
 
-    def _add_action(self, event: Mapping[str, Any]) -> None:
+    def _add_action(self, event: JsonObject) -> None:
         action, args, source = event["action"], as_mapping(event.get("args")), event.get("source")
         if action in SILENT:
             return
@@ -158,7 +160,7 @@ class Run:
             self._act(_response_text(response, args), _called(event, response), response.get("id"))
             self.finished = action in ("finish", "reject")
 
-    def _add_observation(self, event: Mapping[str, Any]) -> None:
+    def _add_observation(self, event: JsonObject) -> None:
         extras = as_mapping(event.get("extras"))
         if event["observation"] == "agent_state_changed":
             state = extras.get("agent_state")
@@ -194,7 +196,7 @@ def events_in(history: Iterable[Any]) -> Iterator[Any]:
         yield from entry if isinstance(entry, list) else [entry]
 
 
-def _shown(event: Mapping[str, Any]) -> str:
+def _shown(event: JsonObject) -> str:
     if "error" in event or "rejection_reason" in event:
         return str(event.get("error") or f"Action rejected: {event.get('rejection_reason')}")
     observation = as_mapping(event.get("observation"))
@@ -202,7 +204,7 @@ def _shown(event: Mapping[str, Any]) -> str:
     return _with_code(content, observation)
 
 
-def _with_code(content: Any, fields: Mapping[str, Any]) -> str:
+def _with_code(content: Any, fields: JsonObject) -> str:
     text, code = message_text(content), dig(fields, "metadata", "exit_code")
     known = integer(fields.get("exit_code") if code is None else code)
     if known is None or known == -1 or EXIT.format(known) in text:
@@ -210,7 +212,7 @@ def _with_code(content: Any, fields: Mapping[str, Any]) -> str:
     return f"{text}\n{EXIT.format(known)}"
 
 
-def _response_text(response: Mapping[str, Any], args: Mapping[str, Any]) -> str:
+def _response_text(response: JsonObject, args: JsonObject) -> str:
     message = as_mapping(
         as_mapping(next(iter(as_list(response.get("choices"))), None)).get("message")
     )
@@ -219,7 +221,7 @@ def _response_text(response: Mapping[str, Any], args: Mapping[str, Any]) -> str:
     return answer_of(**{**message, "tool_calls": None, "function_call": None}).text
 
 
-def _called(event: Mapping[str, Any], response: Mapping[str, Any]) -> ToolCall:
+def _called(event: JsonObject, response: JsonObject) -> ToolCall:
     """The call that an action was made from, else the action itself as a call."""
     asked = dig(event, "tool_call_metadata", "tool_call_id")
     for choice in as_list(response.get("choices")):
@@ -247,7 +249,7 @@ def recognises(path: Path, head: bytes) -> bool:
     return is_event(first) or {"instance_id", "test_result"} <= first.keys() or begins
 
 
-def read(path: Path) -> Iterator[Trajectory | Unreadable]:
+def read(path: Path) -> Runs:
     """The runs of the file."""
     if path.parent.name == CACHE and (path.parent.parent / "events").is_dir():
         return iter(())
@@ -262,7 +264,7 @@ def read(path: Path) -> Iterator[Trajectory | Unreadable]:
     return _of_events(path, chain([first] if first else (), rows), name)
 
 
-def _of_folder(path: Path) -> Iterator[Trajectory | Unreadable]:
+def _of_folder(path: Path) -> Runs:
     """The run whose events lie in a folder; only its first file is the run, the
     others are read with it.
     """
@@ -281,7 +283,7 @@ def _holds_event(path: Path) -> bool:
         return False
 
 
-def _event_of(path: Path) -> Iterator[Row | Unreadable]:
+def _event_of(path: Path) -> Rows:
     for row in read_document(path):
         if isinstance(row, Row):
             yield replace(row, where=path.name)
@@ -289,9 +291,7 @@ def _event_of(path: Path) -> Iterator[Row | Unreadable]:
             yield row
 
 
-def _of_events(
-    path: Path, rows: Iterable[Row | Unreadable], name: str
-) -> Iterator[Trajectory | Unreadable]:
+def _of_events(path: Path, rows: Iterable[Row | Unreadable], name: str) -> Runs:
     run = Run()
     for row in rows:
         if isinstance(row, Unreadable):
@@ -300,7 +300,7 @@ def _of_events(
         try:
             run.add(row.value)
         except MALFORMED as error:
-            yield Unreadable(path=path, where=row.where, reason=in_words(error))
+            yield Unreadable(path, in_words(error), row.where)
     if run.steps:
         outcome = benchmark_outcome(path, name)
         yield run_of(
@@ -339,7 +339,7 @@ def _output(row: Row) -> Trajectory:
     )
 
 
-def _outcome(output: Mapping[str, Any], path: Path, task: str) -> float | None:
+def _outcome(output: JsonObject, path: Path, task: str) -> float | None:
     """What the evaluation wrote into the row, else beside the file. A report on
     an error is no verdict.
     """

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import Any, NamedTuple
 
-from forensics.readers.content import UnreadableContent
+from forensics.readers.content import JsonObject, UnreadableContent
 from forensics.readers.json_rows import parse
 
 _OPENS = ("{", "[")
@@ -25,7 +25,7 @@ class Place(NamedTuple):
     """A value and the objects around it, the nearest first."""
 
     value: Any
-    around: tuple[Mapping[str, Any], ...] = ()
+    around: tuple[JsonObject, ...] = ()
 
 
 def found(place: Place, path: str) -> Iterator[Any]:
@@ -54,7 +54,7 @@ def places(place: Place, path: str) -> Iterator[Place]:
         yield from places(Place(inner, around), rest)
 
 
-def holds(place: Place, conditions: Mapping[str, Any]) -> bool:
+def holds(place: Place, conditions: JsonObject) -> bool:
     """Whether some value at each path is the one that is asked for, or one of several; `true` asks
     only that there is one. A text may have `*` for any letters.
     """

@@ -29,8 +29,8 @@ from typing import Any, Literal
 from forensics.readers.content import LIMITS, MEBIBYTE, Unreadable, log_name
 from forensics.readers.json_rows import (
     MALFORMED,
-    WHOLE,
     Row,
+    Runs,
     first_row,
     first_value,
     read_rows,
@@ -83,19 +83,19 @@ def _firsts(head: bytes) -> tuple[Place, ...]:
     return tuple(Place(value) for value in values if isinstance(value, Mapping))
 
 
-def reads(name: str, table: Product, path: Path) -> Iterator[Trajectory | Unreadable]:
+def reads(name: str, table: Product, path: Path) -> Runs:
     """Every run of a file by a table, and what could not be read."""
     runs = _runs(name, table, path)
     return numbered(runs) if not table.sample_number else runs
 
 
-def _runs(name: str, table: Product, path: Path) -> Iterator[Trajectory | Unreadable]:
+def _runs(name: str, table: Product, path: Path) -> Runs:
     rows: list[Row] = []
     skipped = read = 0
     if table.run == "file" and path.stat().st_size > LIMITS.document:
         size = LIMITS.document // MEBIBYTE
         reason = f"its runs stand all over the file, and it has more than {size} MB; split it"
-        yield Unreadable(path=path, where=WHOLE, reason=reason)
+        yield Unreadable(path, reason)
         return
     for row in read_rows(path):
         if isinstance(row, Unreadable):
@@ -111,12 +111,10 @@ def _runs(name: str, table: Product, path: Path) -> Iterator[Trajectory | Unread
         yield from _of_rows(name, table, path, rows)
     elif skipped and not read:
         reason = "it holds parts of runs without the runs that they belong to"
-        yield Unreadable(path=path, where=WHOLE, reason=reason)
+        yield Unreadable(path, reason)
 
 
-def _of_rows(
-    name: str, table: Product, path: Path, rows: Sequence[Row]
-) -> Iterator[Trajectory | Unreadable]:
+def _of_rows(name: str, table: Product, path: Path, rows: Sequence[Row]) -> Runs:
     groups: dict[str, list[Part]] = {}
     for row in rows:
         for place in _entries(table, Place(row.value)):
@@ -139,7 +137,7 @@ def _of_rows(
         else:
             where = parts[0].where if table.run == "file" else rows[0].where
             reason = f"it holds nothing that was said or done, as {table.shows} are read"
-            yield Unreadable(path=path, where=where, reason=reason)
+            yield Unreadable(path, reason, where)
 
 
 def _entries(table: Product, top: Place) -> list[Place]:

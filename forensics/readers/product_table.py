@@ -10,6 +10,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from forensics.errors import UserError
 from forensics.plugins import plugin_points
+from forensics.readers.content import JsonObject
 
 GROUP = "forensics.products"
 
@@ -21,7 +22,7 @@ class _Table(BaseModel):
 class Entry(_Table):
     """How entries of one kind are read; every value but `role`, `tool` and `argument` is a path."""
 
-    when: Mapping[str, Any] = {}
+    when: JsonObject = {}
     silent: bool = False
     unread: bool = False  # it did something in a form that is not read
     message: str | None = None
@@ -55,9 +56,9 @@ class Product(_Table):
     shows: str
     source: str
     run: Literal["file", "row"]
-    known: tuple[Mapping[str, Any], ...]
+    known: tuple[JsonObject, ...]
     beside: str | None = None  # a file in the same folder that holds the same run
-    skip: Mapping[str, Any] = {}  # rows that are parts of other rows
+    skip: JsonObject = {}  # rows that are parts of other rows
     entries: tuple[str, ...] = ("",)
     group: tuple[str, ...] = ()
     order: tuple[str, ...] = ()

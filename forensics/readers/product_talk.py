@@ -130,7 +130,7 @@ class Talk:
             return steps_of([message])
         except MALFORMED as error:
             reason = in_words(error)
-            self.problems.append(Unreadable(path=self.path, where=where, reason=reason))
+            self.problems.append(Unreadable(self.path, reason, where))
             return ()
 
 

@@ -18,7 +18,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from forensics.readers.content import UnreadableContent
+from forensics.readers.content import JsonObject, UnreadableContent
 from forensics.readers.json_rows import parse
 from forensics.readers.messages import ROLES, message_steps, tool_call
 from forensics.readers.values import as_mapping, number, prompt_hash, score_of
@@ -93,7 +93,7 @@ def prompt_and_completion(prompt: Any, completion: Any) -> tuple[tuple[Step, ...
     return (*asked, *answered), prompt_hash(asked)
 
 
-def numbers(values: Mapping[str, Any]) -> dict[str, float | None]:
+def numbers(values: JsonObject) -> dict[str, float | None]:
     """Those values that are numbers, or missing ones (`None`), by name."""
     kinds = (bool, int, float, type(None))
     return {str(name): number(value) for name, value in values.items() if isinstance(value, kinds)}

@@ -6,10 +6,9 @@ Format: inspect_scout 0.6.2, `_transcript/database/schema.py`. Only
 below `_index/` list what others hold and are read with them.
 """
 
-from collections.abc import Mapping
 from typing import Any
 
-from forensics.readers.content import UnreadableContent
+from forensics.readers.content import JsonObject, UnreadableContent
 from forensics.readers.json_rows import Row, parquet_schema, parse, read_parquet
 from forensics.readers.log_reader import Reader
 from forensics.readers.messages import steps_of
@@ -22,7 +21,7 @@ COLUMNS = ("transcript_id", "task_set", "task_id", "task_repeat", "model", "mode
 
 def run(row: Row) -> Trajectory:
     """The run of a transcript."""
-    value: Mapping[str, Any] = row.value
+    value: JsonObject = row.value
     if value["messages"] is None:
         raise UnreadableContent("the transcript was stored without its messages")
     steps = steps_of(parse(value["messages"]))

@@ -20,7 +20,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from forensics.readers.content import UnreadableContent, bare_name, log_name
+from forensics.readers.content import JsonObject, UnreadableContent, bare_name, log_name
 from forensics.readers.json_rows import Row, first_value, parse, read_document
 from forensics.readers.log_reader import Reader
 from forensics.readers.messages import answer_of, message_text, steps_of, tool_call
@@ -89,7 +89,7 @@ def attempts(row: Row) -> Iterator[Row]:
     for number, attempt in enumerate(listed):
         value = {"replay_config": run.get("replay_config"), **as_mapping(attempt)}
         where = row.where if len(listed) == 1 else f"attempt {number}"
-        yield Row(where=where, value={**value, "attempt": number})
+        yield Row(where, {**value, "attempt": number})
 
 
 def run(row: Row) -> Trajectory:
@@ -112,7 +112,7 @@ def run(row: Row) -> Trajectory:
     )
 
 
-def _config(config: Any) -> Mapping[str, Any]:
+def _config(config: Any) -> JsonObject:
     """The configuration of the run, which newer versions keep as a JSON text."""
     try:
         return as_mapping(parse(config) if isinstance(config, str) else config)
@@ -120,14 +120,14 @@ def _config(config: Any) -> Mapping[str, Any]:
         return {}
 
 
-def _policy(config: Mapping[str, Any], path: Path) -> Any:
+def _policy(config: JsonObject, path: Path) -> Any:
     """The model's name: of the configuration, else of the folder, as SWE-agent names it."""
     told = dig(config, "agent", "model", "name")
     folders = (pattern.match(folder.name) for folder in path.parents[:2] for pattern in FOLDERS)
     return told or next((match["model"] for match in folders if match), None)
 
 
-def _prompt(run: Mapping[str, Any]) -> Iterator[Step]:
+def _prompt(run: JsonObject) -> Iterator[Step]:
     first = as_mapping(next(iter(run["trajectory"]), None))
     messages: Any = next(
         (told for told in (run.get("history"), first.get("query"), first.get("messages")) if told),
@@ -142,7 +142,7 @@ def _prompt(run: Mapping[str, Any]) -> Iterator[Step]:
             yield from steps_of([{"role": role, "content": message.get("content")}])
 
 
-def _turns(run: Mapping[str, Any]) -> Iterator[Step]:
+def _turns(run: JsonObject) -> Iterator[Step]:
     history = map(as_mapping, as_list(run.get("history")))
     answers = [
         message
@@ -161,14 +161,14 @@ def _turns(run: Mapping[str, Any]) -> Iterator[Step]:
             yield Step(role="tool", text=message_text(shown))
 
 
-def _same(answer: Mapping[str, Any], turn: Mapping[str, Any]) -> bool:
+def _same(answer: JsonObject, turn: JsonObject) -> bool:
     return message_text(answer.get("content")) == turn.get("response") or (
         "action" in answer
         and (answer["action"], answer.get("thought")) == (turn.get("action"), turn.get("thought"))
     )
 
 
-def _answer(written: str, action: str, answer: Mapping[str, Any]) -> Step:
+def _answer(written: str, action: str, answer: JsonObject) -> Step:
     thinking = [
         part for part in as_list(answer.get("thinking_blocks")) if isinstance(part, Mapping)
     ]

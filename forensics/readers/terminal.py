@@ -15,13 +15,13 @@ Terminal-Bench 0.1 to 0.2 (`terminal_bench/harness/models.py`).
 """
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
 
 from forensics.readers.content import (
     SUFFIX,
+    JsonObject,
     Limits,
     Unreadable,
     UnreadableContent,
@@ -31,14 +31,14 @@ from forensics.readers.content import (
 )
 from forensics.readers.json_rows import (
     MALFORMED,
-    WHOLE,
     Row,
+    Runs,
     first_row,
     in_words,
     read_document,
     read_json_lines,
 )
-from forensics.readers.log_reader import Found, Reader
+from forensics.readers.log_reader import Reader
 from forensics.readers.messages import tool_call
 from forensics.readers.ragen import MARK
 from forensics.readers.submission import content_beside, exit_ending
@@ -46,7 +46,7 @@ from forensics.readers.terminal_commands import Command, commands_in, is_termina
 from forensics.readers.terminal_consoles import console_steps
 from forensics.readers.terminal_screen import Screen
 from forensics.readers.values import as_list, as_mapping, dig, run_of
-from forensics.records import Step, Trajectory
+from forensics.records import Step
 
 NAME, BENCH = "terminal", "terminal-bench"
 SHOWN = Limits(document=64 << 20)  # bytes, of what one terminal shows
@@ -76,12 +76,12 @@ def recognises(path: Path, head: bytes) -> bool:
     return MARK not in head and is_terminal(head)
 
 
-def _is_cast(first: Mapping[str, Any]) -> bool:
+def _is_cast(first: JsonObject) -> bool:
     sized = "width" in first or "term" in first
     return first.get("version") in (1, 2, 3) and sized
 
 
-def _is_trial(first: Mapping[str, Any]) -> bool:
+def _is_trial(first: JsonObject) -> bool:
     return "is_resolved" in first and "task_id" in first and "results" not in first
 
 
@@ -119,7 +119,7 @@ def _holds_trials(folder: Path) -> bool:
     return any(_holds_trial(one.parent) for one, _ in zip(found, range(20), strict=False))
 
 
-def read(path: Path) -> Found:
+def read(path: Path) -> Runs:
     """The run of the file, and what of it could not be read."""
     try:
         first = first_row(read_head(path))
@@ -128,11 +128,11 @@ def read(path: Path) -> Found:
             return
         commands, broken = _commands(path, first)
     except (*MALFORMED, UnreadableContent) as error:
-        yield Unreadable(path=path, where=WHOLE, reason=in_words(error))
+        yield Unreadable(path, in_words(error))
         return
     yield from broken
     if not commands:
-        yield Unreadable(path=path, where=WHOLE, reason=NO_COMMAND)
+        yield Unreadable(path, NO_COMMAND)
         return
     name = SUFFIX.sub("", bare_name(path)).removesuffix(".cast") or path.name
     yield run_of(
@@ -144,7 +144,7 @@ def read(path: Path) -> Found:
     )
 
 
-def _commands(path: Path, first: Mapping[str, Any]) -> tuple[list[Command], list[Unreadable]]:
+def _commands(path: Path, first: JsonObject) -> tuple[list[Command], list[Unreadable]]:
     """The commands of a recording or of a text."""
     if not first:
         screen = Screen()
@@ -172,9 +172,7 @@ def _commands(path: Path, first: Mapping[str, Any]) -> tuple[list[Command], list
     return commands_in(screen.rows()), broken
 
 
-def _events(
-    path: Path, first: Mapping[str, Any], broken: list[Unreadable]
-) -> Iterator[tuple[str, str]]:
+def _events(path: Path, first: JsonObject, broken: list[Unreadable]) -> Iterator[tuple[str, str]]:
     """The events of a recording: what kind each is of, and its text."""
     if first.get("version") == 1:
         for row in read_document(path):
@@ -200,9 +198,9 @@ def _steps(commands: Iterable[Command]) -> Iterator[Step]:
         yield Step(role="tool", text=command.output)
 
 
-def _trial(path: Path) -> Iterator[Trajectory | Unreadable]:
+def _trial(path: Path) -> Runs:
     """The run of a trial's folder."""
-    result: Mapping[str, Any] = {}
+    result: JsonObject = {}
     for row in read_document(path):
         if isinstance(row, Unreadable):
             yield row
@@ -238,7 +236,7 @@ def _session(folder: Path) -> tuple[list[Command], list[Unreadable]]:
         try:
             commands, told = _commands(path, first_row(read_head(path)))
         except (*MALFORMED, UnreadableContent) as error:
-            broken.append(Unreadable(path=path, where=WHOLE, reason=in_words(error)))
+            broken.append(Unreadable(path, in_words(error)))
             continue
         broken += told
         if typed := [one for one in commands if not HARNESS.fullmatch(one.text)]:

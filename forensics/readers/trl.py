@@ -14,14 +14,20 @@ Format: trl 1.16 `trainer/grpo_trainer.py` (`log`,
    only one, else the one called `reward`; weights of rewards are not in the log.
 """
 
-from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
-from forensics.readers.content import Unreadable, UnreadableContent, log_name, read_head
-from forensics.readers.json_rows import Row, first_row, parquet_schema, read_parquet, read_rows
+from forensics.readers.content import JsonObject, UnreadableContent, log_name, read_head
+from forensics.readers.json_rows import (
+    Row,
+    Rows,
+    first_row,
+    parquet_schema,
+    read_parquet,
+    read_rows,
+)
 from forensics.readers.log_reader import Reader
 from forensics.readers.rollout_text import numbers, outcome_of, prompt_and_completion
 from forensics.readers.values import as_mapping, run_of
@@ -40,7 +46,7 @@ def recognises(path: Path, head: bytes) -> bool:
     return lines or set(parquet_schema(path, head).names) >= FIELDS
 
 
-def _flat(row: Mapping[str, Any]) -> dict[str, Any]:
+def _flat(row: JsonObject) -> dict[str, Any]:
     """The rewards that stand in a row by themselves."""
     return {
         name: value
@@ -49,7 +55,7 @@ def _flat(row: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def rows(path: Path) -> Iterator[Row | Unreadable]:
+def rows(path: Path) -> Rows:
     """The rows with the columns that are read; the rewards together, as JSON lines have them."""
     try:
         schema = parquet_schema(path, read_head(path))
@@ -63,13 +69,13 @@ def rows(path: Path) -> Iterator[Row | Unreadable]:
     for row in read_parquet(path, [*FIELDS, *rewards]) if schema else read_rows(path):
         if schema and isinstance(row, Row):
             given = {name: row.value[name] for name in rewards}
-            row = Row(where=row.where, value={**row.value, "rewards": given})
+            row = Row(row.where, {**row.value, "rewards": given})
         yield row
 
 
 def run(row: Row) -> Trajectory:
     """The run of a completion."""
-    value: Mapping[str, Any] = row.value
+    value: JsonObject = row.value
     steps, task = prompt_and_completion(value["prompt"], value["completion"])
     held = value.get("rewards")
     rewards = numbers(_flat(value) if held is None else as_mapping(held))

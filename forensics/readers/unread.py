@@ -5,7 +5,7 @@ from itertools import islice
 
 from forensics.phrases import printable
 from forensics.readers.chat import MESSAGES, OUTCOME, QUESTIONS, TEXT_ANSWERS
-from forensics.readers.json_rows import WHOLE
+from forensics.readers.content import WHOLE
 from forensics.readers.log_reader import UNKNOWN, installed_readers
 from forensics.readers.unknown_files import ROWS, TEXT
 
