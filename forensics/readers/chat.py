@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from forensics.actions.unread import NOT_UNDERSTOOD
+from forensics.actions.untrusted import first_of
 from forensics.phrases import printable
 from forensics.readers.content import JsonObject, Unreadable, UnreadableContent, bare_name
 from forensics.readers.json_rows import (
@@ -45,73 +46,17 @@ from forensics.readers.values import (
     Work,
     as_mapping,
     ending,
+    field_names,
     number,
     prompt_of,
     run_of,
 )
 from forensics.records import Step, Trajectory, content_hash
 
-MESSAGES = (
-    "messages",
-    "conversation",
-    "conversations",
-    "trajectory",
-    "traj",
-    "history",
-    "contents",
-    "input",
-    "prompt",
-)
-ANSWERS = ("response", "responses", "completion", "completions", "output", "response_text")
-QUESTIONS = ("question", "prompt", "cue_text", "problem", "input")
-TEXT_ANSWERS = ("response", "response_text", "completion", "output")
-HOLDERS = ("request", "body")
-TASK = (
-    "task_id",
-    "instance_id",
-    "problem_id",
-    "question_id",
-    "prompt_id",
-    "sample_id",
-    "task",
-    "custom_id",
-)
-NAME = ("trajectory_id", "run_id", "uuid", "id", "custom_id", "uid")
-PATCH = ("model_patch", "generated_patch", "final_patch", "git_patch", "git_diff", "patch", "diff")
-OF_TASKS = ("test_patch", "gold_patch", "base_commit", "FAIL_TO_PASS", "fail_to_pass")
-POLICY = ("model", "policy", "model_name", "model_id", "_model")
-ENVIRONMENT = ("environment", "env", "benchmark", "dataset", "task_set", "data_source", "_dataset")
-OUTCOME = ("outcome", "score", "reward", "success", "resolved", "correct", "passed", "is_correct")
-SAMPLE = ("sample", "trial", "attempt", "rollout", "sample_index", "epoch")
-STATUS = ("exit_status", "finish_reason", "stop_reason", "end_reason", "status", "end")
-CUT_OFF = (
-    "length",
-    "max_tokens",
-    "max_steps",
-    "max_turns",
-    "limit",
-    "truncated",
-    "timeout",
-    "max_iterations",
-)
-SAYS = (  # what a message has beside its role
-    "content",
-    "value",
-    "text",
-    "parts",
-    "tool_calls",
-    "output",
-    "toolInvocations",
-    "summary",
-    "function_call",
-    "arguments",
-    "data",
-    "kwargs",
-    "reasoning_content",
-)
+_NAMES = field_names("chat")
 _TALK = re.compile(r"\s*\[\s*\{\s*\"(?:role|from)\"")
-ENTRIES = ("choices", "body", *ANSWERS)  # where an answer stands, be it empty
-TOLD = frozenset([*OUTCOME, *STATUS, "error", "rewards"])
+ENTRIES = ("choices", "body", *_NAMES.answers)  # where an answer stands, be it empty
+TOLD = frozenset([*_NAMES.outcome, *_NAMES.status, "error", "rewards"])
 NO_ANSWER = "the row holds a prompt without an answer: a task, no run"
 TASKS = "holds prompts without answers: a data set of tasks, no runs"
 
@@ -123,7 +68,9 @@ def recognises(path: Path, head: bytes) -> bool:
         first = first[0]
     if not isinstance(first, Mapping):
         return is_conversation(first)
-    whole = any(key in first for key in SAYS) and "messageID" not in first  # else a part of one
+    whole = (
+        any(key in first for key in _NAMES.says) and "messageID" not in first
+    )  # else a part of one
     return (is_message(first) and whole) or _messages(first) is not None
 
 
@@ -162,14 +109,14 @@ def conversations(path: Path) -> Rows:
 
 def _messages(row: JsonObject) -> list[Any] | None:
     """The messages of a row, `None` where it has none."""
-    for holder in (row, *(row[key] for key in HOLDERS if isinstance(row.get(key), Mapping))):
-        for key in MESSAGES:
+    for holder in (row, *(row[key] for key in _NAMES.holders if isinstance(row.get(key), Mapping))):
+        for key in _NAMES.messages:
             if (talk := _talk(holder.get(key))) is not None:
                 return talk
         if holder is not row and isinstance(holder.get("body"), Mapping):
             return _messages(holder["body"])
-    asked = next((row[key] for key in QUESTIONS if isinstance(row.get(key), str)), None)
-    answered = any(isinstance(row.get(key, 0), str | None) for key in TEXT_ANSWERS)
+    asked = first_of(row, _NAMES.questions, str)
+    answered = any(isinstance(row.get(key, 0), str | None) for key in _NAMES.text_answers)
     only_asks = not any(key in row for key in ENTRIES) and not row.keys() & TOLD
     return [{"role": "user", "content": asked}] if asked and (answered or only_asks) else None
 
@@ -189,7 +136,7 @@ def _answers(row: Any) -> list[Any]:
     choices = row.get("choices")
     if isinstance(choices, Sequence) and choices and isinstance(choices[0], Mapping):
         return _answers(choices[0].get("message", choices[0].get("text")))
-    return next((found for key in ("body", *ANSWERS) if (found := _answers(row.get(key)))), [])
+    return next(filter(None, map(_answers, map(row.get, ("body", *_NAMES.answers)))), [])
 
 
 def run(row: Row) -> Trajectory:
@@ -201,7 +148,7 @@ def run(row: Row) -> Trajectory:
         raise UnreadableContent("the row has no messages")
     if row.where.startswith("row "):  # a table gives every message the fields of all
         messages = [without_empty(message) for message in messages]
-    answers = _answers({key: value[key] for key in ("choices", *ANSWERS) if key in value})
+    answers = _answers({key: value[key] for key in ("choices", *_NAMES.answers) if key in value})
     steps = steps_of(_understood([*messages, *answers]))
     known = _known(value)
     if not answers and _is_task(value, known, steps):
@@ -210,16 +157,18 @@ def run(row: Row) -> Trajectory:
     return run_of(
         steps,
         _ending(known),
-        id=_first(known, NAME) or row.place or content_hash([stem, row.value]),
-        task=_first(known, TASK) or content_hash(prompt_of(steps)),
-        policy=_first(known, POLICY) or stem,
-        environment=_first(known, ENVIRONMENT) or "chat",
+        id=first_of(known, _NAMES.name, str | int) or row.place or content_hash([stem, row.value]),
+        task=first_of(known, _NAMES.task, str | int) or content_hash(prompt_of(steps)),
+        policy=first_of(known, _NAMES.policy, str | int) or stem,
+        environment=first_of(known, _NAMES.environment, str | int) or "chat",
         seed=known.get("seed"),
-        sample=_first(known, SAMPLE),
+        sample=first_of(known, _NAMES.sample, str | int),
         rewards=rewards
         if isinstance(rewards, Mapping)
-        else {key: known[key] for key in OUTCOME if key in known},
-        outcome=next((known[key] for key in OUTCOME if number(known.get(key)) is not None), None),
+        else {key: known[key] for key in _NAMES.outcome if key in known},
+        outcome=next(
+            (known[key] for key in _NAMES.outcome if number(known.get(key)) is not None), None
+        ),
         work=_work(known),
     )
 
@@ -239,8 +188,8 @@ def _work(known: JsonObject) -> Work:
     """The patch that a row says its run left. In a row with the fields of a task `patch` is the
     answer of the task.
     """
-    named = [key for key in PATCH if isinstance(known.get(key), str)]
-    if any(key in known for key in OF_TASKS):
+    named = [key for key in _NAMES.patch if isinstance(known.get(key), str)]
+    if any(key in known for key in _NAMES.of_tasks):
         named = [key for key in named if key not in ("patch", "diff")]
     text = known[named[0]] if named else ""
     blank = bool(named) and not text.strip()
@@ -252,7 +201,7 @@ def _is_task(value: JsonObject, known: JsonObject, steps: Sequence[Step]) -> boo
     answer of null is none.
     """
     asks = all(step.role in ("system", "user") for step in steps)
-    in_words = any(isinstance(value.get(key), str) for key in QUESTIONS)
+    in_words = any(isinstance(value.get(key), str) for key in _NAMES.questions)
     answered = any(key in value and not (in_words and value[key] is None) for key in ENTRIES)
     return asks and not answered and not known.keys() & TOLD
 
@@ -289,16 +238,14 @@ def _known(run: JsonObject) -> dict[str, Any]:
     }
 
 
-def _first(known: JsonObject, keys: Sequence[str]) -> str | int | None:
-    return next((known[key] for key in keys if isinstance(known.get(key), str | int)), None)
-
-
 def _ending(known: JsonObject) -> End:
     choices = known.get("choices")
     first = choices[0] if isinstance(choices, list) and choices else None
-    end = ending(_first({**known, **as_mapping(first)}, STATUS), error=known.get("error"))
+    end = ending(
+        first_of({**known, **as_mapping(first)}, _NAMES.status, str | int), error=known.get("error")
+    )
     word = (end[1] or "").lower()
-    if end[0] == "terminated" and (known.get("truncated") is True or word in CUT_OFF):
+    if end[0] == "terminated" and (known.get("truncated") is True or word in _NAMES.cut_off):
         return "truncated", end[1]
     failed = word in ("error", "errored", "failed")
     return ("errored", end[1]) if failed else end

@@ -23,29 +23,11 @@ from typing import Any
 from forensics.readers.call_order import in_order
 from forensics.readers.call_parts import call_part, sent_back, turns
 from forensics.readers.content import JsonObject
-from forensics.readers.values import as_list
+from forensics.readers.values import TABLES, as_list
 from forensics.records import Step, ToolCall
 from forensics.records.trajectory import Role
 
-ROLES: dict[str, Role] = {
-    "system": "system",
-    "developer": "system",
-    "user": "user",
-    "human": "user",
-    "assistant": "assistant",
-    "gpt": "assistant",
-    "model": "assistant",
-    "ai": "assistant",
-    "agent": "assistant",
-    "tool": "tool",
-    "function": "tool",
-    "observation": "tool",
-    "environment": "tool",
-    "ipython": "tool",
-    "function_call": "assistant",  # of ShareGPT
-    "tool_call": "assistant",
-    "tool_response": "tool",
-}
+ROLES: dict[str, Any] = {name: role for role, names in TABLES["roles"].items() for name in names}
 ITEMS: dict[str, Role] = {
     "function_call": "assistant",
     "function_call_output": "tool",

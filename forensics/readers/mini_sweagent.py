@@ -28,12 +28,11 @@ from forensics.readers.submission import (
     judged_run,
     lies_with,
 )
-from forensics.readers.values import as_list, as_mapping, dig
+from forensics.readers.values import as_list, as_mapping, dig, field_names
 from forensics.records import Step, Trajectory
 
 NAME = "mini-swe-agent"
 SUFFIX = ".traj.json"
-BUDGETS = ("limitsexceeded", "timeexceeded", "contextwindowexceedederror", "userinterruption")
 DONE = ("MINI_SWE_AGENT_FINAL_OUTPUT", "COMPLETE_TASK_AND_SUBMIT_FINAL_OUTPUT")
 
 
@@ -74,7 +73,7 @@ def run(row: Row) -> Trajectory:
         row.path,
         task,
         steps,
-        exit_ending(info.get("exit_status"), ("Submitted",), BUDGETS),
+        exit_ending(info.get("exit_status"), ("Submitted",), field_names("cut_off").mini),
         info.get("submission"),
         id=task,
         policy=dig(info, "config", "model", "model_name"),

@@ -52,30 +52,22 @@ from forensics.readers.values import (
     as_mapping,
     dig,
     ending,
+    field_names,
     integer,
     run_of,
     score_of,
 )
 from forensics.records import Step, ToolCall, Trajectory
 
-KINDS = ("SystemPromptEvent", "MessageEvent", "ActionEvent", "ObservationEvent", "AgentErrorEvent",
-         "UserRejectObservation", "ConversationErrorEvent")  # fmt: skip
+_NAMES = field_names("openhands")
+_BUDGETS = field_names("cut_off").openhands
 TOOLS = {"run": "execute_bash", "run_ipython": "execute_ipython_cell"}
-ABOUT = ("thought", "reasoning_content", "confirmation_state", "security_risk", "hidden",
-         "blocking", "is_static")  # fmt: skip
-SILENT = ("change_agent_state", "agent_state_changed", "null", "recall", "condensation",
-          "condensation_request", "condense", "pause", "resume", "stop", "start",
-          "task_tracking_state")  # fmt: skip
-BUDGETS = ("maximum iteration", "max iteration", "maximum budget", "max_iterations",
-           "stuck in a loop", "timeout", "timed out", "maxiterationsreached")  # fmt: skip
 MERGED = 1000  # calls in one step
 EXIT = "[Command finished with exit code {}]"
 NAME = "openhands"
-OUTCOMES = ("resolved", "success", "score", "reward", "correct")
 ONE_EVENT = re.compile(r"^(?:event-)?(\d+)(?:-[0-9a-f-]+)?\.json$")
 INSTANCE = re.compile(r"^[\w.-]+__[\w.-]+-\d+$")
 CACHE = "event_cache"  # beside a folder of events: the same ones again
-PLAIN = ("trajectory", "openhands.trajectory", "events", "output", "history")
 
 
 def is_event(value: Any) -> bool:
@@ -118,7 +110,7 @@ class Run:
             return "terminated", "finish"
         return ending(
             self.failure or "the run ends without a finish",
-            BUDGETS,
+            _BUDGETS,
             "truncated" if self.failure is None else "errored",
         )
 
@@ -138,12 +130,12 @@ class Run:
             self.finished = event.get("tool_name") == "finish"
         elif kind == "ConversationErrorEvent":
             self.failure = f"{event.get('code')}: {event.get('detail')}"
-        elif kind in KINDS:
+        elif kind in _NAMES.kinds:
             self.steps.append(Step(role="tool", text=_shown(event)))
 
     def _add_action(self, event: JsonObject) -> None:
         action, args, source = event["action"], as_mapping(event.get("args")), event.get("source")
-        if action in SILENT:
+        if action in _NAMES.silent:
             return
         if action == "system":
             self.steps.append(Step(role="system", text=message_text(args.get("content"))))
@@ -166,7 +158,7 @@ class Run:
             state = extras.get("agent_state")
             self.failure = str(extras.get("reason") or state) if state == "error" else self.failure
             self.finished = self.finished or state == "finished"
-        elif event["observation"] not in SILENT:
+        elif event["observation"] not in _NAMES.silent:
             self.steps.append(Step(role="tool", text=_with_code(event.get("content"), extras)))
 
     def _act(self, text: str, call: ToolCall, response: Any) -> None:
@@ -231,7 +223,7 @@ def _called(event: JsonObject, response: JsonObject) -> ToolCall:
     args = {
         key: value
         for key, value in as_mapping(event.get("args")).items()
-        if key not in ABOUT and value is not None
+        if key not in _NAMES.about and value is not None
     }
     name = dig(event, "tool_call_metadata", "function_name") or TOOLS.get(
         event["action"], event["action"]
@@ -260,7 +252,7 @@ def read(path: Path) -> Runs:
     if isinstance(first, Row) and not is_event(first.value):
         return trajectories_from(path, chain([first], rows), _output)
     stem = log_name(path)
-    name = path.parent.name or stem if stem in PLAIN else stem
+    name = path.parent.name or stem if stem in _NAMES.plain else stem
     return _of_events(path, chain([first] if first else (), rows), name)
 
 
@@ -327,7 +319,7 @@ def _output(row: Row) -> Trajectory:
     attempt = integer(output.get("attempt")) or 1
     return run_of(
         run.steps,
-        ending(str(error), BUDGETS, "errored") if error else run.ending(),
+        ending(str(error), _BUDGETS, "errored") if error else run.ending(),
         id=task if attempt < 2 else f"{task}#{attempt}",
         task=task,
         policy=dig(metadata, "llm_config", "model") or dig(metadata, "llm", "model"),
@@ -348,7 +340,7 @@ def _outcome(output: JsonObject, path: Path, task: str) -> float | None:
     for told in (*reports, result, output):
         if told.get("error_eval"):
             return None
-        for score in map(score_of, map(told.get, OUTCOMES)):
+        for score in map(score_of, map(told.get, _NAMES.outcomes)):
             if score is not None:
                 return score
     return benchmark_outcome(path, task)

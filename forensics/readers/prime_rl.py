@@ -30,6 +30,7 @@ from forensics.readers.values import (
     as_mapping,
     dig,
     ending,
+    field_names,
     integer,
     number,
     run_of,
@@ -39,27 +40,8 @@ from forensics.records import Step, Trajectory, content_hash
 OLDER = {"prompt", "completion", "reward", "example_id"}
 TRACE = {"nodes", "task"}
 TASK = {"type", "data"}  # of a trace or an episode, whose other entries may lie behind a long one
-NO_METRIC = (
-    "example_id",
-    "generation_ms",
-    "scoring_ms",
-    "total_ms",
-    "is_completed",
-    "is_truncated",
-    "advantage",
-)
-BUDGETS = (
-    "max_turns",
-    "max_tokens",
-    "max_total",
-    "max_input",
-    "max_output",
-    "length",
-    "timeout",
-    "truncated",
-    "overlong",
-    "budget",
-)
+_NO_METRIC = field_names("rewards").not_of_verifiers
+_BUDGETS = field_names("cut_off").verifiers
 
 
 def recognises(path: Path, head: bytes) -> bool:
@@ -99,12 +81,12 @@ def _of_row(row: Row, run: JsonObject) -> Trajectory:
     beside = {
         key: value
         for key, value in run.items()
-        if key not in NO_METRIC and number(value) is not None
+        if key not in _NO_METRIC and number(value) is not None
     }
     error, environment = run.get("error"), run.get("env_name", run.get("task"))
     end = ending(
         run.get("stop_condition"),
-        BUDGETS,
+        _BUDGETS,
         "truncated" if run.get("is_truncated") is True else "terminated",
         error=as_mapping(error).get("error_chain_str") or error,
     )
@@ -210,7 +192,7 @@ def _total(trace: JsonObject) -> float | None:
 
 def _trace_ending(trace: JsonObject) -> End:
     stop = trace.get("stop_condition")
-    end = ending(stop, BUDGETS)
+    end = ending(stop, _BUDGETS)
     errors = [as_mapping(error) for error in as_list(trace.get("errors"))]
     calls = [as_mapping(call) for call in as_list(trace.get("calls"))]
     failed = trace.get("ok") is False

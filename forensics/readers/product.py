@@ -40,13 +40,11 @@ from forensics.readers.messages import steps_of
 from forensics.readers.paths import Place, first, found, holds, places
 from forensics.readers.product_table import Entry, Product, products
 from forensics.readers.product_talk import Part, Talk, text_of
-from forensics.readers.values import ending, number, run_of
+from forensics.readers.values import ending, field_names, number, run_of
 from forensics.records import Step, Trajectory
 
 RANK = 5  # before readers of shapes that many tools write
 LINES = 20  # of a head, in which a format is looked for
-CUT_OFF = ("max_turn", "max_token", "length", "timeout", "budget", "abort", "interrupt", "limit")
-PLAIN = ("run", "session", "trace", "traces", "messages", "events", "output", "trajectory", "log")
 
 
 def product_readers() -> tuple[Reader, ...]:
@@ -199,7 +197,11 @@ def _run(
         return None
     given = told(table.id)
     own = key if key and table.group and not given else ""
-    file = talk.path.parent.name if log_name(talk.path) in PLAIN else log_name(talk.path)
+    file = (
+        talk.path.parent.name
+        if log_name(talk.path) in field_names("product").plain
+        else log_name(talk.path)
+    )
     place = row.place if table.run == "row" else None
     run_id = given or own or place or file or log_name(talk.path)
     scores = dict(score for path in table.outcome for score in _scores(known, path))
@@ -208,7 +210,7 @@ def _run(
         task = run_id  # nothing says what it was asked
     return run_of(
         steps,
-        ending(last(table.ended), CUT_OFF, error=last(table.error)),
+        ending(last(table.ended), field_names("cut_off").product, error=last(table.error)),
         id=run_id,
         task=task,
         policy=told(table.policy),

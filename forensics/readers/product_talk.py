@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from forensics.actions.unread import NOT_UNDERSTOOD
+from forensics.actions.untrusted import first_of
 from forensics.phrases import printable
 from forensics.readers.call_order import placed
 from forensics.readers.content import Unreadable
@@ -16,10 +17,10 @@ from forensics.readers.json_rows import MALFORMED, in_words
 from forensics.readers.messages import message_text, steps_of, tool_call
 from forensics.readers.paths import Place, first, found, places
 from forensics.readers.product_table import Entry
+from forensics.readers.values import field_names
 from forensics.records import Step
 
 LONGEST = 200_000  # characters of a text that may be a Python dictionary
-KINDS = ("type", "kind", "event", "role", "name")  # what an entry calls itself
 
 
 class Part(NamedTuple):
@@ -153,8 +154,8 @@ def _joined(one: Any, more: Any) -> Any:
 
 def _unknown(place: Place) -> Step:
     value = place.value if isinstance(place.value, Mapping) else {}
-    kind = next((value[key] for key in KINDS if isinstance(value.get(key), str)), "an entry")
-    return Step(role="assistant", text=f"{NOT_UNDERSTOOD}{printable(kind, 40)}]")
+    kind = printable(first_of(value, field_names("product").kinds, str) or "an entry", 40)
+    return Step(role="assistant", text=f"{NOT_UNDERSTOOD}{kind}]")
 
 
 def _key(place: Place, rule: Entry) -> str | None:

@@ -12,11 +12,17 @@ from forensics.readers.content import JsonObject, UnreadableContent
 from forensics.readers.json_rows import Row, parquet_schema, parse, read_parquet
 from forensics.readers.log_reader import Reader
 from forensics.readers.messages import steps_of
-from forensics.readers.values import as_mapping, ending, integer, named, prompt_of, run_of, score_of
+from forensics.readers.values import (
+    as_mapping,
+    ending,
+    field_names,
+    integer,
+    named,
+    prompt_of,
+    run_of,
+    score_of,
+)
 from forensics.records import Trajectory, content_hash
-
-COLUMNS = ("transcript_id", "task_set", "task_id", "task_repeat", "model", "model_options", "score",
-           "success", "error", "limit", "messages")  # fmt: skip
 
 
 def run(row: Row) -> Trajectory:
@@ -56,6 +62,6 @@ reader = Reader(
         {"transcript_id", "messages"} <= set(parquet_schema(path, head).names)
     ),
     accompanies=lambda path: path.parent.name == "_index" and path.suffix in (".parquet", ".idx"),
-    rows=lambda path: read_parquet(path, COLUMNS),
+    rows=lambda path: read_parquet(path, field_names("scout").columns),
     run=run,
 )

@@ -25,30 +25,10 @@ from forensics.readers.json_rows import Row, first_value, parse, read_document
 from forensics.readers.log_reader import Reader
 from forensics.readers.messages import answer_of, message_text, steps_of, tool_call
 from forensics.readers.submission import exit_ending, is_report_of, judged_run, lies_with
-from forensics.readers.values import as_list, as_mapping, dig
+from forensics.readers.values import as_list, as_mapping, dig, field_names
 from forensics.records import Step, Trajectory
 
-TURN = {"action", "observation", "response"}
-FIELDS = TURN | {
-    *("response", "thought", "execution_time", "state", "query", "messages", "extra_info")
-}  # of a turn
-EVENT = {"args", "source", "kind", "cause"}  # of OpenHands, whose events are named alike
-DONE = ("submitted", "exit_forfeit", "early_exit")
-BUDGETS = (  # `submitted (exit_cost)`: the harness handed in the work when the budget was spent
-    "exit_cost",
-    "exit_context",
-    "exit_total_execution_time",
-    "exit_command_timeout",
-    "exit_api_limit",
-)
-BESIDE = (".pred", ".patch", ".config.yaml", ".trace.log", ".debug.log", ".info.log", ".log")
-RUN_FILES = (
-    "preds.json",
-    "all_preds.jsonl",
-    "args.yaml",
-    "run_batch.config.yaml",
-    "run_batch_exit_statuses.yaml",
-)
+_NAMES = field_names("sweagent")
 FOLDERS = (  # since 1.0, and before
     re.compile(r"^.+?__(?P<model>.+?)__t-[\d.]+__p-[\d.na]+__c-[\d.]+___.+$", re.IGNORECASE),
     re.compile(r"^(?P<model>.+?)__.+__t-[\d.]+__p-[\d.]+__c-[\d.]+__install-\d+$"),
@@ -63,7 +43,9 @@ def recognises(path: Path, head: bytes) -> bool:
     turns = run.get("trajectory")
     if isinstance(turns, list) and turns:
         known = as_mapping(turns[0]).keys()
-        if known >= TURN or (len(turns) == 1 and known and known <= FIELDS):  # one that is cut
+        if known >= {*_NAMES.turn} or (
+            len(turns) == 1 and known and known <= {*_NAMES.fields}
+        ):  # one that is cut
             return True
         if len(turns) > 1:
             return False
@@ -73,12 +55,12 @@ def recognises(path: Path, head: bytes) -> bool:
 def accompanies(path: Path) -> bool:
     """What SWE-agent writes beside a trajectory and beside a batch of them."""
     beside = next(
-        (path.name.removesuffix(suffix) for suffix in BESIDE if path.name.endswith(suffix)),
+        (path.name.removesuffix(suffix) for suffix in _NAMES.beside if path.name.endswith(suffix)),
         None,
     )
     if beside is not None and (path.parent / f"{beside}.traj").is_file():
         return True
-    known = path.name in RUN_FILES and lies_with(path, "*.traj")
+    known = path.name in _NAMES.run_files and lies_with(path, "*.traj")
     return known or is_report_of(path, "*.traj")
 
 
@@ -103,7 +85,7 @@ def run(row: Row) -> Trajectory:
         row.path,
         task,
         (*_prompt(value), *_turns(value)),
-        exit_ending(info.get("exit_status"), DONE, BUDGETS),
+        exit_ending(info.get("exit_status"), _NAMES.done, field_names("cut_off").sweagent),
         info.get("submission"),
         id=f"{task}#{number}" if number else task,
         policy=_policy(config, row.path),

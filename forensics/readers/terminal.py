@@ -45,17 +45,13 @@ from forensics.readers.submission import content_beside, exit_ending
 from forensics.readers.terminal_commands import Command, commands_in, is_terminal
 from forensics.readers.terminal_consoles import console_steps
 from forensics.readers.terminal_screen import Screen
-from forensics.readers.values import as_list, as_mapping, dig, run_of
+from forensics.readers.values import as_list, as_mapping, dig, field_names, run_of
 from forensics.records import Step
 
 NAME, BENCH = "terminal", "terminal-bench"
 SHOWN = Limits(document=64 << 20)  # bytes, of what one terminal shows
 TOOL = "terminal"  # a shell that stays in its directory
-SESSIONS = ("sessions/agent.cast", "agent.cast", "sessions/agent.log", "panes/post-agent.txt")
-PARTS = ("sessions", "panes", "agent-logs", "agent_logs")  # folders of a trial
-ALONG = ("commands.txt", "agent.cast", "tests.cast", "agent.log", "tests.log")
-TABLES = ("run_metadata.json", "run.log", "tb.lock")  # of a whole run
-ENDED, CUT = ("unset", "none", "None"), ("timeout", "length_exceeded", "limit")
+_NAMES = field_names("terminal")
 HARNESS = re.compile(
     r"asciinema rec\b.*|clear|exit|tmux wait\b.*|source /installed-agent/.*"
     r"|bash +/tests/run-tests\.sh\s*;\s*tmux wait\b.*"  # without the wait the agent ran them
@@ -91,11 +87,11 @@ def accompanies(path: Path) -> bool:
         return False  # a log of its own, which the verdict goes along with
     folders = path.parents
     for depth, folder in enumerate(folders[:-1]):
-        if folder.name in PARTS and _holds_trial(folders[depth + 1]):
+        if folder.name in _NAMES.parts and _holds_trial(folders[depth + 1]):
             return True
-    if path.name in ALONG and _holds_trial(path.parent):
+    if path.name in _NAMES.along and _holds_trial(path.parent):
         return True
-    is_table = path.name in TABLES or path.name.endswith("results.json")
+    is_table = path.name in _NAMES.tables or path.name.endswith("results.json")
     return is_table and not _holds_trial(path.parent) and _holds_trials(path.parent)
 
 
@@ -215,7 +211,9 @@ def _trial(path: Path) -> Runs:
     resolved = result.get("is_resolved")
     yield run_of(
         (*steps, *_acted(commands, told)),
-        exit_ending(result.get("failure_mode") or "unset", ENDED, CUT),
+        exit_ending(
+            result.get("failure_mode") or "unset", _NAMES.ended, field_names("cut_off").terminal
+        ),
         id=result.get("trial_name") or task,
         task=task,
         policy=meta.get("model_name") or meta.get("agent_name"),
@@ -229,7 +227,7 @@ def _trial(path: Path) -> Runs:
 def _session(folder: Path) -> tuple[list[Command], list[Unreadable]]:
     """The commands of the first recording of a trial that shows any."""
     broken: list[Unreadable] = []
-    for name in SESSIONS:
+    for name in _NAMES.sessions:
         path = folder / name
         if not path.is_file():
             continue

@@ -30,13 +30,12 @@ from forensics.readers.json_rows import (
 )
 from forensics.readers.log_reader import Reader
 from forensics.readers.rollout_text import numbers, outcome_of, prompt_and_completion
-from forensics.readers.values import as_mapping, run_of
+from forensics.readers.values import as_mapping, field_names, run_of
 from forensics.records import Trajectory
 
 FIELDS = {"step", "prompt", "completion"}
 NUMBERS = (pa.types.is_floating, pa.types.is_integer, pa.types.is_boolean)
-NO_REWARD = ("step", "advantage", "index", "__index_level_0__")
-NO_REWARD_OF_A_LINE = ("sample", "seed", "epoch", "group", "global_step", "rank", "id")
+_REWARDS = field_names("rewards")
 
 
 def recognises(path: Path, head: bytes) -> bool:
@@ -51,7 +50,8 @@ def _flat(row: JsonObject) -> dict[str, Any]:
     return {
         name: value
         for name, value in row.items()
-        if isinstance(value, int | float) and name not in (*NO_REWARD, *NO_REWARD_OF_A_LINE)
+        if isinstance(value, int | float)
+        and name not in (*_REWARDS.not_of_trl, *_REWARDS.not_of_a_line)
     }
 
 
@@ -64,7 +64,7 @@ def rows(path: Path) -> Rows:
     rewards = [
         column.name
         for column in schema
-        if any(holds(column.type) for holds in NUMBERS) and column.name not in NO_REWARD
+        if any(holds(column.type) for holds in NUMBERS) and column.name not in _REWARDS.not_of_trl
     ]
     for row in read_parquet(path, [*FIELDS, *rewards]) if schema else read_rows(path):
         if schema and isinstance(row, Row):
