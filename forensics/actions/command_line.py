@@ -24,7 +24,6 @@ from forensics.actions.programs import (
     OPTIONS,
     READERS,
     SEARCHERS,
-    TABLES,
     files_of,
     in_place,
     plain_git,
@@ -32,6 +31,7 @@ from forensics.actions.programs import (
 )
 from forensics.actions.python_source import FileEffects, python_effects
 from forensics.actions.unified_diff import patched_files
+from forensics.actions.untrusted import TABLES
 
 MOST_LAYERS = 12
 SHELLS = frozenset(TABLES["names"]["shells"])

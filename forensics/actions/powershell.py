@@ -7,12 +7,10 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from forensics.actions.python_source import FileEffects
+from forensics.actions.untrusted import TABLES, first_of
 
-READS = ("get-content", "gc", "select-string")
-WRITES = ("set-content", "add-content", "out-file", "new-item", "clear-content")
-REMOVES = ("remove-item",)
-_PATHS = ("-path", "-literalpath", "-filepath")
-_VALUED = (*_PATHS, "-value", "-encoding", "-totalcount", "-tail", "-itemtype", "-pattern", "-name")
+_NAMES = TABLES["powershell"]
+REMOVES = _NAMES["removes"]
 
 
 class Told(NamedTuple):
@@ -25,22 +23,22 @@ class Told(NamedTuple):
 def powershell(program: str, arguments: Sequence[str]) -> Told | None:
     """What a command of PowerShell reads and writes, `None` where it is none."""
     name = program.casefold()
-    if name not in (*READS, *WRITES, *REMOVES):
+    if name not in (*_NAMES["reads"], *_NAMES["writes"], *REMOVES):
         return None
     given: dict[str, str] = {}
     operands: list[str] = []
     words = iter(arguments)
     for word in words:
-        if word.casefold() in _VALUED:
+        if word.casefold() in (*_NAMES["paths"], *_NAMES["valued"]):
             given[word.casefold()] = next(words, "")
         elif not word.startswith("-"):
             operands.append(word)
-    named = next((given[key] for key in _PATHS if key in given), None)
+    named = first_of(given, _NAMES["paths"])
     if named is None and name == "select-string":
         operands = operands[1:]
     paths = tuple(operands[:1]) if named is None else (named,)
     rest = operands[1:] if named is None else operands
-    if name in READS:
+    if name in _NAMES["reads"]:
         return Told(FileEffects(paths), None)
     puts = name in ("set-content", "add-content")
     content = given.get("-value", rest[0] if rest and puts else None) if puts else None

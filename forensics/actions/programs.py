@@ -10,26 +10,15 @@
 """
 
 import re
-import tomllib
 from collections.abc import Callable, Sequence
 from functools import lru_cache
-from importlib import resources
 from typing import NamedTuple
 
 from forensics.actions.powershell import powershell
 from forensics.actions.python_source import FileEffects
-
-
-def _tables() -> dict[str, dict[str, tuple[str, ...]]]:
-    text = resources.files("forensics.actions").joinpath("programs.toml").read_text("utf-8")
-    return {
-        table: {name: tuple(words.split()) for name, words in rows.items()}
-        for table, rows in tomllib.loads(text).items()
-    }
-
+from forensics.actions.untrusted import TABLES
 
 _ARCHIVE = re.compile(r"^[^-].*\.(?:tar(?:\.\w{1,4})?|t[gbx]z|zip|jar|whl|crate)$", re.S)
-TABLES = _tables()  # table -> name -> words, as the file says
 OPTIONS, OUTPUTS = TABLES["options"], TABLES["outputs"]
 READERS, SEARCHERS, WRITERS = TABLES["readers"], TABLES["searchers"], TABLES["writers"]
 
@@ -42,14 +31,7 @@ class Read(NamedTuple):
 
     def value(self, *names: str) -> str | None:
         """The last value that one of these options has."""
-        return next(
-            (
-                value
-                for name, value in reversed(self.options)
-                if name in names and value is not None
-            ),
-            None,
-        )
+        return next(reversed(self.values(*names)), None)
 
     def values(self, *names: str) -> tuple[str, ...]:
         """Every value that one of these options has."""

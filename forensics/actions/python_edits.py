@@ -11,13 +11,12 @@
 """
 
 import ast
-import warnings
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
 from forensics.actions.known_file import MARK
-from forensics.actions.python_files import LONGEST, Files, SeenFiles
+from forensics.actions.python_files import Files, SeenFiles
 from forensics.actions.python_values import (
     LONGEST_LIST,
     Handle,
@@ -31,6 +30,7 @@ from forensics.actions.python_values import (
     plain_pattern,
     told,
 )
+from forensics.actions.untrusted import python_tree
 
 MOST_STEPS = 20_000
 MOST_READ = 50_000_000  # characters of all values
@@ -56,14 +56,12 @@ class _Continue(Exception):
 
 def python_edits(program: str, files: Files) -> bool:
     """Follow a program, reading and writing `files`. Whether it was followed to its end."""
-    if len(program) > LONGEST or program.count("(") + program.count("[") > 20_000:
+    tree = python_tree(program)
+    if tree is None:
         return False
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            tree = ast.parse(program)
         return _Follower(files, tree).run(tree.body)
-    except (Unread, _Returned, _Break, _Continue, SyntaxError, RecursionError, MemoryError):
+    except (Unread, _Returned, _Break, _Continue, RecursionError, MemoryError):
         return False
     except (ValueError, TypeError, LookupError, AttributeError, ArithmeticError):
         return False  # as the program would have, had it been given these texts

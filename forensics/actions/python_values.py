@@ -10,16 +10,11 @@ from collections.abc import Iterator
 from typing import Any
 
 from forensics.actions.known_file import MARK
+from forensics.actions.untrusted import TABLES
 
 LONGEST_TEXT = 400_000  # characters
 LONGEST_LIST = 20_000
-_LISTS = ("insert", "append", "extend", "pop", "remove", "index", "reverse", "copy")
-_TEXTS = (
-    "split", "splitlines", "strip", "lstrip", "rstrip", "startswith", "endswith", "find", "index",
-    "rfind", "rindex", "count", "lower", "upper", "partition", "rsplit", "rpartition", "isspace",
-    "isdigit", "removeprefix", "removesuffix",
-)  # fmt: skip
-_PLACES = ("find", "index", "rfind", "rindex", "count", "partition", "rpartition")
+_NAMES = TABLES["python methods"]
 _SPECIAL = re.compile(r"[\\*+?\[\](){}|^$]")
 
 
@@ -112,7 +107,7 @@ def function(name: str, given: list[Any], named: dict[str, Any]) -> Any:
 
 def list_method(value: list[Any], name: str, given: list[Any]) -> Any:
     """What a method of a list does, and gives back."""
-    if name not in _LISTS:
+    if name not in _NAMES["lists"]:
         raise Unread
     given = [list(many(given[0]))] if name == "extend" else given
     if len(value) + (len(given[0]) if name == "extend" else 1) > LONGEST_LIST:
@@ -124,9 +119,9 @@ def text_method(value: str, name: str, given: list[Any], named: dict[str, Any]) 
     """What a method of a text gives back."""
     if name == "join":
         return joined(list(many(given[0])), value)
-    if name not in _TEXTS:
+    if name not in _NAMES["texts"]:
         raise Unread
-    if name in _PLACES and MARK in value and given[0] not in value:
+    if name in _NAMES["places"] and MARK in value and given[0] not in value:
         raise Unread  # it may stand where nobody saw it
     return getattr(value, name)(*given, **named)
 

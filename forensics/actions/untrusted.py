@@ -55,3 +55,6 @@ def word_tables(package: str, name: str) -> dict[str, dict[str, tuple[str, ...]]
         }
         for table, rows in tables.items()
     }
+
+
+TABLES = word_tables("forensics.actions", "programs.toml")  # table -> name -> words
