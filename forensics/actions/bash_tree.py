@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from forensics.actions.action import resolve
 from forensics.actions.heredocs import Lifted
+from forensics.actions.untrusted import Words
 
 if TYPE_CHECKING:
     from tree_sitter import Node
@@ -72,9 +73,9 @@ class SimpleCommand(NamedTuple):
     `text`: as written (a heredoc by its operator alone).
     """
 
-    words: tuple[str, ...]
-    inputs: tuple[str, ...] = ()
-    outputs: tuple[str, ...] = ()
+    words: Words
+    inputs: Words = ()
+    outputs: Words = ()
     stdin: str | None = None
     directory: str | None = ""
     text: str = ""

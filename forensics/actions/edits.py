@@ -34,6 +34,7 @@ from forensics.actions.untold_edits import (
     patch_file,
     writes_texts,
 )
+from forensics.actions.untrusted import Words
 from forensics.records import Step
 
 MOST_FILES, MOST_COPIES = 400, 40
@@ -62,8 +63,8 @@ class Edited(NamedTuple):
 
     patch: str
     lost: str | None
-    overwritten: tuple[str, ...]
-    taken_back: tuple[str, ...]
+    overwritten: Words
+    taken_back: Words
 
 
 def edited_patch(steps: Sequence[Step], actions: Sequence[Action]) -> Edited:
@@ -315,12 +316,12 @@ class _Work:
             self._lose(True)
         return self._lost
 
-    def taken_back(self) -> tuple[str, ...]:
+    def taken_back(self) -> Words:
         """Files whose edits were taken back, and of which no others are left."""
         left = {path for path, file in self._files.items() if file.deleted or file.hunks()}
         return tuple(sorted(self._back - left))
 
-    def overwritten(self) -> tuple[str, ...]:
+    def overwritten(self) -> Words:
         """Files that were there, and of which only what they are now is known."""
         return tuple(path for path, file in self._files.items() if file.unseen)
 

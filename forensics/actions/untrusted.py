@@ -11,6 +11,8 @@ from collections.abc import Iterable, Mapping
 from importlib.resources import files
 from typing import Any
 
+Words = tuple[str, ...]
+
 
 def first_of(values: Mapping[str, Any], names: Iterable[str], kind: Any = object) -> Any:
     """The first value of this kind under one of several names, `None` where there is none."""
@@ -46,7 +48,7 @@ def python_literal(text: str) -> Any:
         return None
 
 
-def word_tables(package: str, name: str) -> dict[str, dict[str, tuple[str, ...]]]:
+def word_tables(package: str, name: str) -> dict[str, dict[str, Words]]:
     """The tables of a TOML file beside a package's code: words in a text, or a list of texts."""
     tables = tomllib.loads((files(package) / name).read_text(encoding="utf-8"))
     return {

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
-from forensics.readers.messages import tool_call
+from forensics.readers.messages import shell_call, tool_call, tool_step
 from forensics.readers.terminal_commands import heredoc_word
 from forensics.readers.values import field_names
 from forensics.records import Step, ToolCall
@@ -143,11 +143,11 @@ def _told(turn: _Turn | None) -> Iterator[Step]:
     edits = tuple(_edits(turn))
     done: list[tuple[tuple[ToolCall, ...], str | None]] = []
     done += [(edits, "\n".join(turn.told))] if edits else []
-    done += [((tool_call("bash", {"command": line}),), output) for line, output in turn.ran]
+    done += [((shell_call(line),), output) for line, output in turn.ran]
     for at, (calls, output) in enumerate(done or [((), None)]):
         yield Step(role="assistant", text="" if at else turn.text, tool_calls=calls)
         if output is not None:
-            yield Step(role="tool", text=output)
+            yield tool_step(output)
 
 
 def _edits(turn: _Turn) -> Iterator[ToolCall]:

@@ -31,7 +31,7 @@ from forensics.readers.content import (
 )
 from forensics.readers.json_rows import MALFORMED, Runs, first_row, in_words, parse, read_document
 from forensics.readers.log_reader import Reader
-from forensics.readers.messages import answer_of, message_text, steps_of, tool_call
+from forensics.readers.messages import answer_of, message_text, steps_of, tool_call, tool_step
 from forensics.readers.submission import content_beside
 from forensics.readers.values import as_list, as_mapping, dig, ending, run_of
 from forensics.records import Step, ToolCall, Trajectory, content_hash
@@ -86,7 +86,7 @@ class Session:
             yield _said(step, message)
             for result in as_list(as_mapping(step.get("observation")).get("results")):
                 if result.get("content") is not None:
-                    yield Step(role="tool", text=message_text(result["content"]))
+                    yield tool_step(message_text(result["content"]))
                 for reference in as_list(result.get("subagent_trajectory_ref")):
                     inner = self._subagent(as_mapping(reference), embedded, depth)
                     if inner is not None:

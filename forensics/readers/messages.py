@@ -174,7 +174,7 @@ def _steps(message: Any, number: int, resolve: Resolve) -> Iterator[Step]:
     if text or parts.calls or not parts.results:
         yield Step(role=role, text=text, tool_calls=tuple(parts.calls))
     for result in parts.results:
-        yield Step(role="tool", text=result)
+        yield tool_step(result)
 
 
 def _spoken_calls(value: Any) -> list[Any]:
@@ -286,6 +286,16 @@ def tool_call(name: Any, arguments: Any) -> ToolCall:
     """A call by the tool's name and its arguments, a JSON text or a value."""
     text = arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False)
     return ToolCall(name=str(name), arguments="{}" if arguments is None else text)
+
+
+def shell_call(line: str, tool: str = "bash") -> ToolCall:
+    """A call of a shell."""
+    return tool_call(tool, {"command": line})
+
+
+def tool_step(text: str) -> Step:
+    """What a tool sent back."""
+    return Step(role="tool", text=text)
 
 
 def _error(message: JsonObject, shown: list[str]) -> list[str]:

@@ -44,7 +44,7 @@ from forensics.readers.json_rows import (
     trajectories_from,
 )
 from forensics.readers.log_reader import Reader
-from forensics.readers.messages import answer_of, message_text, steps_of, tool_call
+from forensics.readers.messages import answer_of, message_text, steps_of, tool_call, tool_step
 from forensics.readers.submission import benchmark_outcome, is_report_of, submission_of
 from forensics.readers.values import (
     End,
@@ -131,7 +131,7 @@ class Run:
         elif kind == "ConversationErrorEvent":
             self.failure = f"{event.get('code')}: {event.get('detail')}"
         elif kind in _NAMES.kinds:
-            self.steps.append(Step(role="tool", text=_shown(event)))
+            self.steps.append(tool_step(_shown(event)))
 
     def _add_action(self, event: JsonObject) -> None:
         action, args, source = event["action"], as_mapping(event.get("args")), event.get("source")
@@ -159,7 +159,7 @@ class Run:
             self.failure = str(extras.get("reason") or state) if state == "error" else self.failure
             self.finished = self.finished or state == "finished"
         elif event["observation"] not in _NAMES.silent:
-            self.steps.append(Step(role="tool", text=_with_code(event.get("content"), extras)))
+            self.steps.append(tool_step(_with_code(event.get("content"), extras)))
 
     def _act(self, text: str, call: ToolCall, response: Any) -> None:
         """One call of a response, in the step of the calls of the same response

@@ -12,6 +12,7 @@ from forensics.errors import UserError
 from forensics.plugins import plugin_points
 from forensics.readers.content import JsonObject
 
+Paths = tuple[str, ...]
 GROUP = "forensics.products"
 
 
@@ -26,20 +27,20 @@ class Entry(_Table):
     silent: bool = False
     unread: bool = False  # it did something in a form that is not read
     message: str | None = None
-    join: tuple[str, ...] = ()
-    whole: tuple[str, ...] = ()
+    join: Paths = ()
+    whole: Paths = ()
     role: Literal["system", "user", "assistant", "tool"] = "assistant"
     role_at: str | None = None
-    text: tuple[str, ...] = ()
-    thought: tuple[str, ...] = ()
+    text: Paths = ()
+    thought: Paths = ()
     calls: str = ""
     tool: str | None = None
-    name: tuple[str, ...] = ()
-    arguments: tuple[str, ...] = ()
+    name: Paths = ()
+    arguments: Paths = ()
     argument: str | None = None
-    call_id: tuple[str, ...] = ()
-    result: tuple[str, ...] = ()
-    closing: tuple[str, ...] = ()
+    call_id: Paths = ()
+    result: Paths = ()
+    closing: Paths = ()
 
 
 class Sample(_Table):
@@ -59,20 +60,20 @@ class Product(_Table):
     known: tuple[JsonObject, ...]
     beside: str | None = None  # a file in the same folder that holds the same run
     skip: JsonObject = {}  # rows that are parts of other rows
-    entries: tuple[str, ...] = ("",)
-    group: tuple[str, ...] = ()
-    order: tuple[str, ...] = ()
-    latest: tuple[str, ...] = ()  # of entries with the same value here the last counts
-    prompt: tuple[str, ...] = ()
-    answer: tuple[str, ...] = ()
-    id: tuple[str, ...] = ()
-    task: tuple[str, ...] = ()
-    policy: tuple[str, ...] = ()
-    environment: tuple[str, ...] = ()
-    sample_number: tuple[str, ...] = ()
-    outcome: tuple[str, ...] = ()
-    ended: tuple[str, ...] = ()
-    error: tuple[str, ...] = ()
+    entries: Paths = ("",)
+    group: Paths = ()
+    order: Paths = ()
+    latest: Paths = ()  # of entries with the same value here the last counts
+    prompt: Paths = ()
+    answer: Paths = ()
+    id: Paths = ()
+    task: Paths = ()
+    policy: Paths = ()
+    environment: Paths = ()
+    sample_number: Paths = ()
+    outcome: Paths = ()
+    ended: Paths = ()
+    error: Paths = ()
     entry: tuple[Entry, ...]
     sample: Sample
 

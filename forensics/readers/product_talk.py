@@ -14,7 +14,7 @@ from forensics.phrases import printable
 from forensics.readers.call_order import placed
 from forensics.readers.content import Unreadable
 from forensics.readers.json_rows import MALFORMED, in_words
-from forensics.readers.messages import message_text, steps_of, tool_call
+from forensics.readers.messages import message_text, steps_of, tool_call, tool_step
 from forensics.readers.paths import Place, first, found, places
 from forensics.readers.product_table import Entry
 from forensics.readers.values import field_names
@@ -75,7 +75,7 @@ class Talk:
                 calls = len(self.steps[-1].tool_calls) if self.steps else 0
                 if key is None and self._waiting and len(self._waiting) >= max(calls, 1):
                     text = f"{self._waiting.pop()[1].text}\n{text}"  # more of the same answer
-                self._waiting.append((key, Step(role="tool", text=text)))
+                self._waiting.append((key, tool_step(text)))
             return
         order: list[str | None] = []
         if steps := list(_spoken(place, rule, self._called, order)):
@@ -85,7 +85,7 @@ class Talk:
 
     def _settle(self) -> None:
         """Put what came back in the order of the calls."""
-        empty = Step(role="tool", text="")
+        empty = tool_step("")
         order = [key for key in self._order if key is not None]
         self.steps += placed(self._waiting, order, empty)
         self._waiting = []
@@ -184,7 +184,7 @@ def _spoken(place: Place, rule: Entry, called: set[Any], order: list[str | None]
         role = _role(place, rule)
         yield Step(role=role, text=told, tool_calls=tuple(calls) if role == "assistant" else ())
     if any(result is not None for result in results):
-        yield from (Step(role="tool", text=result or "") for result in results)
+        yield from (tool_step(result or "") for result in results)
 
 
 def _object(value: Any) -> Any:

@@ -20,7 +20,7 @@ from typing import Any
 
 from forensics.readers.content import JsonObject, UnreadableContent
 from forensics.readers.json_rows import parse
-from forensics.readers.messages import ROLES, message_steps, tool_call
+from forensics.readers.messages import ROLES, message_steps, tool_call, tool_step
 from forensics.readers.values import as_mapping, field_names, number, prompt_hash, score_of
 from forensics.records import Step, ToolCall
 
@@ -56,7 +56,7 @@ def _turns(text: str) -> Iterator[Step]:
     yield _turn(_without_left(first) if rest else first)
     for at, part in enumerate(rest):
         answer, closed, after = part.partition(CLOSE)
-        yield Step(role="tool", text=answer.strip("\n"))
+        yield tool_step(answer.strip("\n"))
         written = LEFT_AFTER.sub("", after[:NEAR]) + after[NEAR:]
         written = _without_left(written) if at + 1 < len(rest) else written
         if closed and written.strip():

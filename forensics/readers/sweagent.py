@@ -23,7 +23,13 @@ from typing import Any
 from forensics.readers.content import JsonObject, UnreadableContent, bare_name, log_name
 from forensics.readers.json_rows import Row, first_value, parse, read_document
 from forensics.readers.log_reader import Reader
-from forensics.readers.messages import answer_of, message_text, steps_of, tool_call
+from forensics.readers.messages import (
+    answer_of,
+    message_text,
+    shell_call,
+    steps_of,
+    tool_step,
+)
 from forensics.readers.submission import exit_ending, is_report_of, judged_run, lies_with
 from forensics.readers.values import as_list, as_mapping, dig, field_names
 from forensics.records import Step, Trajectory
@@ -140,7 +146,7 @@ def _turns(run: JsonObject) -> Iterator[Step]:
             at += bool(answer)
             yield _answer(written or message_text(turn.get("thought")), action, answer)
         if shown is not None and (written or action.strip() or message_text(shown)):
-            yield Step(role="tool", text=message_text(shown))
+            yield tool_step(message_text(shown))
 
 
 def _same(answer: JsonObject, turn: JsonObject) -> bool:
@@ -157,7 +163,7 @@ def _answer(written: str, action: str, answer: JsonObject) -> Step:
     step = answer_of(content=[*thinking, written], tool_calls=answer.get("tool_calls"))
     if step.tool_calls or not action.strip():
         return step
-    return step.model_copy(update={"tool_calls": (tool_call("bash", {"command": action}),)})
+    return step.model_copy(update={"tool_calls": (shell_call(action),)})
 
 
 reader = Reader(

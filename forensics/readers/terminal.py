@@ -39,7 +39,7 @@ from forensics.readers.json_rows import (
     read_json_lines,
 )
 from forensics.readers.log_reader import Reader
-from forensics.readers.messages import tool_call
+from forensics.readers.messages import shell_call, tool_step
 from forensics.readers.ragen import MARK
 from forensics.readers.submission import content_beside, exit_ending
 from forensics.readers.terminal_commands import Command, commands_in, is_terminal
@@ -189,9 +189,9 @@ def _events(path: Path, first: JsonObject, broken: list[Unreadable]) -> Iterator
 
 def _steps(commands: Iterable[Command]) -> Iterator[Step]:
     for command in commands:
-        call = tool_call(TOOL, {"command": command.text})
+        call = shell_call(command.text, TOOL)
         yield Step(role="assistant", text="", tool_calls=(call,))
-        yield Step(role="tool", text=command.output)
+        yield tool_step(command.output)
 
 
 def _trial(path: Path) -> Runs:
@@ -248,7 +248,7 @@ def _acted(commands: Sequence[Command], told: str) -> Iterator[Step]:
     for command in commands:
         if words and words in command.text:
             if not NOT_THERE.fullmatch(command.output):
-                back = Step(role="tool", text=command.output)
+                back = tool_step(command.output)
                 unknown = [Step(role="assistant", text=CONSOLE), back]
                 yield from console_steps(command.output) or unknown
         else:

@@ -6,6 +6,7 @@ from typing import Any, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
+Texts = tuple[str, ...]
 SCHEMA_VERSION: Literal[1] = 1
 
 
