@@ -116,26 +116,35 @@ def _of_rows(name: str, table: Product, path: Path, rows: Sequence[Row]) -> Runs
     groups: dict[str, list[Part]] = {}
     for row in rows:
         for place in _entries(table, Place(row.value)):
-            key = str(first(place, table.group) or "")
-            groups.setdefault(key, []).append(Part(place, row.where))
+            groups.setdefault(_group(place, table.group), []).append(Part(place, row.where))
     if not groups and table.run == "row":
         groups[""] = []
     for key, parts in groups.items():
         parts = _latest(parts, table.latest)
         talk = Talk(path)
         parts = _in_order(parts, table.order)
-        for part in parts:
-            talk.add(part, _rule(table, part.place))
+        rules = [_rule(table, part.place) for part in parts]
+        for part, rule in zip(parts, rules, strict=True):
+            talk.add(part, rule)
         around, own = [Place(row.value) for row in rows], [part.place for part in parts]
         known = [*around, *own] if table.run == "row" else [*own, *around]
         run = _run(name, table, rows[0], key, talk, known)
         yield from talk.problems
         if run is not None:
             yield run
-        else:
+        elif len(groups) == 1 or any(rule is None or not rule.silent for rule in rules):
             where = parts[0].where if table.run == "file" else rows[0].where
             reason = f"it holds nothing that was said or done, as {table.shows} are read"
             yield Unreadable(path, reason, where)
+
+
+def _group(place: Place, paths: Sequence[str]) -> str:
+    """Which run of its file an entry is of: by the first path whose parts all hold something."""
+    for path in paths:
+        parts = {one: next(found(place, one), None) for one in path.split(" + ")}
+        if all(parts.values()):
+            return "/".join(one if part is True else str(part) for one, part in parts.items())
+    return ""
 
 
 def _entries(table: Product, top: Place) -> list[Place]:

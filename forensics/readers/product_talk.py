@@ -116,10 +116,11 @@ class Talk:
         last: Any = None
         for value, key, where in messages:
             message = {"role": "user", "content": value} if isinstance(value, str) else value
-            if whole and key is not None and key == last:
-                whole[-1] = (_joined(whole[-1][0], message), where)
-            else:
-                whole.append((message, where))
+            if key is None or key != last:
+                own = message if key is None else {**message, "content": [*_parts(message)]}
+                whole.append((own, where))
+            else:  # parts of one answer
+                whole[-1][0]["content"] += _parts(message)
             last = key
         try:
             return list(steps_of(message for message, _ in whole))
@@ -145,11 +146,9 @@ def _conversation(place: Place, paths: Sequence[str]) -> list[Any]:
     return told
 
 
-def _joined(one: Any, more: Any) -> Any:
-    """Two parts of one answer as one message."""
-    contents = [part.get("content") for part in (one, more)]
-    lists = [part if isinstance(part, list) else [part or ""] for part in contents]
-    return {**one, "content": [*lists[0], *lists[1]]}
+def _parts(message: Any) -> list[Any]:
+    content = message.get("content")
+    return content if isinstance(content, list) else [content or ""]
 
 
 def _unknown(place: Place) -> Step:

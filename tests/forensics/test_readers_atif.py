@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from forensics.readers import Unreadable, atif, claude_code, read_logs
+from forensics.readers import Unreadable, atif, read_logs
+from forensics.readers.log_reader import installed_readers
 from forensics.records import Step, ToolCall, Trajectory
 from tests.forensics.reader_files import DATA, damaged, survives
 from tests.forensics.reader_fuzz import mutated
@@ -263,9 +264,7 @@ def nested_runs(path: Path, number: int) -> Path:
 @pytest.mark.parametrize(
     ("made", "number", "most", "steps"),
     [
-        (parts_of_one_message, 20_000, 100, 1),
-        (parts_of_one_message, 40_000, 100, 1),
-        (nested_runs, 3000, 400, 3001),
+        (parts_of_one_message, 9000, 500, 1),
         (nested_runs, 9000, 400, 9001),
     ],
 )
@@ -291,8 +290,9 @@ def test_damaged_files_never_crash(
     survives(atif.reader, path, data.draw(damaged(json.dumps(value).encode())))
     survives(atif.reader, path, json.dumps(data.draw(mutated(value))).encode())
     lines = "\n".join(map(json.dumps, data.draw(mutated(SESSION))))
-    survives(claude_code.reader, path, data.draw(damaged(lines.encode())))
-    survives(claude_code.reader, path, lines.encode())
+    claude_code = next(one for one in installed_readers() if one.name == "claude-code")
+    survives(claude_code, path, data.draw(damaged(lines.encode())))
+    survives(claude_code, path, lines.encode())
 
 
 @pytest.mark.skipif(not DATA.is_dir(), reason="the logs of other projects are not here")

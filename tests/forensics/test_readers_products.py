@@ -63,7 +63,7 @@ def test_an_entry_that_no_rule_knows_makes_the_run_one_that_nobody_looked_at(
     name: str, tmp_path: Path
 ) -> None:
     table = TABLES[name]
-    (run,) = reads(name, table.model_copy(update={"entry": ()}), written(tmp_path, table))
+    run, *_ = reads(name, table.model_copy(update={"entry": ()}), written(tmp_path, table))
     assert isinstance(run, Trajectory)
     assert unread_actions(run, actions_of(run)) is not None
 
