@@ -41,7 +41,7 @@ def shapes_tried(rows: Sequence[Mapping[str, str]]) -> str:
         return ""
     talk, asked, answered, scored = (
         ", ".join([f"`{name}`" for name in names if "_" not in name][:SOME])
-        for names in map(_CHAT.get, ("messages", "questions", "text_answers", "outcome"))
+        for names in map(_CHAT.__getitem__, ("messages", "questions", "text_answers", "outcome"))
     )
     return (
         f"Tried were the formats of {len(installed_readers())} readers; a row of any other origin"

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from forensics.readers import Unreadable, inspect_ai, read_logs
+from forensics.readers import Unreadable, inspect_ai, inspect_archive, read_logs
 from forensics.records import Step, ToolCall, Trajectory
 from tests.forensics.reader_files import DATA, damaged, survives, write_zstd_zip
 
@@ -225,7 +225,7 @@ def test_a_json_log_that_breaks_off_gives_the_samples_before(tmp_path: Path) -> 
 def test_a_json_log_in_another_order_of_entries(tmp_path: Path) -> None:
     path = tmp_path / "a.json"
     path.write_text(json.dumps({"samples": [SAMPLE], "status": "success", **HEADER}, indent=1))
-    assert list(inspect_ai.json_reader.read(path)) == [RUN]
+    assert list(inspect_ai.reader.read(path)) == [RUN]
 
 
 @pytest.mark.parametrize(
@@ -311,9 +311,9 @@ def test_damaged_logs_never_crash(
     place = tmp_path_factory.mktemp("fuzz")
     members = chunks(SAMPLE, "samples/1_epoch_2") | {"samples/2_epoch_2.json": SAMPLE}
     good = write_eval(place / "good.eval", members, zstd=data.draw(st.booleans()))
-    survives(inspect_ai.eval_reader, place / "bad.eval", data.draw(damaged(good.read_bytes())))
+    survives(inspect_archive.reader, place / "bad.eval", data.draw(damaged(good.read_bytes())))
     log = write_json_log(place / "good.json", [SAMPLE, SAMPLE]).read_bytes()
-    survives(inspect_ai.json_reader, place / "bad.json", data.draw(damaged(log)))
+    survives(inspect_ai.reader, place / "bad.json", data.draw(damaged(log)))
 
 
 odd: st.SearchStrategy[Any] = st.recursive(
@@ -349,7 +349,7 @@ def test_fields_of_another_kind_never_crash(
     tmp_path_factory: pytest.TempPathFactory, key: str, value: Any
 ) -> None:
     path = tmp_path_factory.getbasetemp() / "odd.json"
-    found = list(inspect_ai.json_reader.read(write_json_log(path, [{**SAMPLE, key: value}])))
+    found = list(inspect_ai.reader.read(write_json_log(path, [{**SAMPLE, key: value}])))
     assert len(found) == 1
 
 
