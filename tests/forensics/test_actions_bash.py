@@ -11,7 +11,6 @@ from hypothesis import given, settings, strategies as st
 
 from forensics.actions import UNPARSED, Action, bash as shell
 from forensics.actions.command_line import actions_of_line
-from forensics.actions.heredocs import extract_heredocs
 from forensics.actions.python_source import python_effects
 from tests.work import calls
 
@@ -303,12 +302,6 @@ def test_a_quoted_command_is_an_argument(command: str) -> None:
 
 
 # -- lines that nobody should send -----------------------------------------------------
-
-
-@given(text=st.text(max_size=300))
-@settings(max_examples=200, deadline=None)
-def test_any_text_gives_acts(text: str) -> None:
-    assert isinstance(actions(text), list)
 
 
 PIECES = (
