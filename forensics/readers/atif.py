@@ -29,7 +29,13 @@ from forensics.readers.content import (
     bare_name,
     read_whole,
 )
-from forensics.readers.json_rows import MALFORMED, Runs, first_row, in_words, parse, read_document
+from forensics.readers.json_rows import (
+    Runs,
+    first_row,
+    parse,
+    read_document,
+    trajectories_from,
+)
 from forensics.readers.log_reader import Reader
 from forensics.readers.messages import answer_of, message_text, steps_of, tool_call, tool_step
 from forensics.readers.submission import content_beside
@@ -149,16 +155,10 @@ def read(path: Path) -> Runs:
     trial = trial_of(path)
     if _belongs(path) or (trial is not None and path != trial / "agent" / "trajectory.json"):
         return
-    for row in read_document(path):
-        if isinstance(row, Unreadable):
-            yield row
-            continue
-        session = Session(path.parent)
-        try:
-            yield _run(as_mapping(row.value), session, trial)
-        except MALFORMED as error:
-            yield Unreadable(path, in_words(error), row.where)
-        yield from session.problems
+    session = Session(path.parent)
+    rows = read_document(path)
+    yield from trajectories_from(path, rows, lambda row: _run(row.value, session, trial))
+    yield from session.problems
 
 
 def trial_of(path: Path) -> Path | None:
@@ -187,7 +187,8 @@ def _names(path: Path, name: str) -> bool:
         return False
 
 
-def _run(first: JsonObject, session: Session, trial: Path | None) -> Trajectory:
+def _run(value: Any, session: Session, trial: Path | None) -> Trajectory:
+    first = as_mapping(value)
     steps: list[Step] = []
     part: JsonObject | None = first
     for _ in range(LONGEST):

@@ -20,6 +20,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from forensics.actions.untrusted import first_of, json_value
 from forensics.readers.call_order import in_order
 from forensics.readers.call_parts import call_part, sent_back, turns
 from forensics.readers.content import JsonObject
@@ -179,23 +180,15 @@ def _steps(message: Any, number: int, resolve: Resolve) -> Iterator[Step]:
 
 def _spoken_calls(value: Any) -> list[Any]:
     """The calls in a text of JSON, one or a list; a text that is none is the name of one."""
-    try:
-        told = json.loads(value) if isinstance(value, str) else value
-    except (ValueError, RecursionError):
-        told = {"name": value}
+    told = json_value(value) if isinstance(value, str) else value
+    told = {"name": value} if told is None else told
     calls = told if isinstance(told, list) else [told]
     return [call for call in calls if isinstance(call, Mapping)]
 
 
 def _content(message: JsonObject) -> Any:
-    return next(
-        (
-            message[key]
-            for key in ("content", "value", "output", "text")
-            if message.get(key) is not None
-        ),
-        "",
-    )
+    content = first_of(message, ("content", "value", "output", "text"))
+    return "" if content is None else content
 
 
 def _parts(content: Any) -> _Parts:
@@ -211,16 +204,8 @@ def _add(parts: _Parts, part: Any) -> None:
         return
     kind = part.get("type", "text")
     if kind in ("reasoning", "thinking", "redacted_thinking"):
-        parts.thoughts += (
-            []
-            if part.get("redacted")
-            else _strings(
-                part.get("reasoning")
-                or part.get("thinking")
-                or part.get("text")
-                or part.get("content")
-            )
-        )
+        held = map(part.get, ("reasoning", "thinking", "text", "content"))
+        parts.thoughts += [] if part.get("redacted") else _strings(next(filter(None, held), None))
     elif kind == "tool_use":
         parts.calls.append(tool_call(part.get("name"), part.get("input", part.get("arguments"))))
         parts.results += [_flat(part["result"])] if "result" in part else []
@@ -245,14 +230,15 @@ def _flat(content: Any) -> str:
     if isinstance(content, Mapping) and not content.keys() & {"type", "text"}:
         return json.dumps(content, ensure_ascii=False)
     if isinstance(content, list):
+        bare = (one["json"] if _is_json(one) else one for one in content)
         content = [
-            one["json"] if isinstance(one, Mapping) and one.keys() == {"json"} else one
-            for one in content
-        ]
-        content = [
-            _flat(one) if isinstance(one, Mapping) and "type" not in one else one for one in content
+            _flat(one) if isinstance(one, Mapping) and "type" not in one else one for one in bare
         ]
     return _parts("" if content is None else content).text()
+
+
+def _is_json(value: Any) -> bool:
+    return isinstance(value, Mapping) and value.keys() == {"json"}
 
 
 def _strings(value: Any) -> list[str]:
@@ -302,11 +288,9 @@ def _error(message: JsonObject, shown: list[str]) -> list[str]:
     """The error of a tool message, where the text does not say it already."""
     error = message.get("error")
     told = error.get("message") if isinstance(error, Mapping) else error
-    return (
-        [f"Error: {told}"]
-        if isinstance(told, str) and told and not any(told in text for text in shown)
-        else []
-    )
+    if not isinstance(told, str) or not told or any(told in text for text in shown):
+        return []
+    return [f"Error: {told}"]
 
 
 def answer_of(**message: Any) -> Step:

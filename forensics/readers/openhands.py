@@ -30,15 +30,14 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
+from forensics.actions.untrusted import first_of
 from forensics.readers.content import JsonObject, Unreadable, UnreadableContent, log_name, read_head
 from forensics.readers.json_rows import (
-    MALFORMED,
     Row,
     Rows,
     Runs,
     first_row,
     first_value,
-    in_words,
     read_document,
     read_rows,
     trajectories_from,
@@ -58,6 +57,7 @@ from forensics.readers.values import (
     score_of,
 )
 from forensics.records import Step, ToolCall, Trajectory
+from forensics.records.trajectory import Role
 
 _NAMES = field_names("openhands")
 _BUDGETS = field_names("cut_off").openhands
@@ -114,10 +114,13 @@ class Run:
             "truncated" if self.failure is None else "errored",
         )
 
+    def _say(self, role: Role, content: Any) -> None:
+        self.steps.append(Step(role=role, text=message_text(content)))
+
     def _add_new(self, event: JsonObject) -> None:
         kind = event["kind"]
         if kind == "SystemPromptEvent":
-            self.steps.append(Step(role="system", text=message_text([event.get("system_prompt")])))
+            self._say("system", [event.get("system_prompt")])
         elif kind == "MessageEvent":
             message = as_mapping(event.get("llm_message"))
             content = [*as_list(message.get("content")), *as_list(event.get("extended_content"))]
@@ -138,15 +141,11 @@ class Run:
         if action in _NAMES.silent:
             return
         if action == "system":
-            self.steps.append(Step(role="system", text=message_text(args.get("content"))))
+            self._say("system", args.get("content"))
         elif source == "user" or (source is None and action == "message" and not self.steps):
-            self.steps.append(
-                Step(role="user", text=message_text(args.get("content", args.get("command"))))
-            )
+            self._say("user", args.get("content", args.get("command")))
         elif action == "message":
-            self.steps.append(
-                Step(role="assistant", text=message_text(args.get("content", event.get("message"))))
-            )
+            self._say("assistant", args.get("content", event.get("message")))
         else:
             response = as_mapping(dig(event, "tool_call_metadata", "model_response"))
             self._act(_response_text(response, args), _called(event, response), response.get("id"))
@@ -165,18 +164,14 @@ class Run:
         """One call of a response, in the step of the calls of the same response
         that stand just before.
         """
-        last = self.steps[-1] if self.steps else None
-        if (
-            last is not None
-            and response == self._response is not None
-            and len(last.tool_calls) < MERGED
-        ):
-            self.steps[-1] = last.model_copy(update={"tool_calls": (*last.tool_calls, call)})
+        again = response is not None and response == self._response
+        if again and len(self.steps[-1].tool_calls) < MERGED:
+            calls = (*self.steps[-1].tool_calls, call)
+            self.steps[-1] = self.steps[-1].model_copy(update={"tool_calls": calls})
         else:
             repeated = response is not None and response == self._spoken
-            self.steps.append(
-                Step(role="assistant", text="" if repeated else text, tool_calls=(call,))
-            )
+            said = "" if repeated else text
+            self.steps.append(Step(role="assistant", text=said, tool_calls=(call,)))
         self._response = self._spoken = response if isinstance(response, str) else None
 
 
@@ -205,9 +200,8 @@ def _with_code(content: Any, fields: JsonObject) -> str:
 
 
 def _response_text(response: JsonObject, args: JsonObject) -> str:
-    message = as_mapping(
-        as_mapping(next(iter(as_list(response.get("choices"))), None)).get("message")
-    )
+    choices = as_list(response.get("choices"))
+    message = as_mapping(dig(choices[0], "message")) if choices else {}
     if not message:
         return message_text(args.get("thought"))
     return answer_of(**{**message, "tool_calls": None, "function_call": None}).text
@@ -236,7 +230,7 @@ def recognises(path: Path, head: bytes) -> bool:
     value, first = first_value(head), first_row(head)
     if isinstance(value, dict) and is_event(first) and ONE_EVENT.match(path.name):
         return True
-    held = next((first[key] for key in ("history", "trajectory") if key in first), None)
+    held = first_of(first, ("history", "trajectory"))
     begins = is_event(next(events_in(as_list(held)), None))
     return is_event(first) or {"instance_id", "test_result"} <= first.keys() or begins
 
@@ -285,14 +279,7 @@ def _event_of(path: Path) -> Rows:
 
 def _of_events(path: Path, rows: Iterable[Row | Unreadable], name: str) -> Runs:
     run = Run()
-    for row in rows:
-        if isinstance(row, Unreadable):
-            yield row
-            continue
-        try:
-            run.add(row.value)
-        except MALFORMED as error:
-            yield Unreadable(path, in_words(error), row.where)
+    yield from trajectories_from(path, iter(rows), lambda row: run.add(row.value))
     if run.steps:
         outcome = benchmark_outcome(path, name)
         yield run_of(
@@ -309,8 +296,7 @@ def _of_events(path: Path, rows: Iterable[Row | Unreadable], name: str) -> Runs:
 def _output(row: Row) -> Trajectory:
     output = row.value
     run = Run()
-    histories = (output[key] for key in ("history", "trajectory") if output.get(key) is not None)
-    for event in events_in(next(histories, [])):
+    for event in events_in(first_of(output, ("history", "trajectory")) or ()):
         run.add(event)
     task, error = str(output["instance_id"]), output.get("error")
     outcome = _outcome(output, row.path, task)
