@@ -235,35 +235,13 @@ Reader = Annotated[
         help="Read everything as this format.  [default: by its look]",
     ),
 ]
-Reviewer = Annotated[
-    str | None,
-    typer.Option(
-        metavar="URL",
-        help=(
-            "An OpenAI-compatible server (up to /v1) whose model reads the flagged steps, too."
-            " It changes no verdict."
-        ),
-    ),
-]
-ReviewerModel = Annotated[
-    str | None,
-    typer.Option(metavar="NAME", help="The reviewer's model."),
-]
-ReviewerKeyEnv = Annotated[
-    str | None,
-    typer.Option(
-        metavar="VAR",
-        help="The environment variable that holds the reviewer's key.",
-    ),
-]
 Export = Annotated[
     list[str] | None,
     typer.Option(
         metavar="KIND=PATH",
         help=(
-            "Write the findings for another tool: scout=FOLDER (Inspect Scout), jsonl=FILE or"
-            " markdown=FILE (for a "
-            "pull request); may be given again."
+            "Write the findings for another tool: jsonl=FILE or markdown=FILE (for a pull"
+            " request); may be given again."
         ),
     ),
 ]
@@ -274,9 +252,6 @@ def scan(
     out: Out,
     before: BeforeLogs = None,
     reader: Reader = None,
-    reviewer: Reviewer = None,
-    reviewer_model: ReviewerModel = None,
-    reviewer_key_env: ReviewerKeyEnv = None,
     export: Export = None,
     accept: Accept = None,
     rule: Rule = None,
@@ -296,9 +271,7 @@ def scan(
     from forensics.investigation.scan_parts import usual_processes
     from forensics.investigation.scan_run import scan as scan_logs
     from forensics.shortcuts.export import export_of
-    from forensics.shortcuts.reviewer import reviewer_of
 
-    second_reader = reviewer_of(reviewer, reviewer_model, reviewer_key_env)
     exports = [export_of(text) for text in export or ()]
     with progress_bars(ticking=False) as progress:
         verdict = scan_logs(
@@ -309,7 +282,6 @@ def scan(
             seed=seed,
             resume=resume,
             force=force,
-            reviewer=second_reader,
             exports=exports,
             processes=usual_processes(),
             progress=progress,

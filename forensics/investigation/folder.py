@@ -25,10 +25,9 @@ INTEGRITY = "integrity.jsonl"  # what cannot be relied on in the record of each 
 CANDIDATES = "candidates.jsonl"  # what one group of runs does more often; no findings
 ABLATION = "ablation.jsonl"
 ANSWERS = "answers"  # what finished instruments answered, kept until the case is complete
-REVIEW = "review.jsonl"  # what a second reader said of the findings; its answers lie in `review/`
 UNREADABLE = "unreadable.jsonl"  # files and rows of logs that could not be read
 # whose checksums a complete case states; `ablate` writes its rows beside a complete one, too
-CHECKED = (EVIDENCE, FINDINGS, LOOKS, LOOPS, INTEGRITY, CANDIDATES, UNREADABLE, REVIEW)
+CHECKED = (EVIDENCE, FINDINGS, LOOKS, LOOPS, INTEGRITY, CANDIDATES, UNREADABLE)
 CASE_FILES = (
     CASE,
     EVIDENCE,
@@ -39,7 +38,6 @@ CASE_FILES = (
     CANDIDATES,
     ABLATION,
     UNREADABLE,
-    REVIEW,
     "report.html",
     "report.md",
     "report.txt",
@@ -50,7 +48,6 @@ CASE_FILES = (
     "scores",
     ANSWERS,
     "figures",
-    "review",
 )
 
 
@@ -94,7 +91,7 @@ def case_identities(inputs: Mapping[str, Any]) -> dict[str, Any]:
         budget = dict(inputs["budget"])
         settings = budget.pop("settings")
         return {
-            **{what: [value["weights"], value["tokenizer"]] for what, value in checkpoints.items()},
+            **{what: _identity(value) for what, value in checkpoints.items()},
             "the environment": inputs["environment"]["name"],
             "the environment options": inputs["environment"]["options"],
             "seed": inputs["seed"],
@@ -120,6 +117,15 @@ def case_identities(inputs: Mapping[str, Any]) -> dict[str, Any]:
             "this case was started by another command or another version, so it cannot be gone on"
             " with; start it over with --force, or choose another --out"
         ) from None
+
+
+def _identity(stated: Mapping[str, Any]) -> list[str | None]:
+    """Of a checkpoint, or of a policy in memory without weights here: older folders state one
+    as a checkpoint that has "none" for a tokenizer.
+    """
+    tokenizer = stated["tokenizer"]
+    name = stated["identity"] if "identity" in stated else stated["weights"][:16]
+    return [name, None if tokenizer == "none" else tokenizer]
 
 
 def rule_file(rule: Any) -> str | None:

@@ -16,13 +16,12 @@ import os
 import signal
 import sys
 from collections import deque
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from multiprocessing import get_context, parent_process
 from pathlib import Path
 from threading import Thread
-from typing import TypeVar
 
 from forensics.case import Case
 from forensics.investigation.folder import FINDINGS, INTEGRITY, LOOKS
@@ -51,8 +50,6 @@ COLLECT = (
 )
 AHEAD = 2  # parts for each process that may wait to be merged
 
-Item = TypeVar("Item")
-Made = TypeVar("Made")
 Part = tuple[str, Path]  # the side, and where its runs are stored
 
 
@@ -67,29 +64,24 @@ def write_findings(
     of: int,
     progress: Progress,
     processes: int = 1,
-    ahead: Gathered | None = None,
 ) -> tuple[dict[str, SideMarks], Tallied, list[ActedRun]]:
     """Scan all sides of a case into `findings.jsonl`, atomically; `of`: how
     many runs there are.
-
-    `ahead`: what was found while the logs were read; it counts where no step of
-    them is marked.
     """
     sides = sorted({side for side, _ in case.stored}, key=lambda side: (side != "before", side))
     known = survey(case, sides, tasks=SETTINGS.control_tasks)
     path = case.folder / FINDINGS
-    if ahead is None or known.channels:
-        ahead = Gathered(sides, path.with_name(f".{path.name}.draft"))
-        parts = [(side, path) for side in sides for path in case.rollouts(side).paths]
-        progress("scanning", 0, of)
-        with ahead:
-            for scanned in scan_parts(parts, known, scan, processes):
-                ahead.add(scanned)
-                progress("scanning", ahead.runs, of)
-    ahead.draft.replace(path)
-    ahead.looks.replace(case.folder / LOOKS)
-    ahead.integrity.replace(case.folder / INTEGRITY)
-    return ahead.told, Tallied(survey=known, logs=ahead.tallies), ahead.acted
+    found = Gathered(sides, path.with_name(f".{path.name}.draft"))
+    parts = [(side, path) for side in sides for path in case.rollouts(side).paths]
+    progress("scanning", 0, of)
+    with found:
+        for scanned in scan_parts(parts, known, scan, processes):
+            found.add(scanned)
+            progress("scanning", found.runs, of)
+    found.draft.replace(path)
+    found.looks.replace(case.folder / LOOKS)
+    found.integrity.replace(case.folder / INTEGRITY)
+    return found.told, Tallied(survey=known, logs=found.tallies), found.acted
 
 
 def scan_parts(
@@ -101,7 +93,7 @@ def scan_parts(
     done = 0
     if scan is None and processes > 1 and len(parts) >= fewest_parts():
         try:
-            for scanned in in_processes(scan_stored, parts, found, processes):
+            for scanned in _in_processes(parts, found, processes):
                 yield scanned
                 done += 1
         except (BrokenProcessPool, OSError):
@@ -115,22 +107,20 @@ def _scanned(part: Part, found: Survey, scan: Scan | None = None) -> Scanned:
     return scan_runs(side, read_trajectories(path), found, scan)
 
 
-def in_processes(
-    work: Callable[[Item], Made], items: Iterable[Item], found: Survey, processes: int
-) -> Generator[Made, None, None]:
-    """`work` on each item, results in the order of the items. Raises
-    `BrokenProcessPool` or `OSError` without them.
-    """
+def _in_processes(
+    parts: Iterable[Part], found: Survey, processes: int
+) -> Generator[Scanned, None, None]:
+    """Each part scanned, in order. Raises `BrokenProcessPool` or `OSError` without processes."""
     copied = copies()
     if copied:
-        get_ready()
+        _get_ready()
     pool = ProcessPoolExecutor(
         processes, get_context("fork" if copied else "spawn"), _started, (found,)
     )
     try:
-        waiting: deque[Future[Made]] = deque()
-        for item in items:
-            waiting.append(pool.submit(work, item))
+        waiting: deque[Future[Scanned]] = deque()
+        for part in parts:
+            waiting.append(pool.submit(_scan_stored, part))
             if len(waiting) >= AHEAD * processes:
                 yield waiting.popleft().result()
         while waiting:
@@ -151,7 +141,7 @@ def fewest_parts() -> int:
     return FEWEST_PARTS_OF_COPIES if copies() else FEWEST_PARTS
 
 
-def get_ready() -> None:
+def _get_ready() -> None:
     """Load what every process needs, before there are several."""
     import pyarrow as pa
 
@@ -180,6 +170,6 @@ def _end_with_parent() -> None:
         os._exit(1)
 
 
-def scan_stored(part: Part) -> Scanned:
-    """A stored part scanned by this process, which `in_processes` started."""
+def _scan_stored(part: Part) -> Scanned:
+    """A stored part scanned by this process, which `_in_processes` started."""
     return _scanned(part, _found)

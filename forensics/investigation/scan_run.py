@@ -2,8 +2,7 @@
 report; killed at any moment, resumed.
 
 1. Both logs are streamed into the case folder; what cannot be read is named in
-   `unreadable.jsonl` and counted. Logs of many files are scanned as they are
-   read (`scan_ahead`).
+   `unreadable.jsonl` and counted.
 2. Every run goes through the scanner; `findings.jsonl` is written as it comes.
 3. The gain is bounded (`layers.bounds`), wins are shared out to channels
    (`layers.credits`), and the behaviour layer compares turns, length, action
@@ -12,9 +11,7 @@ report; killed at any moment, resumed.
    (`layers.contrasts`), which decides nothing.
 4. The verdict follows the rule for logs (`verdict.from_logs`). With one log
    there is a profile and no gain.
-5. Beside it, written after both where that was asked for: a reviewer's answers
-   and exports. They change none of this. A reviewer that fails leaves the case
-   complete, with what it answered; the sentence is raised at the very end.
+5. Last, the exports that were asked for. They change none of this.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -29,11 +26,9 @@ from forensics.instruments import AnswerMaker, run_instrument
 from forensics.investigation.folder import (
     ANSWERS,
     CANDIDATES,
-    CASE,
     CASE_FILES,
     EVIDENCE,
     LOOPS,
-    REVIEW,
     UNREADABLE,
     Location,
     complete_case,
@@ -41,7 +36,6 @@ from forensics.investigation.folder import (
     started_case,
     write_case,
 )
-from forensics.investigation.scan_ahead import scan_ahead
 from forensics.investigation.scan_contrasts import contrast_answers
 from forensics.investigation.scan_degenerate import degenerate_answer, loop_rows
 from forensics.investigation.scan_findings import Scan, SideMarks
@@ -62,18 +56,16 @@ from forensics.layers.contrasts import Contrasted, contrasted
 from forensics.layers.pair_split import pair_answers
 from forensics.progress import Progress, silent
 from forensics.records import Evidence, Provenance, Undefined, Verdict, canonical_json
-from forensics.records.files import read_json, write_json_lines
+from forensics.records.files import write_json_lines
 from forensics.records.record import SCHEMA_VERSION
-from forensics.shortcuts.export import Export, require_free, write_export, write_lines
-from forensics.shortcuts.reviewer import Reviewer
+from forensics.shortcuts.export import Export, require_free, rows_as_lines, write_export
 from forensics.study import Folder, hold, require_same
-from forensics.verdict import Rule, decide, read_rule, require_families, stated_rule
+from forensics.verdict import Rule, decide, read_rule, require_gain_tests, stated_rule
 from forensics.verdict.sentences import ONE_LOG
 from forensics.version import code_version
 
 Finding = Evidence | Undefined
 FORMATS = ("html", "md")
-AGAIN = "the verdict and the findings are written, and with --resume the review goes on"
 
 
 def scan(
@@ -87,7 +79,6 @@ def scan(
     force: bool = False,
     formats: Sequence[str] = FORMATS,
     scanner: Scan | None = None,
-    reviewer: Reviewer | None = None,
     exports: Sequence[Export] = (),
     accept: Sequence[str] = (),
     rule: Rule | Mapping[str, Any] | Location | None = None,
@@ -100,24 +91,21 @@ def scan(
     knows, or a case folder. Scores are in [0, 1]. Without `before` the case is
     a profile without a gain. `reader` names one format to read everything as;
     `scanner` takes a trajectory and gives its findings (default: the shortcut
-    scanner); `reviewer`: a language model that reads what they cite; `exports`:
-    files for other tools; `accept`: families of tests that need not be made;
+    scanner); `exports`: files for other tools; `accept`: gain tests that need not be made;
     `rule`: one of your own (`forensics.verdict.read_rule`), under its own name;
     `progress(what, done, of)` is told how far it is. `processes`: how many scan,
     which changes no byte (guard your script, as `multiprocessing` asks). Raises
-    `UserError` for bad input, a full disk, or a folder that holds something else,
-    and, when all else is written, for a reviewer that does not answer.
+    `UserError` for bad input, a full disk, or a folder that holds something else.
     """
     path = Path(out).expanduser()
     first = Path(after).expanduser()
     second = None if before is None else Path(before).expanduser()
     given = [first] if second is None else [first, second]
     _keep_apart(path, given)
-    require_families(accept)
+    require_gain_tests(accept)
     require_free(exports, path, given, replace=force or resume)
     asked = Asked(
         scanner=scanner,
-        reviewer=reviewer,
         exports=exports,
         formats=formats,
         accept=accept,
@@ -171,7 +159,6 @@ class Asked:
     """How a scan is made, beyond its logs."""
 
     scanner: Scan | None
-    reviewer: Reviewer | None
     exports: Sequence[Export]
     formats: Sequence[str]
     accept: Sequence[str]
@@ -184,7 +171,7 @@ def _run(
 ) -> Verdict:
     from forensics.report import write_reports
 
-    folder, progress, reader = held.path, held.progress, inputs["reader"]
+    folder, progress = held.path, held.progress
     written: dict[str, Any] = {
         "schema_version": SCHEMA_VERSION,
         "status": "running",
@@ -194,12 +181,8 @@ def _run(
         **stated_rule(asked.rule),
     }
     write_case(folder, written)
-    ahead = None
-    if asked.scanner is None:
-        ahead = scan_ahead(folder, sources, reader, progress, asked.processes)
-    sides = list(_read(held, sources, reader))
-    if tell_tasks_apart(folder, sides):
-        ahead = None
+    sides = list(_read(held, sources, inputs["reader"]))
+    tell_tasks_apart(folder, sides)
     write_json_lines(folder / UNREADABLE, [row for side in sides for row in side.not_read()])
     case = Case(
         folder=folder,
@@ -208,9 +191,7 @@ def _run(
         progress=progress,
     )
     runs = sum(side.runs for side in sides)
-    told, tallied, acted = write_findings(
-        case, asked.scanner, runs, progress, asked.processes, ahead
-    )
+    told, tallied, acted = write_findings(case, asked.scanner, runs, progress, asked.processes)
     write_json_lines(folder / LOOPS, loop_rows(tallied))
     candidates, contrasts = contrasted(acted)
     write_json_lines(folder / CANDIDATES, candidates)
@@ -219,62 +200,40 @@ def _run(
     verdict = decide(findings, asked.rule, accepted=asked.accept)
     written["provenance"] |= {
         "hashes": case.input_hashes(),
-        "logs": {
-            side.side: {
-                "runs": side.runs,
-                "scored": side.runs - told[side.side].dropped,
-                "unreadable": side.unreadable,
-                "no_logs": sum(side.others.values()),
-                "scrubbed_left_out": side.scrubbed,
-                "looks": told[side.side].looks.stated(),
-                "integrity": dict(sorted(told[side.side].record.items())),
-            }
-            for side in sides
-        },
+        "logs": {side.side: _counted(side, told[side.side]) for side in sides},
     }
-    (folder / REVIEW).unlink(missing_ok=True)  # of an earlier run; its answers are kept
     complete_case(folder, written, verdict)
     progress("writing the report", 0, 1)
     write_reports(folder, asked.formats)
     progress("writing the report", 1, 1)
     rmtree(folder / ANSWERS, ignore_errors=True)
-    _add_beside(case, findings, asked, held.force)
+    for export in asked.exports:
+        progress(f"writing {export.kind}", 0, 1)
+        write_export(export.path, _exported(case, export), force=held.force)
+        progress(f"writing {export.kind}", 1, 1)
     return verdict
 
 
-def _add_beside(case: Case, findings: Sequence[Finding], asked: Asked, force: bool) -> None:
-    """The review and the exports. Raises `UserError` for a review that broke off."""
-    failure = None
-    if asked.reviewer is not None:
-        from forensics.report import write_reports
-        from forensics.shortcuts.review import review
-
-        answers, failure = review(case, asked.reviewer)
-        said = read_json(case.folder / CASE)
-        write_case(case.folder, said)  # while they are written
-        write_json_lines(case.folder / EVIDENCE, [*findings, *answers])
-        write_case(case.folder, said, complete=True)
-        write_reports(case.folder, asked.formats)  # again, with the review
-    for export in asked.exports:
-        case.progress(f"writing {export.kind}", 0, 1)
-        _export(case, export, force=force)
-        case.progress(f"writing {export.kind}", 1, 1)
-    if failure is not None:
-        raise UserError(f"{failure}; {AGAIN}")
+def _counted(side: ReadSide, found: SideMarks) -> dict[str, Any]:
+    """What `case.json` counts of one side."""
+    return {
+        "runs": side.runs,
+        "scored": side.runs - found.dropped,
+        "unreadable": side.unreadable,
+        "no_logs": sum(side.others.values()),
+        "scrubbed_left_out": side.scrubbed,
+        "looks": found.looks.stated(),
+        "integrity": dict(sorted(found.record.items())),
+    }
 
 
-def _export(case: Case, export: Export, *, force: bool) -> None:
-    if export.kind == "scout":
-        from forensics.shortcuts.scout_export import write_scout
+def _exported(case: Case, export: Export) -> str:
+    """What an export holds."""
+    if export.kind == "jsonl":
+        return rows_as_lines(case)
+    from forensics.report.pull_request import render_pull_request
 
-        write_scout(case, export.path, force=force)
-    elif export.kind == "jsonl":
-        write_export(export.path, lambda draft: write_lines(case, draft), force=force)
-    else:
-        from forensics.report.pull_request import render_pull_request
-
-        text = render_pull_request(case.folder).encode(errors="backslashreplace")
-        write_export(export.path, lambda draft: draft.write_bytes(text), force=force)
+    return render_pull_request(case.folder)
 
 
 def _read(folder: Folder, sources: Sequence[Source], reader: str | None) -> Iterator[ReadSide]:

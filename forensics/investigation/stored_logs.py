@@ -56,10 +56,6 @@ class Source:
     given: Path
     key: str
 
-    def unread(self) -> "ReadSide":
-        """Nothing of it yet."""
-        return ReadSide(side=self.side, key=self.key)
-
 
 @dataclass(kw_only=True)
 class ReadSide:
@@ -87,16 +83,6 @@ class ReadSide:
     def rollouts(self, folder: Path) -> Rollouts:
         """The stored runs."""
         return Rollouts(key=self.key, paths=tuple(self.part(folder, n) for n in range(self.parts)))
-
-    def add(self, later: "ReadSide") -> None:
-        """Count what was read next."""
-        self.runs += later.runs
-        self.scrubbed += later.scrubbed
-        self.unreadable += later.unreadable
-        self.named = (self.named + later.named)[:NAMED]
-        for ending, count in later.others.items():
-            self.others[ending] = self.others.get(ending, 0) + count
-        self.other_names = {**later.other_names, **self.other_names}
 
     def not_read(self) -> list[dict[str, str]]:
         """Rows of `unreadable.jsonl`: what is broken one by one, then in one row the files
@@ -181,7 +167,7 @@ def read_side(source: Source, folder: Path, reader: str | None, progress: Progre
     """
     if (known := known_side(source, folder)) is not None:
         return known
-    read = source.unread()
+    read = ReadSide(side=source.side, key=source.key)
 
     def runs() -> Iterator[Trajectory]:
         for path in source.paths:

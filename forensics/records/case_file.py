@@ -1,11 +1,11 @@
-"""The files of a case folder: `case.json` with the checkpoints that it compares,
-and the rows of `findings.jsonl`, `loops.jsonl`, `integrity.jsonl`, `candidates.jsonl`,
-`review.jsonl` and `ablation.jsonl`.
+"""The files of a case folder: `case.json` with the subjects that it compares,
+and the rows of `findings.jsonl`, `loops.jsonl`, `integrity.jsonl`, `candidates.jsonl`
+and `ablation.jsonl`.
 """
 
-from typing import Any, Literal, Self
+from typing import Any, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from forensics.records.record import Record, Texts, VersionedRecord
 from forensics.records.verdict import Estimate, Verdict
@@ -27,23 +27,14 @@ class Checkpoint(Record):
         return self.weights[:16]
 
 
-class CheckpointPair(VersionedRecord):
-    """One *before* and one or more *after* checkpoints (several: training seeds of one recipe)."""
+class StatedPolicy(Record):
+    """A policy in memory without weights here: the name that it gives itself, and hashes of that
+    name and of its tokenizer, where it has one.
+    """
 
-    before: Checkpoint
-    after: tuple[Checkpoint, ...]
-
-    @model_validator(mode="after")
-    def _same_tokenizer(self) -> Self:
-        if not self.after:
-            raise ValueError("a pair needs at least one after checkpoint")
-        for after in self.after:
-            if after.tokenizer != self.before.tokenizer:
-                raise ValueError(
-                    f"the tokenizers of {self.before.path} and {after.path} differ; "
-                    "compare checkpoints of one model family that share a tokenizer"
-                )
-        return self
+    policy: str
+    identity: str
+    tokenizer: str | None
 
 
 class StatedWorld(Record):
@@ -58,18 +49,30 @@ class StatedWorld(Record):
     notes: Texts = ()
 
 
-class StatedInputs(Record):
-    """What a case was started with. Paths are hints, hashes identify. `rule`: the
-    file of a rule of one's own.
+class TrainedTasks(Record):
+    """The file that listed the tasks of the training: its path, a hint, how many lines it
+    has, and a hash of them.
     """
 
-    before: Checkpoint
-    after: tuple[Checkpoint, ...]
+    path: str
+    lines: int
+    content: str
+
+
+class StatedInputs(Record):
+    """What a case was started with. Paths are hints, hashes identify. `instruments`: those
+    that measured, where they were chosen by name. `rule`: the file of a rule of one's own.
+    """
+
+    before: Checkpoint | StatedPolicy
+    after: tuple[Checkpoint | StatedPolicy, ...]
     environment: StatedWorld
     budget: dict[str, Any] = Field(description="a Budget")
     seed: int
     training: dict[str, str] | None = None
+    trained_tasks: TrainedTasks | None = None
     recipe: dict[str, str] | None = None
+    instruments: tuple[str, ...] | None = None
     backend: str | None = None
     rule: str | None = None
 
@@ -251,34 +254,6 @@ class CandidateRow(Record):
     def more(self) -> str:
         """The group that has it more often, by the votes of the tasks."""
         return self.first if self.tasks_first >= self.tasks_second else self.second
-
-
-class ReviewRow(Record):
-    """A row of `review.jsonl`: what a second reader said of one finding, which
-    changes nothing in it.
-
-    `question` asks whether `link` (of a `ChainRow`) holds; `rule`: what the
-    scanner says, `answer`: what the reviewer says, `None` with the reason in
-    `undefined`. `orders`: its answer with yes, and with no, as the first
-    option.
-    `words`: the end of what it wrote with yes first, untrusted. `content`: hash
-    of what was asked.
-    """
-
-    side: str
-    trajectory: str
-    task: str
-    family: str
-    channel: str
-    question: str
-    link: str
-    rule: bool | None
-    answer: bool | None
-    undefined: str | None
-    orders: dict[str, bool | None]
-    words: str
-    content: str
-    model: str
 
 
 class AblationRow(Record):

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from forensics.records import Trajectory
+from forensics.records.tables import open_whole
 from forensics.rollout_logs import Rollouts
-from forensics.shortcuts.export import runs_of
 
 _NAME = re.compile(
     r"(?P<side>before|after(?:-\d+)?)-(?P<world>open|without-.+)-(?P<key>[^-]+)-\d+\.parquet"
@@ -45,8 +45,21 @@ class Log:
         return self.rollouts.rows(*columns)
 
     def fetch(self, wanted: set[str]) -> Iterator[Trajectory]:
-        """The runs with these ids, without their tokens."""
-        return runs_of(self.rollouts, wanted, _SHOWN)
+        """The runs with these ids, without their tokens. Row groups that hold none of them
+        are not decoded.
+        """
+        for path in self.rollouts.paths if wanted else ():
+            with open_whole(path) as file:
+                for group in range(file.num_row_groups):
+                    ids = file.read_row_group(group, columns=["id"]).column("id").to_pylist()
+                    places = [place for place, name in enumerate(ids) if name in wanted]
+                    if places:
+                        table = file.read_row_group(group, columns=list(_SHOWN)).take(places)
+                        yield from map(_run_of, table.to_pylist())
+
+
+def _run_of(row: dict[str, Any]) -> Trajectory:
+    return Trajectory.model_validate(row | {"rewards": dict(row.get("rewards") or ())})
 
 
 @dataclass

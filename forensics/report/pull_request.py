@@ -6,8 +6,6 @@ from pathlib import Path
 from typing import Final
 
 from forensics.phrases import plural
-from forensics.records import Evidence
-from forensics.records.files import read_findings
 from forensics.report import words
 from forensics.report.chains import LINKS
 from forensics.report.data import ReportData, load_case, shown_reasons
@@ -15,11 +13,9 @@ from forensics.report.escape import markdown_line as text
 from forensics.report.findings import Findings, read_findings_of
 from forensics.report.markdown import markdown_table
 from forensics.report.profile import ONE_SET, is_profile
-from forensics.shortcuts.export import REVIEW, reviews_of
 
 FINDINGS_SHOWN: Final = 25  # findings that are named
 MOST_COUNTS: Final = 40  # of the table of counts
-ANSWERS: Final = {True: "yes", False: "no", None: "cannot be told"}
 
 
 def render_pull_request(folder: Path) -> str:
@@ -31,8 +27,7 @@ def render_pull_request(folder: Path) -> str:
     blocks = [
         *_opening(data),
         *_counts(found),
-        *_worst(folder, found),
-        *_review(folder),
+        *_worst(found),
         "Everything else is in the case folder: `report.html`, `findings.jsonl`, `evidence.jsonl`.",
     ]
     return "\n\n".join(filter(None, blocks)) + "\n"
@@ -78,35 +73,16 @@ def _counts(found: Findings) -> Iterator[str]:
     )
 
 
-def _worst(folder: Path, found: Findings) -> Iterator[str]:
+def _worst(found: Findings) -> Iterator[str]:
     """The findings that reach furthest, runs after training first."""
     if not found.shown:
         return
-    reviews = reviews_of(folder)
     yield "### Findings that reach furthest"
     lines = []
     for shown in found.shown[:FINDINGS_SHOWN]:
         row = shown.row
-        review = reviews.get((row.side, row.trajectory, row.family, row.channel))
-        said = "" if review is None else f" Reviewer: {ANSWERS[review['answer']]}."
         lines.append(
             f"- **{row.level}, {text(row.channel, 60)}**, {text(row.side, 20)}, run "
-            f"{text(row.trajectory, 80)}, {shown.outcome}: {text(row.explanation, 500)}{said}"
+            f"{text(row.trajectory, 80)}, {shown.outcome}: {text(row.explanation, 500)}"
         )
     yield "\n".join(lines)
-
-
-def _review(folder: Path) -> Iterator[str]:
-    if not (folder / REVIEW).is_file():
-        return
-    yield "### Second reader"
-    said = []
-    for found in read_findings(folder / "evidence.jsonl"):
-        if found.layer == "review":
-            about = "" if found.about is None else f" on {found.about}"
-            said.append(
-                found.summary
-                if isinstance(found, Evidence)
-                else f"{found.question}{about}: {found.reason}"
-            )
-    yield "\n".join(f"- {text(line, 300)}" for line in said[:MOST_COUNTS])

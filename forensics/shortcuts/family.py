@@ -10,8 +10,7 @@ what is a shortcut there, in its own language, only it knows.
 
 A file has `id`, `channel`, `shows`, `source`, `rule` (how the links beyond the
 attempt are decided: a name of `scanner.RULES`, or `package.module:function` for
-a `LinkRule` of one's own), a table `[review]` with the yes/no question to a
-second reader, and lists:
+a `LinkRule` of one's own), and lists:
 
 - `[[attempt]]`: a pattern over one `Action` (`patterns.matches`); every key that
   is given must hold;
@@ -156,19 +155,6 @@ class Example(Record):
     benign: bool = False
 
 
-class Rubric(Record):
-    """What a second reader is asked: a yes/no question, what each answer means,
-    and the link of a finding that says the same by rule: *used*, since every
-    finding is an attempt already; for an empty hand-in, which uses nothing,
-    *obtained*.
-    """
-
-    question: str
-    yes: str
-    no: str
-    link: Literal["used", "obtained"] = "used"
-
-
 class Family(Record):
     """One family. `added`: what an added line of the patch must hold to be used
     (rule `added lines`); `paths`: in which files. `benefit`: two named rewards;
@@ -187,7 +173,6 @@ class Family(Record):
     source: str
     rule: str
     environment: str = ""
-    review: Rubric | None = None
     attempt: tuple[Pattern, ...] = ()
     twin: tuple[Pattern, ...] = ()
     example: tuple[Example, ...] = ()
@@ -235,7 +220,6 @@ def family_of(text: str, name: str) -> Family:
                 "attempt": Pattern,
                 "twin": Pattern,
                 "example": Example,
-                "review": Rubric,
             }
             kind = kinds.get(str(wrong["loc"][0]), Family) if len(wrong["loc"]) > 1 else Family
             raise UserError(
@@ -277,18 +261,3 @@ def families(environment: str = "") -> tuple[Family, ...]:
     """The families that look at logs of an environment, by name."""
     found = installed_families()
     return found.get(environment, found[""])
-
-
-@cache
-def rubrics() -> dict[str, Rubric]:
-    """The questions to a second reader by family, and for any other
-    (`rubrics.toml`: where no family's file has one).
-    """
-    text = (files(__package__) / "rubrics.toml").read_text(encoding="utf-8")
-    general = {name: Rubric.model_validate(one) for name, one in tomllib.loads(text).items()}
-    return general | {family.id: family.review for family in families() if family.review}
-
-
-def rubric_of(family: str) -> Rubric:
-    """The rubric of a family; a general one for a family that brings none."""
-    return rubrics().get(family, rubrics()["any other family"])

@@ -17,7 +17,7 @@ from forensics.records import Step, ToolCall, Trajectory
 from forensics.records.case_file import IntegrityRow
 from forensics.records.files import read_json
 from forensics.records.tables import write_trajectories
-from forensics.report.integrity import integrity_lines, read_integrity
+from forensics.report.below_findings import integrity_lines, read_integrity
 from forensics.shortcuts.claims import claims_of
 from forensics.shortcuts.record_integrity import record_gaps
 
