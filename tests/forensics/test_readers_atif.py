@@ -91,7 +91,7 @@ def nested_runs(path: Path, number: int) -> Path:
 def test_hostile_files_are_little_work(
     tmp_path: Path, made: Any, number: int, most: int, steps: int
 ) -> None:
-    """The work for one line or one run stays what it is. Seconds: `benchmarks/hostile.py`."""
+    """The work for one line or one run stays what it is."""
     path, found = made(tmp_path / "s.jsonl", number), list[Trajectory]()
     assert calls(lambda: found.extend(runs(path))) < most * number
     assert len(found[0].steps) == steps
