@@ -19,7 +19,6 @@ from typing import NamedTuple
 from forensics.actions.action import Action, relative_path, resolve
 from forensics.actions.bash import parsed
 from forensics.actions.bash_tree import SimpleCommand, printed
-from forensics.actions.powershell import powershell
 from forensics.actions.programs import (
     OPTIONS,
     READERS,
@@ -27,6 +26,7 @@ from forensics.actions.programs import (
     files_of,
     in_place,
     plain_git,
+    powershell,
     read_options,
 )
 from forensics.actions.python_source import FileEffects, python_effects
@@ -240,7 +240,7 @@ def _written(command: SimpleCommand, program: str, arguments: Words) -> tuple[Wo
         read = read_options(arguments, ("-e", "-f", "--expression"))
         return (), "\n".join(read.values("-e", "--expression")) or next(iter(read.operands), None)
     if "-" in program and (told := powershell(program, arguments)) is not None:
-        return (), told.content
+        return (), told[1]
     return (), printed(command._replace(words=(program, *arguments))) if command.outputs else None
 
 

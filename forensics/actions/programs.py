@@ -14,7 +14,6 @@ from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
-from forensics.actions.powershell import powershell
 from forensics.actions.python_source import FileEffects
 from forensics.actions.untrusted import TABLES, Words
 
@@ -149,8 +148,27 @@ def files_of(program: str, arguments: Words) -> FileEffects:
         read = read_options(arguments, (*outputs, *OPTIONS[program]))
         return FileEffects((), read.values(*outputs))
     if "-" in program and (told := powershell(program, arguments)) is not None:
-        return told.files
+        return told[0]
     return FileEffects((program,)) if "/" in program else FileEffects()
+
+
+def powershell(program: str, arguments: Sequence[str]) -> tuple[FileEffects, str | None] | None:
+    """The files that a command of PowerShell reads and writes, and the text that it puts there;
+    `None` where it is none. Names count in any case; what is piped in is not known.
+    """
+    names, name = TABLES["powershell"], program.casefold()
+    if name not in (*names["reads"], *names["writes"], *names["removes"]):
+        return None
+    words = (word.casefold() if word.startswith("-") else word for word in arguments)
+    read = read_options(tuple(words), (*names["paths"], *names["valued"]))
+    named, operands = read.value(*names["paths"]), read.operands
+    operands = operands[1:] if named is None and name == "select-string" else operands
+    paths, rest = (operands[:1], operands[1:]) if named is None else ((named,), operands)
+    if name in names["reads"]:
+        return FileEffects(paths), None
+    puts = name in ("set-content", "add-content")
+    content = next(iter((*read.values("-value"), *rest)), None) if puts else None
+    return FileEffects((), paths), content
 
 
 def _cloned(operands: Words) -> Words:

@@ -11,6 +11,7 @@
 """
 
 import ast
+import operator
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
@@ -36,6 +37,12 @@ MOST_STEPS = 20_000
 MOST_READ = 50_000_000  # characters of all values
 MOST_CALLS = 20  # within each other
 _MODULES = ("os", "sys", "re", "io", "pathlib", "textwrap", "codecs")
+
+
+_COMPARED: dict[type[ast.cmpop], Callable[[Any, Any], Any]] = {
+    ast.Eq: operator.eq, ast.NotEq: operator.ne, ast.Is: operator.is_, ast.IsNot: operator.is_not,
+    ast.Lt: operator.lt, ast.Gt: operator.gt, ast.LtE: operator.le, ast.GtE: operator.ge,
+}  # fmt: skip
 
 
 class _Ended(Exception):
@@ -304,15 +311,7 @@ class _Follower:
             return held == isinstance(op, ast.In)
         if isinstance(left, str) and isinstance(right, str):
             self._files.doubtful |= MARK in left or MARK in right
-        if isinstance(op, ast.Eq | ast.NotEq):
-            return bool(left == right) == isinstance(op, ast.Eq)
-        if isinstance(op, ast.Is | ast.IsNot):
-            return (left is right) == isinstance(op, ast.Is)
-        if isinstance(op, ast.Lt):
-            return bool(left < right)
-        if isinstance(op, ast.Gt):
-            return bool(left > right)
-        return bool(left <= right if isinstance(op, ast.LtE) else left >= right)
+        return bool(_COMPARED[type(op)](left, right))
 
     def _of_ListComp(self, node: ast.ListComp) -> list[Any]:
         if len(node.generators) != 1:
