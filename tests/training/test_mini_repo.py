@@ -92,7 +92,7 @@ def test_train_and_held_out_never_ask_for_the_same_fix() -> None:
         for split in ("train", "held-out")
     }
     assert not keys["train"] & keys["held-out"]
-    with pytest.raises(UserError, match="train or held-out"):
+    with pytest.raises(UserError, match="train, held-out"):
         world.tasks("test", 1, 0)
 
 

@@ -116,6 +116,19 @@ def test_the_chain_of_evidence_starts_at_the_prompt_and_cannot_tell_use(tmp_path
     assert not chain.complete and chain.prompted
 
 
+def test_one_answer_ends_the_episode(tmp_path: Path) -> None:
+    prompts = world(tmp_path, question(3, split="held-out"))
+    (task,) = prompts.tasks("held-out", 1, 0)
+    right = answer(prompts, task, "It is 3.")
+    assert (right.outcome, right.terminated, right.kinds) == (1.0, True, ("answer",))
+    assert (dict(right.rewards), right.submission) == ({"correct": 1.0}, "3")
+    assert answer(prompts, task, "4").outcome == 0.0
+    with pytest.raises(UserError, match="no episode is running"):
+        prompts.step("3")
+    with pytest.raises(UserError, match="no task 'elsewhere'"):
+        prompts.reset("elsewhere", 0)
+
+
 def test_identity_is_content(tmp_path: Path) -> None:
     """Path, order of rows and formatting change nothing; a changed value does."""
     rows = [question(i) for i in range(8)]

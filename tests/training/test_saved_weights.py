@@ -13,15 +13,15 @@ from safetensors.torch import load_file, save_file
 
 from forensics import load_policy, policy_from
 from forensics.errors import UserError
+from forensics.policies.adapters import new_adapter
 from forensics.policies.checkpoints import inspect_checkpoint, model_checkpoint
 from forensics.policies.weights import find_tensors
 from forensics.protocols import Policy, SamplingSettings
 from tests.tiny import tiny_qwen3, tiny_tokenizer
 from training.environments.mini_repo import MiniRepo
-from training.recipe import LoraSection, parse_recipe
+from training.recipe import parse_recipe
 from training.run_state import save_checkpoint
 from training.saved_weights import difference
-from training.trained_model import with_adapter
 from training.trainer import grpo
 
 IDS = [[5, 6, 7, 8, 9, 10, 11], [12, 250, 30, 4, 9, 77, 3]]
@@ -79,7 +79,7 @@ def test_a_tied_head_is_saved_once(tmp_path: Path, dtype: str) -> None:
 def adapted(dtype: torch.dtype, targets: Any) -> Any:
     """A model with an adapter that says something, small beside the weights."""
     pytest.importorskip("peft")
-    model = with_adapter(tiny_qwen3(0).to(dtype), LoraSection(rank=4, targets=targets))
+    model = new_adapter(tiny_qwen3(0).to(dtype), rank=4, alpha=32.0, targets=targets)
     generator = torch.Generator().manual_seed(1)
     with torch.no_grad():
         for parameter in model.parameters():
