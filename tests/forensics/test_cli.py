@@ -681,7 +681,7 @@ def test_the_training_commands_are_there(capsys: pytest.CaptureFixture[str]) -> 
 
 def test_help_is_little_work_and_loads_no_heavy_library() -> None:
     """Functions called and modules loaded, from the first import on. Seconds:
-    `benchmarks/hostile.py`.
+    `benchmarks/hostile.py` at def71cb.
     """
     heavy = "{'torch', 'transformers', 'scipy', 'matplotlib', 'pyarrow', 'numpy'}"
     program = (
