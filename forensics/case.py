@@ -6,11 +6,11 @@ second instrument that asks the same costs nothing.
 """
 
 import json
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from forensics.budget import Budget as Budget
 from forensics.errors import MissingInput, UserError
@@ -24,13 +24,13 @@ from forensics.protocols import (
     Policy,
     SamplingSettings,
 )
-from forensics.records import Trajectory, content_hash
+from forensics.records import content_hash
 from forensics.records.given_files import parse_toml, read_text
 from forensics.records.train_tables import TrainingRecord
 from forensics.rollout_logs import Rollouts as Rollouts
 from forensics.runs.condition import OPEN, Condition
 from forensics.runs.kept import Kept
-from forensics.runs.store import Player, RunStore, stored_logprobs
+from forensics.runs.store import Player, RunStore
 from forensics.subjects.logs import Logs
 from forensics.subjects.subject import Role, Subject, can
 from forensics.version import code_version
@@ -162,20 +162,6 @@ class Case:
             or self._store.request(self._player(subject), condition).is_there
             for subject in ("before", *self.afters)
         )
-
-    def logprobs(self, subject: str, rollouts: Rollouts) -> Iterator[tuple[Trajectory, Any]]:
-        """Each trajectory with its tokens' log-probabilities (all but the
-        first, float32 nats) under a subject's policy.
-
-        Stated under the case's sampling settings, computed once for each pair
-        of policy and log, a part of the log at a time. Raises `MissingInput`
-        where the log has no token ids or the case has no such policy.
-        """
-        if not self.opens(subject, "logprobs"):
-            raise MissingInput(
-                f"There is no policy `{subject}` to score with.", "Give its checkpoint."
-            )
-        return stored_logprobs(self.folder, self._player(subject), self.budget.settings, rollouts)
 
     def kept(self, key: Hashable, make: Callable[[], Made]) -> Made:
         """What `make` gives, made once for all instruments. `key`: a name and the content

@@ -10,11 +10,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 from forensics.cli.main import run
 from forensics.errors import OutsideFailure
-from forensics.records.tables import write_logprobs
+from forensics.records.tables import write_table
 from training.organisms.base_model import build_model, build_tokenizer
 from training.organisms.organism import BUNDLED
 from training.run_state import save_checkpoint
@@ -109,6 +110,8 @@ def test_a_table_that_could_not_be_closed_is_left_alone(
 
     with largest_file(100):
         with pytest.raises((OSError, OutsideFailure)):
-            write_logprobs(tmp_path / "a.parquet", [("a", [-0.5])])
+            write_table(
+                tmp_path / "a.parquet", pa.schema([("x", pa.int8())]), [{"x": 1}], at_once=9
+            )
         gc.collect()
     assert not printed
