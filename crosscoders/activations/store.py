@@ -154,6 +154,11 @@ class StoredStream:
         """Of rows."""
         return sum(map(len, self.chosen))
 
+    def positions(self, text: TokenizedText) -> np.ndarray:
+        """Which tokens of one of the texts are rows."""
+        number = next(i for i, one in enumerate(self.tokenized) if one is text)
+        return self.tokens[number][self.chosen[number]]
+
     def blocks(self, seed: int | None = None) -> Iterator[Block]:
         lengths, order = [*map(len, self.tokenized)], np.arange(len(self.tokenized))
         if seed is not None:

@@ -231,22 +231,6 @@ def difference_view(
     return activations[:, -1:] - activations[:, :1]
 
 
-def difference(stream: Stream) -> Stream:
-    """After minus before, as a stream of one model: a dictionary of one model on
-    it is the difference-SAE. Raises UserError for a stream of one model.
-    """
-    if stream.models < 2:
-        raise UserError(
-            f"a difference needs two models, and the stream at {stream.site} has {stream.models}"
-        )
-
-    def differences(blocks: Iterator[Block]) -> Iterator[Block]:
-        for block in blocks:
-            yield Block(activations=difference_view(block.activations), rows=block.rows)
-
-    return MappedStream(stream=stream, models=1, name=":difference", view=differences)
-
-
 def in_blocks(chunks: Iterable[Block], size: int) -> Iterator[Block]:
     """The same rows in the same order, `size` at a time; the last may be shorter."""
     waiting: list[Block] = []

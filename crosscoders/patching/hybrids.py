@@ -11,8 +11,6 @@ The model is split into modules by its structure: input embedding, output
 projection (two pieces even where they are tied), each layer's attention, MLP
 and every other module of a layer, and what the decoder has beside its layers.
 Every parameter belongs to one piece.
-
-A hybrid also acts in an environment (`hybrid_policy`).
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -23,12 +21,11 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from crosscoders.patching.results import Change, Positions
+from crosscoders.patching.results import Positions
 from forensics.errors import UserError
-from forensics.policies import policy_from, require
+from forensics.policies import require
 from forensics.policies.sites import attach, decoder_layers
 from forensics.protocols import Policy
-from forensics.records import content_hash
 
 EMBED, UNEMBED, FINAL_NORM = "embed", "unembed", "final_norm"
 NORMS = ("norm", "ln_f", "final_layer_norm", "final_layernorm")  # a decoder's child
@@ -186,49 +183,6 @@ def grafted(receiver: Sequence[Weight], donor: Sequence[Weight]) -> Iterator[Non
     finally:
         for (home, name), mine in zip(homes, own, strict=True):
             home[name] = mine
-
-
-@contextmanager
-def hybrid_policy(before: Policy, after: Policy, change: Change) -> Iterator[Policy]:
-    """A policy that acts with the change; before and after are as they were when this closes.
-
-    A patched one reads the whole text again for each token, the other model
-    beside it. Raises `UserError` for an unknown module, and for a patch at some
-    positions only.
-    """
-    require_same_shape(before, after)
-    receiver, donor = (before, after) if change.direction == "into-before" else (after, before)
-    policy = policy_from(
-        receiver.model,
-        receiver.tokenizer,
-        content_hash(
-            [before.identity, after.identity, change.place, change.direction, change.positions]
-        ),
-        cache_kind=None if change.positions is None else "none",  # the other reads whole texts
-    )
-    if change.positions is None:
-        own, others = (pieces_of(side.model).of(change.place) for side in (receiver, donor))
-        with grafted(own, others):
-            yield policy
-        return
-    if change.positions != "all":
-        raise UserError(
-            f"episodes are played with a patch at all positions, not at {change.positions} ones"
-        )
-    passed: dict[str, Tensor] = {}
-
-    def read_too(_module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        tokens = args[0] if args else kwargs["input_ids"]
-        with recorded(donor.model, [change.place]) as seen:
-            donor.model(tokens.to(donor.model.device), use_cache=False, logits_to_keep=1)
-        passed.update(seen)
-
-    handle = receiver.model.register_forward_pre_hook(read_too, with_kwargs=True)
-    try:
-        with patched(receiver.model, change.place, passed, slice(None)):
-            yield policy
-    finally:
-        handle.remove()
 
 
 def relative_change(receiver: Sequence[Weight], donor: Sequence[Weight]) -> float | None:

@@ -13,7 +13,7 @@ from crosscoders.dictionaries.dictionary import Dictionary, DictionaryConfig
 from crosscoders.dictionaries.settings import Partition
 from crosscoders.latents.row_groups import Contrast, RowGroup
 from crosscoders.study import difference_baselines
-from crosscoders.study.difference_baselines import Groups, Judge, Seen, compared
+from crosscoders.study.difference_baselines import Groups, Judge, compared, groups_of
 
 WIDTH, TASKS = 6, 24
 SAMPLED = Contrast(name="sampled", first=RowGroup(sampled=True), second=RowGroup(sampled=False))
@@ -163,12 +163,9 @@ def test_choosing_among_many_features_gains_nothing():
 def test_many_rows_are_thinned_evenly(monkeypatch):
     monkeypatch.setattr(difference_baselines, "MOST_ROWS", 100)
     stream, whole = world(), world()
-    seen = Seen(stream, SAMPLED)
-    for block in stream.blocks():
-        seen.add(block.activations, block.rows)
-    groups = seen.groups()
+    groups = groups_of(stream, SAMPLED)
     assert 50 <= len(groups.first) <= 100 and set(groups.task) == {
         f"task-{i}" for i in range(TASKS)
     }
-    expected = whole.activations[:: seen.stride]
+    expected = whole.activations[:: -(-len(whole.rows) // len(groups.first))]
     assert torch.equal(groups.pairs, expected)

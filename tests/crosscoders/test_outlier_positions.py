@@ -125,12 +125,11 @@ def test_a_part_leaves_out_what_is_beyond_the_limits_and_nothing_else(policies):
 
 
 def test_what_is_spliced_leaves_the_sinks_as_they_are(policies):
-    dictionary = random_dictionary(random_partition(), seed=0, width=64)
-    texts = [text.token_ids.tolist() for text in sunk_texts()]
-    limits = survey(harvest(policies, sunk_texts(), SITE)).applied
-    plain = spliced(dictionary, policies, texts, SITE, positions=[range(1, len(t)) for t in texts])
-    assert spliced(dictionary, policies, texts, SITE, limits=limits) == plain
-    assert spliced(dictionary, policies, texts, SITE) != plain
+    dictionary, texts = random_dictionary(random_partition(), seed=0, width=64), sunk_texts()
+    stream = harvest(policies, texts, SITE)
+    limited = spliced(dictionary, policies, stream.part(texts, survey(stream).applied))
+    assert [one.tokens for one in limited] == [sum(len(text) - 2 for text in texts)] * 2
+    assert spliced(dictionary, policies, stream) != limited
 
 
 def random_partition():
