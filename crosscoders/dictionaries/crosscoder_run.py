@@ -12,11 +12,9 @@ goes on with the same bits.
    one before is removed. Whatever interrupts this leaves a whole one.
 """
 
-import dataclasses
-import json
 import shutil
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -145,16 +143,11 @@ class Journal:
     ) -> None:
         self.folder = None if folder is None else Path(folder)
         self.rows: list[dict[str, Any]] = []
-        self.begun: dict[str, Any] = {
-            "stream": stream.identity,
-            "site": stream.site,
-            "jobs": {},
-        }
+        self.begun: dict[str, Any] = {"stream": stream.identity, "site": stream.site}
         for name, job in jobs.items():
-            record = json.loads(json.dumps(dataclasses.asdict(dataclasses.replace(job, view=None))))
-            if job.view is not None:
-                record["view"] = getattr(job.view, "__name__", type(job.view).__name__)
-            self.begun["jobs"][name] = record
+            view = getattr(job.view, "__name__", None) or type(job.view).__name__
+            stated = {**asdict(job.config), **asdict(job.settings), "view": view}
+            self.begun |= {f"{name} {field}": value for field, value in stated.items()}
 
     def open(self, trainers: Mapping[str, Trainer], resume: bool) -> tuple[int, int]:
         """Pass and batch to go on from, with the trainers and the history loaded;

@@ -11,20 +11,34 @@ The model is split into modules by its structure: input embedding, output
 projection (two pieces even where they are tied), each layer's attention, MLP
 and every other module of a layer, and what the decoder has beside its layers.
 Every parameter belongs to one piece.
+
+Layers before the first place where a hybrid differs from its receiver give what they gave
+when the receiver read the same texts, and need not run again (`replayed`): on average this
+halves a pass, and what comes out is the same to the bit.
+
+Outliers of the norm (attention sinks) stay as they are (`outlying`): a sink that is carried
+over moves nothing that a text says, and its difference, nearly all of that of the models,
+would be told as where the change lives. Both models read the decisions once more, and
+the norms of the residual stream are held against their medians over all decisions; what a
+layer's attention or MLP adds is left out where the residual behind that layer is an outlier.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from crosscoders.activations.outlier_positions import limits_of, norms_of
+from crosscoders.patching.decisions import Decision
 from crosscoders.patching.results import Positions
 from forensics.errors import UserError
+from forensics.phrases import plural
 from forensics.policies import require
-from forensics.policies.sites import attach, decoder_layers
+from forensics.policies.sites import attach, decoder_layers, read_sites
 from forensics.protocols import Policy
 
 EMBED, UNEMBED, FINAL_NORM = "embed", "unembed", "final_norm"
@@ -185,6 +199,51 @@ def grafted(receiver: Sequence[Weight], donor: Sequence[Weight]) -> Iterator[Non
             home[name] = mine
 
 
+@contextmanager
+def outputs_kept(layers: Sequence[nn.Module]) -> Iterator[list[Any]]:
+    """What each layer gives while this is open, as the layer gives it."""
+    kept: list[Any] = [None] * len(layers)
+
+    def keep(number: int) -> Any:
+        def hook(_module: nn.Module, _args: Any, output: Any) -> None:
+            kept[number] = output
+
+        return hook
+
+    with ExitStack() as stack:
+        for number, layer in enumerate(layers):
+            stack.callback(layer.register_forward_hook(keep(number)).remove)
+        yield kept
+
+
+@contextmanager
+def replayed(layers: Sequence[nn.Module], kept: Sequence[Any], number: int) -> Iterator[None]:
+    """The first layers give copies of what was kept, without computing; hooks
+    on them are called as ever.
+    """
+    with ExitStack() as stack:
+        for layer, output in zip(layers[:number], kept, strict=False):
+            stack.callback(_restore, layer, layer.__dict__.get("forward"))
+            layer.__dict__["forward"] = _giver(output)
+        yield
+
+
+def _restore(layer: nn.Module, own: Any) -> None:
+    if own is None:
+        del layer.__dict__["forward"]
+    else:  # somebody else's wrapper
+        layer.__dict__["forward"] = own
+
+
+def _giver(output: Any) -> Any:
+    def give(*_args: Any, **_kwargs: Any) -> Any:
+        if isinstance(output, Tensor):
+            return output.clone()
+        return (output[0].clone(), *output[1:])  # a model may add in place
+
+    return give
+
+
 def relative_change(receiver: Sequence[Weight], donor: Sequence[Weight]) -> float | None:
     """Norm of the difference over the receiver's norm; `None` where that is zero."""
     pairs = [
@@ -213,3 +272,77 @@ def require_same_shape(before: Policy, after: Policy) -> None:
         " after; patching and grafting need two checkpoints of one architecture (merge an adapter"
         " first)"
     )
+
+
+def judged_at(site: str) -> str:
+    """The site whose norms decide for a site."""
+    return re.sub(r"hook_(attn|mlp)_out$", "hook_resid_post", site)
+
+
+@dataclass(frozen=True)
+class Outlying:
+    """`masks[site][decision] [positions]`: outliers in either model, for sites that have
+    any.
+    """
+
+    masks: dict[str, list[Tensor]] = field(default_factory=dict)
+
+    def kept(self, site: str, members: Sequence[int], positions: int) -> Tensor | None:
+        """What may be patched of some decisions of one length, `[rows, positions]`;
+        `None`: everything.
+        """
+        masks = self.masks.get(judged_at(site))
+        if masks is None:
+            return None
+        outlying = torch.stack([masks[i] for i in members])
+        kept = torch.ones((len(members), positions), dtype=torch.bool)
+        kept[:, : outlying.shape[1]] = ~outlying
+        return kept
+
+    def sentence(self) -> str | None:
+        """What a reader is told; `None` where there are none."""
+        if not self.masks:
+            return None
+        most = max(self.masks.values(), key=lambda masks: sum(int(one.sum()) for one in masks))
+        places = sorted({int(at) for one in most for at in one.nonzero()[:, 0]})
+        named = ", ".join(map(str, places[:3])) + (", ..." if len(places) > 3 else "")
+        return (
+            f"Patches left attention sinks as they are: at {plural(len(self.masks), 'site')}"
+            f" position {named} had more than 10 times the median norm."
+        )
+
+
+@torch.inference_mode()
+def outlying(
+    models: tuple[Any, Any],
+    decisions: Sequence[Decision],
+    sites: Iterable[str],
+    batches: Iterable[Sequence[int]],
+) -> Outlying:
+    """The outliers at the sites that judge these. `batches`: of decisions of one length."""
+    judging = sorted({judged_at(site) for site in sites})
+    if not judging:
+        return Outlying()
+    norms: dict[str, list[Tensor]] = {
+        site: [torch.empty(0)] * len(decisions) for site in judging
+    }  # [positions, models] a decision
+    for members in batches:
+        ids = torch.tensor([decisions[i].token_ids for i in members])
+        read = [
+            [norms_of(one).cpu() for one in read_sites(model, ids.to(_place(model)), judging)]
+            for model in models
+        ]
+        for site, first, second in zip(judging, *read, strict=True):
+            for row, i in enumerate(members):
+                norms[site][i] = torch.stack([first[row], second[row]], dim=-1)
+    found = {}
+    for site, sizes in norms.items():
+        limits = torch.tensor(limits_of(torch.cat(sizes)))
+        masks = [(one > limits).any(-1) for one in sizes]
+        if any(bool(mask.any()) for mask in masks):
+            found[site] = masks
+    return Outlying(found)
+
+
+def _place(model: Any) -> Any:
+    return next(model.parameters()).device

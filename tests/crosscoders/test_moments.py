@@ -3,8 +3,9 @@
 import numpy as np
 import torch
 
-from crosscoders.activations.streams import Rows, TensorStream
+from crosscoders.activations.streams import Rows
 from crosscoders.study.difference_baselines import principal_components
+from tests.crosscoders.tensor_stream import TensorStream
 
 
 def _stream(rows: int = 700) -> TensorStream:

@@ -154,32 +154,6 @@ def test_chosen_positions_against_full_logits(
         assert result.kl_recovered.estimate == pytest.approx(share, rel=1e-2, abs=1e-3)
 
 
-def test_intervals_come_with_enough_tasks_and_hold_the_estimate(
-    policies: list[Policy],
-) -> None:
-    texts = [list(np.random.default_rng(i).integers(3, 300, 8)) for i in range(20)]
-    dictionary = mirrored(WIDTH)
-    with torch.no_grad():
-        for decoder in dictionary.decoders:
-            decoder.mul_(0.8)
-    results = spliced(dictionary, policies, stream_of(policies, texts, tasks=2))
-    for result in results:
-        assert result.tasks == 10
-        found = result.kl_recovered
-        assert found is not None
-        assert found.low is not None
-        assert found.high is not None
-        assert found.low < found.estimate < found.high
-
-
-def test_a_floor_that_does_no_harm_gives_no_share(policies: list[Policy]) -> None:
-    """The mean over one position is that position's own activation."""
-    for result in spliced(mirrored(WIDTH), policies, stream_of(policies, TEXTS[:1], [[3]])):
-        assert result.kl_floor == 0
-        assert result.kl_recovered is None
-        assert result.cross_entropy_recovered is None
-
-
 def test_nothing_to_measure_is_refused_and_hooks_are_gone(
     policies: list[Policy],
 ) -> None:
