@@ -157,7 +157,8 @@ class StoredStream:
     def positions(self, text: TokenizedText) -> np.ndarray:
         """Which tokens of one of the texts are rows."""
         number = next(i for i, one in enumerate(self.tokenized) if one is text)
-        return self.tokens[number][self.chosen[number]]
+        found: np.ndarray = self.tokens[number][self.chosen[number]]
+        return found
 
     def blocks(self, seed: int | None = None) -> Iterator[Block]:
         lengths, order = [*map(len, self.tokenized)], np.arange(len(self.tokenized))

@@ -115,11 +115,11 @@ def texts_hash(texts: Sequence[TokenizedText], rows: Sequence[np.ndarray] | None
     """
     digest = hashlib.sha256()
     for number, text in enumerate(texts):
-        columns = (text.token_ids, text.step, text.sampled, text.deciding, text.advantage)
+        columns = [text.token_ids, text.step, text.sampled, text.deciding, text.advantage]
         if rows is None:
             digest.update(repr(text.note).encode())
         else:
-            columns = (np.array(len(text)), text.token_ids, rows[number])
+            columns = [np.array(len(text)), text.token_ids, rows[number]]
         for column in columns:
             digest.update(np.ascontiguousarray(column).tobytes())
     return digest.hexdigest()
