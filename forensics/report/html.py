@@ -52,6 +52,7 @@ from forensics.report.source_rows import (
     source_table,
 )
 from forensics.report.svg import sparks
+from forensics.report.wording import WORDING
 
 TEMPLATES: Final = Path(__file__).parent / "templates"
 LARGEST: Final = 1_900_000  # bytes; runs are shown with less text until the report is below
@@ -117,6 +118,7 @@ def render_html(data: ReportData, pictures: Mapping[str, str]) -> str:
         "data": data,
         "verdict": data.verdict,
         "words": words,
+        "wording": WORDING,
         "sources": source_table(data.verdict),
         "every_source": source_rows(data.verdict),
         "source_columns": COLUMNS,

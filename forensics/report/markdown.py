@@ -23,9 +23,10 @@ from forensics.report.hunks import hunks_of
 from forensics.report.looks import COLUMNS as LOOK_COLUMNS, look_rows
 from forensics.report.opening import SIDES, Opening
 from forensics.report.places import place_told
-from forensics.report.profile import ONE_SET, done_told, is_profile
+from forensics.report.profile import done_told, is_profile
 from forensics.report.shown_runs import Allowance, Example, Twin
 from forensics.report.source_rows import COLUMNS, gain_parts, source_table
+from forensics.report.wording import WORDING
 
 RUNS_SHOWN: Final = 4
 CARDS, CARDS_WITH_LINES, CARDS_TOTAL = 25, 10, 20_000
@@ -76,7 +77,7 @@ def _top(data: ReportData) -> Iterator[str]:
     verdict, opening = data.verdict, data.opening
     if opening is None:
         yield f"# Verdict: {verdict.label}"
-        yield text(words.MEANING[verdict.label])
+        yield text(WORDING["meaning"][verdict.label])
         yield f"**{text(verdict.sentence, 2000)}**"
         yield text(words.reason(verdict))
         return
@@ -95,7 +96,7 @@ def _top(data: ReportData) -> Iterator[str]:
     yield from _section("Still certain", bullets(certain(verdict, data.inputs)))
     yield from _section("Measurements that would settle it", bullets(settles(verdict, data.inputs)))
     if is_profile(data.inputs):
-        yield ONE_SET
+        yield WORDING["one_set"]
 
 
 def finding_cards(data: ReportData) -> Iterator[str]:

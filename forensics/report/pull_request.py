@@ -12,7 +12,8 @@ from forensics.report.data import ReportData, load_case, shown_reasons
 from forensics.report.escape import markdown_line as text
 from forensics.report.findings import Findings, read_findings_of
 from forensics.report.markdown import markdown_table
-from forensics.report.profile import ONE_SET, is_profile
+from forensics.report.profile import is_profile
+from forensics.report.wording import WORDING
 
 FINDINGS_SHOWN: Final = 25  # findings that are named
 MOST_COUNTS: Final = 40  # of the table of counts
@@ -39,7 +40,7 @@ def _opening(data: ReportData) -> Iterator[str]:
     yield f"## {text(first, 1500)}"
     yield from (text(line, 1500) for line in lines)
     if is_profile(data.inputs):
-        yield ONE_SET
+        yield WORDING["one_set"]
         return
     yield f"**{text(verdict.sentence, 1500)}**"
     rows = words.part_rows(data, MOST_COUNTS)

@@ -19,25 +19,12 @@ from forensics.phrases import capital, point_range, points
 from forensics.records import Verdict
 from forensics.records.verdict import Estimate, Source
 from forensics.report.numbers import percent
+from forensics.report.wording import WORDING
 from forensics.verdict import NOT_SHORTCUTS
 
-STATUS: Final = {
-    "tested": "tested",
-    "not-applicable": "nothing to test",
-    "not-tested": "not tested",
-    "accepted": "accepted untested",
-    "allowed": "allowed",
-}
 COLUMNS: Final = ("test", "source", "status", "carries, points", "a fifth at |", "limit", "to do")
 ORDER: Final = ("over", "loose", "open", "aside", "under")
 MOST_ROWS: Final = 7  # with cleared families, where something else is there to decide on
-PARTS: Final = (  # field, name, colour, what it is
-    ("learned", "Learned", "genuine", "skill that survives every test"),
-    ("unlocked", "Unlocked", "series-0", "skill the base model had, which prompting brings out"),
-    ("sampling", "Sampling", "series-2", "what other sampling settings give the base model too"),
-    ("phantom", "Phantom", "phantom", "shortcuts"),
-    ("open", "Open", "series-1", "upper bound on what untested or allowed sources carry"),
-)
 LEAST: Final = 0.0005  # of the score: a part that is shown
 CELLS: Final = 20  # of a bar of text
 WIDE, HIGH, EDGE = 168, 16, 5
@@ -99,7 +86,7 @@ class SourceRow:
     @property
     def cells(self) -> tuple[str, ...]:
         """In the order of `COLUMNS`."""
-        status = STATUS[self.source.status]
+        status = WORDING["status"][self.source.status]
         bar = text_bar(self.source.carried, self.gain, self.fifth)
         return self.source.family, self.name, status, self.carries, bar, self.limit, self.todo
 
@@ -240,17 +227,17 @@ def gain_parts(verdict: Verdict) -> tuple[PartRow, ...]:
     """The parts that are known; none that is zero but the learned one."""
     parts = verdict.parts
     rest = parts.open.estimate if parts is not None and parts.open is not None else 0.0
-    known = [(row, getattr(parts, row[0], None)) for row in PARTS]
+    known = [(field, getattr(parts, field, None)) for field in WORDING["parts"]]
     return tuple(
         PartRow(
             field=field,
-            name=name,
-            colour=colour,
-            meaning=meaning,
+            name=capital(field),
+            colour=WORDING["parts"][field][0],
+            meaning=WORDING["parts"][field][1],
             amount=amount,
             at_least=field == "learned" and rest >= LEAST,
         )
-        for (field, name, colour, meaning), amount in known
+        for field, amount in known
         if amount is not None and (field == "learned" or abs(amount.estimate) >= LEAST)
     )
 

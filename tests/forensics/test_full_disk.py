@@ -2,10 +2,8 @@
 once there is room. The limit on the size of a file stands for the disk.
 """
 
-import gc
 import resource
 import shutil
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,7 +12,6 @@ import pytest
 
 from forensics.cli.main import run
 from forensics.errors import OutsideFailure
-from forensics.records.tables import write_logprobs
 from training.organisms.base_model import build_model, build_tokenizer
 from training.organisms.organism import BUNDLED
 from training.run_state import save_checkpoint
@@ -98,17 +95,3 @@ def test_a_checkpoint_is_whole_or_as_it_was(tmp_path: Path) -> None:
         save_checkpoint(tmp_path / place, second, tokenizer, {"name": "second"})
     whole = files(tmp_path / "new")
     assert files(tmp_path / "old") == {**whole, "mine.txt": b"mine"}
-
-
-def test_a_table_that_could_not_be_closed_is_left_alone(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """pyarrow closes it again when it is collected, and prints a traceback."""
-    printed: list[object] = []
-    monkeypatch.setattr(sys, "unraisablehook", printed.append)
-
-    with largest_file(100):
-        with pytest.raises((OSError, OutsideFailure)):
-            write_logprobs(tmp_path / "a.parquet", [("a", [-0.5])])
-        gc.collect()
-    assert not printed
