@@ -8,11 +8,9 @@ format: words, a bar with its interval and the fifth marked, what to do.
    is measured on: of the gain for scrubbing, of its genuine part for the others.
 """
 
-from collections.abc import Container, Sequence
+from collections.abc import Container
 from dataclasses import dataclass
 from typing import Final
-
-from markupsafe import Markup
 
 from forensics.layers.decomposition import GENUINE_BAR
 from forensics.phrases import capital, point_range, points
@@ -27,7 +25,6 @@ ORDER: Final = ("over", "loose", "open", "aside", "under")
 MOST_ROWS: Final = 7  # with cleared families, where something else is there to decide on
 LEAST: Final = 0.0005  # of the score: a part that is shown
 CELLS: Final = 20  # of a bar of text
-WIDE, HIGH, EDGE = 168, 16, 5
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -177,28 +174,6 @@ def text_bar(carried: Estimate | None, gain: float, fifth: float) -> str:
     return f"[{''.join(drawn)}]"
 
 
-def drawn_bar(row: SourceRow) -> Markup:
-    """The same as a drawing: the bar, its interval as a whisker, the mark."""
-    carried = row.source.carried
-    if carried is None:
-        return Markup("")
-    low, high = row.reach
-
-    def at(value: float) -> float:
-        return EDGE + (WIDE - 2 * EDGE) * (value - low) / ((high - low) or 1)
-
-    start, end = sorted((at(0.0), at(carried.estimate)))
-    colour = {"over": "phantom", "loose": "series-3"}.get(row.stands, "genuine")
-    middle = HIGH / 2
-    return Markup(
-        f'<svg class="bar" viewBox="0 0 {WIDE} {HIGH}" width="{WIDE}" height="{HIGH}"'
-        f' aria-hidden="true"><path class="rail" d="M{EDGE} {middle}H{WIDE - EDGE}"/>'
-        f'<rect class="f-{colour}" x="{start:.1f}" y="4" width="{max(end - start, 1):.1f}"'
-        f' height="8"/><path class="whisker" d="M{at(carried.low):.1f} {middle}'
-        f'H{at(carried.high):.1f}"/><path class="fifth" d="M{at(row.fifth):.1f} 0V{HIGH}"/></svg>'
-    )
-
-
 # -- the parts of the gain -------------------------------------------------------------
 
 
@@ -239,25 +214,4 @@ def gain_parts(verdict: Verdict) -> tuple[PartRow, ...]:
         )
         for field, amount in known
         if amount is not None and (field == "learned" or abs(amount.estimate) >= LEAST)
-    )
-
-
-def drawn_parts(shown: Sequence[PartRow]) -> Markup:
-    """One bar as long as the parts that are above zero; those below stand left of it."""
-    wide, high, at = 1000, 26, 0.0
-    total = sum(abs(part.amount.estimate) for part in shown)
-    pieces = []
-    for part in sorted(shown, key=lambda part: part.amount.estimate >= 0) if total else ():
-        width = wide * abs(part.amount.estimate) / total
-        faint = ' opacity="0.45"' if part.amount.estimate < 0 else ""
-        pieces.append(
-            f'<rect class="f-{part.colour}" x="{at:.1f}" y="0" width="{max(width - 3, 1):.1f}"'
-            f' height="{high}" rx="4"{faint}/>'
-        )
-        at += width
-    if not pieces:
-        return Markup("")
-    return Markup(
-        f'<svg class="partbar" viewBox="0 0 {wide} {high}" preserveAspectRatio="none"'
-        f' height="{high}" aria-hidden="true">{"".join(pieces)}</svg>'
     )
