@@ -81,7 +81,13 @@ def say_verdict(
         judged = opening.label and opening.judged
         first = [
             *lines,
-            *([verdict.sentence] if judged else [] if opening.label else [WORDING["one_set"]]),
+            *(
+                [verdict.sentence]
+                if judged
+                else []
+                if opening.label
+                else [WORDING["sentences"]["one_set"]]
+            ),
         ]
         told_below = (*sure, *found)
         if judged:

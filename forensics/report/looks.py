@@ -165,7 +165,7 @@ def looked_for(families: Any) -> str:
 
 def family_told(family: str) -> str:
     """What a family looks for, in words."""
-    return str(WORDING["looked_for"].get(family, printable(family, 60)))
+    return WORDING["looked_for"].get(family, printable(family, 60))
 
 
 def why(reasons: Mapping[str, int]) -> str:

@@ -154,7 +154,7 @@ def evidence_rows(found: Iterable[Evidence]) -> Iterator[tuple[str, ...]]:
         yield (*named, interval, control, *sizes, e.summary)
 
 
-def figure_rows(figure: Figure) -> list[tuple[str, ...]]:
+def figure_rows(figure: Figure) -> Sequence[tuple[str, ...]]:
     """The first numbers of a figure."""
     return [
         (one.name, str(x), numbers.cell(y))
@@ -163,7 +163,7 @@ def figure_rows(figure: Figure) -> list[tuple[str, ...]]:
     ][:30]
 
 
-def _counted(found: Findings) -> list[tuple[str, ...]]:
+def _counted(found: Findings) -> Sequence[tuple[str, ...]]:
     """Runs of each side by channel and by how far their chain of evidence reaches."""
     counts: Counter[tuple[str, str, str]] = Counter()
     for row in found.counts:

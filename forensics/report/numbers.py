@@ -110,7 +110,7 @@ def level_of(interval: Interval | Estimate) -> str:
 def title_of(question: str) -> str:
     """`gain.phantom_over_bar` as `Gain · phantom over bar`."""
     if question in WORDING["titles"]:
-        return str(WORDING["titles"][question])
+        return WORDING["titles"][question]
     words = " · ".join(part.replace("_", " ") for part in question.split("."))
     return words[:1].upper() + words[1:]
 

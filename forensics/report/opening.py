@@ -140,8 +140,8 @@ def _side(side: str, of: SideRuns) -> str:
 
 def _meaning(verdict: Verdict) -> str:
     if verdict.label != "undetermined":
-        return str(WORDING["meaning"][verdict.label])
-    return str(WORDING["no_gain" if verdict.gain is None else "not_settled"])
+        return WORDING["meaning"][verdict.label]
+    return WORDING["sentences"]["no_gain" if verdict.gain is None else "not_settled"]
 
 
 def no_gain_told(findings: Sequence[Evidence | Undefined]) -> tuple[str, ...]:

@@ -207,8 +207,8 @@ def gain_parts(verdict: Verdict) -> tuple[PartRow, ...]:
         PartRow(
             field=field,
             name=capital(field),
-            colour=WORDING["parts"][field][0],
-            meaning=WORDING["parts"][field][1],
+            colour=WORDING["colours"][field],
+            meaning=WORDING["parts"][field],
             amount=amount,
             at_least=field == "learned" and rest >= LEAST,
         )

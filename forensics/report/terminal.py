@@ -52,7 +52,7 @@ def _parts(data: ReportData) -> Iterator[Any]:
     profile = is_profile(data.inputs)
     yield from map(_line, data.opening.told if data.opening else ())
     if profile:
-        yield _line(WORDING["one_set"])
+        yield _line(WORDING["sentences"]["one_set"])
     judged = not profile and (data.opening is None or data.opening.judged)
     if judged:
         yield _line(verdict.sentence)

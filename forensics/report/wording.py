@@ -2,8 +2,8 @@
 
 import tomllib
 from importlib.resources import files
-from typing import Any, Final
+from typing import Final
 
-WORDING: Final[dict[str, Any]] = tomllib.loads(
+WORDING: Final[dict[str, dict[str, str]]] = tomllib.loads(
     (files(__package__) / "wording.toml").read_text(encoding="utf-8")
 )

@@ -67,7 +67,9 @@ def heading(data: ReportData) -> tuple[str, str]:
     """What stands on top: the answer of a case from logs, else the label and its sentence."""
     if data.opening is None:
         return headline(data.verdict)
-    below = WORDING["one_set"] if is_profile(data.inputs) else headline(data.verdict)[1]
+    below = (
+        WORDING["sentences"]["one_set"] if is_profile(data.inputs) else headline(data.verdict)[1]
+    )
     return data.opening.headline, below
 
 
@@ -97,7 +99,7 @@ def logs_alone(data: ReportData) -> str:
     """What a verdict from logs does not have, `""` for a re-run."""
     if data.verdict.basis == "re-run":
         return ""
-    return str(WORDING["one_log" if is_profile(data.inputs) else "logs_alone"])
+    return WORDING["sentences"]["one_log" if is_profile(data.inputs) else "logs_alone"]
 
 
 def facts(data: ReportData) -> Iterator[str]:
@@ -169,7 +171,7 @@ def kind_of(data: ReportData, pick: Pick) -> str:
         return "Win, not checked for shortcuts"
     if pick.kind == "win" and data.opening is not None:  # not all of it may have been looked at
         return "Win without a finding"
-    return str(WORDING["kinds"][pick.kind]).format(channel=pick.channel)
+    return WORDING["kinds"][pick.kind].format(channel=pick.channel)
 
 
 def kinds_of(data: ReportData) -> Iterator[tuple[str, int]]:
