@@ -12,7 +12,6 @@ from benchmarks import (
     dictionaries,
     harvest,
     log_scoring,
-    real_model,
     resampling_engine,
     rollout,
     scan,
@@ -29,10 +28,7 @@ ALL = {
     "harvest": harvest.run,
     "log-scoring": log_scoring.run,
     "scan": scan.run,
-    "real-model": real_model.run,
 }
-PEERED = ("dictionaries", "real-model")  # take --dictionary-learning
-BY_NAME = ("real-model",)  # needs a network, once
 ON_CUDA = ("rollout", "trainer", "scoring", "engine", "harvest", "dictionaries", "log-scoring")
 
 
@@ -48,7 +44,7 @@ def main() -> int:
         metavar="FOLDER",
         help=(
             "a copy of the repository of jkminder/dictionary_learning, whose own trainer"
-            " `dictionaries` and `real-model` then run too"
+            " `dictionaries` then runs too"
         ),
     )
     arguments = parser.parse_args()
@@ -57,16 +53,13 @@ def main() -> int:
         print("error: there is no CUDA device here; run `make bench` for the CPU", file=sys.stderr)
         return 2
     rows = []
-    for name in arguments.names or (ON_CUDA if cuda else [n for n in ALL if n not in BY_NAME]):
+    for name in arguments.names or (ON_CUDA if cuda else ALL):
         print(f"{name} ...", file=sys.stderr, flush=True)
-        more = {"dictionary_learning": arguments.dictionary_learning} if name in PEERED else {}
+        peer = {"dictionary_learning": arguments.dictionary_learning}
+        more = peer if name == "dictionaries" else {}
         rows.append(ALL[name](device=arguments.device, **more))
-    print(
-        json.dumps(
-            {"machine": f"{platform.machine()}, Python {platform.python_version()}", "rows": rows},
-            indent=2,
-        )
-    )
+    machine = f"{platform.machine()}, Python {platform.python_version()}"
+    print(json.dumps({"machine": machine, "rows": rows}, indent=2))
     return 0
 
 

@@ -20,10 +20,10 @@ from typing import Any, TypeVar
 
 from forensics.budget import Budget as Budget
 from forensics.errors import MissingInput, UserError
-from forensics.policies.weights import identity_of_weights
 from forensics.progress import Pace, Progress
 from forensics.protocols import (
     Alteration,
+    Capability,
     Channel,
     Constraint,
     Environment,
@@ -31,13 +31,14 @@ from forensics.protocols import (
     SamplingSettings,
 )
 from forensics.records import Trajectory, content_hash
-from forensics.records.case_file import CheckpointPair
 from forensics.records.given_files import parse_toml, read_text
 from forensics.records.train_tables import TrainingRecord
 from forensics.rollout_logs import Rollouts as Rollouts
 from forensics.runs.condition import OPEN, Condition
 from forensics.runs.kept import Kept
 from forensics.runs.store import Player, RunStore, stored_logprobs
+from forensics.subjects.logs import Logs
+from forensics.subjects.subject import Role, Subject, can
 from forensics.version import code_version
 from forensics.world import environment_key
 
@@ -48,10 +49,10 @@ Made = TypeVar("Made")
 class Case:
     """What the investigator has.
 
-    `policies` maps a side (`before`, `after-0`, `after-1`, ...) to a function
-    that loads its policy; loading happens only when something must be sampled.
-    `stored` maps `(side, without)` to logs that already exist, for cases made
-    of logs. `training`: the folder of the training run that led to *after*,
+    `subjects`: one before training and one for each training seed after it; what they are is
+    opened only when something must be sampled. `stored` maps a subject's name (`before`,
+    `after-0`, ...) and the channels scrubbed from its world to logs that already exist, for
+    cases made of logs. `training`: the folder of the training run that led to *after*,
     where there is one with a record; `recipe`: what `forensics train` would read to
     make it again; `trained`: names or prompts of its tasks, where the reader gave a
     list. `allowed`: kinds of action that the reader
@@ -61,9 +62,8 @@ class Case:
     """
 
     folder: Path
-    pair: CheckpointPair | None = None
+    subjects: tuple[Subject, ...] = ()
     environment: Environment | None = None
-    policies: dict[str, Callable[[], Policy]] = field(default_factory=dict)
     stored: dict[tuple[str, tuple[str, ...]], Rollouts] = field(default_factory=dict)
     training: Path | None = None
     trained: tuple[str, ...] = ()
@@ -78,10 +78,8 @@ class Case:
 
     @property
     def afters(self) -> tuple[str, ...]:
-        """The sides after training, one for each training seed."""
-        if self.pair is not None:
-            return tuple(f"after-{index}" for index in range(len(self.pair.after)))
-        return tuple(sorted({side for side, _ in self.stored if side.startswith("after")}))
+        """The names of the subjects after training, one for each training seed."""
+        return tuple(name for name, one in self._by_name.items() if one.role.seed is not None)
 
     @property
     def channels(self) -> tuple[Channel, ...]:
@@ -108,9 +106,7 @@ class Case:
     def input_hashes(self) -> dict[str, str]:
         """Content hashes of everything that a number of this case rests on. No paths."""
         hashes: dict[str, str] = {"budget": content_hash(self.budget.content())}
-        if self.pair is not None:
-            hashes["before"] = self.pair.before.identity
-            hashes |= {f"after-{i}": after.identity for i, after in enumerate(self.pair.after)}
+        hashes |= {one.role.name: one.identity for one in self.subjects if one.stated}
         if self.environment is not None:
             hashes["environment"] = environment_key(self.environment)
         if self.training is not None:
@@ -153,7 +149,7 @@ class Case:
         log = (subject, condition.scrubbed)
         if log in self.stored and not condition.changed and tasks is None:
             return self.stored[log]
-        if subject not in self.policies:
+        if not self.opens(subject, "play"):
             channels = ", ".join(condition.scrubbed)
             place = f" with {channels} scrubbed" if channels else ""
             raise MissingInput(
@@ -182,7 +178,7 @@ class Case:
         of policy and log, a part of the log at a time. Raises `MissingInput`
         where the log has no token ids or the case has no such policy.
         """
-        if subject not in self.policies:
+        if not self.opens(subject, "logprobs"):
             raise MissingInput(
                 f"There is no policy `{subject}` to score with.", "Give its checkpoint."
             )
@@ -208,9 +204,30 @@ class Case:
                 "The case has no runs after training.", "Give at least one `--after`."
             )
 
-    def policy(self, subject: str) -> Policy:
+    @cached_property
+    def _by_name(self) -> dict[str, Subject]:
+        logs = (Logs(role=Role.named(name)) for name, _ in self.stored)
+        found: dict[Role, Subject] = {one.role: one for one in (*logs, *self.subjects)}
+        return {role.name: found[role] for role in sorted(found)}
+
+    def subject(self, name: str) -> Subject:
+        """The subject of a name. Raises `MissingInput` where the case has none."""
+        if name not in self._by_name:
+            raise MissingInput(f"The case has no `{name}`.", "Give its checkpoint, or its logs.")
+        return self._by_name[name]
+
+    def opens(self, name: str, capability: Capability = "play") -> bool:
+        """Whether a subject has a policy to open, one that may have this capability."""
+        return name in self._by_name and can(self._by_name[name], capability)
+
+    @property
+    def runs_models(self) -> bool:
+        """Whether any subject has a policy to open: logs alone have none."""
+        return any(one.capabilities != frozenset() for one in self.subjects)
+
+    def policy(self, name: str) -> Policy:
         """The policy of a subject, loaded now; the one before it is dropped."""
-        return self.in_memory.policy(subject, self.policies[subject])
+        return self.in_memory.policy(name, self.subject(name).open)
 
     @cached_property
     def _store(self) -> RunStore:
@@ -222,19 +239,8 @@ class Case:
             seed=self.seed,
         )
 
-    def _player(self, subject: str) -> Player:
-        """With the identity of the checkpoint on disk, or of a policy in memory with its
-        weights as they are now.
-        """
-        pair = self.pair
-        identity = (
-            identity_of_weights(self.policy(subject))
-            if pair is None
-            else dict(zip(("before", *self.afters), (pair.before, *pair.after), strict=True))[
-                subject
-            ].identity
-        )
-        return Player(subject, identity, lambda: self.policy(subject))
+    def _player(self, name: str) -> Player:
+        return Player(name, self.subject(name).identity, lambda: self.policy(name))
 
 
 def recipe_key(recipe: Path) -> str:

@@ -68,13 +68,13 @@ def _policy_ref(case: Case, name: str) -> PolicyRef:
     """A side of the case. Both models are wanted at once, so only *after* is
     the one that the case keeps.
     """
-    if name not in case.policies:
+    if not case.opens(name, "logprobs"):
         raise MissingInput(f"There is no policy `{name}` to score with.", "Give its checkpoint.")
-    if case.pair is None:
-        return policy_ref(case.policies[name]())
-    if name == "before":
-        return PolicyRef(identity=case.pair.before.identity, load=case.policies[name])
-    return PolicyRef(identity=case.pair.after[0].identity, load=lambda: case.policy(name))
+    subject = case.subject(name)
+    if subject.stated is None:
+        return policy_ref(subject.open())
+    load = subject.open if name == "before" else lambda: case.policy(name)
+    return PolicyRef(identity=subject.identity, load=load)
 
 
 def _digest(path: Path) -> str:

@@ -128,7 +128,7 @@ def test_names_and_keywords_exist(page: Path, monkeypatch: pytest.MonkeyPatch) -
 
 FRONT = re.compile(
     r"forensics(\.\w+)?|forensics\.records\.\w+|training(\.live|\.organisms)?"
-    r"|probes(\.linear)?|crosscoders(\.dictionaries)?|resampling(\.samplers|\.study)?"
+    r"|probes(\.linear)?|crosscoders(\.dictionaries)?|resampling(\.samplers|\.study|\.sources|\.gain_tests)?"
 )
 INSIDE = {"probes.linear.instrument"}  # the name of the function is that of its module too
 

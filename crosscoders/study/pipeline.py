@@ -25,8 +25,8 @@ from typing import Any, ClassVar, Final
 
 import numpy as np
 
-from crosscoders.activations.harvest_stream import texts_hash
 from crosscoders.activations.outlier_positions import plain
+from crosscoders.activations.texts import texts_hash
 from crosscoders.dictionaries.saved import SavedDictionary
 from crosscoders.patching.decisions import (
     Behaviour,
@@ -60,13 +60,15 @@ from crosscoders.study.diff_page import diff_page
 from crosscoders.study.material import (
     TRAINING,
     Material,
-    dictionaries_of,
+    is_small,
     played,
     read,
     settled,
+    study_streams,
+    training_tokens,
 )
 from crosscoders.study.measures import Measured, measured, rising, steer_command, told
-from crosscoders.study.study_streams import is_small, study_streams, training_tokens
+from crosscoders.study.study_dictionaries import dictionaries_of
 from forensics.errors import UserError
 from forensics.investigation.folder import CASE, CASE_FILES
 from forensics.investigation.inputs import CaseRequest, Inputs, check_case
@@ -76,7 +78,6 @@ from forensics.policies.sites import decoder_layers
 from forensics.progress import Progress, silent
 from forensics.protocols import Environment
 from forensics.records import content_hash
-from forensics.records.case_file import CheckpointPair
 from forensics.records.files import read_json, write_json
 from forensics.study import Folder, Result, run_study
 from forensics.version import code_version
@@ -92,7 +93,7 @@ class Opened:
 
     request: DiffRequest
     saved: SavedDictionary | None
-    pair: CheckpointPair
+    identities: tuple[str, ...]
     inputs: Inputs | None
     material: Material | None
 
@@ -125,20 +126,26 @@ class DiffStudy:
                 backend=request.backend,
             )
             inputs = check_case(case, folder)
-            pair = inputs.pair
+            identities = inputs.identities
         else:
             material = read(request, folder.copies, folder.progress)
-            pair = material.pair
+            identities = material.identities
         if saved is not None:  # a dictionary that names its checkpoints must be of these
-            saved.require_checkpoints(pair.before.identity, pair.after[0].identity)
-        return Opened(request=request, saved=saved, pair=pair, inputs=inputs, material=material)
+            saved.require_checkpoints(*identities)
+        return Opened(
+            request=request,
+            saved=saved,
+            identities=identities,
+            inputs=inputs,
+            material=material,
+        )
 
     def inputs(self, ready: Opened) -> dict[str, Any]:
         """Where both play, `case.json` says what decides the texts."""
         return {
             **ready.request.stated(),
-            "before": ready.pair.before.identity,
-            "after": ready.pair.after[0].identity,
+            "before": ready.identities[0],
+            "after": ready.identities[1],
             "texts": texts_hash(ready.material.texts) if ready.material else None,
             "dictionary": ready.saved.key if ready.saved else None,
         }
@@ -199,7 +206,7 @@ def diff_material(
     """What `diff.json` says of texts and policies that are at hand; parts that
     are finished in `folder` are read back.
     """
-    identities = (material.pair.before.identity, material.pair.after[0].identity)
+    identities = material.identities
     about = {"before": identities[0], "after": identities[1], "site": request.site}
 
     # 1. Which behaviour it is about, where the change lives, and the site.
@@ -215,7 +222,7 @@ def diff_material(
     streams = study_streams(material, request, about["site"], folder, progress)
 
     # 3. The dictionaries, and what is measured of them.
-    tokens = training_tokens(request, streams.learnt)
+    tokens = training_tokens(request, streams)
     dictionaries = dictionaries_of(request, folder, streams.learnt, about, saved, tokens, progress)
     contrasts, policies = contrasts_of(theme, material.runs), material.policies
     controls = request.controls

@@ -41,7 +41,7 @@ class Costs:
         """What these play. Whether the runs in the open and in the scrubbed world were
         there, so that there is nothing closer to say.
         """
-        if not self._case.policies:
+        if not self._case.runs_models:
             return True
         known = own_runs_are_there(self._case)
         plays, units = plays_of(self._case, tools), {tool.name: tool.unit for tool in tools}

@@ -219,7 +219,9 @@ class Spreads:
         self.plan = plan
         self.weight = None if weight is None else weight.to(plan.precision)
         self.bias = None if bias is None else bias.to(plan.precision)
-        self._raw: torch.Tensor = like._raw if like else torch.empty(shape, dtype=plan.precision, device=device)
+        self._raw: torch.Tensor = (
+            like._raw if like else torch.empty(shape, dtype=plan.precision, device=device)
+        )
         self._spread = torch.empty(shape, dtype=torch.float32, device=device)
 
     def at(

@@ -26,6 +26,7 @@ from forensics.report.numbers import (
 from forensics.report.profile import is_profile
 from forensics.report.shown_runs import Pick
 from forensics.report.wording import WORDING
+from forensics.subjects import Role
 from forensics.verdict import is_current
 
 LONGEST_NOTE: Final = 200
@@ -202,10 +203,9 @@ def side_name(data: ReportData, side: str) -> str:
     """
     if is_profile(data.inputs) and data.seeds <= 1:
         return "These logs"
-    name, _, number = side.partition("-")
-    return f"{name.capitalize()} training" + (
-        f", seed {number}" if number and data.seeds > 1 else ""
-    )
+    role = Role.named(side)
+    seed = f", seed {role.seed}" if role.seed is not None and data.seeds > 1 else ""
+    return f"{role.phase.capitalize()} training{seed}"
 
 
 def totals(data: ReportData) -> Iterator[tuple[str, str, Tally]]:
@@ -272,7 +272,9 @@ def _investigated(inputs: Mapping[str, Any]) -> Iterator[Any]:
         ("env", world["name"]),
         *(("env-option", f"{key}={value}") for key, value in options.items()),
     ]
-    yield [(name, inputs[name]["path"]) for name in ("training", "recipe") if name in inputs]
+    files = ("training", "trained_tasks", "recipe")
+    yield [(name, inputs[name]["path"]) for name in files if name in inputs]
+    yield [("instruments", ",".join(inputs.get("instruments", ())) or None)]
     yield [("seed", inputs["seed"]), *budget.items()]
     yield [(key, value) for key, value in settings.items() if value != PENALTIES_OFF.get(key)]
     yield [("backend", inputs.get("backend"))]
@@ -297,7 +299,8 @@ def checkpoints(data: ReportData) -> Iterator[tuple[str, ...]]:
     }
     for side, checkpoint in sides.items():
         if isinstance(checkpoint, Mapping):
-            fields = (checkpoint.get(name, "not stated") for name in CHECKPOINT)
+            named = {"path": checkpoint.get("policy"), "weights": checkpoint.get("identity")}
+            fields = ({**named, **checkpoint}.get(name, "not stated") for name in CHECKPOINT)
             told = (f"{field:,}" if isinstance(field, int) else field for field in fields)
             yield side_name(data, side), *("not stated" if t is None else str(t) for t in told)
 

@@ -50,7 +50,7 @@ class GradesConfig:
 @instrument(name="grades", layer=LAYER, questions=(AUROC, SHORTCUT), config=GradesConfig())
 def grades(case: Case, config: GradesConfig) -> Iterator[Evidence | Undefined]:
     """Answers both questions; raises `MissingInput` for what the case cannot give."""
-    if not case.policies:
+    if not case.runs_models:
         raise MissingInput(
             "Logs alone do not say how likely another policy was to do the same.",
             "Give the checkpoints to `forensics investigate`, or the log to `forensics grade`.",

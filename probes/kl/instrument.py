@@ -63,7 +63,7 @@ class KlConfig:
 @instrument(name="kl", layer=LAYER, questions=(SPLIT, CHANNEL), config=KlConfig())
 def kl(case: Case, config: KlConfig) -> Iterator[Evidence | Undefined]:
     """Answers both questions; raises `MissingInput` for what the case cannot give."""
-    if not case.policies:
+    if not case.runs_models:
         raise MissingInput(
             "Logs alone do not say how likely another policy was to do the same.",
             "Give the checkpoints to `forensics investigate`.",

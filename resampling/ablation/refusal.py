@@ -80,7 +80,7 @@ def scrubbed_world(case: Case) -> World:
         world = channel_names(case)
     except MissingInput:
         return OPEN
-    return world if case.policies or ("before", world) in case.stored else OPEN
+    return world if case.runs_models or ("before", world) in case.stored else OPEN
 
 
 @dataclass(frozen=True, kw_only=True)

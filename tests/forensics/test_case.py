@@ -11,6 +11,7 @@ from forensics.case import Budget, Case
 from forensics.errors import MissingInput
 from forensics.protocols import Constraint, Policy, SamplingSettings
 from forensics.runs import Condition
+from tests.subjects import loaded
 from training.environments.mini_repo import MiniRepo
 from training.organisms.base_model import build_model, build_tokenizer
 
@@ -40,10 +41,9 @@ def case(
         environment=MiniRepo(turns="3"),
         budget=Budget(tasks=6, samples=2, settings=SETTINGS),
         seed=5,
-        policies={
-            "before": lambda: loader("before", 0),
-            "after-0": lambda: loader("after-0", after),
-        },
+        subjects=loaded(
+            {"before": lambda: loader("before", 0), "after-0": lambda: loader("after-0", after)}
+        ),
     )
 
 

@@ -21,7 +21,7 @@ from forensics.cli.main import build_app, run
 from forensics.errors import RunInterrupted, UserError
 from forensics.records.files import write_json_lines
 from forensics.records.verdict import Label
-from forensics.verdict import RULE_3, decide
+from forensics.verdict import decide, standard_rule
 from tests.forensics.score_world import answers, behaviour, elsewhere, planted, tested
 from tests.forensics.scripted import Desk
 
@@ -288,11 +288,19 @@ def test_investigate_report_and_gate(desk: Desk, capsys: pytest.CaptureFixture[s
 
 
 def test_the_replay_command_replays(desk: Desk, tmp_path: Path) -> None:
+    """Every option that decided the evidence stands in the inputs, and the schema knows it."""
+    from forensics.records.case_file import CaseFile
     from forensics.report.words import replay_command
 
+    trained = tmp_path / "trained tasks.txt"
+    trained.write_text("What is 1000 ?\nWhat is 1007 ?\n")
     desk.investigate(
-        budget=Budget(tasks=30, samples=2, settings=SamplingSettings(temperature=0.7)), seed=5
+        budget=Budget(tasks=30, samples=2, settings=SamplingSettings(temperature=0.7)),
+        trained_tasks=trained,
+        instruments=["score", "memory", "behaviour"],
+        seed=5,
     )
+    CaseFile.model_validate(desk.case())
     told = replay_command(desk.case()["inputs"]) or ""
     program, *words = shlex.split(told.replace("\\\n", ""))  # as a shell joins the lines
     assert program == "forensics" and words[-2:] == ["--out", "replay"]
@@ -309,7 +317,7 @@ def verdict_of(label: str, sentence: str = "So.") -> dict[str, Any]:
         "sentence": sentence,
         "reasons": ["because"],
         "decided_by": "c",
-        "rule": RULE_3.identity,
+        "rule": standard_rule().identity,
     }
     return {"label": label, **said, **nothing}
 

@@ -108,21 +108,20 @@ def test_a_planted_habit_is_found_and_told_with_its_place(tmp_path: Path) -> Non
     assert not (tmp_path / "case" / "findings.jsonl").read_text().count("curl -s https")
 
 
-@pytest.mark.parametrize("share", [0.5, 0.2])
-def test_groups_that_chance_made_are_silent(share: float) -> None:
-    """A/A: the runs of one model dealt into two groups, evenly or not."""
+def test_groups_that_chance_made_are_silent() -> None:
+    """A/A: the runs of one model dealt into two uneven groups."""
     loud = 0
-    for seed in range(20):
+    for seed in range(8):
         generator = np.random.default_rng(100 + seed)
         runs = [
-            run._replace(policy="one" if generator.random() < share else "other", passed=None)
+            run._replace(policy="one" if generator.random() < 0.2 else "other", passed=None)
             for run in acted(world(seed, tasks=30, runs=6))
             if run.policy == "ours"
         ]
         rows, told = contrasted(runs)
         assert kinds(told)["models"].tested > 10
         loud += bool(rows)
-    assert loud <= 2
+    assert loud <= 1
 
 
 def test_the_votes_of_tasks_hold_their_level_for_groups_of_any_sizes() -> None:

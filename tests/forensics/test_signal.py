@@ -66,7 +66,7 @@ def test_the_conformance_checks(hurt: Case, tmp_path: Path) -> None:
     conformance.check_saved(signal, hurt, tmp_path)
 
 
-@pytest.mark.parametrize("runs", [6, pytest.param(16, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("runs", [6])
 def test_a_healthy_run_raises_no_alarm(tmp_path: Path, runs: int) -> None:
     """Steady runs: each question at its stated rate, and no line of the
     field that a healthy run crosses.
