@@ -2,8 +2,10 @@
 once there is room. The limit on the size of a file stands for the disk.
 """
 
+import gc
 import resource
 import shutil
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
