@@ -20,7 +20,7 @@ equal length:
    batch alone.
 2. Each hybrid (one checkpoint with a piece of the other) reads the batch, and
    leaves three numbers a decision. Layers before its piece are not run again
-   (`replay`); patches leave attention sinks as they are (`outlying`).
+   (`replayed`); patches leave attention sinks as they are (`outlying`).
 3. Whole actions are read as the text with the action's tokens behind it, once
    for each of the actions' prefixes.
 
@@ -42,19 +42,21 @@ from crosscoders.patching.hybrids import (
     EMBED,
     FINAL_NORM,
     UNEMBED,
+    Outlying,
     Pieces,
     all_sites,
     grafted,
+    outlying,
+    outputs_kept,
     part_of,
     patched,
     pieces_of,
     recorded,
     relative_change,
+    replayed,
     require_same_shape,
 )
 from crosscoders.patching.layer_steps import untouched
-from crosscoders.patching.outlying import Outlying, outlying
-from crosscoders.patching.replay import outputs_kept, replayed
 from crosscoders.patching.results import Change, ChangeMap, Direction, Positions, Readings, summed
 from forensics.errors import UserError
 from forensics.policies.score_columns import last_logprobs
