@@ -162,6 +162,7 @@ class Columns:
         return torch.stack([*columns, -(total.double() / size) - log_size.to(total.device), top], 1)
 
 
+@torch.inference_mode()  # but not while the caller has control
 def distributions(
     reader: HiddenStates,
     batch: Sequence[Sequence[int]],
