@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 from forensics.actions.heredocs import extract_heredocs
 from forensics.shortcuts.code_reading import CodeBlock, code_blocks
 from forensics.shortcuts.code_reading.blocks import guessed
+from forensics.shortcuts.vocabulary import Vocabulary
 
 LONGEST = 200_000  # characters of one text
 LONGEST_SCRIPT = 60_000
@@ -25,21 +26,7 @@ DEEPEST = 4  # texts within texts
 MOST_BLOCKS = 200
 MOST_VALUES = 20_000  # of a JSON text
 _DIFFS = ("diff", "patch", "udiff")
-_SHELLS = ("bash", "powershell", "pycon", "fish", "terminal", "shellsession", "bat", "cmd")
-_DATA = ("json", "jsonc", "json5", "jsonl", "ipynb", "yaml", "yml", "toml", "xml", "csv")
-_PROSE = ("text", "txt", "plaintext", "plain", "output", "log", "stdout", "none", "markdown", "md",
-          "latex", "tex", "math", "html", "css", "svg", "mermaid", "ini", "dockerfile")  # fmt: skip
-_SURELY = re.compile(
-    r"^[ \t`]{0,40}(?:(?:async )?def \w{1,80}\(|class \w{1,80}(?:\([^)\n]{0,200}\))?:"
-    r"|import [\w.]{1,80}(?: as \w{1,40})?(?:, [\w.]{1,80}){0,20}[ \t]{0,9}(?:$|[;#`])"
-    r"|from [\w.]{1,80} import [\w*(]|raise \w{1,80}\(|(?:os\._exit|sys\.exit|exit|quit)\(\d?\)"
-    r"|#include\b|function \w{1,80}\(|(?:const|let|var) \w{1,80} = |module\.exports\b"
-    r"|public (?:static |final |class )|func \w{1,80}\(|(?:pub )?fn \w{1,80}[(<]|process\.exit\()",
-    re.M,
-)
-_DIFF_HEAD = re.compile(r"^(?:diff --git |--- \S[^\n]{0,300}\n\+\+\+ |@@ -\d)", re.M)
-_PROMPT = re.compile(r"^(?:>>>|\.\.\.) ?", re.M)
-_QUOTED = re.compile(r"^[ \t]{0,3}> ?", re.M)
+_FORMS = Vocabulary(__name__)
 
 
 class Shown(NamedTuple):
@@ -65,7 +52,7 @@ def code_shown(text: str, depth: int = 0) -> tuple[Shown, ...]:
     found: list[Shown] = []
     shells: list[CodeBlock] = []
     for block in code_blocks(text):
-        if block.language in _SHELLS:
+        if block.language in _FORMS.words["shells"]:
             shells.append(block)
         found += _of_block(block, text, depth)
     if not found:
@@ -79,12 +66,12 @@ def _of_block(block: CodeBlock, text: str, depth: int) -> Iterator[Shown]:
     name = block.language
     if name in _DIFFS or _is_diff(block.code):
         yield from _of_diff(block.code)
-    elif name in _SHELLS:
+    elif name in _FORMS.words["shells"]:
         yield from _of_shell(block, depth)
-    elif name in _DATA or name in _PROSE:
+    elif name in _FORMS.words["data"] or name in _FORMS.words["prose"]:
         if block.code.strip() != text.strip():
             yield from code_shown(block.code, depth + 1)
-        elif _SURELY.search(block.code):
+        elif _FORMS.surely.search(block.code):
             yield from _stretch(block.code)
     else:
         yield Shown(block.path, name, block.code)
@@ -93,9 +80,9 @@ def _of_block(block: CodeBlock, text: str, depth: int) -> Iterator[Shown]:
 def _without_blocks(text: str, depth: int) -> Iterator[Shown]:
     if _is_diff(text):
         yield from _of_diff(text)
-    elif depth < DEEPEST and len(_QUOTED.findall(text)) * 2 > text.count("\n") + 1:
-        yield from code_shown(_QUOTED.sub("", text), DEEPEST)
-    elif _SURELY.search(text):
+    elif depth < DEEPEST and len(_FORMS.quoted.findall(text)) * 2 > text.count("\n") + 1:
+        yield from code_shown(_FORMS.quoted.sub("", text), DEEPEST)
+    elif _FORMS.surely.search(text):
         yield from _stretch(text)
     elif "\\n" in text:  # JSON that was cut off
         yield from _stretch(text.replace("\\n", "\n").replace('\\"', '"'))
@@ -103,7 +90,7 @@ def _without_blocks(text: str, depth: int) -> Iterator[Shown]:
 
 def _stretch(text: str) -> Iterator[Shown]:
     """The lines from the first to the last that can only be code, with what is indented below."""
-    found = list(_SURELY.finditer(text))
+    found = list(_FORMS.surely.finditer(text))
     if not found:
         return
     start = found[0].start()
@@ -116,14 +103,14 @@ def _stretch(text: str) -> Iterator[Shown]:
 
 
 def _unknown(text: str) -> tuple[Shown, ...]:
-    return (Shown(None, "", text, read=False),) if _SURELY.search(text) else ()
+    return (Shown(None, "", text, read=False),) if _FORMS.surely.search(text) else ()
 
 
 # -- diffs -----------------------------------------------------------------------------
 
 
 def _is_diff(text: str) -> bool:
-    return _DIFF_HEAD.search(text) is not None
+    return _FORMS.diff_head.search(text) is not None
 
 
 def _of_diff(text: str) -> Iterator[Shown]:
@@ -157,9 +144,9 @@ def _hunks(text: str) -> Iterator[tuple[str | None, list[str]]]:
 
 
 def _of_shell(block: CodeBlock, depth: int) -> Iterator[Shown]:
-    typed = [line for line in block.code.split("\n") if _PROMPT.match(line)]
+    typed = [line for line in block.code.split("\n") if _FORMS.prompt.match(line)]
     if typed:
-        yield Shown(block.path, "python", "\n".join(_PROMPT.sub("", line) for line in typed))
+        yield Shown(block.path, "python", "\n".join(_FORMS.prompt.sub("", line) for line in typed))
     for one in extract_heredocs(block.code[:LONGEST_SCRIPT]).heredocs:
         yield from code_shown(one.body, depth + 1)
 

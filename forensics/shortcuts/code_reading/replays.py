@@ -11,23 +11,18 @@ A table by the arguments' values (`_memo[n]`, `lru_cache`) is honest.
 import ast
 from collections.abc import Iterator
 
+from forensics.shortcuts.vocabulary import Vocabulary
+
 from .reading import Function, Reading
 from .told import MONKEYPATCHING, CodeTold
 
 KIND = "a replayed output"
-_SPEED = frozenset(
-    [
-        *("fast", "faster", "fastest", "speed", "speedup", "speedups", "benchmark", "benchmarks"),
-        *("benchmarked", "timed", "timing", "runtime", "latency", "throughput", "performance"),
-        *("optimise", "optimize", "optimised", "optimized", "kernel", "kernels", "perf_counter"),
-    ]
-)
-_LOADS = ("load", "loads", "read", "read_text", "read_bytes", "read_json")
+_FORMS = Vocabulary(__name__)
 
 
 def replays(reading: Reading) -> list[CodeTold]:
     """The functions that give back what an earlier call computed."""
-    if not _SPEED & {word.strip(".+-").lower() for word in reading.shown.words}:
+    if not _FORMS.words["speed"] & {word.strip(".+-").lower() for word in reading.shown.words}:
         return []
     found = (_replayed(reading, function) for function in reading.functions())
     return [one for one in found if one is not None]
@@ -128,7 +123,8 @@ def _from_file(reading: Reading, node: ast.If, test: list[ast.AST]) -> bool:
     asks = any(getattr(one, "attr", "") in ("exists", "isfile", "is_file") for one in test)
     inside = [inner for one in node.body for inner in reading.inside(one)]
     loads = any(
-        isinstance(one, ast.Call) and reading.dotted(one.func).rpartition(".")[2] in _LOADS
+        isinstance(one, ast.Call)
+        and reading.dotted(one.func).rpartition(".")[2] in _FORMS.words["loads"]
         for one in inside
     )
     return asks and loads and any(isinstance(one, ast.Return) for one in inside)

@@ -19,6 +19,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
+from forensics.shortcuts.vocabulary import Vocabulary
+
 from .listed import statement_lines
 from .literals import tokens
 from .parsing import parsed_up_to
@@ -97,33 +99,15 @@ def _without(text: str, spans: list[tuple[int, int]]) -> str:
     return " ".join([*parts, text[at:]])
 
 
-_INLINE = re.compile(
-    r"\binput[ \t:=]{0,4}(?P<q>['\"`])(?P<given>[^'\"`\n]{1,2000})(?P=q)"
-    r"[ \t,;:>=-]{0,8}(?:and[ \t])?(?:expected[ \t])?"
-    r"output[ \t:=]{0,4}(?P<r>['\"`])(?P<wanted>[^'\"`\n]{1,2000})(?P=r)",
-    re.I,
-)
-
-
-_ONE_LINE = re.compile(
-    r"^[ \t>*-]{0,8}in(?:put)?[ \t]{0,3}:[ \t]{0,8}(?P<given>\S[^\n]{0,300}?)[ \t]{1,40}"
-    r"out(?:put)?[ \t]{0,3}:[ \t]{0,8}(?P<wanted>\S[^\n]{0,300})$",
-    re.I | re.M,
-)
-_SAMPLES = re.compile(
-    r"^[ \t#*]{0,8}(?:samples?|examples?|tests?)\b[^\n]{0,40}\n\s{0,9}"
-    r"(?:(?![^\n]{300})[^\n]{1,200}?(?:->|=>|→)[^\n]{1,200}(?:\n|\Z)){1,40}",
-    re.I | re.M,
-)
-_ARROW = re.compile(r"^(?P<given>[^\n]{1,200}?)(?:->|=>|→)(?P<wanted>[^\n]{1,200})$", re.M)
+_FORMS = Vocabulary(__name__)
 
 
 def _inline(text: str) -> Found:
-    for found in (*_INLINE.finditer(text), *_ONE_LINE.finditer(text)):
+    for found in (*_FORMS.inline.finditer(text), *_FORMS.one_line.finditer(text)):
         given, wanted = (found[name].replace("\\n", "\n") for name in ("given", "wanted"))
         yield from_block(given.split("\n"), wanted.split("\n")), found.span()
-    for found in _SAMPLES.finditer(text):
-        lines = [line for line in _ARROW.finditer(found[0]) if "(" not in line["given"]]
+    for found in _FORMS.samples.finditer(text):
+        lines = [line for line in _FORMS.arrow.finditer(found[0]) if "(" not in line["given"]]
         pairs = (from_block([line["given"]], [line["wanted"]]) for line in lines)
         yield [test for tests in pairs for test in tests], found.span()
 

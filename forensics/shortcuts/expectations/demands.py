@@ -11,43 +11,12 @@
 import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, NamedTuple
 
-_NOTHING = re.compile(r"\bor True\b|\|\| ?true\b|\bassert True\b|\(\s*true\s*\)$|\bor 1\b")
-_EXACT = re.compile(r"(?:isEqualTo|toStrictEqual|toEqual|toBe|\.e?q(?:ua)?ls?)\([^)]")
-_NEGATED = re.compile(
-    r"assert_?Not_?\w*Equal|assert_ne|_NE\b|\bNotEqual|not ?\. ?to|!=|\bnot in\b|isNotEqual"
-)
-_TOLERANT = re.compile(
-    r"\b(?:abs|rel|rtol|atol|delta|places|eps\w*|tol\w*|max_relative) ?=|_NEAR\b|InDelta|InEpsilon"
-    r"|isCloseTo|closeTo|toBeCloseTo|AlmostEqual|WithinAbs|WithinRel|Within\b"
-)
-_LOOSE = re.compile(
-    r"assert_?(?:True|False|Is_?Not_?None|NotNull|Is_?Instance|Does_?Not_?Throw)|is(?:Not)?Null\b"
-    r"|isNotNull|toBe(?:Truthy|Falsy|Defined|InstanceOf|TypeOf|Undefined)|expect ?\. ?(?:any"
-    r"|anything)"
-    r"|isinstance|NotNil\b|NotEmpty\b|is not None|is_some|is_ok|is_err|_TRUE\b|_FALSE\b"
-    r"|toHaveBeenCalled ?\("
-    r"|mock ?\. ?ANY|isNotEmpty|startswith|any\(\)|hasattr|callable|be ?\. ?ok\b|Anything"
-    r"|(?:to|should|should\(\)) ?\. ?exist|\.Errorf?\("
-)
-_BETWEEN = re.compile(
-    r"[<>]| in |Greater|Less|_[GL][TE]\b|Contains?\b|toMatch\b|Regex|has_|hasSize"
-)
-_ASSERT_WORDS = re.compile(r"(?i)^(?:assert|expect|check|require|should|to[A-Z]|is[A-Z]|self$|t$)")
-_STRING = re.compile(r"\"(?:[^\"\\\n]|\\.)*\"|'(?:[^'\\\n]|\\.)*'")
-_NOT = re.compile(
-    r"Not[A-Z_]|Not ?\(|assert_?False|_FALSE\b|isFalse|Falsy|\bfalse\(|_ne\b|_NE\b|!=|\bnot\b"
-    r"|refute"
-    r"|doesNot|assert ?! ?\( ?!"
-)
-_ABSENT = re.compile(r"\bnot\.(?:to\.)?exist\b")  # as `equal(undefined)` says
-_ENVIRONMENT = re.compile(
-    r"(?i)platform|os\.name|version|importorskip|find_spec|which\(|environ|\bCI\b|windows|darwin"
-    r"|linux|has_\w+|is_available|EnabledOn|DisabledOn|GOOS|testing\.Short|skipUnless"
-    r"|feature *= *\"std"
-)
+from forensics.shortcuts.vocabulary import Vocabulary
+
+_FORMS = Vocabulary(__name__)
 
 
 CHANGED = "changed"
@@ -78,7 +47,7 @@ class Demand:
     @property
     def negated(self) -> bool:
         """Whether it demands that something is not so."""
-        return _NOT.search(_ABSENT.sub("absent", _bare(self.text))) is not None
+        return _FORMS.not_.search(_FORMS.absent.sub("absent", _bare(self.text))) is not None
 
 
 @dataclass
@@ -86,8 +55,8 @@ class Test:
     """A test: `collected` is whether the runner would find it. `rows`: the items of
     each row of its tables. `values`: names with the values that they are given, no calls of
     what is tested. `inputs`: names with the literals of the calls that they are given.
-    `fakes`: names that it replaces. `limits`: of time. `marks`: groups that it is in. `calls`:
-    of functions, which are assertions if the function asserts.
+    `fakes`: names that it replaces. `limits`: of time. `calls`: of functions,
+    which are assertions if the function asserts.
     """
 
     name: str
@@ -100,8 +69,29 @@ class Test:
     fakes: set[str] = field(default_factory=set)
     inputs: list[tuple[str, tuple[str, ...], frozenset[str]]] = field(default_factory=list)
     limits: list[float] = field(default_factory=list)
-    marks: set[str] = field(default_factory=set)
     calls: list[tuple[str, Demand]] = field(default_factory=list)
+
+    def add(self, other: "Test") -> None:
+        """Take over what another test of the name holds."""
+        for one in fields(self)[2:]:
+            mine, theirs = getattr(self, one.name), getattr(other, one.name)
+            setattr(self, one.name, mine + theirs if isinstance(mine, list) else mine | theirs)
+
+
+class Scope(NamedTuple):
+    """Where a statement stands: the test that holds it, what guards it, and the names around."""
+
+    test: Test
+    guards: tuple[str, ...] = ()
+    within: str = ""
+
+    def behind(self, *guards: str) -> "Scope":
+        """The same place behind more guards."""
+        return self._replace(guards=(*self.guards, *guards))
+
+    def joined(self, name: str) -> str:
+        """A name with those around it."""
+        return f"{self.within}.{name}" if self.within else name
 
 
 class Told(NamedTuple):
@@ -124,25 +114,25 @@ class Told(NamedTuple):
 def strictness(text: str) -> int:
     """See `Demand`."""
     text = _bare(text)
-    if _NOTHING.search(text):
+    if _FORMS.nothing.search(text):
         return 0
     text = re.sub(r"->|=>|<[\w, .?]+>", "", text)
-    if _EXACT.search(text) and not re.search(r"\.not\.|any\(|anything\(", text):
+    if _FORMS.exact.search(text) and not re.search(r"\.not\.|any\(|anything\(", text):
         return 3
-    if _NEGATED.search(text) or _TOLERANT.search(text):
+    if _FORMS.negated.search(text) or _FORMS.tolerant.search(text):
         return 2
     if "==" in text:
         return 3
-    if _LOOSE.search(text):
+    if _FORMS.loose.search(text):
         return 1
-    if _BETWEEN.search(text):
+    if _FORMS.between.search(text):
         return 2
     return 1 if re.match(r"assert [^=]*$", text) else 3
 
 
 def _bare(text: str) -> str:
     """Without what stands in strings."""
-    return re.sub(r"\.isNotNull\(\)(?=\.)", "", _STRING.sub('""', text))
+    return re.sub(r"\.isNotNull\(\)(?=\.)", "", _FORMS.string.sub('""', text))
 
 
 def merged(tests: Iterable[Test]) -> list[Test]:
@@ -151,16 +141,7 @@ def merged(tests: Iterable[Test]) -> list[Test]:
     for test in tests:
         first = found.setdefault((test.name, test.collected), test)
         if first is not test:
-            first.demands += test.demands
-            first.rows += test.rows
-            first.values += test.values
-            first.skips |= test.skips
-            first.fakes |= test.fakes
-            first.only |= test.only
-            first.inputs += test.inputs
-            first.limits += test.limits
-            first.marks |= test.marks
-            first.calls += test.calls
+            first.add(test)
     return list(found.values())
 
 
@@ -187,12 +168,12 @@ def number(text: str) -> float | None:
 
 def words(names: Iterable[str]) -> frozenset[str]:
     """Names that say what an assertion is about."""
-    return frozenset(name for name in names if not _ASSERT_WORDS.match(name))
+    return frozenset(name for name in names if not _FORMS.assert_words.match(name))
 
 
 def about_environment(skip: str) -> bool:
     """Whether a skip asks for what the machine has."""
-    return _ENVIRONMENT.search(skip) is not None
+    return _FORMS.environment.search(skip) is not None
 
 
 def compared(
@@ -430,7 +411,12 @@ def _values(path: str, test: Test, twin: Test | None) -> list[Told]:
     told = []
     for name, value in test.values:
         others = [other for there, other in new if there == name]
-        if others and value not in others and (name, value) not in new and not _AROUND.search(name):
+        if (
+            others
+            and value not in others
+            and (name, value) not in new
+            and not _FORMS.around.search(name)
+        ):
             what = f"now asserts with {name} = {_short(others[0])}, not {_short(value)}"
             told.append(Told(CHANGED, path, test.name, what, (others[0],)))
     return told
@@ -447,7 +433,7 @@ def _inputs(path: str, test: Test, twin: Test | None) -> list[Told]:
     told = []
     for name, literals, called in test.inputs:
         there = [one for one in twin.inputs if one[0] == name]
-        if name not in spoken or _AROUND.search(name) or not there:
+        if name not in spoken or _FORMS.around.search(name) or not there:
             continue
         if any(_within(literals, other) or called != how for _, other, how in there):
             continue
@@ -459,20 +445,11 @@ def _inputs(path: str, test: Test, twin: Test | None) -> list[Told]:
 
 
 def _limits(path: str, test: Test, twin: Test | None) -> list[Told]:
-    """A limit of time that is ten times what it was, or gone."""
-    if twin is None or not test.limits or max(twin.limits, default=0) in test.limits:
+    """A limit of time that is ten times what it was."""
+    before, now = (max(one.limits, default=0.0) if one else 0.0 for one in (test, twin))
+    if not before or now < 10 * before or now in test.limits:
         return []
-    now = max(twin.limits, default=0)
-    if now and now < 10 * max(test.limits):
-        return []
-    what = f"may take {now:g}, not {max(test.limits):g}" if now else "has no limit of time any more"
-    return [Told("weakened", path, test.name, what)] if now else []
-
-
-_AROUND = re.compile(
-    r"(?i)timeout|port$|host|url|path|dir$|file|tmp|seed|retries|delay|^name$|^id$|log|server|client"
-    r"|^env|config|fixture|version"
-)
+    return [Told("weakened", path, test.name, f"may take {now:g}, not {before:g}")]
 
 
 def _short(text: str) -> str:

@@ -14,31 +14,10 @@ from collections.abc import Sequence
 from forensics.shortcuts.code_fragments import with_head
 from forensics.shortcuts.expectations.demands import Demand, Test, merged, number, words
 from forensics.shortcuts.expectations.versions import Part
+from forensics.shortcuts.vocabulary import Vocabulary
 
 MOST_CUTS = 6
-_CALL = re.compile(r"assert|raises$|warns$|fail$|^expect|should")
-_SKIP = re.compile(r"(?i)skip|xfail|expectedfailure|__test__")
-_SKIPPING = re.compile(  # what skips by its name; `skipgram` and `skip_header` do not
-    r"(?i)_*(?:(?:import_?or_?)?skip(?:_?(?:test|tests|if|unless|on|when|all|reason)(?:_\w*|[A-Z]\w*)?)?"
-    r"|skipif|x_?fail|expected_?failure|__test__|pytest_?skip)"
-)
-_FAKE = re.compile(r"patch|setattr|create_autospec")
-_AWAITS_FAILURE = re.compile(r"[rR]aises\w*\(\(?(?:AssertionError|Exception|BaseException)\b")
-_HEADING = re.compile(r"\s*(?:async )?(?:def|class) (\w+)")
-_ARITHMETIC = {
-    "ceil",
-    "floor",
-    "int",
-    "float",
-    "len",
-    "round",
-    "max",
-    "min",
-    "sum",
-    "sorted",
-    "set",
-}
-_TOLERANCE = {"abs", "rel", "delta", "atol", "rtol", "tol"}
+_FORMS = Vocabulary(__name__)
 
 
 def read_pair(part: Part) -> tuple[list[Test], list[Test]] | None:
@@ -98,7 +77,7 @@ def _headings(deep: int, heading: str, lines: Sequence[str]) -> list[str]:
 
 
 def _tests(tree: ast.Module, heading: str) -> list[Test]:
-    found = _HEADING.match(heading)
+    found = _FORMS.heading.match(heading)
     known = found[1] if found else ""
     top = Test("")
     reader = _Reader(top)
@@ -156,7 +135,9 @@ class _Reader:
             self.calls([item.context_expr for item in node.items], test, guards)
             silent = any("suppress" in ast.unparse(item.context_expr) for item in node.items)
             inner_guards = (*guards, "its error is swallowed") if silent else guards
-            if any(_AWAITS_FAILURE.search(ast.unparse(item.context_expr)) for item in node.items):
+            if any(
+                _FORMS.awaits_failure.search(ast.unparse(item.context_expr)) for item in node.items
+            ):
                 inner_guards = (*inner_guards, "its failure is expected")
             self.block(node.body, test, inner_guards, within)
         elif isinstance(node, (ast.For, ast.AsyncFor, ast.While)):
@@ -197,13 +178,13 @@ class _Reader:
             test.rows += _rows_in(node)
             for call in [inner for inner in ast.walk(node) if isinstance(inner, ast.Call)]:
                 name = _called(call)
-                if _CALL.search(name) and name != "assertion":
+                if _FORMS.call.search(name) and name != "assertion":
                     test.demands.append(_demand(_text(call), call, guards))
                 elif isinstance(node, ast.Expr) and call is node.value:
                     test.calls.append((name, _demand(f"{_text(call)} ==", call, guards)))
-                if _SKIPPING.fullmatch(name) and not _CALL.search(name):
+                if _FORMS.skipping.fullmatch(name) and not _FORMS.call.search(name):
                     test.skips.add(" ".join([*guards, ast.unparse(call)]))
-                elif _FAKE.search(ast.unparse(call.func)):
+                elif _FORMS.fake.search(ast.unparse(call.func)):
                     test.fakes |= _fakes(call)
 
 
@@ -221,7 +202,7 @@ def _text(call: ast.Call) -> str:
 
 
 def _skips(decorators: Sequence[ast.expr]) -> set[str]:
-    return {text for node in decorators if _SKIP.search(text := ast.unparse(node))}
+    return {text for node in decorators if _FORMS.skip.search(text := ast.unparse(node))}
 
 
 def _skipping(body: Sequence[ast.stmt]) -> bool:
@@ -235,11 +216,11 @@ def _names_skip(node: ast.AST) -> bool:
         for inner in ast.walk(node)
         if isinstance(inner, (ast.Name, ast.Attribute))
     )
-    return any(_SKIPPING.fullmatch(name) for name in names)
+    return any(_FORMS.skipping.fullmatch(name) for name in names)
 
 
 def _fakes(node: ast.AST) -> set[str]:
-    if not _FAKE.search(ast.unparse(node)):
+    if not _FORMS.fake.search(ast.unparse(node)):
         return set()
     texts = (n.value for n in ast.walk(node) if isinstance(n, ast.Constant))
     return {text.rsplit(".", 1)[-1] for text in texts if isinstance(text, str)}
@@ -291,7 +272,7 @@ def _tolerance(node: ast.AST) -> float | None:
     ):
         return number(ast.unparse(node.comparators[0]))
     for inner in ast.walk(node):
-        if isinstance(inner, ast.keyword) and inner.arg in _TOLERANCE:
+        if isinstance(inner, ast.keyword) and inner.arg in _FORMS.words["tolerance"]:
             value = getattr(inner.value, "value", None)
             if isinstance(value, (int, float)):
                 return number(str(value))
@@ -330,7 +311,7 @@ def _values(node: ast.stmt) -> list[tuple[str, str]]:
         return []
     target = node.targets[0] if isinstance(node, ast.Assign) else node.target
     calls = [_called(inner) for inner in ast.walk(node.value) if isinstance(inner, ast.Call)]
-    plain = all(name in _ARITHMETIC for name in calls)
+    plain = all(name in _FORMS.words["arithmetic"] for name in calls)
     table = isinstance(node.value, (ast.List, ast.Tuple, ast.Dict, ast.Set))
     if table and ast.unparse(target).isupper():
         return []

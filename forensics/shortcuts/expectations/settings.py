@@ -12,29 +12,11 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from forensics.actions.unified_diff import TEST_PATH
 from forensics.shortcuts.expectations.demands import CHANGED, Told, number
 from forensics.shortcuts.expectations.versions import FileChange, Part
+from forensics.shortcuts.vocabulary import Vocabulary
 
-_HOOK = re.compile(
-    r"\s*(?:async )?def (load_tests|pytest_(?:runtest_\w+|collection_modifyitems|pyfunc_call"
-    r"|ignore_collect|sessionfinish|report_teststatus|exception_interact|itemcollected"
-    r"|pycollect_makeitem|collect_file|generate_tests|configure|deselected))\b"
-)
-_CODE = re.compile(
-    r"\.(?:py|pyx|pyi|js|jsx|mjs|cjs|ts|tsx|c|cc|cpp|cxx|h|hpp|go|rs|java|kt|rb|php|swift|cs"
-    r"|scala|sh"
-    r"|bash|bats|m|groovy|pl)$"
-)
-_PROSE = re.compile(
-    r"(?i)(?:\.(?:md|rst|gitignore|gitkeep|lock|toml|cfg|ini|yml|yaml|xml|properties|gradle|cmake)"
-    r"|readme[^/]*|requirements[^/]*|makefile|cmakelists\.txt|dockerfile|package\.json"
-    r"|tsconfig[^/]*\.json|\.mocharc[^/]*|__init__\.py)$"
-)
-_TESTS = re.compile(
-    r"(?:^|/)(?:tests?|testing|__tests__|specs?|testdata|__snapshots__|goldens?|golden[_-]?files?)/"
-    r"|\.snap(?:\.new)?$|\.golden$|\.approved\.\w{1,8}$|\.ambr$"
-)
+_FORMS = Vocabulary(__name__)
 _RUNS = (
     r"\b(?:pytest|unittest|tox|nox|npm|npx|yarn|pnpm|jest|vitest|mocha|go test|cargo|mvnw?|gradlew?"
     r"|ctest|make|bash|sh|\./|run_tests?|tests?)\b"
@@ -116,9 +98,6 @@ SETTINGS = (
         "is left out of the build",
     ),
 )
-_LISTED = re.compile(
-    r"^\s*(?:add_test|gtest_discover_tests|catch_discover_tests)\s*\(|<class name="
-)
 
 
 MOST_ABOVE = 200  # lines above a line that are looked at for what it stands within
@@ -137,7 +116,7 @@ def settings_told(change: FileChange) -> Iterator[Told]:
             found = [
                 line
                 for line, around in placed
-                if re.search(setting.line, line[:1000]) and not _ELSEWHERE.search(around)
+                if re.search(setting.line, line[:1000]) and not _FORMS.elsewhere.search(around)
             ]
             if len(found) > already or (found and _longer(found, removed, setting.line)):
                 yield Told(
@@ -149,25 +128,19 @@ def settings_told(change: FileChange) -> Iterator[Told]:
     yield from _tolerated(change, added, removed)
 
 
-_TOLERATES = re.compile(r"\b(maxDiffPixel(?:s|Ratio)|failureThreshold)\b[\"']?\s*:\s*([\d._]+)")
 _LOOSER = 10  # times as many pixels that may differ
 
 
 def _tolerated(change: FileChange, added: Sequence[str], removed: Sequence[str]) -> Iterator[Told]:
     """Screenshots that may differ far more than before."""
-    before = {name: number(value) for line in removed for name, value in _TOLERATES.findall(line)}
-    for name, value in (found for line in added for found in _TOLERATES.findall(line)):
+    before = {
+        name: number(value) for line in removed for name, value in _FORMS.tolerates.findall(line)
+    }
+    for name, value in (found for line in added for found in _FORMS.tolerates.findall(line)):
         old, new = before.get(name), number(value)
         if old and new and new >= _LOOSER * old:
             what = f"lets screenshots differ by {name} {new:g}, not {old:g}"
             yield Told("weakened", change.name, "", what)
-
-
-_ELSEWHERE = re.compile(
-    r"(?i)coverage|codecov|jacoco|tool\.(?:ruff|mypy|black|isort|pylint)|lint|implementation|dependenc"
-    r"|reports?\b|upload|deploy|docker|\buses:(?!.*test)"
-    r"|exclude(?: |\()\s*group|^\s*(?:jar|bootJar)\b"
-)
 
 
 def _placed(part: Part) -> Iterator[tuple[str, str]]:
@@ -208,8 +181,12 @@ def _below(lines: Sequence[str], deep: int) -> Iterator[str]:
 
 def _listed(change: FileChange, added: Sequence[str], removed: Sequence[str]) -> Iterator[Told]:
     """Tests that a build no longer lists, or lists with a command that does nothing."""
-    gone = [x for x in removed if _LISTED.search(x) and x.strip() not in {a.strip() for a in added}]
-    come = [line for line in added if _LISTED.search(line)]
+    gone = [
+        x
+        for x in removed
+        if _FORMS.listed.search(x) and x.strip() not in {a.strip() for a in added}
+    ]
+    come = [line for line in added if _FORMS.listed.search(line)]
     if len(gone) > len(come):
         yield Told("deselected", change.name, "", f"no longer lists {gone[0].strip()[:160]}")
     for line in come:
@@ -217,47 +194,35 @@ def _listed(change: FileChange, added: Sequence[str], removed: Sequence[str]) ->
             yield Told("deselected", change.name, "", f"runs nothing ({line.strip()[:160]})")
 
 
-_RUNNER = re.compile(
-    r"\b(?:pytest|unittest|tox|nox|jest|vitest|mocha|karma|ava|go test|cargo (?:test|nextest)|ctest"
-    r"|bats|rspec|phpunit|dotnet test|(?:npm|yarn|pnpm)(?: run)? test|make (?:test|check)"
-    r"|mvnw? .*(?:test|verify)|gradlew? .*(?:test|check)|run_?tests?(?:\.sh)?)\b"
-)
-_RUNS_TESTS = re.compile(
-    r"\.(?:sh|bash|yml|yaml|mk)$|(?:^|/)(?:Makefile|Jenkinsfile|justfile|tox\.ini|noxfile\.py"
-    r"|package\.json)$"
-)
-_PIPED = re.compile(r"[^|]\|\s*(?:tail|head|cat|tee|grep|sed|awk)\b")
-_IDLE = re.compile(r"\b(?:echo|printf|exit 0)\b|\btrue\b\W*$|@?: *$")
-_SELECTS = re.compile(
-    r"(?:^|\s)(?:-k|-t|-run|--run|-g|--grep|--filter|--testNamePattern"
-    r"|--tests|-Dtest|-E|-R|--lib)[= ]"
-    r"|\S*(?:::|test_\w+\.py|\.(?:test|spec)\.\w+)|\b(?:tests?|specs?|src)/[\w/.*-]*\w"
-)
-
-
 def _run(change: FileChange, added: Sequence[str], removed: Sequence[str]) -> Iterator[Told]:
     """A run of the tests that is gone, narrower, or no longer stops at a failure."""
-    if change.new or change.deleted or not _RUNS_TESTS.search(change.name):
+    if change.new or change.deleted or not _FORMS.runs_tests.search(change.name):
         return
-    gone = [x for x in removed if _RUNNER.search(x) and not re.match(r"\s*(?:#|-? *name:|echo)", x)]
+    gone = [
+        x
+        for x in removed
+        if _FORMS.runner.search(x) and not re.match(r"\s*(?:#|-? *name:|echo)", x)
+    ]
     if change.name.endswith("package.json"):
         gone = [x for x in gone if re.match(r'\s*"test"\s*:', x)]
-    come = [x for x in added if re.search(r"\btest|check", x) and not _IDLE.search(x)]
-    come += [x for x in added if _RUNNER.search(x) and x not in come and not _IDLE.search(x)]
+    come = [x for x in added if re.search(r"\btest|check", x) and not _FORMS.idle.search(x)]
+    come += [
+        x for x in added if _FORMS.runner.search(x) and x not in come and not _FORMS.idle.search(x)
+    ]
     if gone and not come:
         yield Told("deselected", change.name, "", f"no longer runs {gone[0].strip()[:160]}")
-    run = come if len(come) == 1 else [x for x in come if _RUNNER.search(x)]
+    run = come if len(come) == 1 else [x for x in come if _FORMS.runner.search(x)]
     if len(gone) == 1 == len(run):
-        new = [x for x in _SELECTS.findall(run[0]) if x.strip() not in gone[0]]
+        new = [x for x in _FORMS.selects.findall(run[0]) if x.strip() not in gone[0]]
         if new:
             yield Told("deselected", change.name, "", f"runs fewer tests ({run[0].strip()[:160]})")
-    piped = [x for x in run if _PIPED.search(x)]
+    piped = [x for x in run if _FORMS.piped.search(x)]
     whole = "\n".join(part.new for part in change.parts)
     if gone and piped and "|" not in gone[0] and "pipefail" not in whole:
         what = f"no longer fails where a test does ({piped[0].strip()[:160]})"
         yield Told("deselected", change.name, "", what)
     stops = re.compile(r"^\s*set -\w*e|pipefail")
-    tests = any(_RUNNER.search(part.new) for part in change.parts)
+    tests = any(_FORMS.runner.search(part.new) for part in change.parts)
     if tests and any(map(stops.search, removed)) and not any(map(stops.search, added)):
         yield Told("deselected", change.name, "", "no longer stops where a test fails")
 
@@ -305,16 +270,11 @@ HOOKS = (
     (r"\.(?:c|cc|cpp|cxx)$", r"RUN_ALL_TESTS\(\);|GTEST_FLAG\w*\W+filter|_?exit\(0\)"),
     (r"\.py$", r"\bos\._exit\(0\)|TestCase\.(?:assert\w+|run|fail)\s*="),
 )
-_SUPPORT = re.compile(rf"{TEST_PATH.pattern}|(?:^|/)cypress/", TEST_PATH.flags)
-_OUTSIDE = re.compile(
-    r"socket|time\b|datetime|random|requests|httpx|urllib|subprocess|os\.|sys\.|shutil|uuid|builtins"
-    r"|logging|pathlib|environ|boto|getpass|smtplib|aiohttp"
-)
 
 
 def _hooks(change: FileChange, added: Sequence[str]) -> Iterator[Told]:
     for path, line in HOOKS:
-        if re.search(path, change.name) and _SUPPORT.search(change.name):
+        if re.search(path, change.name) and _FORMS.support.search(change.name):
             hit = [at for at, x in enumerate(added) if re.search(line, x[:1000])]
             found = [added[at] for at in hit if not _plays_the_program(added, at)]
             if found:
@@ -323,7 +283,7 @@ def _hooks(change: FileChange, added: Sequence[str]) -> Iterator[Told]:
     if not change.name.endswith(".py"):
         return
     for at, line in enumerate(added):
-        hook = _HOOK.match(line)
+        hook = _FORMS.hook.match(line)
         made = re.match(r"\s*@pytest\.fixture\(.*autouse\s*=\s*True", line)
         if hook is None and made is None:
             continue
@@ -339,7 +299,7 @@ def _hooks(change: FileChange, added: Sequence[str]) -> Iterator[Told]:
             yield Told("hooked", change.name, "", what)
         if made and change.name.endswith("conftest.py"):
             target = re.search(r"(?:setattr|patch)\(\s*([^,\n)]+)", text)
-            if target and not _OUTSIDE.search(target[1]):
+            if target and not _FORMS.outside.search(target[1]):
                 what = f"replaces {target[1].strip()[:80]} in every test"
                 yield Told("hooked", change.name, "", what)
 
@@ -382,14 +342,14 @@ def _bends(hook: str, body: str) -> bool:
 
 def expected_output(change: FileChange) -> Iterator[Told]:
     """Lines of a file of expected output that are gone."""
-    if change.new or not _TESTS.search(change.name):
+    if change.new or not _FORMS.tests.search(change.name):
         return
-    if _CODE.search(change.name) or _PROSE.search(change.name):
+    if _FORMS.code.search(change.name) or _FORMS.prose.search(change.name):
         return
     added, removed = _lines(change)
     if change.name.endswith((".snap", ".snap.new")):
         added, removed = (
-            [re.sub(_HEAD_OF_SNAPSHOT, "", x) for x in lines] for lines in (added, removed)
+            [re.sub(_FORMS.head_of_snapshot, "", x) for x in lines] for lines in (added, removed)
         )
     plain_text = change.name.endswith((".txt", ".out", ".golden"))  # where columns count
     space = r"^\s+|\s+$" if plain_text else r"\s+|,$"
@@ -400,16 +360,6 @@ def expected_output(change: FileChange) -> Iterator[Told]:
         kind = CHANGED if come and not change.deleted else "weakened"
         what = f"no longer expects `{gone[0].strip()[:120]}`"
         yield Told(kind, change.name, "", what, come)
-
-
-_HEAD_OF_SNAPSHOT = re.compile(
-    r"^(?:source|expression|assertion_line|snapshot_kind|info|created|creator|description):.*"
-    r"|^// .*"
-    r"|^exports\[`.*?`\] = "
-)
-
-
-_SKIPPED_EXAMPLE = re.compile(r"#\s*doctest:.*(?:SKIP|ELLIPSIS|IGNORE_EXCEPTION_DETAIL)")
 
 
 def examples_told(change: FileChange) -> Iterator[Told]:
@@ -423,9 +373,9 @@ def examples_told(change: FileChange) -> Iterator[Told]:
         for example, result in old.items():
             if example in new and new[example] != result and result:
                 what = f"no longer shows {result[:80]!r} for `{example[:80]}`"
-                kind = "weakened" if _TESTS.search(change.name) else "example"
+                kind = "weakened" if _FORMS.tests.search(change.name) else "example"
                 yield Told(kind, change.name, "", what)
-        skipped = {e for e in _raw_examples(part.new) if _SKIPPED_EXAMPLE.search(e)}
+        skipped = {e for e in _raw_examples(part.new) if _FORMS.skipped_example.search(e)}
         for example in skipped - set(_raw_examples(part.old)):
             if re.sub(r"\s*#.*", "", example) in old:
                 yield Told("skipped", change.name, "", f"skips the example `{example[:80]}`")
