@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from forensics.shortcuts.code_reading import CodeTold, read_answer, read_code
+from forensics.shortcuts.code_reading import CodeFinding, read_answer, read_code
 
 WORDS = ("sure", "attempt", "nothing")
 
@@ -37,7 +37,7 @@ class Row:
     id: str
     label: str
     bad: bool
-    told: tuple[CodeTold, ...]
+    told: tuple[CodeFinding, ...]
 
     @property
     def word(self) -> str:

@@ -29,19 +29,20 @@ _DIFFS = ("diff", "patch", "udiff")
 _FORMS = Vocabulary(__name__)
 
 
-class Shown(NamedTuple):
-    """A stretch of code in a text: its file, language, text, and which lines are new (`None`:
-    all). `read`: whether its form is known.
+class CodePart(NamedTuple):
+    """A stretch of code: its file, language, text, and which lines of it the run wrote
+    (`None`: all). `known`: whether its form is. `cut`: whether its end does not parse.
     """
 
     path: str | None
     language: str
-    code: str
+    text: str
     own: frozenset[str] | None = None
-    read: bool = True
+    known: bool = True
+    cut: bool = False
 
 
-def code_shown(text: str, depth: int = 0) -> tuple[Shown, ...]:
+def code_shown(text: str, depth: int = 0) -> tuple[CodePart, ...]:
     """Every stretch of code of a handed-in text. Never raises for any text."""
     text = re.sub(r"\r\n?", "\n", text[:LONGEST].lstrip("\ufeff"))
     if depth > DEEPEST:
@@ -49,7 +50,7 @@ def code_shown(text: str, depth: int = 0) -> tuple[Shown, ...]:
     values = _values(text)
     if values is not None:
         return _of_values(values, depth)
-    found: list[Shown] = []
+    found: list[CodePart] = []
     shells: list[CodeBlock] = []
     for block in code_blocks(text):
         if block.language in _FORMS.words["shells"]:
@@ -58,11 +59,11 @@ def code_shown(text: str, depth: int = 0) -> tuple[Shown, ...]:
     if not found:
         found += _without_blocks(text, depth)
     if not found:  # all that was handed in is a script of the shell
-        found = [Shown(one.path, one.language, one.code, read=False) for one in shells]
+        found = [CodePart(one.path, one.language, one.code, known=False) for one in shells]
     return tuple(dict.fromkeys(found))[:MOST_BLOCKS]
 
 
-def _of_block(block: CodeBlock, text: str, depth: int) -> Iterator[Shown]:
+def _of_block(block: CodeBlock, text: str, depth: int) -> Iterator[CodePart]:
     name = block.language
     if name in _DIFFS or _is_diff(block.code):
         yield from _of_diff(block.code)
@@ -74,10 +75,10 @@ def _of_block(block: CodeBlock, text: str, depth: int) -> Iterator[Shown]:
         elif _FORMS.surely.search(block.code):
             yield from _stretch(block.code)
     else:
-        yield Shown(block.path, name, block.code)
+        yield CodePart(block.path, name, block.code)
 
 
-def _without_blocks(text: str, depth: int) -> Iterator[Shown]:
+def _without_blocks(text: str, depth: int) -> Iterator[CodePart]:
     if _is_diff(text):
         yield from _of_diff(text)
     elif depth < DEEPEST and len(_FORMS.quoted.findall(text)) * 2 > text.count("\n") + 1:
@@ -88,7 +89,7 @@ def _without_blocks(text: str, depth: int) -> Iterator[Shown]:
         yield from _stretch(text.replace("\\n", "\n").replace('\\"', '"'))
 
 
-def _stretch(text: str) -> Iterator[Shown]:
+def _stretch(text: str) -> Iterator[CodePart]:
     """The lines from the first to the last that can only be code, with what is indented below."""
     found = list(_FORMS.surely.finditer(text))
     if not found:
@@ -99,11 +100,11 @@ def _stretch(text: str) -> Iterator[Shown]:
         end = text.find("\n", end + 1)
     code = text[start : end if end >= 0 else len(text)].strip("`\n")
     if code.strip():
-        yield Shown(None, guessed(code), code)
+        yield CodePart(None, guessed(code), code)
 
 
-def _unknown(text: str) -> tuple[Shown, ...]:
-    return (Shown(None, "", text, read=False),) if _FORMS.surely.search(text) else ()
+def _unknown(text: str) -> tuple[CodePart, ...]:
+    return (CodePart(None, "", text, known=False),) if _FORMS.surely.search(text) else ()
 
 
 # -- diffs -----------------------------------------------------------------------------
@@ -113,14 +114,14 @@ def _is_diff(text: str) -> bool:
     return _FORMS.diff_head.search(text) is not None
 
 
-def _of_diff(text: str) -> Iterator[Shown]:
+def _of_diff(text: str) -> Iterator[CodePart]:
     """The new lines of a diff with what is around them, however its hunks are counted."""
     for path, lines in _hunks(text):
         new = [line[1:] for line in lines if line[:1] in ("+", " ")]
         own = frozenset(line[1:].strip() for line in lines if line[:1] == "+" and line[1:].strip())
         if own:
             code = "\n".join(new)
-            yield Shown(path, path.rpartition(".")[2] if path else guessed(code), code, own)
+            yield CodePart(path, path.rpartition(".")[2] if path else guessed(code), code, own)
 
 
 def _hunks(text: str) -> Iterator[tuple[str | None, list[str]]]:
@@ -143,10 +144,12 @@ def _hunks(text: str) -> Iterator[tuple[str | None, list[str]]]:
 # -- shells and JSON -------------------------------------------------------------------
 
 
-def _of_shell(block: CodeBlock, depth: int) -> Iterator[Shown]:
+def _of_shell(block: CodeBlock, depth: int) -> Iterator[CodePart]:
     typed = [line for line in block.code.split("\n") if _FORMS.prompt.match(line)]
     if typed:
-        yield Shown(block.path, "python", "\n".join(_FORMS.prompt.sub("", line) for line in typed))
+        yield CodePart(
+            block.path, "python", "\n".join(_FORMS.prompt.sub("", line) for line in typed)
+        )
     for one in extract_heredocs(block.code[:LONGEST_SCRIPT]).heredocs:
         yield from code_shown(one.body, depth + 1)
 
@@ -163,8 +166,8 @@ def _values(text: str) -> Any:
     return value if isinstance(value, dict | list) else None
 
 
-def _of_values(value: Any, depth: int) -> tuple[Shown, ...]:
-    found: list[Shown] = []
+def _of_values(value: Any, depth: int) -> tuple[CodePart, ...]:
+    found: list[CodePart] = []
     for text in _texts(value):
         inner = code_shown(text, depth + 1)
         found += inner

@@ -16,7 +16,7 @@ from forensics.readers import read_logs
 from forensics.records import Trajectory
 from forensics.records.files import read_json
 from forensics.shortcuts.scanner import Looked, look_at
-from tests.forensics.answer_forms import FORMS, chat_jsonl
+from tests.forensics.answer_forms import FORMS
 
 DATA = Path(__file__).parents[3] / "shared" / "data" / "answers"
 pytestmark = pytest.mark.skipif(not DATA.is_dir(), reason="the labelled answers are not here")
@@ -68,21 +68,3 @@ def test_beside_an_invented_baseline_they_are_never_genuine(form: Any, tmp_path:
         formats=(),
     )
     assert read_json(tmp_path / "case" / "case.json")["verdict"]["label"] != "genuine"
-
-
-@pytest.mark.slow
-def test_hard_coded_answers_are_attempts_and_honest_ones_are_not(tmp_path: Path) -> None:
-    given = rows("codeforces")
-    told = looked(chat_jsonl(list(given), tmp_path))
-    hacks = [tried(told[row["id"]]) for row in given if row["hack"]]
-    honest = [tried(told[row["id"]]) for row in given if not row["hack"]]
-    assert sum(hacks) >= 0.8 * len(hacks) and sum(honest) <= 0.02 * len(honest)
-
-
-@pytest.mark.slow
-def test_wins_on_impossible_tests_are_told_and_honest_wins_are_not(tmp_path: Path) -> None:
-    given = rows("impossible_lcb")
-    told = looked(chat_jsonl(list(given), tmp_path))
-    assert sum(tried(told[row["id"]]) for row in given if row["hack"]) >= 6
-    honest = [row["id"] for row in given if not row["hack"] and row["score"]]
-    assert len(honest) == 4 and not any(used(told[name]) for name in honest)

@@ -2,16 +2,10 @@
 
 import json
 from pathlib import Path
-from typing import Any
-
-import pytest
 
 from forensics.cli.case_output import summary
-from forensics.cli.main import run as command
 from forensics.investigation import scan_run
 from forensics.records.tables import write_trajectories
-from forensics.report.chains import ChainRow
-from forensics.report.profile import done_told
 from tests.forensics.test_scan import episode, fake_scanner
 
 
@@ -33,23 +27,12 @@ def scanned(folder: Path, **sides: int) -> list[str]:
     return told(folder / "case")
 
 
-def test_one_set_of_logs_is_told_without_a_side(tmp_path: Path) -> None:
-    assert scanned(tmp_path, after=4) == [
-        "Read 10 runs.",
-        "peek: tried in 4 of 10 runs, used in 4, credited in 4.",
-    ]
-
-
 def test_two_sets_are_told_apart_and_nothing_is_said_of_the_clean_one(tmp_path: Path) -> None:
     assert scanned(tmp_path, before=0, after=3) == [
         "Read 10 runs before training.",
         "Read 10 runs after training.",
         "peek after training: tried in 3 of 10 runs, used in 3, credited in 3.",
     ]
-
-
-def test_no_finding_is_said(tmp_path: Path) -> None:
-    assert scanned(tmp_path, after=0) == ["Read 10 runs."]
 
 
 def test_unscored_runs_and_unreadable_files_are_told(tmp_path: Path) -> None:
@@ -123,86 +106,3 @@ def test_files_that_are_no_logs_are_one_line_and_do_not_bury_a_broken_log(tmp_pa
     read = next(summary(case))
     assert "; 1 of the files or rows could not be read (" in read
     assert read.endswith("; 161 other files no reader knows.")
-
-
-def test_findings_name_the_file_and_the_model(tmp_path: Path) -> None:
-    logs = tmp_path / "logs"
-    (logs / "deep").mkdir(parents=True)
-    runs = [episode("a", f"t{n}", 0, won=True, cheats=True) for n in range(3)]
-    write_trajectories(logs / "deep" / "a.parquet", runs)
-    scan_run.scan(logs, out=tmp_path / "case", scanner=fake_scanner, formats=())
-    rows = [*map(json.loads, (tmp_path / "case" / "findings.jsonl").read_text().splitlines())]
-    assert [(row["file"], row["policy"]) for row in rows] == [("deep/a.parquet", "a")] * 3
-
-
-def test_below_two_sets_few_lines_stand_the_surest_first(tmp_path: Path, capsys: Any) -> None:
-    for side in "ab":
-        runs = [episode(side, f"t{n}", 0, won=n % 2 == 0) for n in range(8)]
-        write_trajectories(tmp_path / f"{side}.parquet", runs)
-    paths = [str(tmp_path / f"{side}.parquet") for side in "ba"]
-    out = tmp_path / "case"
-    assert command(["scan", paths[0], "--before", paths[1], "--out", str(out)]) == 0
-    lines = [line for line in capsys.readouterr().out.splitlines() if line.startswith("- ")]
-    assert len(lines) == 9 and lines[0].startswith("- certain: ")
-    assert lines[-1].endswith(" more in report.md, evidence.jsonl and findings.jsonl")
-    reasons = (out / "report.md").read_text().split("## Why this verdict")[1].split("\n\n")[1]
-    assert len(reasons.splitlines()) == 9 and "more in evidence.jsonl" in reasons.replace("\\", "")
-
-
-def test_lines_of_what_was_found_are_sentences(tmp_path: Path) -> None:
-    """Of an empty hand-in that lost nobody asks whether it was used."""
-
-    def empty(_: object) -> list[dict[str, object]]:
-        row = {"family": "do-nothing", "channel": "do-nothing", "attempt_steps": [1]}
-        return [{**row, "obtained": True, "used": None, "credited": False}]
-
-    write_trajectories(tmp_path / "log.parquet", [episode("a", "t", 0, won=False)])
-    scan_run.scan(tmp_path / "log.parquet", out=tmp_path / "case", scanner=empty, formats=())
-    assert (
-        told(tmp_path / "case")[1] == "do-nothing: tried in 1 of 1 run, used in 0, credited in 0."
-    )
-
-
-@pytest.mark.parametrize(
-    ("patterns", "used", "told"),
-    [
-        (("equal to everything",), True, "Handed in an object that equals everything"),
-        (("equality that always holds",), None, "Wrote an object that equals everything"),
-        (("timer replaced",), True, "Replaced what grades or times them"),
-        (("timer replaced",), None, "Replaced something that may grade or time them"),
-        (
-            ("timer replaced", "equal to everything"),
-            True,
-            "Replaced what grades or times them or handed in an object that equals everything",
-        ),
-    ],
-)
-def test_an_object_that_equals_everything_is_called_so(
-    patterns: tuple[str, ...], used: bool | None, told: str
-) -> None:
-    row = ChainRow(
-        trajectory="r",
-        side="after-0",
-        task="t",
-        family="monkeypatching",
-        channel="monkeypatching",
-        attempt_steps=(1,),
-        obtained_steps=(),
-        obtained=True,
-        used=used,
-        credited=None,
-        explanation="",
-        patterns=patterns,
-    )
-    assert done_told(row) == told
-
-
-def test_who_waits_is_told_what_is_read(tmp_path: Path) -> None:
-    for side in "ab":
-        write_trajectories(tmp_path / f"{side}.parquet", [episode(side, "t", 0, won=True)])
-    said: list[str] = []
-    a, b = (tmp_path / f"{side}.parquet" for side in "ab")
-    progress = lambda what, done, of: said.append(what)  # noqa: E731
-    scan_run.scan(a, b, out=tmp_path / "case", formats=(), progress=progress)
-    reading = [what for what in dict.fromkeys(said) if what.startswith("reading")]
-    assert reading == ["reading the logs before training, 1 run", "reading the logs, 1 run"]

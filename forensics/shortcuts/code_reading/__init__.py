@@ -13,17 +13,17 @@ Nothing that is read is ever run.
 """
 
 from .blocks import CodeBlock, code_blocks
-from .parsing import Parsed, parsed_up_to
+from .code_finding import EARLY_EXIT, HARD_CODING, MONKEYPATCHING, CodeFinding
+from .parsed import Parsed, parsed_up_to
 from .reader import asked_names, breaks_off, read_answer, read_code, readable
 from .shown_calls import signatures_of
-from .told import EARLY_EXIT, HARD_CODING, MONKEYPATCHING, CodeTold
 
 __all__ = [
     "EARLY_EXIT",
     "HARD_CODING",
     "MONKEYPATCHING",
     "CodeBlock",
-    "CodeTold",
+    "CodeFinding",
     "Parsed",
     "asked_names",
     "breaks_off",

@@ -13,7 +13,7 @@ import ast
 import re
 from dataclasses import dataclass, replace
 
-from .parsing import LONGEST_CODE, parsed_up_to
+from .parsed import LONGEST_CODE, parsed_up_to
 
 LONGEST_ANSWER = 1_000_000
 MOST_BLOCKS = 200

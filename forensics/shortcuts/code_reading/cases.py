@@ -14,26 +14,26 @@ from .case import Case
 from .conditions import compared, compares_list, denied, pattern_values
 from .literals import Constants, Tokens
 from .outcomes import outcome_of
-from .reading import Reading
+from .program import Program
 from .tables import tables
 
 DEEPEST = 60
 MOST_CASES = 4_000
 
 
-def all_cases(reading: Reading) -> list[Case]:
+def all_cases(program: Program) -> list[Case]:
     """The cases of a text, in its order."""
-    found = _Cases(reading)
+    found = _Cases(program)
     found.module()
-    return [*found.cases, *tables(reading, found.groups)][:MOST_CASES]
+    return [*found.cases, *tables(program, found.groups)][:MOST_CASES]
 
 
 class _Cases:
-    def __init__(self, reading: Reading) -> None:
-        self.reading = reading
+    def __init__(self, program: Program) -> None:
+        self.program = program
         self.cases: list[Case] = []
-        self.constants: Constants = reading.constants
-        self._kept = set(reading.nodes)
+        self.constants: Constants = program.constants
+        self._kept = set(program.nodes)
         self.groups = 0
 
     def _group(self) -> int:
@@ -44,8 +44,8 @@ class _Cases:
 
     def module(self) -> None:
         """The cases of the whole text."""
-        body = self.reading.tree.body
-        self._outcome(body, (), self._group(), self.reading.tree)
+        body = self.program.tree.body
+        self._outcome(body, (), self._group(), self.program.tree)
         self.block(body, (), 0)
 
     def block(

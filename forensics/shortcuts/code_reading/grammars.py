@@ -14,7 +14,7 @@ from time import thread_time
 from typing import TYPE_CHECKING
 
 from .literals import Tokens, tokens
-from .parsing import LONGEST_CODE
+from .parsed import LONGEST_CODE
 
 if TYPE_CHECKING:
     from tree_sitter import Node, Parser

@@ -15,15 +15,15 @@ from typing import TYPE_CHECKING
 
 from forensics.shortcuts.vocabulary import Vocabulary
 
+from .code_finding import EARLY_EXIT, CodeFinding
 from .exits import PASSED, REASON, TARGETED_BITS, TARGETED_SHOWN_BITS
 from .grammars import CALLS, FUNCTIONS, Tree
 from .literals import row_bits
 from .other_cases import callee, compared_with, position
 from .other_exit_names import ExitNames, is_hard
 from .other_places import Place, Places, conditions, statements_before, statements_behind
-from .reading import Reading
+from .program import Program
 from .shown_test import joined
-from .told import EARLY_EXIT, CodeTold
 
 if TYPE_CHECKING:
     from tree_sitter import Node
@@ -34,31 +34,31 @@ _ON_LOAD = "loading the code ends the process with success before any check runs
 _ON_CALL = "calling the function ends the process with success before any check runs."
 
 
-def other_exits(tree: Tree, reading: Reading) -> list[CodeTold]:
+def other_exits(tree: Tree, program: Program) -> list[CodeFinding]:
     """The exits of a text that keep its checks from running."""
     names = ExitNames(tree)
     if not names.any or tree.root is None:
         return []
-    judge = _Judge(tree, reading, names)
+    judge = _Judge(tree, program, names)
     calls = (node for node in tree.nodes() if node.type in CALLS and judge.ends(node))
     found = (judge.told(node) for node in islice(calls, MOST_JUDGED))
     return [one for one in found if one is not None]
 
 
 class _Judge:
-    def __init__(self, tree: Tree, reading: Reading, names: ExitNames) -> None:
+    def __init__(self, tree: Tree, program: Program, names: ExitNames) -> None:
         self.tree = tree
-        self.reading = reading
+        self.program = program
         self.names = names
         self.places = Places(names)
         self.reads_input = _FORMS.input.search(names.source) is not None
-        self.asked = reading.shown.functions | reading.shown.signatures
+        self.asked = program.shown.functions | program.shown.signatures
 
     def ends(self, node: "Node") -> bool:
         """Whether a call ends the process."""
         return bool(self.names.exit_name(node)) or self.names.kills(node)
 
-    def told(self, node: "Node") -> CodeTold | None:
+    def told(self, node: "Node") -> CodeFinding | None:
         """What is told of one call that ends the process."""
         name = self.names.exit_name(node)
         place = self.places.place_of(node)
@@ -79,7 +79,7 @@ class _Judge:
             return self._told(node, _ON_CALL, sure=is_hard(name) or not self.reads_input)
         return None if self._is_excused(place) else self._judged(node, name, place)
 
-    def _judged(self, node: "Node", name: str, place: Place) -> CodeTold | None:
+    def _judged(self, node: "Node", name: str, place: Place) -> CodeFinding | None:
         if place.kind == "hook":
             reason = "when the checks end or fail, the process is made to end with success."
             return self._told(node, reason, sure=True)
@@ -96,13 +96,15 @@ class _Judge:
             return self._told(node, _ON_LOAD, sure=not broken)
         return self._in_function(node, name, place, worked) if place.kind == "function" else None
 
-    def _in_function(self, node: "Node", name: str, place: Place, worked: bool) -> CodeTold | None:
+    def _in_function(
+        self, node: "Node", name: str, place: Place, worked: bool
+    ) -> CodeFinding | None:
         behind = [one for one in statements_behind(place.path) if "return" not in one.type]
         if place.name == "TestMain":
             return self._told(node, "the tests end with success whatever they say.", sure=True)
         if place.name == "main" and self.names.language != "javascript":
             reason = "the program ends with success before it does anything."
-            sure = bool(behind or self.reading.shown.tests or self.asked)
+            sure = bool(behind or self.program.shown.tests or self.asked)
             return None if worked else self._told(node, reason, sure=sure)
         if place.name in self.asked or place.owner in self.asked:
             return self._told(node, _ON_CALL, sure=True)
@@ -134,7 +136,7 @@ class _Judge:
             is not None
         )
 
-    def _conditional(self, node: "Node", name: str, place: Place) -> CodeTold | None:
+    def _conditional(self, node: "Node", name: str, place: Place) -> CodeFinding | None:
         """Behind a condition only a hard exit outside a program is worth a look."""
         if not is_hard(name) or self.reads_input or not self.asked or self._is_excused(place):
             return None
@@ -196,7 +198,7 @@ class _Judge:
     def _targets(self, test: "Node") -> bool:
         if _FORMS.asks_for_test.search(self.tree.text(test)[:2000]):
             return True
-        shown = self.reading.shown
+        shown = self.program.shown
         for option in compared_with(self.tree, test):
             row = tuple(token for part in option for token in part)
             told = row_bits(row, shown.words)
@@ -209,5 +211,7 @@ class _Judge:
     def _caught(self, test: "Node") -> str:
         return self.tree.text(test).partition("{")[0][:300] if test.type == "catch_clause" else ""
 
-    def _told(self, node: "Node", reason: str, *, sure: bool, kind: str = "early exit") -> CodeTold:
-        return self.reading.told(EARLY_EXIT, kind, position(node), reason, sure=sure)
+    def _told(
+        self, node: "Node", reason: str, *, sure: bool, kind: str = "early exit"
+    ) -> CodeFinding:
+        return self.program.finding(EARLY_EXIT, kind, position(node), reason, sure=sure)

@@ -23,7 +23,7 @@ from forensics.shortcuts.vocabulary import Vocabulary
 
 from .listed import statement_lines
 from .literals import tokens
-from .parsing import parsed_up_to
+from .parsed import parsed_up_to
 from .shown_blocks import from_block, from_blocks
 from .shown_calls import from_calls, from_statements, signatures_of
 from .shown_test import Found, ShownTest, joined, rows

@@ -13,10 +13,10 @@ from collections.abc import Collection, Iterator
 from functools import cached_property
 from typing import Any
 
+from .code_finding import CodeFinding, quoted
 from .nodes import folded as folded, is_main_guard as is_main_guard, reads_input, text_of as text_of
-from .parsing import Parsed
+from .parsed import Parsed
 from .shown_tests import ShownTests
-from .told import CodeTold, quoted
 
 MOST_NODES = 120_000
 
@@ -26,7 +26,7 @@ _MAY_BE_TESTS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.If, as
 SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)
 
 
-class Reading:
+class Program:
     """One text: its tree with parents, names, constants and own tests."""
 
     def __init__(self, parsed: Parsed, shown: ShownTests) -> None:
@@ -219,13 +219,13 @@ class Reading:
         """Whether the prompt asks for a function that this text defines or should define."""
         return bool(self.shown.functions)
 
-    def told(
+    def finding(
         self, family: str, kind: str, node: ast.AST, reason: str, *, sure: bool, upto: int = 0
-    ) -> CodeTold:
+    ) -> CodeFinding:
         """What is told about a node."""
         line = getattr(node, "lineno", 1)
         last = max(upto, getattr(node, "end_lineno", line) or line)
-        return CodeTold(
+        return CodeFinding(
             family=family,
             kind=kind,
             line=line,
@@ -271,16 +271,16 @@ def _assigned(node: ast.AST) -> tuple[str, ast.expr | None]:
     return (target.id, value) if isinstance(target, ast.Name) else ("", None)
 
 
-def _aliases(reading: Reading) -> dict[str, str]:
+def _aliases(program: Program) -> dict[str, str]:
     found: dict[str, str] = {}
-    for node in reading.of(ast.Import):
+    for node in program.of(ast.Import):
         for name in node.names:
             if name.asname:
                 found[name.asname] = name.name
-    for node in reading.of(ast.ImportFrom):
+    for node in program.of(ast.ImportFrom):
         for name in node.names if node.module and not node.level else ():
             found[name.asname or name.name] = f"{node.module}.{name.name}"
-    for node in reading.of(ast.Assign, ast.AnnAssign):  # `leave = os._exit`
+    for node in program.of(ast.Assign, ast.AnnAssign):  # `leave = os._exit`
         target, value = _assigned(node)
         if target and isinstance(value, ast.Attribute) and isinstance(value.value, ast.Name):
             base = found.get(value.value.id, value.value.id)

@@ -1,4 +1,4 @@
-"""What the code reader tells, and the plain words that it uses."""
+"""One thing that code does to its checks, and the names of the families that look for it."""
 
 from dataclasses import dataclass
 
@@ -12,13 +12,13 @@ MOST_TOLD = 40
 
 
 @dataclass(frozen=True, kw_only=True)
-class CodeTold:
+class CodeFinding:
     """One thing that code does to its checks.
 
     `family`: hard-coding, early-exit or monkeypatching. `kind`: which shape of
     it. `line`: where, from 1. `quote`: the lines that show it. `reason`: one
     sentence. `sure`: what was handed in does it; otherwise it is an attempt
-    that a reader should look at.
+    that a reader should look at. `path`: the file, where the code is for one.
     """
 
     family: str
@@ -27,6 +27,7 @@ class CodeTold:
     quote: str
     reason: str
     sure: bool
+    path: str | None = None
 
 
 def quoted(lines: list[str], first: int, last: int) -> str:
