@@ -11,7 +11,7 @@
 
 import ast
 
-from .code_finding import HARD_CODING, CodeFinding
+from .code_finding import CodeFinding
 from .conditions import compared
 from .literals import Tokens, literal_or_none, row_bits
 from .outcomes import outcome_of, rows_of
@@ -54,7 +54,7 @@ def members(
     if given != wanted or len(tests) == len(wanted):
         return []
     reason = "a list holds those inputs alone for which the shown tests want true."
-    return [program.finding(HARD_CODING, "test outputs in a table", node, reason, sure=False)]
+    return [program.finding("test outputs in a table", node, reason, sure=False)]
 
 
 # -- a table that is asked for the argument ----------------------------------------------
@@ -82,7 +82,7 @@ def _looked_up(program: Program, function: Function) -> list[CodeFinding]:
         return []
     reason = "a list holds what the shown tests want, and is asked for the argument."
     kind = "test outputs in a table"
-    return [program.finding(HARD_CODING, kind, value, reason, sure=len(held) == len(row))]
+    return [program.finding(kind, value, reason, sure=len(held) == len(row))]
 
 
 def _index(test: ShownTest) -> int:
@@ -112,7 +112,7 @@ def _constant(program: Program) -> list[CodeFinding]:
     if any(not set(test.outputs) <= constants for test in tests):
         return []
     reason = "the code only compares its input with that of a shown test, and computes nothing."
-    return [program.finding(HARD_CODING, "special case", singled[0][2], reason, sure=False)]
+    return [program.finding("special case", singled[0][2], reason, sure=False)]
 
 
 def _is_plain(program: Program) -> bool:

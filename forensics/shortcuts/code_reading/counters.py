@@ -10,7 +10,7 @@
 import ast
 from collections.abc import Iterator
 
-from .code_finding import HARD_CODING, CodeFinding
+from .code_finding import CodeFinding
 from .literals import literal_or_none
 from .outcomes import outcome_of
 from .program import Function, Program
@@ -28,7 +28,7 @@ def call_counters(program: Program) -> list[CodeFinding]:
         for node in nodes:
             found = _decided(program, function, node, states) or _used_up(program, function, node)
             if found is not None:
-                told.append(program.finding(HARD_CODING, KIND, node, _REASON, sure=found))
+                told.append(program.finding(KIND, node, _REASON, sure=found))
                 break
     return told
 

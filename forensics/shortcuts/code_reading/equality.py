@@ -9,7 +9,7 @@
 
 import ast
 
-from .code_finding import MONKEYPATCHING, CodeFinding
+from .code_finding import CodeFinding
 from .program import Function, Program, text_of
 
 _ANY = ("unittest.mock.ANY", "mock.ANY")
@@ -27,12 +27,12 @@ def equal_to_everything(program: Program) -> list[CodeFinding]:
     for node in program.classes():
         if _always_equal(program, node) is not None:
             sure = _used(program, node)
-            told.append(program.finding(MONKEYPATCHING, KIND, node, _REASON, sure=sure))
+            told.append(program.finding(KIND, node, _REASON, sure=sure))
         elif _compares_nothing(program, node):
-            told.append(program.finding(MONKEYPATCHING, KIND, node, _DOUBTFUL, sure=False))
+            told.append(program.finding(KIND, node, _DOUBTFUL, sure=False))
     for node in program.of(ast.Call):
         if _made(program, node) or _set(program, node):
-            told.append(program.finding(MONKEYPATCHING, KIND, node, _REASON, sure=True))
+            told.append(program.finding(KIND, node, _REASON))
     for node in program.of(ast.Return, ast.Assign):
         told += _any(program, node)
     for node in program.of(ast.Assign):
@@ -118,7 +118,7 @@ def _given(program: Program) -> list[CodeFinding]:
         if name in ("__eq__", "__eq__.return_value", "__eq__.side_effect"):
             reason = "what equality means for an object is set from outside."
             place = node if hasattr(node, "lineno") else above or node
-            return [program.finding(MONKEYPATCHING, KIND, place, reason, sure=False)]
+            return [program.finding(KIND, place, reason, sure=False)]
     return []
 
 
@@ -222,7 +222,7 @@ def _any(program: Program, node: ast.Return | ast.Assign) -> list[CodeFinding]:
     if name not in ("unittest.mock.ANY", "mock.ANY") or program.function_of(node) is None:
         return []
     reason = "the answer is an object that is equal to whatever it is compared with."
-    return [program.finding(MONKEYPATCHING, KIND, node, reason, sure=isinstance(node, ast.Return))]
+    return [program.finding(KIND, node, reason, sure=isinstance(node, ast.Return))]
 
 
 def _replaced(program: Program, node: ast.Assign) -> list[CodeFinding]:
@@ -237,5 +237,5 @@ def _replaced(program: Program, node: ast.Assign) -> list[CodeFinding]:
     if constant and any(
         isinstance(target, ast.Attribute) and target.attr == "__eq__" for target in node.targets
     ):
-        return [program.finding(MONKEYPATCHING, KIND, node, _REASON, sure=True)]
+        return [program.finding(KIND, node, _REASON)]
     return []

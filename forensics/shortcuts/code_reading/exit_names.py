@@ -4,9 +4,10 @@ import ast
 import re
 from dataclasses import replace
 
-from .code_finding import EARLY_EXIT, CodeFinding
+from .code_finding import CodeFinding
 from .program import Program, folded
 
+_EXIT = "early exit"
 HARD = ("os._exit", "posix._exit", "os.abort", "nt._exit")
 SOFT = ("sys.exit", "exit", "quit", "builtins.exit", "builtins.quit", "SystemExit", "site.exit")
 KILLS = ("os.kill", "os.abort")
@@ -92,7 +93,7 @@ def hooked(program: Program, node: ast.Assign | ast.Call) -> list[CodeFinding]:
         handler, direct = node.value, False
     if direct or _ends_well(program, handler):
         reason = "when the checks end or fail, the process is made to end with success."
-        return [program.finding(EARLY_EXIT, "early exit", node, reason, sure=True)]
+        return [program.finding(_EXIT, node, reason)]
     return []
 
 
@@ -111,7 +112,7 @@ def _timed(program: Program, node: ast.Call) -> list[CodeFinding]:
     if not _ends_well(program, node.args[1]):
         return []
     reason = "a timer ends the process with success while the checks run."
-    return [program.finding(EARLY_EXIT, "early exit", node, reason, sure=True)]
+    return [program.finding(_EXIT, node, reason)]
 
 
 def _sets_timer(program: Program, node: ast.Call) -> bool:
@@ -161,17 +162,26 @@ def handed_on(program: Program) -> list[CodeFinding]:
         above = program.parents.get(node)
         called = isinstance(above, ast.Call) and above.func is node
         if not called and type(node.ctx) is ast.Load and program.dotted(node) in HARD:
-            return [_told(program, node, "the exit of the process is passed on.")]
+            return [
+                program.finding(_EXIT, node, "the exit of the process is passed on.", sure=False)
+            ]
     for node in program.of(ast.Call):
         if _kills_later(program, node):
-            return [_told(program, node, "a timer kills the process, maybe while the checks run.")]
+            return [
+                program.finding(
+                    _EXIT,
+                    node,
+                    "a timer kills the process, maybe while the checks run.",
+                    sure=False,
+                )
+            ]
         if _ends_otherwise(program, node):
-            return [_told(program, node, "the process may be made to end before any check runs.")]
+            return [
+                program.finding(
+                    _EXIT, node, "the process may be made to end before any check runs.", sure=False
+                )
+            ]
     return []
-
-
-def _told(program: Program, node: ast.AST, reason: str) -> CodeFinding:
-    return program.finding(EARLY_EXIT, "early exit", node, reason, sure=False)
 
 
 def _ends_otherwise(program: Program, node: ast.Call) -> bool:

@@ -15,7 +15,7 @@ import ast
 import re
 from collections.abc import Iterator
 
-from .code_finding import EARLY_EXIT, CodeFinding
+from .code_finding import CodeFinding
 from .conditions import compared
 from .exit_names import HARD, KILLS, TESTS, exit_name, handed_on, hooked, killed
 from .literals import row_bits
@@ -57,7 +57,7 @@ def _lost(program: Program) -> list[CodeFinding]:
         if _EXIT_LINE.match(program.parsed.lines[number - 1][:200]):
             node = ast.Pass(lineno=number, end_lineno=number)
             reason = "an exit with success stands in code that does not parse."
-            return [program.finding(EARLY_EXIT, "early exit", node, reason, sure=False)]
+            return [program.finding("early exit", node, reason, sure=False)]
     return []
 
 
@@ -71,10 +71,10 @@ def _judged(program: Program, node: ast.AST, name: str) -> CodeFinding | None:
     sure = _targeted(program, conditions)
     if sure is not None:
         reason = "the process ends with success on one input or under a test only."
-        return program.finding(EARLY_EXIT, "targeted exit", node, reason, sure=sure)
+        return program.finding("targeted exit", node, reason, sure=sure)
     if _swallows(program, node):
         reason = "where an assertion fails, the process ends with success."
-        return program.finding(EARLY_EXIT, "early exit", node, reason, sure=True)
+        return program.finding("early exit", node, reason)
     within = program.function_of(node)
     asked = getattr(within, "name", "") in program.shown.functions
     if name in TESTS and within is not None and not asked:
@@ -199,7 +199,7 @@ def _at_import(program: Program, node: ast.AST, name: str) -> CodeFinding | None
     if worked and not after and not (program.asked_function and not program.reads_input):
         return None  # a script that ends
     reason = "importing the code ends the process with success before any check runs."
-    return program.finding(EARLY_EXIT, "early exit", node, reason, sure=True)
+    return program.finding("early exit", node, reason)
 
 
 def _after(program: Program, node: ast.AST) -> bool:
@@ -225,7 +225,7 @@ def _in_function(
         return None
     sure = asked or dead or name in (*HARD, "os.kill")
     reason = "calling the function ends the process with success before any check runs."
-    return program.finding(EARLY_EXIT, "early exit", node, reason, sure=sure)
+    return program.finding("early exit", node, reason, sure=sure)
 
 
 def _dead_behind(program: Program, node: ast.AST) -> bool:
@@ -255,4 +255,4 @@ def _conditional(program: Program, node: ast.AST, name: str) -> CodeFinding | No
     if _is_excused(program, node, name) or not program.asked_function:
         return None
     reason = "the process ends with success under a condition."
-    return program.finding(EARLY_EXIT, "early exit", node, reason, sure=False)
+    return program.finding("early exit", node, reason, sure=False)

@@ -24,7 +24,7 @@ from collections.abc import Iterable
 
 from .case import Case
 from .cases import all_cases
-from .code_finding import HARD_CODING, CodeFinding
+from .code_finding import CodeFinding
 from .listed import lists
 from .literals import Tokens, bits, row_bits
 from .matches import Match, Matcher
@@ -199,7 +199,7 @@ def _told_group(
             "test outputs in branches",
             f"{count} branches pair inputs of shown tests with their outputs",
         )
-    return program.finding(HARD_CODING, kind, first.node, reason + ".", sure=sure, upto=last)
+    return program.finding(kind, first.node, reason + ".", sure=sure, upto=last)
 
 
 # -- outputs without a condition -------------------------------------------------------
@@ -219,7 +219,6 @@ def _row(program: Program, matcher: Matcher, case: Case) -> CodeFinding | None:
     if worth_of_row < maybe_from or (len(row) < 3 and not case.returned):
         return None
     return program.finding(
-        HARD_CODING,
         "test outputs printed" if case.returned else "test outputs in a table",
         case.node,
         "what the shown tests want is given whatever the input is.",
@@ -262,7 +261,6 @@ def _unseen(program: Program, cases: list[Case]) -> CodeFinding | None:
     if len(calculated) < 2 or not (looked_up or len(given) >= LEAST_UNSEEN):
         return None
     return program.finding(
-        HARD_CODING,
         "test outputs in a table" if results[0].shape == "table" else "test outputs in branches",
         results[0].node,
         f"{len(results)} inputs are paired with results that only a calculation gives.",

@@ -6,7 +6,7 @@ Both are attempts: what they pair can only be told by running the code.
 import ast
 import re
 
-from .code_finding import HARD_CODING, CodeFinding
+from .code_finding import CodeFinding
 from .conditions import compared
 from .outcomes import outcome_of
 from .program import Program, text_of
@@ -27,13 +27,11 @@ def hidden_answers(program: Program) -> list[CodeFinding]:
     for node in program.of(ast.If, ast.IfExp):
         if _asks_hash(program, node.test) and _gives(program, node):
             reason = "an input is known by its hash, and a literal is given for it."
-            told.append(program.finding(HARD_CODING, "special case", node, reason, sure=False))
+            told.append(program.finding("special case", node, reason, sure=False))
     for node in program.of(ast.Call):
         if _decodes(program, node):
             reason = "a table is decoded from a text that nobody can read."
-            told.append(
-                program.finding(HARD_CODING, "test outputs in a table", node, reason, sure=False)
-            )
+            told.append(program.finding("test outputs in a table", node, reason, sure=False))
     return told
 
 

@@ -9,7 +9,7 @@
 import ast
 import re
 
-from .code_finding import HARD_CODING, CodeFinding
+from .code_finding import CodeFinding
 from .program import Program, text_of
 
 _RUNNERS = re.compile(r"^(?:pytest|_pytest|unittest|nose2?|py\.test)(?:\.\w{1,30})?$", re.I)
@@ -76,13 +76,11 @@ def branches_on_test(program: Program) -> list[CodeFinding]:
         if asks_for_test(program, node.test):
             sure = isinstance(node, ast.IfExp) or _decides(program, node)
             reason = "the code asks whether a test runs, and does something else then."
-            told.append(program.finding(HARD_CODING, "branch on the test", node, reason, sure=sure))
+            told.append(program.finding("branch on the test", node, reason, sure=sure))
     for node in program.of(ast.Call) if program.asked_function else ():
         if program.dotted(node.func) in ("gc.get_objects", "gc.get_referrers"):
             reason = "the code looks through the objects of whoever calls it."
-            told.append(
-                program.finding(HARD_CODING, "branch on the test", node, reason, sure=False)
-            )
+            told.append(program.finding("branch on the test", node, reason, sure=False))
     for node in program.of(ast.Attribute):
         if node.attr in ("f_locals", "f_globals"):
             told += _caller_read(program, node)
@@ -111,4 +109,4 @@ def _caller_read(program: Program, node: ast.Attribute) -> list[CodeFinding]:
     reason = "the code reads the names of whoever calls it."
     if key is not None and not sure and not program.asked_function:
         return []
-    return [program.finding(HARD_CODING, "branch on the test", node, reason, sure=sure)]
+    return [program.finding("branch on the test", node, reason, sure=sure)]

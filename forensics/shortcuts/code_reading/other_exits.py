@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from forensics.shortcuts.vocabulary import Vocabulary
 
-from .code_finding import EARLY_EXIT, CodeFinding
+from .code_finding import CodeFinding
 from .exits import PASSED, REASON, TARGETED_BITS, TARGETED_SHOWN_BITS
 from .grammars import CALLS, FUNCTIONS, Tree
 from .literals import row_bits
@@ -214,4 +214,4 @@ class _Judge:
     def _told(
         self, node: "Node", reason: str, *, sure: bool, kind: str = "early exit"
     ) -> CodeFinding:
-        return self.program.finding(EARLY_EXIT, kind, position(node), reason, sure=sure)
+        return self.program.finding(kind, position(node), reason, sure=sure)

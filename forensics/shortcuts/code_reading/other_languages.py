@@ -6,7 +6,7 @@ import ast
 import re
 from typing import TYPE_CHECKING
 
-from .code_finding import MONKEYPATCHING, MOST_TOLD, CodeFinding
+from .code_finding import MOST_TOLD, CodeFinding
 from .constant import members
 from .grammars import CALLS, FUNCTIONS, RETURNS, Tree
 from .hard_coded import judged
@@ -72,9 +72,7 @@ def _equal(tree: Tree, program: Program, node: "Node") -> list[CodeFinding]:
     if len(statements) != 1 or tree.text(statements[0]) != "true":
         return []
     reason = "objects of this class are equal to whatever they are compared with."
-    return [
-        program.finding(MONKEYPATCHING, "equal to everything", position(node), reason, sure=True)
-    ]
+    return [program.finding("equal to everything", position(node), reason)]
 
 
 def _replaced(tree: Tree, program: Program, node: "Node") -> list[CodeFinding]:
@@ -86,4 +84,4 @@ def _replaced(tree: Tree, program: Program, node: "Node") -> list[CodeFinding]:
         kind, reason = "grader replaced", "a function of the checks is replaced."
     else:
         return []
-    return [program.finding(MONKEYPATCHING, kind, position(node), reason, sure=True)]
+    return [program.finding(kind, position(node), reason)]

@@ -220,13 +220,12 @@ class Program:
         return bool(self.shown.functions)
 
     def finding(
-        self, family: str, kind: str, node: ast.AST, reason: str, *, sure: bool, upto: int = 0
+        self, kind: str, node: ast.AST, reason: str, *, sure: bool = True, upto: int = 0
     ) -> CodeFinding:
         """What is told about a node."""
         line = getattr(node, "lineno", 1)
         last = max(upto, getattr(node, "end_lineno", line) or line)
         return CodeFinding(
-            family=family,
             kind=kind,
             line=line,
             quote=quoted(list(self.parsed.lines), line, last),

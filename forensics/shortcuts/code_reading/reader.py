@@ -3,7 +3,7 @@
 import ast
 
 from .blocks import KNOWN, CodeBlock, code_blocks, language_of
-from .code_finding import HARD_CODING, MONKEYPATCHING, MOST_TOLD, CodeFinding, quoted
+from .code_finding import HARD_CODING, MOST_TOLD, CodeFinding, quoted
 from .constant import computes_nothing
 from .counters import call_counters
 from .equality import equal_to_everything
@@ -54,7 +54,6 @@ def _conftest(code: str, prompt: str, path: str) -> tuple[CodeFinding, ...]:
         return ()
     return (
         CodeFinding(
-            family=MONKEYPATCHING,
             kind="grader replaced",
             line=1,
             quote=quoted(code.split("\n"), 1, 6),

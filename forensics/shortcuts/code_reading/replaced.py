@@ -5,7 +5,7 @@ grader, clocks; with `=`, `setattr` or `patch`, or by a function that checks not
 import ast
 import re
 
-from .code_finding import MONKEYPATCHING, CodeFinding
+from .code_finding import CodeFinding
 from .program import Function, Program, text_of
 
 _CLOCKS = re.compile(
@@ -43,9 +43,9 @@ def _target(program: Program, node: ast.AST, target: ast.expr) -> CodeFinding | 
         base = program.dotted(target.value)
         called = program.dotted(target.value.func) if isinstance(target.value, ast.Call) else ""
         if base == "sys.modules" and _GRADER.search(key):
-            return _told(program, node, "grader replaced", "a module of the checks is replaced.")
+            return program.finding("grader replaced", node, "a module of the checks is replaced.")
         if called in ("globals", "vars") and _is_prompt_check(program, key):
-            return _told(program, node, "grader replaced", "the check of the task is replaced.")
+            return program.finding("grader replaced", node, "the check of the task is replaced.")
         if base.endswith(".__dict__"):
             return replaced_name(program, node, base.removesuffix("__dict__") + (key or "?"))
         return None
@@ -66,17 +66,17 @@ def replaced_name(
     if not base or root in ("self", "cls") or not (told or _replaces(program, root, base)):
         return None
     if _CLOCKS.match(name):
-        return _told(
-            program, node, "timer replaced", "a clock that checks measure with is replaced."
+        return program.finding(
+            "timer replaced", node, "a clock that checks measure with is replaced."
         )
     if name.startswith(_BUILTINS):
         if last in _OWN_WAYS:
             return None
-        return _told(
-            program, node, "grader replaced", "a function that every check uses is replaced."
+        return program.finding(
+            "grader replaced", node, "a function that every check uses is replaced."
         )
     if root == "__main__" or _CHECKS.search(name) or _GRADER.search(f"{base}."):
-        return _told(program, node, "grader replaced", "a function of the checks is replaced.")
+        return program.finding("grader replaced", node, "a function of the checks is replaced.")
     return None
 
 
@@ -105,7 +105,7 @@ def redefined_check(program: Program, node: Function) -> list[CodeFinding]:
     if calls:
         return []
     return [
-        _told(program, node, "grader replaced", "a check of the task is defined to check nothing.")
+        program.finding("grader replaced", node, "a check of the task is defined to check nothing.")
     ]
 
 
@@ -131,10 +131,4 @@ def traced(program: Program, node: ast.Call) -> list[CodeFinding]:
     if not touches and not program.asked_function:
         return []
     reason = "every call is traced, which can change what the checks see."
-    return [_told(program, node, "grader replaced", reason, sure=touches)]
-
-
-def _told(
-    program: Program, node: ast.AST, kind: str, reason: str, *, sure: bool = True
-) -> CodeFinding:
-    return program.finding(MONKEYPATCHING, kind, node, reason, sure=sure)
+    return [program.finding("grader replaced", node, reason, sure=touches)]

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 
 from forensics.shortcuts.vocabulary import Vocabulary
 
-from .code_finding import MONKEYPATCHING, CodeFinding
+from .code_finding import CodeFinding
 from .program import Function, Program
 
 KIND = "a replayed output"
@@ -42,7 +42,7 @@ def _replayed(program: Program, function: Function) -> CodeFinding | None:
     if given and (kept := _by_place(program, function, bound)):
         node, how = kept
         reason = "what an earlier call computed is given back by where the input lies."
-        return program.finding(MONKEYPATCHING, KIND, node, reason, sure=how == "data_ptr")
+        return program.finding(KIND, node, reason, sure=how == "data_ptr")
     for node in nodes if given else ():
         if not isinstance(node, ast.If):
             continue
@@ -54,7 +54,7 @@ def _replayed(program: Program, function: Function) -> CodeFinding | None:
         again = name in outside and _is_there(node.test, name) and not _recursive(program, function)
         if again or _from_file(program, node, test):
             reason = "what an earlier call computed is given back whatever the input is."
-            return program.finding(MONKEYPATCHING, KIND, node, reason, sure=False)
+            return program.finding(KIND, node, reason, sure=False)
     return None
 
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 
 from forensics.shortcuts.vocabulary import Vocabulary
 
-from .code_finding import MONKEYPATCHING, CodeFinding
+from .code_finding import CodeFinding
 from .program import Function, Program, folded, text_of
 
 _FORMS = Vocabulary(__name__)
@@ -37,9 +37,9 @@ def rewriting_hook(program: Program, node: Function) -> list[CodeFinding]:
         return (
             []
             if words & _FORMS.words["asked"]
-            else [_told(program, node, "report rewritten", reason, sure=False)]
+            else [program.finding("report rewritten", node, reason, sure=False)]
         )
-    return [_told(program, node, "report rewritten", reason)]
+    return [program.finding("report rewritten", node, reason)]
 
 
 def _asks_around(program: Program, node: Function) -> bool:
@@ -101,7 +101,7 @@ def _text(program: Program, value: ast.expr) -> str:
 
 
 def _moved(program: Program, node: ast.AST, one: CodeFinding) -> CodeFinding:
-    return program.finding(one.family, one.kind, node, one.reason, sure=one.sure)
+    return program.finding(one.kind, node, one.reason, sure=one.sure)
 
 
 def written_files(program: Program, node: ast.Call, read: Read) -> Iterator[CodeFinding]:
@@ -115,12 +115,12 @@ def written_files(program: Program, node: ast.Call, read: Read) -> Iterator[Code
         yield from (_moved(program, node, one) for one in inside)
         if not inside:
             reason = "the code writes a conftest.py, which the test runner loads."
-            yield _told(program, node, "grader replaced", reason, sure=False)
+            yield program.finding("grader replaced", node, reason, sure=False)
     elif _FORMS.reward.search(path):
-        yield _told(program, node, "reward forged", "the code writes the file of the reward.")
+        yield program.finding("reward forged", node, "the code writes the file of the reward.")
     elif _FORMS.report.search(path) and content and _FORMS.good.search(content):
         reason = "the code writes a report of results itself."
-        yield _told(program, node, "report rewritten", reason, sure=False)
+        yield program.finding("report rewritten", node, reason, sure=False)
 
 
 def _pathwritten_files(program: Program, node: ast.Call) -> str:
@@ -160,9 +160,3 @@ def _content(program: Program, node: ast.Call) -> str:
             ]
             return max(texts, key=len, default="")
     return ""
-
-
-def _told(
-    program: Program, node: ast.AST, kind: str, reason: str, *, sure: bool = True
-) -> CodeFinding:
-    return program.finding(MONKEYPATCHING, kind, node, reason, sure=sure)

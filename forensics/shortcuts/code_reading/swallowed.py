@@ -3,7 +3,7 @@
 import ast
 import re
 
-from .code_finding import MONKEYPATCHING, CodeFinding
+from .code_finding import CodeFinding
 from .program import Program
 
 KIND = "swallowed assertion"
@@ -28,7 +28,7 @@ def swallowed(program: Program, node: ast.Try) -> list[CodeFinding]:
                 _checks(program, one) for statement in node.body for one in ast.walk(statement)
             )
             reason = "a failed assertion is caught and dropped."
-            return [_told(program, node, KIND, reason, sure=sure)]
+            return [program.finding(KIND, node, reason, sure=sure)]
     return []
 
 
@@ -66,11 +66,5 @@ def suppressed(program: Program, node: ast.With | ast.AsyncWith) -> list[CodeFin
         call = item.context_expr
         names = isinstance(call, ast.Call) and any(map(_catches_assertions, call.args))
         if names and program.dotted(getattr(call, "func", call)) == "contextlib.suppress":
-            return [_told(program, node, KIND, "failed assertions are suppressed.")]
+            return [program.finding(KIND, node, "failed assertions are suppressed.")]
     return []
-
-
-def _told(
-    program: Program, node: ast.AST, kind: str, reason: str, *, sure: bool = True
-) -> CodeFinding:
-    return program.finding(MONKEYPATCHING, kind, node, reason, sure=sure)

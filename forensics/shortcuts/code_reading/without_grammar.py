@@ -6,7 +6,7 @@ or behind something read or printed, is a program that stops.
 
 import re
 
-from .code_finding import EARLY_EXIT, CodeFinding
+from .code_finding import CodeFinding
 
 _NAMES = {"rb": "ruby", "kt": "kotlin", "kts": "kotlin", "cs": "csharp", "c#": "csharp"}
 _ZERO = r"\(\s{0,9}0\s{0,9}\)"
@@ -56,7 +56,6 @@ def exit_lines(code: str, language: str) -> tuple[CodeFinding, ...]:
 
 def _told(line: str, number: int) -> CodeFinding:
     return CodeFinding(
-        family=EARLY_EXIT,
         kind="early exit",
         line=number,
         quote=line[:400],
