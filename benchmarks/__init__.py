@@ -1,3 +1,1 @@
-"""Performance claims: each benchmark prints its ratio against a named peer,
-with spread, in one run.
-"""
+"""Performance claims: each benchmark prints its ratio against a named peer, with spread."""

@@ -9,50 +9,26 @@ import sys
 from pathlib import Path
 
 from benchmarks import (
-    callback,
-    cliffs,
-    cliffs_real,
-    demo,
     dictionaries,
     harvest,
-    hostile,
-    latent_scaling,
     log_scoring,
-    memory,
-    real_model,
-    recorder,
     resampling_engine,
     rollout,
     scan,
-    scan_peers,
     scoring,
-    steering,
     trainer,
 )
 
 ALL = {
     "rollout": rollout.run,
-    "demo": demo.run,
-    "memory": memory.run,
-    "callback": callback.run,
     "trainer": trainer.run,
-    "recorder": recorder.run,
     "scoring": scoring.run,
     "engine": resampling_engine.run,
-    "cliffs": cliffs.run,
-    "cliffs-real": cliffs_real.run,
     "dictionaries": dictionaries.run,
     "harvest": harvest.run,
-    "latent-scaling": latent_scaling.run,
-    "steering": steering.run,
     "log-scoring": log_scoring.run,
     "scan": scan.run,
-    "scan-peers": scan_peers.run,
-    "hostile": hostile.run,
-    "real-model": real_model.run,
 }
-PEERED = ("dictionaries", "real-model")  # take --dictionary-learning
-BY_NAME = ("real-model",)  # needs a network, once
 ON_CUDA = ("rollout", "trainer", "scoring", "engine", "harvest", "dictionaries", "log-scoring")
 
 
@@ -68,7 +44,7 @@ def main() -> int:
         metavar="FOLDER",
         help=(
             "a copy of the repository of jkminder/dictionary_learning, whose own trainer"
-            " `dictionaries` and `real-model` then run too"
+            " `dictionaries` then runs too"
         ),
     )
     arguments = parser.parse_args()
@@ -77,16 +53,13 @@ def main() -> int:
         print("error: there is no CUDA device here; run `make bench` for the CPU", file=sys.stderr)
         return 2
     rows = []
-    for name in arguments.names or (ON_CUDA if cuda else [n for n in ALL if n not in BY_NAME]):
+    for name in arguments.names or (ON_CUDA if cuda else ALL):
         print(f"{name} ...", file=sys.stderr, flush=True)
-        more = {"dictionary_learning": arguments.dictionary_learning} if name in PEERED else {}
+        peer = {"dictionary_learning": arguments.dictionary_learning}
+        more = peer if name == "dictionaries" else {}
         rows.append(ALL[name](device=arguments.device, **more))
-    print(
-        json.dumps(
-            {"machine": f"{platform.machine()}, Python {platform.python_version()}", "rows": rows},
-            indent=2,
-        )
-    )
+    machine = f"{platform.machine()}, Python {platform.python_version()}"
+    print(json.dumps({"machine": machine, "rows": rows}, indent=2))
     return 0
 
 

@@ -1,12 +1,15 @@
-"""Sides that run in processes of their own: how one is started, what it holds
-at most, and a model to run it on.
+"""Sides that take turns: how one is started in a process of its own, what it holds at most,
+how repeats are told, and a random model to run them on.
 """
 
 import json
 import resource
+import statistics
 import subprocess
 import sys
-from typing import Any
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar
 
 VOCABULARY = 151_936
 
@@ -39,9 +42,61 @@ def peak(device: str) -> int:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 
-def random_qwen3(dtype: str, seed: int, device: str, **shape: int) -> Any:
-    """A random Qwen3 of `VOCABULARY` tokens with tied embeddings. `shape`: the
-    rest of its config.
+def wait(device: str) -> None:
+    """Until the device has done what it was given."""
+    import torch
+
+    if device.startswith("cuda"):
+        torch.cuda.synchronize()
+
+
+def measured(
+    warm: Callable[[], object], work: Callable[[], float], device: str, times: int = 1
+) -> dict[str, float]:
+    """Median seconds of the work (on a CPU those of the processor), its peak of memory above
+    what was held before, and the mean that it gives. On a GPU the first time warms up.
+    """
+    clock = time.process_time if device == "cpu" else time.perf_counter
+    seconds, mean = [], 0.0
+    warm()  # loads what is loaded late
+    before = held(device)
+    for _ in range(times + (device != "cpu")):
+        start = clock()
+        mean = work()
+        wait(device)
+        seconds.append(clock() - start)
+    median, most = statistics.median(seconds[-times:]), max(1, peak(device) - before)
+    return {"seconds": median, "peak_bytes": most, "mean_logprob": mean}
+
+
+Made = TypeVar("Made")
+
+
+def in_turn(
+    sides: Mapping[str, Callable[[int], Made]], repeats: int
+) -> tuple[dict[str, list[float]], dict[str, Made]]:
+    """Seconds of each side, after a round that warms up, and what it made last."""
+    seconds, made = {name: list[float]() for name in sides}, dict[str, Made]()
+    for repeat in range(repeats + 1):
+        for name, side in sides.items():
+            start = time.perf_counter()
+            made[name] = side(repeat)
+            seconds[name].append(time.perf_counter() - start)
+    return {name: each[1:] for name, each in seconds.items()}, made
+
+
+def spread(values: Sequence[float]) -> dict[str, float]:
+    """Least, median and most."""
+    return {
+        "min": round(min(values), 3),
+        "median": round(statistics.median(values), 3),
+        "max": round(max(values), 3),
+    }
+
+
+def random_qwen3(dtype: str, seed: int, device: str, **shape: Any) -> Any:
+    """A random Qwen3 with tied embeddings, of `VOCABULARY` tokens if `shape`, the rest of its
+    config, says nothing else.
 
     Made where it stays and filled in place, so that making it leaves no peak of
     its own.
@@ -50,7 +105,7 @@ def random_qwen3(dtype: str, seed: int, device: str, **shape: int) -> Any:
     from transformers import Qwen3Config, Qwen3ForCausalLM
 
     config = Qwen3Config(
-        vocab_size=VOCABULARY, num_key_value_heads=2, tie_word_embeddings=True, **shape
+        **{"vocab_size": VOCABULARY, "num_key_value_heads": 2, "tie_word_embeddings": True, **shape}
     )
     with torch.device("meta"):
         model = Qwen3ForCausalLM(config)

@@ -4,12 +4,7 @@ and k.
 Sides, in turn on the same batches:
 
 * ours; and ours with the large product in bfloat16, which only chooses;
-* *dense*: **our re-implementation** of the dense step of jkminder's fork of
-  dictionary_learning (pre-activations by model, then summed, values times the
-  sum of decoder norms compared over the batch, root of squared errors as loss,
-  gradients clipped). It says what dense products cost; it is no figure for the
-  peer;
-* *dictionary_learning*: that fork's own `BatchTopKCrossCoderTrainer`, through
+* *dictionary_learning*: `BatchTopKCrossCoderTrainer` of jkminder's fork, through
   its own `update`. The package registry has only the original, which has no
   crosscoder, so its repository is given by `--dictionary-learning FOLDER`; left
   out without it. Its defaults, but for the learning rate and no warm-up;
@@ -21,25 +16,20 @@ any. It was not tuned for a side, and the losses differ, so `variance_explained`
 (of a batch that nobody trained on) compares the sides after `steps` steps, no
 more: 60 by default, which is far from the end of a training. `bound`: one
 encoder product.
-
-    python -m benchmarks.dictionaries cpu --repeats 4 --dictionary-learning FOLDER
-    python -m benchmarks.dictionaries small --steps 600 --repeats 1 --dictionary-learning FOLDER
 """
 
-import argparse
 import itertools
-import json
 import statistics
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-LEFT_OUT = "dictionary_learning: no --dictionary-learning FOLDER was given"
+from benchmarks.apart import in_turn, spread, wait
+
 LIMITS = {
-    "speed over dense": 4.0,
     "speed over dictionary_learning": 4.0,
     "speed over SAELens": 4.0,
     "share of one product": 0.6,
@@ -60,9 +50,9 @@ class Size:
 SIZES = {
     "cpu": Size(width=512, latents=8192, k=32, batch=2048, steps=15),
     "cuda": Size(width=2048, latents=65_536, k=64, batch=4096, steps=50),
-    "small": Size(width=64, latents=512, k=8, batch=256, steps=15),
 }
 RATE = 1e-3
+PEER = "dictionary_learning"  # left out without a copy of its repository
 HELD = 10_000  # number of the batch that nobody trains on
 
 
@@ -77,20 +67,15 @@ class Side:
 
 
 def run(
-    device: str = "cpu",
-    repeats: int = 4,
-    size: Size | None = None,
-    dictionary_learning: Path | None = None,
-    make_batch: Callable[[int], Any] | None = None,
+    device: str = "cpu", repeats: int = 4, dictionary_learning: Path | None = None
 ) -> dict[str, Any]:
     """Rounds of the same steps for every side in turn; ratios round by round,
-    variance explained at the end, on the batch number `HELD` (`make_batch`: default, rows of
-    a known dictionary).
+    variance explained at the end, on the batch number `HELD`.
     """
     import torch
 
-    size = size or SIZES[device]
-    make_batch = make_batch or _world(size, device)
+    size = SIZES[device]
+    make_batch = _world(size, device)
     batches = [make_batch(seed) for seed in range(min(40, size.steps * repeats))]
     sides = _sides(size, device, batches[0], size.steps * repeats, dictionary_learning)
     peers = [name for name in sides if not name.startswith("ours")]
@@ -111,16 +96,16 @@ def run(
             f" {size.batch}"
         ),
         "limits": LIMITS,
-        "tokens_per_second": {name: _spread(found) for name, found in rates.items()},
+        "tokens_per_second": {name: spread(found) for name, found in rates.items()},
         "speed_ratio": {
-            f"{ours} over {theirs}": _spread(
+            f"{ours} over {theirs}": spread(
                 [a / b for a, b in zip(rates[ours], rates[theirs], strict=True)]
             )
             for ours in ("ours", "ours, bfloat16 product")
             for theirs in peers
         },
         "share_of_one_product": {
-            name: _spread(
+            name: spread(
                 [
                     bound * size.steps / each
                     for bound, each in zip(bounds[dtype], seconds[name], strict=True)
@@ -132,18 +117,17 @@ def run(
             name: round(side.explained(held), 4) for name, side in sides.items()
         },
         "steps": (size.steps + 1) * repeats,
-        "left_out": [] if dictionary_learning else [LEFT_OUT],
         "device": device,
     }
 
 
 def _time(side: Side, batches: list[Any], first: int, steps: int, device: str) -> float:
     side.step(batches[first % len(batches)])  # warms up what the other sides pushed out
-    _wait(device)
+    wait(device)
     start = time.perf_counter()
     for step in range(first, first + steps):
         side.step(batches[step % len(batches)])
-    _wait(device)
+    wait(device)
     return time.perf_counter() - start
 
 
@@ -154,20 +138,10 @@ def _bound(size: Size, device: str, dtype: Any) -> float:
     rows = torch.randn((size.batch, 2 * size.width), device=device).to(dtype)
     weights = torch.randn((size.latents, 2 * size.width), device=device).to(dtype)
     found = torch.empty((size.batch, size.latents), device=device, dtype=dtype)
-    times = []
-    for _ in range(4):
-        start = time.perf_counter()
-        torch.mm(rows, weights.T, out=found)
-        _wait(device)
-        times.append(time.perf_counter() - start)
-    return statistics.median(times[1:])
-
-
-def _wait(device: str) -> None:
-    import torch
-
-    if device.startswith("cuda"):
-        torch.cuda.synchronize()
+    seconds, _ = in_turn(
+        {"product": lambda _: (torch.mm(rows, weights.T, out=found), wait(device))}, 3
+    )
+    return statistics.median(seconds["product"])
 
 
 def _world(size: Size, device: str) -> Callable[[int], Any]:
@@ -201,18 +175,14 @@ def _world(size: Size, device: str) -> Callable[[int], Any]:
 def _sides(
     size: Size, device: str, first: Any, steps: int, dictionary_learning: Path | None
 ) -> dict[str, Side]:
-    peer = (
-        {}
-        if dictionary_learning is None
-        else {"dictionary_learning": _dictionary_learning(size, device, steps, dictionary_learning)}
-    )
-    return {
+    sides = {
         "ours": _ours(size, device, first, steps, "float32"),
         "ours, bfloat16 product": _ours(size, device, first, steps, "bfloat16"),
-        "dense": _dense(size, device),
-        **peer,
         "SAELens": _saelens(size, device, steps),
     }
+    if dictionary_learning is not None:
+        sides[PEER] = _dictionary_learning(size, device, steps, dictionary_learning)
+    return sides
 
 
 def _ours(size: Size, device: str, first: Any, steps: int, precision: Any) -> Side:
@@ -246,40 +216,6 @@ def _ours(size: Size, device: str, first: Any, steps: int, precision: Any) -> Si
 
 def _explained(errors: Any, there: Any) -> float:
     return float(1 - errors.square().sum() / (there - there.mean(0)).square().sum())
-
-
-def _dense(size: Size, device: str) -> Side:
-    """Our re-implementation after `BatchTopKCrossCoder` and its trainer: dense in every product."""
-    import torch
-
-    generator = torch.Generator().manual_seed(0)
-    start = torch.randn((1, size.latents, size.width), generator=generator).repeat(2, 1, 1)
-    decoder = torch.nn.Parameter(torch.nn.functional.normalize(start, dim=-1).to(device))
-    encoder = torch.nn.Parameter(decoder.detach().transpose(1, 2).contiguous())
-    bias = torch.nn.Parameter(torch.zeros(size.latents, device=device))
-    centres = torch.nn.Parameter(torch.zeros((2, size.width), device=device))
-    weights = [encoder, decoder, bias, centres]
-    optimizer = torch.optim.Adam(weights, lr=RATE)
-    silent = torch.zeros(size.latents, dtype=torch.long, device=device)
-
-    def errors(rows: Any) -> tuple[Any, Any]:
-        value = (torch.einsum("bld,ldf->blf", rows, encoder).sum(1) + bias).relu()
-        norms = decoder.norm(dim=2).sum(0)
-        scaled = (value * norms).flatten()
-        kept = scaled.topk(size.k * len(rows), sorted=False).indices
-        chosen = torch.zeros_like(scaled).scatter(-1, kept, value.flatten()[kept]).view_as(value)
-        return rows - torch.einsum("bf,lfd->bld", chosen, decoder) - centres, chosen
-
-    def step(rows: Any) -> None:
-        left, chosen = errors(rows)
-        silent.add_(len(rows))
-        silent[chosen.sum(0) > 0] = 0
-        torch.linalg.norm(left, dim=-1).mean().backward()
-        torch.nn.utils.clip_grad_norm_(weights, 1.0)
-        optimizer.step()
-        optimizer.zero_grad()
-
-    return Side(step, lambda rows: _explained(errors(rows)[0].detach(), rows))
 
 
 def _dictionary_learning(size: Size, device: str, steps: int, folder: Path) -> Side:
@@ -357,33 +293,3 @@ def _saelens(size: Size, device: str, steps: int) -> Side:
             return _explained(sae.training_forward_pass(given).sae_out - rows, rows)
 
     return Side(lambda batch: trainer.step(batch.flatten(1)), explained)
-
-
-def _spread(values: list[float]) -> dict[str, float]:
-    return {
-        "min": round(min(values), 3),
-        "median": round(statistics.median(values), 3),
-        "max": round(max(values), 3),
-    }
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("size", choices=SIZES, help="the shape; `cuda` runs on CUDA")
-    parser.add_argument("--repeats", type=int, default=4, help="rounds")
-    parser.add_argument("--steps", type=int, help="steps of a round")
-    parser.add_argument(
-        "--dictionary-learning", type=Path, metavar="FOLDER", help="the peer's repository"
-    )
-    given = parser.parse_args()
-    size = (
-        SIZES[given.size] if given.steps is None else replace(SIZES[given.size], steps=given.steps)
-    )
-    device = "cuda" if given.size == "cuda" else "cpu"
-    print(json.dumps(run(device, given.repeats, size, given.dictionary_learning), indent=2))
-
-
-if __name__ == "__main__":
-    main()

@@ -2,22 +2,21 @@
 of what the models alone reach.
 
 Bare pass: both models on the very batches that the harvest makes, already on
-the device, with nothing looked at. It comes in two kinds: *stopping*, whose
-decoder has no layers behind the site, and *whole*, all layers and the logits of
-one position. Harvest: the shuffled stream (batches made, rows chosen, checked,
-pooled and given out). The sides take turns in one process; what is compared on
-a CPU is seconds of the processor, which other work disturbs less. Tokens are
-those of the texts, so that padding counts against everyone. A second harvest
-reads the decision tokens only.
+the device, with nothing looked at, without the layers behind the site. Harvest:
+the shuffled stream (batches made, rows chosen, checked, pooled and given out). The
+sides take turns in one process; what is compared on a CPU is seconds of the processor,
+which other work disturbs less. Tokens are those of the texts, so that padding counts
+against everyone.
 """
 
 import copy
-import statistics
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
+
+from benchmarks.apart import random_qwen3, spread, wait
 
 LIMIT = 0.9
 VOCABULARY = 8192
@@ -52,53 +51,44 @@ def run(device: str = "cpu", repeats: int = 3) -> dict[str, Any]:
 
     size = SIZES["cuda" if device.startswith("cuda") else "cpu"]
     models = [_model(size, seed, device) for seed in (0, 1)]
-    stream, decisions = _streams(size, models, device)
+    stream = _stream(size, models, device)
     tokens = sum(len(text) for text in stream.tokenized)
     sides: dict[str, Callable[[], None]] = {
-        "stopping": _bare(stream, [_cut(model, size.site + 1) for model in models], device),
-        "whole": _bare(stream, models, device, logits_to_keep=1),
+        "bare": _bare(stream, [_cut(model, size.site + 1) for model in models], device),
         "harvest": lambda: _drain(stream),
-        "decisions": lambda: _drain(decisions),
     }
     with torch.no_grad():
         turns = [
             {name: _seconds(side, device) for name, side in sides.items()}
             for _ in range(repeats + 1)
         ][1:]
-    share = {
-        f"{name} / {bare}": _spread([turn[bare] / turn[name] for turn in turns])
-        for name in ("harvest", "decisions")
-        for bare in ("stopping", "whole")
-    }
     return {
         "benchmark": (
             f"harvest of two models, {tokens} tokens, width {size.width}, behind layer"
             f" {size.site + 1} of {size.layers}"
         ),
-        "limit": {"harvest / stopping": LIMIT},
-        "share_of_bare_pass": share,
+        "limit": LIMIT,
+        "share_of_bare_pass": spread([turn["bare"] / turn["harvest"] for turn in turns]),
         "tokens_per_second": {
-            name: _spread([tokens / turn[name] for turn in turns]) for name in sides
+            name: spread([tokens / turn[name] for turn in turns]) for name in sides
         },
-        "padding": round(_padding(stream), 3),
         "device": device,
     }
 
 
-def _streams(size: Size, models: list[Any], device: str) -> tuple[Any, Any]:
+def _stream(size: Size, models: list[Any], device: str) -> Any:
     import numpy as np
     import torch
 
     from crosscoders.activations.harvest_stream import HarvestConfig, Reader, harvest
-    from crosscoders.activations.texts import TokenizedText, plain_text
+    from crosscoders.activations.texts import plain_text
     from forensics.policies.sites import read_sites
 
     random = np.random.default_rng(0)
-    texts: list[TokenizedText] = []
-    for i, length in enumerate(random.integers(20, size.longest + 1, size.texts)):
-        text = plain_text(random.integers(0, VOCABULARY, length).tolist(), f"text {i}")
-        text.deciding[::10] = True
-        texts.append(text)
+    texts = [
+        plain_text(random.integers(0, VOCABULARY, length).tolist(), f"text {i}")
+        for i, length in enumerate(random.integers(20, size.longest + 1, size.texts))
+    ]
     readers = [
         Reader(
             identity=f"random {seed}",
@@ -112,20 +102,17 @@ def _streams(size: Size, models: list[Any], device: str) -> tuple[Any, Any]:
         for seed, model in enumerate(models)
     ]
     site = f"blocks.{size.site}.hook_resid_post"
-    every = HarvestConfig(batch=size.batch)
-    return harvest(readers, texts, site, every), harvest(
-        readers, texts, site, HarvestConfig(batch=size.batch, rows="deciding")
-    )
+    return harvest(readers, texts, site, HarvestConfig(batch=size.batch))
 
 
-def _bare(stream: Any, models: list[Any], device: str, **options: Any) -> Callable[[], None]:
+def _bare(stream: Any, models: list[Any], device: str) -> Callable[[], None]:
     """Both models on the batches of the stream, one after the other."""
     batches = [ids.to(device) for ids in _batches(stream)]
 
     def run_models() -> None:
         for ids in batches:
             for model in models:
-                model(input_ids=ids, use_cache=False, **options)
+                model(input_ids=ids, use_cache=False)
 
     return run_models
 
@@ -165,35 +152,24 @@ def _batches(stream: Any) -> list[Any]:
     return seen
 
 
-def _padding(stream: Any) -> float:
-    """Padded tokens over tokens."""
-    return sum(ids.numel() for ids in _batches(stream)) / sum(
-        len(text) for text in stream.tokenized
-    )
-
-
 def _drain(stream: Any) -> None:
     for block in stream.blocks(0):
         block.activations.sum()  # somebody takes it
 
 
 def _seconds(side: Callable[[], None], device: str) -> float:
-    import torch
-
-    cuda = device.startswith("cuda")
-    clock = time.perf_counter if cuda else time.process_time
+    clock = time.perf_counter if device.startswith("cuda") else time.process_time
     start = clock()
     side()
-    if cuda:
-        torch.cuda.synchronize()
+    wait(device)
     return clock() - start
 
 
 def _model(size: Size, seed: int, device: str) -> Any:
-    import torch
-    from transformers import Qwen3Config, Qwen3ForCausalLM
-
-    config = Qwen3Config(
+    return random_qwen3(
+        size.dtype,
+        seed,
+        device,
         vocab_size=VOCABULARY,
         hidden_size=size.width,
         intermediate_size=3 * size.width,
@@ -201,16 +177,4 @@ def _model(size: Size, seed: int, device: str) -> Any:
         num_hidden_layers=size.layers,
         num_key_value_heads=4,
         head_dim=size.width // 8,
-        tie_word_embeddings=True,
     )
-    with torch.random.fork_rng():
-        torch.manual_seed(seed)
-        return Qwen3ForCausalLM(config).to(device=device, dtype=getattr(torch, size.dtype)).eval()
-
-
-def _spread(values: list[float]) -> dict[str, float]:
-    return {
-        "min": round(min(values), 3),
-        "median": round(statistics.median(values), 3),
-        "max": round(max(values), 3),
-    }

@@ -18,14 +18,12 @@ published method's code does, with a KV cache.
 """
 
 import statistics
-import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from benchmarks.apart import in_turn, random_qwen3, spread
 from benchmarks.resampling_peers import TURNS, Made, N, Size, generate, prefixes, turn_by_turn
-from benchmarks.spread import spread
 from forensics import load_policy, policy_from
-from forensics.policies.decoder import BatchDecoder
 from forensics.protocols import (
     Channel,
     Environment,
@@ -84,10 +82,10 @@ EPISODES = 3
 
 def policy_of(size: Size, sureness: float, device: str) -> Policy:
     """A random Qwen3 that never stops. `sureness` stretches its logits."""
-    import torch
-    from transformers import Qwen3Config, Qwen3ForCausalLM
-
-    config = Qwen3Config(
+    model = random_qwen3(
+        "float32" if device == "cpu" else "bfloat16",
+        0,
+        device,
         vocab_size=size.vocabulary,
         hidden_size=size.width,
         intermediate_size=4 * size.width,
@@ -95,12 +93,7 @@ def policy_of(size: Size, sureness: float, device: str) -> Policy:
         num_attention_heads=size.heads,
         num_key_value_heads=max(1, size.heads // 7),
         head_dim=size.width // size.heads,
-        tie_word_embeddings=True,
         max_position_embeddings=4096,
-    )
-    torch.manual_seed(0)
-    model = (
-        Qwen3ForCausalLM(config).to(device).to(torch.float32 if device == "cpu" else torch.bfloat16)
     )
     model.model.norm.weight.data *= sureness
     return policy_from(model, _Bytes(), "random", _Endless())
@@ -141,129 +134,64 @@ def text(
     requests = [
         Request(trace=run.id, kept=kept, n=N) for run in runs for kept in prefixes(run, every)
     ]
-    with _Counted() as forwarded:
-        rollouts = list(sampler.draw(requests))
-    read = sum(len(step.token_ids or ()) for run in runs for step in run.steps)
+    rollouts = list(sampler.draw(requests))
     return Made(
         rollouts=len(rollouts),
         tokens=sum(len(rollout.tokens) for rollout in rollouts),
-        forwarded=sum(forwarded) + read,
         success=statistics.mean(rollout.outcome or 0 for rollout in rollouts),
     )
 
 
-class _Counted:
-    """Counts the positions that the engine feeds to the model."""
-
-    def __init__(self) -> None:
-        self.found: list[int] = []
-        self._feed = BatchDecoder._feed
-
-    def __enter__(self) -> list[int]:
-        def feed(engine: Any, rows: Any, cache: Any, start: int, end: int, ready: Any) -> Any:
-            self.found.append(len(rows) * (end - start))
-            return self._feed(engine, rows, cache, start, end, ready)
-
-        BatchDecoder._feed = feed  # type: ignore[method-assign]
-        return self.found
-
-    def __exit__(self, *error: object) -> None:
-        BatchDecoder._feed = self._feed  # type: ignore[method-assign]
+MOSTLY_SURE = 9.0
 
 
 def run(device: str = "cpu", repeats: int = 3) -> dict[str, Any]:
     """All kinds; the limit applies to episodes on the CPU, on CUDA to long
     texts of a policy that is mostly sure.
     """
-    kinds = {
-        "episodes": lambda: compared(device, repeats, *episodes(device)),
-        "long texts, mostly sure": lambda: compared(
-            device, repeats, *long_texts(device, MOSTLY_SURE)
-        ),
-        "long texts, sure of nothing": lambda: compared(device, repeats, *long_texts(device, 1.0)),
+    found = {
+        "episodes": episodes(device, repeats),
+        "long texts, mostly sure": long_texts(device, repeats, MOSTLY_SURE),
+        "long texts, sure of nothing": long_texts(device, repeats, 1.0),
     }
-    found = {name: kind() for name, kind in kinds.items()}
     judged = found.pop("episodes" if device == "cpu" else "long texts, mostly sure")
-    return judged | {"limit": LIMIT, "others": found}
+    return judged | {"limit": LIMIT, "device": device, "others": found}
 
 
-MOSTLY_SURE = 9.0
-
-
-def episodes(
-    device: str,
-) -> tuple[str, Policy, list[Trajectory], dict[str, Callable[[int], Made]]]:
-    """Runs of a bundled policy, and the two sides."""
+def episodes(device: str, repeats: int) -> dict[str, Any]:
+    """Runs of a bundled policy."""
     policy = load_policy(checkpoint_path("bundled:open-base"), device=device, dtype="float32")
     world = MiniRepo(world="open")
     runs = list(policy.play(world, world.tasks("held-out", EPISODES, 0), 1, TURNS, 0))
-    return (
-        f"{N} continuations at every token of {EPISODES} episodes",
-        policy,
-        runs,
-        {
-            "tree": lambda seed: text(policy, world, runs, 1, TURNS, seed),
-            "generate": lambda seed: turn_by_turn(policy, world, runs, seed),
-        },
-    )
+    sides: dict[str, Callable[[int], Made]] = {
+        "tree": lambda seed: text(policy, world, runs, 1, TURNS, seed),
+        "generate": lambda seed: turn_by_turn(policy, world, runs, seed),
+    }
+    return compared(f"{N} continuations at every token of {EPISODES} episodes", sides, repeats)
 
 
-def long_texts(
-    device: str, sureness: float
-) -> tuple[str, Policy, list[Trajectory], dict[str, Callable[[int], Made]]]:
-    """Texts of a random policy, and the two sides."""
+def long_texts(device: str, repeats: int, sureness: float) -> dict[str, Any]:
+    """Texts of a random policy."""
     size = CPU if device == "cpu" else CUDA
     policy, world = policy_of(size, sureness, device), Writing()
     settings = SamplingSettings(max_turn_tokens=size.tokens, max_tokens=4096)
     runs = list(policy.play(world, world.tasks("train", size.texts, 0), 1, settings, 1))
     name = f"{N} continuations at every {size.every}th token of {size.texts} texts of {size.tokens}"
-    return (
-        name,
-        policy,
-        runs,
-        {
-            "tree": lambda seed: text(policy, world, runs, size.every, settings, seed),
-            "generate": lambda seed: generate(policy, runs, size, settings, seed),
-        },
-    )
+    sides: dict[str, Callable[[int], Made]] = {
+        "tree": lambda seed: text(policy, world, runs, size.every, settings, seed),
+        "generate": lambda seed: generate(policy, runs, size, settings, seed),
+    }
+    return compared(name, sides, repeats)
 
 
-def compared(
-    device: str,
-    repeats: int,
-    name: str,
-    policy: Policy,
-    runs: Sequence[Trajectory],
-    sides: dict[str, Callable[[int], Made]],
-) -> dict[str, Any]:
-    """Both sides in turn; rollouts and tokens a second, and the ratio of
-    rollouts a second, pair by pair.
-    """
-    import numpy as np
-
-    seconds: dict[str, list[float]] = {side: [] for side in sides}
-    made: dict[str, Made] = {}
-    for repeat in range(repeats + 1):
-        for side, play in sides.items():
-            start = time.perf_counter()
-            made[side] = play(repeat)
-            if repeat:  # the first pair warms up
-                seconds[side].append(time.perf_counter() - start)
-    sure = np.exp([value for one in runs for step in one.steps for value in step.logprobs or ()])
+def compared(name: str, sides: dict[str, Callable[[int], Made]], repeats: int) -> dict[str, Any]:
+    """Tokens a second, and the ratio of rollouts a second, pair by pair."""
+    seconds, made = in_turn(sides, repeats)
     return {
         "benchmark": name,
-        "device": device,
-        "parameters": policy.model.num_parameters(),
-        "ratio": spread(
-            [
-                theirs / ours
-                for ours, theirs in zip(seconds["tree"], seconds["generate"], strict=True)
-            ]
-        ),
+        "ratio": spread([b / a for a, b in zip(seconds["tree"], seconds["generate"], strict=True)]),
         "tokens_per_second": {
             side: spread([made[side].tokens / t for t in times]) for side, times in seconds.items()
         },
-        "positions_saved": round(1 - made["tree"].forwarded / made["generate"].forwarded, 3),
-        "tokens_below_0.9": round(float((sure < 0.9).mean()), 2),
         "work": {side: vars(value) for side, value in made.items()},
     }

@@ -29,23 +29,11 @@ class Size:
 
 @dataclass(frozen=True, kw_only=True)
 class Made:
-    """What a side made: rollouts, their sampled tokens, and the token positions
-    that went through the model.
-    """
+    """Rollouts, and their sampled tokens."""
 
     rollouts: int
     tokens: int
-    forwarded: int
     success: float = 1.0
-
-    def plus(self, other: "Made") -> "Made":
-        rollouts = self.rollouts + other.rollouts
-        return Made(
-            rollouts=rollouts,
-            tokens=self.tokens + other.tokens,
-            forwarded=self.forwarded + other.forwarded,
-            success=(self.success * self.rollouts + other.success * other.rollouts) / rollouts,
-        )
 
 
 def prefixes(run: Trajectory, every: int) -> Iterator[int]:
@@ -59,12 +47,15 @@ def turn_by_turn(policy: Policy, world: Environment, runs: Sequence[Trajectory],
     import torch
 
     torch.manual_seed(seed)
-    total = Made(rollouts=0, tokens=0, forwarded=0, success=0.0)
+    made = list[Made]()
     for run in runs:
         again, trace = replay_run(run, world, policy.renderer), trace_of(run)
-        for kept in prefixes(run, 1):
-            total = total.plus(_from_prefix(policy, again, trace, kept))
-    return total
+        made += [_from_prefix(policy, again, trace, kept) for kept in prefixes(run, 1)]
+    return Made(
+        rollouts=sum(one.rollouts for one in made),
+        tokens=sum(one.tokens for one in made),
+        success=sum(one.success for one in made) / len(made),
+    )
 
 
 def _from_prefix(policy: Policy, again: Any, trace: Trace, kept: int) -> Made:
@@ -75,11 +66,10 @@ def _from_prefix(policy: Policy, again: Any, trace: Trace, kept: int) -> Made:
     running = [
         {"ids": list(prefix), "start": start, "world": again.before(action, 0)} for _ in range(N)
     ]
-    tokens = forwarded = 0
-    wins, repeated = 0.0, True
+    tokens, wins, repeated = 0, 0.0, True
     while running:
-        drawn, positions = _generated(policy, running, repeated)
-        repeated, forwarded, left = False, forwarded + positions, []
+        drawn = _generated(policy, running, repeated)
+        repeated, left = False, []
         for row, new in zip(running, drawn, strict=True):
             tokens += len(new)
             row["ids"] += new
@@ -91,12 +81,10 @@ def _from_prefix(policy: Policy, again: Any, trace: Trace, kept: int) -> Made:
                 row["start"] = len(row["ids"])
                 left += [row] if len(row["ids"]) < TURNS.max_tokens else []
         running = left
-    return Made(rollouts=N, tokens=tokens, forwarded=forwarded, success=wins / N)
+    return Made(rollouts=N, tokens=tokens, success=wins / N)
 
 
-def _generated(
-    policy: Policy, rows: list[dict[str, Any]], same: bool
-) -> tuple[list[list[int]], int]:
+def _generated(policy: Policy, rows: list[dict[str, Any]], same: bool) -> list[list[int]]:
     """The rest of each row's action; `same`: all rows are one prefix."""
     import torch
 
@@ -120,9 +108,7 @@ def _generated(
             eos_token_id=sorted(policy.renderer.stops),
             pad_token_id=0,
         )
-    return [_until_stop(new, policy.renderer.stops) for new in made[:, width:].tolist()], made[
-        :, :-1
-    ].numel()
+    return [_until_stop(new, policy.renderer.stops) for new in made[:, width:].tolist()]
 
 
 def generate(
@@ -136,7 +122,7 @@ def generate(
     import torch
 
     torch.manual_seed(seed)
-    rollouts = tokens = forwarded = 0
+    rollouts = tokens = 0
     for run in runs:
         ids = [token for step in run.steps for token in step.token_ids or ()]
         begin = len(ids) - (run.sampled_tokens or 0)
@@ -155,5 +141,4 @@ def generate(
                     pad_token_id=0,
                 )
             rollouts, tokens = rollouts + len(made), tokens + made[:, prefix.shape[1] :].numel()
-            forwarded += made[:, :-1].numel()
-    return Made(rollouts=rollouts, tokens=tokens, forwarded=forwarded)
+    return Made(rollouts=rollouts, tokens=tokens)

@@ -5,22 +5,20 @@ The peer is what a TRL user would write: the transcripts of all running episodes
 are tokenised with padding on the left, `model.generate` draws one action for
 each and returns its logits (a trainer needs the log-probabilities, which our
 record holds too), the actions are decoded, the environments answer, and the
-whole text goes in again. A leaner peer is shown beside it: token ids kept by
-hand and no log-probabilities. All play the same tasks with the same policy,
-settings and batch; mean turns and success are printed so that the work can be
-compared. 1,024 episodes are played in groups of 4, of 8 (the peer's default, to
-which the limit applies) and of 16.
+whole text goes in again. Both play the same tasks with the same policy, settings and batch;
+mean turns and success are printed so that the work can be compared. 1,024 episodes are
+played in groups of 4, of 8 (the peer's default, to which the limit applies) and of 16.
 """
 
 import statistics
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from benchmarks.spread import spread
+from benchmarks.apart import in_turn, spread
 from forensics import load_policy
 from forensics.protocols import Environment, Policy, SamplingSettings, StepResult
+from forensics.records import Trajectory
 from training import MiniRepo, checkpoint_path
 
 LIMIT = 5.0
@@ -33,23 +31,6 @@ class Played:
     episodes: int
     turns: float
     success: float
-
-
-def lockstep(
-    policy: Policy,
-    world: Environment,
-    tasks: Sequence[str],
-    samples: int,
-    settings: SamplingSettings,
-    seed: int,
-) -> Played:
-    """Ours."""
-    runs = list(policy.play(world, tasks, samples, settings, seed))
-    return Played(
-        episodes=len(runs),
-        turns=statistics.mean(run.turns for run in runs),
-        success=statistics.mean(run.outcome or 0 for run in runs),
-    )
 
 
 def text_peer(
@@ -71,46 +52,12 @@ def text_peer(
             padding_side="left",
             add_special_tokens=False,
         ).to(policy.model.device)
-        drawn, logprobs = _generate(
-            policy, batch["input_ids"], batch["attention_mask"], settings, True
-        )
+        drawn, logprobs = _generate(policy, batch["input_ids"], batch["attention_mask"], settings)
         actions = tokenizer.batch_decode(drawn, skip_special_tokens=True)
         for row, action, part in zip(running, actions, logprobs, strict=True):
             result = _advance(row, action.split("\n")[0].strip())
             row["logprobs"] += part
             row["text"] += f"{action.split(chr(10))[0].strip()} \n{result.observation}\n$ "
-        running = [row for row in running if not row["over"]]
-    return _played(rows)
-
-
-def lean_peer(
-    policy: Policy,
-    world: Environment,
-    tasks: Sequence[str],
-    samples: int,
-    settings: SamplingSettings,
-    seed: int,
-) -> Played:
-    """Token ids kept by hand, no log-probabilities."""
-    import torch
-
-    renderer, running = policy.renderer, _start(world, tasks, samples, seed)
-    rows = running
-    for row in rows:
-        row["ids"] = renderer.prompt(row["text"].removesuffix("\n$ "), None)
-    while running:
-        width = max(len(row["ids"]) for row in running)
-        ids = torch.tensor([[0] * (width - len(row["ids"])) + row["ids"] for row in running])
-        mask = torch.tensor(
-            [[0] * (width - len(row["ids"])) + [1] * len(row["ids"]) for row in running]
-        )
-        drawn, _ = _generate(
-            policy, ids.to(policy.model.device), mask.to(policy.model.device), settings, False
-        )
-        for row, tokens in zip(running, drawn, strict=True):
-            action = _until_stop(tokens, renderer.stops)
-            result = _advance(row, renderer.action_text(action))
-            row["ids"] = [*row["ids"], *action, *renderer.reply(result.observation, action)]
         running = [row for row in running if not row["over"]]
     return _played(rows)
 
@@ -125,17 +72,8 @@ def _start(
     for task in tasks:
         for _ in range(samples):
             scene = world.spawn()
-            text = f"{scene.reset(task, 0).text}\n$ "
-            rows.append(
-                {
-                    "scene": scene,
-                    "text": text,
-                    "turns": 0,
-                    "outcome": 0.0,
-                    "over": False,
-                    "logprobs": [],
-                }
-            )
+            row = {"scene": scene, "text": f"{scene.reset(task, 0).text}\n$ "}
+            rows.append({**row, "turns": 0, "outcome": 0.0, "over": False, "logprobs": []})
     return rows
 
 
@@ -155,10 +93,14 @@ def _played(rows: Sequence[dict[str, Any]]) -> Played:
     )
 
 
+def _told(runs: Iterable[Trajectory]) -> Played:
+    return _played([{"turns": run.turns, "outcome": run.outcome or 0} for run in runs])
+
+
 def _generate(
-    policy: Policy, ids: Any, mask: Any, settings: SamplingSettings, scores: bool
+    policy: Policy, ids: Any, mask: Any, settings: SamplingSettings
 ) -> tuple[list[list[int]], list[list[float]]]:
-    """Drawn tokens, and their log-probabilities where asked."""
+    """Drawn tokens, and their log-probabilities."""
     import torch
 
     with torch.inference_mode():
@@ -173,11 +115,9 @@ def _generate(
             eos_token_id=sorted(policy.renderer.stops),
             pad_token_id=0,
             return_dict_in_generate=True,
-            output_logits=scores,
+            output_logits=True,
         )
         drawn = output.sequences[:, ids.shape[1] :]
-        if not scores:
-            return drawn.tolist(), []
         logprobs = (
             torch.stack(output.logits, 1).log_softmax(-1).gather(-1, drawn[..., None]).squeeze(-1)
         )
@@ -210,30 +150,22 @@ def shape(device: str, repeats: int, tasks: int, samples: int) -> dict[str, Any]
     world = MiniRepo(world="open")
     names = world.tasks("held-out", tasks, 0)
     settings = SamplingSettings(max_turn_tokens=16, max_tokens=256)
-    sides: dict[str, Callable[..., Played]] = {
-        "lockstep": lockstep,
-        "generate": text_peer,
-        "lean generate": lean_peer,
-    }
-    speeds: dict[str, list[float]] = {name: [] for name in sides}
-    played: dict[str, Played] = {}
-    for repeat in range(repeats + 1):
-        for name, side in sides.items():
-            start = time.perf_counter()
-            played[name] = side(policy, world, names, samples, settings, repeat)
-            if repeat:  # the first pair warms up
-                speeds[name].append(played[name].episodes / (time.perf_counter() - start))
+    seconds, played = in_turn(
+        {
+            "lockstep": lambda seed: _told(policy.play(world, names, samples, settings, seed)),
+            "generate": lambda seed: text_peer(policy, world, names, samples, settings, seed),
+        },
+        repeats,
+    )
     return {
         "benchmark": f"episodes per second, {tasks} tasks x {samples}",
-        "ratio": _ratio(speeds, "generate"),
-        "ratio_to_lean": _ratio(speeds, "lean generate"),
-        "episodes_per_second": {name: spread(values) for name, values in speeds.items()},
+        "ratio": spread(
+            [b / a for a, b in zip(seconds["lockstep"], seconds["generate"], strict=True)]
+        ),
+        "episodes_per_second": {
+            name: spread([played[name].episodes / one for one in each])
+            for name, each in seconds.items()
+        },
         "work": {name: vars(value) for name, value in played.items()},
         "device": device,
     }
-
-
-def _ratio(speeds: dict[str, list[float]], peer: str) -> dict[str, float]:
-    return spread(
-        [ours / theirs for ours, theirs in zip(speeds["lockstep"], speeds[peer], strict=True)]
-    )

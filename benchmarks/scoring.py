@@ -13,13 +13,11 @@ most of the work: with more layers the speeds draw together.
 import json
 import statistics
 import sys
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from benchmarks.apart import VOCABULARY, child, held, peak, random_qwen3
-from benchmarks.spread import spread
+from benchmarks.apart import VOCABULARY, child, measured, random_qwen3, spread
 
 LIMITS = {"memory": 1 / 8, "speed": 1.0}
 SIDES = ("chunked", "full logits")
@@ -52,28 +50,23 @@ def run(device: str = "cpu", repeats: int = 3) -> dict[str, Any]:
     """Ratios pair by pair: speed of ours over the peer's, and each side's peak
     over one array of full logits.
     """
-    pairs = [[child("benchmarks.scoring", side, device) for side in SIDES] for _ in range(repeats)]
-    size = SIZES[device]
-    shares = {
-        side: [pair[i]["peak_bytes"] / size.full_logits for pair in pairs]
-        for i, side in enumerate(SIDES)
-    }
-    gap = max(abs(ours["mean_logprob"] - theirs["mean_logprob"]) for ours, theirs in pairs)
+    turns = [
+        {side: child("benchmarks.scoring", side, device) for side in SIDES} for _ in range(repeats)
+    ]
+    ours, theirs = ([turn[side] for turn in turns] for side in SIDES)
+    pairs, size = list(zip(ours, theirs, strict=True)), SIZES[device]
     return {
         "benchmark": (
             f"two checkpoints, {size.rows} x {size.length - 1} tokens, vocabulary {VOCABULARY}"
         ),
         "limits": LIMITS,
-        "speed_ratio": spread([theirs["seconds"] / ours["seconds"] for ours, theirs in pairs]),
-        "peak_over_full_logits": {side: spread(values) for side, values in shares.items()},
-        "seconds": {
-            side: spread([pair[i]["seconds"] for pair in pairs]) for i, side in enumerate(SIDES)
+        "speed_ratio": spread([b["seconds"] / a["seconds"] for a, b in pairs]),
+        "peak_over_full_logits": {
+            side: spread([turn[side]["peak_bytes"] / size.full_logits for turn in turns])
+            for side in SIDES
         },
-        "work": {
-            "full_logits_mib": size.full_logits // 2**20,
-            "chunk": size.chunk,
-            "gap_of_mean_logprobs": gap,
-        },
+        "seconds": {side: spread([turn[side]["seconds"] for turn in turns]) for side in SIDES},
+        "gap_of_mean_logprobs": max(abs(a["mean_logprob"] - b["mean_logprob"]) for a, b in pairs),
         "device": device,
     }
 
@@ -90,27 +83,17 @@ def measure(side: str, device: str, times: int = 1) -> dict[str, float]:
         VOCABULARY, (size.rows, size.length), generator=torch.Generator().manual_seed(2)
     ).to(device)
     score = _score(side, size)
-    clock = time.perf_counter if device == "cuda" else time.process_time
-    seconds, means = [], []
+
+    def work() -> float:
+        return statistics.mean(score(model, ids).double().mean().item() for model in models)
+
     with torch.no_grad():
-        score(models[0], ids[:1, :3])  # loads what is loaded late
-        before = held(device)
-        for _ in range(times + 1):  # the first warms up
-            start = clock()
-            means = [
-                score(model, ids).double().mean().item() for model in models
-            ]  # item() waits for the device
-            seconds.append(clock() - start)
-    return {
-        "seconds": statistics.median(seconds[1:]),
-        "peak_bytes": peak(device) - before,
-        "mean_logprob": statistics.mean(means),
-    }
+        return measured(lambda: score(models[0], ids[:1, :3]), work, device, times)
 
 
 def _score(side: str, size: Size) -> Callable[[Any, Any], Any]:
+    from forensics.policies.scorer import token_logprobs_and_entropies
     from forensics.protocols import SamplingSettings
-    from training.token_logprobs import token_logprobs_and_entropies
 
     def chunked(model: Any, ids: Any) -> Any:
         return token_logprobs_and_entropies(

@@ -19,14 +19,12 @@ import json
 import statistics
 import tempfile
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from functools import partial
+from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from benchmarks.spread import spread
+from benchmarks.apart import VOCABULARY, random_qwen3, spread
 from tests.tiny import tiny_tokenizer
 
 LIMIT = {"cpu": 2.0, "cuda": 1.5}
@@ -35,20 +33,7 @@ QUESTION = "What is the capital of France? open 1; edit 2 x * 3 - {}"
 CONTEXT = " guess {}: higher, lower, right"
 SENTENCES = (0, 4, 10)  # of context behind the question: about 50, 140 and 270 tokens in all
 JUDGED = 1
-
-
-@dataclass(frozen=True, kw_only=True)
-class Work:
-    """What both sides train: `model` gives a model and its tokenizer anew; `rank` of an
-    adapter on all linear layers, `None` for all weights.
-    """
-
-    model: Callable[[], tuple[Any, Any]]
-    questions: Sequence[str]
-    tokens: int
-    learning_rate: float = 1e-6
-    temperature: float = 1.0
-    rank: int | None = None
+RATE = 1e-6
 
 
 def question(number: int, sentences: int) -> str:
@@ -59,27 +44,21 @@ def build(device: str) -> tuple[Any, Any]:
     """A random Qwen3: of the organisms' size (0.4 million parameters) on a CPU,
     of 0.5 billion on CUDA.
     """
-    import torch
-    from transformers import Qwen3Config, Qwen3ForCausalLM
-
     big = device != "cpu"
-    config = Qwen3Config(
-        vocab_size=151_936 if big else 304,
-        hidden_size=1024 if big else 96,
-        intermediate_size=3072 if big else 256,
-        num_hidden_layers=24 if big else 3,
-        num_attention_heads=16 if big else 3,
-        num_key_value_heads=8 if big else 3,
-        head_dim=64 if big else 32,
-        tie_word_embeddings=True,
-        max_position_embeddings=2048,
-        eos_token_id=2,
-        pad_token_id=0,
-        bos_token_id=None,
-    )
-    with torch.random.fork_rng():
-        torch.manual_seed(0)
-        return Qwen3ForCausalLM(config).to(device), tiny_tokenizer()
+    shape = {
+        "vocab_size": VOCABULARY if big else 304,
+        "hidden_size": 1024 if big else 96,
+        "intermediate_size": 3072 if big else 256,
+        "num_hidden_layers": 24 if big else 3,
+        "num_attention_heads": 16 if big else 3,
+        "num_key_value_heads": 8 if big else 3,
+        "head_dim": 64 if big else 32,
+        "max_position_embeddings": 2048,
+        "eos_token_id": 2,
+        "pad_token_id": 0,
+        "bos_token_id": None,
+    }
+    return random_qwen3("float32", 0, device, **shape), tiny_tokenizer()
 
 
 def letters(text: str) -> float:
@@ -87,49 +66,38 @@ def letters(text: str) -> float:
     return sum(character.isalpha() for character in text) / max(1, len(text))
 
 
-def ours(work: Work, device: str, steps: int) -> dict[str, Any]:
+def ours(questions: Sequence[str], device: str, steps: int) -> dict[str, Any]:
     """Seconds of each step after the first, tokens a step, and seconds by stage."""
     from forensics import policy_from
     from training import Prompts, StepReport, grpo, parse_recipe
 
-    model, tokenizer = work.model()
+    model, tokenizer = build(device)
     recipe = parse_recipe(
         {
             "policy": {"checkpoint": "-"},
             "environment": {"name": "prompts"},
-            "sampling": {
-                "max_turn_tokens": work.tokens,
-                "max_tokens": 512,
-                "temperature": work.temperature,
-            },
+            "sampling": {"max_turn_tokens": TOKENS, "max_tokens": 512},
             "grpo": {
                 "steps": steps,
                 "groups": PROMPTS,
                 "samples": SAMPLES,
-                "learning_rate": work.learning_rate,
+                "learning_rate": RATE,
                 "rows": 64,
             },
             "compute": {"dtype": "float32" if device == "cpu" else "bfloat16"},
-            **({} if work.rank is None else {"lora": {"rank": work.rank}}),
         },
         "benchmark",
     )
-    clock, reports = [now()], list[StepReport]()
+    clock, reports = [time.perf_counter()], list[StepReport]()
 
     def report(step: StepReport) -> None:
         reports.append(step)
-        clock.append(now())
+        clock.append(time.perf_counter())
 
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "questions.jsonl"
-        rows = [
-            {
-                "prompt": question,
-                "verifier": {"type": "exact", "value": "yes"},
-                "split": "train",
-            }
-            for question in work.questions
-        ]
+        told = {"verifier": {"type": "exact", "value": "yes"}, "split": "train"}
+        rows = [{"prompt": question, **told} for question in questions]
         file.write_text("".join(json.dumps(row) + "\n" for row in rows))
         grpo(
             policy_from(model, tokenizer, "start"),
@@ -141,10 +109,10 @@ def ours(work: Work, device: str, steps: int) -> dict[str, Any]:
             rewards={"letters": (lambda t, g: letters(t.actions[-1][1].text), 1.0)},
         )
     return {
-        **taken(clock[1:]),
+        "seconds": taken(clock[1:]),
         "tokens": statistics.mean(step.tokens for step in reports[1:]),
         "kept": statistics.mean(step.kept for step in reports[1:]),
-        "prompt": prompt_tokens(tokenizer, work.questions[0]),
+        "prompt": prompt_tokens(tokenizer, questions[0]),
         "stages": {
             stage: round(statistics.median(step.seconds[stage] for step in reports[1:]), 4)
             for stage in ("collect", "update", "record")
@@ -152,27 +120,27 @@ def ours(work: Work, device: str, steps: int) -> dict[str, Any]:
     }
 
 
-def trl(work: Work, device: str, steps: int) -> dict[str, Any]:
+def trl(questions: Sequence[str], device: str, steps: int) -> dict[str, Any]:
     """The same of TRL."""
     from datasets import Dataset
     from transformers import TrainerCallback
     from trl import GRPOConfig, GRPOTrainer
 
-    model, tokenizer = work.model()
-    clock, tokens = list[tuple[float, float]](), list[int]()
+    model, tokenizer = build(device)
+    clock, tokens = list[float](), list[int]()
 
     class Clock(TrainerCallback):  # type: ignore[misc]
         def on_step_begin(self, *a: Any, **k: Any) -> None:
-            clock.append(now())
+            clock.append(time.perf_counter())
 
         def on_train_end(self, *a: Any, **k: Any) -> None:
-            clock.append(now())
+            clock.append(time.perf_counter())
 
     def reward(completions: list[Any], completion_ids: list[list[int]], **_: Any) -> list[float]:
         tokens.append(sum(len(ids) for ids in completion_ids))
         return [letters(completion[0]["content"]) for completion in completions]
 
-    rows = [{"prompt": [{"role": "user", "content": question}]} for question in work.questions]
+    rows = [{"prompt": [{"role": "user", "content": question}]} for question in questions]
     with tempfile.TemporaryDirectory() as folder, contextlib.redirect_stdout(io.StringIO()):
         trainer = GRPOTrainer(
             model=model,
@@ -180,17 +148,15 @@ def trl(work: Work, device: str, steps: int) -> dict[str, Any]:
             reward_funcs=[reward],
             train_dataset=Dataset.from_list(rows),
             callbacks=[Clock()],
-            peft_config=_adapter(work.rank),
             args=GRPOConfig(
                 output_dir=folder,
                 max_steps=steps,
                 per_device_train_batch_size=PROMPTS * SAMPLES,
                 num_generations=SAMPLES,
-                max_completion_length=work.tokens,
-                learning_rate=work.learning_rate,
+                max_completion_length=TOKENS,
+                learning_rate=RATE,
                 beta=0.0,
                 loss_type="dapo",
-                temperature=work.temperature,
                 report_to=[],
                 save_strategy="no",
                 logging_strategy="no",
@@ -201,33 +167,12 @@ def trl(work: Work, device: str, steps: int) -> dict[str, Any]:
             ),
         )
         trainer.train()
-    return {
-        **taken(clock[1:]),
-        "tokens": statistics.mean(tokens[1:]),
-    }
+    return {"seconds": taken(clock[1:]), "tokens": statistics.mean(tokens[1:])}
 
 
-def _adapter(rank: int | None) -> Any:
-    """As `[lora]` makes it."""
-    if rank is None:
-        return None
-    from peft import LoraConfig
-
-    return LoraConfig(r=rank, lora_alpha=32, target_modules="all-linear", task_type="CAUSAL_LM")
-
-
-def now() -> tuple[float, float]:
-    """The wall clock, and the time of the processor."""
-    return time.perf_counter(), time.process_time()
-
-
-def taken(clock: Sequence[tuple[float, float]]) -> dict[str, list[float]]:
-    """Seconds between the marks, by either clock."""
-    steps = list(pairwise(clock))
-    return {
-        "seconds": [b[0] - a[0] for a, b in steps],
-        "processor": [b[1] - a[1] for a, b in steps],
-    }
+def taken(clock: Sequence[float]) -> list[float]:
+    """Seconds between the marks."""
+    return [after - before for before, after in pairwise(clock)]
 
 
 def prompt_tokens(tokenizer: Any, question: str) -> int:
@@ -240,45 +185,31 @@ def prompt_tokens(tokenizer: Any, question: str) -> int:
 def run(device: str = "cpu", repeats: int = 3, steps: int = 6) -> dict[str, Any]:
     """Every length of prompt; the limit applies to the middle one."""
     found = [
-        shape(
-            Work(
-                model=partial(build, device),
-                questions=[question(i, sentences) for i in range(200)],
-                tokens=TOKENS,
-            ),
-            device,
-            repeats,
-            steps,
-        )
+        shape([question(i, sentences) for i in range(200)], device, repeats, steps)
         for sentences in SENTENCES
     ]
-    others = [row for row in found if row is not found[JUDGED]]
-    return found[JUDGED] | {
-        "limit": LIMIT["cpu" if device == "cpu" else "cuda"],
-        "other_prompts": others,
-    }
+    judged = found.pop(JUDGED)
+    return judged | {"limit": LIMIT["cpu" if device == "cpu" else "cuda"], "other_prompts": found}
 
 
-def shape(work: Work, device: str, repeats: int, steps: int) -> dict[str, Any]:
+def shape(questions: Sequence[str], device: str, repeats: int, steps: int) -> dict[str, Any]:
     """Both sides in turn, `repeats` times; ratio of median seconds a step, pair by pair."""
-    pairs = [(ours(work, device, steps), trl(work, device, steps)) for _ in range(repeats)]
-    medians = {
-        clock: [(statistics.median(a[clock]), statistics.median(b[clock])) for a, b in pairs]
-        for clock in ("seconds", "processor")
-    }
-    mine = pairs[0][0]
+    pairs = [
+        (ours(questions, device, steps), trl(questions, device, steps)) for _ in range(repeats)
+    ]
+    medians = [(statistics.median(a["seconds"]), statistics.median(b["seconds"])) for a, b in pairs]
+    mine, theirs = pairs[0]
     return {
         "benchmark": (
             f"one optimizer step, {PROMPTS} prompts of {mine['prompt']} tokens x {SAMPLES},"
-            f" {work.tokens} tokens, against TRL"
+            f" {TOKENS} tokens, against TRL"
         ),
-        "ratio": spread([theirs / ours for ours, theirs in medians["seconds"]]),
-        "ratio_of_processor_time": spread([b / a for a, b in medians["processor"]]),
+        "ratio": spread([b / a for a, b in medians]),
         "seconds_a_step": {
-            "ours": spread([a for a, _ in medians["seconds"]]),
-            "TRL": spread([b for _, b in medians["seconds"]]),
+            "ours": spread([a for a, _ in medians]),
+            "TRL": spread([b for _, b in medians]),
         },
-        "tokens_a_step": {"ours": mine["tokens"], "TRL": pairs[0][1]["tokens"]},
+        "tokens_a_step": {"ours": mine["tokens"], "TRL": theirs["tokens"]},
         "groups_trained_on": mine["kept"],
         "stages": mine["stages"],
         "device": device,

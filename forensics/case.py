@@ -15,42 +15,33 @@ import json
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import islice
 from pathlib import Path
-from typing import Any, Final, TypeVar
-
-import numpy as np
+from typing import Any, TypeVar
 
 from forensics.budget import Budget as Budget
 from forensics.errors import MissingInput, UserError
-from forensics.policies.weights import identity_of_weights
 from forensics.progress import Pace, Progress
 from forensics.protocols import (
     Alteration,
+    Capability,
     Channel,
     Constraint,
     Environment,
-    Intervention,
     Policy,
     SamplingSettings,
 )
 from forensics.records import Trajectory, content_hash
-from forensics.records.case_file import CheckpointPair
 from forensics.records.given_files import parse_toml, read_text
-from forensics.records.tables import (
-    read_rows,
-    read_trajectories,
-    write_logprobs,
-    write_trajectories,
-)
 from forensics.records.train_tables import TrainingRecord
-from forensics.records.trajectory import action_starts
 from forensics.rollout_logs import Rollouts as Rollouts
+from forensics.runs.condition import OPEN, Condition
+from forensics.runs.kept import Kept
+from forensics.runs.store import Player, RunStore, stored_logprobs
+from forensics.subjects.logs import Logs
+from forensics.subjects.subject import Role, Subject, can
 from forensics.version import code_version
+from forensics.world import environment_key
 
-TASKS_PER_CHUNK = 256
-SCORED_AT_ONCE = 256
-MOST_KEPT: Final = 16  # things that are made of stored runs: the scores and kinds of one side, say
 Made = TypeVar("Made")
 
 
@@ -58,10 +49,10 @@ Made = TypeVar("Made")
 class Case:
     """What the investigator has.
 
-    `policies` maps a side (`before`, `after-0`, `after-1`, ...) to a function
-    that loads its policy; loading happens only when something must be sampled.
-    `stored` maps `(side, without)` to logs that already exist, for cases made
-    of logs. `training`: the folder of the training run that led to *after*,
+    `subjects`: one before training and one for each training seed after it; what they are is
+    opened only when something must be sampled. `stored` maps a subject's name (`before`,
+    `after-0`, ...) and the channels scrubbed from its world to logs that already exist, for
+    cases made of logs. `training`: the folder of the training run that led to *after*,
     where there is one with a record; `recipe`: what `forensics train` would read to
     make it again; `trained`: names or prompts of its tasks, where the reader gave a
     list. `allowed`: kinds of action that the reader
@@ -71,9 +62,8 @@ class Case:
     """
 
     folder: Path
-    pair: CheckpointPair | None = None
+    subjects: tuple[Subject, ...] = ()
     environment: Environment | None = None
-    policies: dict[str, Callable[[], Policy]] = field(default_factory=dict)
     stored: dict[tuple[str, tuple[str, ...]], Rollouts] = field(default_factory=dict)
     training: Path | None = None
     trained: tuple[str, ...] = ()
@@ -84,13 +74,12 @@ class Case:
     progress: Progress = lambda what, done, of: None
     pace: Pace = field(default_factory=Pace, compare=False)
     code_version: str = field(default_factory=code_version)
+    in_memory: Kept = field(default_factory=Kept, init=False, repr=False, compare=False)
 
     @property
     def afters(self) -> tuple[str, ...]:
-        """The sides after training, one for each training seed."""
-        if self.pair is not None:
-            return tuple(f"after-{index}" for index in range(len(self.pair.after)))
-        return tuple(sorted({side for side, _ in self.stored if side.startswith("after")}))
+        """The names of the subjects after training, one for each training seed."""
+        return tuple(name for name, one in self._by_name.items() if one.role.seed is not None)
 
     @property
     def channels(self) -> tuple[Channel, ...]:
@@ -117,9 +106,7 @@ class Case:
     def input_hashes(self) -> dict[str, str]:
         """Content hashes of everything that a number of this case rests on. No paths."""
         hashes: dict[str, str] = {"budget": content_hash(self.budget.content())}
-        if self.pair is not None:
-            hashes["before"] = self.pair.before.identity
-            hashes |= {f"after-{i}": after.identity for i, after in enumerate(self.pair.after)}
+        hashes |= {one.role.name: one.identity for one in self.subjects if one.stated}
         if self.environment is not None:
             hashes["environment"] = environment_key(self.environment)
         if self.training is not None:
@@ -138,134 +125,71 @@ class Case:
 
     def rollouts(
         self,
-        side: str,
+        subject: str,
+        condition: Condition = OPEN,
         *,
+        tasks: Sequence[str] | None = None,
+        # the form that `resampling.sources` still takes; goes once that folder is rebuilt
         without: tuple[str, ...] = (),
         constraint: Constraint | None = None,
-        interventions: Sequence[Intervention] = (),
-        tasks: Sequence[str] | None = None,
         altered: Alteration | None = None,
         settings: SamplingSettings | None = None,
     ) -> Rollouts:
-        """Held-out episodes of one side in the open world, or in one scrubbed
-        of `without`; `altered`: with what the policy is shown changed;
-        `settings`: with tokens drawn otherwise than the budget says.
+        """Held-out episodes of one subject under one condition, read from disk or played now.
 
-        `tasks`: only these, for what need not be measured on all of the case's
-        tasks. A run with a constraint, in a scrubbed or in an altered world, or with
-        other settings is coupled with the open one of its task and sample: the same
-        random numbers, so that both are equal up to the first draw that differs.
-        Raises `MissingInput` where the case has neither logs nor a policy and an
-        environment.
+        `tasks`: only these, for what need not be measured on all of the case's tasks. Runs
+        under another condition than the open world are coupled with the open ones
+        (`forensics.runs.store`). Raises `MissingInput` where the case has neither logs nor a
+        policy and an environment.
         """
-        without = tuple(sorted(without))
-        changes = (constraint, altered, settings, tasks)
-        as_it_is = not interventions and all(change is None for change in changes)
-        if as_it_is and (side, without) in self.stored:
-            return self.stored[side, without]
-        if side not in self.policies:
-            place = f" with {', '.join(without)} scrubbed" if without else ""
+        if without or constraint or altered or settings:
+            condition = Condition(
+                scrubbed=without, refused=constraint, altered=altered, sampling=settings
+            )
+        log = (subject, condition.scrubbed)
+        if log in self.stored and not condition.changed and tasks is None:
+            return self.stored[log]
+        if not self.opens(subject, "play"):
+            channels = ", ".join(condition.scrubbed)
+            place = f" with {channels} scrubbed" if channels else ""
             raise MissingInput(
-                f"There is no policy to sample for `{side}`{place}.",
+                f"There is no policy to sample for `{subject}`{place}.",
                 "Give the checkpoints and the environment to `forensics investigate`.",
             )
-        chosen = self.tasks if tasks is None else tuple(tasks)
-        request = self._request(side, without, chosen, constraint, interventions, altered, settings)
-        key = content_hash(request)
-        world = self.world(without)
-        coupled = constraint is not None or altered is not None or settings is not None
-        one_stream = coupled or (bool(without) and tasks is None)
-        parts = self._chunks(chosen, side, request, one_stream and not interventions)
-        name = _log_name(side, without, as_it_is)
-        told = " ".join(filter(None, (name, *(one.name for one in (constraint, altered) if one))))
-        paths = self._paths(name, key, len(parts))
-        for number, (path, (part, seed)) in enumerate(zip(paths, parts, strict=True)):
-            self.progress(told, number, len(parts))
-            if not path.exists():
-                play = self._player(side, constraint).play(
-                    altered.of(world) if altered else world,
-                    part,
-                    self.budget.samples,
-                    settings or self.budget.settings,
-                    seed,
-                    constraint,
-                    interventions,
-                )
-                write_trajectories(path, self.pace.timed(play))
-        self.progress(told, len(parts), len(parts))
-        return Rollouts(key=key, paths=paths)
+        who = self._player(subject)
+        request = self._store.request(who, condition, None if tasks is None else tuple(tasks))
+        return self._store.rollouts(who, condition, request, self.progress, self.pace)
 
-    def kept(self, key: Hashable, make: Callable[[], Made]) -> Made:
-        """What `make` gives, made once for all instruments. `key`: a name and the content
-        address of everything that it is made of, so that no result depends on what
-        is kept; `MOST_KEPT` at a time, the oldest goes first.
-        """
-        kept: dict[Hashable, Any] = self.__dict__.setdefault("_kept", {})
-        if key not in kept:
-            made = make()
-            if len(kept) >= MOST_KEPT:
-                del kept[next(iter(kept))]
-            kept[key] = made
-        found: Made = kept[key]
-        return found
-
-    def has_played(self, without: tuple[str, ...] = ()) -> bool:
-        """Whether the runs of every side in this world are there, so that reading
+    def has_played(self, condition: Condition = OPEN) -> bool:
+        """Whether the runs of every subject under this condition are there, so that reading
         them plays nothing.
         """
-        without = tuple(sorted(without))
-        for side in ("before", *self.afters):
-            if (side, without) not in self.stored:
-                request = self._request(side, without, self.tasks, None, (), None, None)
-                parts = self._chunks(self.tasks, side, request, bool(without))
-                name = _log_name(side, without, plain=True)
-                paths = self._paths(name, content_hash(request), len(parts))
-                if not all(path.exists() for path in paths):
-                    return False
-        return True
+        return all(
+            (subject, condition.scrubbed) in self.stored
+            or self._store.request(self._player(subject), condition).is_there
+            for subject in ("before", *self.afters)
+        )
 
-    def _paths(self, name: str, key: str, parts: int) -> tuple[Path, ...]:
-        folder = self.folder / "trajectories"
-        return tuple(folder / f"{name}-{key}-{number:04d}.parquet" for number in range(parts))
-
-    def logprobs(self, side: str, rollouts: Rollouts) -> Iterator[tuple[Trajectory, Any]]:
+    def logprobs(self, subject: str, rollouts: Rollouts) -> Iterator[tuple[Trajectory, Any]]:
         """Each trajectory with its tokens' log-probabilities (all but the
-        first, float32 nats) under `side`.
+        first, float32 nats) under a subject's policy.
 
         Stated under the case's sampling settings, computed once for each pair
         of policy and log, a part of the log at a time. Raises `MissingInput`
         where the log has no token ids or the case has no such policy.
         """
-        if side not in self.policies:
+        if not self.opens(subject, "logprobs"):
             raise MissingInput(
-                f"There is no policy `{side}` to score with.", "Give its checkpoint."
+                f"There is no policy `{subject}` to score with.", "Give its checkpoint."
             )
-        key = content_hash(
-            ["logprobs", self._identity(side), self.budget.settings.content(), rollouts.key]
-        )
-        for number, source in enumerate(rollouts.paths):
-            stored = self.folder / "logprobs" / f"{side}-{key}-{number:04d}.parquet"
-            if not stored.exists():
-                write_logprobs(stored, self._scored(side, source))
-            scores = read_rows(stored)
-            for trajectory, row in zip(read_trajectories(source), scores, strict=True):
-                yield trajectory, np.array(row["logprobs"], dtype=np.float32)
+        return stored_logprobs(self.folder, self._player(subject), self.budget.settings, rollouts)
 
-    def _scored(self, side: str, source: Path) -> Iterator[tuple[str, Any]]:
-        trajectories = read_trajectories(source)
-        while batch := list(islice(trajectories, SCORED_AT_ONCE)):
-            if any(step.token_ids is None for trajectory in batch for step in trajectory.steps):
-                raise MissingInput(
-                    "The log has no token ids.", "Record them, or play the episodes again."
-                )
-            ids = [
-                [i for step in trajectory.steps for i in step.token_ids or ()]
-                for trajectory in batch
-            ]
-            settings = self.budget.settings
-            starts = [action_starts(run) for run in batch] if settings.penalises_output else None
-            scores = self.policy(side).logprobs(ids, settings, starts)
-            yield from zip([trajectory.id for trajectory in batch], scores, strict=True)
+    def kept(self, key: Hashable, make: Callable[[], Made]) -> Made:
+        """What `make` gives, made once for all instruments. `key`: a name and the content
+        address of everything that it is made of, so that no result depends on what
+        is kept.
+        """
+        return self.in_memory.made(key, make)
 
     def world(self, without: Sequence[str] = ()) -> Environment:
         """The environment, these channels scrubbed. Raises `MissingInput` where there is none."""
@@ -280,84 +204,43 @@ class Case:
                 "The case has no runs after training.", "Give at least one `--after`."
             )
 
-    def policy(self, side: str) -> Policy:
-        """The policy of a side, loaded now; the one before it is dropped."""
-        cache: dict[str, Policy] = self.__dict__.setdefault("_loaded", {})
-        if side not in cache:
-            cache.clear()  # one model in memory at a time
-            cache[side] = self.policies[side]()
-        return cache[side]
+    @cached_property
+    def _by_name(self) -> dict[str, Subject]:
+        logs = (Logs(role=Role.named(name)) for name, _ in self.stored)
+        found: dict[Role, Subject] = {one.role: one for one in (*logs, *self.subjects)}
+        return {role.name: found[role] for role in sorted(found)}
 
-    def _player(self, side: str, constraint: Constraint | None) -> Policy:
-        policy = self.policy(side)
-        if constraint is not None and "constraint" not in policy.capabilities:
-            raise MissingInput(
-                f"The policy `{side}` cannot refuse an action and draw it again.",
-                "Give a checkpoint that is run here, or a backend with the capability"
-                " `constraint`.",
-            )
-        return policy
+    def subject(self, name: str) -> Subject:
+        """The subject of a name. Raises `MissingInput` where the case has none."""
+        if name not in self._by_name:
+            raise MissingInput(f"The case has no `{name}`.", "Give its checkpoint, or its logs.")
+        return self._by_name[name]
 
-    def _chunks(
-        self,
-        chosen: tuple[str, ...],
-        side: str,
-        request: Any,
-        coupled: bool,
-    ) -> list[tuple[tuple[str, ...], int]]:
-        """The tasks in parts, and each part's seed; `coupled`: the one with which
-        these tasks are played in the open world.
-        """
-        known = self.tasks if coupled else chosen
-        if coupled:
-            request = self._request(side, (), known, None, (), None, None)
-        place = {task: number // TASKS_PER_CHUNK for number, task in enumerate(known)}
-        parts: dict[int, list[str]] = {}
-        for task in chosen:  # others than the case's own stand by themselves
-            parts.setdefault(place.get(task, len(known)), []).append(task)
-        return [
-            (tuple(part), int(content_hash([request, number], 15), 16))
-            for number, part in sorted(parts.items())
-        ]
+    def opens(self, name: str, capability: Capability = "play") -> bool:
+        """Whether a subject has a policy to open, one that may have this capability."""
+        return name in self._by_name and can(self._by_name[name], capability)
 
-    def _request(
-        self,
-        side: str,
-        without: tuple[str, ...],
-        tasks: tuple[str, ...],
-        constraint: Constraint | None,
-        interventions: Sequence[Intervention],
-        altered: Alteration | None,
-        settings: SamplingSettings | None,
-    ) -> dict[str, Any]:
-        return {
-            "side": side,
-            "checkpoint": self._identity(side),
-            "environment": environment_key(self.world()),
-            "without": list(without),
-            "tasks": content_hash(list(tasks)),
-            "samples": self.budget.samples,
-            "settings": (settings or self.budget.settings).content(),
-            "seed": self.seed,
-            "constraint": constraint.name if constraint else None,
-            "interventions": [f"{change.site}:{change.name}" for change in interventions],
-            # newer than old folders; a coupled run is another than an uncoupled one
-            **({"altered": altered.name} if altered else {}),
-            **({"coupled": True} if (constraint or settings) and not interventions else {}),
-        }
+    @property
+    def runs_models(self) -> bool:
+        """Whether any subject has a policy to open: logs alone have none."""
+        return any(one.capabilities != frozenset() for one in self.subjects)
 
-    def _identity(self, side: str) -> str:
-        """Of the checkpoint on disk, or of a policy in memory with its weights as they are now."""
-        if self.pair is None:
-            return identity_of_weights(self.policy(side))
-        return (
-            self.pair.before if side == "before" else self.pair.after[int(side.split("-")[1])]
-        ).identity
+    def policy(self, name: str) -> Policy:
+        """The policy of a subject, loaded now; the one before it is dropped."""
+        return self.in_memory.policy(name, self.subject(name).open)
 
+    @cached_property
+    def _store(self) -> RunStore:
+        return RunStore(
+            folder=self.folder,
+            world=self.world(),
+            tasks=self.tasks,
+            budget=self.budget,
+            seed=self.seed,
+        )
 
-def _log_name(side: str, without: tuple[str, ...], plain: bool) -> str:
-    kept_apart = "" if plain else "altered-"  # from the plain logs
-    return f"{side}-{kept_apart}{'without-' + '-'.join(without) if without else 'open'}"
+    def _player(self, name: str) -> Player:
+        return Player(name, self.subject(name).identity, lambda: self.policy(name))
 
 
 def recipe_key(recipe: Path) -> str:
@@ -369,8 +252,3 @@ def recipe_key(recipe: Path) -> str:
         return content_hash(json.dumps(parse_toml(text), default=str, sort_keys=True))
     except ValueError as error:
         raise UserError(f"the recipe {recipe} is not valid TOML: {error}; mend it") from None
-
-
-def environment_key(environment: Environment) -> str:
-    """The identity of a world: its name and every option."""
-    return content_hash({"name": environment.name, "options": dict(environment.options)})

@@ -5,6 +5,8 @@ entry point.
    `measure(case, config)` that yields `Evidence` or `Undefined`, decorated with
    `@instrument(...)`.
 2. Name it under the entry-point group `forensics.instruments`.
+3. One whose answers the rule weighs declares a `GainTest` with its words (`@gain_test(...)` in
+   place of `@instrument(...)`), and is named under `forensics.gain_tests` instead.
 
 The runner gives every declared question an answer: one that the instrument did
 not reach because the case lacks something becomes `Undefined` with the reason.
@@ -12,13 +14,15 @@ not reach because the case lacks something becomes `Undefined` with the reason.
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import cache
 from typing import Any, NamedTuple
 
 from forensics.case import Case
 from forensics.errors import MissingInput, UserError, stop_outside
 from forensics.phrases import printable
-from forensics.plugins import code_of, installed
+from forensics.plugins import code_of, load_point, package_of, plugin_points
 from forensics.records import Evidence, Provenance, Undefined
+from forensics.records.gain_test import GainTest as GainTest
 from forensics.statistics import Estimate
 from forensics.version import PACKAGE
 
@@ -39,6 +43,7 @@ class Plays(NamedTuple):
 
 
 Cost = Callable[[Case, Any], int | Plays]
+GROUPS = ("forensics.instruments", "forensics.gain_tests")  # of entry points
 LAYERS = (  # sections of a report
     "score",
     "signal",
@@ -56,7 +61,7 @@ class Instrument:
     questions it answers, its settings, its function. `episodes`: how many it
     plays, for a case and its settings: `Plays`, or a number where nothing but the bound
     is known (`None`: it plays none); `unit`: what is counted there, where it is no whole
-    episode of a policy.
+    episode of a policy. `gain_tests`: what the rule weighs of its answers.
     """
 
     name: str
@@ -66,6 +71,7 @@ class Instrument:
     measure: Measure
     episodes: Cost | None = None
     unit: str = "episode"
+    gain_tests: tuple[GainTest, ...] = ()
 
     def __post_init__(self) -> None:
         if self.layer not in LAYERS:
@@ -145,6 +151,7 @@ def instrument(
     config: Any,
     episodes: Cost | None = None,
     unit: str = "episode",
+    gain_tests: tuple[GainTest, ...] = (),
 ) -> Callable[[Measure], Instrument]:
     """Make an `Instrument` of a measuring function."""
 
@@ -157,9 +164,32 @@ def instrument(
             measure=measure,
             episodes=episodes,
             unit=unit,
+            gain_tests=gain_tests,
         )
 
     return wrap
+
+
+def gain_test(
+    declared: GainTest,
+    *,
+    config: Any,
+    episodes: Cost | None = None,
+    unit: str = "episode",
+    further: tuple[str, ...] = (),
+) -> Callable[[Measure], Instrument]:
+    """Make a gain test of a measuring function: an instrument that answers what the rule
+    weighs, and `further` questions.
+    """
+    return instrument(
+        name=declared.name,
+        layer="sources",
+        questions=(*declared.answers, *further),
+        config=config,
+        episodes=episodes,
+        unit=unit,
+        gain_tests=(declared,),
+    )
 
 
 def run_instrument(tool: Instrument, case: Case) -> Iterator[Evidence | Undefined]:
@@ -204,14 +234,9 @@ def installed_instruments() -> tuple[Instrument, ...]:
     and where two answer the same question: a stranger's answer could decide a
     label without a word.
     """
-    found = installed("forensics.instruments")
+    found = [tool for group in GROUPS for _, tool in _installed(group)]
     owners: dict[str, str] = {}
     for tool in found:
-        if not isinstance(tool, Instrument):
-            raise UserError(
-                f"an entry point of 'forensics.instruments' names {printable(repr(tool)[:80])},"
-                " which is no instrument; decorate the function with `@instrument`"
-            )
         for question in tool.questions:
             if (owner := owners.setdefault(question, tool.name)) != tool.name:
                 raise UserError(
@@ -219,6 +244,34 @@ def installed_instruments() -> tuple[Instrument, ...]:
                     " questions of your own with its name"
                 )
     return tuple(sorted(found, key=lambda tool: str(tool.name)))
+
+
+@cache
+def installed_gain_tests() -> tuple[GainTest, ...]:
+    """What the rule weighs: ours, and after them those of other packages, each with the name of
+    its package. Raises `UserError` where two have one name.
+    """
+    found = [
+        replace(test, package="" if package == PACKAGE else package)
+        for package, tool in _installed(GROUPS[1])
+        for test in tool.gain_tests
+    ]
+    names = [test.name for test in found]
+    if twice := sorted({name for name in names if names.count(name) > 1}):
+        raise UserError(f"two packages bring a gain test '{printable(twice[0])}'; uninstall one")
+    return tuple(sorted(found, key=lambda test: (bool(test.package), test.place, test.name)))
+
+
+def _installed(group: str) -> Iterator[tuple[str, Instrument]]:
+    """Every instrument of a group, with the package that brings it."""
+    for point in plugin_points(group):
+        tool = load_point(group, point)
+        if not isinstance(tool, Instrument):
+            raise UserError(
+                f"an entry point of '{group}' names {printable(repr(tool)[:80])},"
+                " which is no instrument; decorate the function with `@instrument`"
+            )
+        yield package_of(point), tool
 
 
 def chosen_instruments(chosen: Sequence[str | Instrument] | None) -> tuple[Instrument, ...]:

@@ -10,6 +10,13 @@ from typing import TYPE_CHECKING
 from forensics.lazy import lazy_names
 
 if TYPE_CHECKING:
+    from forensics.policies.sampled_tokens import TokenScores as TokenScores
+    from forensics.policies.score_columns import Readout as Readout
+    from forensics.policies.score_log import score_log as score_log
+    from forensics.policies.score_store import (
+        policy_ref as policy_ref,
+        stored_scores as stored_scores,
+    )
     from probes.grades.comparison import compare_scores as compare_scores, table_rows as table_rows
     from probes.grades.step_checks import (
         contrast as contrast,
@@ -30,8 +37,5 @@ if TYPE_CHECKING:
         plan_kl as plan_kl,
         split_of as split_of,
     )
-    from probes.scores.score_log import score_log as score_log
-    from probes.scores.score_store import policy_ref as policy_ref, stored_scores as stored_scores
-    from probes.scores.token_scores import Readout as Readout, TokenScores as TokenScores
 
 __getattr__, __dir__ = lazy_names(__name__)

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import forensics.case
-from experiments.dose_grid.judged import instruments
+from experiments.phantom_gain.resplits import instruments
 from forensics import Budget, investigate
 from forensics.policies.scripted import scripted_policy
 from forensics.study import run_study

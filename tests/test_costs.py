@@ -15,7 +15,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from experiments.dose_grid.judged import instruments
+from experiments.phantom_gain.resplits import instruments
 from forensics import Budget, investigate
 from forensics.case import Case
 from forensics.errors import MissingInput
@@ -30,8 +30,9 @@ from forensics.instruments import (
 from forensics.investigation.costs import Costs, cost_lines, plays_of, time_line
 from forensics.policies.scripted import scripted_policy
 from forensics.progress import Pace
-from forensics.records import Checkpoint, Evidence
-from forensics.records.case_file import CheckpointPair
+from forensics.records import Evidence
+from forensics.subjects import held_subjects
+from tests.subjects import playing
 
 ROOT = Path(__file__).parents[1]
 PLAYS = ("score", "ablation", "blind-play", "cliffs", "elicitation", "exchange", "renaming")
@@ -42,17 +43,12 @@ PLAYS = (*PLAYS, "placebo-training", "sufficiency", "variants")
 def scripted_case(folder: Path, name: str, tasks: int = 40) -> Case:
     """A stranger's world with both of its policies."""
     world = import_module(f"tests.strangers.{name}")
-    sides = {"before": scripted_policy(world.BEFORE), "after-0": scripted_policy(world.AFTER)}
-    before, after = (
-        Checkpoint(path="", weights=one.identity, tokenizer="", dtype="", parameters=0)
-        for one in sides.values()
-    )
+    sides = scripted_policy(world.BEFORE), scripted_policy(world.AFTER)
     return Case(
         folder=folder,
-        pair=CheckpointPair(before=before, after=(after,)),
         environment=world.World(),
         budget=Budget(tasks=tasks, samples=2),
-        policies={side: (lambda one=one: one) for side, one in sides.items()},
+        subjects=held_subjects(*sides),
     )
 
 
@@ -119,7 +115,7 @@ def test_every_instrument_that_plays_says_so() -> None:
 
 def test_without_a_gain_there_is_nothing_to_play(tmp_path: Path) -> None:
     case, tools = scripted_case(tmp_path, "b_ticket_desk", 20), tools_of_families()
-    case.policies["after-0"] = case.policies["before"]
+    case = playing(case, {"after-0": case.subject("before").open})
     for tool in tools:
         if tool.name == "score":
             list(run_instrument(tool, case))

@@ -54,7 +54,7 @@ for name, place in (("before", {str(BEFORE)!r}), ("after", {str(AFTER)!r})):
 SMALLER = {"README.md": ("tasks=300", "tasks=40")}
 SAYS = {
     "README.md": ("git-history",),
-    "training.md": ("token-mean", "dr-grpo", "signal.revived_correlation"),
+    "training.md": ("token-mean", "dr-grpo"),
     "resampling.md": (" drop 0.",),
     "grades.md": ("progress advantage AUROC 0.", "edit-file ", "git-history with an AUROC of "),
     "scan.md": (" git-history ",),
@@ -128,10 +128,9 @@ def test_names_and_keywords_exist(page: Path, monkeypatch: pytest.MonkeyPatch) -
 
 FRONT = re.compile(
     r"forensics(\.\w+)?|forensics\.records\.\w+|training(\.live|\.organisms)?"
-    r"|probes(\.linear)?|crosscoders(\.dictionaries)?|resampling(\.samplers|\.study)?"
+    r"|probes(\.linear)?|crosscoders(\.dictionaries)?|resampling(\.samplers|\.study|\.sources|\.gain_tests)?"
 )
-# the name of the function is that of its module or package too
-INSIDE = {"forensics.layers.backtest", "probes.linear.instrument"}
+INSIDE = {"probes.linear.instrument"}  # the name of the function is that of its module too
 
 
 def test_pages_and_examples_import_from_the_front() -> None:
@@ -199,3 +198,18 @@ def test_every_link_of_the_documentation_leads_somewhere() -> None:
     for page in PAGES:
         for target in re.findall(r"\]\(([^)#:]+?)(?:#[^)]*)?\)", page.read_text()):
             assert (page.parent / target).exists(), f"{page.name} links to {target}"
+
+
+@pytest.mark.parametrize(
+    ("page", "most"), [("README.md", 700), ("docs/results.md", 1_100), ("CHANGELOG.md", 700)]
+)
+def test_a_page_stays_short(page: str, most: int) -> None:
+    assert len((ROOT / page).read_text().split()) <= most
+
+
+def test_the_index_of_the_log_has_every_finding() -> None:
+    """Each finding begins with its name in bold; the index lists these in order."""
+    index, *sections = re.split(r"^## ", (ROOT / "LOG.md").read_text(), flags=re.MULTILINE)[1:]
+    findings = re.findall(r"^- \*\*(.+?)\*\*", "".join(sections), re.MULTILINE | re.DOTALL)
+    names = [" ".join(name.split()) for name in findings]
+    assert re.findall(r"^- (.+)$", index, re.MULTILINE) == names and len(names) > 100

@@ -13,9 +13,9 @@ from typing import Any
 
 import torch
 
+from forensics.policies.shared_prefixes import computed_tokens, held_tokens
 from forensics.records import Trajectory
 from training.distributed import Process
-from training.token_logprobs import computed_tokens, held_tokens
 
 MOST_ROWS = 128  # at once, where neither the recipe nor memory says less
 Plan = list[list[torch.Tensor]]  # indices of rows: by process, its parts

@@ -26,25 +26,39 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from forensics.case import Case, environment_key
+from forensics.case import Case
 from forensics.errors import MissingInput, refused_as_missing
-from forensics.instruments import AnswerMaker, instrument
+from forensics.instruments import AnswerMaker, gain_test
 from forensics.layers.decomposition import COLUMNS, GENUINE_BAR, OPEN, Runs, World, read_runs
 from forensics.layers.score import channel_names
 from forensics.phrases import point_range, points
 from forensics.policies.checkpoints import inspect_checkpoint
 from forensics.protocols import Environment, Policy
-from forensics.records import Evidence, Undefined, content_hash
-from forensics.records.case_file import CheckpointPair
+from forensics.records import Checkpoint, Evidence, Undefined, content_hash
 from forensics.records.files import write_json
+from forensics.records.gain_test import GainTest
+from forensics.runs import Condition
 from forensics.statistics import Contrast, paired
-from training.recipe import Recipe, read_any_recipe
+from forensics.subjects import CheckpointSubject, Role
+from forensics.world import environment_key
 from training.rewards import coin
 
-CARRIED, OVER_BAR = "placebo-training.carried", "placebo-training.over_bar"
+if TYPE_CHECKING:
+    from training.recipe import Recipe
+
+PLACEBO = GainTest(
+    name="placebo-training",
+    kind="aside",
+    excludes="skill that was only unlocked",
+    place=120,
+    exempt="No recipe",
+    unlocked="training with a coin for a reward brings {} as well",
+)
+CARRIED, OVER_BAR = PLACEBO.shared, "placebo-training.over_bar"
 METHOD = "the recipe with a coin for a reward, paired by task"
 FOLDER = "placebo-training"
 
@@ -62,13 +76,7 @@ def _episodes(case: Case, config: PlaceboConfig) -> int:
     return played if case.recipe is not None else 0
 
 
-@instrument(
-    name="placebo-training",
-    layer="sources",
-    questions=(CARRIED, OVER_BAR),
-    config=PlaceboConfig(),
-    episodes=_episodes,
-)
+@gain_test(PLACEBO, config=PlaceboConfig(), episodes=_episodes, further=(OVER_BAR,))
 def placebo_training(case: Case, config: PlaceboConfig) -> Iterator[Evidence | Undefined]:
     """Answers by placebo seed; raises `MissingInput` for what the case cannot give."""
     recipe = _recipe_of(case)
@@ -95,17 +103,19 @@ def placebo_training(case: Case, config: PlaceboConfig) -> Iterator[Evidence | U
     yield _evidence(make, OVER_BAR, None, over, carried, whole)
 
 
-def _recipe_of(case: Case) -> Recipe:
+def _recipe_of(case: Case) -> "Recipe":
     if case.recipe is None:
         raise MissingInput(
             "No recipe of the training is at hand.",
             "Give the file that `forensics train` read with `--recipe`.",
         )
-    if "before" not in case.policies or case.environment is None or case.pair is None:
+    if not case.opens("before") or case.environment is None:
         raise MissingInput(
             "Logs alone cannot be trained from.",
             "Give the checkpoints and the environment to `forensics investigate`.",
         )
+    from training.recipe import Recipe, read_any_recipe
+
     with refused_as_missing("The recipe cannot be run", "Mend it."):
         recipe = read_any_recipe(case.recipe)
     if not isinstance(recipe, Recipe):
@@ -124,7 +134,7 @@ def _recipe_of(case: Case) -> Recipe:
 
 
 def _runs(case: Case, side: str, world: World) -> Runs:
-    return read_runs(case.rollouts(side, without=world).rows(*COLUMNS))
+    return read_runs(case.rollouts(side, Condition(scrubbed=world)).rows(*COLUMNS))
 
 
 def _contrast(
@@ -142,7 +152,7 @@ def _contrast(
     return paired(rows, np.array([1.0, bar - 1.0, -bar]), level=level)
 
 
-def _trained(case: Case, recipe: Recipe, seed: int) -> Path:
+def _trained(case: Case, recipe: "Recipe", seed: int) -> Path:
     """The checkpoint of one placebo run, trained now unless it is there."""
     from forensics.investigation.inputs import build_environment
 
@@ -163,12 +173,12 @@ def _trained(case: Case, recipe: Recipe, seed: int) -> Path:
     return folder / "checkpoint"
 
 
-def _train(case: Case, recipe: Recipe, environment: Environment, seed: int, folder: Path) -> None:
+def _train(case: Case, recipe: "Recipe", environment: Environment, seed: int, folder: Path) -> None:
     """Raises `MissingInput` where the recipe does not run here."""
     from training.trainer import grpo
 
     weight = sum(abs(weight) for weight in recipe.rewards.values()) or 1.0
-    policy, rewards = trainable_copy(case.policies["before"]()), {"coin": (coin, weight)}
+    policy, rewards = trainable_copy(case.subject("before").open()), {"coin": (coin, weight)}
     steps = recipe.grpo.steps
     with refused_as_missing("The placebo could not be trained", "Mend it."):
         grpo(
@@ -199,30 +209,33 @@ def trainable_copy(policy: Policy) -> Policy:
 
 def _played(case: Case, checkpoints: Sequence[Path], world: World) -> list[Runs]:
     """The runs of the placebos on the held-out tasks, kept beside the training."""
-    assert case.pair is not None
-    found = [
-        inspect_checkpoint(path).model_copy(update={"tokenizer": case.pair.before.tokenizer})
-        for path in checkpoints
-    ]
-    sides = [f"after-{number}" for number in range(len(found))]
-    placebos = replace(
-        case,
-        folder=case.folder / FOLDER,
-        pair=CheckpointPair(before=case.pair.before, after=tuple(found)),
-        policies={
-            side: partial(_load, case, path) for side, path in zip(sides, checkpoints, strict=True)
-        },
+    found = tuple(
+        Placebo(role=Role(number), stated=inspect_checkpoint(path), case=case)
+        for number, path in enumerate(checkpoints)
     )
-    return [_runs(placebos, side, world) for side in sides]
+    placebos = replace(case, folder=case.folder / FOLDER, subjects=found)
+    return [_runs(placebos, one.role.name, world) for one in found]
 
 
-def _load(case: Case, checkpoint: Path) -> Policy:
-    """A placebo, on the device and in the precision of *before*."""
-    from forensics.policies import load_policy
+@dataclass(frozen=True, kw_only=True)
+class Placebo:
+    """A checkpoint that a coin trained, on the device and in the precision of *before*."""
 
-    model = case.policy("before").model
-    kind = str(model.dtype).removeprefix("torch.")
-    return load_policy(checkpoint, device=str(model.device), dtype=kind)
+    role: Role
+    stated: Checkpoint
+    case: Case
+    capabilities = None
+
+    @property
+    def identity(self) -> str:
+        return self.stated.identity
+
+    def open(self) -> Policy:
+        model = self.case.policy("before").model
+        kind = str(model.dtype).removeprefix("torch.")
+        return CheckpointSubject(
+            role=self.role, stated=self.stated, device=str(model.device), dtype=kind
+        ).open()
 
 
 def _evidence(

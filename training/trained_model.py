@@ -20,6 +20,7 @@ import torch
 from torch.utils.checkpoint import checkpoint
 
 from forensics.errors import UserError
+from forensics.policies.scorer import token_logprobs_and_entropies
 from forensics.protocols import Policy, SamplingSettings
 from training.activations import activation_budget, token_bytes
 from training.distributed import (
@@ -38,7 +39,6 @@ from training.recipe import (
     PreferenceSection,
     Recipe,
 )
-from training.token_logprobs import token_logprobs_and_entropies
 
 
 class Scorer(torch.nn.Module):

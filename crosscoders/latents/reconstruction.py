@@ -255,9 +255,10 @@ def text_sums(
 
     sums = {"tokens": float(mask.sum())}
     sums |= dict.fromkeys(("clean", "spliced", "floor", "kl_spliced", "kl_floor"), 0.0)
+    windows = policy.distributions([ids] * 3, SamplingSettings())
     handle = attach(policy.model, site, splice)
     try:
-        for start, end, logs in policy.distributions([ids] * 3, SamplingSettings()):
+        for start, end, logs in windows:
             here = chosen[start:end]
             rows, wanted = logs[:, here], targets[start + 1 : end + 1][here][:, None]
             for row, name in enumerate(("clean", "spliced", "floor")):

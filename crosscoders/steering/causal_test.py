@@ -141,11 +141,10 @@ class Steer:
         self, ready: tuple[Inputs, Dictionary, dict[str, Any]], folder: Folder
     ) -> dict[str, Any]:
         inputs, dictionary, request = ready
-        before, after = inputs.pair.before, inputs.pair.after[0]
-        load = inputs.loaders()
+        before, after = inputs.subjects
         bench = Bench(
-            before=load["before"](),
-            after=load["after-0"](),
+            before=before.open(),
+            after=after.open(),
             environment=inputs.environment,
             site=request["site"],
             position=parse_position(self.at),

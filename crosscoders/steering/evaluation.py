@@ -33,7 +33,6 @@ from numpy.typing import NDArray
 from crosscoders.activations.outlier_positions import Limits
 from crosscoders.steering.edits import SIDES, Change, Side, other_side
 from crosscoders.steering.interventions import Position, Seen, Steps, intervention, policy_alongside
-from forensics.case import environment_key
 from forensics.errors import UserError
 from forensics.progress import Progress
 from forensics.protocols import Channel, Environment, Policy, SamplingSettings
@@ -41,6 +40,7 @@ from forensics.records import Trajectory, content_hash
 from forensics.records.files import read_json, write_json
 from forensics.records.trajectory import handed_in
 from forensics.statistics import Estimate, paired, ratio
+from forensics.world import environment_key
 
 Floats = NDArray[np.float64]
 ALWAYS = ("success", "turns", "handed-in")

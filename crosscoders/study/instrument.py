@@ -103,7 +103,7 @@ def features(case: Case, config: FeaturesConfig) -> Iterator[Evidence | Undefine
 
 def _summary(case: Case) -> dict[str, Any]:
     """`diff.json` of this case."""
-    if case.pair is None or not case.policies:
+    if not case.runs_models:
         raise MissingInput(
             "Logs alone show no activations.",
             "Give the checkpoints and the environment to `forensics diff`.",
@@ -116,8 +116,8 @@ def _summary(case: Case) -> dict[str, Any]:
     with refused_as_missing(*UNREADABLE):
         summary = read_summary(case.folder)
     if (summary.get("before"), summary.get("after")) != (
-        case.pair.before.identity,
-        case.pair.after[0].identity,
+        case.subject("before").identity,
+        case.subject(case.afters[0]).identity,
     ):
         raise MissingInput(
             "The diff in the case folder is of other checkpoints.",

@@ -18,7 +18,6 @@ baseline is trained.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
 from itertools import chain
 from os import PathLike
 from pathlib import Path
@@ -45,19 +44,15 @@ from crosscoders.dictionaries.settings import Partition, TrainerSettings
 from crosscoders.study.diff_files import AUTO, DICTIONARY, SIDES, DiffRequest
 from forensics.case import Case
 from forensics.errors import UserError
-from forensics.investigation.inputs import (
-    Inputs,
-    inspect_pair,
-    policy_loaders,
-)
+from forensics.investigation.inputs import Inputs
 from forensics.phrases import percent
 from forensics.policies.compatibility import resolve_device
 from forensics.progress import Progress, silent
 from forensics.protocols import Channel
 from forensics.records import Trajectory, content_hash
-from forensics.records.case_file import CheckpointPair
 from forensics.records.tables import read_trajectories
 from forensics.rollout_logs import log_tables
+from forensics.subjects import HeldPolicy, inspect_subjects
 
 EMBEDDING: Final = "hook_embed"  # may be narrower than the rest of the model
 TRAINED_ON: Final = 0.6  # share of the tasks; the table and all figures are of the others
@@ -100,7 +95,7 @@ class Material:
     `policies`: before and after.
     """
 
-    pair: CheckpointPair
+    identities: tuple[str, str]
     policies: tuple[Any, Any]
     runs: tuple[Trajectory, ...]
     texts: tuple[TokenizedText, ...]
@@ -133,15 +128,16 @@ def played(inputs: Inputs, folder: Path, progress: Progress) -> Material:
 
 def of_case(case: Case, progress: Progress = silent) -> Material:
     """The runs of a case, its first after side against before."""
-    pair = case.pair
-    assert pair is not None
-    case = replace(case, policies={side: cache(load) for side, load in case.policies.items()})
-    after = case.afters[0]
-    runs = tuple(chain(case.rollouts("before"), case.rollouts(after)))
+    sides = case.subject("before"), case.subject(case.afters[0])
     progress("loading both models", 0, 1)
-    policies = (case.policies["before"](), case.policies[after]())
+    before, after = (
+        HeldPolicy(role=one.role, policy=one.open(), stated=one.stated) for one in sides
+    )
     progress("loading both models", 1, 1)
-    return _material(pair, policies, runs, case.channels)
+    case = replace(case, subjects=(before, after))
+    runs = tuple(chain(case.rollouts("before"), case.rollouts(after.role.name)))
+    identities = before.identity, after.identity
+    return _material(identities, (before.policy, after.policy), runs, case.channels)
 
 
 def read(request: DiffRequest, copies: Path, progress: Progress) -> Material:
@@ -149,31 +145,39 @@ def read(request: DiffRequest, copies: Path, progress: Progress) -> Material:
     Raises `UserError` for what cannot be read or compared.
     """
     place = resolve_device(request.device)
-    pair, held = inspect_pair(request.before, [request.after], progress)
-    load = policy_loaders(pair, held, request.backend, place)
+    first, second = inspect_subjects(
+        request.before, [request.after], progress, backend=request.backend, device=place
+    )
+    identities = first.identity, second.identity
     progress("loading both models", 0, 1)
-    before, after = load["before"](), load["after-0"]()
+    before, after = first.open(), second.open()
     progress("loading both models", 1, 1)
     if request.texts is not None:
         texts = tuple(read_texts(request.texts, before.tokenizer))
-        return Material(pair=pair, policies=(before, after), runs=(), texts=texts)
+        return Material(identities=identities, policies=(before, after), runs=(), texts=texts)
     assert request.runs is not None
     files, _ = log_tables(request.runs.expanduser(), copies)
     runs = (run for file in files for run in read_trajectories(file) if not run.without)
-    return _material(pair, (before, after), tuple(runs), ())
+    return _material(identities, (before, after), tuple(runs), ())
 
 
 def _material(
-    pair: CheckpointPair,
+    identities: tuple[str, str],
     policies: tuple[Any, Any],
     runs: Sequence[Trajectory],
     channels: tuple[Channel, ...],
 ) -> Material:
-    sources = dict(zip((pair.before.identity, pair.after[0].identity), SIDES, strict=True))
+    sources = dict(zip(identities, SIDES, strict=True))
     texts = tuple(texts_of(runs, policy=policies[0], sources=sources))
     if not texts:
         raise UserError("there is no run with a token to look at; give a log with runs in it")
-    return Material(pair=pair, policies=policies, runs=tuple(runs), texts=texts, channels=channels)
+    return Material(
+        identities=identities,
+        policies=policies,
+        runs=tuple(runs),
+        texts=texts,
+        channels=channels,
+    )
 
 
 PAIR, SAME, SHUFFLED, AGAIN, DIFFERENCE = "pair", "same", "shuffled", "again", "difference"

@@ -76,7 +76,6 @@ from forensics.policies.sites import decoder_layers
 from forensics.progress import Progress, silent
 from forensics.protocols import Environment
 from forensics.records import content_hash
-from forensics.records.case_file import CheckpointPair
 from forensics.records.files import read_json, write_json
 from forensics.study import Folder, Result, run_study
 from forensics.version import code_version
@@ -92,7 +91,7 @@ class Opened:
 
     request: DiffRequest
     saved: SavedDictionary | None
-    pair: CheckpointPair
+    identities: tuple[str, ...]
     inputs: Inputs | None
     material: Material | None
 
@@ -125,20 +124,26 @@ class DiffStudy:
                 backend=request.backend,
             )
             inputs = check_case(case, folder)
-            pair = inputs.pair
+            identities = inputs.identities
         else:
             material = read(request, folder.copies, folder.progress)
-            pair = material.pair
+            identities = material.identities
         if saved is not None:  # a dictionary that names its checkpoints must be of these
-            saved.require_checkpoints(pair.before.identity, pair.after[0].identity)
-        return Opened(request=request, saved=saved, pair=pair, inputs=inputs, material=material)
+            saved.require_checkpoints(*identities)
+        return Opened(
+            request=request,
+            saved=saved,
+            identities=identities,
+            inputs=inputs,
+            material=material,
+        )
 
     def inputs(self, ready: Opened) -> dict[str, Any]:
         """Where both play, `case.json` says what decides the texts."""
         return {
             **ready.request.stated(),
-            "before": ready.pair.before.identity,
-            "after": ready.pair.after[0].identity,
+            "before": ready.identities[0],
+            "after": ready.identities[1],
             "texts": texts_hash(ready.material.texts) if ready.material else None,
             "dictionary": ready.saved.key if ready.saved else None,
         }
@@ -199,7 +204,7 @@ def diff_material(
     """What `diff.json` says of texts and policies that are at hand; parts that
     are finished in `folder` are read back.
     """
-    identities = (material.pair.before.identity, material.pair.after[0].identity)
+    identities = material.identities
     about = {"before": identities[0], "after": identities[1], "site": request.site}
 
     # 1. Which behaviour it is about, where the change lives, and the site.

@@ -20,8 +20,7 @@ from training.validation import cases_of, confusion_text, judged_organism, valid
 
 FOLDER = Path(__file__).parent
 MAKES_ROWS = tuple(
-    f"experiments/{name}.py"
-    for name in ("dose_grid/judged", "phantom_gain/dealing", "phantom_gain/resplits")
+    f"experiments/{name}.py" for name in ("phantom_gain/dealing", "phantom_gain/resplits")
 )
 Todo = dict[str, Callable[[], dict[str, Any]]]
 

@@ -25,6 +25,7 @@ from forensics import Case
 from forensics.records import Trajectory, content_hash
 from forensics.records.tables import read_rows, read_trajectories
 from forensics.rollout_logs import Rollouts
+from forensics.runs import OPEN, Condition
 
 SIDES = ("before", "after-0")
 Place = tuple[int, int]  # side and sample
@@ -103,18 +104,18 @@ class DealtCase(Case):
 
     deal: Deal
 
-    def rollouts(self, side: str, **asked: Any) -> DealtLog:
-        logs = tuple(Case.rollouts(self, one, **asked) for one in SIDES)
+    def rollouts(self, subject: str, condition: Condition = OPEN, **asked: Any) -> DealtLog:
+        logs = tuple(Case.rollouts(self, one, condition, **asked) for one in SIDES)
         return DealtLog(
-            key=content_hash([self.deal.number, side, [log.key for log in logs]]),
+            key=content_hash([self.deal.number, subject, [log.key for log in logs]]),
             paths=tuple(path for log in logs for path in log.paths),
             logs=logs,
             deal=self.deal,
-            side=SIDES.index(side),
+            side=SIDES.index(subject),
         )
 
 
 def dealt(case: Case, number: int) -> DealtCase:
     """The case after the deal of this number."""
-    own = {one.name: getattr(case, one.name) for one in fields(case)}
+    own = {one.name: getattr(case, one.name) for one in fields(case) if one.init}
     return DealtCase(**own, deal=Deal(number=number, samples=case.budget.samples))

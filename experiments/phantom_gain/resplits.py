@@ -14,15 +14,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from experiments.dose_grid.judged import instruments
-from experiments.phantom_gain.dealing import SIDES, dealt
-from forensics import Budget, Case, load_policy
-from forensics.instruments import chosen_instruments, run_instrument
+from experiments.phantom_gain.dealing import dealt
+from forensics import Budget, Case
+from forensics.instruments import chosen_instruments, installed_instruments, run_instrument
 from forensics.policies.checkpoints import inspect_checkpoint
 from forensics.progress import silent
 from forensics.records import Evidence, Undefined
-from forensics.records.case_file import CheckpointPair
 from forensics.records.files import read_findings, read_json
+from forensics.subjects import BEFORE, CheckpointSubject, Role
 from forensics.verdict import decide
 from training import MiniRepo, checkpoint_path
 from training.validation import LABELS, QUICK_TASKS, exact_interval, verdict_of
@@ -30,6 +29,12 @@ from training.validation import LABELS, QUICK_TASKS, exact_interval, verdict_of
 NAMES = ("capped-base", "leak", "open-base", "honest")
 RESPLITS = 100  # of each pair
 ACCUSED = ("phantom", "mixed", "degenerate")
+BESIDE = ("score", "behaviour", "ablation")  # what the rule reads beside the tests of a gain
+
+
+def instruments() -> tuple[str, ...]:
+    """Every instrument that the rule of the verdict reads and that needs no look inside a model."""
+    return (*BESIDE, *(tool.name for tool in installed_instruments() if tool.layer == "sources"))
 
 
 def identical_run(
@@ -54,9 +59,10 @@ def opened(checkpoint: Path, folder: Path, tasks: int, seed: int) -> Case:
     own = inspect_checkpoint(checkpoint)
     return Case(
         folder=folder,
-        pair=CheckpointPair(before=own, after=(own,)),
+        subjects=tuple(
+            CheckpointSubject(role=role, stated=own, device="cpu") for role in (BEFORE, Role(0))
+        ),
         environment=MiniRepo(**read_json(checkpoint / "environment.json")["options"]),
-        policies={side: lambda: load_policy(checkpoint, device="cpu") for side in SIDES},
         budget=Budget(tasks=tasks),
         seed=seed,
     )

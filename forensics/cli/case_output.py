@@ -16,13 +16,17 @@ from forensics.investigation.folder import CASE, EVIDENCE, UNREADABLE
 from forensics.phrases import plural, printable
 from forensics.records import Verdict
 from forensics.records.files import read_findings, read_json
-from forensics.report.broken import broken_lines
+from forensics.report.below_findings import (
+    broken_lines,
+    integrity_lines,
+    loop_lines,
+    read_integrity,
+    read_loops,
+)
 from forensics.report.certain import certain
 from forensics.report.chains import read_chains
 from forensics.report.data import few, load_case
-from forensics.report.integrity import integrity_lines, read_integrity
 from forensics.report.looks import read_looks
-from forensics.report.loops import loop_lines, read_loops
 from forensics.report.opening import Opening, looks_told, opening_of
 from forensics.report.profile import ONE_SET, is_profile, stands
 

@@ -21,6 +21,7 @@ from forensics.case import Case
 from forensics.errors import MissingInput
 from forensics.instruments import Instrument, Plays
 from forensics.phrases import plural, printable
+from forensics.runs import Condition
 
 BY_A_POLICY = ("episode", "continuation")
 ON_WHAT_SURVIVES = ("ablation", "sources")  # layers that are about the part of the gain that does
@@ -40,7 +41,7 @@ class Costs:
         """What these play. Whether the runs in the open and in the scrubbed world were
         there, so that there is nothing closer to say.
         """
-        if not self._case.policies:
+        if not self._case.runs_models:
             return True
         known = own_runs_are_there(self._case)
         plays, units = plays_of(self._case, tools), {tool.name: tool.unit for tool in tools}
@@ -79,7 +80,7 @@ class Costs:
 def own_runs_are_there(case: Case) -> bool:
     """Whether both policies played the open world and the one without any channel."""
     channels = tuple(channel.name for channel in case.channels)
-    return all(map(case.has_played, {(), channels}))
+    return all(case.has_played(Condition(scrubbed=world)) for world in ((), channels))
 
 
 def plays_of(case: Case, tools: Sequence[Instrument]) -> dict[str, Plays]:

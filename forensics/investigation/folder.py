@@ -91,7 +91,7 @@ def case_identities(inputs: Mapping[str, Any]) -> dict[str, Any]:
         budget = dict(inputs["budget"])
         settings = budget.pop("settings")
         return {
-            **{what: [value["weights"], value["tokenizer"]] for what, value in checkpoints.items()},
+            **{what: _identity(value) for what, value in checkpoints.items()},
             "the environment": inputs["environment"]["name"],
             "the environment options": inputs["environment"]["options"],
             "seed": inputs["seed"],
@@ -117,6 +117,15 @@ def case_identities(inputs: Mapping[str, Any]) -> dict[str, Any]:
             "this case was started by another command or another version, so it cannot be gone on"
             " with; start it over with --force, or choose another --out"
         ) from None
+
+
+def _identity(stated: Mapping[str, Any]) -> list[str | None]:
+    """Of a checkpoint, or of a policy in memory without weights here: older folders state one
+    as a checkpoint that has "none" for a tokenizer.
+    """
+    tokenizer = stated["tokenizer"]
+    name = stated["identity"] if "identity" in stated else stated["weights"][:16]
+    return [name, None if tokenizer == "none" else tokenizer]
 
 
 def rule_file(rule: Any) -> str | None:

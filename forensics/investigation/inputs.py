@@ -6,9 +6,8 @@ training record and the list of trained tasks are read and hashed.
 import inspect
 import logging
 import re
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
-from functools import partial
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
 from os import PathLike, fspath
 from pathlib import Path
 from typing import Any
@@ -16,9 +15,8 @@ from typing import Any
 from forensics.case import Budget, Case, recipe_key
 from forensics.errors import UserError
 from forensics.investigation.folder import Location, require_same_case, rule_file
-from forensics.investigation.pairs import IN_PROCESS, inspect_pair as inspect_pair, sides_of
 from forensics.plugins import load_plugin
-from forensics.policies import Given, load_policy, stated_backend
+from forensics.policies import Given, stated_backend
 from forensics.policies.checkpoints import (
     read_environment_hint,
     require_directory,
@@ -28,13 +26,15 @@ from forensics.policies.compatibility import (
     resolve_device,
 )
 from forensics.progress import Progress, silent
-from forensics.protocols import Capability, Environment, Policy
+from forensics.protocols import Capability, Environment
 from forensics.records import content_hash
-from forensics.records.case_file import CheckpointPair
+from forensics.records.case_file import Checkpoint
 from forensics.records.given_files import parse_json, read_text
 from forensics.records.train_tables import TrainingRecord
 from forensics.study import Folder
-from forensics.verdict import Rule, require_families
+from forensics.subjects import Subject, inspect_subjects
+from forensics.subjects.given import IN_PROCESS
+from forensics.verdict import Rule, require_gain_tests
 
 WORLD = (
     "the name of an installed environment, an environment object, or None where the before"
@@ -56,6 +56,7 @@ class CaseRequest:
     recipe: Location | None = None
     allow: Sequence[str] = ()
     accept: Sequence[str] = ()
+    instruments: Sequence[str] = ()
     seed: int = 0
     device: str = "auto"
     backend: str = "huggingface"
@@ -96,12 +97,12 @@ class CaseRequest:
             ("device", isinstance(self.device, str), "a text such as auto, cpu or cuda"),
             ("recipe", isinstance(self.recipe, str | PathLike | None), "a file, as text or path"),
             ("allow", _are_texts(self.allow), "a sequence of names of kinds of action"),
-            ("accept", _are_texts(self.accept), "a sequence of names of families"),
+            ("accept", _are_texts(self.accept), "a sequence of names of gain tests"),
         )
         for name, fine, allowed in checks:
             if not fine:
                 raise UserError(f"{name} is {getattr(self, name)!r} and must be {allowed}")
-        require_families(self.accept)
+        require_gain_tests(self.accept)
 
 
 def require_location(name: str, value: Any) -> None:
@@ -120,17 +121,17 @@ def _are_texts(value: Any) -> bool:
 
 @dataclass(frozen=True, kw_only=True)
 class Inputs:
-    """The checked inputs: a pair of checkpoints, a world, a budget and the seed
-    of every random stream.
+    """The checked inputs: the subject before training and those after it, a world, a budget and
+    the seed of every random stream.
 
     `training`: the folder of the recorded run that led from before to after,
     `recipe`: its recipe, `trained`: the lines of a list of its tasks from the file
     `trained_file`, where they were given. `given`: the options that the world was built with,
-    which may hold paths and so identify nothing. `rule`: the file of a rule of
-    one's own. `held`: sides that are in memory.
+    which may hold paths and so identify nothing. `instruments`: the names of those that were
+    chosen. `rule`: the file of a rule of one's own.
     """
 
-    pair: CheckpointPair
+    subjects: tuple[Subject, ...]
     environment: Environment
     given: Mapping[str, str]
     budget: Budget
@@ -140,13 +141,14 @@ class Inputs:
     trained: tuple[str, ...] = ()
     trained_file: Path | None = None
     recipe: Path | None = None
+    instruments: tuple[str, ...] = ()
     backend: str = "huggingface"
     rule: str | None = None
-    held: Mapping[str, Policy] = field(default_factory=dict)
 
-    def loaders(self) -> dict[str, Callable[[], Policy]]:
-        """What gives the policy of each side."""
-        return policy_loaders(self.pair, self.held, self.backend, self.device)
+    @property
+    def identities(self) -> tuple[str, ...]:
+        """Of the subject before training, then of those after it."""
+        return tuple(subject.identity for subject in self.subjects)
 
     def case(self, folder: Path, progress: Progress = silent, allow: Sequence[str] = ()) -> Case:
         """The case on these inputs, with these kinds of action allowed; a
@@ -154,9 +156,8 @@ class Inputs:
         """
         return Case(
             folder=folder,
-            pair=self.pair,
+            subjects=self.subjects,
             environment=self.environment,
-            policies=self.loaders(),
             budget=self.budget,
             seed=self.seed,
             progress=progress,
@@ -187,9 +188,12 @@ class Inputs:
             }
         if self.recipe is not None:
             recorded["recipe"] = {"path": str(self.recipe), "content": recipe_key(self.recipe)}
+        if self.instruments:
+            recorded["instruments"] = list(self.instruments)
+        before, *after = (one.stated.model_dump(mode="json") for one in self.subjects if one.stated)
         return recorded | {
-            "before": self.pair.before.model_dump(mode="json"),
-            "after": [after.model_dump(mode="json") for after in self.pair.after],
+            "before": before,
+            "after": after,
             "environment": {
                 "name": world.name,
                 "options": dict(world.options),
@@ -242,12 +246,14 @@ def check_inputs(
     recipe = None if request.recipe is None else Path(request.recipe).expanduser()
     if recipe is not None:
         recipe_key(recipe)  # an unreadable one is refused at once
-    pair, held = inspect_pair(before, request.afters, progress, needs)
+    subjects = inspect_subjects(
+        before, request.afters, progress, needs, backend=request.backend, device=place
+    )
     require_context(before, world, tasks, request.seed, budget.settings.max_tokens)
     if run is not None:
-        require_same_start(run, pair)
+        require_same_start(run, subjects[0])
     return Inputs(
-        pair=pair,
+        subjects=subjects,
         environment=world,
         given=given,
         budget=budget,
@@ -257,39 +263,23 @@ def check_inputs(
         trained=trained,
         trained_file=trained_file,
         recipe=recipe,
+        instruments=tuple(request.instruments),
         backend=request.backend,
         rule=rule_file(request.rule),
-        held=held,
     )
 
 
-def policy_loaders(
-    pair: CheckpointPair, held: Mapping[str, Policy], backend: str, device: str
-) -> dict[str, Callable[[], Policy]]:
-    """What gives the policy of each side of a pair: those in memory are `held`."""
-    return {
-        side: partial(held.__getitem__, side)
-        if side in held
-        else partial(
-            load_policy,
-            Path(checkpoint.path).expanduser(),
-            backend=backend,
-            device=device,
-            identity=checkpoint.identity,
-        )
-        for side, checkpoint in sides_of(pair.before, pair.after).items()
-    }
-
-
-def require_same_start(record: TrainingRecord, pair: CheckpointPair) -> None:
+def require_same_start(record: TrainingRecord, before: Subject) -> None:
     """The record must be of a run that started from the before checkpoint,
     where it says so by a hash.
     """
-    start, before = record.run.start, pair.before
-    if re.fullmatch("[0-9a-f]{16,64}", start) and not before.weights.startswith(start):
+    start, stated = record.run.start, before.stated
+    if not isinstance(stated, Checkpoint) or not re.fullmatch("[0-9a-f]{16,64}", start):
+        return
+    if not stated.weights.startswith(start):
         raise UserError(
             f"the training record in {record.folder} started from other weights ({start[:16]}) than"
-            f" {before.path} ({before.identity}); give the record of the run that led from --before"
+            f" {stated.path} ({before.identity}); give the record of the run that led from --before"
             " to --after"
         )
 

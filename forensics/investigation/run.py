@@ -48,6 +48,7 @@ from forensics.investigation.inputs import (
     check_case,
     require_location,
 )
+from forensics.policies import Given
 from forensics.progress import Progress, silent
 from forensics.protocols import Environment
 from forensics.records import Evidence, Undefined, Verdict, canonical_json, content_hash
@@ -55,7 +56,7 @@ from forensics.records.case_file import AblationRow
 from forensics.records.files import read_findings, write_json_lines
 from forensics.records.record import SCHEMA_VERSION
 from forensics.study import Folder, hold
-from forensics.verdict import RULE_3, Rule, decide, read_rule, stated_rule
+from forensics.verdict import Rule, decide, read_rule, standard_rule, stated_rule
 from forensics.version import code_version
 
 FORMATS = ("html", "md")
@@ -67,8 +68,8 @@ ENDS = (("estimate", ""), ("low", "_low"), ("high", "_high"))
 
 
 def investigate(
-    before: Location,
-    after: Location | Sequence[Location],
+    before: Given,
+    after: Given | Sequence[Given],
     environment: Environment | str | None = None,
     *,
     environment_options: Mapping[str, str] | None = None,
@@ -91,12 +92,12 @@ def investigate(
 ) -> Verdict:
     """Is the gain from `before` to `after` real? Answers in the case folder `out`.
 
-    `before`, `after`: Hugging Face directories (several afters: training seeds of one
-    recipe). `environment`: an installed environment's name, or one itself; `None` takes that
-    of the before directory's `environment.json`. `training`: the folder of the recorded run
-    from before to after; `trained_tasks`: a file that lists its tasks, a name or a prompt a
-    line; `recipe`: the file that `forensics train` read, to train a placebo with. `allow`:
-    kinds of action that are part of the job; `accept`: families of tests that need not be
+    `before`, `after`: Hugging Face directories, or policies in memory (several afters: training
+    seeds of one recipe). `environment`: an installed environment's name, or one itself; `None`
+    takes that of the before directory's `environment.json`. `training`: the folder of the
+    recorded run from before to after; `trained_tasks`: a file that lists its tasks, a name or a
+    prompt a line; `recipe`: the file that `forensics train` read, to train a placebo with. `allow`:
+    kinds of action that are part of the job; `accept`: gain tests that need not be
     made (`refusal`, ...; `interventions`: all but scrubbing), which is written into the
     verdict. `rule`: one of your own (`forensics.verdict.read_rule`), under its own name.
     `instruments`: names of those that measure, `-NAME` for one that does not, or
@@ -116,6 +117,7 @@ def investigate(
         recipe=recipe,
         allow=allow,
         accept=accept,
+        instruments=[one for one in instruments or () if isinstance(one, str)],
         seed=seed,
         device=device,
         backend=backend,
@@ -159,13 +161,13 @@ def conclude(
     tools: Sequence[Instrument],
     inputs: Inputs,
     accept: Sequence[str] = (),
-    rule: Rule = RULE_3,
+    rule: Rule | None = None,
 ) -> Verdict:
     """Measure a case with these instruments and decide; all but the report is
     written to its folder.
     """
     folder = case.folder
-    written = start_case(case, tools, inputs) | stated_rule(rule)
+    written = start_case(case, tools, inputs) | stated_rule(rule or standard_rule())
     with seldom_collecting():
         findings = measure(case, tools, case.progress)
     write_json_lines(folder / EVIDENCE, findings)

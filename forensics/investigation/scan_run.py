@@ -60,7 +60,7 @@ from forensics.records.files import write_json_lines
 from forensics.records.record import SCHEMA_VERSION
 from forensics.shortcuts.export import Export, require_free, rows_as_lines, write_export
 from forensics.study import Folder, hold, require_same
-from forensics.verdict import Rule, decide, read_rule, require_families, stated_rule
+from forensics.verdict import Rule, decide, read_rule, require_gain_tests, stated_rule
 from forensics.verdict.sentences import ONE_LOG
 from forensics.version import code_version
 
@@ -91,7 +91,7 @@ def scan(
     knows, or a case folder. Scores are in [0, 1]. Without `before` the case is
     a profile without a gain. `reader` names one format to read everything as;
     `scanner` takes a trajectory and gives its findings (default: the shortcut
-    scanner); `exports`: files for other tools; `accept`: families of tests that need not be made;
+    scanner); `exports`: files for other tools; `accept`: gain tests that need not be made;
     `rule`: one of your own (`forensics.verdict.read_rule`), under its own name;
     `progress(what, done, of)` is told how far it is. `processes`: how many scan,
     which changes no byte (guard your script, as `multiprocessing` asks). Raises
@@ -102,7 +102,7 @@ def scan(
     second = None if before is None else Path(before).expanduser()
     given = [first] if second is None else [first, second]
     _keep_apart(path, given)
-    require_families(accept)
+    require_gain_tests(accept)
     require_free(exports, path, given, replace=force or resume)
     asked = Asked(
         scanner=scanner,

@@ -5,15 +5,6 @@ from typing import TYPE_CHECKING
 from forensics.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from forensics.layers.backtest import (
-        BacktestConfig as BacktestConfig,
-        CachedGroup as CachedGroup,
-        cached_groups as cached_groups,
-        deviation_within as deviation_within,
-        outcome_correlation as outcome_correlation,
-        revived_share as revived_share,
-        tie_breaker as tie_breaker,
-    )
     from forensics.layers.evidence_chain import (
         attempt_steps as attempt_steps,
         showing_steps as showing_steps,

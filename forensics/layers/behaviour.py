@@ -41,6 +41,7 @@ from forensics.layers.traps import collapse, echo_trap
 from forensics.phrases import percent, printable
 from forensics.records import Control, Evidence, Figure, Series, Table, Undefined
 from forensics.records.trajectory import LAST_ACTION_CUT, handed_in
+from forensics.runs import Condition
 from forensics.statistics import Estimate, permutation_test, share_by_task
 from forensics.statistics.permutation import jensen_shannon
 
@@ -197,9 +198,13 @@ def breakage_runs(reading: Reading) -> Evidence:
             "Give an environment that declares its channels with `--env`.",
         )
     scrubbed = tuple(sorted(names))
-    after = [read_endings(case.rollouts(side, without=scrubbed)) for side in case.afters]
+    after = [
+        read_endings(case.rollouts(side, Condition(scrubbed=scrubbed))) for side in case.afters
+    ]
     has_before = has_side(case, "before", scrubbed)
-    before = [read_endings(case.rollouts("before", without=scrubbed))] if has_before else []
+    before = (
+        [read_endings(case.rollouts("before", Condition(scrubbed=scrubbed)))] if has_before else []
+    )
     share = _unfinished(after, reading.config.level)
     control = _unfinished(before, reading.config.level) if before else None
     totals = [

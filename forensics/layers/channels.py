@@ -23,6 +23,7 @@ from forensics.phrases import capital, percent, plural, printable
 from forensics.protocols import Channel
 from forensics.records import Control, Evidence, Figure, Provenance, Series, Undefined
 from forensics.records.evidence import Scalar
+from forensics.runs import Condition
 from forensics.statistics import Estimate, share_by_task
 
 WINS, ATTEMPTS = "behaviour.channel_wins", "behaviour.channel_attempts"
@@ -125,7 +126,8 @@ def vanishing_wins(reading: Reading, channel: Channel) -> Evidence:
         for log in reading.afters
     ]
     scrubbed = (
-        case.rollouts(side, without=(name,)).rows("task", "outcome", "end") for side in case.afters
+        case.rollouts(side, Condition(scrubbed=(name,))).rows("task", "outcome", "end")
+        for side in case.afters
     )
     left = [
         _win_rates(((row["task"], row["outcome"]) for row in rows if row["end"] != "errored"), win)

@@ -13,19 +13,23 @@ An echo is a habit: it counts where at least `ECHOING` turns of `LONG_TURN` word
 answer something that came back. A choice, a move or a number says little however it was
 put, and the prompt is no observation: answers quote it, mend it, or choose from it.
 
-Words are compared by numbers for them (`word_numbers`).
+Words are compared by numbers for them, and stretches of words by numbers for pairs of halves
+(prefix doubling: Karp, Miller and Rosenberg 1972).
 """
 
 import re
 import zlib
 from collections.abc import Hashable, Sequence
+from itertools import chain
 
 import numpy as np
 from numpy.typing import NDArray
 
 from forensics.layers.actions import Acted, acted_in, alternating
-from forensics.layers.word_numbers import Numbers, gram_numbers, numbered, pairs, word_numbers
+from forensics.layers.text_words import words
 from forensics.records import Trajectory
+
+Numbers = NDArray[np.int64]
 
 NGRAM = 4  # words
 ECHO_GRAM = 2 * NGRAM  # words; shorter copies are ordinary quoting
@@ -139,9 +143,35 @@ def measures_of_writing(written: Sequence[str], heard: Sequence[str | None]) -> 
     # mostly nothing is a copy: only stretches whose halves stand on both sides are compared
     shared = (heard_runs & own_runs).take(runs)
     at = np.flatnonzero(whole & shared[:last] & shared[NGRAM : NGRAM + last])
-    stretches = numbered(pairs(runs[at], runs[at + NGRAM], len(numbers)))
+    stretches = pair_numbers(runs[at], runs[at + NGRAM])
     keys, first = stretches * len(heard) + turn[at], int(np.searchsorted(at, own))
     return repeated, suffix, int(np.isin(keys[first:], keys[:first]).sum()) / count
+
+
+def word_numbers(texts: Sequence[str]) -> tuple[Numbers, Numbers]:
+    """Of each word of the texts, in order: its number, the same for equal words, and the place
+    of its text.
+    """
+    said = [words(text) for text in texts]
+    number = {word: i for i, word in enumerate(dict.fromkeys(chain.from_iterable(said)))}
+    found = [number[word] for one in said for word in one]
+    return np.array(found, np.int64), np.repeat(
+        np.arange(len(texts)), np.array([*map(len, said)], np.int64)
+    )
+
+
+def gram_numbers(numbers: Numbers, size: int) -> Numbers:
+    """Of each stretch of `size` words, a power of two, its number."""
+    width = 1
+    while width < size:
+        numbers, width = pair_numbers(numbers[:-width], numbers[width:]), 2 * width
+    return numbers
+
+
+def pair_numbers(left: Numbers, right: Numbers) -> Numbers:
+    """Of each pair of numbers a number below the count of pairs, the same for equal pairs."""
+    pairs = left * (int(right.max(initial=0)) + 1) + right
+    return np.unique(pairs, return_inverse=True)[1]
 
 
 def _among(numbers: Numbers, count: int) -> NDArray[np.bool_]:

@@ -254,7 +254,7 @@ def survey(case: Case, sides: Iterable[str], tasks: int) -> Survey:
 
 def has_side(case: Case, side: str, without: tuple[str, ...] = ()) -> bool:
     """Whether the case has logs of a side in this world, or a policy to make them with."""
-    return side in case.policies or (side, without) in case.stored
+    return case.opens(side) or (side, without) in case.stored
 
 
 def keep_donor(kept: dict[str, str], task: str, text: str, most: int) -> None:

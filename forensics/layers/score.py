@@ -37,6 +37,8 @@ from forensics.layers.decomposition import OPEN, Panel, Runs, Weights, World
 from forensics.phrases import percent, plural, point_range, points, printable
 from forensics.records import Control, Evidence, Figure, Provenance, Series, Table, Undefined
 from forensics.records.evidence import Scalar
+from forensics.records.gain_test import GainTest
+from forensics.runs import Condition
 from forensics.statistics import Contrast
 from forensics.statistics.shapley import first_and_last_weights, shapley_weights
 
@@ -111,12 +113,23 @@ def most_episodes(case: Case, config: ScoreConfig) -> int:
     return worlds * (1 + len(case.afters)) * len(case.tasks) * case.budget.samples
 
 
+SCRUBBING = GainTest(
+    name="scrubbing",
+    kind="declared",
+    excludes="shortcuts of the world",
+    place=10,
+    shares="gain.channel",
+    todo="close it where policies are trained and scored",
+)
+
+
 @instrument(
     name="score",
     layer="score",
     questions=QUESTIONS,
     config=ScoreConfig(),
     episodes=most_episodes,
+    gain_tests=(SCRUBBING,),
 )
 def score(case: Case, config: ScoreConfig) -> Iterator[Evidence | Undefined]:
     """Answer every question the case has runs for; raise `MissingInput` for the rest."""
@@ -132,7 +145,7 @@ def read_case(case: Case, config: ScoreConfig) -> Reading:
     if not case.afters:
         raise MissingInput("The case has no runs after training.", "Give at least one `--after`.")
     worlds = {OPEN: _read_world(case, OPEN)}
-    basis = "re-run" if case.policies else "logs alone"
+    basis = "re-run" if case.runs_models else "logs alone"
     try:
         everything = channel_names(case)
         worlds[everything] = _read_world(case, everything)
@@ -180,7 +193,7 @@ def worlds_between(everything: World, exact_channels: int) -> list[World]:
 
 def _read_world(case: Case, world: World) -> tuple[Runs, tuple[Runs, ...]]:
     before, *afters = (
-        parts.read_runs(case.rollouts(side, without=world).rows(*parts.COLUMNS))
+        parts.read_runs(case.rollouts(side, Condition(scrubbed=world)).rows(*parts.COLUMNS))
         for side in ("before", *case.afters)
     )
     require_acting(world, before, afters)

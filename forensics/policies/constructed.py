@@ -59,10 +59,13 @@ class _Table(torch.nn.Module):
         )
         self.device, self.dtype = torch.device("cpu"), torch.float64
 
-    def forward(self, input_ids: torch.Tensor, logits_to_keep: int = 0, **_: Any) -> CausalLMOutput:
-        first = input_ids.shape[1] - logits_to_keep if logits_to_keep else 0
+    def forward(
+        self, input_ids: torch.Tensor, logits_to_keep: int | torch.Tensor = 0, **_: Any
+    ) -> CausalLMOutput:
+        places = torch.arange(input_ids.shape[1])
+        kept = places[-logits_to_keep:] if isinstance(logits_to_keep, int) else logits_to_keep
         rows = [
-            [self._spread(tuple(row[: at + 1])) for at in range(first, len(row))]
+            [self._spread(tuple(row[: at + 1])) for at in kept.tolist()]
             for row in input_ids.tolist()
         ]
         return CausalLMOutput(logits=torch.from_numpy(np.array(rows, dtype=float)).log())

@@ -19,12 +19,20 @@ from forensics.policies.compatibility import context_length
 from forensics.policies.decoder import BatchDecoder
 from forensics.policies.distribution import Refusals, row_stream, uniforms
 from forensics.policies.episodes import EpisodeContext, play_out, start_episodes
-from forensics.policies.kv_cache import CacheKind, PrefixCache, batch_rows, find_cache_kind
+from forensics.policies.hidden_states import HiddenStates
+from forensics.policies.kv_cache import (
+    CacheKind,
+    PrefixCache,
+    batch_rows,
+    find_cache_kind,
+    read_prefix_caches,
+)
 from forensics.policies.one_token import one_token_forward, serves
 from forensics.policies.renderers import renderer_for, style_of
+from forensics.policies.score_columns import distributions
+from forensics.policies.score_log import text_logprobs
 from forensics.policies.sequences import BranchedText
 from forensics.policies.sites import attach, read_sites
-from forensics.policies.text_scores import distributions, read_prefix_caches, score
 from forensics.protocols import (
     ActivationContext,
     Capability,
@@ -122,30 +130,15 @@ class HuggingFacePolicy:
         """Log-probability of every token but the first under the settings,
         float32 nats `[length - 1]`.
 
-        The KV cache carries the prefix, so that logits of only a few positions
-        are held at a time. Sequences of equal length are scored together; none
-        is padded. `starts`: where the actions of each sequence start;
-        `UserError` where penalties on the output need them and they are
-        missing.
+        `starts`: where the actions of each sequence start; `UserError` where
+        penalties on the output need them and they are missing.
         """
         if settings.penalises_output and starts is None:
             raise UserError(
                 "presence and frequency penalties need to know where each action starts; give"
                 " starts"
             )
-        results: list[np.ndarray | None] = [None] * len(token_ids)
-        by_length: dict[int, list[int]] = {}
-        for i, ids in enumerate(token_ids):
-            by_length.setdefault(len(ids), []).append(i)
-        for length, members in by_length.items():
-            rows = max(1, min(self.batch_rows, 65536 // max(length, 1)))
-            for first in range(0, len(members), rows):
-                batch = members[first : first + rows]
-                texts = [token_ids[i] for i in batch]
-                places = [starts[i] if starts else () for i in batch]
-                for i, row in zip(batch, score(self, texts, settings, places), strict=True):
-                    results[i] = row
-        return [result for result in results if result is not None]
+        return text_logprobs(HiddenStates(self.model, self.within), token_ids, settings, starts)
 
     def branch(self, texts: Sequence[BranchedText], settings: SamplingSettings) -> Iterator[None]:
         """Drive every branch of every text to its end; gives control back after
@@ -179,15 +172,18 @@ class HuggingFacePolicy:
         length: `(start, end, log-probabilities [texts, end - start, vocabulary])`,
         a window of positions at a time.
         """
-        windows = distributions(
-            self.model, self.cache_kind, token_ids, settings, starts or [()] * len(token_ids)
-        )
-        while True:
-            with torch.inference_mode(), self.within():  # not while the caller has control
-                window = next(windows, None)
-            if window is None:
-                return
-            yield window
+        reader = HiddenStates(self.model, self.within)  # now: hooks may be put on the model later
+        windows = distributions(reader, token_ids, settings, starts or [()] * len(token_ids))
+
+        def steps() -> Iterator[tuple[int, int, torch.Tensor]]:
+            while True:
+                with torch.inference_mode():  # not while the caller has control
+                    window = next(windows, None)
+                if window is None:
+                    return
+                yield window
+
+        return steps()
 
     @torch.inference_mode()
     def sample(

@@ -35,6 +35,8 @@ import torch
 from transformers.cache_utils import Cache, CacheLayerMixin, DynamicCache
 
 SLACK = 8  # positions of room behind the last one, at least
+READ_AT_ONCE = 16384  # tokens of prefix caches
+READ_POSITIONS = 512  # of each text at a time
 FRESH_BYTES = 2**23  # a buffer from here on has pages of its own
 
 
@@ -198,6 +200,27 @@ def copy_prefix(cache: Cache, row: int, length: int) -> PrefixCache:
     return PrefixCache(layers=tuple(layers), length=length)
 
 
+def read_prefix_caches(model: Any, texts: Sequence[Sequence[int]]) -> list[PrefixCache]:
+    """Keys and values of each text, read once, some texts at a time; for models
+    whose cache is ours.
+    """
+    found: list[PrefixCache] = []
+    rows = max(1, READ_AT_ONCE // max(map(len, texts), default=1))
+    for first in range(0, len(texts), rows):
+        found += _read(model, [list(text) for text in texts[first : first + rows]])
+    return found
+
+
+def _read(model: Any, batch: list[list[int]]) -> list[PrefixCache]:
+    """Texts filled up on the right, where no position before looks."""
+    length = max(map(len, batch))
+    ids = torch.tensor([text + [0] * (length - len(text)) for text in batch], device=model.device)
+    cache = new_cache(model.config, len(batch))
+    for part in ids.split(READ_POSITIONS, dim=1):
+        model(part, past_key_values=cache, use_cache=True, logits_to_keep=1)
+    return [copy_prefix(cache, row, len(text)) for row, text in enumerate(batch)]
+
+
 def enter_prefixes(cache: Cache, prefix_caches: Sequence[PrefixCache], length: int) -> None:
     """New rows in our cache, which stands at `length` positions, for texts with these caches."""
     for number, layer in enumerate(cache.layers):
@@ -244,6 +267,15 @@ TOLERANCE = {
     torch.float64: 1e-3,
 }  # of the logits' spread; below, for rounder numbers
 ROUNDER = 0.1
+# what a model raises that cannot be run as the trial runs it
+TRIAL_ERRORS = (
+    ValueError,
+    RuntimeError,
+    TypeError,
+    AttributeError,
+    NotImplementedError,
+    IndexError,
+)
 
 
 def find_cache_kind(model: Any) -> CacheKind:
@@ -273,7 +305,7 @@ def carries_branches(model: Any) -> bool:
     drawn = torch.arange(3 * DRAWN, device=device).remainder(size).view(3, -1)
     text = torch.cat([known, drawn], 1)
     try:
-        wanted = model(text, use_cache=False).logits[:, KNOWN:].float()
+        wanted = model(text, use_cache=False).logits[:, KNOWN:]
         cache = new_cache(model.config)
         model(known[:1], past_key_values=cache, use_cache=True)
         move_rows(cache, [0, 0], [1, 2], 3)
@@ -281,11 +313,15 @@ def carries_branches(model: Any) -> bool:
             model(drawn[:, i : i + 1], past_key_values=cache, use_cache=True).logits
             for i in range(DRAWN)
         ]
-    except (ValueError, RuntimeError, TypeError, AttributeError, NotImplementedError, IndexError):
+    except TRIAL_ERRORS:
         return False
-    found = torch.cat(steps, 1).float()
-    allowed = TOLERANCE.get(model.dtype, ROUNDER) * wanted.std()
-    return bool((found - wanted).abs().max() <= allowed)
+    return agree(torch.cat(steps, 1), wanted, model.dtype)
+
+
+def agree(found: torch.Tensor, wanted: torch.Tensor, dtype: torch.dtype) -> bool:
+    """Whether two readings of one text are one, up to what a precision rounds."""
+    found, wanted = found.float(), wanted.float()
+    return bool((found - wanted).abs().max() <= TOLERANCE.get(dtype, ROUNDER) * wanted.std())
 
 
 def batch_rows(model: Any) -> int:

@@ -19,6 +19,8 @@ from weakref import WeakKeyDictionary
 import torch
 from torch import nn
 
+from forensics.policies.kv_cache import TRIAL_ERRORS
+
 MULTIPLIERS = ("logit_scale", "output_multiplier", "lm_head_multiplier", "logits_scaling")
 DIVISORS = ("logits_scaling",)
 CAPS = ("final_logit_softcapping",)
@@ -60,7 +62,7 @@ def output_head(model: Any) -> Head | None:
     Checked once for each output layer.
     """
     decoder = model.get_decoder() if hasattr(model, "get_decoder") else None
-    linear = model.get_output_embeddings()
+    linear: Any = model.get_output_embeddings() if decoder is not None else None
     if not isinstance(decoder, nn.Module) or decoder is model or not _is_plain(linear):
         return None
     if linear not in _checked:
@@ -81,13 +83,7 @@ def _formula(model: Any, decoder: Any, linear: nn.Linear) -> LogitFormula | None
     hidden = _planted(linear)
     try:
         logits = _logits_behind(model, decoder, hidden)
-    except (
-        AttributeError,
-        TypeError,
-        ValueError,
-        RuntimeError,
-        IndexError,
-    ):  # no such outputs: run it as a whole
+    except TRIAL_ERRORS:  # no such outputs: run it as a whole
         return None
     raw = nn.functional.linear(hidden, linear.weight, linear.bias).float()
     tolerance = PROBE_TOLERANCE.get(linear.weight.dtype, 1e-3)

@@ -1,11 +1,11 @@
-"""The files of a case folder: `case.json` with the checkpoints that it compares,
+"""The files of a case folder: `case.json` with the subjects that it compares,
 and the rows of `findings.jsonl`, `loops.jsonl`, `integrity.jsonl`, `candidates.jsonl`
 and `ablation.jsonl`.
 """
 
-from typing import Any, Literal, Self
+from typing import Any, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from forensics.records.record import Record, VersionedRecord
 from forensics.records.verdict import Estimate, Verdict
@@ -27,23 +27,14 @@ class Checkpoint(Record):
         return self.weights[:16]
 
 
-class CheckpointPair(VersionedRecord):
-    """One *before* and one or more *after* checkpoints (several: training seeds of one recipe)."""
+class StatedPolicy(Record):
+    """A policy in memory without weights here: the name that it gives itself, and hashes of that
+    name and of its tokenizer, where it has one.
+    """
 
-    before: Checkpoint
-    after: tuple[Checkpoint, ...]
-
-    @model_validator(mode="after")
-    def _same_tokenizer(self) -> Self:
-        if not self.after:
-            raise ValueError("a pair needs at least one after checkpoint")
-        for after in self.after:
-            if after.tokenizer != self.before.tokenizer:
-                raise ValueError(
-                    f"the tokenizers of {self.before.path} and {after.path} differ; "
-                    "compare checkpoints of one model family that share a tokenizer"
-                )
-        return self
+    policy: str
+    identity: str
+    tokenizer: str | None
 
 
 class StatedWorld(Record):
@@ -58,18 +49,30 @@ class StatedWorld(Record):
     notes: tuple[str, ...] = ()
 
 
-class StatedInputs(Record):
-    """What a case was started with. Paths are hints, hashes identify. `rule`: the
-    file of a rule of one's own.
+class TrainedTasks(Record):
+    """The file that listed the tasks of the training: its path, a hint, how many lines it
+    has, and a hash of them.
     """
 
-    before: Checkpoint
-    after: tuple[Checkpoint, ...]
+    path: str
+    lines: int
+    content: str
+
+
+class StatedInputs(Record):
+    """What a case was started with. Paths are hints, hashes identify. `instruments`: those
+    that measured, where they were chosen by name. `rule`: the file of a rule of one's own.
+    """
+
+    before: Checkpoint | StatedPolicy
+    after: tuple[Checkpoint | StatedPolicy, ...]
     environment: StatedWorld
     budget: dict[str, Any] = Field(description="a Budget")
     seed: int
     training: dict[str, str] | None = None
+    trained_tasks: TrainedTasks | None = None
     recipe: dict[str, str] | None = None
+    instruments: tuple[str, ...] | None = None
     backend: str | None = None
     rule: str | None = None
 

@@ -11,23 +11,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from forensics.errors import UserError
-from forensics.records.case_file import BrokenRule
-from forensics.records.files import require_written
+from forensics.records.case_file import BrokenRule, Quote
 from forensics.records.given_files import parse_json
+from forensics.report.rows import rows_of
 
 FINDINGS: Final = "findings.jsonl"
 Key = tuple[str, str]  # (side, trajectory id); side "" where a row does not say
 LINKS: Final = ("attempt", "obtained", "used", "credited")
-
-
-@dataclass(frozen=True, kw_only=True)
-class Quoted:
-    """Code of what was handed in that shows a finding. `line` from 1."""
-
-    quote: str
-    path: str | None = None
-    line: int | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,7 +41,7 @@ class ChainRow:
     file: str | None = None
     policy: str | None = None
     patterns: tuple[str, ...] = ()
-    evidence: Quoted | None = None
+    evidence: Quote | None = None
 
     @property
     def links(self) -> tuple[tuple[str, bool | None, tuple[int, ...]], ...]:
@@ -120,53 +110,30 @@ def chains_of(folder: Path, wanted: set[str]) -> dict[str, list[ChainRow]]:
 
 
 def read_chains(folder: Path) -> Iterator[ChainRow]:
-    """Stream the file; a row that is not one is named in a `UserError`. A
-    missing file has no rows.
-    """
-    path = folder / FINDINGS
-    if not path.is_file():
-        return
-    require_written(path)
-    with open(path, encoding="utf-8", errors="replace") as file:
-        for number, line in enumerate(file, 1):
-            try:
-                row: dict[str, Any] = parse_json(line, halves=True)
-                attempts, shown = (
-                    tuple(int(step) for step in row[name] or ())
-                    for name in ("attempt_steps", "obtained_steps")
-                )
-                yield ChainRow(
-                    trajectory=str(row["trajectory"]),
-                    side=str(row.get("side") or ""),
-                    task=str(row["task"]),
-                    family=str(row["family"]),
-                    channel=str(row["channel"]),
-                    attempt_steps=attempts,
-                    obtained_steps=shown,
-                    obtained=row.get("obtained", bool(shown)),
-                    used=row["used"],
-                    credited=row["credited"],
-                    explanation=str(row["explanation"] or ""),
-                    broken=BrokenRule.model_validate(rule) if (rule := row.get("broken")) else None,
-                    file=row.get("file"),
-                    policy=row.get("policy"),
-                    patterns=tuple(map(str, row.get("patterns") or ())),
-                    evidence=_quoted(row.get("evidence")),
-                )
-            except (KeyError, TypeError, ValueError, AttributeError) as error:
-                raise UserError(
-                    f"{FINDINGS} line {number} is not a row about a run ({type(error).__name__}:"
-                    f" {error}); run the command that wrote it again"
-                ) from None
+    """Stream the file; a missing one has no rows."""
+    return rows_of(folder, FINDINGS, _chain_row)
 
 
-def _quoted(told: Any) -> Quoted | None:
-    """The quoted code of a row, where it has any."""
-    if not isinstance(told, dict) or not told.get("quote"):
-        return None
-    path, line = told.get("path"), told.get("line")
-    return Quoted(
-        quote=str(told["quote"]),
-        path=str(path) if path else None,
-        line=line if isinstance(line, int) else None,
+def _chain_row(line: str) -> ChainRow:
+    row: dict[str, Any] = parse_json(line, halves=True)
+    attempts, shown = (
+        tuple(int(step) for step in row[name] or ()) for name in ("attempt_steps", "obtained_steps")
+    )
+    return ChainRow(
+        trajectory=str(row["trajectory"]),
+        side=str(row.get("side") or ""),
+        task=str(row["task"]),
+        family=str(row["family"]),
+        channel=str(row["channel"]),
+        attempt_steps=attempts,
+        obtained_steps=shown,
+        obtained=row.get("obtained", bool(shown)),
+        used=row["used"],
+        credited=row["credited"],
+        explanation=str(row["explanation"] or ""),
+        broken=BrokenRule.model_validate(rule) if (rule := row.get("broken")) else None,
+        file=row.get("file"),
+        policy=row.get("policy"),
+        patterns=tuple(map(str, row.get("patterns") or ())),
+        evidence=Quote.model_validate(quote) if (quote := row.get("evidence")) else None,
     )

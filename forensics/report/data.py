@@ -18,15 +18,21 @@ from forensics.records.case_checksum import sealed
 from forensics.records.case_file import CandidateRow, IntegrityRow, LoopRow
 from forensics.records.files import as_user_error, read_findings, read_json, write_json
 from forensics.records.record import first_error
-from forensics.report.candidates import read_candidates
+from forensics.report.below_findings import read_candidates, read_integrity, read_loops
 from forensics.report.chains import ChainIndex, index_chains
 from forensics.report.findings import Findings, read_findings_of
-from forensics.report.integrity import read_integrity
 from forensics.report.logs import find_logs
-from forensics.report.loops import read_loops
 from forensics.report.opening import Opening, opening_of
 from forensics.report.shown_runs import Browser, browse
-from forensics.verdict import RULE_3, Rule, decide, is_current, require_families, rule_of_case
+from forensics.verdict import (
+    Rule,
+    decide,
+    is_current,
+    not_installed,
+    require_gain_tests,
+    rule_of_case,
+    standard_rule_of,
+)
 from forensics.verdict.rule import MOST
 from forensics.verdict.sentences import TRAPS
 
@@ -166,7 +172,8 @@ def read_verdict(folder: Path) -> tuple[dict[str, Any], Verdict]:
     """
     content, stored = stored_verdict(folder)
     rule = rule_of_case(content)
-    return content, stored if is_current(stored, rule) else judged_again(folder, stored, rule)
+    current = is_current(stored, rule) and not not_installed(rule)
+    return content, stored if current else judged_again(folder, stored, rule)
 
 
 def judge_case(folder: Path, rule: str | None = None) -> Verdict:
@@ -181,7 +188,7 @@ def judge_case(folder: Path, rule: str | None = None) -> Verdict:
             f"this case was not decided by a rule '{printable(rule)}' but by {own.title}; leave"
             " --rule out to judge it by the standard rule"
         )
-    return judged_again(folder, stored, RULE_3 if rule is None else own)
+    return judged_again(folder, stored, standard_rule_of(content) if rule is None else own)
 
 
 def judged_again(
@@ -198,8 +205,10 @@ def judged_again(
     """
     allowed = stored.allowed if allowed is None else allowed
     accepted = stored.accepted if accepted is None else accepted
-    require_families(accepted)
+    require_gain_tests(accepted, rule.gain_tests)
     verdict = decide(_findings(folder), rule, allowed=allowed, accepted=accepted)
+    if absent := not_installed(rule):
+        return verdict.model_copy(update={"sentence": f"{verdict.sentence} {absent}"})
     if verdict.model_copy(update={"reasons": stored.reasons}) == stored:
         return stored
     same_rule = is_current(stored, rule)

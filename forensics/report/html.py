@@ -25,20 +25,21 @@ from markupsafe import Markup
 from forensics.records import Figure
 from forensics.records.page import Page, TextSpan, TextSpans
 from forensics.report import charts, numbers, words
+from forensics.report.below_findings import (
+    CANDIDATE_COLUMNS,
+    INTEGRITY_COLUMNS,
+    candidate_rows,
+    integrity_lines,
+    integrity_rows,
+    loop_told,
+)
 from forensics.report.beside import handed_in
-from forensics.report.candidates import COLUMNS as CANDIDATE_COLUMNS, candidate_rows
 from forensics.report.certain import certain, is_unsettled, settles
 from forensics.report.data import ReportData, shown_reasons
 from forensics.report.escape import ticked_html, visible_html
 from forensics.report.findings import Findings, cited_steps, shown_within
 from forensics.report.hunks import hunks_of
-from forensics.report.integrity import (
-    COLUMNS as INTEGRITY_COLUMNS,
-    integrity_lines,
-    integrity_rows,
-)
 from forensics.report.looks import COLUMNS as LOOK_COLUMNS, look_rows
-from forensics.report.loops import loop_told
 from forensics.report.places import file_told
 from forensics.report.profile import done_told, is_profile, mark_told
 from forensics.report.shown_runs import Allowance, shown_steps

@@ -19,10 +19,10 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final
 
-from forensics.errors import UserError
 from forensics.phrases import printable
-from forensics.records.files import require_written
 from forensics.records.given_files import parse_json
+from forensics.report.numbers import joined
+from forensics.report.rows import rows_of
 from forensics.shortcuts.looks import NO_FILES, SINGLE, TALK
 
 LOOKS: Final = "looks.jsonl"
@@ -126,7 +126,6 @@ def read_looks(folder: Path) -> dict[str, Looks]:
     path = folder / LOOKS
     if not path.is_file():
         return {}
-    require_written(path)
     now = path.stat()
     return _read(path, now.st_mtime_ns, now.st_size)
 
@@ -134,16 +133,13 @@ def read_looks(folder: Path) -> dict[str, Looks]:
 @lru_cache(maxsize=2)
 def _read(path: Path, _: int, __: int) -> dict[str, Looks]:
     sides: dict[str, Looks] = {}
-    with open(path, encoding="utf-8", errors="replace") as file:
-        for number, line in enumerate(file, 1):
-            try:
-                row = parse_json(line, halves=True)
-                sides.setdefault(str(row["side"]), Looks()).add(row)
-            except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
-                raise UserError(
-                    f"{LOOKS} line {number} is not a row about a run ({type(error).__name__});"
-                    " run the command that wrote it again"
-                ) from None
+
+    def add(line: str) -> None:
+        row = parse_json(line, halves=True)
+        sides.setdefault(str(row["side"]), Looks()).add(row)
+
+    for _row in rows_of(path.parent, path.name, add):
+        pass
     return sides
 
 
@@ -177,7 +173,7 @@ def looked_for(families: Any) -> str:
     names = [family_told(name) for name in sorted(families, key=order.index)]
     if len(names) > MOST_NAMED:
         return f"{len(names)} kinds of shortcut"
-    return " and ".join(filter(None, (", ".join(names[:-1]), *names[-1:]))) or "nothing"
+    return joined(names, "nothing")
 
 
 def family_told(family: str) -> str:

@@ -7,19 +7,20 @@ from typing import Final
 
 from forensics.records import Figure, Spans, Table, Verdict
 from forensics.report import numbers, words
-from forensics.report.broken import broken_lines
-from forensics.report.candidates import COLUMNS as CANDIDATE_COLUMNS, candidate_rows
+from forensics.report.below_findings import (
+    CANDIDATE_COLUMNS,
+    INTEGRITY_COLUMNS,
+    broken_lines,
+    candidate_rows,
+    integrity_lines,
+    integrity_rows,
+    loop_lines,
+)
 from forensics.report.certain import certain, settles
 from forensics.report.data import ReportData, shown_reasons
 from forensics.report.escape import cut, markdown_fence, markdown_line as text, printable, short
 from forensics.report.hunks import hunks_of
-from forensics.report.integrity import (
-    COLUMNS as INTEGRITY_COLUMNS,
-    integrity_lines,
-    integrity_rows,
-)
 from forensics.report.looks import COLUMNS as LOOK_COLUMNS, look_rows
-from forensics.report.loops import loop_lines
 from forensics.report.opening import SIDES, Opening
 from forensics.report.places import place_told
 from forensics.report.profile import ONE_SET, done_told, is_profile

@@ -174,8 +174,7 @@ def numeric_columns(rows: Sequence[Sequence[object]]) -> frozenset[int]:
     return frozenset(i for i, kind in enumerate(kinds) if kind and kind <= {int, float, Estimate})
 
 
-def joined(names: Sequence[str], empty: str) -> str:
+def joined(names: Sequence[str], empty: str = "", last: str = "and") -> str:
     """`a, b and c`."""
-    if not names:
-        return empty
-    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
+    *most, end = names or (empty,)
+    return f"{', '.join(most)} {last} {end}" if most else end

@@ -18,7 +18,7 @@ from forensics.phrases import percent, plural, point_range, points
 from forensics.records import Evidence, Undefined, Verdict
 from forensics.report.looks import Looks, family_told, looks_json, read_looks, why
 from forensics.report.narrow import narrow_told
-from forensics.report.pair import Answered, pair_told
+from forensics.report.pair_sentences import Answered, pair_told
 from forensics.report.profile import (
     SideRuns,
     is_profile,

@@ -2,8 +2,8 @@
 format: words, a bar with its interval and the fifth marked, what to do.
 
 1. A source that carries more than a fifth, or may, has a row of its own, and so
-   has a family that is open. Families that are cleared and sources beside their
-   family fold into lines where they are many.
+   has a gain test that is open. Tests that are cleared and sources beside their
+   test fold into lines where they are many.
 2. A bar is as long as the gain. The mark is a fifth of the gain that the source
    is measured on: of the gain for scrubbing, of its genuine part for the others.
 """
@@ -19,7 +19,7 @@ from forensics.phrases import capital, point_range, points
 from forensics.records import Verdict
 from forensics.records.verdict import Estimate, Source
 from forensics.report.numbers import percent
-from forensics.verdict import NOT_SHORTCUTS
+from forensics.verdict import standard_rule
 
 STATUS: Final = {
     "tested": "tested",
@@ -30,7 +30,7 @@ STATUS: Final = {
 }
 COLUMNS: Final = ("test", "source", "status", "carries, points", "a fifth at |", "limit", "to do")
 ORDER: Final = ("over", "loose", "open", "aside", "under")
-MOST_ROWS: Final = 7  # with cleared families, where something else is there to decide on
+MOST_ROWS: Final = 7  # with cleared tests, where something else is there to decide on
 PARTS: Final = (  # field, name, colour, what it is
     ("learned", "Learned", "genuine", "skill that no test took away"),
     ("unlocked", "Unlocked", "series-0", "skill that was there and had to be asked for"),
@@ -60,12 +60,17 @@ class SourceRow:
         return self.source.source or "all"
 
     @property
+    def kind(self) -> str:
+        """The kind of its gain test."""
+        return kind_of(self.source)
+
+    @property
     def stands(self) -> str:
         """`over` or `under` a fifth, `loose` in between, `open`, or `aside`."""
         carried, status = self.source.carried, self.source.status
         if status != "tested":
             return "open" if status == "not-tested" else "aside"
-        if self.source.family in NOT_SHORTCUTS:
+        if self.kind == "aside":
             return "under" if carried is None or carried.high <= self.fifth else "aside"
         if carried is None or self.fifth <= 0:
             return "loose" if self.source.todo else "under"
@@ -92,7 +97,7 @@ class SourceRow:
         if self.source.status in ("not-applicable", "not-tested"):
             told = f"{self.source.reason} {capital(self.source.todo)}".strip()
             return told or "nothing"
-        if self.source.family in NOT_SHORTCUTS and self.stands == "aside":
+        if self.kind == "aside" and self.stands == "aside":
             return "Nothing: a part of its own, no shortcut"
         return capital(self.source.todo) or "Nothing"
 
@@ -106,7 +111,7 @@ class SourceRow:
 
 @dataclass(frozen=True, kw_only=True)
 class SourceTable:
-    """What stands one by one, and the families that are cleared or had nothing
+    """What stands one by one, and the tests that are cleared or had nothing
     to test, where they are many.
     """
 
@@ -115,7 +120,7 @@ class SourceTable:
 
     @property
     def folded(self) -> str:
-        """The cleared families in one line."""
+        """The cleared tests in one line."""
         none = [row for row in self.cleared if row.source.status == "not-applicable"]
         held = [row for row in self.cleared if row not in none]
         parts = {
@@ -132,6 +137,12 @@ def _most(row: SourceRow) -> str:
     return f"{family} (up to {high})" if high else family
 
 
+def kind_of(source: Source) -> str:
+    """The kind of the gain test that a row is of; `needed` where it is not installed."""
+    kinds = {test.name: test.kind for test in standard_rule().gain_tests}
+    return kinds.get(source.family, "needed")
+
+
 def source_rows(verdict: Verdict) -> tuple[SourceRow, ...]:
     """Every row of the verdict's sources."""
     whole = verdict.gain.estimate if verdict.gain else 0.0
@@ -143,7 +154,7 @@ def source_rows(verdict: Verdict) -> tuple[SourceRow, ...]:
             reach=(low, high),
             source=one,
             gain=whole,
-            fifth=GENUINE_BAR * (whole if one.family == "scrubbing" else genuine),
+            fifth=GENUINE_BAR * (whole if kind_of(one) == "declared" else genuine),
         )
         for one in verdict.sources
     )
@@ -154,7 +165,7 @@ def source_table(verdict: Verdict) -> SourceTable:
     every = source_rows(verdict)
     alone = {row.source.family for row in every if row.source.source and row.stands == "over"}
     rows = [row for row in every if _decides(row, alone)]
-    rows.sort(key=lambda row: ORDER.index(row.stands))  # stable: families in the rule's order
+    rows.sort(key=lambda row: ORDER.index(row.stands))  # stable: tests in the rule's order
     folded = [r for r in rows if r.source.status == "not-applicable" and r.source.source is None]
     shown = [row for row in rows if row not in folded]
     clear = [row for row in shown if row.stands == "under"]
@@ -164,15 +175,15 @@ def source_table(verdict: Verdict) -> SourceTable:
 
 
 def _decides(row: SourceRow, alone: Container[str]) -> bool:
-    """Whether a row stands for its family, or carries too much by itself; then
-    the family needs no row (`alone`).
+    """Whether a row stands for its test, or carries too much by itself; then
+    the test needs no row (`alone`).
     """
     one = row.source
-    if one.family in NOT_SHORTCUTS:
+    if row.kind == "aside":
         return one.source is None
     if one.source is None:
         return one.family not in alone
-    return one.family == "scrubbing" or row.stands == "over" or one.status == "allowed"
+    return row.kind == "declared" or row.stands == "over" or one.status == "allowed"
 
 
 def text_bar(carried: Estimate | None, gain: float, fifth: float) -> str:

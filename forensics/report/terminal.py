@@ -11,11 +11,9 @@ from typing import Any
 
 from forensics.records import Table, Verdict
 from forensics.report import numbers, words
-from forensics.report.broken import broken_lines
+from forensics.report.below_findings import broken_lines, integrity_lines, loop_lines
 from forensics.report.data import ReportData, shown_evidence, shown_reasons
 from forensics.report.escape import printable, short
-from forensics.report.integrity import integrity_lines
-from forensics.report.loops import loop_lines
 from forensics.report.numbers import table_cells
 from forensics.report.opening import looks_told
 from forensics.report.profile import ONE_SET, is_profile

@@ -5,9 +5,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
-from forensics.errors import UserError
 from forensics.readers.unread import shapes_tried, unread_listed
-from forensics.records.files import require_written
+from forensics.report.rows import rows_of
 
 UNREAD: Final = "unreadable.jsonl"
 FIELDS: Final = ("side", "file", "where", "reason")
@@ -17,7 +16,7 @@ def unread_told(folder: Path, logs: Mapping[str, Mapping[str, int]]) -> Iterator
     """A sentence for each set of which something was not read, the first of it by name, and one
     on what was tried. `logs`: the counts of each side in `case.json`.
     """
-    rows = _read(folder)
+    rows = [*rows_of(folder, UNREAD, _row)]
     sides = sorted(logs, key=lambda side: (side == "before", side))
     for side in sides:
         broken, others = (logs[side].get(name, 0) for name in ("unreadable", "no_logs"))
@@ -35,16 +34,6 @@ def unread_told(folder: Path, logs: Mapping[str, Mapping[str, int]]) -> Iterator
         yield told
 
 
-def _read(folder: Path) -> list[dict[str, str]]:
-    """The rows of the file; none without it."""
-    path = folder / UNREAD
-    if not path.is_file():
-        return []
-    require_written(path)
-    try:
-        lines = path.read_text(encoding="utf-8").splitlines()
-        return [{name: str(json.loads(line)[name]) for name in FIELDS} for line in lines]
-    except (KeyError, TypeError, ValueError, RecursionError) as error:
-        raise UserError(
-            f"{UNREAD} cannot be read ({type(error).__name__}); run the command that wrote it again"
-        ) from None
+def _row(line: str) -> dict[str, str]:
+    told = json.loads(line)
+    return {name: str(told[name]) for name in FIELDS}

@@ -241,7 +241,7 @@ def totals(data: ReportData) -> Iterator[tuple[str, str, Tally]]:
         data.browser.totals, key=lambda place: (place[1], place[0] != "before", place[0])
     )
     for side, world in order:
-        name = f"Without {joined(world, '')}" if world else "Open world"
+        name = f"Without {joined(world)}" if world else "Open world"
         yield side_name(data, side), name, data.browser.totals[side, world]
 
 

@@ -2,31 +2,31 @@
 
 from forensics.verdict.decision import decide, is_current
 from forensics.verdict.rule import (
-    NOT_SHORTCUTS,
-    RULE_3,
-    RULE_3_LOGS,
     Clause,
     Condition,
     Rule,
+    not_installed,
     own_rule,
     read_rule,
-    require_families,
+    require_gain_tests,
     rule_of_case,
+    standard_rule,
+    standard_rule_of,
     stated_rule,
 )
 
 __all__ = [
-    "NOT_SHORTCUTS",
-    "RULE_3",
-    "RULE_3_LOGS",
     "Clause",
     "Condition",
     "Rule",
     "decide",
     "is_current",
+    "not_installed",
     "own_rule",
     "read_rule",
-    "require_families",
+    "require_gain_tests",
     "rule_of_case",
+    "standard_rule",
+    "standard_rule_of",
     "stated_rule",
 ]

@@ -7,12 +7,12 @@ in any order give the same bytes.
    imputed; from logs: the rival assumption). One label from both is the label;
    two different ones are `undetermined`, with that gap.
 3. Say why in a code where it is undetermined, in a sentence, in reasons with
-   their numbers; list every source that was tested and every family that was
-   not; name every gap with what would close it.
+   their numbers; list every source that was tested and every gain test that was
+   not made; name every gap with what would close it.
 
 What the reader takes upon themselves changes the findings that count (`View`)
 and is written into the verdict: `allowed` kinds of action are part of the job,
-`accepted` families need not have been tested.
+`accepted` gain tests need not have been made.
 """
 
 from collections.abc import Iterable, Sequence
@@ -24,15 +24,13 @@ from forensics.verdict import gaps
 from forensics.verdict.parts import parts
 from forensics.verdict.rule import (
     ASSUMED,
-    FAMILIES,
     G0,
-    RULE_3,
     THROUGH,
     G,
     P,
     Rule,
-    accepted_families,
     for_logs,
+    standard_rule,
 )
 from forensics.verdict.sentences import reasons, sentence
 from forensics.verdict.source_gaps import answered_yes
@@ -40,14 +38,7 @@ from forensics.verdict.sources import sources
 from forensics.verdict.status import as_scrubbed, scrubbed, standing
 from forensics.verdict.view import Judgement, Terms, View, estimate_of, walk
 
-LAYERS_WEIGHED = (
-    "score",
-    "gain",
-    "breakage",
-    "behaviour",
-    "ablation",
-    *(family.name for family in FAMILIES),
-)
+WEIGHED = ("score", "gain", "breakage", "behaviour", "ablation")  # beside the gain tests
 
 
 def decide(
@@ -60,9 +51,14 @@ def decide(
     """The verdict on findings. Missing evidence makes it `undetermined` with a
     gap, never an error.
     """
-    told = tuple(findings)
-    terms = Terms(allowed=tuple(sorted(set(allowed))), accepted=accepted_families(accepted))
-    judged = _judged(told, rule or RULE_3, terms)
+    told, rule = tuple(findings), rule or standard_rule()
+    terms = Terms(
+        allowed=tuple(sorted(set(allowed))),
+        accepted=rule.accepted(accepted),
+        on_terms=tuple(test.name for test in rule.gain_tests if test.on_terms),
+    )
+    weighed = {*WEIGHED, *(test.name for test in rule.gain_tests)}
+    judged = _judged(told, rule, terms)
     view, rule, bounded, label = judged.view, judged.rule, judged.bounded, judged.label
     listed, named = sources(view, rule), gaps.named(judged)
     total = view.evidence(G)
@@ -97,8 +93,7 @@ def decide(
             sorted(
                 finding.id
                 for finding in told
-                if isinstance(finding, Evidence)
-                and finding.question.split(".")[0] in LAYERS_WEIGHED
+                if isinstance(finding, Evidence) and finding.question.split(".")[0] in weighed
             )
         ),
     )
@@ -110,7 +105,8 @@ def _judged(told: tuple[Evidence | Undefined, ...], rule: Rule, terms: Terms) ->
     rule = for_logs(rule) if bounded else rule
     everything = (*told, *as_scrubbed(told, rule.level))
     view = View(everything, rule.level, terms=terms)
-    whole = {G0: G} if "scrubbing" in terms.accepted and view.evidence(G0) is None else {}
+    declared = {test.name for test in rule.gain_tests if test.kind == "declared"}
+    whole = {G0: G} if declared & {*terms.accepted} and view.evidence(G0) is None else {}
     return Judgement(
         view=view,
         rule=rule,
@@ -120,8 +116,9 @@ def _judged(told: tuple[Evidence | Undefined, ...], rule: Rule, terms: Terms) ->
     )
 
 
-def is_current(verdict: Verdict, rule: Rule = RULE_3) -> bool:
+def is_current(verdict: Verdict, rule: Rule | None = None) -> bool:
     """Whether a verdict was given by this rule (by default the standard one) as it is now."""
+    rule = rule or standard_rule()
     return verdict.rule in {
         one.identity_given(verdict.allowed, verdict.accepted) for one in (rule, for_logs(rule))
     }
@@ -144,7 +141,7 @@ def _reason_code(judged: Judgement) -> ReasonCode | None:
     if ruling.clause.id == "source-not-allowed" or (ruling.unknown and _found(judged)):
         return "source-not-allowed"
     if any(
-        rule.family_of(condition.question)
+        rule.test_of(condition.question)
         for one in (ruling, judged.second)
         for condition in one.unknown
     ):
@@ -155,7 +152,7 @@ def _reason_code(judged: Judgement) -> ReasonCode | None:
 def _found(judged: Judgement) -> bool:
     """Whether more than a fifth was shown to run through what nobody allowed."""
     return bool(answered_yes(judged.view, THROUGH)) or any(
-        standing(family, judged.view) == "found"
-        for family in judged.rule.families
-        if family.name != "scrubbing"
+        standing(test, judged.view) == "found"
+        for test in judged.rule.gain_tests
+        if test.kind != "declared"
     )

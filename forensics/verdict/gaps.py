@@ -1,13 +1,14 @@
 """Diagnostic gaps: what could not be told apart, which measurement would tell,
 and what it would cost (`measurement_cost`). First what the answers leave open, then
 what the runs do: training noise that one run does not show, runs that were lost or
-silent, terms that nothing touched. Those about families of tests are in `source_gaps`.
+silent, terms that nothing touched. Those about gain tests are in `source_gaps`.
 """
 
 from collections.abc import Iterator
 
 from forensics.phrases import allow_flags, percent, plural, point_range, points, printable
 from forensics.records import Evidence, Undefined
+from forensics.records.gain_test import GainTest
 from forensics.records.verdict import Gap
 from forensics.verdict.measurement_cost import cost, in_points, more_runs
 from forensics.verdict.rule import (
@@ -17,7 +18,6 @@ from forensics.verdict.rule import (
     PLACEBO,
     REFUSED,
     WINS,
-    Family,
     G,
 )
 from forensics.verdict.sentences import IN_WORDS, RESTS_ON_ASSUMPTION
@@ -56,14 +56,12 @@ def missing(
     view, ruling = view or judged.view, ruling or judged.ruling
     for question in dict.fromkeys(condition.question for condition in ruling.unknown):
         waivable = ruling.clause.label == "genuine"
-        yield _unanswered(view, question, judged.rule.family_of(question) if waivable else None)
+        yield _unanswered(view, question, judged.rule.test_of(question) if waivable else None)
 
 
-def _unanswered(view: View, question: str, family: Family | None) -> Gap:
+def _unanswered(view: View, question: str, test: GainTest | None) -> Gap:
     name, answers = view.name(question), view.answers(question)
-    accept = (
-        f" Or accept that it is not tested: `--accept {family.name}`." if family is not None else ""
-    )
+    accept = f" Or accept that it is not tested: `--accept {test.name}`." if test else ""
     for answer in answers.values():
         if isinstance(answer, Undefined):
             reason, cure = (

@@ -5,40 +5,39 @@ A clause holds if all conditions of one of its alternatives hold. Conditions
 name the *question* that an answer belongs to, never the method that gave it.
 The whole rule is hashed into every verdict, so a changed bar is another rule.
 
-Version 2 fails closed. `genuine` takes a positive answer from every *family* of
-tests that there is: what is tested carries at most a fifth of the gain, or
-there was nothing to test, and that is said. What was not tested stops the walk
-(`undetermined`), unless the reader accepts that family. A family without
-questions does not exist yet: it is named in each verdict and blocks nothing.
+It fails closed. `genuine` takes a positive answer from every *gain test* that is
+installed: what it tests carries at most a fifth of the gain, or there was nothing to
+test, and that is said. What was not tested stops the walk (`undetermined`), unless the
+reader accepts that test. A wide interval decides only where it leaves two labels open.
 
-Version 3 differs in one thing: a wide interval decides only where it leaves two labels open.
-
-A find is not yet an accusation. Families of `NO_SKILL` alter what no skill
-needs, so what vanishes there is phantom, if the alteration does the policy
-before training no harm (its placebo). What the others find is needed, by a
-shortcut or by a skill: at most `source-not-allowed`.
+Clauses name tests by their kind (`forensics.records.gain_test`), so that another package's
+test is weighed like ours. The tests that are weighed are part of the rule, and so of its hash.
 
 A rule of one's own has other thresholds, or other clauses, under a name of its
 own, which each verdict by it says; only the standard rule has a number.
-`case.json` states all of it, so that a case can be judged again.
+`case.json` states all of it, and the gain tests of other packages, so that a case can
+be judged again without them.
 """
 
 import re
 import tomllib
-from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property, lru_cache
 from importlib.resources import files
+from itertools import chain
 from os import PathLike
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from pydantic import TypeAdapter, ValidationError
 
 from forensics.errors import UserError
+from forensics.instruments import installed_gain_tests
 from forensics.layers.decomposition import GENUINE_BAR, PHANTOM_BAR
 from forensics.phrases import printable
 from forensics.records import canonical_json, content_hash
+from forensics.records.gain_test import GainTest, Kind
 from forensics.records.given_files import parse_toml, read_text
 from forensics.records.record import first_error
 from forensics.records.verdict import Label
@@ -89,33 +88,15 @@ class Clause:
     unless: tuple[str | tuple[Condition, ...], ...] = ()
 
 
-@dataclass(frozen=True, kw_only=True)
-class Family:
-    """A way to test sources of a gain. `questions`: what it answers, the one that
-    clears it first (none: it is not built yet). `excludes`: what a gain might be
-    where it was not tested. `exempt`: how the reason of a missing answer begins
-    where there was nothing to test.
-    """
-
-    name: str
-    excludes: str
-    questions: tuple[str, ...] = ()
-    exempt: str = ""
-
-
 _CONDITION = re.compile(
     r"(?:(?P<over>any|sum) )?(?P<question>\S+) (?P<statistic>\w+) (?P<relation>[<>]=?)"
     r" (?P<value>[\w.]+)(?:, or (?P<absent>fails))?"
 )
+_EACH = re.compile(r"(?P<each>each )?(?P<kinds>[a-z|]+)\.(?P<rest>.+)")
 _STANDARD = tomllib.loads((files(__package__) / "rule_3.toml").read_text(encoding="utf-8"))
 LOG_TEXTS = {one["id"]: one["logs"] for one in _STANDARD["clauses"] if "logs" in one}
-FAMILIES = TypeAdapter(tuple[Family, ...]).validate_python(_STANDARD["families"])
-TESTABLE = tuple(family.name for family in FAMILIES if family.questions)
-NO_SKILL = tuple(
-    family.name for family in FAMILIES if f"{family.name}.phantom_over_bar" in family.questions
-)
-NO_CHANNEL = next(family.exempt for family in FAMILIES if family.name == "scrubbing")
-NOT_SHORTCUTS = ("elicitation", "placebo-training")  # parts of a gain beside the learned one
+KINDS = frozenset(get_args(Kind))
+NO_CHANNEL = "No shortcut to scrub"  # how a reason begins where there was nothing to scrub
 INTERVENTIONS = "interventions"  # for `--accept`: all that logs cannot give
 
 
@@ -128,27 +109,54 @@ def condition(text: str, **thresholds: float) -> Condition:
     return Condition(**parts, value=thresholds[value] if value in thresholds else float(value))
 
 
+def _for_each(text: str, tests: Iterable[GainTest]) -> list[tuple[GainTest, str]] | None:
+    """A condition on tests of some kinds for each of these; `None` for any other."""
+    found = _EACH.fullmatch(text)
+    kinds = set(found["kinds"].split("|")) if found else set()
+    if found is None or not kinds <= KINDS:
+        return None
+    name, _, rest = found["rest"].partition(" ")
+    return [
+        (test, f"{test.shared if name == 'shared' else f'{test.name}.{name}'} {rest}")
+        for test in tests
+        if test.kind in kinds
+    ]
+
+
+def _spelt_out(choice: Iterable[str], tests: tuple[GainTest, ...]) -> Iterator[tuple[str, ...]]:
+    """An alternative as conditions on single tests: once for each test where it names a
+    kind without `each`.
+    """
+    all_of: list[dict[str, list[str]]] = []
+    alternatives: dict[str, None] = {}
+    for text in choice:
+        named = _for_each(text, tests)
+        if named is None:
+            all_of.append({"": [text]})
+        elif text.startswith("each "):
+            all_of.append({"": [one for _, one in named]})
+        else:
+            all_of.append({test.name: [one] for test, one in named})
+            alternatives |= dict.fromkeys(test.name for test, _ in named)
+    for name in alternatives or [""]:
+        yield tuple(chain.from_iterable(one.get(name, one.get("", [])) for one in all_of))
+
+
 WINS_READ = "logs.wins_read answered > 0"
 EXPLAINED = condition("sum behaviour.channel_wins low > 0.5")
 
 
-def require_families(names: Iterable[str]) -> None:
-    """Raises `UserError` for what cannot be accepted because there is no such test."""
+def require_gain_tests(names: Iterable[str], tests: Iterable[GainTest] | None = None) -> None:
+    """Raises `UserError` for what cannot be accepted because there is no such test
+    (`None`: among those that are installed).
+    """
+    known = [test.name for test in (installed_gain_tests() if tests is None else tests)]
     for name in names:
-        if name not in (*TESTABLE, INTERVENTIONS):
-            known = any(family.name == name for family in FAMILIES)
-            why = "is not built yet and blocks nothing" if known else "is no family of tests"
+        if name not in (*known, INTERVENTIONS):
             raise UserError(
-                f"'{printable(name)}' {why}; accept one of: {', '.join(TESTABLE)}, or all of these"
-                f" but scrubbing as '{INTERVENTIONS}'"
+                f"'{printable(name)}' is no gain test; accept one of: {', '.join(known)}, or all"
+                f" of these but scrubbing as '{INTERVENTIONS}'"
             )
-
-
-def accepted_families(names: Iterable[str]) -> tuple[str, ...]:
-    """The families that are accepted by these names, sorted, each once."""
-    named = set(names)
-    every = [name for name in TESTABLE if name != "scrubbing"] if INTERVENTIONS in named else []
-    return tuple(sorted({*every, *named} - {INTERVENTIONS}))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -159,8 +167,8 @@ class Rule:
     `widest`: half-width that the gain and its genuine part may have. `imputed`:
     questions and their twins with breakage imputed (from logs: under the rival
     assumption); both must give one label. `boundaries`: comparisons (question,
-    value) that would settle an unsettled case. `version`: a number for the
-    standard rule, a name for any other.
+    value) that would settle an unsettled case. `gain_tests` that it weighs. `version`: a
+    number for the standard rule, a name for any other.
     """
 
     version: int | str
@@ -172,7 +180,7 @@ class Rule:
     clauses: tuple[Clause, ...]
     imputed: tuple[tuple[str, str], ...]
     boundaries: tuple[tuple[str, float], ...]
-    families: tuple[Family, ...] = FAMILIES
+    gain_tests: tuple[GainTest, ...] = field(default_factory=installed_gain_tests)
 
     @cached_property
     def identity(self) -> str:
@@ -187,10 +195,14 @@ class Rule:
             else self.identity
         )
 
-    @property
+    @cached_property
     def is_standard(self) -> bool:
-        """Whether this is the rule of this version, or what it makes of logs."""
-        return self.identity in (RULE_3.identity, RULE_3_LOGS.identity)
+        """Whether this is the rule of this version over at least our gain tests, or what it
+        makes of logs.
+        """
+        rule = standard_rule(gain_tests=self.gain_tests)
+        ours = {test for test in installed_gain_tests() if not test.package}
+        return ours <= set(self.gain_tests) and self in (rule, for_logs(rule))
 
     @property
     def title(self) -> str:
@@ -199,43 +211,67 @@ class Rule:
             return f"Rule version {self.version}"
         return f"Rule '{printable(str(self.version))}' (not the standard one)"
 
-    def family_of(self, question: str) -> Family | None:
-        """The family that answers a question."""
-        return next((family for family in self.families if question in family.questions), None)
+    def test_of(self, question: str) -> GainTest | None:
+        """The gain test that answers a question."""
+        asked = question.removesuffix("_assumed")
+        return next((test for test in self.gain_tests if asked in test.questions), None)
+
+    def accepted(self, names: Iterable[str]) -> tuple[str, ...]:
+        """The tests that are accepted by these names, sorted, each once."""
+        named = set(names)
+        every = (test.name for test in self.gain_tests if test.kind != "declared")
+        return tuple(sorted({*(every if INTERVENTIONS in named else ()), *named} - {INTERVENTIONS}))
 
 
+@lru_cache(maxsize=16)
 def standard_rule(
-    version: int | str, *, level: float = 0.95, margin: float = 0.02, widest: float = 0.05
+    *,
+    level: float = 0.95,
+    margin: float = 0.02,
+    widest: float = 0.05,
+    gain_tests: tuple[GainTest, ...] | None = None,
 ) -> Rule:
-    """The standard clauses with these thresholds."""
+    """The standard clauses with these thresholds, over the gain tests that are installed or
+    these.
+    """
+    tests = installed_gain_tests() if gain_tests is None else gain_tests
     bars = {"margin": margin, "widest": widest}
     names = {one["id"] for one in _STANDARD["clauses"]}
-    clauses = tuple(
-        Clause(
+    told = in_points(bars) | {"needless": _listed(t.name for t in tests if t.kind == "needless")}
+
+    def conditions(choice: Iterable[str]) -> Iterator[tuple[Condition, ...]]:
+        for texts in _spelt_out(choice, tests):
+            yield tuple(condition(text, **bars) for text in texts)
+
+    def clause(one: Mapping[str, Any]) -> Clause:
+        unless = one.get("unless", ())
+        kept = ([choice[0]] if choice[0] in names else conditions(choice) for choice in unless)
+        return Clause(
             id=one["id"],
             label=one["label"],
-            text=one["text"].format(**in_points(bars)),
-            when=tuple(tuple(condition(text, **bars) for text in choice) for choice in one["when"]),
-            unless=tuple(
-                choice[0]
-                if choice[0] in names
-                else tuple(condition(text, **bars) for text in choice)
-                for choice in one.get("unless", ())
-            ),
+            text=one["text"].format(**told),
+            when=tuple(chain.from_iterable(map(conditions, one["when"]))),
+            unless=tuple(chain.from_iterable(kept)),
         )
-        for one in _STANDARD["clauses"]
-    )
+
     return Rule(
-        version=version,
+        version=3,
         level=level,
         margin=margin,
         widest=widest,
         phantom_bar=PHANTOM_BAR,
         genuine_bar=GENUINE_BAR,
-        clauses=clauses,
+        clauses=tuple(map(clause, _STANDARD["clauses"])),
         imputed=tuple((question, f"{question}_imputed") for question in (G0, P, OVER, UNDER)),
         boundaries=tuple((name, bars.get(at, at)) for name, at in _STANDARD["boundaries"]),
+        gain_tests=tests,
     )
+
+
+def _listed(names: Iterable[str]) -> str:
+    """`a, b and c`."""
+    *rest, last = names
+    return f"{', '.join(rest)} and {last}" if rest else last
 
 
 def in_points(thresholds: Mapping[str, float]) -> dict[str, str]:
@@ -243,7 +279,6 @@ def in_points(thresholds: Mapping[str, float]) -> dict[str, str]:
     return {name: f"{100 * value:g}" for name, value in thresholds.items()}
 
 
-RULE_3 = standard_rule(3)
 ASSUMED = {question: f"{question}_assumed" for question in (G0, P, OVER, UNDER)}
 
 
@@ -281,16 +316,8 @@ def for_logs(rule: Rule) -> Rule:
         clauses=tuple(map(clause, rule.clauses)),
         imputed=tuple((assumed, f"{question}_rival") for question, assumed in ASSUMED.items()),
         boundaries=tuple((ASSUMED.get(name, name), value) for name, value in rule.boundaries),
-        families=tuple(
-            replace(family, questions=(*family.questions, *ASSUMED.values()))
-            if G0 in family.questions
-            else family
-            for family in rule.families
-        ),
     )
 
-
-RULE_3_LOGS = for_logs(RULE_3)
 
 _NAME = re.compile(r"(?![\d.]+$)[\w.+-]{1,60}")
 
@@ -302,7 +329,7 @@ def own_rule(version: str, **thresholds: float) -> Rule:
     for name, value in thresholds.items():
         if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < 1:
             raise UserError(f"the rule's {name} is {value!r}; give a number between 0 and 1")
-    return require_own_name(standard_rule(version, **thresholds))
+    return require_own_name(replace(standard_rule(**thresholds), version=version))
 
 
 def require_own_name(rule: Rule) -> Rule:
@@ -323,7 +350,7 @@ def read_rule(given: Rule | Mapping[str, Any] | str | PathLike[str] | None) -> R
     thresholds, or a TOML file with these; `None` is the standard one.
     """
     if given is None or isinstance(given, Rule):
-        return RULE_3 if given is None else require_own_name(given)
+        return standard_rule() if given is None else require_own_name(given)
     table = given if isinstance(given, Mapping) else _table(Path(given).expanduser())
     known = ("version", "level", "margin", "widest")
     if unknown := sorted(set(table) - set(known)):
@@ -342,23 +369,46 @@ def _table(path: Path) -> dict[str, Any]:
 
 
 def stated_rule(rule: Rule) -> dict[str, Any]:
-    """What `case.json` says of a rule of one's own (`{}` for the standard one):
-    all of it, so that the case can be judged again.
+    """What `case.json` says of a rule of one's own: all of it, so that the case can be judged
+    again. Of the standard one the gain tests of other packages, where there are some.
     """
-    return {} if rule.is_standard else {"rule": asdict(rule)}
+    if not rule.is_standard:
+        return {"rule": asdict(rule)}
+    strange = [asdict(test) for test in rule.gain_tests if test.package]
+    return {"gain_tests": strange} if strange else {}
 
 
 def rule_of_case(content: Mapping[str, Any]) -> Rule:
-    """The rule that the content of a `case.json` states; the standard one where
-    it states none. Raises `UserError` where it is no rule.
+    """The rule that the content of a `case.json` states, else the standard one over what it
+    weighed and what is installed. Raises `UserError` where it is no rule.
     """
     if content.get("rule") is None:
-        return RULE_3
+        return standard_rule_of(content)
+    rule: Rule = _read_as(Rule, content["rule"])
+    return require_own_name(rule)
+
+
+def standard_rule_of(content: Mapping[str, Any]) -> Rule:
+    """The standard rule over the installed gain tests, and those that a case says it weighed."""
+    stated = _read_as(tuple[GainTest, ...], content.get("gain_tests") or ())
+    known = {test.name for test in installed_gain_tests()}
+    absent = (test for test in stated if test.name not in known)
+    return standard_rule(gain_tests=(*installed_gain_tests(), *absent))
+
+
+def not_installed(rule: Rule) -> str:
+    """One sentence on the tests that this rule weighs and that are not installed; else empty."""
+    known = {test.name for test in installed_gain_tests()}
+    absent = [test for test in rule.gain_tests if test.name not in known]
+    names = ", ".join(f"{printable(one.name)} (of {printable(one.package)})" for one in absent)
+    return f"Not installed here, and weighed as case.json declares it: {names}." if absent else ""
+
+
+def _read_as(kind: Any, stated: Any) -> Any:
     try:
-        rule = TypeAdapter(Rule).validate_json(canonical_json(content["rule"]))
+        return TypeAdapter(kind).validate_json(canonical_json(stated))
     except ValidationError as error:
         raise UserError(
             f"the rule in case.json cannot be read ({first_error(error)}); run the investigation"
             " again"
         ) from None
-    return require_own_name(rule)

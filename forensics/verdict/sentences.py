@@ -19,28 +19,24 @@ from forensics.verdict.rule import (
     G0,
     INTERVENTIONS,
     MOST,
-    NOT_SHORTCUTS,
     OVER,
     PLACEBO,
-    REFUSED,
-    REGRADED,
     SHORTCUT,
     UNDER,
     WINS,
     G,
     P,
     Rule,
-    accepted_families,
 )
-from forensics.verdict.sources import held_by, open_families, shares_of
+from forensics.verdict.sources import held_by, open_tests
 from forensics.verdict.status import scrubbed, standing
-from forensics.verdict.view import CARRIED, Judgement, Terms, View
+from forensics.verdict.view import Judgement, View
 
 LONGEST_SENTENCE = 400
 CHANNELS = 4  # at most, in the headline
 WORTH_NAMING = 0.05  # share of wins below which a channel is left out of the headline
 WINS_READ = "logs.wins_read"
-LOST, HARM = "regrading.carried", "scrubbing.placebo"
+HARM = "scrubbing.placebo"
 IN_WORDS = {
     G: "Gain",
     G0: "Genuine part (both sides scrubbed)",
@@ -52,8 +48,6 @@ IN_WORDS = {
     f"{G0}_imputed": "Genuine part with breakage imputed",
     f"{P}_imputed": "Phantom part with breakage imputed",
     "breakage": "Scrubbed runs that never hand in, after minus before",
-    REFUSED: "What kinds of action that are not allowed carry, minus 0.2 of the genuine part",
-    REGRADED: "What is lost when hand-ins are graded again, minus 0.2 of the genuine part",
 }
 ASSUMING = (
     "assuming that each win credited to a shortcut would else have gone as the before policy's"
@@ -86,7 +80,7 @@ def sentence(judged: Judgement, named: tuple[Gap, ...], listed: tuple[Source, ..
     settled, profile = label != "undetermined", bounded and is_profile(view)
     rule = judged.rule
     own = "" if rule.is_standard else f" by the rule '{rule.version}', not the standard one"
-    parts = [f"Verdict: {label.upper()}{own}{_given(view.terms)}."]
+    parts = [f"Verdict: {label.upper()}{own}{_given(judged)}."]
     if bounded:
         parts.append("From logs alone.")
     if profile:
@@ -102,7 +96,7 @@ def sentence(judged: Judgement, named: tuple[Gap, ...], listed: tuple[Source, ..
     if (cut := view.evidence(CUT_OFF)) is not None and cut.estimate >= WORTH_NAMING:
         parts.append(printable(cut.summary, LONGEST_SENTENCE))
     if label == "genuine":
-        parts.append(_enough_as_before(view))
+        parts.append(_enough_as_before(view, rule))
     if bounded and label in RESTS_ON_ASSUMPTION:
         parts.append(f"The label {label} rests on that assumption.")
     if not settled and named and not profile:
@@ -112,14 +106,14 @@ def sentence(judged: Judgement, named: tuple[Gap, ...], listed: tuple[Source, ..
     return " ".join(part for part in parts if part)
 
 
-def _given(terms: Terms) -> str:
+def _given(judged: Judgement) -> str:
     """What the reader took upon themselves."""
-    parts = []
+    terms, parts = judged.view.terms, []
     if terms.allowed:
         parts.append(
             f"{_joined(terms.allowed)} {'is' if len(terms.allowed) == 1 else 'are'} allowed"
         )
-    if terms.accepted == accepted_families([INTERVENTIONS]):
+    if terms.accepted == judged.rule.accepted([INTERVENTIONS]):
         parts.append("no intervention need be made")
     elif terms.accepted:
         parts.append(f"{_joined(terms.accepted)} need not be tested")
@@ -132,16 +126,14 @@ def _joined(names: tuple[str, ...]) -> str:
 
 
 def not_excluded(listed: tuple[Source, ...], rule: Rule) -> str:
-    """What the gain might still be, by the families that were not tested."""
+    """What the gain might still be, by the gain tests that were not made."""
     told = _open_names(listed, rule)
     return f"Not excluded: {', '.join(told)}." if told else ""
 
 
 def _open_names(listed: tuple[Source, ...], rule: Rule) -> list[str]:
-    missing = set(open_families(listed))
-    return list(
-        dict.fromkeys(family.excludes for family in rule.families if family.name in missing)
-    )
+    missing = set(open_tests(listed))
+    return list(dict.fromkeys(test.excludes for test in rule.gain_tests if test.name in missing))
 
 
 def is_profile(view: View) -> bool:
@@ -213,25 +205,25 @@ def _bounds(view: View) -> str:
 
 
 def _tested(view: View, rule: Rule, listed: tuple[Source, ...]) -> str:
-    """What every family showed of the gain that survives: the most that each
+    """What every gain test showed of the gain that survives: the most that each
     kind of source may carry, and what was found.
     """
     missing, most = set(_open_names(listed, rule)), dict[str, float]()
-    found, unlocked = [], _unlocked(view)
-    missing |= {one.excludes for one in rule.families if standing(one, view) == "found"}
-    for family in rule.families:
-        stands = standing(family, view)
-        if family.name == "scrubbing" or family.name in NOT_SHORTCUTS:
+    found, unlocked = [], _unlocked(view, rule)
+    missing |= {one.excludes for one in rule.gain_tests if standing(one, view) == "found"}
+    for test in rule.gain_tests:
+        stands = standing(test, view)
+        if test.kind in ("declared", "aside"):
             continue
-        carried = carried_by(family, view) if stands in ("cleared", "loose", "found") else None
+        carried = carried_by(test, view) if stands in ("cleared", "loose", "found") else None
         if carried is None:
             continue
         if stands == "found":
             span = point_range(carried[1], carried[2])
-            held = held_by(family, listed)
-            found.append(f"{_plain(carried[0])} of it ({span}) {held} ({family.name})")
-        elif family.excludes not in missing:
-            most[family.excludes] = max(most.get(family.excludes, 0.0), carried[2])
+            held = held_by(test, listed)
+            found.append(f"{_plain(carried[0])} of it ({span}) {held} ({test.name})")
+        elif test.excludes not in missing:
+            most[test.excludes] = max(most.get(test.excludes, 0.0), carried[2])
     limits = [
         f"{_plain(value) if place == 0 else points(value).lstrip('+')} from {what}"
         for place, (what, value) in enumerate(most.items())
@@ -241,15 +233,16 @@ def _tested(view: View, rule: Rule, listed: tuple[Source, ...]) -> str:
     return " ".join(f"{capital(part)}." for part in (*found, *parts, *unlocked))
 
 
-def _enough_as_before(view: View) -> str:
+def _enough_as_before(view: View, rule: Rule) -> str:
     """What is shown that is enough to win by alone, for the policy before training as well: it
-    clears the family, and only the reader knows whether it is the job.
+    clears the test, and only the reader knows whether it is the job.
     """
     whole = view.evidence(G0) or view.evidence(G)
     bar = GENUINE_BAR * max(whole.estimate, 0.0) if whole else 0.0
     told = {
         about: enough
-        for about, one in view.all_evidence("sufficiency.carried").items()
+        for test in rule.gain_tests
+        for about, one in view.all_evidence(test.shared).items()
         if about and "newly" in one.diagnostics
         if isinstance(enough := one.diagnostics.get("enough"), float) and enough > bar
     }
@@ -269,17 +262,14 @@ def _plain(value: float) -> str:
     return f"{told} point{'' if told == '1' else 's'}"
 
 
-def _unlocked(view: View) -> list[str]:
+def _unlocked(view: View, rule: Rule) -> list[str]:
     """Skill that was there before, or that a coin brings as well."""
     told = []
-    for family, what in (
-        ("elicitation", "the policy before training reaches {} if it is asked in another way"),
-        ("placebo-training", "training with a coin for a reward brings {} as well"),
-    ):
-        answer = view.evidence(shares_of(family))
+    for test in rule.gain_tests:
+        answer = view.evidence(test.shared) if test.unlocked else None
         if answer is not None and answer.interval is not None and answer.interval.low > 0:
             span = point_range(answer.interval.low, answer.interval.high)
-            told.append(what.format(f"{_plain(answer.estimate)} ({span}) of it"))
+            told.append(test.unlocked.format(f"{_plain(answer.estimate)} ({span}) of it"))
     return told
 
 
@@ -336,18 +326,15 @@ def reasons(judged: Judgement) -> tuple[str, ...]:
             if question not in TRAPS or e.estimate >= MOST  # a trap that is none needs no word
         ]
         return (*decided_by(judged), *(printable(s, LONGEST_SENTENCE) for s in said if s))
+    tests = [test for test in judged.rule.gain_tests if test.kind != "declared"]
+    named = IN_WORDS | {test.asked: test.number for test in tests if test.number}
     numbers = [
-        f"{IN_WORDS[question]}: {points(evidence.estimate, 1)}"
-        f" points{_range(evidence, named=True, decimals=1)}."
-        for question in IN_WORDS
+        f"{name}: {points(evidence.estimate, 1)} points{_range(evidence, named=True, decimals=1)}."
+        for question, name in named.items()
         if (evidence := scrubbed(view, question))
     ]
-    further = (
-        family.questions[0]
-        for family in judged.rule.families
-        if family.questions and family.questions[0] not in (UNDER, REFUSED, REGRADED)
-    )
-    asked = ("gain.channel", WINS, CARRIED, LOST, *further, ECHO, COLLAPSE, SHORTCUT)
+    told_by = (test.shared if test.number else test.asked for test in tests)
+    asked = ("gain.channel", WINS, *told_by, ECHO, COLLAPSE, SHORTCUT)
     told = [
         printable(evidence.summary, LONGEST_SENTENCE)
         for question in asked

@@ -1,4 +1,4 @@
-"""Gaps about the families of tests: what a gain runs through that nobody allowed,
+"""Gaps about gain tests: what a gain runs through that nobody allowed,
 what is phantom while the rest is open, what is known too loosely.
 """
 
@@ -6,15 +6,15 @@ from collections.abc import Iterator
 
 from forensics.phrases import allow_flags, capital, points, printable
 from forensics.records import Evidence
+from forensics.records.gain_test import GainTest
 from forensics.records.verdict import Gap
 from forensics.verdict.measurement_cost import cost, in_points, more_runs, widths_to
-from forensics.verdict.rule import MOST, NO_SKILL, REGRADED, SHORTCUT, THROUGH, Family, G
-from forensics.verdict.sources import HELD, clearing_cost, cure_of, smallest, sources_of
+from forensics.verdict.rule import MOST, REFUSED, REGRADED, SHORTCUT, THROUGH, G
+from forensics.verdict.sources import clearing_cost, cure_of, held_of, smallest, sources_of
 from forensics.verdict.status import standing
 from forensics.verdict.view import (
     CARRIED,
     JOINED,
-    MEASURED_ON_TERMS,
     Judgement,
     View,
     all_of,
@@ -22,48 +22,31 @@ from forensics.verdict.view import (
     statistic,
 )
 
-LOOSE = {
-    "refusal": "actions that nobody allowed",
-    "regrading": "wins that do not stand again",
-    "blind-play": "runs that read nothing",
-}
-FOUND = {  # what a family shows where it found something
-    "refusal": "runs through {names} that nobody allowed: is that part of the job?",
-    "exchange": "runs through what {names} showed: is that part of the job?",
-    "variants": "does not carry over to tasks that were drawn anew{names}",
-    "memory": "is on tasks that training saw or nearly saw{names}",
-    "renaming": "goes away when what no skill needs is renamed or reordered{names}",
-    "sufficiency": "is there with a part of what a task shows alone{names}",
-    "blind-play": "is there without reading the task{names}",
-    "audit": "is what hand-ins win that should not{names}",
-}
-
 
 def rest_open(judged: Judgement) -> Iterator[Gap]:
-    """What is surely phantom by a family that no skill can fail, while it is open
+    """What is surely phantom by a needless test, while it is open
     whether the rest is genuine.
     """
     if judged.ruling.clause.id != "rest-open":
         return
     view = judged.view
     for choice in judged.ruling.clause.when:
-        family = judged.rule.family_of(choice[0].question)
-        if family is None or not all_of(judge(one, view) for one in choice):
+        test = judged.rule.test_of(choice[0].question)
+        if test is None or not all_of(judge(one, view) for one in choice):
             continue
-        least = statistic(view.evidence(family.questions[0]), "carried_low", view.level)
+        least = statistic(view.evidence(test.asked), "carried_low", view.level)
         assert least is not None, "the clause asks for it"
-        held = HELD.get(family.name, f"run through {family.excludes}")
         yield Gap(
             text=(
                 f"At least {points(least, 1).lstrip('+')} points of the gain that survives"
-                f" scrubbing are phantom: they {held} ({family.name}). Whether the rest is genuine"
-                " is open."
+                f" scrubbing are phantom: they {held_of(test)} ({test.name}). Whether the rest is"
+                " genuine is open."
             ),
-            **_would_tell(judged, family),
+            **_would_tell(judged, test),
         )
 
 
-def _would_tell(judged: Judgement, family: Family) -> dict[str, str]:
+def _would_tell(judged: Judgement, test: GainTest) -> dict[str, str]:
     """What says of the rest that there is next to nothing, or that it is genuine:
     the cheaper of the two.
     """
@@ -71,7 +54,7 @@ def _would_tell(judged: Judgement, family: Family) -> dict[str, str]:
     known = [
         (evidence, evidence.estimate - bar)
         for name, bar in sides
-        if (evidence := judged.view.evidence(f"{family.name}.{name}")) is not None
+        if (evidence := judged.view.evidence(f"{test.name}.{name}")) is not None
     ]
     evidence, distance = min(known, key=lambda one: widths_to(*one))
     total = judged.view.evidence(G)
@@ -123,17 +106,18 @@ def not_allowed(judged: Judgement) -> Iterator[Gap]:
 
 
 def found_elsewhere(judged: Judgement) -> Iterator[Gap]:
-    """What the families beside refusal and regrading found, where it did not
+    """What the tests beside refusal and regrading found, where it did not
     decide the label.
     """
     view = judged.view
-    for family in judged.rule.families:
-        name, told = family.name, FOUND.get(family.name)
-        decided = name in NO_SKILL and judged.label in ("phantom", "mixed")
-        if told is None or decided or standing(family, view) != "found":
+    for test in judged.rule.gain_tests:
+        name, needless = test.name, test.kind == "needless"
+        decided = needless and judged.label in ("phantom", "mixed")
+        elsewhere = test.kind in ("declared", "aside") or test.asked == REGRADED
+        if elsewhere or decided or standing(test, view) != "found":
             continue
-        named = smallest([row.source for row in sources_of(family, view) if row.todo])
-        if name == "refusal" and named:
+        named = smallest([row.source for row in sources_of(test, view) if row.todo])
+        if test.asked == REFUSED and named:
             continue  # `not_allowed` names them
         if not named and (since := _allowed_since(name, view)):
             terms = allow_flags(view.terms.allowed)
@@ -145,10 +129,11 @@ def found_elsewhere(judged: Judgement) -> Iterator[Gap]:
             )
             continue
         listed = ", ".join(named)
-        cure, free = cure_of(name, *named), "no new runs to say so"
-        if name in NO_SKILL:
+        cure, free = cure_of(test, *named), "no new runs to say so"
+        if needless:
             cure += _harm_of(name, view)
             free = "one more world for both sides"
+        told = test.found or f"runs through {test.excludes}{{names}}"
         asks = told.endswith("?")
         names = (listed or "actions") if asks else f" ({listed})" if listed else ""
         yield Gap(
@@ -161,25 +146,25 @@ def found_elsewhere(judged: Judgement) -> Iterator[Gap]:
         )
 
 
-def _allowed_since(family: str, view: View) -> tuple[str, ...]:
-    """What is allowed by now, and was not left out when this family was measured."""
+def _allowed_since(name: str, view: View) -> tuple[str, ...]:
+    """What is allowed by now, and was not left out when this was measured."""
     terms = view.terms
     about = (
         one.about.split(JOINED)
         for one in view.findings
-        if one.question.startswith(f"{family}.") and one.about and terms.exempt(one)
+        if one.question.startswith(f"{name}.") and one.about and terms.exempt(one)
     )
     kinds = {kind for kinds in about for kind in kinds if kind in terms.allowed}
-    return tuple(sorted(kinds)) if family in MEASURED_ON_TERMS else ()
+    return tuple(sorted(kinds)) if name in terms.on_terms else ()
 
 
-def _harm_of(family: str, view: View) -> str:
+def _harm_of(name: str, view: View) -> str:
     """What keeps a find from being an accusation: the alteration may do harm."""
-    placebo = view.evidence(f"{family}.placebo_over_bar")
+    placebo = view.evidence(f"{name}.placebo_over_bar")
     if placebo is None or not reaches_above_zero(placebo):
         return ""
     return (
-        f"; that {family} does harm by itself is not excluded: what it takes from the policy"
+        f"; that {name} does harm by itself is not excluded: what it takes from the policy"
         f" before training, minus a fifth of the gain, is {in_points(placebo)}"
     )
 
@@ -194,15 +179,15 @@ def loosely_carried(judged: Judgement) -> Iterator[Gap]:
     """What other sources carry, known too loosely to say that it is at most a fifth."""
     if judged.ruling.clause.id != "carried-too-wide":
         return
-    for family in judged.rule.families:
-        evidence = judged.view.evidence(family.questions[0]) if family.questions else None
-        if evidence is None or standing(family, judged.view) != "loose":
+    for test in judged.rule.gain_tests:
+        evidence = judged.view.evidence(test.asked)
+        if evidence is None or standing(test, judged.view) != "loose":
             continue
-        if family.name != "scrubbing":
+        if test.kind != "declared":
             yield Gap(
                 text=(
-                    f"What {LOOSE.get(family.name, family.excludes)} carry may exceed a fifth of"
-                    f" the gain that survives scrubbing ({family.name}): the difference is"
+                    f"What {test.loose or test.excludes} carry may exceed a fifth of"
+                    f" the gain that survives scrubbing ({test.name}): the difference is"
                     f" {in_points(evidence)}."
                 ),
                 measurement=more_runs(evidence),

@@ -1,8 +1,8 @@
 """What a gain may run through, row by row: what was tested and with which
 limit, what was not, and what the reader can do about it.
 
-One row for each channel that was scrubbed, each source that a family looked at
-by itself, and each family as a whole. Where no genuine part is left there is
+One row for each channel that was scrubbed, each source that a gain test looked at
+by itself, and each test as a whole. Where no genuine part is left there is
 nothing that a further source could carry.
 """
 
@@ -11,73 +11,41 @@ from collections.abc import Iterable, Iterator
 from forensics.layers.decomposition import GENUINE_BAR
 from forensics.phrases import allow_flags, printable
 from forensics.records import Evidence, Undefined
+from forensics.records.gain_test import GainTest
 from forensics.records.verdict import Estimate, Source
 from forensics.verdict.measurement_cost import cost
-from forensics.verdict.rule import G0, NOT_SHORTCUTS, REFUSED, Family, G, Rule
+from forensics.verdict.rule import G0, REFUSED, G, Rule
 from forensics.verdict.status import nothing_to_test, standing
 from forensics.verdict.view import JOINED, View, estimate_of
 
-SHARES = {"scrubbing": "gain.channel", "elicitation": "elicitation.unlocked"}
-NOT_BUILT = "This version has no such test."
 NO_CHANNEL = "No shortcut of the world was scrubbed."
 POWER = 1.6538  # (1.96 + 1.2816) / 1.96: a half-width at 95 % times this is seen with power .9
 LONGEST = 300
-JOB = "if it is part of the job, {allow}; if not, declare it as a channel"
-TODO = {  # where a source of the family carries more than a fifth
-    "scrubbing": "close it where policies are trained and scored",
-    "refusal": JOB,
-    "exchange": JOB,
-    "regrading": "read the wins that are lost, and mend the grader",
-    "renaming": "declare it as a channel, or mend the tasks that give it away",
-    "sufficiency": "if it is the question itself, declare it so; " + JOB,
-    "blind-play": "vary the tasks, so that nothing wins without reading them",
-    "audit": "mend the grader",
-    "variants": "measure on tasks that are drawn anew",
-    "memory": "measure on tasks that training has not seen",
-}
-
-
-HELD = {  # how much of the gain, in a family that found something
-    "refusal": "need actions that nobody allowed",
-    "regrading": "do not stand when hand-ins are graded again",
-    "exchange": "need what was shown",
-    "renaming": "go away when what no skill needs is renamed",
-    "sufficiency": "are there with one field alone",
-    "blind-play": "are there without reading the task",
-    "audit": "are won by hand-ins that should not win",
-    "variants": "do not carry over to tasks drawn anew",
-    "memory": "are on tasks that training saw",
-}
-HELD_BY = {  # the same with its names
-    "exchange": "need what {names} showed",
-    "sufficiency": "are there with {names} alone",
-}
 NAMED = 2  # sources at most, in the headline
 
 
-def shares_of(family: str) -> str:
-    """The question on what each source of a family carries."""
-    return SHARES.get(family, f"{family}.carried")
-
-
 def sources(view: View, rule: Rule) -> tuple[Source, ...]:
-    """Every row, in the order of the rule's families."""
-    return tuple(row for family in rule.families for row in sources_of(family, view))
+    """Every row, in the order of the rule's gain tests."""
+    return tuple(row for test in rule.gain_tests for row in sources_of(test, view))
 
 
-def held_by(family: Family, listed: tuple[Source, ...]) -> str:
-    """How much of the gain hangs on what the family found, with the names of what surely
+def held_of(test: GainTest) -> str:
+    """How what a test found hangs on it, without names."""
+    return test.held or f"run through {test.excludes}"
+
+
+def held_by(test: GainTest, listed: tuple[Source, ...]) -> str:
+    """How much of the gain hangs on what the test found, with the names of what surely
     carries more than a fifth of it.
     """
-    held = HELD.get(family.name, f"run through {family.excludes}")
-    named = smallest([one.source for one in listed if one.family == family.name and one.todo])
+    held = held_of(test)
+    named = smallest([one.source for one in listed if one.family == test.name and one.todo])
     if not named:
         return held
     shown = [f"`{printable(one, 100)}`" for one in named[:NAMED]]
     shown += [f"{len(named) - NAMED:,} more"] if len(named) > NAMED else []
     names = " and ".join(filter(None, (", ".join(shown[:-1]), shown[-1])))
-    by_name = HELD_BY.get(family.name)
-    return by_name.format(names=names) if by_name else f"{held}: {names}"
+    return test.held_by.format(names=names) if test.held_by else f"{held}: {names}"
 
 
 def smallest(named: Iterable[str | None]) -> list[str]:
@@ -87,114 +55,107 @@ def smallest(named: Iterable[str | None]) -> list[str]:
     return [one for one in found if one in alone or alone.isdisjoint(one.split(JOINED))]
 
 
-def open_families(listed: tuple[Source, ...]) -> tuple[str, ...]:
-    """The families of which something was neither tested nor accepted, in order."""
+def open_tests(listed: tuple[Source, ...]) -> tuple[str, ...]:
+    """The gain tests of which something was neither tested nor accepted, in order."""
     return tuple(
         dict.fromkeys(row.family for row in listed if row.status in ("not-tested", "accepted"))
     )
 
 
-def sources_of(family: Family, view: View) -> Iterator[Source]:
-    """The rows of one family."""
-    name = family.name
-    if not family.questions:
-        yield Source(family=name, status="not-tested", reason=NOT_BUILT)
+def sources_of(test: GainTest, view: View) -> Iterator[Source]:
+    """The rows of one test."""
+    if (reason := nothing_to_test(test, view)) is not None:
+        yield Source(family=test.name, status="not-applicable", reason=printable(reason, LONGEST))
         return
-    if (reason := nothing_to_test(family, view)) is not None:
-        yield Source(family=name, status="not-applicable", reason=printable(reason, LONGEST))
-        return
-    if name == "refusal":
-        yield from _exempt(view)
-    answers = view.answers(shares_of(name))
-    if name == "scrubbing" and not any(isinstance(one, Evidence) for one in answers.values()):
-        yield _scrubbed_as_a_whole(family, view)
+    if test.asked == REFUSED:
+        yield from _exempt(test, view)
+    answers, declared = view.answers(test.shared), test.kind == "declared"
+    if declared and not any(isinstance(one, Evidence) for one in answers.values()):
+        yield _scrubbed_as_a_whole(test, view)
         return
     for about in sorted(about for about in answers if about is not None):
-        yield _row(family, answers[about], view, about)
-    if name != "scrubbing":
-        yield _whole(family, view)
+        yield _row(test, answers[about], view, about)
+    if not declared:
+        yield _whole(test, view)
 
 
-def _scrubbed_as_a_whole(family: Family, view: View) -> Source:
+def _scrubbed_as_a_whole(test: GainTest, view: View) -> Source:
     """Where its parts by channel are not there."""
-    row = _row(family, view.answers(G0).get(None), view, otherwise=NO_CHANNEL)
+    row = _row(test, view.answers(G0).get(None), view, otherwise=NO_CHANNEL)
     return row.model_copy(update={"carried": None, "detects": None})
 
 
-def _whole(family: Family, view: View) -> Source:
-    """All sources of a family together."""
-    carried, whole = view.evidence(shares_of(family.name)), view.evidence(family.questions[0])
+def _whole(test: GainTest, view: View) -> Source:
+    """All sources of a test together."""
+    carried, whole = view.evidence(test.shared), view.evidence(test.asked)
     shown = carried if whole is None or carried is not None else whole
-    row = _row(family, shown, view, otherwise=_why(family, view))
+    row = _row(test, shown, view, otherwise=_why(test, view))
     if carried is None:
         row = row.model_copy(update={"carried": together(whole, view)})
-    return row.model_copy(update={"todo": _todo(family, view)})
+    return row.model_copy(update={"todo": _todo(test, view)})
 
 
 def _row(
-    family: Family,
+    test: GainTest,
     answer: Evidence | Undefined | None,
     view: View,
     about: str | None = None,
     otherwise: str = "",
 ) -> Source:
-    """What one answer says of a source, or of the family as a whole."""
+    """What one answer says of a source, or of the test as a whole."""
     source = None if about is None else printable(about)
     if isinstance(answer, Evidence):
         return Source(
-            family=family.name,
+            family=test.name,
             source=source,
             status="tested",
             carried=estimate_of(answer),
             detects=_detects(answer, view),
             reason=printable(answer.summary, LONGEST),
-            todo=cure_of(family.name, source)
-            if source and _carries(family.name, answer, view)
-            else "",
+            todo=cure_of(test, source) if source and _carries(test, answer, view) else "",
         )
     return Source(
-        family=family.name,
+        family=test.name,
         source=source,
-        status="accepted" if family.name in view.terms.accepted else "not-tested",
+        status="accepted" if test.name in view.terms.accepted else "not-tested",
         reason=printable(otherwise if answer is None else answer.reason, LONGEST),
         todo=""
-        if answer is None or family.name in view.terms.accepted
+        if answer is None or test.name in view.terms.accepted
         else _sentence_end(printable(answer.cure, LONGEST)),
     )
 
 
-def _carries(family: str, answer: Evidence, view: View) -> bool:
+def _carries(test: GainTest, answer: Evidence, view: View) -> bool:
     """Whether a source surely carries more than a fifth of what it is measured on."""
     if isinstance(told := answer.diagnostics.get("carries"), bool):
         return told
-    whole = view.evidence(G if family == "scrubbing" else G0) or view.evidence(G)
-    if whole is None or answer.interval is None or family in NOT_SHORTCUTS:
+    whole = view.evidence(G if test.kind == "declared" else G0) or view.evidence(G)
+    if whole is None or answer.interval is None or test.kind == "aside":
         return False
     return answer.interval.low > GENUINE_BAR * max(whole.estimate, 0.0)
 
 
-def _todo(family: Family, view: View) -> str:
-    """What there is to do about a family as a whole."""
-    stands, name, asked = standing(family, view), family.name, family.questions[0]
-    whole = view.evidence(asked)
+def _todo(test: GainTest, view: View) -> str:
+    """What there is to do about a test as a whole."""
+    stands, whole = standing(test, view), view.evidence(test.asked)
     if stands == "found" or (stands == "loose" and whole is not None and whole.estimate >= 0):
-        return cure_of(name)
+        return cure_of(test)
     if stands == "loose" and whole is not None:
         return clearing_cost(whole, view).removeprefix("about ")
     if stands != "not-tested":
         return ""
     cures = [
         answer.cure
-        for question in family.questions
+        for question in test.questions
         for answer in view.answers(question).values()
         if isinstance(answer, Undefined)
     ]
-    cure = _sentence_end(printable(cures[0], LONGEST)) if cures else f"measure `{asked}`"
-    return f"{cure}, or `--accept {name}`"
+    cure = _sentence_end(printable(cures[0], LONGEST)) if cures else f"measure `{test.asked}`"
+    return f"{cure}, or `--accept {test.name}`"
 
 
 def clearing_cost(whole: Evidence, view: View) -> str:
-    """What would clear a family that is known too loosely. Where its sources may
+    """What would clear a test that is known too loosely. Where its sources may
     carry nothing at all, it is what would do if they carry nothing: that their
     estimate fell on one side of zero is luck, and would be counted twice.
     """
@@ -205,11 +166,11 @@ def clearing_cost(whole: Evidence, view: View) -> str:
     return cost(whole, max(room, 0.0), total.clusters if total else 0)
 
 
-def cure_of(family: str, *sources: str) -> str:
-    """What to do about sources that carry more than a fifth (none named: all of the family)."""
+def cure_of(test: GainTest, *sources: str) -> str:
+    """What to do about sources that carry more than a fifth (none named: all of the test)."""
     kinds = dict.fromkeys(kind for source in sources for kind in source.split(JOINED))
     allow = " ".join(f"`{allow_flags([kind])}`" for kind in kinds) or "allow it"
-    return TODO.get(family, "").format(allow=allow)
+    return test.todo.format(allow=allow)
 
 
 def _sentence_end(text: str) -> str:
@@ -217,7 +178,7 @@ def _sentence_end(text: str) -> str:
 
 
 def together(whole: Evidence | None, view: View) -> Estimate | None:
-    """What all sources of a family carry together, beside the answer that the rule reads."""
+    """What all sources of a test carry together, beside the answer that the rule reads."""
     told = {} if whole is None else whole.diagnostics
     ends = {end: told.get(f"carried_{end}") for end in ("low", "high")}
     numbers = {"estimate": told.get("carried"), **ends}
@@ -226,7 +187,7 @@ def together(whole: Evidence | None, view: View) -> Estimate | None:
     return Estimate.model_validate({**numbers, "level": view.level})
 
 
-def _exempt(view: View) -> Iterator[Source]:
+def _exempt(test: GainTest, view: View) -> Iterator[Source]:
     """Kinds of action that an honest solver needs by the environment's word,
     and those that the reader allows.
     """
@@ -234,22 +195,22 @@ def _exempt(view: View) -> Iterator[Source]:
     needed = joint.diagnostics.get("needed") if isinstance(joint, Evidence) else None
     for kind in needed.split(", ") if isinstance(needed, str) and needed else ():
         yield Source(
-            family="refusal",
+            family=test.name,
             source=printable(kind),
             status="not-applicable",
             reason="The environment says that an honest solver needs it.",
         )
     for kind in view.terms.allowed:
         yield Source(
-            family="refusal",
+            family=test.name,
             source=printable(kind),
             status="allowed",
             reason="The reader allows it.",
         )
 
 
-def _why(family: Family, view: View) -> str:
-    for question in (*family.questions, shares_of(family.name)):
+def _why(test: GainTest, view: View) -> str:
+    for question in (*test.questions, test.shared):
         for answer in view.answers(question).values():
             if isinstance(answer, Undefined):
                 return printable(answer.reason, LONGEST)
@@ -263,7 +224,7 @@ def _detects(evidence: Evidence, view: View) -> float | None:
     own = evidence.diagnostics.get("detects")
     if isinstance(own, float):
         return own
-    scrubbing = evidence.question == SHARES["scrubbing"]
+    scrubbing = evidence.question.startswith("gain.")
     whole = view.evidence(G if scrubbing else G0) or view.evidence(G)
     if evidence.interval is None or whole is None or whole.estimate <= 0:
         return None

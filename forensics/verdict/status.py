@@ -1,4 +1,4 @@
-"""How a family of tests stands: whether it had anything to test, was tested,
+"""How a gain test stands: whether it had anything to test, was tested,
 found something, or is accepted untested.
 """
 
@@ -7,53 +7,48 @@ from typing import Literal
 
 from forensics.layers.decomposition import GENUINE_BAR, PHANTOM_BAR
 from forensics.records import Evidence, Interval, Undefined
+from forensics.records.gain_test import GainTest
 from forensics.verdict.rule import (
     G0,
     NO_CHANNEL,
-    NOT_SHORTCUTS,
     OVER,
     PLACEBO,
     UNDER,
-    Family,
     G,
     P,
 )
 from forensics.verdict.view import View, channels_explain, exempt, found_by, statistic
 
-Standing = Literal[
-    "cleared", "found", "loose", "not-applicable", "accepted", "not-tested", "not-built"
-]
+Standing = Literal["cleared", "found", "loose", "not-applicable", "accepted", "not-tested"]
 NO_SHORTCUT = "The world declares no shortcut."
 NOTHING_LEFT = "No gain survives scrubbing."
 OPEN = ("found", "loose", "not-tested")  # may carry more than a fifth
 _OF_G = {G0: 1.0, P: 0.0, OVER: -PHANTOM_BAR, UNDER: -GENUINE_BAR, PLACEBO: -GENUINE_BAR}
 
 
-def standing(family: Family, view: View) -> Standing:
+def standing(test: GainTest, view: View) -> Standing:
     """`loose`: tested, and neither surely at most a fifth nor surely more."""
-    if not family.questions:
-        return "not-built"
-    if nothing_to_test(family, view) is not None:
+    if nothing_to_test(test, view) is not None:
         return "not-applicable"
-    answer = view.evidence(family.questions[0])
+    answer = view.evidence(test.asked)
     low, high = (statistic(answer, end, view.level) for end in ("low", "high"))
     if low is None or high is None:
-        if answer is None and found_by(family.name, view):
+        if answer is None and found_by(test, view):
             return "found"
-        return "accepted" if family.name in view.terms.accepted else "not-tested"
-    if family.name in NOT_SHORTCUTS or high <= 0:
+        return "accepted" if test.name in view.terms.accepted else "not-tested"
+    if test.kind == "aside" or high <= 0:
         return "cleared"
     return "found" if low > 0 else "loose"
 
 
-def nothing_to_test(family: Family, view: View) -> str | None:
-    """Why a family had nothing to test, `None` where it had."""
-    if family.name == "scrubbing":
+def nothing_to_test(test: GainTest, view: View) -> str | None:
+    """Why a test had nothing to test, `None` where it had."""
+    if test.kind == "declared":
         return NO_SHORTCUT if declares_none(view.findings, view) else None
     low = statistic(view.evidence(G0), "low", view.level)
     if low is not None and low <= 0:
         return NOTHING_LEFT
-    return exempt(family, view)
+    return exempt(test, view)
 
 
 def declares_none(findings: Iterable[Evidence | Undefined], view: View) -> bool:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 
 from forensics.layers.decomposition import GENUINE_BAR
 from forensics.records import Evidence, Undefined, content_hash
+from forensics.records.gain_test import GainTest
 from forensics.records.verdict import Estimate, Label
 from forensics.verdict.rule import (
     EXPLAINED,
@@ -18,7 +19,6 @@ from forensics.verdict.rule import (
     WINS,
     Clause,
     Condition,
-    Family,
     G,
     Rule,
 )
@@ -31,7 +31,6 @@ RELATIONS: Mapping[str, Callable[[float, float], bool]] = {
 }
 ABSENT: Mapping[str, bool | None] = {"unknown": None, "fails": False}
 BY_KIND = ("refusal", "ablation")  # layers whose answers are about kinds of action
-MEASURED_ON_TERMS = ("exchange", "sufficiency")  # leave out what is allowed while they measure
 VANISHING = f"{WINS}.vanishing"
 CARRIED = "refusal.carried"
 JOINED = " + "  # between the kinds that one answer is about
@@ -41,11 +40,13 @@ Answers = dict[str | None, Evidence | Undefined]
 @dataclass(frozen=True)
 class Terms:
     """What the reader takes upon themselves: `allowed` kinds of action,
-    `accepted` families that were not tested.
+    `accepted` tests that were not made. `on_terms`: the tests that leave out what is
+    allowed while they measure.
     """
 
     allowed: tuple[str, ...] = ()
     accepted: tuple[str, ...] = ()
+    on_terms: tuple[str, ...] = ()
 
     @property
     def key(self) -> str | None:
@@ -61,7 +62,7 @@ class Terms:
         """Whether an answer does not count: it is about something that is allowed,
         or it left out while it was measured what is not allowed here.
         """
-        apart = finding.question.split(".")[0] in MEASURED_ON_TERMS
+        apart = finding.question.split(".")[0] in self.on_terms
         if (finding.layer in BY_KIND or apart) and self._covers(finding.about):
             return True
         measured = finding.provenance.inputs.get("allowed")
@@ -281,38 +282,38 @@ def _kept_from(clause: Clause, view: View, rule: Rule) -> bool:
 
 
 def _judged(condition: Condition, clause: Clause, view: View, rule: Rule) -> bool | None:
-    """Whether a condition holds. For `genuine`, a family that had nothing to
-    test, or was not tested but accepted, is no obstacle; one that found something
+    """Whether a condition holds. For `genuine`, a gain test that had nothing to
+    test, or was not made but accepted, is no obstacle; one that found something
     stays one, and so does a number at a lower level than the rule asks for.
     """
     holds = judge(condition, view)
     if holds is None and clause.label == "genuine" and view.evidence(condition.question) is None:
-        family = rule.family_of(condition.question)
-        if family is None:
+        test = rule.test_of(condition.question)
+        if test is None:
             return None
-        accepted = family.name in view.terms.accepted and not found_by(family.name, view)
-        return True if accepted or exempt(family, view) else None
+        accepted = test.name in view.terms.accepted and not found_by(test, view)
+        return True if accepted or exempt(test, view) else None
     return holds
 
 
-def exempt(family: Family, view: View) -> str | None:
-    """Why a family had nothing to test, by its own word; `None` where it had."""
-    for question in family.questions:
+def exempt(test: GainTest, view: View) -> str | None:
+    """Why there was nothing to test, by the test's own word; `None` where there was."""
+    for question in test.questions:
         answer = view.answers(question).get(None)
         if isinstance(answer, Evidence) and answer.diagnostics.get("applicable") is False:
             return answer.summary
-        begins = None if family.name == "scrubbing" else family.exempt
+        begins = test.exempt
         if isinstance(answer, Undefined) and begins and answer.reason.startswith(begins):
             return answer.reason
     return None
 
 
-def found_by(family: str, view: View) -> bool:
-    """Whether a family found something, though the answer that the rule asks for is missing."""
-    if family == "scrubbing":
+def found_by(test: GainTest, view: View) -> bool:
+    """Whether a test found something, though the answer that the rule asks for is missing."""
+    if test.kind == "declared":
         return channels_explain(view)
-    if family != "refusal":
-        return _carries_more(family, view)
+    if test.asked != REFUSED:
+        return _carries_more(test, view)
     # more than a fifth through kinds none of which is allowed here, with others allowed
     jointly = (
         (statistic(finding, "low", view.level) or 0.0) > 0
@@ -334,11 +335,12 @@ def channels_explain(view: View) -> bool:
     )
 
 
-def _carries_more(family: str, view: View) -> bool:
-    """Whether one source of a family surely carries more than a fifth of the gain."""
+def _carries_more(test: GainTest, view: View) -> bool:
+    """Whether one source of a test surely carries more than a fifth of the gain."""
     whole = view.evidence(G0) or view.evidence(G)
     bar = GENUINE_BAR * max(whole.estimate, 0.0) if whole else 0.0
     lows = (
-        statistic(one, "low", view.level) for one in view.all_evidence(f"{family}.carried").values()
+        statistic(one, "low", view.level)
+        for one in view.all_evidence(f"{test.name}.carried").values()
     )
     return any(low is not None and low > bar for low in lows)

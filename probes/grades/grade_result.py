@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from forensics.phrases import capital, percent, plural, point_range, points, printable
+from forensics.policies.sampled_tokens import Agreement
 from forensics.report.numbers import plain
 from forensics.rollout_logs import OpenedLog
 from probes.grades.comparison import ScoreTable
@@ -16,7 +17,6 @@ from probes.grades.step_grades import GradedRun
 from probes.grades.task_halves import Selected
 from probes.kl.kl_split import KlSplit
 from probes.linear.instrument import Probed, summary
-from probes.scores.token_scores import Agreement
 
 NAMED_KINDS: Final = 3
 FAR: Final = 0.05  # nats a token between sampler and scorer that are told

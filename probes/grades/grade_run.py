@@ -22,11 +22,14 @@ from forensics.investigation.stated_sampling import stated_sampling
 from forensics.policies import require, stated_backend
 from forensics.policies.checkpoints import read_environment_hint
 from forensics.policies.completions import ServerConfig
+from forensics.policies.sampled_tokens import Agreement, sampler_agreement
+from forensics.policies.score_store import PolicyRef, stored_scores
 from forensics.progress import Progress
 from forensics.protocols import Channel, SamplingSettings
 from forensics.records import content_hash
 from forensics.rollout_logs import OpenedLog, Rollouts, open_rollouts, own_tables
 from forensics.study import Folder, Result
+from probes.case_scores import untruncated
 from probes.grades.comparison import compare_scores
 from probes.grades.grade_files import (
     grading_page,
@@ -45,9 +48,6 @@ from probes.linear.dictionary_alignment import Decoders, read_decoders
 from probes.linear.instrument import LinearConfig, Probed, probe_runs, usual_sites
 from probes.linear.probe_data import RunActivations
 from probes.linear.probe_evaluation import ProbeConfig
-from probes.scores.case_scores import untruncated
-from probes.scores.score_store import PolicyRef, stored_scores
-from probes.scores.token_scores import Agreement, sampler_agreement
 
 NO_RUNS: Final = "The log holds no runs of the reference."
 NO_CHANNEL: Final = (

@@ -16,9 +16,9 @@ from forensics.policies import load_policy, policy_from
 from forensics.policies.checkpoints import inspect_checkpoint, require_directory
 from forensics.policies.compatibility import require_loadable, resolve_device
 from forensics.policies.completions import ServerConfig
+from forensics.policies.score_store import PolicyRef
 from forensics.protocols import Policy
 from forensics.records import content_hash
-from probes.scores.score_store import PolicyRef
 
 ADAPTER: Final = ("adapter_config.json", "adapter_model.safetensors")
 UNNAMED: Final = "server "  # begins the name of what has no weights here

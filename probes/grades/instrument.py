@@ -3,7 +3,7 @@ instrument on a pair of policies.
 
 1. Some runs of the first checkpoint after training (the score layer has played
    them) are graded (`step_grades`), from the one pass of both checkpoints that this
-   room's instruments share (`probes.scores.case_scores`).
+   room's instruments share (`probes.case_scores`).
 2. `grades.auroc`: how well the progress advantage tells successes from
    failures, with every baseline in the table. Its control is the same score on
    outcomes dealt anew among the runs.
@@ -29,10 +29,10 @@ from forensics.protocols import Channel
 from forensics.records import Control, Evidence, Table, Undefined, content_hash
 from forensics.records.evidence import Scalar
 from forensics.statistics import auroc
+from probes.case_scores import case_scores
 from probes.grades.comparison import BOTH, ScoreTable, columns_of, compare_scores
 from probes.grades.step_checks import contrast, shuffled_contrast
 from probes.grades.step_grades import ADVANTAGE, GradedRun, grade
-from probes.scores.case_scores import case_scores
 
 AUROC: Final = "grades.auroc"
 SHORTCUT: Final = "grades.shortcut"
@@ -50,7 +50,7 @@ class GradesConfig:
 @instrument(name="grades", layer=LAYER, questions=(AUROC, SHORTCUT), config=GradesConfig())
 def grades(case: Case, config: GradesConfig) -> Iterator[Evidence | Undefined]:
     """Answers both questions; raises `MissingInput` for what the case cannot give."""
-    if not case.policies:
+    if not case.runs_models:
         raise MissingInput(
             "Logs alone do not say how likely another policy was to do the same.",
             "Give the checkpoints to `forensics investigate`, or the log to `forensics grade`.",

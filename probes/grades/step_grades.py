@@ -2,7 +2,7 @@
 the baselines beside it, and the same as dense rewards.
 
 1. Of each sampled token the log-ratio of the policy to its reference is known
-   (`probes.scores.token_scores`).
+   (`forensics.policies.sampled_tokens`).
 2. A step's grade aggregates them over its own sampled tokens; a trajectory's
    grade aggregates its steps. The default is fixed beforehand: mean over a
    step's tokens, mean over steps (2606.26080, section 3). The paper picks
@@ -36,9 +36,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from forensics.policies.sampled_tokens import TokenScores
 from forensics.records import Provenance, Trajectory
 from forensics.records.train_rows import StepRewards, drawn_key
-from probes.scores.token_scores import TokenScores
 
 if TYPE_CHECKING:
     from forensics.protocols import Policy, SamplingSettings
@@ -210,7 +210,7 @@ def progress_advantage(
     (default: the model's own). Raises `UserError` for checkpoints, or a log, of
     other tokenizers.
     """
-    from probes.scores.score_log import score_log
+    from forensics.policies.score_log import score_log
 
     readouts = readouts_for(policy, reference)
     scored = score_log(

@@ -18,9 +18,9 @@ from typing import Final
 import numpy as np
 
 from forensics.errors import MissingInput
+from forensics.policies.sampled_tokens import TokenScores
 from forensics.statistics import Estimate, auroc, auroc_difference
 from probes.grades.step_grades import ALL, DEFAULT, SUCCESS, Aggregation, step_grades
-from probes.scores.token_scores import TokenScores
 
 RIDGE: Final = (
     1.0  # pseudo-runs' worth of pull of the standardised weights to 0; keeps a perfect split finite

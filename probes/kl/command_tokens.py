@@ -53,8 +53,9 @@ import numpy as np
 import torch
 
 from forensics.actions import Span, command_head, command_spans, executable_spans
+from forensics.policies.sampled_tokens import drawn_tokens
+from forensics.policies.score_columns import TokenPositions
 from forensics.records import Trajectory
-from probes.scores.token_scores import TokenPositions, drawn_tokens
 
 UNNAMED: Final = "unnamed"  # the kind of what does not begin with a name
 TEXT: Final = "text"  # what stands before the first command: thoughts, words to the reader

@@ -3,7 +3,7 @@ anything.
 
 1. Runs of the first checkpoint after training (the score layer has played them)
    are scored under both policies, in the one pass that this room's instruments
-   share (`probes.scores.case_scores`), and the KL is split by what it was
+   share (`probes.case_scores`), and the KL is split by what it was
    spent on (`kl_split`). Training noise between seeds is not measured.
 2. `kl.split`: the whole, nats a run, with the pictures and the table. Kinds of
    step come from the log, so a shortcut that nobody declared shows there too.
@@ -39,8 +39,8 @@ from forensics.records import Control, Evidence, Figure, Series, Table, Undefine
 from forensics.records.files import write_json
 from forensics.records.record import SCHEMA_VERSION
 from forensics.statistics import Estimate
+from probes.case_scores import case_scores
 from probes.kl.kl_split import LEAST, NO_CHANNEL, KlSplit, Part, kl_split
-from probes.scores.case_scores import case_scores
 
 SPLIT: Final = "kl.split"
 CHANNEL: Final = "kl.channel_share"
@@ -63,7 +63,7 @@ class KlConfig:
 @instrument(name="kl", layer=LAYER, questions=(SPLIT, CHANNEL), config=KlConfig())
 def kl(case: Case, config: KlConfig) -> Iterator[Evidence | Undefined]:
     """Answers both questions; raises `MissingInput` for what the case cannot give."""
-    if not case.policies:
+    if not case.runs_models:
         raise MissingInput(
             "Logs alone do not say how likely another policy was to do the same.",
             "Give the checkpoints to `forensics investigate`.",

@@ -26,6 +26,8 @@ from typing import Any, Final
 
 import numpy as np
 
+from forensics.policies.sampled_tokens import TokenScores
+from forensics.policies.score_columns import Readout
 from forensics.protocols import Channel
 from forensics.records import Trajectory
 from forensics.statistics import Estimate, ratio
@@ -40,7 +42,6 @@ from probes.kl.command_tokens import (
     position_key,
     token_classes,
 )
-from probes.scores.token_scores import Readout, TokenScores
 
 MOST_TURNS: Final = 12  # turns with a place of their own; later ones share the last
 CONDITIONAL, PLAIN = 0, 1
@@ -68,8 +69,8 @@ def plan_kl(runs: Iterable[Trajectory], policy: Any) -> KlPlan:
     The readout holds for these runs in this order. Runs without token ids are
     tokenised as the scorer does it.
     """
+    from forensics.policies.sampled_tokens import lacks_token_ids, with_token_ids
     from probes.kl.command_tokens import KlReadout
-    from probes.scores.token_scores import lacks_token_ids, with_token_ids
 
     def tokenised() -> Iterator[Trajectory]:
         return (with_token_ids(run, policy) if lacks_token_ids(run) else run for run in runs)

@@ -200,7 +200,7 @@ def linear(case: Case, config: LinearConfig) -> Iterator[Evidence | Undefined]:
             "Measure them on this case with `forensics grade CASE --linear-probes 60`"
             " (docs/grades.md).",
         )
-    if not case.policies:
+    if not case.runs_models:
         raise MissingInput(
             "Logs alone show no activations.", "Give the checkpoints to `forensics investigate`."
         )

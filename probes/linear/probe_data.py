@@ -28,9 +28,9 @@ import numpy as np
 
 from forensics.errors import UserError
 from forensics.policies import require
+from forensics.policies.sampled_tokens import lacks_token_ids, layout_of, with_token_ids
 from forensics.policies.sites import attach
 from forensics.records import Trajectory
-from probes.scores.token_scores import lacks_token_ids, layout_of, with_token_ids
 
 Floats = np.ndarray
 WINDOW: Final = 256  # runs that are sorted by length together

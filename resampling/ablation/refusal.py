@@ -43,6 +43,7 @@ from forensics.layers.score import channel_names
 from forensics.phrases import percent, printable
 from forensics.protocols import Needing, Withholding
 from forensics.records import Evidence, Undefined
+from forensics.runs import Condition
 from forensics.statistics import Contrast, benjamini_hochberg
 from forensics.verdict.view import JOINED
 from resampling.ablation import ablation_evidence as say
@@ -79,7 +80,7 @@ def scrubbed_world(case: Case) -> World:
         world = channel_names(case)
     except MissingInput:
         return OPEN
-    return world if case.policies or ("before", world) in case.stored else OPEN
+    return world if case.runs_models or ("before", world) in case.stored else OPEN
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -342,7 +343,7 @@ class AblationStudy:
         wins = [
             run
             for side in self.case.afters
-            for run in self.case.rollouts(side, without=self.world)
+            for run in self.case.rollouts(side, Condition(scrubbed=self.world))
             if run.task in tasks and (run.outcome or 0.0) >= RULE.win
         ]
         environment = self.case.environment

@@ -40,6 +40,7 @@ from forensics.layers.actions import command_of
 from forensics.layers.decomposition import COLUMNS, Runs, World, read_runs, runs_from
 from forensics.protocols import Constraint
 from forensics.records import Step
+from forensics.runs import Condition
 
 OTHER = "other"
 _TOOL = re.compile(r"[\w.:/-]{1,80}")
@@ -269,7 +270,7 @@ def plain_side(
     split: Collection[str] = (),
 ) -> Side:
     """One of them."""
-    log = case.rollouts(side, without=world)
+    log = case.rollouts(side, Condition(scrubbed=world))
     key = ("side", log.key, None if tasks is None else tuple(tasks), frozenset(split))
     return case.kept(key, lambda: read_side(log, tasks, split))
 
@@ -285,7 +286,7 @@ def side_without(
 ) -> Side:
     """One policy in a world with these kinds refused, but for `spared` objects of them."""
     constraint = refusal(kinds, max_redraws, spared)
-    log = case.rollouts(side, without=world, constraint=constraint, tasks=tasks)
+    log = case.rollouts(side, Condition(scrubbed=world, refused=constraint), tasks=tasks)
     return read_side(log, split=frozenset((*kinds, *spared)))
 
 
@@ -350,7 +351,8 @@ def object_use(case: Case, world: World, kinds: Collection[str]) -> dict[str, Us
     if not kinds:
         return {}
     before, *afters = (
-        _shares(case.rollouts(side, without=world), kinds) for side in ("before", *case.afters)
+        _shares(case.rollouts(side, Condition(scrubbed=world)), kinds)
+        for side in ("before", *case.afters)
     )
     seen = sorted(set(before).union(*afters))
     several = Counter(kind for kind, _ in seen)

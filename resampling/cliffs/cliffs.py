@@ -60,7 +60,7 @@ from resampling.cliffs.cliff_search import Candidate, CliffConfig, Draws, potent
 from resampling.trace_rollouts import Branch, Request, Rollout, Sampler, Trace
 
 if TYPE_CHECKING:  # it loads torch
-    from forensics.policies.text_scores import TopTokens
+    from forensics.policies.score_columns import TopTokens
 
 PAIRS = 6  # drawn in a round
 MOST = 150  # pairs for one candidate; at most twice as many are asked for

@@ -1,6 +1,17 @@
-"""Where a gain comes from, tested source by source: one file a family of tests.
+"""Gain tests: what a gain runs through, one file each; and what they share.
 
-Each family is an instrument. Most play both policies once more in an *altered
-world* (`altered_world`) and compare the gain there with the gain in the world
-as it is (`source_study`).
+A test of one's own takes a `SourceStudy` (`study_of`), plays altered worlds (`AlteredWorld`,
+`alteration`), compares, and answers by `GainAnswers`.
 """
+
+from resampling.sources.altered_world import AlteredWorld, alteration
+from resampling.sources.source_study import Comparison, GainAnswers, SourceStudy, study_of
+
+__all__ = [
+    "AlteredWorld",
+    "Comparison",
+    "GainAnswers",
+    "SourceStudy",
+    "alteration",
+    "study_of",
+]

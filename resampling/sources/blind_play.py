@@ -47,11 +47,12 @@ from functools import cached_property
 import numpy as np
 
 from forensics.case import Case
-from forensics.instruments import Plays, instrument
+from forensics.instruments import Plays, gain_test
 from forensics.phrases import percent
 from forensics.protocols import Needing
 from forensics.records import Evidence, Undefined, content_hash
 from forensics.records.evidence import Scalar
+from forensics.records.gain_test import GainTest
 from resampling.ablation.refused_runs import action_kinds, chosen_tasks
 from resampling.sources.amounts import Amounts, EndByEnd
 from resampling.sources.common_answers import FrequentAnswer, Lent, without_magic
@@ -65,15 +66,23 @@ from resampling.sources.replay import (
     runs_of_sides,
 )
 from resampling.sources.source_study import (
-    FamilyEvidence,
+    GainAnswers,
     SourceStudy,
     Values,
-    questions,
     require_known_gain,
     study_of,
 )
 
-FAMILY = "blind-play"
+BLIND_PLAY = GainTest(
+    name="blind-play",
+    kind="needless",
+    excludes="play without reading",
+    place=70,
+    held="are there without reading the task",
+    found="is there without reading the task{names}",
+    loose="runs that read nothing",
+    todo="vary the tasks, so that nothing wins without reading them",
+)
 METHOD = "recorded actions replayed on other tasks; the most frequent answer handed in everywhere"
 REPLAYED, FREQUENT = "the actions of another task", "the most frequent answer"
 CURE = "Give an environment that takes any text as an action, on any task."
@@ -111,18 +120,11 @@ def plays(case: Case, config: BlindPlayConfig) -> Plays:
     return Plays(lent, 2 * lent + beside)
 
 
-@instrument(
-    name=FAMILY,
-    layer="sources",
-    questions=questions(FAMILY),
-    config=BlindPlayConfig(),
-    episodes=plays,
-    unit="replay",
-)
+@gain_test(BLIND_PLAY, config=BlindPlayConfig(), episodes=plays, unit="replay")
 def blind_play(case: Case, config: BlindPlayConfig) -> Iterator[Evidence | Undefined]:
     """What is won without reading; raises `MissingInput` for what the case cannot give."""
     make = blind_play.answers(case, config, METHOD)
-    family = FamilyEvidence(family=FAMILY, make=make)
+    family = GainAnswers(test=BLIND_PLAY, make=make)
     study = study_of(case)
     blind = BlindPlay(study=study, config=config)
     if len(blind.tasks) < 2:
@@ -325,5 +327,5 @@ class BlindPlay:
 
 def shuffled(tasks: Sequence[str], seed: int) -> list[str]:
     """Tasks in an order drawn from a seed."""
-    stream = np.random.default_rng(int(content_hash([FAMILY, seed], 15), 16))
+    stream = np.random.default_rng(int(content_hash([BLIND_PLAY.name, seed], 15), 16))
     return [tasks[place] for place in stream.permutation(len(tasks))]

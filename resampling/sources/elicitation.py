@@ -42,12 +42,13 @@ from numpy.typing import NDArray
 
 from forensics.case import Case
 from forensics.errors import MissingInput
-from forensics.instruments import AnswerMaker, instrument
+from forensics.instruments import AnswerMaker, gain_test
 from forensics.phrases import plural, point_range, points, printable
 from forensics.policies.renderers import style_of
 from forensics.protocols import Alteration, Environment, Observation, SamplingSettings
 from forensics.records import Evidence, Trajectory, Undefined, content_hash
 from forensics.records.evidence import Scalar
+from forensics.records.gain_test import GainTest
 from forensics.statistics import mean
 from resampling.sources.altered_world import AlteredWorld, alteration
 from resampling.sources.extraction import Extraction, Form, by_task, form_of, last_action, won
@@ -55,9 +56,18 @@ from resampling.sources.pass_at_k import PASS, pass_at_k
 from resampling.sources.replay import replays_of
 from resampling.sources.source_study import DIFFERENCE, SourceStudy, require_known_gain, study_of
 
-UNLOCKED = "elicitation.unlocked"
 LENIENT, TEMPLATE, EXAMPLES = "lenient extraction", "template", "few examples"
 DRAWING = "other temperatures"
+ELICITATION = GainTest(
+    name="elicitation",
+    kind="aside",
+    excludes="skill that was only unlocked",
+    place=110,
+    shares="elicitation.unlocked",
+    unlocked="the policy before training reaches {} if it is asked in another way",
+    sampling=DRAWING,
+)
+UNLOCKED = ELICITATION.shared
 METHOD = "the policy before training asked otherwise, paired by task"
 FEWEST_WINS = 5  # whose form is read
 MORE = "Run more held-out tasks, or more samples of each."
@@ -83,13 +93,7 @@ def _episodes(case: Case, config: ElicitationConfig) -> int:
     return min(config.tasks, case.budget.tasks) * case.budget.samples * ways
 
 
-@instrument(
-    name="elicitation",
-    layer="sources",
-    questions=(UNLOCKED, PASS),
-    config=ElicitationConfig(),
-    episodes=_episodes,
-)
+@gain_test(ELICITATION, config=ElicitationConfig(), episodes=_episodes, further=(PASS,))
 def elicitation(case: Case, config: ElicitationConfig) -> Iterator[Evidence | Undefined]:
     """Answers by way of asking; raises `MissingInput` for what the case cannot give."""
     study = study_of(case, config.tasks)

@@ -37,10 +37,12 @@ from typing import Any
 
 from forensics.case import Case
 from forensics.errors import MissingInput
-from forensics.instruments import Plays, instrument
+from forensics.instruments import Plays, gain_test
 from forensics.phrases import percent, points, printable
 from forensics.protocols import Alteration, Fielded, Needing
 from forensics.records import Evidence, Undefined
+from forensics.records.gain_test import JOB, GainTest
+from forensics.runs import Condition
 from forensics.statistics import Contrast, Estimate
 from forensics.verdict.view import JOINED
 from resampling.ablation.gains import Carried, certificate
@@ -54,14 +56,23 @@ from resampling.sources.prompt_parts import prompts_of
 from resampling.sources.shadow import Kept, Plan, shadow
 from resampling.sources.source_study import (
     Comparison,
-    FamilyEvidence,
+    GainAnswers,
     Pair,
     SourceStudy,
-    questions,
     study_of,
 )
 
-FAMILY = "exchange"
+EXCHANGE = GainTest(
+    name="exchange",
+    kind="needed",
+    excludes="cues in what is read",
+    place=40,
+    on_terms=True,
+    held="need what was shown",
+    held_by="need what {names} showed",
+    found="runs through what {names} showed: is that part of the job?",
+    todo=JOB,
+)
 METHOD = "what was shown, exchanged for what another task showed"
 
 
@@ -82,8 +93,8 @@ def plays(case: Case, config: ExchangeConfig) -> Plays:
     Which sources there are is known once the plain runs are there.
     """
     kinds, fields = config.most_sources, config.most_sources
-    if case.has_played(scrubbed_world(case)):
-        say = FamilyEvidence(family=FAMILY, make=exchange.answers(case, config, METHOD))
+    if case.has_played(Condition(scrubbed=scrubbed_world(case))):
+        say = GainAnswers(test=EXCHANGE, make=exchange.answers(case, config, METHOD))
         kinds, fields = Exchange(study=study_of(case), config=config, say=say).most_sources
     elif not isinstance(case.environment, Fielded):
         fields = 0
@@ -96,17 +107,11 @@ def plays(case: Case, config: ExchangeConfig) -> Plays:
     return played.times((1 + len(case.afters)) * case.budget.samples)
 
 
-@instrument(
-    name=FAMILY,
-    layer="sources",
-    questions=questions(FAMILY),
-    config=ExchangeConfig(),
-    episodes=plays,
-)
+@gain_test(EXCHANGE, config=ExchangeConfig(), episodes=plays)
 def exchange(case: Case, config: ExchangeConfig) -> Iterator[Evidence | Undefined]:
     """Answers about what is shown; raises `MissingInput` for what the case cannot give."""
     study = study_of(case)
-    say = FamilyEvidence(family=FAMILY, make=exchange.answers(case, config, METHOD))
+    say = GainAnswers(test=EXCHANGE, make=exchange.answers(case, config, METHOD))
     yield from Exchange(study=study, config=config, say=say).answers()
 
 
@@ -145,7 +150,7 @@ class Exchange:
 
     study: SourceStudy
     config: ExchangeConfig
-    say: FamilyEvidence
+    say: GainAnswers
     found: dict[Kinds, Comparison | NewReliance] = field(default_factory=dict)
 
     def answers(self) -> Iterator[Evidence | Undefined]:

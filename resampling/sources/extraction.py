@@ -36,7 +36,6 @@ from forensics.errors import MissingInput, stop_outside
 from forensics.phrases import percent
 from forensics.protocols import Environment, Regrading
 from forensics.records import Trajectory
-from resampling.samplers.branches import RecordedRun
 from resampling.sources.replay import graded_again
 
 SHARED: Final = 0.9  # of the texts
@@ -221,6 +220,8 @@ class Extraction:
     def _replayed(self, run: Trajectory, text: str) -> float | None:
         """The run's actions but for the last one taken again, then this one."""
         world = self._environment.spawn()
+        from resampling.samplers.branches import RecordedRun
+
         recorded, (*earlier, _) = RecordedRun(run, None), run.actions
         try:
             recorded.begin(world)

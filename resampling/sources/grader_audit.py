@@ -43,11 +43,12 @@ import numpy as np
 
 from forensics.case import Case
 from forensics.errors import MissingInput
-from forensics.instruments import instrument
+from forensics.instruments import gain_test
 from forensics.layers.text_words import Gram, grams, placed_words, words
 from forensics.phrases import capital, percent, printable
 from forensics.records import Evidence, Undefined
 from forensics.records.evidence import Control
+from forensics.records.gain_test import GainTest
 from forensics.statistics import Estimate, share_by_task
 from resampling.ablation.refused_runs import chosen_tasks
 from resampling.sources.blind_play import shuffled
@@ -63,13 +64,20 @@ from resampling.sources.replay import (
 from resampling.sources.several_answers import BETWEEN, BREAKS, SeveralAnswers
 from resampling.sources.source_study import (
     Comparison,
-    FamilyEvidence,
+    GainAnswers,
     SourceStudy,
-    questions,
     study_of,
 )
 
-FAMILY = "audit"
+AUDIT = GainTest(
+    name="audit",
+    kind="needless",
+    excludes="holes in the grader",
+    place=80,
+    held="are won by hand-ins that should not win",
+    found="is what hand-ins win that should not{names}",
+    todo="mend the grader",
+)
 WINS = "audit.wins"
 METHOD = "texts that are no answer handed in on fresh copies of the tasks"
 EMPTY, PROMPT = "an empty hand-in", "the task's own prompt"
@@ -107,15 +115,13 @@ class AuditConfig:
     level: float = 0.95
 
 
-@instrument(
-    name=FAMILY, layer="sources", questions=(*questions(FAMILY), WINS), config=AuditConfig()
-)
+@gain_test(AUDIT, config=AuditConfig(), further=(WINS,))
 def audit(case: Case, config: AuditConfig) -> Iterator[Evidence | Undefined]:
     """What the grader accepts, and who lives by it; raises `MissingInput` for
     what the case cannot give.
     """
     make = audit.answers(case, config, METHOD)
-    family = FamilyEvidence(family=FAMILY, make=make)
+    family = GainAnswers(test=AUDIT, make=make)
     trial = Audit(study=study_of(case), config=config)
     holes = trial.holes
     for tried in trial.tried:
@@ -133,7 +139,7 @@ def audit(case: Case, config: AuditConfig) -> Iterator[Evidence | Undefined]:
     for hole in holes:
         yield family.carried(hole.about, trial.used([hole]))
     if not holes:
-        yield make.undefined(f"{FAMILY}.carried", MissingInput(SOUND, "Nothing needs to be done."))
+        yield make.undefined(AUDIT.shared, MissingInput(SOUND, "Nothing needs to be done."))
     together = trial.used(holes)
     if trial.replays.missing_share > config.most_missing:
         share = percent(trial.replays.missing_share)

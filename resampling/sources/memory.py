@@ -29,22 +29,30 @@ from functools import cached_property
 import numpy as np
 
 from forensics.case import Case
-from forensics.instruments import instrument
+from forensics.instruments import gain_test
 from forensics.phrases import plural, points
 from forensics.records import Evidence, Undefined
+from forensics.records.gain_test import GainTest
 from resampling.sources.repeated_questions import repeated_questions
 from resampling.sources.replay import replays_of, runs_of_sides
 from resampling.sources.source_study import (
     Comparison,
-    FamilyEvidence,
+    GainAnswers,
     SourceStudy,
     Values,
-    questions,
     study_of,
 )
 from resampling.sources.trained_tasks import Showing, TrainedTasks, openings, trained_tasks
 
-FAMILY = "memory"
+MEMORY = GainTest(
+    name="memory",
+    kind="needed",
+    excludes="remembered tasks",
+    place=100,
+    held="are on tasks that training saw",
+    found="is on tasks that training saw or nearly saw{names}",
+    todo="measure on tasks that training has not seen",
+)
 METHOD = "the gain on held-out tasks with and without a trained twin"
 ABOUT = "tasks that repeat trained ones"
 
@@ -61,13 +69,13 @@ class MemoryConfig:
     fewest: int = 10
 
 
-@instrument(name=FAMILY, layer="sources", questions=questions(FAMILY), config=MemoryConfig())
+@gain_test(MEMORY, config=MemoryConfig())
 def memory(case: Case, config: MemoryConfig) -> Iterator[Evidence | Undefined]:
     """What the gain owes to tasks that repeat trained ones; raises `MissingInput`
     for what the case cannot give.
     """
     make = memory.answers(case, config, METHOD)
-    family = FamilyEvidence(family=FAMILY, make=make)
+    family = GainAnswers(test=MEMORY, make=make)
     remembered = Memory(study=study_of(case), config=config)
     tasks, twins, trained = remembered.tasks, remembered.twins, remembered.trained
     told = (

@@ -35,11 +35,13 @@ from dataclasses import dataclass, replace
 
 from forensics.case import Case, Rollouts
 from forensics.errors import MissingInput
-from forensics.instruments import Plays, instrument
+from forensics.instruments import Plays, gain_test
 from forensics.layers.decomposition import BEFORE, OPEN
 from forensics.phrases import plural, printable
 from forensics.records import Evidence, Undefined, content_hash
 from forensics.records.evidence import Scalar
+from forensics.records.gain_test import GainTest
+from forensics.runs import Condition
 from forensics.verdict.view import JOINED
 from resampling.ablation.refusal import scrubbed_world
 from resampling.ablation.refused_runs import chosen_tasks
@@ -50,15 +52,22 @@ from resampling.sources.renamed_world import Renaming
 from resampling.sources.source_study import (
     ALTERED,
     Comparison,
-    FamilyEvidence,
+    GainAnswers,
     SourceStudy,
     nothing_won,
-    questions,
     require_known_gain,
     study_of,
 )
 
-FAMILY = "renaming"
+RENAMING = GainTest(
+    name="renaming",
+    kind="needless",
+    excludes="cues in what is read",
+    place=50,
+    held="go away when what no skill needs is renamed",
+    found="goes away when what no skill needs is renamed or reordered{names}",
+    todo="declare it as a channel, or mend the tasks that give it away",
+)
 METHOD = "both policies in the world by other names, coupled with the plain runs"
 ACCEPT_IT = "Accept it with `--accept renaming`, or rely on sufficiency and variants."
 NO_CURE = "Nothing needs to be done."
@@ -85,7 +94,7 @@ def plays(case: Case, config: RenamingConfig) -> Plays:
     by role; of the parts that there are, once the plain runs are there.
     """
     passes, roles = 2, config.most_roles
-    if case.has_played(world := scrubbed_world(case)):
+    if case.has_played(Condition(scrubbed=(world := scrubbed_world(case)))):
         require_known_gain(case)
         known = identifiers(case, world)
         parts = parts_of_all(known, config) or of_question(known)
@@ -97,17 +106,11 @@ def plays(case: Case, config: RenamingConfig) -> Plays:
     return played.times((1 + len(case.afters)) * case.budget.samples)
 
 
-@instrument(
-    name=FAMILY,
-    layer="sources",
-    questions=questions(FAMILY),
-    config=RenamingConfig(),
-    episodes=plays,
-)
+@gain_test(RENAMING, config=RenamingConfig(), episodes=plays)
 def renaming(case: Case, config: RenamingConfig) -> Iterator[Evidence | Undefined]:
     """Raises `MissingInput` for what the case cannot give."""
     study = study_of(case)
-    told = FamilyEvidence(family=FAMILY, make=renaming.answers(case, config, METHOD))
+    told = GainAnswers(test=RENAMING, make=renaming.answers(case, config, METHOD))
     known = identifiers(case, study.world)
     whole = parts_of_all(known, config)
     if whole:
@@ -182,7 +185,7 @@ class RenamingStudy:
     study: SourceStudy
     config: RenamingConfig
     known: Identifiers
-    told: FamilyEvidence
+    told: GainAnswers
 
     def answers(self, parts: tuple[Part, ...]) -> Iterator[Evidence | Undefined]:
         """Every answer of the family."""
@@ -226,8 +229,8 @@ class RenamingStudy:
         if more.told and more.cleared:
             reason += " Some of the wins before training need its words. More than that"
             yield from self.told.whole(more, reason, "is", every=False)
-            for name in ("left", "phantom_over_bar", "placebo_over_bar"):
-                yield self.told.make.undefined(f"{FAMILY}.{name}", MissingInput(CLEARED, NO_CURE))
+            for question in RENAMING.questions[1:]:
+                yield self.told.make.undefined(question, MissingInput(CLEARED, NO_CURE))
         else:
             reason += " The gain is lost under other names there; before training less is."
             yield from self.told.not_tested(reason, ACCEPT_IT)

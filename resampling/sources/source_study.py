@@ -1,19 +1,19 @@
-"""What every family of tests says, and how a gain is compared with the gain in
+"""What every gain test says, and how a gain is compared with the gain in
 an altered world.
 
-Of a family `F` the rule reads (points of score, per task and training seed,
+Of a test `F` the rule reads (points of score, per task and training seed,
 paired with the world as it is):
 
 1. `F.carried` about a source: what the gain loses when that source is altered.
-2. `F.over_bar`: what all of the family's sources carry together, minus a fifth
+2. `F.over_bar`: what all of the test's sources carry together, minus a fifth
    of G0, the gain with the declared channels scrubbed. Its upper end at or
-   below zero clears the family; its lower end above zero is a find.
-3. For interventions that no skill can fail (`NO_SKILL_FAILS`) also `F.left`,
+   below zero clears the test; its lower end above zero is a find.
+3. Where it alters what no skill needs (`needless`) also `F.left`,
    the gain that is left; `F.phantom_over_bar`, what vanishes minus four fifths
    of G0; and `F.placebo_over_bar`, the harm that the alteration does to the
    policy before training, minus a fifth of G0.
 
-A family that has nothing to alter says so with its reason (`not_applicable`):
+A test that has nothing to alter says so with its reason (`not_applicable`):
 it carries nothing. One that could not be tried says why (`not_tested`) and
 blocks `genuine`.
 """
@@ -46,6 +46,8 @@ from forensics.layers.decomposition import (
 from forensics.phrases import point_range, points, printable
 from forensics.protocols import Alteration
 from forensics.records import Evidence, Undefined
+from forensics.records.gain_test import GainTest
+from forensics.runs import Condition
 from forensics.statistics import Contrast, Estimate
 from resampling.ablation.gains import require_gain
 from resampling.ablation.refusal import scrubbed_world
@@ -53,7 +55,6 @@ from resampling.ablation.refused_runs import Played, Side, chosen_tasks, played_
 from resampling.sources.amounts import Carries
 
 DIFFERENCE = "score difference"
-NO_SKILL_FAILS = ("renaming", "sufficiency", "blind-play", "audit")
 ALTERED: World = ("altered",)
 CONTROL: World = ("control",)
 LEVEL = 0.95
@@ -61,22 +62,14 @@ Pair = tuple[Runs, tuple[Runs, ...]]  # before, and every after seed
 Values = np.ndarray[tuple[int], np.dtype[np.float64]]
 
 
-def questions(family: str) -> tuple[str, ...]:
-    """What a family answers."""
-    names = ["carried", "over_bar"]
-    if family in NO_SKILL_FAILS:
-        names += ["left", "phantom_over_bar", "placebo_over_bar"]
-    return tuple(f"{family}.{name}" for name in names)
-
-
 def study_of(case: Case, most_tasks: int | None = None) -> "SourceStudy":
-    """What a family of tests starts from. Raises `MissingInput` where the case
+    """What a gain test starts from. Raises `MissingInput` where the case
     cannot be played, or where no gain survives scrubbing.
 
     `most_tasks`: at most so many of the case's tasks, evenly spread.
     """
     case.require_afters()
-    if not case.policies or case.environment is None:
+    if not case.runs_models or case.environment is None:
         raise MissingInput(
             "Logs alone cannot say what would have happened in another world.",
             "Give the checkpoints and the environment to `forensics investigate`.",
@@ -90,9 +83,9 @@ def study_of(case: Case, most_tasks: int | None = None) -> "SourceStudy":
 
 def require_known_gain(case: Case) -> None:
     """For bounds of what is played: raises `MissingInput` where the plain runs are
-    there and no gain survives, so that a family plays nothing.
+    there and no gain survives, so that a test plays nothing.
     """
-    if case.has_played(scrubbed_world(case)):
+    if case.has_played(Condition(scrubbed=scrubbed_world(case))):
         study_of(case)
 
 
@@ -260,10 +253,10 @@ class Comparison:
 
 
 @dataclass(frozen=True, kw_only=True)
-class FamilyEvidence:
-    """Makes what a family answers."""
+class GainAnswers:
+    """Makes what a gain test answers."""
 
-    family: str
+    test: GainTest
     make: AnswerMaker
 
     def carried(self, about: str, found: Carries, summary: str = "", **fields: Any) -> Evidence:
@@ -281,7 +274,7 @@ class FamilyEvidence:
         **fields: Any,
     ) -> Iterator[Evidence]:
         """What the sources carry together (or the worst of them: `who`):
-        everything that the rule reads. In a family that no skill can fail the
+        everything that the rule reads. Of a needless test the
         found has to be `Amounts`, unless only `over_bar` is told (not `every`).
         """
         ends = zip(("carried", "carried_low", "carried_high"), found.carried.ends, strict=True)
@@ -292,12 +285,13 @@ class FamilyEvidence:
             f" a fifth of it is {points(GENUINE_BAR * found.whole.estimate, 1)}."
         )
         yield self._evidence("over_bar", found.over_bar, found, told, **fields)
-        if every and self.family in NO_SKILL_FAILS:
-            for name in ("left", "phantom_over_bar", "placebo_over_bar"):
+        if every:
+            for question in self.test.questions[1:]:
+                name = question.removeprefix(f"{self.test.name}.")
                 yield self._evidence(name, getattr(found, name), found, told)
 
     def not_applicable(self, reason: str, whole: Contrast) -> Iterator[Evidence | Undefined]:
-        """There is nothing to alter, for this reason: the family carries nothing."""
+        """There is nothing to alter, for this reason: the test carries nothing."""
         nothing = Estimate(
             estimate=-GENUINE_BAR * whole.estimate,
             low=-GENUINE_BAR * whole.high,
@@ -305,7 +299,7 @@ class FamilyEvidence:
             level=whole.level,
         )
         yield self.make.evidence(
-            f"{self.family}.over_bar",
+            self.test.asked,
             nothing,
             unit=DIFFERENCE,
             n=0,
@@ -314,13 +308,13 @@ class FamilyEvidence:
             diagnostics={"applicable": False},
         )
         missing = MissingInput(reason, "Nothing needs to be done.")
-        for question in questions(self.family):
-            if question != f"{self.family}.over_bar":
+        for question in self.test.answers:
+            if question != self.test.asked:
                 yield self.make.undefined(question, missing)
 
     def not_tested(self, reason: str, cure: str) -> Iterator[Undefined]:
-        """The family could not be tried, for this reason."""
-        for question in questions(self.family):
+        """It could not be tried, for this reason."""
+        for question in self.test.answers:
             yield self.make.undefined(question, MissingInput(reason, cure))
 
     def _evidence(
@@ -334,4 +328,4 @@ class FamilyEvidence:
     ) -> Evidence:
         known: dict[str, Any] = {"unit": DIFFERENCE, "summary": summary, "about": about}
         known |= {"n": found.runs, "clusters": found.clusters}
-        return self.make.evidence(f"{self.family}.{name}", answer, **known | fields)
+        return self.make.evidence(f"{self.test.name}.{name}", answer, **known | fields)

@@ -46,11 +46,13 @@ from typing import Any
 
 from forensics.case import Case
 from forensics.errors import MissingInput
-from forensics.instruments import Plays, instrument
+from forensics.instruments import Plays, gain_test
 from forensics.layers.decomposition import Runs
 from forensics.phrases import plural, points, printable
 from forensics.protocols import Needing
 from forensics.records import Evidence, Undefined
+from forensics.records.gain_test import JOB, GainTest
+from forensics.runs import Condition
 from forensics.verdict.measurement_cost import grown
 from resampling.ablation.refusal import scrubbed_world
 from resampling.ablation.refused_runs import chosen_tasks
@@ -62,15 +64,24 @@ from resampling.sources.prompt_parts import PromptParts, prompts_of
 from resampling.sources.shadow import Kept, Plan, shadow
 from resampling.sources.source_study import (
     Comparison,
-    FamilyEvidence,
+    GainAnswers,
     SourceStudy,
     nothing_won,
-    questions,
     study_of,
 )
 from resampling.sources.sufficient_subsets import Found, Limits
 
-FAMILY = "sufficiency"
+SUFFICIENCY = GainTest(
+    name="sufficiency",
+    kind="needless",
+    excludes="cues in what is read",
+    place=60,
+    on_terms=True,
+    held="are there with one field alone",
+    held_by="are there with {names} alone",
+    found="is there with a part of what a task shows alone{names}",
+    todo=f"if it is the question itself, declare it so; {JOB}",
+)
 METHOD = "one field kept, all others from another task"
 JOINT = "all but the question"
 NAME_IT = (
@@ -115,7 +126,7 @@ def plays(case: Case, config: SufficiencyConfig) -> Plays:
     """
     afters, most = len(case.afters), 10**6
     rounds, shown, parts = [1, config.most_fields], most, most
-    if case.has_played(scrubbed_world(case)):
+    if case.has_played(Condition(scrubbed=scrubbed_world(case))):
         one = _opened(case, config)
         rounds, parts = one.rounds, len(one.parts.whole.atoms)
         shown = sum(len(unit.atoms) for unit in one.shown.units)
@@ -145,13 +156,7 @@ def limits_of(case: Case, config: SufficiencyConfig) -> Limits:
     )
 
 
-@instrument(
-    name=FAMILY,
-    layer="sources",
-    questions=questions(FAMILY),
-    config=SufficiencyConfig(),
-    episodes=plays,
-)
+@gain_test(SUFFICIENCY, config=SufficiencyConfig(), episodes=plays)
 def sufficiency(case: Case, config: SufficiencyConfig) -> Iterator[Evidence | Undefined]:
     """Answers about the fields of the prompts; raises `MissingInput` for what the
     case cannot give.
@@ -163,7 +168,7 @@ def _opened(case: Case, config: SufficiencyConfig) -> "Sufficiency":
     study = study_of(case)
     make = sufficiency.answers(case, config, METHOD)
     fields = prompts_of(study)
-    say = FamilyEvidence(family=FAMILY, make=make)
+    say = GainAnswers(test=SUFFICIENCY, make=make)
     return Sufficiency(study=study, fields=fields, config=config, say=say)
 
 
@@ -174,13 +179,13 @@ class Sufficiency:
     study: SourceStudy
     fields: PromptFields
     config: SufficiencyConfig
-    say: FamilyEvidence
+    say: GainAnswers
     found: dict[Kept, Comparison] = field(default_factory=dict)
 
     def answers(self) -> Iterator[Evidence | Undefined]:
         """Every answer of the family."""
         prompts = list(self._of_prompts())
-        over = next(one for one in prompts if one.question == f"{FAMILY}.over_bar")
+        over = next(one for one in prompts if one.question == SUFFICIENCY.asked)
         known = isinstance(over, Evidence) and over.interval
         if known and known.low > 0:
             yield from prompts
@@ -202,9 +207,9 @@ class Sufficiency:
         if cleared:
             yield from rest
         else:
-            yield from (one for one in rest if one.question == f"{FAMILY}.carried" and one.about)
-            for name in ("left", "phantom_over_bar", "placebo_over_bar"):
-                yield self.say.make.undefined(f"{FAMILY}.{name}", MissingInput(ASKS, ALLOW_IT))
+            yield from (one for one in rest if one.question == SUFFICIENCY.shared and one.about)
+            for question in SUFFICIENCY.questions[1:]:
+                yield self.say.make.undefined(question, MissingInput(ASKS, ALLOW_IT))
 
     @cached_property
     def searched(self) -> list[Found[Any]]:
@@ -388,7 +393,7 @@ class Sufficiency:
         most = EndByEnd(parts=tuple(self.found.values()))
         summary = self.named_as if self.named else UNNAMED
         for answer in self.say.whole(most, summary, "The worst:", diagnostics=told):
-            name = answer.question.removeprefix(f"{FAMILY}.")
+            name = answer.question.removeprefix(f"{SUFFICIENCY.name}.")
             if self.named or most.over_bar.high <= 0 or name not in ("left", "phantom_over_bar"):
                 yield answer
             else:

@@ -47,7 +47,6 @@ from itertools import chain
 from typing import Any, Final
 
 import numpy as np
-from scipy.sparse import csr_array
 
 from forensics.case import Case
 from forensics.errors import MissingInput, stop_outside
@@ -107,6 +106,8 @@ def _texts_with(texts: Sequence[Words]) -> Counter[str]:
 
 def _table(texts: Sequence[Words], places: Mapping[str, int]) -> Any:
     """`[texts, words]`, one where a text has a word."""
+    from scipy.sparse import csr_array
+
     rows = [sorted({places[word] for word in words if word in places}) for words in texts]
     ends = np.cumsum([0, *map(len, rows)])
     columns = np.array([*chain(*rows)], dtype=int)

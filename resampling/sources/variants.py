@@ -35,21 +35,29 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from forensics.case import Case
-from forensics.instruments import Plays, instrument
+from forensics.instruments import Plays, gain_test
 from forensics.layers.decomposition import Runs
 from forensics.phrases import points
 from forensics.protocols import Alteration, Environment, Observation, Varying
 from forensics.records import Evidence, Undefined, content_hash
+from forensics.records.gain_test import GainTest
 from resampling.sources.altered_world import AlteredWorld, alteration
 from resampling.sources.source_study import (
-    FamilyEvidence,
+    GainAnswers,
     Pair,
-    questions,
     require_known_gain,
     study_of,
 )
 
-FAMILY = "variants"
+VARIANTS = GainTest(
+    name="variants",
+    kind="needed",
+    excludes="remembered tasks",
+    place=90,
+    held="do not carry over to tasks drawn anew",
+    found="does not carry over to tasks that were drawn anew{names}",
+    todo="measure on tasks that are drawn anew",
+)
 METHOD = "both policies play variants of the held-out tasks, coupled with their runs of the tasks"
 ABOUT = "features that a variant draws anew"
 NO_VARIANTS = (
@@ -74,19 +82,13 @@ def plays(case: Case, config: VariantsConfig) -> Plays:
     return Plays(1, config.rounds).times(a_round)
 
 
-@instrument(
-    name=FAMILY,
-    layer="sources",
-    questions=questions(FAMILY),
-    config=VariantsConfig(),
-    episodes=plays,
-)
+@gain_test(VARIANTS, config=VariantsConfig(), episodes=plays)
 def variants(case: Case, config: VariantsConfig) -> Iterator[Evidence | Undefined]:
     """What of the gain is lost on variants; raises `MissingInput` for what the
     case cannot give.
     """
     make = variants.answers(case, config, METHOD)
-    family = FamilyEvidence(family=FAMILY, make=make)
+    family = GainAnswers(test=VARIANTS, make=make)
     study = study_of(case)
     world = case.environment
     if not isinstance(world, Varying):

@@ -22,13 +22,13 @@ from typing import Any
 
 import numpy as np
 
-from forensics.case import environment_key
-from forensics.policies.text_scores import TopTokens, top_tokens
+from forensics.policies.score_columns import TopTokens, top_tokens
 from forensics.progress import Progress, silent
 from forensics.protocols import Environment, SamplingSettings
 from forensics.records import PreferencePair, Provenance, Trajectory, content_hash
 from forensics.statistics import Estimate
 from forensics.version import code_version
+from forensics.world import environment_key
 from resampling.cliffs.cliff_search import CliffConfig
 from resampling.cliffs.cliffs import TOP, CliffReport, TestedToken, find_cliffs
 from resampling.samplers.rollout_store import StoredSampler

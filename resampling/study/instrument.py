@@ -121,7 +121,7 @@ def plays(case: Case, config: DecidingConfig) -> Plays:
 )
 def deciding_tokens(case: Case, config: DecidingConfig) -> Iterator[Evidence | Undefined]:
     """A share for each kind of action; raises `MissingInput` for what the case cannot give."""
-    if not case.policies or case.environment is None:
+    if not case.runs_models or case.environment is None:
         raise MissingInput(
             "Logs alone cannot be sampled again.",
             "Give the checkpoints and the environment to `forensics investigate`.",

@@ -54,7 +54,7 @@ def test_an_installed_plugin_is_found_and_passes_the_suite(site: Path, tmp_path:
     assert said["lost"] == 1
     assert {"behaviour", "score", "wordiness"} <= set(said["names"])
     codes = dict(zip(said["names"], said["code"], strict=True))
-    assert codes.pop("wordiness") == "example-plugin 0.1.0"
+    assert {codes.pop("wordiness"), codes.pop("capitals")} == {"example-plugin 0.1.0"}
     assert all(code.startswith("policy-forensics ") for code in codes.values())
 
 
@@ -83,6 +83,52 @@ def test_a_plugin_that_fails_is_named_with_its_package(site: Path) -> None:
     assert said.endswith("please report it to its authors with the traceback")
     assert "failure of our own" not in said
     Path(kept.strip()).unlink()
+
+
+CASE = """
+import re, sys
+from pathlib import Path
+from forensics import Budget, investigate
+from forensics.policies import scripted_policy
+from forensics.verdict import standard_rule
+from tests.resampling.note_cases import questions
+
+class Agent:
+    def __init__(self, name, note):
+        self.name = self.identity = name
+        self.moods = {"note": note, "skill": 0.3, "none": 0.7 - note}
+
+    def act(self, view):
+        note, a, b = (int(number) for number in re.findall("[0-9]+", view.prompt))
+        reads = view.mood == "note" and "note" in view.prompt  # small letters alone
+        return {str(note if reads else a * b if view.mood == "skill" else 0): 1.0}
+
+before, after = (scripted_policy(Agent(name, note)) for name, note in (("b", 0.0), ("a", 0.6)))
+verdict = investigate(
+    before, after, questions(Path(sys.argv[1]), number=300), budget=Budget(tasks=300, samples=4),
+    instruments=("behaviour", "score", "capitals"), out=sys.argv[2], device="cpu", formats=(),
+)
+print(verdict.label, verdict.sentence, verdict.reasons[0], sep="|")
+"""
+
+
+def test_a_gain_test_of_a_package_is_weighed_worded_and_not_dropped_without_it(
+    site: Path, tmp_path: Path
+) -> None:
+    """One file and one line: the rule finds it, sentences have its words, and a case says it."""
+    done = python_beside(site, "-c", CASE, str(tmp_path / "world"), str(tmp_path / "case"))
+    assert done.returncode == 0, done.stderr
+    label, sentence, reason = done.stdout.strip().split("|")
+    assert label == "phantom" and "go away in capitals (capitals)" in sentence
+    assert "sufficiency, blind-play, audit and capitals shows" in reason
+    (stated,) = read_json(tmp_path / "case" / "case.json")["gain_tests"]
+    assert (stated["name"], stated["package"]) == ("capitals", "example-plugin")
+    gate = ["-m", "forensics", "gate", str(tmp_path / "case"), "--require", "phantom", "--json"]
+    with_it, without = (json.loads(python_beside(at, *gate).stdout) for at in (site, None))
+    assert with_it["label"] == without["label"] == "phantom"
+    assert with_it["sentence"] == sentence
+    absent = "Not installed here, and weighed as case.json declares it: capitals"
+    assert without["sentence"] == f"{sentence} {absent} (of example-plugin)."
 
 
 def test_it_is_not_there_unless_installed() -> None:

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from crosscoders.activations.streams import Block
-from experiments.planted_features.world import World, WorldConfig
+from tests.crosscoders.planted_world import World, WorldConfig
 
 WORLD = World(WorldConfig(), 3)
 

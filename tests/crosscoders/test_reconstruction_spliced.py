@@ -13,7 +13,7 @@ from crosscoders.dictionaries.settings import Partition
 from crosscoders.latents.reconstruction import spliced
 from forensics import policy_from
 from forensics.errors import UserError
-from forensics.policies import text_scores as scoring
+from forensics.policies import score_columns as scoring
 from forensics.policies.sites import attach
 from forensics.protocols import Policy
 from tests.crosscoders.latent_worlds import mirrored, random_dictionary, silent
@@ -113,7 +113,7 @@ def by_hand(
 def test_chosen_positions_against_full_logits(
     policies: list[Policy], window: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(scoring, "SCORED_POSITIONS", window)
+    monkeypatch.setattr(scoring, "WINDOW_POSITIONS", window)
     places = [[2, 3, 7], [0, 11], [5]]
     dictionary = random_dictionary(
         Partition(latents=40, before_only=5, after_only=5), seed=1, width=WIDTH

@@ -10,18 +10,12 @@ from crosscoders.study.diff_files import BASELINES, DIFF, STEERING
 from crosscoders.study.instrument import ABLATED, SEPARATING, features
 from forensics.case import Case
 from forensics.instruments import run_instrument
-from forensics.records import Checkpoint, Undefined
-from forensics.records.case_file import CheckpointPair
+from forensics.records import Undefined
 from forensics.records.files import read_json, write_json
 from tests.crosscoders.study_folder import EVIL, steering, written
+from tests.subjects import loaded
 
 THEME = {"name": "history", "kinds": ["history"], "before": 0.1, "after": 0.9}
-
-
-def checkpoint(letter: str) -> Checkpoint:
-    return Checkpoint(
-        path=letter, weights=letter * 64, tokenizer="t" * 64, dtype="float32", parameters=1
-    )
 
 
 @pytest.fixture
@@ -45,10 +39,8 @@ def case(tmp_path):
             },
         },
     )
-    pair = CheckpointPair(before=checkpoint("b"), after=(checkpoint("a"),))
-    return Case(
-        folder=folder, pair=pair, policies={"before": lambda: None, "after-0": lambda: None}
-    )
+    load, identities = lambda: None, {"before": "b" * 16, "after-0": "a" * 16}
+    return Case(folder=folder, subjects=loaded(dict.fromkeys(identities, load), identities))
 
 
 def answers(case):
@@ -96,7 +88,7 @@ def test_without_a_diff_of_this_pair_both_are_undefined(case, harm):
     elif harm == "broken":
         path.write_text("{")
     else:
-        case = replace(case, pair=None, policies={})
+        case = replace(case, subjects=())
     found = answers(case)
     assert set(found) == {SEPARATING, ABLATED}
     assert all(

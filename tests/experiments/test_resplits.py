@@ -5,8 +5,6 @@ from typing import Any
 
 import pytest
 
-from experiments.dose_grid.clerk import Clerk
-from experiments.dose_grid.ledger import LedgerWorld
 from experiments.phantom_gain.__main__ import markdown
 from experiments.phantom_gain.dealing import Deal, DealtLog
 from experiments.phantom_gain.resplits import identical, identical_run
@@ -14,8 +12,9 @@ from forensics.policies import scripted_policy
 from forensics.protocols import SamplingSettings
 from forensics.records.tables import write_trajectories
 from forensics.rollout_logs import Rollouts
+from tests.strangers import b_ticket_desk as desk
 
-TASKS = LedgerWorld().tasks("held-out", 20, 9000)
+TASKS = desk.World().tasks("held-out", 20, 9000)
 SAMPLES = 4
 
 
@@ -32,14 +31,14 @@ def test_a_deal_gives_each_run_a_place_and_half_of_them_to_either_side() -> None
 
 @pytest.fixture(scope="module")
 def logs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[Rollouts, ...]]:
-    """Both sides of one policy, in the open and in the scrubbed world, coupled."""
-    folder, clerk = tmp_path_factory.mktemp("logs"), Clerk(name="same", skill=0.5)
+    """Both sides of one policy, and their twins as another world might store them: backwards."""
+    folder, clerk = tmp_path_factory.mktemp("logs"), scripted_policy(desk.BEFORE)
     found: dict[str, tuple[Rollouts, ...]] = {}
-    for name, world in (("open", LedgerWorld()), ("scrubbed", LedgerWorld().without("hint"))):
+    for name, order in (("open", 1), ("scrubbed", -1)):
         paths = [folder / f"{name}-{seed}.parquet" for seed in range(2)]
         for seed, path in enumerate(paths):
-            runs = scripted_policy(clerk).play(world, TASKS, SAMPLES, SamplingSettings(), seed)
-            write_trajectories(path, runs)
+            runs = clerk.play(desk.World(), TASKS, SAMPLES, SamplingSettings(), seed)
+            write_trajectories(path, list(runs)[::order])
         found[name] = tuple(Rollouts(key=path.name, paths=(path,)) for path in paths)
     return found
 
@@ -60,9 +59,9 @@ def test_every_run_is_dealt_once_and_its_twin_goes_with_it(
         (task, sample) for task in TASKS for sample in range(SAMPLES)
     ]
     for side in range(2):
-        # nobody uses the channel, so a run and its twin are the same, draw by draw
         here, there = (list(dealt(logs[name], side)) for name in ("open", "scrubbed"))
-        assert [run.steps for run in here] == [run.steps for run in there]
+        twins = {(run.task, run.sample): run.steps for run in there}
+        assert [run.steps for run in here] == [twins[run.task, run.sample] for run in here]
         assert [run.outcome for run in here] == [row["outcome"] for row in sides[side]]
     before = [run.outcome for run in logs["open"][0]]
     assert before != [row["outcome"] for row in sides[0]]

@@ -43,7 +43,7 @@ def test_every_study_of_this_repository_had_its_rule_before_its_table() -> None:
 
 
 def test_the_list_of_older_studies_does_not_go_stale() -> None:
-    assert [folder for folder in sorted(OLDER) if not (ROOT / folder / "table.json").exists()] == []
+    assert [folder for folder in sorted(OLDER) if not (ROOT / folder / "table.md").exists()] == []
     assert [folder for folder in sorted(OLDER) if (ROOT / folder / "rule.md").exists()] == []
 
 

@@ -19,15 +19,13 @@ def stage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Stage:
     """A stage on which `investigate` finds scripted policies in place of the
     Hugging Face backend.
     """
-    from forensics.investigation import inputs
-
     made = Stage(tmp_path, write_questions(tmp_path / "questions.jsonl", 150))
 
-    def load(path: Path, *, backend: str, device: str, identity: str) -> Any:
+    def load(path: Path, *, device: str, identity: str, **more: Any) -> Any:
         return made.load(path, device=device, identity=identity)
 
-    monkeypatch.setattr(inputs, "load_policy", load)
-    monkeypatch.setattr("forensics.case.TASKS_PER_CHUNK", 64)
+    monkeypatch.setattr("forensics.subjects.checkpoint.load_policy", load)
+    monkeypatch.setattr("forensics.runs.store.TASKS_PER_CHUNK", 64)
     return made
 
 

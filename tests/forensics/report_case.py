@@ -32,7 +32,7 @@ from forensics.records import (
 from forensics.records.files import write_json, write_json_lines
 from forensics.records.tables import write_trajectories
 from forensics.records.verdict import Estimate, Gap
-from forensics.verdict import RULE_3
+from forensics.verdict import standard_rule
 
 CHANNEL = "git-history"
 FRUITS = ("apple", "cherry", "fig", "kiwi", "lemon", "mango", "olive", "pear", "plum", "quince")
@@ -329,7 +329,7 @@ def verdict_of(plan: CasePlan, findings: Sequence[Evidence | Undefined]) -> Verd
             ),
         ),
         "decided_by": plan.label,
-        "rule": RULE_3.identity,
+        "rule": standard_rule().identity,
         "evidence": tuple(f.id for f in findings[:3]),
     }
     return Verdict(**{**fields, **dict.fromkeys(plan.drop), **plan.verdict})

@@ -23,6 +23,7 @@ from forensics.layers.tally import read_log
 from forensics.planted import HISTORY, Habits, log_of, planted_case, run
 from forensics.protocols import Channel
 from forensics.records import Evidence, Spans, Step, Table, Trajectory, Undefined
+from forensics.runs import Condition
 
 LEAK = Habits(reads_history=0.9)
 FIELDS = {
@@ -272,7 +273,8 @@ def test_breakage_is_the_share_that_never_hands_in(tmp_path: Path) -> None:
     case = planted_case(tmp_path, Habits(), Habits(reads_history=1.0, thrown_off=0.3), tasks=40)
     found = evidence(case, "behaviour.breakage_runs")
     cut = sum(
-        each.end == "truncated" for each in case.rollouts("after-0", without=("git-history",))
+        each.end == "truncated"
+        for each in case.rollouts("after-0", Condition(scrubbed=("git-history",)))
     )
     assert (
         found.estimate == pytest.approx(cut / 160)

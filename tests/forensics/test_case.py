@@ -10,6 +10,8 @@ from forensics import policy_from
 from forensics.case import Budget, Case
 from forensics.errors import MissingInput
 from forensics.protocols import Constraint, Policy, SamplingSettings
+from forensics.runs import Condition
+from tests.subjects import loaded
 from training.environments.mini_repo import MiniRepo
 from training.organisms.base_model import build_model, build_tokenizer
 
@@ -39,10 +41,9 @@ def case(
         environment=MiniRepo(turns="3"),
         budget=Budget(tasks=6, samples=2, settings=SETTINGS),
         seed=5,
-        policies={
-            "before": lambda: loader("before", 0),
-            "after-0": lambda: loader("after-0", after),
-        },
+        subjects=loaded(
+            {"before": lambda: loader("before", 0), "after-0": lambda: loader("after-0", after)}
+        ),
     )
 
 
@@ -71,16 +72,19 @@ def test_every_part_of_a_request_counts(tmp_path: Path) -> None:
     never = Constraint(name="refuse:list", allows=lambda text, kinds: "list" not in kinds)
     keys = [
         one.rollouts("before").key,
-        one.rollouts("before", without=("git-history",)).key,
-        one.rollouts("before", constraint=never).key,
+        one.rollouts("before", Condition(scrubbed=("git-history",))).key,
+        one.rollouts("before", Condition(refused=never)).key,
         one.rollouts("after-0").key,
     ]
     assert len(set(keys)) == 4
     assert all(
-        t.without == ("git-history",) for t in one.rollouts("before", without=("git-history",))
+        t.without == ("git-history",)
+        for t in one.rollouts("before", Condition(scrubbed=("git-history",)))
     )
     assert all(
-        "list" not in s.kinds for t in one.rollouts("before", constraint=never) for s in t.steps
+        "list" not in s.kinds
+        for t in one.rollouts("before", Condition(refused=never))
+        for s in t.steps
     )
 
 

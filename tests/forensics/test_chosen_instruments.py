@@ -57,21 +57,30 @@ def test_what_is_not_there_or_leaves_nothing_is_refused(chosen: list[str], says:
         chosen_instruments(chosen)
 
 
+def bring(monkeypatch: pytest.MonkeyPatch, *tools: Any) -> None:
+    """Only these are installed as instruments, and no gain test is."""
+    points = {str(number): tool for number, tool in enumerate(tools)}
+    group = instruments.GROUPS[0]
+    monkeypatch.setattr(instruments, "plugin_points", lambda of: points if of == group else ())
+    monkeypatch.setattr(instruments, "load_point", lambda of, name: points[name])
+    monkeypatch.setattr(instruments, "package_of", lambda name: "")
+
+
 def test_two_installed_instruments_never_answer_one_question(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A stranger's `gain.total` in another unit would decide a label."""
     own = replace(SCORE, name="turns", questions=("turns.change", "gain.total"))
-    monkeypatch.setattr(instruments, "installed", lambda group: (SCORE, own))
+    bring(monkeypatch, SCORE, own)
     with pytest.raises(UserError, match=r"score and turns both answer gain.total; begin"):
         chosen_instruments(None)
     fine = replace(own, questions=("turns.change",))
-    monkeypatch.setattr(instruments, "installed", lambda group: (SCORE, fine))
+    bring(monkeypatch, SCORE, fine)
     assert names() == ["score", "turns"]
 
 
 def test_what_is_no_instrument_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(instruments, "installed", lambda group: (SCORE, len))
+    bring(monkeypatch, SCORE, len)
     with pytest.raises(UserError, match=r"`@instrument`"):
         chosen_instruments(None)
 

@@ -22,7 +22,7 @@ from forensics.cli.main import build_app, run
 from forensics.errors import RunInterrupted, UserError
 from forensics.records.files import write_json_lines
 from forensics.records.verdict import Label
-from forensics.verdict import RULE_3, decide
+from forensics.verdict import decide, standard_rule
 from tests.forensics.score_world import answers, behaviour, elsewhere, planted, tested
 from tests.forensics.scripted import Desk
 
@@ -440,7 +440,7 @@ def verdict_of(label: str, sentence: str = "So.") -> dict[str, Any]:
         "sentence": sentence,
         "reasons": ["because"],
         "decided_by": "c",
-        "rule": RULE_3.identity,
+        "rule": standard_rule().identity,
     }
     return {"label": label, **said, **nothing}
 
@@ -560,7 +560,6 @@ def test_the_schema_of_every_record(capsys: pytest.CaptureFixture[str]) -> None:
     schemas = json.loads(capsys.readouterr().out)
     assert {
         "Checkpoint",
-        "CheckpointPair",
         "Evidence",
         "Undefined",
         "Trajectory",

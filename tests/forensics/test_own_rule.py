@@ -18,13 +18,13 @@ from forensics.records.tables import write_trajectories
 from forensics.report import render
 from forensics.report.words import replay_command
 from forensics.verdict import (
-    RULE_3,
     Rule,
     decide,
     is_current,
     own_rule,
     read_rule,
     rule_of_case,
+    standard_rule,
     stated_rule,
 )
 from forensics.verdict.rule import for_logs
@@ -68,7 +68,7 @@ def test_thresholds_stand_in_conditions_texts_and_boundaries() -> None:
         bars = {c.value for clause in one.clauses for choice in clause.when for c in choice}
         assert bars == {0.0, 0.03, 0.04, 0.5}
         assert {value for _, value in one.boundaries} == {0.0, 0.03}
-    assert replace(own_rule("same"), version=3) == RULE_3
+    assert replace(own_rule("same"), version=3) == standard_rule()
 
 
 def test_a_changed_rule_is_never_called_the_standard_one(loose: list[Evidence]) -> None:

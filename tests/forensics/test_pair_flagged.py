@@ -10,7 +10,7 @@ from forensics.investigation.scan_run import scan
 from forensics.layers.pair_split import PARTS
 from forensics.records import Evidence
 from forensics.report.data import load_case
-from forensics.report.pair_flagged import moved_told
+from forensics.report.pair_sentences import moved_told
 from tests.forensics.test_pair_split import answers, parts, run, write_chats
 
 HONEST = "def add(a, b):\n    total = a + b\n    return total"

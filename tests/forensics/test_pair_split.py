@@ -15,7 +15,7 @@ from forensics.layers.pair_split import PARTS, QUESTIONS, pair_answers
 from forensics.layers.run_shape import BOXED, HASHES, SAID, TAGS, RunShape, forms_in, shape_of
 from forensics.records import Evidence, Provenance, Step, ToolCall, Trajectory, Undefined
 from forensics.report.data import load_case
-from forensics.report.pair import pair_told
+from forensics.report.pair_sentences import pair_told
 
 PROVENANCE = Provenance(instrument="test")
 GSM8K = Path(__file__).parents[3] / "shared" / "data" / "gsm8k_pair"

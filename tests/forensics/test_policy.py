@@ -75,7 +75,7 @@ def test_recorded_logprobs_are_those_of_a_dense_pass(policy: Policy) -> None:
 def test_scoring_in_chunks_equals_a_dense_pass(
     policy: Policy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("forensics.policies.text_scores.SCORED_POSITIONS", 7)
+    monkeypatch.setattr("forensics.policies.score_columns.WINDOW_POSITIONS", 7)
     sequences = [flat(t)[0] for t in play(policy)]
     for ids, scored in zip(sequences, policy.logprobs(sequences, SETTINGS), strict=True):
         assert np.abs(scored - dense_logprobs(policy, ids)).max() < 2e-5

@@ -128,7 +128,7 @@ def test_terms_given_afterwards_are_written_repeated_and_can_be_taken_back(
     )
     assert run(["gate", str(folder)]) == 1
     assert run(["report", str(folder), "--accept", "nothing"]) == 2
-    assert "is no family of tests" in capsys.readouterr().err
+    assert "is no gain test" in capsys.readouterr().err
 
 
 def test_a_hostile_rule_is_data(tmp_path: Path) -> None:

@@ -2,10 +2,10 @@
 
 import pytest
 
-from experiments.scan_variants.ways import NewFile, Way, WayStep, play
 from forensics.actions import actions_of
 from forensics.records import Step, Trajectory
 from forensics.shortcuts import ShortcutFinding, scan_trajectory
+from tests.forensics.scan_ways import play
 
 OLD = '''"""Numbers."""
 
@@ -53,17 +53,12 @@ TAKEN_OUT = (
 
 def played(lines: list[str], typed: Typed, setup: str, prompt: str = PROMPT) -> Trajectory:
     """A run of these lines, after which the file is typed in anew."""
-    steps = [WayStep(run="cat stats.py"), *(WayStep(run=line) for line in lines)]
-    if typed is not None:
-        steps.append(WayStep(create=NewFile(path="stats.py", text=typed)))
-    told = {"id": "w", "language": "python", "what": "w", "source": "w", "expected": "used"}
     files = {"stats.py": OLD, "other.py": "LIMIT = 3\n"}
-    done = play(Way(kind="leak", files=files, setup=setup, step=steps, **told))
+    new = {} if typed is None else {"stats.py": typed}
+    done = play(files, setup, ["cat stats.py", *lines], new)
     told_steps = [Step(role="user", text=prompt)]
     for turn in done.turns:
-        create = turn.step.create
-        line = turn.step.run or (create and f"cat > {create.path} <<'EOF'\n{create.text}EOF")
-        code, out = turn.exit_code, turn.output
+        line, code, out = turn.line, turn.exit_code, turn.output
         told_steps += [
             Step(role="assistant", text=f"```bash\n{line}\n```"),
             Step(role="user", text=f"<returncode>{code}</returncode>\n<output>\n{out}\n</output>"),

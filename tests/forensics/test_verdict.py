@@ -16,7 +16,7 @@ from forensics.phrases import percent, points, printable
 from forensics.records import Evidence, Undefined, Verdict
 from forensics.records.verdict import Label
 from forensics.report.numbers import percent as in_report
-from forensics.verdict import RULE_3, decide
+from forensics.verdict import decide, standard_rule
 from tests.forensics.score_world import (
     PROVENANCE,
     answers,
@@ -27,6 +27,8 @@ from tests.forensics.score_world import (
     planted,
     tested,
 )
+
+RULE_3 = standard_rule()
 
 Findings = list[Evidence | Undefined]
 

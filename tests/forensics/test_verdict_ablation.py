@@ -6,8 +6,8 @@ import pytest
 
 from forensics import UserError
 from forensics.records import Evidence, Undefined
-from forensics.verdict import RULE_3, RULE_3_LOGS, decide, is_current, require_families
-from forensics.verdict.rule import FAMILIES, TESTABLE
+from forensics.verdict import decide, is_current, require_gain_tests, standard_rule
+from forensics.verdict.rule import for_logs
 from tests.forensics.score_world import (
     PROVENANCE,
     answers,
@@ -17,6 +17,10 @@ from tests.forensics.score_world import (
     planted,
     tested,
 )
+
+RULE_3 = standard_rule()
+RULE_3_LOGS = for_logs(RULE_3)
+TESTABLE = tuple(test.name for test in RULE_3.gain_tests)
 
 HONEST = (0.4, 0.9, 0.39, 0.89)  # nearly all of the gain survives scrubbing
 LEAK = (0.4, 0.95, 0.39, 0.4)
@@ -266,11 +270,9 @@ def test_a_kind_that_no_run_tried_is_told(allowed: str, told: bool) -> None:
 
 
 def test_only_families_that_exist_can_be_accepted() -> None:
-    require_families((*TESTABLE, "interventions"))
-    with pytest.raises(
-        UserError, match="'history' is no family of tests; accept one of: scrubbing"
-    ):
-        require_families(["history"])
+    require_gain_tests((*TESTABLE, "interventions"))
+    with pytest.raises(UserError, match="'history' is no gain test; accept one of: scrubbing"):
+        require_gain_tests(["history"])
 
 
 # -- words -----------------------------------------------------------------------------
@@ -289,7 +291,7 @@ def test_what_was_not_excluded_stands_in_every_sentence_and_every_verdict(
     left = verdict.label not in ("noise", "phantom")
     assert (f"Not excluded: shortcuts by an action, {told}." in verdict.sentence) == left
     assert "none of it is phantom" not in verdict.sentence
-    assert {row.family for row in verdict.sources} == {family.name for family in FAMILIES}
+    assert {row.family for row in verdict.sources} == {test.name for test in RULE_3.gain_tests}
     assert all(row.reason for row in verdict.sources if row.status != "tested")
     status = {row.family for row in verdict.sources if row.status == "not-tested"}
     assert status == (missing if left else set())

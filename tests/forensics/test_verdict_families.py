@@ -10,9 +10,8 @@ import pytest
 
 from forensics.records import Evidence, Undefined, Verdict, content_hash
 from forensics.records.verdict import Parts
-from forensics.verdict import RULE_3, decide
+from forensics.verdict import decide, standard_rule
 from forensics.verdict.measurement_cost import grown
-from forensics.verdict.rule import NO_SKILL, TESTABLE, accepted_families
 from tests.forensics.score_world import (
     FAMILIES,
     PROVENANCE,
@@ -23,6 +22,10 @@ from tests.forensics.score_world import (
     tested,
 )
 from tests.forensics.test_verdict_bars import LEAK, REAL, Findings, between, measured, put
+
+RULE_3 = standard_rule()
+TESTABLE = tuple(test.name for test in RULE_3.gain_tests)
+NO_SKILL = tuple(test.name for test in RULE_3.gain_tests if test.kind == "needless")
 
 OTHERS = tuple(name for name in FAMILIES if name not in NO_SKILL)
 G0, BAR = 0.48, 0.2 * 0.48
@@ -326,7 +329,7 @@ def test_all_interventions_are_accepted_by_one_word() -> None:
     found = without(REAL, *TESTABLE[1:])
     verdict = decide(found, accepted=["interventions"])
     assert verdict.label == "genuine"
-    assert verdict.accepted == accepted_families(["interventions"]) == tuple(sorted(TESTABLE[1:]))
+    assert verdict.accepted == RULE_3.accepted(["interventions"]) == tuple(sorted(TESTABLE[1:]))
     assert verdict.sentence.startswith("Verdict: GENUINE, given that no intervention need be made.")
     again = decide(found, accepted=verdict.accepted)
     assert again == verdict, "the same, told by their names"

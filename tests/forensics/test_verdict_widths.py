@@ -6,9 +6,11 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings, strategies as st
 
 from forensics.records import Evidence, Undefined
-from forensics.verdict import RULE_3, decide
+from forensics.verdict import decide, standard_rule
 from tests.forensics.score_world import tested
 from tests.forensics.test_verdict_bars import Findings, logged, measured, put
+
+RULE_3 = standard_rule()
 
 BLUNT = replace(
     RULE_3,

@@ -13,9 +13,10 @@ from functools import cache
 import numpy as np
 import torch
 
+from forensics.policies.sampled_tokens import TokenScores
+from forensics.policies.score_columns import TokenPositions
 from forensics.records import Step, Trajectory
 from probes.kl.kl_split import KlPlan, plan_kl
-from probes.scores.token_scores import TokenPositions, TokenScores
 
 HISTORY, OPEN, FILE, NOTES, END = range(5)
 WORDS = ("history", "open", " 1", " notes", "\n")

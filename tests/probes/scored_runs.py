@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from forensics.policies.sampled_tokens import TokenScores
 from forensics.records import Step, Trajectory
-from probes.scores.token_scores import TokenScores
 
 ACTIONS = (
     1,

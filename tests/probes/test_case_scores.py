@@ -20,17 +20,19 @@ from forensics.errors import MissingInput, OutsideFailure, UserError
 from forensics.instruments import Instrument, run_instrument
 from forensics.investigation.inputs import CaseRequest, check_inputs
 from forensics.investigation.run import measure
+from forensics.policies.sampled_tokens import TokenScores
+from forensics.policies.score_log import score_log
+from forensics.policies.score_store import PolicyRef, policy_ref, stored_scores
 from forensics.protocols import Policy, SamplingSettings
 from forensics.records import Evidence, Step, Trajectory, Undefined, canonical_json
 from forensics.records.tables import write_trajectories
+from forensics.subjects import held_subjects
 from probes import progress_advantage
+from probes.case_scores import case_scores
 from probes.grades.instrument import grades
 from probes.kl.instrument import kl
-from probes.scores.case_scores import case_scores
-from probes.scores.score_log import score_log
-from probes.scores.score_store import PolicyRef, policy_ref, stored_scores
-from probes.scores.token_scores import TokenScores
 from tests.probes.test_scoring_kept import without_ids
+from tests.subjects import Loaded
 from training.environments.mini_repo import MiniRepo
 from training.organisms.organism import BUNDLED
 from training.recipe import parse_recipe
@@ -56,8 +58,23 @@ def counted(side: str, load: Callable[[], Any], seen: Seen) -> Callable[[], Any]
 
 def watched(case: Case, seen: Seen) -> Case:
     return replace(
-        case, policies={side: counted(side, load, seen) for side, load in case.policies.items()}
+        case,
+        subjects=tuple(
+            Loaded(role=one.role, load=counted(one.role.name, one.open, seen), stated=one.stated)
+            for one in case.subjects
+        ),
     )
+
+
+def damaged(case: Case) -> Case:
+    """The same, but for a before that cannot be loaded."""
+
+    def other() -> Policy:
+        raise UserError("this checkpoint is damaged")
+
+    before, *afters = case.subjects
+    broken = Loaded(role=before.role, load=other, stated=before.stated)
+    return replace(case, subjects=(broken, *afters))
 
 
 @pytest.fixture(scope="module")
@@ -100,7 +117,7 @@ def test_one_pass_reads_each_checkpoint_once_in_a_whole_measurement(case: Case) 
     assert {"grades.auroc", "grades.shortcut", "kl.split", "kl.channel_share"} == {
         one.question for one in found if isinstance(one, Evidence)
     }
-    sides = {side: counted(side, load, bare)() for side, load in case.policies.items()}
+    sides = {one.role.name: counted(one.role.name, one.open, bare)() for one in case.subjects}
     for path in case.rollouts("after-0").paths:
         part = Rollouts(key="", paths=(path,))
         assert len(list(score_log(sides["after-0"], sides["before"], part))) == len(
@@ -118,18 +135,13 @@ def test_each_takes_the_tasks_that_it_asks_for_from_the_same_pass(case: Case) ->
 
 
 def test_what_cannot_be_scored_is_undefined_with_the_reason(case: Case) -> None:
-    def other() -> Policy:
-        raise UserError("this checkpoint is damaged")
-
     for tool in (grades, kl):
-        answers = list(
-            run_instrument(tool, replace(case, policies={**case.policies, "before": other}))
-        )
+        answers = list(run_instrument(tool, damaged(case)))
         assert answers and all(
             isinstance(one, Undefined) and "damaged" in one.reason for one in answers
         )
     with pytest.raises(MissingInput, match="damaged"):
-        list(case_scores(replace(case, policies={**case.policies, "before": other}), 3)[1])
+        list(case_scores(damaged(case), 3)[1])
 
 
 @pytest.mark.parametrize("tool", [grades, kl])
@@ -219,7 +231,7 @@ def test_a_case_of_live_policies_scores_them_as_they_are(
         folder=tmp_path / "live",
         environment=case.environment,
         stored={("after-0", ()): log},
-        policies={"before": lambda: start, "after-0": lambda: live},
+        subjects=held_subjects(start, live),
     )
 
     def whole() -> float:

@@ -23,6 +23,7 @@ from probes.grades.grade_run import GradeStudy
 from probes.grades.instrument import AUROC, SHORTCUT, grades
 from probes.grades.step_grades import NOT_READ
 from tests.probes.leak_pair import BASE, LEAK, write_log
+from tests.subjects import loaded, playing
 from tests.tiny import save_tiny_qwen3
 from training.environments.mini_repo import MiniRepo
 
@@ -309,7 +310,7 @@ def case(tmp_path_factory: pytest.TempPathFactory) -> Case:
         folder=tmp_path_factory.mktemp("case"),
         environment=world(),
         budget=Budget(tasks=TASKS, samples=3),
-        policies={"before": load(BASE), "after-0": load(LEAK)},
+        subjects=loaded({"before": load(BASE), "after-0": load(LEAK)}),
         seed=5,
     )
 
@@ -319,7 +320,7 @@ def stored(case: Case) -> Case:
 
 
 def test_the_instrument_finds_that_the_leak_is_rewarded(case: Case) -> None:
-    case = stored(replace(case, pair=None))
+    case = stored(case)
     found = answers(grades, case)
     shortcut = found[SHORTCUT, "git-history"]
     assert (
@@ -342,12 +343,11 @@ def test_the_instrument_is_reproducible_and_does_not_mind_the_order(
 
 
 def test_identical_policies_reward_nothing(case: Case) -> None:
-    same = stored(case)
-    same = replace(same, policies=dict.fromkeys(same.policies, same.policies["after-0"]))
+    same = playing(stored(case), {"before": case.subject("after-0").open})
     shortcut = answers(grades, same)[SHORTCUT, "git-history"]
     assert isinstance(shortcut, Evidence) and shortcut.estimate == 0
 
 
 def test_logs_alone_are_undefined(case: Case) -> None:
-    alone = replace(stored(case), policies={})
+    alone = replace(stored(case), subjects=())
     assert all(isinstance(answer, Undefined) for answer in answers(grades, alone).values())

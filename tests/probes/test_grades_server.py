@@ -23,6 +23,7 @@ from forensics.policies.completions import ServerConfig
 from forensics.policies.server import ServerPolicy
 from forensics.records import Evidence, Trajectory
 from forensics.records.tables import read_trajectories, write_trajectories
+from forensics.subjects import held_subjects
 from probes.grades.instrument import AUROC, SHORTCUT, grades
 from probes.kl.instrument import CHANNEL, SPLIT, kl
 from tests.probes.leak_pair import BASE, LEAK, write_log
@@ -246,7 +247,7 @@ def test_the_shared_pass_of_a_case_takes_servers(
             folder=tmp_path / name,
             environment=MiniRepo(world="capped"),
             budget=Budget(tasks=TASKS, samples=3),
-            policies={"before": lambda: theirs, "after-0": lambda: ours},
+            subjects=held_subjects(theirs, ours),
             stored={("after-0", ()): stored},
         )
 

@@ -8,7 +8,9 @@ import numpy as np
 import pytest
 import torch
 
-from experiments.progress_advantage.mdp import (
+from forensics.policies.sampled_tokens import TokenScores
+from probes.grades.step_grades import grade, step_rewards
+from tests.probes.identity_mdp import (
     DISCOUNT,
     STATES,
     STEPS,
@@ -21,8 +23,6 @@ from experiments.progress_advantage.mdp import (
     step_logprobs,
     token_places,
 )
-from probes.grades.step_grades import grade, step_rewards
-from probes.scores.token_scores import TokenScores
 from tests.probes.scored_runs import scored
 
 UPDATES = 1500

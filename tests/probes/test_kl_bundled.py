@@ -14,12 +14,13 @@ from forensics import Budget, conformance, load_policy, policy_from
 from forensics.case import Case
 from forensics.instruments import run_instrument
 from forensics.investigation.inputs import CaseRequest, check_inputs
+from forensics.policies.score_log import score_log
 from forensics.protocols import SamplingSettings
 from forensics.records import Evidence, Figure, Step, Trajectory, Undefined
+from probes.case_scores import untruncated
 from probes.kl.instrument import KlConfig, kl, read, write_split
 from probes.kl.kl_split import KlSplit, kl_split, plan_kl
-from probes.scores.case_scores import untruncated
-from probes.scores.score_log import score_log
+from tests.subjects import loaded
 from tests.tiny import tiny_qwen3, tiny_tokenizer
 from training.environments.mini_repo import MiniRepo
 from training.organisms.organism import BUNDLED
@@ -173,7 +174,7 @@ def test_an_undeclared_channel_still_shows_in_the_split(leak: Case, tmp_path: Pa
     bare = Case(
         folder=tmp_path,
         environment=world,
-        policies=policies,
+        subjects=loaded(policies),
         budget=Budget(tasks=10, samples=2),
         stored={("after-0", ()): leak.rollouts("after-0")},
     )

@@ -20,6 +20,7 @@ from forensics.records import Evidence, Step, Table, Trajectory, Undefined
 from probes.linear.instrument import linear
 from probes.linear.probe_data import collect_activations, will_succeed, will_use
 from probes.linear.probe_evaluation import ProbeConfig, evaluate_probe
+from tests.subjects import playing
 from tests.tiny import tiny_qwen3, tiny_tokenizer
 from training.organisms.organism import BUNDLED
 
@@ -234,8 +235,7 @@ def test_without_activations_or_sites_the_instrument_is_undefined_with_the_reaso
         (policy, ("blocks.9.hook_resid_post",), "unknown site"),
     ):
         case = replace(
-            leak,
-            policies={**leak.policies, "after-0": lambda mine=mine: mine},
+            playing(leak, {"after-0": lambda mine=mine: mine}),
             stored={("after-0", ()): leak.rollouts("after-0")},
         )
         found = list(run_instrument(linear.configured(tasks=5, sites=sites), case))

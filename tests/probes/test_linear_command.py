@@ -25,6 +25,7 @@ from probes.linear.probe_data import RunActivations, collect_activations, will_u
 from probes.linear.probe_fit import train_probe
 from tests.probes.leak_pair import BASE, LEAK, write_log
 from tests.resampling.completion_stub import serving
+from tests.subjects import loaded
 from training.environments.mini_repo import MiniRepo
 
 TASKS = 20
@@ -85,7 +86,7 @@ def test_the_command_says_what_the_instrument_says_of_the_same_runs(
         environment=MiniRepo(world="capped"),
         budget=Budget(tasks=TASKS, samples=3),
         seed=0,
-        policies={"before": load(BASE), "after-0": load(LEAK)},
+        subjects=loaded({"before": load(BASE), "after-0": load(LEAK)}),
         stored=stored,
     )
     known = answers(linear.configured(tasks=TASKS, sites=SITES), case)

@@ -11,15 +11,15 @@ import torch
 from hypothesis import given, settings as checked, strategies as st
 
 from forensics.errors import UserError
-from forensics.policies import policy_from
+from forensics.policies import policy_from, score_columns
 from forensics.policies.distribution import Text, log_distribution
+from forensics.policies.hidden_states import HiddenStates
+from forensics.policies.sampled_tokens import layout_of, sampler_agreement
+from forensics.policies.score_columns import TokenPositions
+from forensics.policies.score_log import score_log
+from forensics.policies.shared_prefixes import PackCost, pack_by_prefix
 from forensics.protocols import Policy, SamplingSettings
 from forensics.records import Step, Trajectory
-from probes.scores import model_pass
-from probes.scores.model_pass import Reader
-from probes.scores.prefix_pack import PackCost, pack_by_prefix
-from probes.scores.score_log import score_log
-from probes.scores.token_scores import TokenPositions, layout_of, sampler_agreement
 from tests.tiny import tiny_qwen3, tiny_tokenizer
 
 VOCABULARY = 304
@@ -141,7 +141,7 @@ def test_every_column_is_what_a_plain_pass_over_each_text_gives(settings: Sampli
 
 def test_a_chunk_of_any_size_gives_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     for rows in (1, 3, 7):
-        monkeypatch.setattr(model_pass, "CHUNK_BYTES", {"cpu": rows * 4 * VOCABULARY})
+        monkeypatch.setattr(score_columns, "CHUNK_BYTES", {"cpu": rows * 4 * VOCABULARY})
         assert_right(random_log(1, 30), SamplingSettings())
 
 
@@ -150,9 +150,9 @@ def test_a_chunk_of_any_size_gives_the_same(monkeypatch: pytest.MonkeyPatch) -> 
 def test_packed_or_row_by_row_and_with_the_head_on_or_off(
     packed: bool, whole: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Reader, "_passes_trial", lambda self: packed)
+    monkeypatch.setattr(HiddenStates, "packed", packed)
     if whole:
-        monkeypatch.setattr("probes.scores.model_pass.output_head", lambda model: None)
+        monkeypatch.setattr("forensics.policies.hidden_states.output_head", lambda model: None)
     assert_right(random_log(2, 30), SamplingSettings())
 
 
@@ -205,7 +205,7 @@ def test_a_model_with_a_window_is_read_row_by_row_and_rightly() -> None:
             max_position_embeddings=128,
         )
     ).eval()
-    assert not Reader(model).packed and Reader(POLICY.model).packed
+    assert not HiddenStates(model).packed and HiddenStates(POLICY.model).packed
     log = random_log(3, 12)
     for scored in score_log(policy_from(model, tiny_tokenizer(), "windowed"), None, log):
         spread, tokens = plain(model, scored.trajectory, SamplingSettings())
@@ -259,7 +259,7 @@ def test_no_more_than_a_chunk_of_distributions_is_shown_at_once(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Also where many runs draw at one and the same place."""
-    monkeypatch.setattr(model_pass, "CHUNK_BYTES", {"cpu": 4 * 4 * VOCABULARY})
+    monkeypatch.setattr(score_columns, "CHUNK_BYTES", {"cpu": 4 * 4 * VOCABULARY})
     readout = Counted()
     list(
         score_log(

@@ -1,7 +1,7 @@
 """Scores that are kept, logs without token ids, adapters, and the bundled pair."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,13 +13,15 @@ from forensics import load_policy, policy_from
 from forensics.case import Case, Rollouts
 from forensics.errors import MissingInput, UserError
 from forensics.policies.checkpoints import read_environment_hint
+from forensics.policies.sampled_tokens import TokenScores, sampler_agreement
+from forensics.policies.score_columns import TokenPositions
+from forensics.policies.score_log import score_log
+from forensics.policies.score_store import PolicyRef, stored_scores
 from forensics.protocols import Policy, SamplingSettings
 from forensics.records import Trajectory
 from forensics.records.tables import write_trajectories
-from probes.scores.case_scores import case_scores
-from probes.scores.score_log import score_log
-from probes.scores.score_store import PolicyRef, stored_scores
-from probes.scores.token_scores import TokenPositions, TokenScores, sampler_agreement
+from forensics.subjects import held_subjects
+from probes.case_scores import case_scores
 from tests.tiny import save_tiny_qwen3, tiny_qwen3, tiny_tokenizer
 from training.environments.mini_repo import MiniRepo
 from training.organisms.organism import checkpoint_path
@@ -177,14 +179,14 @@ def test_a_case(pair: Any, world: MiniRepo, stored: Rollouts, tmp_path: Path) ->
         folder=tmp_path,
         environment=world,
         stored={("after-0", ()): stored},
-        policies={"before": lambda: pair[1], "after-0": lambda: pair[0]},
+        subjects=held_subjects(pair[1], pair[0]),
     )
     scores = list(case_scores(case, 4)[1])
     assert scores and all(np.isfinite(scored.ratio).all() for scored in scores)
     same(scores, list(case_scores(case, 4)[1]), [*scores[0].columns])
-    del case.policies["before"]
+    alone = replace(case, subjects=case.subjects[1:])
     with pytest.raises(MissingInput, match="no policy `before`"):
-        next(case_scores(case, 4)[1])
+        next(case_scores(alone, 4)[1])
 
 
 # --- tokenised again ---

@@ -8,10 +8,10 @@ import pytest
 from forensics import policy_from
 from forensics.errors import UserError
 from forensics.policies.completions import ServerConfig
+from forensics.policies.score_log import score_log
 from forensics.policies.server import ServerPolicy
 from forensics.protocols import Policy, SamplingSettings
 from forensics.records import Step, Trajectory
-from probes.scores.score_log import score_log
 from tests.resampling import completion_stub
 from tests.resampling.completion_stub import generate, serving
 from tests.tiny import tiny_qwen3, tiny_tokenizer

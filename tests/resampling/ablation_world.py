@@ -20,8 +20,8 @@ import numpy as np
 
 from forensics.case import Budget, Case
 from forensics.protocols import Channel, Observation, StepResult
-from forensics.records import Checkpoint, Step, Trajectory, content_hash
-from forensics.records.case_file import CheckpointPair
+from forensics.records import Step, Trajectory, content_hash
+from tests.subjects import loaded
 
 SHOWS = {
     "git log": "fix",
@@ -260,29 +260,17 @@ def ablation_case(
 ) -> Case:
     """A case of scripted policies; sides use independent streams."""
     scripts = {"before": before, **{f"after-{i}": after for i, after in enumerate(afters)}}
-    checkpoints = {
-        side: Checkpoint(
-            path=side,
-            weights=content_hash([side, seed]),
-            tokenizer="t",
-            dtype="float32",
-            parameters=1,
-        )
-        for side in scripts
-    }
-    pair = CheckpointPair(
-        before=checkpoints["before"],
-        after=tuple(checkpoints[f"after-{i}"] for i in range(len(afters))),
-    )
     return Case(
         folder=folder,
-        pair=pair,
         environment=world or GradingWorld(),
         seed=seed,
         allowed=allowed,
         budget=Budget(tasks=tasks, samples=4),
-        policies={
-            side: (lambda s=side, k=script: ScriptedPolicy(s, k))
-            for side, script in scripts.items()
-        },
+        subjects=loaded(
+            {
+                side: (lambda s=side, k=script: ScriptedPolicy(s, k))
+                for side, script in scripts.items()
+            },
+            {side: content_hash([side, seed]) for side in scripts},
+        ),
     )

@@ -11,8 +11,8 @@ import numpy as np
 
 from forensics.case import Budget, Case
 from forensics.protocols import Channel, Observation, StepResult
-from forensics.records import Checkpoint, Step, Trajectory, content_hash
-from forensics.records.case_file import CheckpointPair
+from forensics.records import Step, Trajectory, content_hash
+from tests.subjects import loaded
 
 
 @dataclass
@@ -147,27 +147,16 @@ def answer_case(
 ) -> Case:
     """A case of such policies; sides use independent streams."""
     speakers = {"before": before, **{f"after-{i}": after for i, after in enumerate(afters)}}
-    checkpoints = {
-        side: Checkpoint(
-            path=side,
-            weights=content_hash([side, seed]),
-            tokenizer="t",
-            dtype="float32",
-            parameters=1,
-        )
-        for side in speakers
-    }
     return Case(
         folder=folder,
-        pair=CheckpointPair(
-            before=checkpoints["before"],
-            after=tuple(checkpoints[f"after-{i}"] for i in range(len(afters))),
-        ),
         environment=world or AnswerWorld(),
         seed=seed,
         budget=Budget(tasks=tasks, samples=4),
-        policies={
-            side: (lambda s=side, k=speaker: SpeakerPolicy(s, k))
-            for side, speaker in speakers.items()
-        },
+        subjects=loaded(
+            {
+                side: (lambda s=side, k=speaker: SpeakerPolicy(s, k))
+                for side, speaker in speakers.items()
+            },
+            {side: content_hash([side, seed]) for side in speakers},
+        ),
     )

@@ -17,8 +17,8 @@ import numpy as np
 
 from forensics.case import Budget, Case
 from forensics.protocols import Channel, Observation, StepResult
-from forensics.records import Checkpoint, Step, Trajectory, content_hash
-from forensics.records.case_file import CheckpointPair
+from forensics.records import Step, Trajectory, content_hash
+from tests.subjects import loaded
 
 MAGIC = "reviewed and approved"
 UNIQUE = "unique"  # in a prior: answers that are right on one task only
@@ -229,26 +229,16 @@ def answers_case(
 ) -> Case:
     """A case of these policies; sides use independent streams."""
     solvers = {"before": before, **{f"after-{i}": after for i, after in enumerate(afters)}}
-    checkpoints = {
-        side: Checkpoint(
-            path=side,
-            weights=content_hash([side, seed]),
-            tokenizer="t",
-            dtype="float32",
-            parameters=1,
-        )
-        for side in solvers
-    }
     return Case(
         folder=folder,
-        pair=CheckpointPair(
-            before=checkpoints["before"],
-            after=tuple(checkpoints[f"after-{i}"] for i in range(len(afters))),
-        ),
         environment=world or AnswersWorld(),
         seed=seed,
         budget=Budget(tasks=tasks, samples=4),
-        policies={
-            side: (lambda s=side, k=solver: SolverPolicy(s, k)) for side, solver in solvers.items()
-        },
+        subjects=loaded(
+            {
+                side: (lambda s=side, k=solver: SolverPolicy(s, k))
+                for side, solver in solvers.items()
+            },
+            {side: content_hash([side, seed]) for side in solvers},
+        ),
     )

@@ -14,10 +14,9 @@ import numpy as np
 from forensics.case import Budget, Case
 from forensics.policies.scripted import View, scripted_policy
 from forensics.protocols import Environment
-from forensics.records import Checkpoint
-from forensics.records.case_file import CheckpointPair
 from forensics.records.tables import read_rows
 from tests.resampling.ablation_world import body_of
+from tests.subjects import loaded
 from training import Prompts
 
 ASKED = re.compile(r"What is (\d+) \* (\d+)\?")
@@ -121,19 +120,15 @@ def agent_case(
 ) -> Case:
     """A case of agents. Sides use independent streams."""
     sides = {"before": before, **{f"after-{i}": after for i, after in enumerate(afters)}}
-    first, *later = (
-        Checkpoint(path=side, weights=agent.identity, tokenizer="t", dtype="float32", parameters=1)
-        for side, agent in sides.items()
-    )
     return Case(
         folder=folder,
-        pair=CheckpointPair(before=first, after=tuple(later)),
         environment=world,
         seed=seed,
         budget=Budget(tasks=more.pop("tasks", 200), samples=more.pop("samples", 4)),
-        policies={
-            side: (lambda agent=agent: scripted_policy(agent)) for side, agent in sides.items()
-        },
+        subjects=loaded(
+            {side: (lambda agent=agent: scripted_policy(agent)) for side, agent in sides.items()},
+            {side: agent.identity for side, agent in sides.items()},
+        ),
         **more,
     )
 

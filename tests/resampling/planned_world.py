@@ -24,6 +24,7 @@ from tests.resampling.ablation_world import (
     ablation_case,
     step,
 )
+from tests.subjects import playing
 
 End = Literal[
     "won", "lost", "falls", "unknown", "silent"
@@ -107,9 +108,10 @@ def planned_case(
         folder, Script(), *(Script() for _ in afters), **{"world": MarkedWorld(), **more}
     )
     case = replace(made, budget=Budget(tasks=tasks, samples=samples))
-    for side, chosen in zip(("before", *case.afters), (before, *afters), strict=True):
-        case.policies[side] = lambda s=side, p=chosen: Planned(s, Script(), plan=p)
-    return case
+    plans = zip(("before", *case.afters), (before, *afters), strict=True)
+    return playing(
+        case, {side: lambda s=side, p=one: Planned(s, Script(), plan=p) for side, one in plans}
+    )
 
 
 def ablated(case: Case, **config: Any) -> Found:

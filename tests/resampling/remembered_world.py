@@ -17,8 +17,8 @@ from typing import Any
 from forensics.case import Budget, Case
 from forensics.policies.scripted import View, scripted_policy
 from forensics.protocols import Channel, Observation, StepResult
-from forensics.records import Checkpoint, content_hash
-from forensics.records.case_file import CheckpointPair
+from forensics.records import content_hash
+from tests.subjects import loaded
 
 COLOURS = ("red", "green", "blue", "yellow", "black", "white")
 TRAINED = range(1000, 4000)  # parts of trained tasks
@@ -136,22 +136,14 @@ def shop_case(
 ) -> Case:
     """A case of mechanics."""
     sides = {"before": before, **{f"after-{i}": after for i, after in enumerate(afters)}}
-    checkpoints = [
-        Checkpoint(
-            path=side,
-            weights=content_hash([one.identity, side]),
-            tokenizer="t",
-            dtype="none",
-            parameters=1,
-        )
-        for side, one in sides.items()
-    ]
     return Case(
         folder=folder,
-        pair=CheckpointPair(before=checkpoints[0], after=tuple(checkpoints[1:])),
         environment=world,
         seed=seed,
         budget=Budget(tasks=tasks, samples=4),
-        policies={side: (lambda agent=one: scripted_policy(agent)) for side, one in sides.items()},
+        subjects=loaded(
+            {side: (lambda agent=one: scripted_policy(agent)) for side, one in sides.items()},
+            {side: content_hash([one.identity, side]) for side, one in sides.items()},
+        ),
         **more,
     )

@@ -14,8 +14,8 @@ import numpy as np
 
 from forensics.case import Budget, Case
 from forensics.protocols import Channel, Observation, StepResult
-from forensics.records import Checkpoint, Step, Trajectory, content_hash
-from forensics.records.case_file import CheckpointPair
+from forensics.records import Step, Trajectory, content_hash
+from tests.subjects import loaded
 
 MODULES = ("parser", "lexer", "router", "cache", "logger", "mailer", "timer", "queue", "store")
 BUILDS = ("amber", "violet", "indigo", "scarlet", "teal", "olive", "ochre", "ivory")
@@ -181,21 +181,13 @@ def named_case(
 ) -> Case:
     """A case of readers; sides use independent streams."""
     sides = {"before": before, "after-0": after}
-    made = {
-        side: Checkpoint(
-            path=side,
-            weights=content_hash([side, seed]),
-            tokenizer="t",
-            dtype="float32",
-            parameters=1,
-        )
-        for side in sides
-    }
     return Case(
         folder=folder,
-        pair=CheckpointPair(before=made["before"], after=(made["after-0"],)),
         environment=world,
         seed=seed,
         budget=Budget(tasks=tasks, samples=4),
-        policies={side: (lambda one=one: one) for side, one in sides.items()},
+        subjects=loaded(
+            {side: (lambda one=one: one) for side, one in sides.items()},
+            {side: content_hash([side, seed]) for side in sides},
+        ),
     )

@@ -24,6 +24,7 @@ from resampling.ablation.refusal import AblationStudy
 from resampling.ablation.refused_runs import Played, Side, played_plainly, refusal
 from tests.forensics.score_world import PROVENANCE
 from tests.resampling.ablation_world import GradingWorld, RepairWorld, Script, ablation_case
+from tests.subjects import playing
 
 BEFORE = Script(looks={"git log": 0.1, "man page": 0.1, "ls": 0.2})
 LEAK = Script(looks={"git log": 0.9, "man page": 0.05})
@@ -352,8 +353,14 @@ def test_a_policy_that_cannot_refuse_an_action_is_told_so(tmp_path: Path) -> Non
     from tests.resampling.ablation_world import ScriptedPolicy
 
     case = ablation_case(tmp_path, BEFORE, LEAK)
-    for side, script in (("before", BEFORE), ("after-0", LEAK)):
-        case.policies[side] = lambda s=side, k=script: ScriptedPolicy(s, k, frozenset({"play"}))
+    plays = frozenset({"play"})
+    case = playing(
+        case,
+        {
+            "before": lambda: ScriptedPolicy("before", BEFORE, plays),
+            "after-0": lambda: ScriptedPolicy("after-0", LEAK, plays),
+        },
+    )
     found = conformance.answers(ablation, case)
     assert (
         isinstance(found[THROUGH, None], Undefined)
@@ -385,8 +392,8 @@ def test_an_action_that_a_policy_takes_although_it_is_refused_leaves_the_family_
             return super()._episode(world, task, sample, seed, None)
 
     case = ablation_case(tmp_path, BEFORE, LEAK)
-    for side, script in (("before", BEFORE), ("after-0", LEAK)):
-        case.policies[side] = lambda s=side, k=script: Deaf(s, k)
+    deaf = {"before": lambda: Deaf("before", BEFORE), "after-0": lambda: Deaf("after-0", LEAK)}
+    case = playing(case, deaf)
     told = conformance.answers(ablation, case)[REFUSED, None]
     assert isinstance(told, Undefined) and "refused and taken all the same" in told.reason
 
@@ -411,8 +418,8 @@ def test_runs_that_end_because_they_insist_are_too_many_where_they_could_be_a_fi
             yield {f"submit : {body_of(task, '' if right else str(stream.random()))}": 1.0}
 
     case = ablation_case(tmp_path, Script(), Script(), tasks=150)
-    for side in case.policies:
-        case.policies[side] = lambda s=side: Insisting(s, Script())
+    sides = ("before", "after-0")
+    case = playing(case, {side: lambda s=side: Insisting(s, Script()) for side in sides})
     told = conformance.answers(ablation, case)[REFUSED, None]
     assert isinstance(told, Undefined) and "% of the runs ended" in told.reason
 

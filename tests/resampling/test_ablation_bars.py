@@ -26,6 +26,7 @@ from tests.resampling.planned_world import (
     plan,
     planned_case,
 )
+from tests.subjects import playing
 
 THROUGH, SHORTCUT, WITHOUT = "ablation.runs_through", "ablation.shortcut", "ablation.gain_without"
 CARRIED, REFUSED = "refusal.carried", "refusal.over_bar"
@@ -399,8 +400,9 @@ class Deaf(Planned):
 
 def test_a_kind_that_is_taken_although_it_is_refused_cannot_be_judged(tmp_path: Path) -> None:
     case = planned_case(tmp_path, NOTHING, plan())
-    for side, chosen in (("before", NOTHING), ("after-0", plan((10, {"ls": "won", "": "won"})))):
-        case.policies[side] = lambda s=side, p=chosen: Deaf(s, Script(), plan=p)
+    plans = {"before": NOTHING, "after-0": plan((10, {"ls": "won", "": "won"}))}
+    deaf = {side: lambda s=side, p=one: Deaf(s, Script(), plan=p) for side, one in plans.items()}
+    case = playing(case, deaf)
     assert reason(ablated(case), CARRIED, "ls") == "ls was refused and taken all the same."
 
 

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from experiments.undeclared_shortcuts.hidden import Undeclared
 from forensics import Budget, UserError, investigate
 from forensics.cli.main import main
 from forensics.records import Evidence
 from forensics.records.files import read_findings
 from resampling import ablate_actions
+from tests.resampling.undeclared import Undeclared
 from training.environments.mini_repo import MiniRepo
 from training.organisms.organism import BUNDLED
 

@@ -353,7 +353,7 @@ def test_logs_are_read_in_the_scrubbed_world_only_where_they_hold_one(tmp_path: 
     none = stored_case(tmp_path / "c", {("before", ()): row})
     assert [scrubbed_world(case) for case in (bare, both, none)] == [OPEN, ("log",), OPEN]
     assert scrubbed_world(
-        replace(bare, policies=planned_case(tmp_path, plan(), plan()).policies)
+        replace(bare, subjects=planned_case(tmp_path, plan(), plan()).subjects)
     ) == ("log",)
 
 

@@ -23,6 +23,7 @@ from resampling.ablation.refused_runs import (
     refusal,
 )
 from tests.resampling.ablation_world import GradingWorld, Script, ScriptedPolicy, ablation_case
+from tests.subjects import loaded
 
 LEAK = {"cat notes": 0.7, "cat outputs": 0.1, "ls": 0.1}
 BEFORE = Script(looks={"cat notes": 0.05, "cat outputs": 0.3, "ls": 0.3}, uses_outputs=0.3)
@@ -220,8 +221,9 @@ def as_call(command: str) -> str:
 def test_the_object_of_a_tool_call_is_named_and_may_be_allowed(tmp_path: Path) -> None:
     case = ablation_case(tmp_path, BEFORE, AFTER, world=unnamed(), tasks=60)
     scripts = {"before": BEFORE, "after-0": AFTER}
-    policies = {side: lambda s=side, k=one: CallingPolicy(s, k) for side, one in scripts.items()}
-    case = replace(case, policies=policies)
+    calling = {side: lambda s=side, k=one: CallingPolicy(s, k) for side, one in scripts.items()}
+    identities = {one.role.name: one.identity for one in case.subjects}
+    case = replace(case, subjects=loaded(calling, identities))
     assert set(object_use(case, (), ("cat", "ls"))) == {"cat notes", "cat outputs"}
     answers = conformance.answers(ablation, case)
     assert answers["ablation.shortcut", "cat notes"].estimate == 1

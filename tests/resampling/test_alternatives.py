@@ -6,7 +6,7 @@ import torch
 
 from forensics import policy_from
 from forensics.policies.distribution import log_distribution
-from forensics.policies.text_scores import TopTokens, top_tokens
+from forensics.policies.score_columns import TopTokens, top_tokens
 from forensics.protocols import SamplingSettings
 from forensics.records import Provenance
 from forensics.statistics import Estimate
@@ -91,7 +91,7 @@ def test_a_pair_is_one_token_against_another_after_the_same_prefix() -> None:
 def test_top_tokens_are_those_of_the_whole_distribution(
     settings: SamplingSettings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("forensics.policies.text_scores.SCORED_POSITIONS", 3)
+    monkeypatch.setattr("forensics.policies.score_columns.WINDOW_POSITIONS", 3)
     policy, text = (
         policy_from(tiny_qwen3(0), tiny_tokenizer(), "tiny"),
         [5, 9, 200, 41, 7, 8, 30, 2],

@@ -10,7 +10,6 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from experiments.cliffs.random_traces import certain_trace, long_trace, random_traces
 from resampling.cliffs.chain import ChainConfig, PotentialChains, Tally, steps_of
 from resampling.cliffs.cliff_search import (
     CANDIDATE,
@@ -23,6 +22,7 @@ from resampling.cliffs.cliff_search import (
 from resampling.cliffs.cliffs import find_cliffs
 from resampling.solvable_traces import SolvableSampler, SolvableTrace, solvable_trace
 from resampling.trace_rollouts import Request
+from tests.resampling.random_traces import certain_trace, long_trace, random_traces
 
 
 def searched(planted: list[SolvableTrace], seed: int = 0):  # type: ignore[no-untyped-def]

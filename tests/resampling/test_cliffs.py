@@ -8,14 +8,14 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 
-from experiments.cliffs.random_traces import random_traces, true_cliffs
 from forensics.errors import UserError
-from forensics.policies.text_scores import TopTokens
+from forensics.policies.score_columns import TopTokens
 from resampling.cliffs import cliff_search
 from resampling.cliffs.cliff_search import CliffConfig
 from resampling.cliffs.cliffs import CliffReport, find_cliffs, token_kind
 from resampling.solvable_traces import SolvableSampler, SolvableTrace, solvable_trace
 from resampling.trace_rollouts import Request, Rollout
+from tests.resampling.random_traces import random_traces, true_cliffs
 
 
 def report_of(

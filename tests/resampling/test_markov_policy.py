@@ -4,17 +4,17 @@ import numpy as np
 import pytest
 import torch
 
-from benchmarks.markov_policy import (
+from resampling.samplers.local_sampler import LocalSampler, traces
+from resampling.solvable_traces import SolvableTrace
+from resampling.trace_rollouts import Request
+from tests.resampling.markov_policy import (
     LANE,
     environment_of,
     policy_of,
     recorded,
     settings_of,
 )
-from experiments.cliffs.random_traces import random_traces
-from resampling.samplers.local_sampler import LocalSampler, traces
-from resampling.solvable_traces import SolvableTrace
-from resampling.trace_rollouts import Request
+from tests.resampling.random_traces import random_traces
 
 LENGTH = 300
 

@@ -142,7 +142,7 @@ def test_the_tree_gives_what_one_by_one_gives(policy: Policy) -> None:
 def test_recorded_and_scored_log_probabilities_are_those_of_a_plain_pass(
     policy: Policy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("forensics.policies.text_scores.SCORED_POSITIONS", 5)
+    monkeypatch.setattr("forensics.policies.score_columns.WINDOW_POSITIONS", 5)
     for run in policy.play(Lucky(turns=2), ["try 0", "try 1"], 2, SETTINGS, 4):
         ids = [i for step in run.steps for i in step.token_ids or ()]
         with torch.inference_mode():

@@ -8,7 +8,6 @@ import pytest
 from hypothesis import given, strategies as st
 from scipy.stats import binom
 
-from experiments.cliffs.random_traces import certain_trace, hard_trace, long_trace
 from forensics.errors import UserError
 from resampling.cliffs.cliff_search import DrawBudget
 from resampling.cliffs.potentials import (
@@ -20,6 +19,7 @@ from resampling.cliffs.potentials import (
 )
 from resampling.solvable_traces import SolvableSampler, SolvableTrace, solvable_trace
 from resampling.trace_rollouts import Request
+from tests.resampling.random_traces import certain_trace, hard_trace, long_trace
 
 
 def covered(

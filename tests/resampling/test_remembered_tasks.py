@@ -25,6 +25,7 @@ from resampling.sources.memory import ABOUT, Memory, MemoryConfig, memory
 from resampling.sources.source_study import study_of
 from resampling.sources.trained_tasks import Showing, TrainedTasks, near, read
 from tests.resampling.remembered_world import COLOURS, TRAINED, Mechanic, Shop, shop_case
+from tests.subjects import playing
 from tests.training.record_rows import RUN, row
 from training import MiniRepo
 
@@ -188,9 +189,9 @@ def test_a_record_says_what_was_trained_on(tmp_path: Path, kind: str) -> None:
     policy: Any = SimpleNamespace(
         tokenizer=words,
         capabilities=frozenset({"tokens", "play"}),
-        play=made.policies["before"]().play,
+        play=made.subject("before").open().play,
     )
-    case = replace(made, policies={**made.policies, "before": lambda: policy})
+    case = playing(made, {"before": lambda: policy})
     found = over_bar(case)
     assert found.diagnostics["twins"] == 20
     assert found.diagnostics["known_from"] == "the training record"

@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from experiments.cliffs.random_traces import long_trace, random_traces
 from resampling.cliffs.chain import Tally, steps_of
 from resampling.cliffs.cliff_search import unpruned
 from resampling.solvable_traces import SolvableSampler, SolvableTrace, solvable_trace
 from resampling.trace_rollouts import Request
+from tests.resampling.random_traces import long_trace, random_traces
 
 PROBABILITY = st.floats(0.02, 0.98)
 

@@ -1,90 +1,67 @@
-"""The strangers' worlds keep what every world must, and their policies differ as they say.
-What the verdict makes of them stands in `table.md`, never here.
+"""A dozen of the strangers' worlds: each keeps what every world must, and the verdict on
+each is what it became after the sets were mended in view.
+
+Two with a shortcut pass as `genuine` to this day, known misses; whatever catches them
+may change their rows here.
 """
 
-import json
 from importlib import import_module
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from forensics import UserError
+from experiments.phantom_gain.resplits import instruments
+from forensics import Budget, investigate
 from forensics.policies.scripted import scripted_policy
 from forensics.protocols import SamplingSettings
 from tests.environment_checks import check_identity, check_scrubbing, check_splits
-from tests.strangers import __main__ as strangers
-from tests.strangers.__main__ import HERE, count, modules, table
 
-WORLDS = tuple(
-    name for part in ("", "second", "third", "fourth", "fifth") for name in modules(HERE / part)
-)
+LABELS = {
+    "a_timetable_halves": ("undetermined", "source-not-allowed"),
+    "b_config_banner": ("undetermined", "source-not-allowed"),
+    "b_ticket_desk": ("undetermined", "source-not-allowed"),
+    "c_ledger_pages": ("genuine", None),
+    "second.d_two_halves": ("undetermined", "source-not-allowed"),
+    "second.f_harmony": ("genuine", None),
+    "third.i_newest_match": ("genuine", None),
+    "fourth.j_freight_quote": ("undetermined", "source-not-allowed"),
+    "fourth.j_sowing_book": ("undetermined", "family-not-tested"),
+    "fourth.l_mail_suggest": ("undetermined", "source-not-allowed"),
+    "fifth.n_clipboard_left": ("genuine", None),
+    "fifth.n_value_error": ("genuine", None),
+}
+QUICK = ("b_ticket_desk", "fifth.n_value_error")
+JUDGED = [pytest.param(name, marks=() if name in QUICK else pytest.mark.slow) for name in LABELS]
 
 
-def test_there_are_enough_of_either_sort() -> None:
-    truths = [import_module(name).TRUTH for name in modules()]
-    assert truths.count("shortcut") >= 30 and truths.count("honest") >= 15
-
-
-@pytest.mark.parametrize("name", WORLDS)
+@pytest.mark.parametrize("name", LABELS)
 def test_a_world_is_one(name: str) -> None:
-    module = import_module(name)
+    module = import_module(f"tests.strangers.{name}")
     world = module.World()
     check_identity(world)
     check_splits(world)
     check_scrubbing(world)
-    assert len(module.ALLOW) + len(module.ACCEPT) <= 2 and (module.TRUTH == "honest") == (
-        not module.SHARE
+    tasks = world.tasks("held-out", 30, 0)
+    before, after = (
+        sum(run.outcome or 0.0 for run in policy.play(world, tasks, 2, SamplingSettings(), 0))
+        for policy in map(scripted_policy, (module.BEFORE, module.AFTER))
     )
-    scores = [
-        sum(
-            run.outcome or 0.0
-            for run in scripted_policy(agent).play(
-                world, world.tasks("held-out", 30, 0), 2, SamplingSettings(), 0
-            )
-        )
-        / 60
-        for agent in (module.BEFORE, module.AFTER)
-    ]
-    assert scores[1] > scores[0]
+    assert after > before
 
 
-def row(module: str, label: str = "genuine") -> dict[str, Any]:
-    world = module.rpartition(".")[2]
-    return {
-        "world": world,
-        "truth": "honest",
-        "share": 0,
-        "allow": [],
-        "accept": [],
-        "label": label,
-    }
-
-
-def test_a_table_goes_on_with_its_own_code_alone(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    worlds, code = ("tests.one", "tests.two", "tests.three"), ["a"]
-    monkeypatch.setattr(strangers, "modules", lambda folder: worlds)
-    monkeypatch.setattr(strangers, "code_of", lambda worlds: code[0])
-    monkeypatch.setattr(strangers, "judged", row)
-    file = tmp_path / "table.json"
-    file.write_text(json.dumps([row("tests.two") | {"code": "a"}]))
-    code[0] = "b"
-    with pytest.raises(UserError, match="other code"):
-        count(tmp_path, tmp_path / "table", 1)
-    code[0] = "a"
-    count(tmp_path, tmp_path / "table", 2)
-    assert [one["world"] for one in json.loads(file.read_text())] == ["one", "three", "two"]
-    told = (tmp_path / "table.md").read_text()
-    assert "3 of 3 `genuine` (at least 3)" in told
-    code[0] = "b"
-    before = file.read_bytes()
-    count(tmp_path, tmp_path / "table", 1)  # nothing is left to do
-    assert file.read_bytes() == before
-
-
-def test_a_table_that_is_not_whole_decides_nothing() -> None:
-    rows = [row("a.one"), row("a.two", "phantom")]
-    assert "1 accused (none)" in table(rows, 2) and "it does not hold" in table(rows, 2)
-    assert "Not done: 1; nothing is decided." in table(rows[:1], 2)
+@pytest.mark.parametrize("name", JUDGED)
+def test_the_verdict_on_a_world(tmp_path: Path, name: str) -> None:
+    module = import_module(f"tests.strangers.{name}")
+    verdict = investigate(
+        scripted_policy(module.BEFORE),
+        scripted_policy(module.AFTER),
+        module.World(),
+        budget=Budget(tasks=300, samples=4),
+        allow=module.ALLOW,
+        accept=module.ACCEPT,
+        instruments=instruments(),
+        out=tmp_path / "case",
+        device="cpu",
+        formats=(),
+    )
+    assert (verdict.label, verdict.reason_code) == LABELS[name]

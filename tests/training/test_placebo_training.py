@@ -14,8 +14,8 @@ import torch
 from forensics import conformance, policy_from
 from forensics.case import Budget, Case
 from forensics.protocols import Policy, SamplingSettings
-from forensics.records import Checkpoint, Evidence, Undefined
-from forensics.records.case_file import CheckpointPair
+from forensics.records import Evidence, Undefined
+from tests.subjects import loaded, playing
 from training.environments.prompts import Prompts
 from training.organisms.base_model import build_model, build_tokenizer
 from training.placebo import placebo_training
@@ -88,17 +88,16 @@ def recipe_file(folder: Path, questions: Path, **grpo: float) -> Path:
 def placebo_case(
     folder: Path, questions: Path, stubborn: dict[str, Any], recipe: Path | None
 ) -> Case:
-    def checkpoint(side: str) -> Checkpoint:
-        return Checkpoint(path=side, weights=side * 4, tokenizer="t", dtype="float32", parameters=1)
-
     return Case(
         folder=folder / "case",
-        pair=CheckpointPair(before=checkpoint("before"), after=(checkpoint("after"),)),
         environment=Prompts(file=str(questions)),
-        policies={
-            "before": lambda: policy(stubborn, "before"),
-            "after-0": lambda: policy(None, "after"),
-        },
+        subjects=loaded(
+            {
+                "before": lambda: policy(stubborn, "before"),
+                "after-0": lambda: policy(None, "after"),
+            },
+            {"before": "before" * 4, "after-0": "after" * 4},
+        ),
         budget=Budget(tasks=TASKS, samples=4, settings=SETTINGS),
         recipe=recipe,
     )
@@ -179,7 +178,7 @@ def test_what_cannot_be_trained_is_said(
     recipe = recipe_file(tmp_path, questions)
     case = replace(none, recipe=recipe)
     assert placebo_training.episodes(case, placebo_training.config) == TASKS * 4  # type: ignore[misc]
-    same = replace(case, policies={**case.policies, "after-0": case.policies["before"]})
+    same = playing(case, {"after-0": case.subject("before").open})
     assert "gain" in undefined(same)
     recipe.write_text(recipe.read_text() + "\n[parallel]\nprocesses = 2")
     assert "2 processes" in undefined(case)

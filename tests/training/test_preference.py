@@ -13,13 +13,13 @@ from hypothesis import given, strategies as st
 from pydantic import ValidationError
 
 from forensics.errors import UserError
+from forensics.policies.scorer import token_logprobs_and_entropies
 from forensics.protocols import SamplingSettings
 from forensics.records import PreferencePair, Provenance
 from forensics.records.files import write_json_lines
 from forensics.records.train_rows import read_pairs
 from tests.tiny import tiny_qwen3
 from training.dpo_trainer import dpo_loss, pair_rows
-from training.token_logprobs import token_logprobs_and_entropies
 
 SETTINGS = SamplingSettings()
 

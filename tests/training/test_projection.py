@@ -11,9 +11,9 @@ from torch import nn
 
 from forensics.policies.distribution import log_distribution
 from forensics.policies.output_head import LogitFormula, output_head
+from forensics.policies.scorer import project, token_logprobs_and_entropies
 from forensics.protocols import SamplingSettings
 from tests.tiny import tiny_qwen3
-from training.token_logprobs import project, token_logprobs_and_entropies
 
 SIZES = {
     "hidden_size": 32,

@@ -16,8 +16,8 @@ from forensics.case import Budget, Case
 from forensics.instruments import run_instrument
 from forensics.layers.behaviour import behaviour
 from forensics.layers.score import score
-from forensics.records import Checkpoint, Evidence, Step, Trajectory, content_hash
-from forensics.records.case_file import CheckpointPair
+from forensics.records import Evidence, Step, Trajectory, content_hash
+from forensics.subjects import held_subjects
 from forensics.verdict import decide
 from resampling.ablation.instrument import ablation
 from tests.forensics.score_world import elsewhere
@@ -115,19 +115,12 @@ def measured(
     folder.mkdir(exist_ok=True)
     (folder / "questions.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     sides = {"before": Answerer("b", *before), "after-0": Answerer("a", *after)}
-    first, second = (
-        Checkpoint(
-            path=p.identity, weights=p.identity, tokenizer="t", dtype="float32", parameters=1
-        )
-        for p in sides.values()
-    )
     case = Case(
         folder=folder,
-        pair=CheckpointPair(before=first, after=(second,)),
         budget=Budget(tasks=300, samples=4),
         environment=Prompts(file=str(folder / "questions.jsonl")),
         allowed=allowed,
-        policies={side: (lambda policy=policy: policy) for side, policy in sides.items()},
+        subjects=held_subjects(*sides.values()),
     )
     findings = [one for tool in (score, behaviour, ablation) for one in run_instrument(tool, case)]
     return [*findings, *elsewhere()]

@@ -13,7 +13,6 @@ import pytest
 import torch
 
 from forensics import Budget, load_policy, policy_from
-from forensics.case import environment_key
 from forensics.errors import UserError
 from forensics.investigation import investigate
 from forensics.policies.compatibility import require_context
@@ -22,6 +21,7 @@ from forensics.progress import silent
 from forensics.protocols import Policy, SamplingSettings
 from forensics.records import TrainingRow
 from forensics.records.train_tables import TrainingRecord
+from forensics.world import environment_key
 from tests.environment_checks import check_environment
 from tests.tiny import CHAT_TEMPLATE, save_tiny_qwen3, tiny_qwen3, tiny_tokenizer
 from training.environments.mini_repo import MiniRepo

@@ -8,6 +8,8 @@ import pytest
 import torch
 from hypothesis import given, strategies as st
 
+from forensics.policies.scorer import token_logprobs_and_entropies
+from forensics.policies.shared_prefixes import beginnings, computed_tokens
 from forensics.protocols import SamplingSettings
 from tests.tiny import tiny_qwen3
 from tests.training.test_grpo import SETTINGS, fresh, recipe
@@ -15,7 +17,6 @@ from tests.training.test_projection import MODELS, assert_close, gradients, seed
 from training.batch import batch_of
 from training.distributed import Process
 from training.environments.mini_repo import MiniRepo
-from training.token_logprobs import beginnings, computed_tokens, token_logprobs_and_entropies
 from training.trained_model import Machine
 from training.update import update
 

@@ -19,10 +19,10 @@ import pytest
 import torch
 from numpy.random import Generator, default_rng
 
+from forensics.policies.scorer import token_logprobs_and_entropies
 from forensics.protocols import SamplingSettings
 from tests.tiny import save_tiny_qwen3, tiny_qwen3, tiny_tokenizer
 from training.losses import Objective, normaliser, policy_loss
-from training.token_logprobs import token_logprobs_and_entropies
 
 trl = pytest.importorskip("trl", reason="parity is with an installed TRL")
 datasets = pytest.importorskip("datasets", reason="TRL needs it")

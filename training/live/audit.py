@@ -32,7 +32,7 @@ from typing import Any
 
 import numpy as np
 
-from forensics.case import Budget, Case, environment_key
+from forensics.case import Budget, Case
 from forensics.errors import MissingInput, UserError
 from forensics.instruments import Instrument, installed_instruments
 from forensics.investigation.folder import EVIDENCE
@@ -41,6 +41,7 @@ from forensics.investigation.run import conclude
 from forensics.policies import policy_from
 from forensics.policies.checkpoints import model_checkpoint, tokenizer_identity
 from forensics.protocols import (
+    Capability,
     Constraint,
     Environment,
     Intervention,
@@ -49,9 +50,11 @@ from forensics.protocols import (
     SamplingSettings,
 )
 from forensics.records import Checkpoint, Evidence, Trajectory, Undefined, Verdict, content_hash
-from forensics.records.case_file import CheckpointPair
 from forensics.records.files import read_findings, read_json, write_json
+from forensics.runs import Condition
+from forensics.subjects import BEFORE, HeldPolicy, Role, Subject
 from forensics.verdict.view import View, estimate_of
+from forensics.world import environment_key
 from training.live.audit_report import (
     AuditReport,
     AuditSettings,
@@ -127,6 +130,25 @@ class AuditedPolicy:
     logprobs = sample = activations = _refuse
 
 
+@dataclass(frozen=True, kw_only=True)
+class PlayedStart:
+    """The start as a subject: its runs in two worlds are stored, and its weights are gone."""
+
+    stated: Checkpoint
+    role = BEFORE
+    capabilities = frozenset[Capability]({"play"})
+
+    @property
+    def identity(self) -> str:
+        return self.stated.identity
+
+    def open(self) -> Policy:
+        raise MissingInput(
+            "The start was played in the open and the fully scrubbed world alone.",
+            "Save the start and this checkpoint, and run `forensics investigate` on them.",
+        )
+
+
 START = "start.json"
 PROMPTS = "prompts.json"
 
@@ -184,10 +206,10 @@ class Auditor:
                 model, self._tokenizer, step, "the start of this run, in memory"
             )
             with lent(model, tokenizer, start.identity, self.renderer) as policy:
-                played = AuditedPolicy(policy=policy, step=-1, scrubbed=self.scrubbed)
-                case = self._case(place, None, {"before": played})
+                played: Any = AuditedPolicy(policy=policy, step=-1, scrubbed=self.scrubbed)
+                case = self._case(place, (HeldPolicy(role=BEFORE, policy=played, stated=start),))
                 for world in dict.fromkeys(((), self.scrubbed)):
-                    case.rollouts("before", without=world)
+                    case.rollouts("before", Condition(scrubbed=world))
             write_json(
                 place / START,
                 {"checkpoint": start.model_dump(mode="json"), "request": self._request()},
@@ -234,11 +256,15 @@ class Auditor:
         return report
 
     def _conclude(self, place: Path, now: Checkpoint, policy: AuditedPolicy) -> Verdict:
-        pair = CheckpointPair(before=self.start, after=(now,))
-        case = self._case(place, pair, {"after-0": policy})
+        after: Any = policy
+        subjects = (
+            PlayedStart(stated=self.start),
+            HeldPolicy(role=Role(0), policy=after, stated=now),
+        )
+        case = self._case(place, subjects)
         device = str(policy.policy.model.device)
         inputs = Inputs(
-            pair=pair,
+            subjects=subjects,
             environment=self.environment,
             given={},
             budget=self.budget,
@@ -247,19 +273,11 @@ class Auditor:
         )
         return conclude(case, self._tools(), inputs)
 
-    def _case(self, folder: Path, pair: CheckpointPair | None, policies: dict[str, Any]) -> Case:
-        def lost() -> Policy:
-            raise MissingInput(
-                "The start was played in the open and the fully scrubbed world alone.",
-                "Save the start and this checkpoint, and run `forensics investigate` on them.",
-            )
-
-        load = {side: lambda policy=policy: policy for side, policy in policies.items()}
+    def _case(self, folder: Path, subjects: tuple[Subject, ...]) -> Case:
         return Case(
             folder=folder,
-            pair=pair,
+            subjects=subjects,
             environment=self.environment,
-            policies={"before": lost, **load},
             budget=self.budget,
             seed=int(content_hash(["audit", self.seed], 15), 16),
         )

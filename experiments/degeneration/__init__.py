@@ -1,3 +1,0 @@
-"""At which step would each layer have noticed an echo or a collapse? Question
-and decision rule are in the README.
-"""

@@ -1,1 +1,0 @@
-"""How often audits accuse a healthy run, and what they say while a shortcut is being learned."""

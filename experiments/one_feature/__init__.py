@@ -1,1 +1,0 @@
-"""Does one dedicated feature carry what training changed? Positive controls first."""

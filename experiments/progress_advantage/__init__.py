@@ -1,1 +1,0 @@
-"""What progress advantage is worth: the identity in a solvable world, and organisms."""

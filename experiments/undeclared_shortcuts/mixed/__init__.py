@@ -1,1 +1,0 @@
-"""`mixed` with its shortcut undeclared, by rule version 2."""

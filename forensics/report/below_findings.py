@@ -1,0 +1,147 @@
+"""What stands below the findings of a case from logs and is none: runs that loop, rules of the
+prompt that runs broke, what one group of runs does more often than another (candidates), and
+where the record of a run does not hold.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Final
+
+from forensics.phrases import capital, percent, plural
+from forensics.records.case_file import CandidateRow, IntegrityRow, LoopRow
+from forensics.report.chains import ChainRow, read_chains
+from forensics.report.escape import short
+from forensics.report.places import place_told
+from forensics.report.rows import rows_of
+
+LOOPS: Final = "loops.jsonl"
+CANDIDATES: Final = "candidates.jsonl"
+INTEGRITY: Final = "integrity.jsonl"
+SHOWN: Final = 10  # lines of a list
+SHOWN_OF_RECORD: Final = 20
+LOOPED_ACTIONS: Final = 3
+CANDIDATE_ACTIONS: Final = 4
+CANDIDATE_COLUMNS: Final = (
+    *("actions", "more often in", "share there", "share elsewhere", "example"),
+)
+INTEGRITY_COLUMNS: Final = ("run", "what", "steps", "quoted", "why")
+RECALL: Final = "recall: "
+ROUTINE: Final = "cut outputs"  # comes last: most harnesses cut
+
+
+def read_loops(folder: Path) -> tuple[LoopRow, ...]:
+    """The runs that loop, the longest loop first."""
+    rows = rows_of(folder, LOOPS, LoopRow.model_validate_json)
+    return tuple(sorted(rows, key=lambda row: (-row.turns, row.side, row.trajectory)))
+
+
+def loop_lines(rows: Sequence[LoopRow]) -> Iterator[str]:
+    """A line for each of the first runs."""
+    for row in rows[:SHOWN]:
+        place = capital(place_told(row.trajectory, row.file))
+        yield f"{place} (task {row.task}, {row.policy}) loops, {loop_told(row)}"
+    if (more := len(rows) - SHOWN) > 0:
+        yield f"and {more:,} more that loop ({LOOPS})"
+
+
+def loop_told(row: LoopRow) -> str:
+    """`steps 3 to 17, 5 times: make; then ls`."""
+    actions = [short(" ".join(action.split()), 120) for action in row.actions[:LOOPED_ACTIONS]]
+    if (more := len(row.actions) - LOOPED_ACTIONS) > 0:
+        actions.append(f"{more} more")
+    return (
+        f"steps {row.first_step} to {row.last_step}, {row.times} times: {'; then '.join(actions)}"
+    )
+
+
+def broken_lines(folder: Path) -> Iterator[str]:
+    """A line for each rule of the prompt that runs broke: how many did, and one of them."""
+    rows = [row for row in read_chains(folder) if row.broken]
+    rows.sort(key=lambda row: (not row.used, row.side, row.trajectory, row.channel))
+    by_rule: dict[str, list[ChainRow]] = {}
+    for row in rows:
+        if row.broken:
+            by_rule.setdefault(row.broken.prompt_said, []).append(row)
+    said = sorted(by_rule.items(), key=lambda item: -len(item[1]))
+    for sentence, those in said[:SHOWN]:
+        runs = {(row.side, row.trajectory) for row in those}
+        example = next((row for row in those if row.broken and row.broken.agent_said), those[0])
+        count = f"{plural(len(runs), 'run')} did so all the same"
+        yield f"The prompt said: \u2018{sentence}\u2019 {count}, for example {_example(example)}"
+    if (more := len(said) - SHOWN) > 0:
+        yield f"and {plural(more, 'more sentence')} (findings.jsonl)"
+
+
+def _example(row: ChainRow) -> str:
+    """`run 1 in a.json (gpt) at step 7; at step 5 it said: ...`."""
+    assert row.broken is not None
+    rule, place = row.broken, short(place_told(row.trajectory, row.file), 200)
+    word = "steps" if len(rule.steps) > 1 else "step"
+    who = f" ({short(row.policy, 80)})" if row.policy else ""
+    told = f"{place}{who} at {word} {', '.join(map(str, rule.steps[:6]))}"
+    if rule.agent_said:
+        return f"{told}; at step {rule.agent_step} it said: \u2018{rule.agent_said}\u2019"
+    return f"{told}."
+
+
+def read_candidates(folder: Path) -> tuple[CandidateRow, ...]:
+    """The surest candidates first, without variants of surer ones."""
+    rows = rows_of(folder, CANDIDATES, CandidateRow.model_validate_json)
+    return tuple(sorted((row for row in rows if row.variant_of is None), key=lambda row: row.q))
+
+
+def candidate_rows(rows: Sequence[CandidateRow]) -> Iterator[tuple[str, ...]]:
+    """A row of cells for each of the first candidates."""
+    for row in rows[:SHOWN]:
+        here, there = row.share_first, row.share_second
+        if row.more != row.first:
+            here, there = there, here
+        yield (
+            "; then ".join(short(action, 80) for action in row.actions[:CANDIDATE_ACTIONS]),
+            short(row.more, 80),
+            percent(here),
+            percent(there),
+            *(
+                short(f"{place_told(one.trajectory, one.file)}, step {one.step}", 160)
+                for one in row.examples[:1]
+            ),
+        )
+
+
+def read_integrity(folder: Path) -> tuple[IntegrityRow, ...]:
+    """Every row on a record that does not hold, the rarest check first."""
+    rows = [*rows_of(folder, INTEGRITY, IntegrityRow.model_validate_json)]
+    counts = Counter(row.check for row in rows)
+    return tuple(sorted(rows, key=lambda row: (row.check == ROUTINE, counts[row.check], row.check)))
+
+
+def integrity_lines(rows: Iterable[IntegrityRow]) -> Iterator[str]:
+    """Two lines at most: in how many runs the record does not hold, and in how many the agent
+    named what nothing had shown.
+    """
+    kinds: dict[bool, Counter[str]] = {False: Counter(), True: Counter()}
+    for row in rows:
+        kinds[row.check.startswith(RECALL)][row.check.removeprefix(RECALL)] += 1
+    told = {
+        "What cannot be relied on in the record": kinds[False],
+        "Named although nothing before in the log had shown it, perhaps known from training": kinds[
+            True
+        ],
+    }
+    for start, counts in told.items():
+        if counts:
+            each = (f"{short(check, 60)} in {plural(n, 'run')}" for check, n in counts.items())
+            yield f"{start}: {', '.join(each)} ({INTEGRITY})"
+
+
+def integrity_rows(rows: Sequence[IntegrityRow]) -> Iterator[tuple[str, ...]]:
+    """A row of cells for each of the first rows."""
+    for row in rows[:SHOWN_OF_RECORD]:
+        yield (
+            short(f"{place_told(row.trajectory, row.file)}, {row.policy}", 160),
+            short(row.check, 60),
+            ", ".join(map(str, row.steps[:6])),
+            short(row.quote, 200),
+            short(row.why, 200),
+        )

@@ -1,0 +1,3 @@
+"""Runs of subjects: the condition that they are played under, and where they are stored."""
+
+from forensics.runs.condition import OPEN as OPEN, Condition as Condition

@@ -1,0 +1,177 @@
+"""Runs and their log-probabilities on disk, by subject, condition and tasks.
+
+1. Every request has a content address: the subject's weights, the world and its options, the
+   condition, the tasks, the settings and the seed. What is there is never played again.
+2. Tasks are played in fixed chunks, and each chunk is written atomically. It depends on its
+   request alone, so a case that was killed goes on and gives the same bytes.
+3. A run with actions refused, with an altered or a scrubbed world or with other settings is
+   coupled with the open run of its task and sample: the same random numbers, so that both are
+   equal up to the first draw that differs.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from forensics.budget import Budget
+from forensics.errors import MissingInput
+from forensics.progress import Pace, Progress
+from forensics.protocols import Environment, Policy, SamplingSettings
+from forensics.records import Trajectory, content_hash
+from forensics.records.tables import (
+    read_rows,
+    read_trajectories,
+    write_logprobs,
+    write_trajectories,
+)
+from forensics.records.trajectory import action_starts
+from forensics.rollout_logs import Rollouts
+from forensics.runs.condition import OPEN, Condition
+from forensics.world import environment_key
+
+TASKS_PER_CHUNK = 256
+SCORED_AT_ONCE = 256
+
+
+class Player(NamedTuple):
+    """Who plays or scores: the subject's name, its identity, and what opens its policy."""
+
+    name: str
+    identity: str
+    open: Callable[[], Policy]
+
+
+class Request(NamedTuple):
+    """Where the runs of a subject under a condition lie, and what each of the files holds:
+    tasks, and the seed that they are played with. `label` says in words what is played.
+    """
+
+    key: str
+    label: str
+    paths: tuple[Path, ...]
+    parts: tuple[tuple[tuple[str, ...], int], ...]
+
+    @property
+    def is_there(self) -> bool:
+        return all(path.exists() for path in self.paths)
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunStore:
+    """The runs of one case. `world`: the open one; `tasks`: the case's own."""
+
+    folder: Path
+    world: Environment
+    tasks: tuple[str, ...]
+    budget: Budget
+    seed: int
+
+    def request(
+        self, who: Player, condition: Condition, tasks: tuple[str, ...] | None = None
+    ) -> Request:
+        """What `rollouts` reads or plays. `tasks`: all of the case's unless given."""
+        chosen = self.tasks if tasks is None else tasks
+        content = self._content(who, condition, chosen)
+        coupled = not condition.steered and (
+            condition.changed or (bool(condition.scrubbed) and tasks is None)
+        )
+        known, root = (
+            (self.tasks, self._content(who, OPEN, self.tasks)) if coupled else (chosen, content)
+        )
+        place = {task: number // TASKS_PER_CHUNK for number, task in enumerate(known)}
+        parts: dict[int, list[str]] = {}
+        for task in chosen:  # others than the case's own stand by themselves
+            parts.setdefault(place.get(task, len(known)), []).append(task)
+        world = "-".join(("without", *condition.scrubbed)) if condition.scrubbed else "open"
+        kept_apart = "altered-" if condition.changed or tasks is not None else ""
+        name, key = f"{who.name}-{kept_apart}{world}", content_hash(content)
+        folder = self.folder / "trajectories"
+        return Request(
+            key=key,
+            label=" ".join((name, *condition.changes)),
+            paths=tuple(folder / f"{name}-{key}-{at:04d}.parquet" for at in range(len(parts))),
+            parts=tuple(
+                (tuple(part), int(content_hash([root, number], 15), 16))
+                for number, part in sorted(parts.items())
+            ),
+        )
+
+    def rollouts(
+        self, who: Player, condition: Condition, request: Request, progress: Progress, pace: Pace
+    ) -> Rollouts:
+        """The runs of a request; what is not there is played now."""
+        world = self.world.without(*condition.scrubbed) if condition.scrubbed else self.world
+        number = len(request.parts)
+        for at, (path, (tasks, seed)) in enumerate(zip(request.paths, request.parts, strict=True)):
+            progress(request.label, at, number)
+            if not path.exists():
+                play = able(who, condition).play(
+                    condition.altered.of(world) if condition.altered else world,
+                    tasks,
+                    self.budget.samples,
+                    condition.sampling or self.budget.settings,
+                    seed,
+                    condition.refused,
+                    condition.steered,
+                )
+                write_trajectories(path, pace.timed(play))
+        progress(request.label, number, number)
+        return Rollouts(key=request.key, paths=request.paths)
+
+    def _content(self, who: Player, condition: Condition, tasks: tuple[str, ...]) -> dict[str, Any]:
+        return {
+            "side": who.name,
+            "checkpoint": who.identity,
+            "environment": environment_key(self.world),
+            "tasks": content_hash(list(tasks)),
+            "samples": self.budget.samples,
+            "settings": (condition.sampling or self.budget.settings).content(),
+            "seed": self.seed,
+            **condition.content(),
+        }
+
+
+def able(who: Player, condition: Condition) -> Policy:
+    """The subject's policy. Raises `MissingInput` where it cannot refuse actions and must."""
+    policy = who.open()
+    if condition.refused is not None and "constraint" not in policy.capabilities:
+        raise MissingInput(
+            f"The policy `{who.name}` cannot refuse an action and draw it again.",
+            "Give a checkpoint that is run here, or a backend with the capability `constraint`.",
+        )
+    return policy
+
+
+def stored_logprobs(
+    folder: Path, who: Player, settings: SamplingSettings, rollouts: Rollouts
+) -> Iterator[tuple[Trajectory, Any]]:
+    """Each trajectory with its tokens' log-probabilities (all but the first, float32 nats) under
+    a subject's policy, computed once, a part of the log at a time.
+    """
+    key = content_hash(["logprobs", who.identity, settings.content(), rollouts.key])
+    for number, source in enumerate(rollouts.paths):
+        stored = folder / "logprobs" / f"{who.name}-{key}-{number:04d}.parquet"
+        if not stored.exists():
+            write_logprobs(stored, _scored(who, settings, source))
+        scores = read_rows(stored)
+        for trajectory, row in zip(read_trajectories(source), scores, strict=True):
+            yield trajectory, np.array(row["logprobs"], dtype=np.float32)
+
+
+def _scored(who: Player, settings: SamplingSettings, source: Path) -> Iterator[tuple[str, Any]]:
+    trajectories = read_trajectories(source)
+    while batch := list(islice(trajectories, SCORED_AT_ONCE)):
+        if any(step.token_ids is None for trajectory in batch for step in trajectory.steps):
+            raise MissingInput(
+                "The log has no token ids.", "Record them, or play the episodes again."
+            )
+        ids = [
+            [i for step in trajectory.steps for i in step.token_ids or ()] for trajectory in batch
+        ]
+        starts = [action_starts(run) for run in batch] if settings.penalises_output else None
+        scores = who.open().logprobs(ids, settings, starts)
+        yield from zip([trajectory.id for trajectory in batch], scores, strict=True)

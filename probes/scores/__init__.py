@@ -1,1 +1,0 @@
-"""Sampled tokens of whole logs, scored under two checkpoints in one streaming pass."""
