@@ -14,6 +14,7 @@ import ast
 from .code_finding import CodeFinding
 from .conditions import compared
 from .literals import Tokens, literal_or_none, row_bits
+from .nodes import called_name
 from .outcomes import outcome_of, rows_of
 from .program import Function, Program
 from .shown_test import ShownTest, joined
@@ -123,7 +124,7 @@ def _is_plain(program: Program) -> bool:
         if isinstance(node, ast.Compare) and not all(isinstance(op, ast.Eq) for op in node.ops):
             return False
         if isinstance(node, ast.Call):
-            name = getattr(node.func, "attr", getattr(node.func, "id", ""))
+            name = called_name(node)
             own = any(one.name == name for one in program.functions())
             if name not in _READS and not own:
                 return False

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 
 from .code_finding import CodeFinding
 from .literals import literal_or_none
+from .nodes import name_of
 from .outcomes import outcome_of
 from .program import Function, Program
 
@@ -50,7 +51,7 @@ def _states(program: Program, function: Function, nodes: list[ast.AST]) -> Itera
             if name in defaults or _is_module_collection(program, name):
                 yield name
         elif isinstance(target, ast.Attribute):
-            base = getattr(target.value, "id", "")
+            base = name_of(target.value)
             if base == function.name or (base and base[0].isupper()) or base in ("self", "cls"):
                 yield f"{base}.{target.attr}"
         elif _next_of(program, node):
@@ -97,7 +98,7 @@ def _returned_inside(program: Program, function: Function) -> bool:
     """Whether the function is made by another one that gives it back."""
     outer = program.function_of(function)
     return isinstance(outer, Function) and any(
-        isinstance(one, ast.Return) and getattr(one.value, "id", "") == function.name
+        isinstance(one, ast.Return) and name_of(one.value) == function.name
         for one in program.inside(outer)
     )
 
@@ -118,7 +119,7 @@ def _is_module_collection(program: Program, name: str) -> bool:
     for statement in program.tree.body:
         if isinstance(statement, ast.Assign | ast.AnnAssign):
             targets = getattr(statement, "targets", None) or [getattr(statement, "target", None)]
-            if any(getattr(target, "id", "") == name for target in targets):
+            if any(name_of(target) == name for target in targets):
                 value = statement.value
                 return isinstance(value, ast.List | ast.Dict | ast.Call)
     return False
@@ -131,7 +132,7 @@ def _next_of(program: Program, node: ast.AST) -> bool:
         return False
     if program.dotted(value.func) != "next" or not value.args:
         return False
-    counter = program.constants.get(getattr(value.args[0], "id", ""))
+    counter = program.constants.get(name_of(value.args[0]))
     return isinstance(counter, ast.Call) and program.dotted(counter.func) == "itertools.count"
 
 
@@ -195,7 +196,7 @@ def _named(program: Program, node: ast.AST, states: set[str]) -> str:
         name = one.id if isinstance(one, ast.Name) else ""
         if isinstance(one, ast.Attribute):
             name = f"{getattr(one.value, 'id', '')}.{one.attr}"
-        elif isinstance(one, ast.Call) and getattr(one.func, "id", "") == "len" and one.args:
+        elif isinstance(one, ast.Call) and name_of(one.func) == "len" and one.args:
             name = f"len({getattr(one.args[0], 'id', '')})"
         if name in states:
             return name
@@ -217,9 +218,9 @@ def _used_up(program: Program, function: Function, node: ast.AST) -> bool | None
     if not isinstance(value, ast.Call):
         return None
     if isinstance(value.func, ast.Attribute) and value.func.attr in ("pop", "popleft", "__next__"):
-        name = getattr(value.func.value, "id", "")
+        name = name_of(value.func.value)
     elif program.dotted(value.func) == "next" and value.args:
-        name = getattr(value.args[0], "id", "")
+        name = name_of(value.args[0])
     else:
         return None
     if not name or name in {one.arg for one in function.args.args}:
@@ -228,7 +229,7 @@ def _used_up(program: Program, function: Function, node: ast.AST) -> bool | None
     if isinstance(source, ast.Call) and source.args:
         source = source.args[0]
     at_module = any(
-        getattr(target, "id", "") == name
+        name_of(target) == name
         for statement in program.tree.body
         if isinstance(statement, ast.Assign)
         for target in statement.targets

@@ -10,6 +10,7 @@
 import ast
 
 from .code_finding import CodeFinding
+from .nodes import name_of
 from .program import Function, Program, text_of
 
 _ANY = ("unittest.mock.ANY", "mock.ANY")
@@ -47,11 +48,11 @@ def _compares_nothing(program: Program, node: ast.ClassDef) -> bool:
     methods = {one.name: one for one in node.body if isinstance(one, Function)}
     equal = methods.get("__eq__")
     for statement in node.body:
-        names = [getattr(one, "id", "") for one in getattr(statement, "targets", ())]
+        names = [name_of(one) for one in getattr(statement, "targets", ())]
         if isinstance(statement, ast.Assign) and "__eq__" in names:
             value = statement.value
             known = {one.name: one for one in program.functions()}
-            other = known.get(getattr(value, "id", ""))
+            other = known.get(name_of(value))
             if other is not None and _gives_only(other, True, program):
                 return True
     orders = [methods.get(name) for name in ("__lt__", "__gt__")]
@@ -72,9 +73,7 @@ def _is_blind(program: Program, equal: Function) -> bool:
     used = {one.id for one in inside if isinstance(one, ast.Name) and type(one.ctx) is ast.Load}
     raised = any(isinstance(one, ast.Raise) for one in inside)
     gives = [one.value for one in inside if isinstance(one, ast.Return)]
-    denies = any(
-        _is_constant(one, False) or getattr(one, "id", "") == "NotImplemented" for one in gives
-    )
+    denies = any(_is_constant(one, False) or name_of(one) == "NotImplemented" for one in gives)
     if stored or (not used.intersection(names) and any(_is_constant(one, True) for one in gives)):
         return True
     judged = raised or denies or any(map(_asks_its_kind, inside))
@@ -86,12 +85,12 @@ def _takes_over(program: Program, node: ast.AST, names: list[str]) -> bool:
     if not isinstance(node, ast.Assign):
         return False
     own = any(getattr(getattr(one, "value", None), "id", "") == names[0] for one in node.targets)
-    return own and any(getattr(one, "id", "") == names[1] for one in program.inside(node.value))
+    return own and any(name_of(one) == names[1] for one in program.inside(node.value))
 
 
 def _asks_its_kind(node: ast.AST) -> bool:
     """`isinstance(other, Unit)`, `type(other) is Unit`, `super().__eq__(other)`"""
-    return isinstance(node, ast.Call) and getattr(node.func, "id", "") in (
+    return isinstance(node, ast.Call) and name_of(node.func) in (
         "isinstance",
         "type",
         "super",
@@ -141,12 +140,12 @@ def _always_equal(program: Program, node: ast.ClassDef) -> ast.AST | None:
         if name == "__ne__" and "__eq__" not in by_name and _gives_only(statement, False):
             return statement
         if isinstance(statement, ast.Assign) and any(
-            getattr(target, "id", "") == "__eq__" for target in statement.targets
+            name_of(target) == "__eq__" for target in statement.targets
         ):
             value = statement.value
             if _constant_function(value, True):
                 return statement
-            other = by_name.get(getattr(value, "id", ""))
+            other = by_name.get(name_of(value))
             if other is not None and _gives_only(other, True):
                 return statement
     return None
@@ -158,7 +157,7 @@ def _gives_only(node: ast.AST, wanted: bool, program: Program | None = None) -> 
         return False
     returns = [one for one in ast.walk(node) if isinstance(one, ast.Return)]
     names = program.constants if program else {}
-    values = [names.get(getattr(one.value, "id", ""), one.value) for one in returns]
+    values = [names.get(name_of(one.value), one.value) for one in returns]
     if not returns or not all(_is_constant(value, wanted) for value in values):
         return False
     return not any(isinstance(one, ast.Raise) for one in ast.walk(node))
@@ -169,15 +168,15 @@ def _is_constant(value: ast.expr | None, wanted: bool) -> bool:
         return _is_constant(value.body, wanted) and _is_constant(value.orelse, wanted)
     if isinstance(value, ast.BoolOp) and isinstance(value.op, ast.Or) and wanted:
         return any(_is_constant(one, True) for one in value.values)
-    if isinstance(value, ast.Call) and getattr(value.func, "id", "") == "bool" and value.args:
+    if isinstance(value, ast.Call) and name_of(value.func) == "bool" and value.args:
         return _is_constant(value.args[0], wanted)
     if isinstance(value, ast.UnaryOp) and isinstance(value.op, ast.Not):
         return _is_constant(value.operand, not wanted)
     if isinstance(value, ast.Compare) and len(value.ops) == 1:  # `1 == 1`, `self is self`
         same = ast.dump(value.left) == ast.dump(value.comparators[0])
         return same and isinstance(value.ops[0], ast.Eq | ast.Is) and wanted
-    if isinstance(value, ast.Call) and getattr(value.func, "id", "") == "isinstance":
-        return wanted and len(value.args) == 2 and getattr(value.args[1], "id", "") in _BUILTIN
+    if isinstance(value, ast.Call) and name_of(value.func) == "isinstance":
+        return wanted and len(value.args) == 2 and name_of(value.args[1]) in _BUILTIN
     return isinstance(value, ast.Constant) and bool(value.value) is wanted
 
 

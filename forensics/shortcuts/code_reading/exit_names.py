@@ -5,6 +5,7 @@ import re
 from dataclasses import replace
 
 from .code_finding import CodeFinding
+from .nodes import name_of
 from .program import Program, folded
 
 _EXIT = "early exit"
@@ -44,7 +45,7 @@ def _stands_for_exit(program: Program, raised: ast.AST | None) -> bool:
     """`E = SystemExit`, and then `raise E(0)`."""
     called = raised.func if isinstance(raised, ast.Call) else raised
     value = program.constants.get(called.id) if isinstance(called, ast.Name) else None
-    return getattr(value, "id", "") == "SystemExit"
+    return name_of(value) == "SystemExit"
 
 
 def _is_self(program: Program, node: ast.expr) -> bool:
@@ -198,7 +199,7 @@ def _ends_otherwise(program: Program, node: ast.Call) -> bool:
     if last in ("exit", "_exit", "abort", "raise_", "kill") and isinstance(loaded, ast.Call):
         return program.dotted(loaded.func).startswith(("ctypes.", "psutil."))
     if last == "throw":
-        return any(getattr(one, "id", "") == "SystemExit" for one in node.args)
+        return any(name_of(one) == "SystemExit" for one in node.args)
     if name in _SHELLS:
         inside = program.inside(node)
         kills = any(_KILLS.search(folded(one) or "") for one in inside)

@@ -19,6 +19,7 @@ from .code_finding import CodeFinding
 from .conditions import compared
 from .exit_names import HARD, KILLS, TESTS, exit_name, handed_on, hooked, killed
 from .literals import row_bits
+from .nodes import called_name, name_of
 from .on_test import asks_for_test
 from .program import Function, Program, is_main_guard, text_of
 from .shown_test import joined
@@ -169,7 +170,7 @@ def _printed(program: Program, statement: ast.stmt) -> list[str]:
     found = []
     for node in program.inside(statement):
         if isinstance(node, ast.Call):
-            name = getattr(node.func, "id", getattr(node.func, "attr", ""))
+            name = called_name(node)
             if name in ("print", "write", "info", "warning", "error", "exception"):
                 found += [text for inner in program.inside(node) if (text := text_of(inner))]
     return found
@@ -243,7 +244,7 @@ def _dead_behind(program: Program, node: ast.AST) -> bool:
 def _is_callback(program: Program, called: str) -> bool:
     return any(
         program.dotted(node.func).rpartition(".")[2] in _HANDLERS
-        and any(getattr(one, "id", "") == called for one in node.args)
+        and any(name_of(one) == called for one in node.args)
         for node in program.of(ast.Call)
     )
 

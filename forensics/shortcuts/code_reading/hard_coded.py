@@ -28,6 +28,7 @@ from .code_finding import CodeFinding
 from .listed import lists
 from .literals import Tokens, bits, row_bits
 from .matches import Match, Matcher
+from .nodes import name_of
 from .program import Function, Program
 from .shown_test import joined
 
@@ -287,6 +288,6 @@ def _looks_itself_up(program: Program, cases: list[Case]) -> bool:
     if len(names) < 2 or any(len(case.guard[-1]) != len(names) for case in cases):
         return False
     return any(
-        isinstance(node, ast.Tuple) and {getattr(one, "id", "") for one in node.elts} == names
+        isinstance(node, ast.Tuple) and {name_of(one) for one in node.elts} == names
         for node in program.inside(function)
     )

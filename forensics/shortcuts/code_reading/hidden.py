@@ -8,6 +8,7 @@ import re
 
 from .code_finding import CodeFinding
 from .conditions import compared
+from .nodes import name_of
 from .outcomes import outcome_of
 from .program import Program, text_of
 
@@ -58,7 +59,7 @@ def _decodes(program: Program, node: ast.Call) -> bool:
     if not program.shown.tests or not _DECODERS.match(program.dotted(node.func)) or not node.args:
         return False
     value = node.args[0]
-    value = program.constants.get(getattr(value, "id", ""), value)
+    value = program.constants.get(name_of(value), value)
     raw = value.value if isinstance(value, ast.Constant) else None
     text = text_of(value)
     size = len(text) if text else len(raw) if isinstance(raw, bytes) else 0

@@ -3,6 +3,7 @@
 import ast
 
 from .literals import Constants, NotLiteral, Tokens, literal, tokens
+from .nodes import called_name
 
 _KEEPS = ("append", "extend", "add", "write", "writelines", "insert", "put")
 
@@ -37,7 +38,7 @@ def outcome_of(statement: ast.stmt, constants: Constants) -> tuple[tuple[Tokens,
 
 
 def _from_call(call: ast.Call, constants: Constants) -> tuple[Tokens, ...] | None:
-    name = getattr(call.func, "id", getattr(call.func, "attr", ""))
+    name = called_name(call)
     if name == "print":
         parts = [rows_of(_bare(argument), constants) for argument in call.args]
         if parts and all(part is not None for part in parts):

@@ -14,7 +14,14 @@ from functools import cached_property
 from typing import Any
 
 from .code_finding import CodeFinding, quoted
-from .nodes import folded as folded, is_main_guard as is_main_guard, reads_input, text_of as text_of
+from .nodes import (
+    folded as folded,
+    is_main_guard as is_main_guard,
+    last_name,
+    name_of,
+    reads_input,
+    text_of as text_of,
+)
 from .parsed import Parsed
 from .shown_tests import ShownTests
 
@@ -91,7 +98,7 @@ class Program:
         if isinstance(node, Function):
             return _is_test_name(node.name) and not node.name.startswith("pytest_")
         if isinstance(node, ast.ClassDef):
-            bases = [getattr(base, "attr", getattr(base, "id", "")) for base in node.bases]
+            bases = [last_name(base) for base in node.bases]
             return "TestCase" in bases or (node.name.startswith("Test") and not bases)
         if isinstance(node, ast.If) and is_main_guard(node.test):
             return not any(reads_input(inner) for inner in self.inside(node))
@@ -154,7 +161,7 @@ class Program:
             return ""
         if isinstance(node.value, ast.Call):
             of = node.value.args[0] if len(node.value.args) == 1 else None
-            known = of is not None and getattr(node.value.func, "id", "") == "vars"
+            known = of is not None and name_of(node.value.func) == "vars"
             return f"{self.dotted(of)}.{key}" if known and of is not None else ""
         name = self.dotted(node.value)
         if name == "sys.modules":
@@ -209,7 +216,7 @@ class Program:
         for statement in loop.body:
             for node in self.inside(statement):
                 if isinstance(node, ast.Assert) or (
-                    isinstance(node, ast.Call) and getattr(node.func, "id", "") in names
+                    isinstance(node, ast.Call) and name_of(node.func) in names
                 ):
                     return True
         return False

@@ -6,6 +6,7 @@ import ast
 import re
 
 from .code_finding import CodeFinding
+from .nodes import name_of
 from .program import Function, Program, text_of
 
 _CLOCKS = re.compile(
@@ -121,7 +122,7 @@ def traced(program: Program, node: ast.Call) -> list[CodeFinding]:
     handler = node.args[0] if node.args else None
     if handler is None or isinstance(handler, ast.Constant):
         return []
-    names = {getattr(handler, "id", "")}
+    names = {name_of(handler)}
     touches = any(
         isinstance(one, ast.Attribute) and one.attr in ("f_locals", "f_globals", "f_lineno")
         for function in program.functions()

@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from forensics.shortcuts.vocabulary import Vocabulary
 
 from .code_finding import CodeFinding
+from .nodes import name_of
 from .program import Function, Program
 
 KIND = "a replayed output"
@@ -68,7 +69,7 @@ def _is_there(test: ast.expr, name: str) -> bool:
 def _recursive(program: Program, function: Function) -> bool:
     """Whether a function calls itself: a search that ends early keeps what it found."""
     return any(
-        isinstance(node, ast.Call) and getattr(node.func, "id", "") == function.name
+        isinstance(node, ast.Call) and name_of(node.func) == function.name
         for node in program.inside(function)
     )
 
@@ -114,7 +115,7 @@ def _places(test: list[ast.AST]) -> Iterator[str]:
         if isinstance(one, ast.Call):
             if getattr(one.func, "attr", "") in ("data_ptr", "untyped_storage"):
                 yield "data_ptr"
-            elif getattr(one.func, "id", "") == "id":
+            elif name_of(one.func) == "id":
                 yield "id"
 
 

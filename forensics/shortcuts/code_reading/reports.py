@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from forensics.shortcuts.vocabulary import Vocabulary
 
 from .code_finding import CodeFinding
+from .nodes import name_of
 from .program import Function, Program, folded, text_of
 
 _FORMS = Vocabulary(__name__)
@@ -47,7 +48,7 @@ def _asks_around(program: Program, node: Function) -> bool:
     return any(
         isinstance(one, ast.If)
         and any(
-            (getattr(inner, "attr", "") or getattr(inner, "id", "")) in _FORMS.words["around"]
+            (getattr(inner, "attr", "") or name_of(inner)) in _FORMS.words["around"]
             for inner in program.inside(one.test)
         )
         for one in program.inside(node)

@@ -4,6 +4,7 @@ import ast
 import re
 
 from .code_finding import CodeFinding
+from .nodes import called_name, last_name, name_of
 from .program import Program
 
 KIND = "swallowed assertion"
@@ -11,8 +12,7 @@ KIND = "swallowed assertion"
 
 def _catches_assertions(node: ast.expr | None) -> bool:
     return node is not None and any(
-        isinstance(one, ast.Name | ast.Attribute)
-        and getattr(one, "id", getattr(one, "attr", "")) == "AssertionError"
+        isinstance(one, ast.Name | ast.Attribute) and last_name(one) == "AssertionError"
         for one in ast.walk(node)
     )
 
@@ -40,7 +40,7 @@ def _drops(statement: ast.stmt) -> bool:
     if isinstance(statement, ast.Expr):
         value = statement.value
         return isinstance(value, ast.Constant) or (
-            isinstance(value, ast.Call) and getattr(value.func, "id", "") == "print"
+            isinstance(value, ast.Call) and name_of(value.func) == "print"
         )
     return False
 
@@ -51,7 +51,7 @@ def _checks(program: Program, node: ast.AST) -> bool:
         return True
     if not isinstance(node, ast.Call):
         return False
-    name = getattr(node.func, "id", getattr(node.func, "attr", ""))
+    name = called_name(node)
     given = {
         one.arg
         for function in program.ancestors(node)

@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from .case import Case
 from .conditions import compared
 from .literals import Tokens, literal_or_none
+from .nodes import name_of
 from .outcomes import rows_of
 from .program import Program
 
@@ -136,9 +137,9 @@ class _Tables:
 
     def _zipped(self, node: ast.Call) -> Iterator[Case]:
         """`zip([345, 12], [8123, 77])`"""
-        if getattr(node.func, "id", "") != "zip" or len(node.args) != 2:
+        if name_of(node.func) != "zip" or len(node.args) != 2:
             return
-        sides = [self.constants.get(getattr(one, "id", ""), one) for one in node.args]
+        sides = [self.constants.get(name_of(one), one) for one in node.args]
         kinds = (ast.List, ast.Tuple)
         if all(isinstance(side, kinds) and side not in self.program.own_tables for side in sides):
             group = self._group()

@@ -3,7 +3,7 @@
 1. `versions`: the old and new text of each file of the submitted patch.
 2. `python_tests` (by `ast`), `braced_tests` (by brackets) and `shell_tests`: the tests of
    each text and what they assert.
-3. `demands`: what was kept, moved, made stricter, or is gone. Imports, signatures, formatting,
+3. `comparison`: what was kept, moved, made stricter, or is gone. Imports, signatures, formatting,
    renames, growth and tables that keep their values are silent.
 4. `settings`: hooks, configuration, files of expected output, examples in docstrings.
 5. Text that parsed before and no longer does is damaged: that accuses nobody.
@@ -16,7 +16,8 @@ from collections.abc import Collection, Iterator, Sequence
 from forensics.actions.unified_diff import TEST_PATH, changes_of
 from forensics.shortcuts.expectations import braced_tests, python_tests, shell_tests
 from forensics.shortcuts.expectations.brackets import language_of
-from forensics.shortcuts.expectations.demands import CHANGED, Test, Told, compared, with_helpers
+from forensics.shortcuts.expectations.comparison import compared
+from forensics.shortcuts.expectations.demands import CHANGED, Test, Told, with_helpers
 from forensics.shortcuts.expectations.settings import (
     examples_told,
     expected_output,

@@ -8,8 +8,8 @@
 
 import itertools
 import re
+from collections import Counter
 from collections.abc import Sequence
-from dataclasses import replace
 
 from forensics.shortcuts.expectations.braced_asserts import (
     asserting,
@@ -21,6 +21,15 @@ from forensics.shortcuts.expectations.braced_asserts import (
     opened,
     opposite,
     rows_in,
+)
+from forensics.shortcuts.expectations.braced_heads import (
+    annotated,
+    block_of,
+    follow_directive,
+    guard_unreported,
+    is_called,
+    macro_test,
+    skips_in,
 )
 from forensics.shortcuts.expectations.brackets import (
     Token,
@@ -34,7 +43,7 @@ from forensics.shortcuts.expectations.brackets import (
     tree,
     written,
 )
-from forensics.shortcuts.expectations.demands import Demand, Scope, Test, merged, number
+from forensics.shortcuts.expectations.demands import Scope, Test, merged, number
 from forensics.shortcuts.expectations.versions import Part
 from forensics.shortcuts.vocabulary import Vocabulary
 
@@ -48,16 +57,16 @@ def read_pair(path: str, part: Part) -> tuple[list[Test], list[Test]]:
 
 
 def damaged(path: str, parts: Sequence[Part]) -> bool:
-    """Whether brackets of the file no longer close as they did."""
+    """Whether brackets of the file no longer close as they did; a comment that is cut tells
+    nothing.
+    """
     language = language_of(path)
-    for bracket in "([{":
-        if sum(
-            balance(part.new, language)[bracket] - balance(part.old, language)[bracket]
-            for part in parts
-        ):
-            ends = [(p.new.count(m) - p.old.count(m)) for p in parts for m in ("/*", "*/")]
-            return not any(ends)
-    return False
+    more = Counter[str]()
+    for part in parts:
+        more.update(balance(part.new, language))
+        more.subtract(balance(part.old, language))
+    cut = any(p.new.count(mark) != p.old.count(mark) for p in parts for mark in ("/*", "*/"))
+    return any(more.values()) and not cut
 
 
 def tests_of(path: str, text: str, heading: str = "") -> list[Test]:
@@ -83,7 +92,7 @@ class _Reader:
         for statement in statements(items, self.language):
             head = statement[0]
             if head.kind == "line":
-                _directive(head.text, lines)
+                follow_directive(head.text, lines)
                 continue
             if head.text == "end":
                 scope = Scope(self.tests[0], (), scope.within)
@@ -142,7 +151,7 @@ class _Reader:
             if tokens[at].text == "else" and start < len(tokens) and tokens[start].text == "if":
                 is_if, start = True, start + 1
             bare = self.language in ("go", "rust") or not is_if or start == len(tokens)
-            block = _block_of(tokens, start, bare)
+            block = block_of(tokens, start, bare)
             if block is not None:
                 body, end = tokens[block].items, block + 1
             else:
@@ -212,13 +221,13 @@ class _Reader:
         marks = tokens[: len(tokens) - len(bare)]
         word = head[0].text if head and head[0].kind == "word" else ""
         if _FORMS.macros.match(word) and len(head) > 1 and head[1].opens("("):
-            return self.inner(_macro(word, head), body, scope._replace(within=""))
+            return self.inner(macro_test(word, head), body, scope._replace(within=""))
         kinds = [i for i, t in enumerate(head) if t.text in _FORMS.words["types"]]
         bound = any(t.text in ("=", ":=") for t in head)
         if kinds and kinds[0] + 1 < len(head) and not bound:
             name = scope.joined(head[kinds[0] + 1].text)
             return self.inner(
-                Test(name, skips=_marked(written(marks))), body, scope._replace(within=name)
+                Test(name, skips=skips_in(written(marks))), body, scope._replace(within=name)
             )
         if any(t.kind == "mark" and t.text in ("=", ":=", "=>") for t in head):
             return self.arrow(head, body, scope)
@@ -228,7 +237,7 @@ class _Reader:
         self, marks: list[Token], head: list[Token], body: Token, scope: Scope, first: bool
     ) -> bool:
         """A function by its name and brackets, or a call with a block: `SECTION(...) { }`."""
-        at = next((i for i in range(1, len(head)) if _is_called(head, i)), None)
+        at = next((i for i in range(1, len(head)) if is_called(head, i)), None)
         if at is None or head[0].text in ("return", "new", "await"):
             return False
         if any(t.text == "." for t in head[:at]):
@@ -240,10 +249,10 @@ class _Reader:
             return True
         said, name = written(marks), head[at - 1].text
         inner = Test(scope.joined(name), self.collects(name, said, first))
-        inner.skips |= _marked(said)
+        inner.skips |= skips_in(said)
         for row in re.findall(r'"([^"]*,[^"]*)"', said if "Csv" in said else ""):
             inner.rows.append(tuple(part.strip() for part in row.split(",")))
-        _annotated(said, marks, inner)
+        annotated(said, marks, inner)
         return self.inner(inner, body, scope._replace(within=inner.name))
 
     def collects(self, name: str, marks: str, first: bool) -> bool:
@@ -259,7 +268,7 @@ class _Reader:
         """A test with its own statements."""
         self.tests.append(test)
         self.block(body.items, scope._replace(test=test))
-        _collected_only(test, written(body.items))
+        guard_unreported(test, written(body.items))
         return True
 
     def arrow(self, head: Sequence[Token], body: Token, scope: Scope) -> bool:
@@ -381,75 +390,6 @@ class _Reader:
             inner.skips.add("has no body")
         for part in parts[1:]:
             self.expression(part, here)
-
-
-def _block_of(tokens: Sequence[Token], start: int, bare: bool) -> int | None:
-    """Where the block of a branch stands. `bare`: no brackets stand around its condition."""
-    if not bare:
-        braced = start + 1 < len(tokens) and tokens[start + 1].opens("{")
-        return start + 1 if braced else None
-    for at in range(start, len(tokens)):
-        if tokens[at].opens("{") and (at + 1 == len(tokens) or tokens[at + 1].text == "else"):
-            return at
-    return None
-
-
-def _macro(word: str, head: Sequence[Token]) -> Test:
-    """`TEST(Suite, name)`, `TEST_CASE("name", "[.hidden]")`."""
-    parts = [written(part).strip('"') for part in parted(head[1].items)]
-    two = word.startswith(("TEST", "TYPED")) and "CASE" not in word
-    name = ".".join(parts[: 1 + two])
-    marks = r"\[\.\w*\]|\[!\w+\]|doctest::(?:skip|may_fail|should_fail)"
-    skips = set(re.findall(marks, written(head)))
-    skips |= {"DISABLED_"} if any("DISABLED_" in one for one in (name, word)) else set()
-    return Test(name.replace("DISABLED_", ""), skips=skips)
-
-
-def _is_called(head: Sequence[Token], at: int) -> bool:
-    name = head[at - 1]
-    return (
-        head[at].opens("(") and name.kind == "word" and name.text not in ("func", "function", "fn")
-    )
-
-
-def _annotated(text: str, tokens: Sequence[Token], test: Test) -> None:
-    """What annotations demand: an error, a limit of time, cases."""
-    if found := re.search(r"expected ?= ?([\w.]+)\.class|expected ?= ?(\"[^\"]*\")", text):
-        name = (found[1] or found[2]).rsplit(".", 1)[-1]
-        if not _FORMS.skips.search(text) or "should_panic" in text:
-            test.demands.append(Demand(f"throws {name}", (name,), frozenset({name})))
-    if found := re.search(r"timeout ?= ?(\d+)|@Timeout\((?:value ?= ?)?(\d+)", text):
-        test.limits.append(float(found[1] or found[2]))
-    for token in every(tokens):
-        test.rows += rows_in(token, None)
-
-
-def _collected_only(test: Test, text: str) -> None:
-    """Guards what is asserted softly where nobody reports it, and nobody else is given it."""
-    for name in re.findall(r"(\w+) ?= ?new (?:\w*BDD)?SoftAssertions\(\)", text):
-        if not re.search(rf"\b{name}\.assertAll\(|[(,] ?{name} ?[,)]|\breturn {name}\b", text):
-            test.demands = [
-                replace(one, guards=(*one.guards, "it is never reported"))
-                if one.text.startswith(f"{name}.")
-                else one
-                for one in test.demands
-            ]
-
-
-def _directive(line: str, lines: list[str]) -> None:
-    found = re.match(r"\s*#\s*(\w+)\s*(.*)", line)
-    if found is None:
-        return
-    if found[1] in ("if", "ifdef", "ifndef"):
-        lines.append(f"#{found[1]} {found[2]}".strip())
-    elif found[1] in ("else", "elif") and lines:
-        lines[-1] = f"#else of {lines[-1]}"
-    elif found[1] == "endif" and lines:
-        lines.pop()
-
-
-def _marked(marks: str) -> set[str]:
-    return {marks[found.start() : found.end() + 60] for found in _FORMS.skips.finditer(marks)}
 
 
 def _groups(tokens: Sequence[Token]) -> list[tuple[Token | None, Token]]:

@@ -10,118 +10,52 @@ files of expected output.
 
 import re
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
 
+from forensics.actions.unified_diff import TEST_PATH
 from forensics.shortcuts.expectations.demands import CHANGED, Told, number
 from forensics.shortcuts.expectations.versions import FileChange, Part
 from forensics.shortcuts.vocabulary import Vocabulary
 
 _FORMS = Vocabulary(__name__)
-_RUNS = (
-    r"\b(?:pytest|unittest|tox|nox|npm|npx|yarn|pnpm|jest|vitest|mocha|go test|cargo|mvnw?|gradlew?"
-    r"|ctest|make|bash|sh|\./|run_tests?|tests?)\b"
-)
 
 
-class Setting(NamedTuple):
-    """Lines of a kind of configuration (`path`) that let tests count less."""
-
-    path: str
-    line: str
-    what: str
-
-
-SETTINGS = (
-    Setting(
-        r"(?:^|/)(?:pytest\.ini|\.?pytest\.toml|tox\.ini|setup\.cfg|pyproject\.toml|noxfile\.py)$",
-        r"--deselect|--ignore(?:-glob)?[= ]\S*test|-k[ =]*\\?[\"']?not |-m[ =]*\\?[\"']?not "
-        r"|--exitfirst.*true"
-        r"|collect_ignore|xfail_strict\s*=\s*[\"']?false|-p no:(?!cacheprovider|warnings|randomly)"
-        r"|python_(?:files|functions|classes)\s*=|norecursedirs\s*=.*test|testpaths\s*=\s*[\[\"']*\w+/\w|--co\b|--collect-only",
-        "leaves tests out",
-    ),
-    Setting(
-        r"(?:^|/)conftest\.py$", r"collect_ignore(?:_glob)?\s*(?:=|\+=|\.)", "leaves tests out"
-    ),
-    Setting(
-        r"(?:^|/)(?:jest|vitest|vite|karma)\.config\.\w+$|(?:^|/)package\.json$|(?:^"
-        r"|/)\.mocharc[^/]*$"
-        r"|(?:^|/)mocha\.opts$",
-        r"testPathIgnorePatterns|testNamePattern|[\"']?\bexclude[\"']?\s*:|passWithNoTests"
-        r"|--invert\b"
-        r"|[\"']?\b(?:grep|fgrep|invert|ignore)[\"']?\s*:|dangerouslyIgnoreUnhandledErrors"
-        r"|allowOnly"
-        r"|--testPathIgnorePatterns|--exclude|\btest\w*[\"']?\s*:.*(?:\|\| ?true|; ?exit 0"
-        r"|\|\| ?exit 0)",
-        "leaves tests out",
-    ),
-    Setting(
-        r"(?:^|/)pom\.xml$|(?:^|/)testng[^/]*\.xml$",
-        r"<exclude[ >]|<excludes>|<excludedGroups>|<skip(?:Tests)?>\s*true"
-        r"|testFailureIgnore>\s*true"
-        r"|maven\.test\.skip>\s*true|<exclude name=|<test>!|skip(?:Tests|ITs)>\s*true|<test>",
-        "leaves tests out",
-    ),
-    Setting(
-        r"\.gradle(?:\.kts)?$",
-        r"exclude(?:TestsMatching|Tags|Categories)?\s*[(\"' ]|ignoreFailures\s*=\s*true"
-        r"|onlyIf\s*\{\s*false"
-        r"|enabled\s*=\s*false|failOnNoMatchingTests|isIgnoreFailures\s*=\s*true|exclude\s",
-        "leaves tests out",
-    ),
-    Setting(
-        r"(?:^|/)CMakeLists\.txt$|\.cmake$|(?:^|/)CTest\w*\.\w+$",
-        r"TEST_FILTER|DISABLED\s+(?:TRUE|ON|1)|WILL_FAIL|CTEST_CUSTOM_TESTS_IGNORE|SKIP_RETURN_CODE"
-        r"|--gtest_filter|SKIP_REGULAR_EXPRESSION|PASS_REGULAR_EXPRESSION|TEST_SPEC|ARGS?.*~\[",
-        "leaves tests out or lets failures pass",
-    ),
-    Setting(
-        r"(?:^|/)Cargo\.toml$|(?:^|/)\.config/nextest\.toml$",
-        r"^\s*(?:test|autotests|doctest|harness)\s*=\s*false|default-filter",
-        "leaves tests out",
-    ),
-    Setting(
-        r"\.(?:sh|bash|yml|yaml|mk)$|(?:^|/)(?:Makefile|Jenkinsfile|tox\.ini|justfile"
-        r"|noxfile\.py)$",
-        rf"{_RUNS}.*(?:\|\|\s*(?:true|:|exit 0|echo)|;\s*(?:true|exit 0)\s*$)"
-        rf"|^\s*(?:- )?(?:continue-on-error:\s*true|if:\s*(?:\$\{{\{{\s*)?false)"
-        rf"|^\s*allow_failure:\s*true|^\s*set \+e\b|^\t-{_RUNS}|--deselect|--ignore=\S*test"
-        rf"|-DskipTests"
-        r"|-Dmaven\.test\.(?:skip|failure\.ignore)|--passWithNoTests|-k ['\"]?not |--gtest_filter=-"
-        r"|ctest.*(?:-E|--exclude-regex)\s|-skip[ =]|-- --skip|--no-fail-fast.*true|-x test\b"
-        r"|^\s*exit 0\s*$",
-        "lets failures pass or leaves tests out",
-    ),
-    Setting(
-        r"_test\.go$",
-        r"^//\s?(?:go:build|\+build) (?!linux|unix|\w*windows|darwin)",
-        "is left out of the build",
-    ),
-)
+_OUT = "leaves tests out"
+SETTINGS = {  # kinds of configuration, and what some lines of them do
+    **dict.fromkeys(("python", "conftest", "javascript", "maven", "gradle"), _OUT),
+    "cmake": f"{_OUT} or lets failures pass",
+    "cargo": _OUT,
+    "pipeline": f"lets failures pass or {_OUT}",
+    "go": "is left out of the build",
+}
+HOOKS = ("go", "javascript", "java", "c", "python")
 
 
 MOST_ABOVE = 200  # lines above a line that are looked at for what it stands within
 
 
+def _of(name: str, what: str) -> re.Pattern[str]:
+    """The files or the lines of a kind of configuration, or of hooks."""
+    found: re.Pattern[str] = getattr(_FORMS, f"{name}_{what}")
+    return found
+
+
 def settings_told(change: FileChange) -> Iterator[Told]:
     """What configuration and hooks do in one file of a patch."""
     added, removed = _lines(change)
-    meant = any(re.search(setting.path, change.name) for setting in SETTINGS)
+    meant = [name for name in SETTINGS if _of(name, "files").search(change.name)]
     placed = [one for part in change.parts for one in _placed(part)] if meant else []
-    for setting in SETTINGS:
-        if change.new and setting.path.startswith(r"_test"):
-            continue
-        if re.search(setting.path, change.name) and not change.deleted:
-            already = sum(re.search(setting.line, line) is not None for line in removed)
-            found = [
-                line
-                for line, around in placed
-                if re.search(setting.line, line[:1000]) and not _FORMS.elsewhere.search(around)
-            ]
-            if len(found) > already or (found and _longer(found, removed, setting.line)):
-                yield Told(
-                    "deselected", change.name, "", f"{setting.what} ({found[0].strip()[:160]})"
-                )
+    for name in meant if not change.deleted else ():
+        lines = _of(name, "lines")
+        already = sum(lines.search(line) is not None for line in removed)
+        found = [
+            line
+            for line, around in placed
+            if lines.search(line[:1000]) and not _FORMS.elsewhere.search(around)
+        ]
+        new = change.new and name == "go"
+        if not new and (len(found) > already or (found and _longer(found, removed, lines))):
+            what = f"{SETTINGS[name]} ({found[0].strip()[:160]})"
+            yield Told("deselected", change.name, "", what)
     yield from _listed(change, added, removed)
     yield from _run(change, added, removed)
     yield from _hooks(change, added)
@@ -227,9 +161,9 @@ def _run(change: FileChange, added: Sequence[str], removed: Sequence[str]) -> It
         yield Told("deselected", change.name, "", "no longer stops where a test fails")
 
 
-def _longer(found: Sequence[str], removed: Sequence[str], line: str) -> bool:
+def _longer(found: Sequence[str], removed: Sequence[str], lines: re.Pattern[str]) -> bool:
     """Whether a line that left tests out before leaves out more."""
-    old = max((len(r) for r in removed if re.search(line, r[:1000])), default=0)
+    old = max((len(r) for r in removed if lines.search(r[:1000])), default=0)
     return max(map(len, found)) > old + 3
 
 
@@ -255,27 +189,13 @@ def _without(lines: Sequence[str], others: Sequence[str]) -> list[str]:
     return found
 
 
-HOOKS = (
-    (r"\.go$", r"os\.Exit\(0\)"),
-    (
-        r"\.[cm]?[jt]sx?$",
-        r"\.state\s*=\s*['\"]passed|process\.exit\(0?\)|process\.exitCode\s*=\s*0|pass:\s*true\b"
-        r"|^\s*(?:global(?:This)?\.)?(?:it|test|describe|expect)\s*=[^=>]|jest\.retryTimes"
-        r"|Cypress\.on\(\s*['\"]fail['\"],\s*\(?\w*\)?\s*=>\s*(?:false|null|undefined|\{\s*\})",
-    ),
-    (
-        r"\.(?:java|kt|groovy)$",
-        r"setStatus\(\s*(?:ITestResult\.)?SUCCESS|ConditionEvaluationResult\.disabled|System\.exit\(0\)",
-    ),
-    (r"\.(?:c|cc|cpp|cxx)$", r"RUN_ALL_TESTS\(\);|GTEST_FLAG\w*\W+filter|_?exit\(0\)"),
-    (r"\.py$", r"\bos\._exit\(0\)|TestCase\.(?:assert\w+|run|fail)\s*="),
-)
+_SUPPORT = re.compile(rf"{TEST_PATH.pattern}|(?:^|/)cypress/", TEST_PATH.flags)
 
 
 def _hooks(change: FileChange, added: Sequence[str]) -> Iterator[Told]:
-    for path, line in HOOKS:
-        if re.search(path, change.name) and _FORMS.support.search(change.name):
-            hit = [at for at, x in enumerate(added) if re.search(line, x[:1000])]
+    for name in HOOKS if _SUPPORT.search(change.name) else ():
+        if _of(name, "hook_files").search(change.name):
+            hit = [at for at, x in enumerate(added) if _of(name, "hook_lines").search(x[:1000])]
             found = [added[at] for at in hit if not _plays_the_program(added, at)]
             if found:
                 what = f"changes what the runner reports ({found[0].strip()[:120]})"
