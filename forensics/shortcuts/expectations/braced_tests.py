@@ -35,6 +35,7 @@ from forensics.shortcuts.expectations.brackets import (
     Token,
     balance,
     every,
+    groups_in,
     language_of,
     literal,
     parted,
@@ -294,7 +295,7 @@ class _Reader:
         values = literals_in(right)
         if not values or any(t.text in ("=>", "function", "func") for t in right):
             return
-        groups = _groups(right)
+        groups = groups_in(right)
         if any(rows_in(group, before) for before, group in groups):
             return
         called = [b.text for b, t in groups if b is not None and b.kind == "word" and t.opens("(")]
@@ -390,13 +391,3 @@ class _Reader:
             inner.skips.add("has no body")
         for part in parts[1:]:
             self.expression(part, here)
-
-
-def _groups(tokens: Sequence[Token]) -> list[tuple[Token | None, Token]]:
-    """Each group with what stands before it."""
-    found: list[tuple[Token | None, Token]] = []
-    for at, token in enumerate(tokens):
-        if token.kind == "group":
-            found.append((tokens[at - 1] if at else None, token))
-            found += _groups(token.items)
-    return found
