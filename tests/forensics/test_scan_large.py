@@ -26,46 +26,13 @@ def chat(text: str) -> dict[str, Any]:
     }
 
 
-def claude(text: str) -> dict[str, Any]:
-    return {
-        "type": "user",
-        "sessionId": "s",
-        "uuid": "u",
-        "message": {"role": "user", "content": text},
-    }
-
-
-def trl(text: str) -> dict[str, Any]:
-    return {
-        "step": 1,
-        "sample": 0,
-        "prompt": "What is 2 + 2?",
-        "completion": text,
-        "rewards": {"right": 1.0},
-    }
-
-
 def verl(text: str) -> dict[str, Any]:
     return {"input": "What is 2 + 2?", "output": text, "gts": "4", "score": 1.0, "step": 1}
 
 
-def verifiers(text: str) -> dict[str, Any]:
-    completion = [{"role": "assistant", "content": text}]
-    return {
-        "example_id": 0,
-        "task": "sums",
-        "prompt": MESSAGES[:1],
-        "completion": completion,
-        "reward": 1.0,
-    }
-
-
 FORMATS: dict[str, Callable[[str], dict[str, Any]]] = {
     "chat": chat,
-    "claude": claude,
-    "trl": trl,
     "verl": verl,
-    "verifiers": verifiers,
 }
 
 

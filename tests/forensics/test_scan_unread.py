@@ -13,41 +13,12 @@ from forensics.records import Trajectory
 from forensics.report.data import load_case
 
 RUN = {"prompt": "Write add(a, b).", "completion": "a + b", "reward": 1.0}
-LOSSES = [{"step": n, "loss": 0.5, "lr": None} for n in range(50)]
-OTHERS = [{"q": "x", "gen": "y"} for _ in range(7)]
 
 
 def lines(path: Path, rows: list[Any]) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
     return path
-
-
-def junk(folder: Path) -> Path:
-    lines(folder / "metrics.jsonl", LOSSES)
-    lines(folder / "other.jsonl", OTHERS)
-    (folder / "notes.txt").write_text("notes")
-    return folder
-
-
-NAMED = (
-    "metrics.jsonl (no reader knows its format: 50 rows with the fields step, loss, lr (null));"
-    " other.jsonl (no reader knows its format: 7 rows with the fields q, gen); 1 file: 1 .txt"
-    " (notes.txt) (no reader knows its format)"
-)
-TRIED = "needs a conversation (`messages`, `conversation`, `conversations`) or a question"
-
-
-def test_files_that_no_reader_knows_stand_on_the_first_screen(tmp_path: Path) -> None:
-    lines(junk(tmp_path / "logs") / "a.jsonl", [RUN])
-    scan(tmp_path / "logs", out=tmp_path / "case", formats=("html", "md", "text"))
-    opening = load_case(tmp_path / "case").opening
-    assert opening is not None
-    told = f"3 files or rows were not read (all are named in unreadable.jsonl): {NAMED}."
-    assert told in opening.lines and any(TRIED in line for line in opening.lines)
-    for name in ("report.html", "report.md", "report.txt"):
-        text = (tmp_path / "case" / name).read_text().replace("\\", "")
-        assert told in " ".join(text.split()), name
 
 
 def test_a_null_answer_is_a_run_without_one_and_stops_no_other(tmp_path: Path) -> None:
