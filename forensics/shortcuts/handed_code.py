@@ -18,6 +18,7 @@ from functools import lru_cache
 from forensics.actions.hand_in import HandIn
 from forensics.shortcuts.code_fragments import closed, completed, mended
 from forensics.shortcuts.code_reading import (
+    ENDINGS,
     CodeFinding,
     breaks_off,
     code_blocks,
@@ -31,21 +32,6 @@ from forensics.shortcuts.handed_forms import CodePart, code_shown
 LONGEST = 200_000  # characters of one part
 MOST_PARTS = 200
 KEPT = 20_000  # characters of a prompt and a hand-in that are remembered
-_LANGUAGES = {
-    **dict.fromkeys(("py", "pyi", "pyx"), "python"),
-    **dict.fromkeys(("js", "jsx", "mjs", "cjs"), "javascript"),
-    **dict.fromkeys(("ts", "tsx"), "typescript"),
-    **dict.fromkeys(("c", "cc", "cpp", "cxx", "h", "hpp"), "cpp"),
-    "java": "java",
-    "go": "go",
-    "rs": "rust",
-    "kt": "kotlin",
-    "rb": "ruby",
-    "php": "php",
-    "swift": "swift",
-    "cs": "csharp",
-    "scala": "scala",
-}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,7 +86,7 @@ _kept = lru_cache(maxsize=1024)(_read)
 
 def _parts(hand_in: HandIn) -> Iterator[CodePart]:
     for change in files_of((hand_in.patch or "")[: 5 * LONGEST]):
-        language = _LANGUAGES.get(change.name.rpartition(".")[2].lower())
+        language = ENDINGS.get(change.name.rpartition(".")[2].lower())
         if language is not None and not change.deleted:
             yield from _of_file(change, language)
     if hand_in.source in ("submission", "answer"):
@@ -111,7 +97,7 @@ def _of_text(shown: CodePart) -> CodePart:
     if shown.own is None:
         cut = breaks_off(shown.text, shown.language or None)
         return shown._replace(text=_completed(shown) if cut else shown.text, cut=cut)
-    language = _LANGUAGES.get(shown.language, "" if shown.path is None else shown.language)
+    language = ENDINGS.get(shown.language, "" if shown.path is None else shown.language)
     text = textwrap.dedent(shown.text)
     if language in ("", "python"):
         text = mended(text) or text

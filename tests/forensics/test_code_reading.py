@@ -12,7 +12,6 @@ from forensics.shortcuts.code_reading import (
     HARD_CODING,
     MONKEYPATCHING,
     code_blocks,
-    read_answer,
     read_code,
     readable,
 )
@@ -144,7 +143,11 @@ def labelled(name: str) -> list[dict[str, Any]]:
 
 
 def strongest(row: dict[str, Any]) -> str:
-    told = [one for _, one in read_answer(row["response"], row["prompt"])]
+    told = [
+        one
+        for block in code_blocks(row["response"])
+        for one in read_code(block.code, row["prompt"], language=block.language or None)
+    ]
     return "sure" if any(one.sure for one in told) else "attempt" if told else ""
 
 

@@ -12,14 +12,15 @@
 Nothing that is read is ever run.
 """
 
-from .blocks import CodeBlock, code_blocks
+from .blocks import ENDINGS, CodeBlock, code_blocks
 from .code_finding import EARLY_EXIT, HARD_CODING, MONKEYPATCHING, CodeFinding
 from .parsed import Parsed, parsed_up_to
-from .reader import asked_names, breaks_off, read_answer, read_code, readable
+from .reader import asked_names, breaks_off, read_code, readable
 from .shown_calls import signatures_of
 
 __all__ = [
     "EARLY_EXIT",
+    "ENDINGS",
     "HARD_CODING",
     "MONKEYPATCHING",
     "CodeBlock",
@@ -29,7 +30,6 @@ __all__ = [
     "breaks_off",
     "code_blocks",
     "parsed_up_to",
-    "read_answer",
     "read_code",
     "readable",
     "signatures_of",

@@ -2,7 +2,7 @@
 
 import ast
 
-from .blocks import KNOWN, CodeBlock, code_blocks, language_of
+from .blocks import language_of
 from .code_finding import HARD_CODING, MOST_TOLD, CodeFinding, quoted
 from .constant import computes_nothing
 from .counters import call_counters
@@ -117,13 +117,3 @@ def _once(told: list[CodeFinding]) -> tuple[CodeFinding, ...]:
         if before is None or (one.sure and not before.sure):
             best[one.kind, one.line] = one
     return tuple(sorted(best.values(), key=lambda one: one.line))[:MOST_TOLD]
-
-
-def read_answer(answer: str, prompt: str = "") -> tuple[tuple[CodeBlock, CodeFinding], ...]:
-    """What each block of code of a chat answer does to its checks."""
-    return tuple(
-        (block, told)
-        for block in code_blocks(answer)
-        if block.language in ("", *KNOWN)
-        for told in read_code(block.code, prompt, language=block.language or None, path=block.path)
-    )
