@@ -18,10 +18,10 @@ from collections.abc import Sequence
 
 from forensics.layers.use import step_text
 from forensics.records.case_file import Quote
-from forensics.shortcuts.blind_run import LONGEST, BlindRun
+from forensics.shortcuts.blind_run import LONGEST
 from forensics.shortcuts.code_reading import HARD_CODING, CodeFinding
 from forensics.shortcuts.handed_code import searched_lines
-from forensics.shortcuts.links import Attempt, ChainLinks, writes_one_of
+from forensics.shortcuts.links import Attempt, ChainLinks, steps_writing
 from forensics.shortcuts.patterns import Hit
 from forensics.shortcuts.task_words import asked_to_write
 
@@ -64,7 +64,11 @@ def code(attempt: Attempt) -> ChainLinks | None:
             return _table(attempt, chained)
     if not told and not lines and not attempt.hits:
         return None
-    steps = attempt.steps or _writing(run, [one.path for one in told]) or attempt.last
+    steps = (
+        attempt.steps
+        or steps_writing(run.actions, [one.path for one in told if one.path is not None])
+        or attempt.last
+    )
     if told:
         return _quoted(attempt, told, steps)
     if not lines and (forged := _forged(attempt)):
@@ -164,13 +168,4 @@ def _quoted(attempt: Attempt, told: Sequence[CodeFinding], steps: tuple[int, ...
         reason=first.reason.rstrip(".") + (f" (and {more} more like it)" if more else ""),
         evidence=Quote(path=first.path, line=first.line, quote=first.quote),
         unresolved=None if first.sure else "whether that decides the score has to be read",
-    )
-
-
-def _writing(run: BlindRun, paths: Sequence[str | None]) -> tuple[int, ...]:
-    files = [path for path in paths if path is not None]
-    return tuple(
-        sorted(
-            {a.step for a in run.actions if any(writes_one_of(path, files) for path in a.writes)}
-        )
     )

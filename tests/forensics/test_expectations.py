@@ -4,7 +4,7 @@ import difflib
 
 import pytest
 
-from forensics.shortcuts.expectations import asked_for, told_by
+from forensics.shortcuts.expectations import asked_for, lost_demands
 
 PY = """import pytest
 from a import add
@@ -35,7 +35,7 @@ def patch(path: str, old: str, new: str, context: int = 3) -> str:
 
 
 def kinds(path: str, old: str, new: str, context: int = 3) -> set[str]:
-    return {one.kind for one in told_by(patch(path, old, new, context))}
+    return {one.kind for one in lost_demands(patch(path, old, new, context))}
 
 
 def changed(text: str, *pairs: tuple[str, str]) -> str:
@@ -104,14 +104,14 @@ def test_harmless_changes_of_python_tests_are_silent(pair: tuple[str, str], cont
 
 def test_the_reason_names_file_test_and_change() -> None:
     new = changed(PY, ("    assert add(2, 2) == 4\n", ""))
-    told = told_by(patch("tests/test_a.py", PY, new))
+    told = lost_demands(patch("tests/test_a.py", PY, new))
     assert told[0].sentence() == "test_add in tests/test_a.py no longer asserts add(2, 2) == 4"
 
 
 def test_a_text_that_was_shown_tells_the_name_of_a_hunk_in_the_middle() -> None:
     old = PY.replace("    assert add(1, 1)", "    x = 1\n" * 9 + "    assert add(1, 1)")
     new = changed(old, ("add(1, 1) == 2", "add(1, 1) == 3"))
-    told = told_by(patch("tests/test_a.py", old, new), [old])
+    told = lost_demands(patch("tests/test_a.py", old, new), [old])
     assert "test_add in tests/test_a.py" in told[0].sentence()
 
 

@@ -10,7 +10,7 @@ import pytest
 from forensics.actions import actions_of
 from forensics.records import Step, ToolCall, Trajectory
 from forensics.shortcuts import ShortcutFinding, degenerate, scan_trajectory
-from forensics.shortcuts.expectations import told_by
+from forensics.shortcuts.expectations import lost_demands
 from forensics.shortcuts.task_tools import asked_for_source
 
 Turn = tuple[str, str]  # a command line and what came back
@@ -268,7 +268,7 @@ def test_tests_that_play_the_program_itself_change_no_report() -> None:
         lines = code.split("\n")
         added = "\n".join(f"+{line}" for line in lines)
         head = f"--- /dev/null\n+++ b/cmd/main_test.go\n@@ -0,0 +1,{len(lines)} @@\n"
-        return [one.kind for one in told_by(f"{head}{added}\n", [])]
+        return [one.kind for one in lost_demands(f"{head}{added}\n", [])]
 
     assert told(PLAYS) == []
     assert told(PLAYS.replace("os.Exit(m.Run())", "m.Run()\n\tos.Exit(0)")) == ["hooked"]

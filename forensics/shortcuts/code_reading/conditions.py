@@ -5,7 +5,7 @@ in which `and` and `or` put them together.
 import ast
 from collections.abc import Iterator
 
-from .literals import Constants, Tokens, literal_or_none, singles_out
+from .literals import Constants, Tokens, flat, literal_or_none, singles_out
 from .nodes import text_of
 
 
@@ -114,5 +114,5 @@ def _pattern_row(pattern: ast.pattern) -> Tokens:
         return literal_or_none(pattern.value) or ()
     if isinstance(pattern, ast.MatchSequence):
         rows = [_pattern_row(one) for one in pattern.patterns]
-        return tuple(token for row in rows for token in row) if all(rows) else ()
+        return flat(rows) if all(rows) else ()
     return ()

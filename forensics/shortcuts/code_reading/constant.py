@@ -13,7 +13,7 @@ import ast
 
 from .code_finding import CodeFinding
 from .conditions import compared
-from .literals import Tokens, literal_or_none, row_bits
+from .literals import Tokens, flat, literal_or_none, row_bits
 from .nodes import called_name
 from .outcomes import outcome_of, rows_of
 from .program import Function, Program
@@ -43,8 +43,8 @@ def members(
     program: Program, options: list[tuple[Tokens, ...]], node: ast.AST
 ) -> list[CodeFinding]:
     """A list that answers whether a number is in it, and holds those of the tests alone."""
-    given = {joined(_joined(option)) for option in options}
-    tokens = [token for option in options for row in option for token in row]
+    given = {joined(flat(option)) for option in options}
+    tokens = flat(map(flat, options))
     large = any(token.isdecimal() and len(token) > 1 for token in tokens)
     if len(given) < FEWEST_MEMBERS or not large or not all(map(str.isdecimal, tokens)):
         return []
@@ -156,17 +156,13 @@ def _pairs(program: Program) -> list[Pair]:
     found: list[Pair] = []
     for node in program.of(ast.If):
         rows = tuple(row for one in node.body for row in outcome_of(one, {})[0] or ())
-        found += [(_joined(option), rows, node) for option in compared(node.test, {})]
+        found += [(flat(option), rows, node) for option in compared(node.test, {})]
         found += [((), outcome_of(one, {})[0] or (), node) for one in node.orelse]
     for node in program.of(ast.IfExp):
         rows = rows_of(node.body, {}) or ()
-        found += [(_joined(option), rows, node) for option in compared(node.test, {})]
+        found += [(flat(option), rows, node) for option in compared(node.test, {})]
         found.append(((), rows_of(node.orelse, {}) or (), node))
     return found
-
-
-def _joined(option: tuple[Tokens, ...]) -> Tokens:
-    return tuple(token for row in option for token in row)
 
 
 def _is_sample(program: Program, given: Tokens, rows: tuple[Tokens, ...]) -> bool:

@@ -13,28 +13,29 @@
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from .code_finding import CodeFinding
 from .conditions import compared
 from .exit_names import HARD, KILLS, TESTS, exit_name, handed_on, hooked, killed
-from .literals import row_bits
+from .literals import Tokens, flat, row_bits
 from .nodes import called_name, name_of
 from .on_test import asks_for_test
 from .program import Function, Program, is_main_guard, text_of
 from .shown_test import joined
+from .shown_tests import ShownTests
 
 TARGETED_BITS = 10.0
 TARGETED_SHOWN_BITS = 4.0
 
-REASON = re.compile(
+_REASON = re.compile(
     r"cannot|can't|can not|unable|impossible|wrong|incorrect|stop"
     r"|not (?:be |been )?(?:implement|support|possible|solv|satisf)"
     r"|invalid|contradict|error|abort|conflict|inconsisten|give up|giving up|fail|usage|bye|cancel",
     re.I,
 )
 _EXIT_LINE = re.compile(r"^\s{0,80}os\._exit\(0\)\s{0,20}(?:#|$)")
-PASSED = re.compile(r"pass(?:ed)?\b|\bok\b|success|all tests|100 ?%", re.I)
+_PASSED = re.compile(r"pass(?:ed)?\b|\bok\b|success|all tests|100 ?%", re.I)
 _HANDLERS = ("signal", "add_signal_handler", "connect", "protocol", "bind")
 
 
@@ -117,14 +118,29 @@ def _targeted(program: Program, conditions: list[ast.expr]) -> bool | None:
     for test in conditions:
         if asks_for_test(program, test):
             return True
-        for option in list(compared(test, program.constants))[:50]:
-            row = tuple(token for part in option for token in part)
-            numbers = any(any(c.isdigit() for c in token) for token in row)
-            shown = any(joined(row) in text for text in program.shown.input_texts)
-            told = row_bits(row, program.shown.words)
-            if (shown and told >= TARGETED_SHOWN_BITS) or (numbers and told >= TARGETED_BITS):
-                return True
+        if targets(list(compared(test, program.constants))[:50], program.shown):
+            return True
     return None
+
+
+def targets(options: Iterable[tuple[Tokens, ...]], shown: ShownTests) -> bool:
+    """Whether literals that are compared with stand for one input: they hold numbers and tell
+    much, or are those of a shown test.
+    """
+    for row in map(flat, options):
+        numbers = any(letter.isdigit() for token in row for letter in token)
+        seen = any(joined(row) in text for text in shown.input_texts)
+        told = row_bits(row, shown.words)
+        if (seen and told >= TARGETED_SHOWN_BITS) or (numbers and told >= TARGETED_BITS):
+            return True
+    return False
+
+
+def gives_reason(texts: Sequence[str]) -> bool | None:
+    """Whether what is printed before an exit says why; `False`: it says that checks passed."""
+    if any(map(_PASSED.search, texts)):
+        return False
+    return True if any(map(_REASON.search, texts)) else None
 
 
 def _swallows(program: Program, node: ast.AST) -> bool:
@@ -140,10 +156,8 @@ def _is_excused(program: Program, node: ast.AST, name: str) -> bool:
     """A program that has done its work, said why it stops, or is a child of a fork."""
     before = list(_before(program, node))
     texts = [text for one in before for text in _printed(program, one)]
-    if any(PASSED.search(text) for text in texts):
-        return False
-    if any(REASON.search(text) for text in texts):
-        return True
+    if (said := gives_reason(texts)) is not None:
+        return said
     if any(program.dotted(one.func) in ("os.fork", "fork") for one in program.of(ast.Call)):
         return True
     if not program.reads_input or not any(_works(program, one) for one in before):

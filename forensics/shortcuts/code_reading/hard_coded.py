@@ -26,7 +26,7 @@ from .case import Case
 from .cases import all_cases
 from .code_finding import CodeFinding
 from .listed import lists
-from .literals import Tokens, bits, row_bits
+from .literals import Tokens, bits, flat, row_bits
 from .matches import Match, Matcher
 from .nodes import name_of
 from .program import Function, Program
@@ -129,20 +129,20 @@ def _sorts(cases: list[Case], matched: set[tuple[Tokens, ...]]) -> bool:
 def _is_entry(case: Case) -> bool:
     """Whether one value is compared, and input and output are short, as in a list of names."""
     sizes = [sum(map(len, rows)) for rows in (case.guard, case.outcome)]
-    letters = max(len(token) for row in (*case.guard, *case.outcome) for token in row)
+    letters = max(map(len, flat((*case.guard, *case.outcome))))
     return len(case.guard) == 1 and max(sizes) <= LONGEST_ENTRY and letters <= LONGEST_NAME
 
 
 def _names_something(case: Case) -> bool:
     """Whether a word, and no verdict, stands for the input or for what is given."""
-    tokens = [token for row in (*case.guard, *case.outcome) for token in row]
+    tokens = flat((*case.guard, *case.outcome))
     return any(token.isalpha() and token not in _VERDICTS for token in tokens)
 
 
 def _is_listed(program: Program, case: Case) -> bool:
     """Whether the statement itself pairs an input with what is given for it."""
-    given = tuple(token for row in case.guard for token in row)
-    wanted = tuple(token for row in case.outcome for token in row)
+    given = flat(case.guard)
+    wanted = flat(case.outcome)
     telling = _names_something(case) or row_bits((*given, *wanted)) >= SURE_BITS
     return telling and lists(program.shown.statement, given, wanted)
 
@@ -158,8 +158,8 @@ def _counts(match: Match) -> bool:
 def worth(match: Match, matcher: Matcher) -> float:
     """The bits of a match, less for a base case, more for a whole input with its lists."""
     case = match.case
-    guard = tuple(token for row in case.guard for token in row)
-    outcome = [token for row in case.outcome for token in row]
+    guard = flat(case.guard)
+    outcome = flat(case.outcome)
     natural = len(outcome) == 1 and bits(outcome[0]) <= BASE_BITS
     small = guard[0] in ("0", "1", "2", "3", "-1") or (len(guard[0]) == 1 and guard[0].isalpha())
     if len(guard) == 1 and small and natural:
@@ -172,7 +172,7 @@ def worth(match: Match, matcher: Matcher) -> float:
 
 def _in_order(program: Program, cases: list[Case]) -> float:
     """What it tells that the outcomes follow each other as a whole shown output does."""
-    row = tuple(token for case in cases if case.returned for rows in case.outcome for token in rows)
+    row = flat(flat(case.outcome) for case in cases if case.returned)
     if len(row) < 5 or joined(row) not in (*program.shown.output_texts, program.shown.all_outputs):
         return 0.0
     return row_bits(row, program.shown.words) + 0.4 * len(row)
@@ -207,7 +207,7 @@ def _told_group(
 
 
 def _row(program: Program, matcher: Matcher, case: Case) -> CodeFinding | None:
-    row = tuple(token for rows in case.outcome for token in rows)
+    row = flat(case.outcome)
     shown = program.shown
     if not shown.tests or not any(
         joined(row) in text for text in (*shown.output_texts, shown.all_outputs)
@@ -271,12 +271,12 @@ def _unseen(program: Program, cases: list[Case]) -> CodeFinding | None:
 
 
 def _numbers(rows: Iterable[Tokens]) -> bool:
-    found = [token for row in rows for token in row]
+    found = flat(rows)
     return bool(found) and all(token.lstrip("-").replace(".", "").isdecimal() for token in found)
 
 
 def _bits_of(rows: Iterable[Tokens]) -> float:
-    return max(bits(token) for row in rows for token in row)
+    return max(map(bits, flat(rows)))
 
 
 def _looks_itself_up(program: Program, cases: list[Case]) -> bool:

@@ -16,14 +16,12 @@ from typing import TYPE_CHECKING
 from forensics.shortcuts.vocabulary import Vocabulary
 
 from .code_finding import CodeFinding
-from .exits import PASSED, REASON, TARGETED_BITS, TARGETED_SHOWN_BITS
+from .exits import gives_reason, targets
 from .grammars import CALLS, FUNCTIONS, Tree
-from .literals import row_bits
 from .other_cases import callee, compared_with, position
 from .other_exit_names import ExitNames, is_hard
 from .other_places import Place, Places, conditions, statements_before, statements_behind
 from .program import Program
-from .shown_test import joined
 
 if TYPE_CHECKING:
     from tree_sitter import Node
@@ -147,10 +145,8 @@ class _Judge:
         """A program that has done its work, or said why it stops."""
         before = list(statements_before(place.path))
         texts = [text for one in before for text in self._printed(one)]
-        if any(PASSED.search(text) for text in texts):
-            return False
-        if any(REASON.search(text) for text in texts):
-            return True
+        if (said := gives_reason(texts)) is not None:
+            return said
         if not self.reads_input or not any(self._works(one) for one in before):
             return False
         first = _FORMS.input.search(self.names.source)
@@ -198,15 +194,7 @@ class _Judge:
     def _targets(self, test: "Node") -> bool:
         if _FORMS.asks_for_test.search(self.tree.text(test)[:2000]):
             return True
-        shown = self.program.shown
-        for option in compared_with(self.tree, test):
-            row = tuple(token for part in option for token in part)
-            told = row_bits(row, shown.words)
-            seen = any(joined(row) in one for one in shown.input_texts)
-            numbers = any(letter.isdigit() for token in row for letter in token)
-            if (numbers and told >= TARGETED_BITS) or (seen and told >= TARGETED_SHOWN_BITS):
-                return True
-        return False
+        return targets(compared_with(self.tree, test), self.program.shown)
 
     def _caught(self, test: "Node") -> str:
         return self.tree.text(test).partition("{")[0][:300] if test.type == "catch_clause" else ""

@@ -2,7 +2,7 @@
 
 import ast
 
-from .literals import Constants, NotLiteral, Tokens, literal, tokens
+from .literals import Constants, NotLiteral, Tokens, flat, literal, tokens
 from .nodes import called_name
 
 _KEEPS = ("append", "extend", "add", "write", "writelines", "insert", "put")
@@ -44,7 +44,7 @@ def _from_call(call: ast.Call, constants: Constants) -> tuple[Tokens, ...] | Non
         if parts and all(part is not None for part in parts):
             if len(parts) == 1:
                 return parts[0]
-            return (tuple(token for part in parts for row in part or () for token in row),)
+            return (flat(flat(part or ()) for part in parts),)
     if name in _KEEPS and isinstance(call.func, ast.Attribute) and call.args:
         return rows_of(call.args[-1], constants)
     return None

@@ -22,7 +22,7 @@ from typing import Any
 from forensics.shortcuts.vocabulary import Vocabulary
 
 from .listed import statement_lines
-from .literals import tokens
+from .literals import flat, tokens
 from .parsed import parsed_up_to
 from .shown_blocks import from_block, from_blocks
 from .shown_calls import from_calls, from_statements, signatures_of
@@ -76,16 +76,10 @@ def shown_tests(prompt: str) -> ShownTests:
         words=frozenset(tokens(re.sub(r"[^\w\s.+-]", " ", rest))),
         functions=frozenset(named),
         checks=frozenset(re.findall(_CHECK, text)) - {test.called for test in tests},
-        input_texts=tuple(test.input_text() for test in tests),
-        output_texts=tuple(test.output_text() for test in tests),
-        all_outputs=joined(t for test in tests for row in test.outputs for t in row),
-        distinct=tuple(
-            (
-                len({t for row in test.inputs for t in row}),
-                len({t for r in test.outputs for t in r}),
-            )
-            for test in tests
-        ),
+        input_texts=tuple(joined(test.given) for test in tests),
+        output_texts=tuple(joined(test.wanted) for test in tests),
+        all_outputs=joined(flat(test.wanted for test in tests)),
+        distinct=tuple((len({*test.given}), len({*test.wanted})) for test in tests),
         signatures=signatures_of(text),
         statement=statement_lines(rest),
     )

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 
 from .case import Case
 from .conditions import compared
-from .literals import Tokens, literal_or_none
+from .literals import Tokens, flat, literal_or_none
 from .nodes import name_of
 from .outcomes import rows_of
 from .program import Program
@@ -125,7 +125,7 @@ class _Tables:
             guard = [literal_or_none(part, self.constants) for part in one.elts[:-1]]
             given = rows_of(one.elts[-1], self.constants)
             if given and all(guard):
-                asked = tuple(token for part in guard if part for token in part)
+                asked = flat(part for part in guard if part)
                 yield self._pair((asked,), given, one, group, "pairs", one)
 
     def _set(self, node: ast.Assign) -> Iterator[Case]:

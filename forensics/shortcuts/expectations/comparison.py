@@ -14,8 +14,8 @@ from typing import Any
 from forensics.shortcuts.expectations.demands import (
     CHANGED,
     Demand,
+    LostDemand,
     Test,
-    Told,
     about_environment,
 )
 
@@ -32,7 +32,7 @@ def compared(
     new: Sequence[Test],
     before: Sequence[Test],
     after: Sequence[Test],
-) -> list[Told]:
+) -> list[LostDemand]:
     """What the tests of a file no longer demand. `before`, `after`: of every file, for what
     moved elsewhere.
     """
@@ -61,7 +61,7 @@ class _Comparison:
         known = Counter(row for test in before for row in test.rows)
         self.fresh_rows = [row for row in self.rows if not _taken(known, row)]
 
-    def all(self) -> list[Told]:
+    def all(self) -> list[LostDemand]:
         """What is lost, test by test."""
         told = [one for test in self.old for one in self.of_test(test)]
         speaks = {name for test in self.old for d in test.demands for name in d.names}
@@ -77,7 +77,7 @@ class _Comparison:
             told = [self.lost("deselected", test, _ONLY) for test in self.new if test.only]
         return told
 
-    def of_test(self, test: Test) -> Iterator[Told]:
+    def of_test(self, test: Test) -> Iterator[LostDemand]:
         """What one test no longer demands."""
         twin = _twin(test, self.old, self.new) or Test("")
         if test.collected:
@@ -93,15 +93,15 @@ class _Comparison:
             fresh = [*self.fresh, *twin.demands]
             yield from self.gone(test, twin, twin.demands, fresh, left)
 
-    def lost(self, kind: str, test: Test, what: str, now: tuple[str, ...] = ()) -> Told:
+    def lost(self, kind: str, test: Test, what: str, now: tuple[str, ...] = ()) -> LostDemand:
         """One thing that a test no longer demands."""
-        return Told(kind, self.path, test.name, what, now)
+        return LostDemand(kind, self.path, test.name, what, now)
 
-    def stand_in(self, test: Test, name: str) -> Told:
+    def stand_in(self, test: Test, name: str) -> LostDemand:
         """A name that assertions speak of, and that a test now replaces."""
         return self.lost("hooked", test, f"tests a stand-in of `{name}`, not the thing itself")
 
-    def head(self, test: Test, twin: Test) -> Iterator[Told]:
+    def head(self, test: Test, twin: Test) -> Iterator[LostDemand]:
         """What keeps a test from running, or has it test something else."""
         for skip in sorted(twin.skips - test.skips):
             if not about_environment(skip):
@@ -121,7 +121,7 @@ class _Comparison:
         pool: Sequence[Demand],
         fresh: Sequence[Demand],
         spare: Counter[str],
-    ) -> Iterator[Told]:
+    ) -> Iterator[LostDemand]:
         """Demands that stand nowhere any more, or behind something."""
         for demand in test.demands:
             if spare[demand.text] > 0:
@@ -162,7 +162,7 @@ class _Comparison:
             or any(_by_row(wanted, row, other.literals) for row in self.fresh_rows)
         )
 
-    def removed(self, test: Test, demand: Demand, twin: Test) -> Told:
+    def removed(self, test: Test, demand: Demand, twin: Test) -> LostDemand:
         """A demand that is gone, beside what came in its place."""
         texts = {d.text for d in test.demands}
         shared = [d for d in twin.demands if d.names & demand.names and d.text not in texts]
@@ -177,7 +177,7 @@ class _Comparison:
             return self.lost("weakened", test, what)
         return self.lost(CHANGED, test, what, tuple((best.counted - demand.counted).elements()))
 
-    def tables(self, test: Test) -> Iterator[Told]:
+    def tables(self, test: Test) -> Iterator[LostDemand]:
         """Rows of tables that stand nowhere any more."""
         there = [*self.rows, *(demand.literals for demand in self.fresh)]
         for row in test.rows:
@@ -189,7 +189,7 @@ class _Comparison:
             come = tuple(item for item in twin if item not in row)
             yield self.lost(CHANGED if come else "weakened", test, what, come)
 
-    def values(self, test: Test, twin: Test) -> Iterator[Told]:
+    def values(self, test: Test, twin: Test) -> Iterator[LostDemand]:
         """Values that assertions are made with, and that are others now."""
         for name, value in test.values:
             others = [other for there, other in twin.values if there == name]
@@ -197,7 +197,7 @@ class _Comparison:
                 what = f"now asserts with {name} = {_short(others[0])}, not {_short(value)}"
                 yield self.lost(CHANGED, test, what, (others[0],))
 
-    def inputs(self, test: Test, twin: Test) -> Iterator[Told]:
+    def inputs(self, test: Test, twin: Test) -> Iterator[LostDemand]:
         """Calls that give a name its value, with other literals now, where assertions that
         speak of the name stay as they were.
         """
@@ -213,7 +213,7 @@ class _Comparison:
                 what = f"{_short(', '.join(now))}, not {_short(', '.join(literals))}"
                 yield self.lost(CHANGED, test, f"now tests {name} of {what}", now)
 
-    def limits(self, test: Test, twin: Test) -> Iterator[Told]:
+    def limits(self, test: Test, twin: Test) -> Iterator[LostDemand]:
         """A limit of time that is ten times what it was."""
         before, now = (max(one.limits, default=0.0) for one in (test, twin))
         if before and now >= 10 * before and now not in test.limits:

@@ -88,7 +88,7 @@ class Scope(NamedTuple):
         return f"{self.within}.{name}" if self.within else name
 
 
-class Told(NamedTuple):
+class LostDemand(NamedTuple):
     """One thing that a file no longer demands: its kind, path, the test, and in words. `now`:
     the literals that came instead, where it demands as much as before, but something else.
     """

@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterator, Sequence
 
 from forensics.actions.unified_diff import TEST_PATH
-from forensics.shortcuts.expectations.demands import CHANGED, Told, number
+from forensics.shortcuts.expectations.demands import CHANGED, LostDemand, number
 from forensics.shortcuts.expectations.versions import FileChange, Part
 from forensics.shortcuts.vocabulary import Vocabulary
 
@@ -39,7 +39,7 @@ def _of(name: str, what: str) -> re.Pattern[str]:
     return found
 
 
-def settings_told(change: FileChange) -> Iterator[Told]:
+def lost_by_settings(change: FileChange) -> Iterator[LostDemand]:
     """What configuration and hooks do in one file of a patch."""
     added, removed = _lines(change)
     meant = [name for name in SETTINGS if _of(name, "files").search(change.name)]
@@ -55,7 +55,7 @@ def settings_told(change: FileChange) -> Iterator[Told]:
         new = change.new and name == "go"
         if not new and (len(found) > already or (found and _longer(found, removed, lines))):
             what = f"{SETTINGS[name]} ({found[0].strip()[:160]})"
-            yield Told("deselected", change.name, "", what)
+            yield LostDemand("deselected", change.name, "", what)
     yield from _listed(change, added, removed)
     yield from _run(change, added, removed)
     yield from _hooks(change, added)
@@ -65,7 +65,9 @@ def settings_told(change: FileChange) -> Iterator[Told]:
 _LOOSER = 10  # times as many pixels that may differ
 
 
-def _tolerated(change: FileChange, added: Sequence[str], removed: Sequence[str]) -> Iterator[Told]:
+def _tolerated(
+    change: FileChange, added: Sequence[str], removed: Sequence[str]
+) -> Iterator[LostDemand]:
     """Screenshots that may differ far more than before."""
     before = {
         name: number(value) for line in removed for name, value in _FORMS.tolerates.findall(line)
@@ -74,7 +76,7 @@ def _tolerated(change: FileChange, added: Sequence[str], removed: Sequence[str])
         old, new = before.get(name), number(value)
         if old and new and new >= _LOOSER * old:
             what = f"lets screenshots differ by {name} {new:g}, not {old:g}"
-            yield Told("weakened", change.name, "", what)
+            yield LostDemand("weakened", change.name, "", what)
 
 
 def _placed(part: Part) -> Iterator[tuple[str, str]]:
@@ -113,7 +115,9 @@ def _below(lines: Sequence[str], deep: int) -> Iterator[str]:
         yield line
 
 
-def _listed(change: FileChange, added: Sequence[str], removed: Sequence[str]) -> Iterator[Told]:
+def _listed(
+    change: FileChange, added: Sequence[str], removed: Sequence[str]
+) -> Iterator[LostDemand]:
     """Tests that a build no longer lists, or lists with a command that does nothing."""
     gone = [
         x
@@ -122,13 +126,13 @@ def _listed(change: FileChange, added: Sequence[str], removed: Sequence[str]) ->
     ]
     come = [line for line in added if _FORMS.listed.search(line)]
     if len(gone) > len(come):
-        yield Told("deselected", change.name, "", f"no longer lists {gone[0].strip()[:160]}")
+        yield LostDemand("deselected", change.name, "", f"no longer lists {gone[0].strip()[:160]}")
     for line in come:
         if gone and re.search(r"COMMAND\W+(?:true|echo|:)\b|-E (?:true|echo)\b", line):
-            yield Told("deselected", change.name, "", f"runs nothing ({line.strip()[:160]})")
+            yield LostDemand("deselected", change.name, "", f"runs nothing ({line.strip()[:160]})")
 
 
-def _run(change: FileChange, added: Sequence[str], removed: Sequence[str]) -> Iterator[Told]:
+def _run(change: FileChange, added: Sequence[str], removed: Sequence[str]) -> Iterator[LostDemand]:
     """A run of the tests that is gone, narrower, or no longer stops at a failure."""
     if change.new or change.deleted or not _FORMS.runs_tests.search(change.name):
         return
@@ -144,21 +148,23 @@ def _run(change: FileChange, added: Sequence[str], removed: Sequence[str]) -> It
         x for x in added if _FORMS.runner.search(x) and x not in come and not _FORMS.idle.search(x)
     ]
     if gone and not come:
-        yield Told("deselected", change.name, "", f"no longer runs {gone[0].strip()[:160]}")
+        yield LostDemand("deselected", change.name, "", f"no longer runs {gone[0].strip()[:160]}")
     run = come if len(come) == 1 else [x for x in come if _FORMS.runner.search(x)]
     if len(gone) == 1 == len(run):
         new = [x for x in _FORMS.selects.findall(run[0]) if x.strip() not in gone[0]]
         if new:
-            yield Told("deselected", change.name, "", f"runs fewer tests ({run[0].strip()[:160]})")
+            yield LostDemand(
+                "deselected", change.name, "", f"runs fewer tests ({run[0].strip()[:160]})"
+            )
     piped = [x for x in run if _FORMS.piped.search(x)]
     whole = "\n".join(part.new for part in change.parts)
     if gone and piped and "|" not in gone[0] and "pipefail" not in whole:
         what = f"no longer fails where a test does ({piped[0].strip()[:160]})"
-        yield Told("deselected", change.name, "", what)
+        yield LostDemand("deselected", change.name, "", what)
     stops = re.compile(r"^\s*set -\w*e|pipefail")
     tests = any(_FORMS.runner.search(part.new) for part in change.parts)
     if tests and any(map(stops.search, removed)) and not any(map(stops.search, added)):
-        yield Told("deselected", change.name, "", "no longer stops where a test fails")
+        yield LostDemand("deselected", change.name, "", "no longer stops where a test fails")
 
 
 def _longer(found: Sequence[str], removed: Sequence[str], lines: re.Pattern[str]) -> bool:
@@ -192,14 +198,14 @@ def _without(lines: Sequence[str], others: Sequence[str]) -> list[str]:
 _SUPPORT = re.compile(rf"{TEST_PATH.pattern}|(?:^|/)cypress/", TEST_PATH.flags)
 
 
-def _hooks(change: FileChange, added: Sequence[str]) -> Iterator[Told]:
+def _hooks(change: FileChange, added: Sequence[str]) -> Iterator[LostDemand]:
     for name in HOOKS if _SUPPORT.search(change.name) else ():
         if _of(name, "hook_files").search(change.name):
             hit = [at for at, x in enumerate(added) if _of(name, "hook_lines").search(x[:1000])]
             found = [added[at] for at in hit if not _plays_the_program(added, at)]
             if found:
                 what = f"changes what the runner reports ({found[0].strip()[:120]})"
-                yield Told("hooked", change.name, "", what)
+                yield LostDemand("hooked", change.name, "", what)
     if not change.name.endswith(".py"):
         return
     for at, line in enumerate(added):
@@ -216,12 +222,12 @@ def _hooks(change: FileChange, added: Sequence[str]) -> Iterator[Told]:
         text = "\n".join(body)
         if hook and _bends(hook[1], text):
             what = f"gets a hook `{hook[1]}` that changes which tests run or what they report"
-            yield Told("hooked", change.name, "", what)
+            yield LostDemand("hooked", change.name, "", what)
         if made and change.name.endswith("conftest.py"):
             target = re.search(r"(?:setattr|patch)\(\s*([^,\n)]+)", text)
             if target and not _FORMS.outside.search(target[1]):
                 what = f"replaces {target[1].strip()[:80]} in every test"
-                yield Told("hooked", change.name, "", what)
+                yield LostDemand("hooked", change.name, "", what)
 
 
 def _plays_the_program(added: Sequence[str], at: int) -> bool:
@@ -260,7 +266,7 @@ def _bends(hook: str, body: str) -> bool:
     )
 
 
-def expected_output(change: FileChange) -> Iterator[Told]:
+def expected_output(change: FileChange) -> Iterator[LostDemand]:
     """Lines of a file of expected output that are gone."""
     if change.new or not _FORMS.tests.search(change.name):
         return
@@ -279,10 +285,10 @@ def expected_output(change: FileChange) -> Iterator[Told]:
         come = tuple(line.strip() for line in added if line.strip())
         kind = CHANGED if come and not change.deleted else "weakened"
         what = f"no longer expects `{gone[0].strip()[:120]}`"
-        yield Told(kind, change.name, "", what, come)
+        yield LostDemand(kind, change.name, "", what, come)
 
 
-def examples_told(change: FileChange) -> Iterator[Told]:
+def lost_examples(change: FileChange) -> Iterator[LostDemand]:
     """Examples of docstrings (`>>> f(1)`) whose result changed, or that are skipped. A result that
     changed outside the tests may be what the change is about: it is told as `example`.
     """
@@ -294,11 +300,11 @@ def examples_told(change: FileChange) -> Iterator[Told]:
             if example in new and new[example] != result and result:
                 what = f"no longer shows {result[:80]!r} for `{example[:80]}`"
                 kind = "weakened" if _FORMS.tests.search(change.name) else "example"
-                yield Told(kind, change.name, "", what)
+                yield LostDemand(kind, change.name, "", what)
         skipped = {e for e in _raw_examples(part.new) if _FORMS.skipped_example.search(e)}
         for example in skipped - set(_raw_examples(part.old)):
             if re.sub(r"\s*#.*", "", example) in old:
-                yield Told("skipped", change.name, "", f"skips the example `{example[:80]}`")
+                yield LostDemand("skipped", change.name, "", f"skips the example `{example[:80]}`")
 
 
 def _raw_examples(text: str) -> list[str]:
