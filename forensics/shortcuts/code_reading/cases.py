@@ -10,9 +10,9 @@
 import ast
 from collections.abc import Sequence
 
-from .case import Case
 from .conditions import compared, compares_list, denied, pattern_values
 from .literals import Constants, Tokens
+from .matches import Case
 from .outcomes import outcome_of
 from .program import Program
 from .tables import tables

@@ -94,6 +94,7 @@ def _members(node: ast.expr, constants: Constants) -> Iterator[Tokens]:
 
 
 def pattern_values(pattern: ast.pattern) -> Iterator[Tokens]:
+    """Each literal that a `case` pattern takes."""
     waiting: list[ast.pattern] = [pattern]
     for _ in range(500):
         if not waiting:

@@ -22,12 +22,11 @@ import ast
 from collections import defaultdict
 from collections.abc import Iterable
 
-from .case import Case
 from .cases import all_cases
 from .code_finding import CodeFinding
 from .listed import lists
 from .literals import Tokens, bits, flat, row_bits
-from .matches import Match, Matcher
+from .matches import Case, Match, Matcher
 from .nodes import name_of
 from .program import Function, Program
 from .shown_test import joined

@@ -7,16 +7,35 @@
    and one of its input literals in the test's input.
 """
 
+import ast
 import math
 from dataclasses import dataclass
 
-from .case import Case
 from .literals import Tokens, bits, flat, row_bits
 from .shown_test import joined
 from .shown_tests import ShownTests
 
 _SMALL = (("0",), ("1",), ("true",), ("false",))  # `k % 2 == 0` beside an input
 MOST_TRIED = 400_000  # comparisons of a literal with a test, for one text
+
+
+@dataclass(frozen=True, kw_only=True)
+class Case:
+    """Literals of a condition (or key) and the literals that are given for them.
+
+    `group`: cases of the same chain or table. `shape`: branch, table, pairs,
+    inline, plain. `returned`: given back or printed, not only kept in a name. `listed`: a
+    list is compared, which no base case does.
+    """
+
+    guard: tuple[Tokens, ...]
+    outcome: tuple[Tokens, ...]
+    node: ast.AST
+    group: int
+    shape: str
+    returned: bool = True
+    listed: bool = False
+    last: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -59,6 +59,7 @@ def is_main_guard(test: ast.expr) -> bool:
 
 
 def reads_input(node: ast.AST) -> bool:
+    """Whether a node reads the standard input."""
     if type(node) is ast.Call and type(node.func) is ast.Name:
         first = node.args[0] if node.args else None
         zero = isinstance(first, ast.Constant) and first.value in (0, "/dev/stdin")

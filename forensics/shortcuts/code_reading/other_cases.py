@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from .case import Case
 from .grammars import (
     CALLS,
     CASES,
@@ -23,6 +22,7 @@ from .grammars import (
 )
 from .labels import MOST_LABELS, body_of, labels_of
 from .literals import Tokens, flat, singles_out
+from .matches import Case
 
 if TYPE_CHECKING:
     from tree_sitter import Node

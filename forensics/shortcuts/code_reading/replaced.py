@@ -30,6 +30,7 @@ _OWN_WAYS = ("print", "input", "open", "_")
 def replaced_by_assignment(
     program: Program, node: ast.Assign | ast.AugAssign | ast.AnnAssign
 ) -> list[CodeFinding]:
+    """What an assignment replaces of the checks."""
     targets = node.targets if isinstance(node, ast.Assign) else [node.target]
     for target in targets:
         one = _target(program, node, target)
@@ -111,6 +112,7 @@ def redefined_check(program: Program, node: Function) -> list[CodeFinding]:
 
 
 def patched(program: Program, node: ast.Call) -> list[CodeFinding]:
+    """What `mock.patch` replaces, where it is started at import."""
     if program.function_of(node) is None and isinstance(program.parents.get(node), ast.Attribute):
         target = text_of(node.args[0]) if node.args else None
         one = replaced_name(program, node, target or "", told=True)
@@ -119,6 +121,7 @@ def patched(program: Program, node: ast.Call) -> list[CodeFinding]:
 
 
 def traced(program: Program, node: ast.Call) -> list[CodeFinding]:
+    """A trace function that can change what the checks see."""
     handler = node.args[0] if node.args else None
     if handler is None or isinstance(handler, ast.Constant):
         return []

@@ -18,6 +18,7 @@ def _catches_assertions(node: ast.expr | None) -> bool:
 
 
 def swallowed(program: Program, node: ast.Try) -> list[CodeFinding]:
+    """Failed assertions that a handler drops."""
     for handler in node.handlers:
         if _catches_assertions(handler.type) and not any(
             isinstance(one, ast.Raise) for one in ast.walk(handler)
@@ -62,6 +63,7 @@ def _checks(program: Program, node: ast.AST) -> bool:
 
 
 def suppressed(program: Program, node: ast.With | ast.AsyncWith) -> list[CodeFinding]:
+    """Failed assertions that `contextlib.suppress` drops."""
     for item in node.items:
         call = item.context_expr
         names = isinstance(call, ast.Call) and any(map(_catches_assertions, call.args))

@@ -11,9 +11,9 @@ Tables over which the text only loops to check itself are its own tests.
 import ast
 from collections.abc import Iterator
 
-from .case import Case
 from .conditions import compared
 from .literals import Tokens, flat, literal_or_none
+from .matches import Case
 from .nodes import name_of
 from .outcomes import rows_of
 from .program import Program
