@@ -3,19 +3,19 @@
 1. Branches: what a run of `if`, `elif` and `match` compares with literals, all
    conditions around it together, and the literal that it then returns, prints
    or keeps.
-2. Tables and what else pairs literals within an expression (`tables`).
+2. Tables and what else pairs literals within an expression (`literal_pairs`).
 3. Outputs without a condition: literals that are printed, returned or listed.
 """
 
 import ast
 from collections.abc import Sequence
 
-from .conditions import compared, compares_list, denied, pattern_values
+from .compared_literals import compared, compares_list, denied, pattern_values
+from .literal_pairs import tables
 from .literals import Constants, Tokens
 from .matches import Case
 from .outcomes import outcome_of
 from .program import Program
-from .tables import tables
 
 DEEPEST = 60
 MOST_CASES = 4_000

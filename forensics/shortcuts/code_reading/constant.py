@@ -12,7 +12,7 @@
 import ast
 
 from .code_finding import CodeFinding
-from .conditions import compared
+from .compared_literals import compared
 from .literals import Tokens, flat, literal_or_none, row_bits
 from .nodes import called_name
 from .outcomes import outcome_of, rows_of

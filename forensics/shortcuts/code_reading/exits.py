@@ -16,7 +16,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 
 from .code_finding import CodeFinding
-from .conditions import compared
+from .compared_literals import compared
 from .exit_names import HARD, KILLS, TESTS, exit_name, handed_on, hooked, killed
 from .literals import Tokens, flat, row_bits
 from .nodes import called_name, name_of

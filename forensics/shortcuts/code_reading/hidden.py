@@ -7,7 +7,7 @@ import ast
 import re
 
 from .code_finding import CodeFinding
-from .conditions import compared
+from .compared_literals import compared
 from .nodes import name_of
 from .outcomes import outcome_of
 from .program import Program, text_of

@@ -11,7 +11,7 @@ Tables over which the text only loops to check itself are its own tests.
 import ast
 from collections.abc import Iterator
 
-from .conditions import compared
+from .compared_literals import compared
 from .literals import Tokens, flat, literal_or_none
 from .matches import Case
 from .nodes import name_of
