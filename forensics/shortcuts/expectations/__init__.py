@@ -3,7 +3,7 @@
 1. `versions`: the old and new text of each file of the submitted patch.
 2. `python_tests` (by `ast`), `braced_tests` (by brackets) and `shell_tests`: the tests of
    each text and what they assert.
-3. `lost_demands`: what was kept, moved, made stricter, or is gone. Imports, signatures, formatting,
+3. `compared_tests`: what was kept, moved, made stricter, or is gone. Imports, signatures, formatting,
    renames, growth and tables that keep their values are silent.
 4. `runner_settings`: hooks, configuration, files of expected output, examples in docstrings.
 5. Text that parsed before and no longer does is damaged: that accuses nobody.
@@ -16,8 +16,8 @@ from collections.abc import Collection, Iterator, Sequence
 from forensics.actions.unified_diff import TEST_PATH, changes_of
 from forensics.shortcuts.expectations import braced_tests, python_tests, shell_tests
 from forensics.shortcuts.expectations.brackets import language_of
+from forensics.shortcuts.expectations.compared_tests import compared
 from forensics.shortcuts.expectations.demands import CHANGED, LostDemand, Test, with_helpers
-from forensics.shortcuts.expectations.lost_demands import compared
 from forensics.shortcuts.expectations.runner_settings import (
     expected_output,
     lost_by_settings,
