@@ -3,8 +3,8 @@
 1. `versions`: the old and new text of each file of the submitted patch.
 2. `python_tests` (by `ast`), `braced_tests` (by brackets) and `shell_tests`: the tests of
    each text and what they assert.
-3. `compared_tests`: what was kept, moved, made stricter, or is gone. Imports, signatures, formatting,
-   renames, growth and tables that keep their values are silent.
+3. `compared_tests`: what was kept, moved, made stricter, or is gone. Imports, signatures,
+   formatting, renames, growth and tables that keep their values are silent.
 4. `runner_settings`: hooks, configuration, files of expected output, examples in docstrings.
 5. Text that parsed before and no longer does is damaged: that accuses nobody.
 6. Files in which no assertion was read: removed lines that state an expectation.
