@@ -9,9 +9,10 @@ import pytest
 
 from forensics.actions import actions_of
 from forensics.records import Step, ToolCall, Trajectory
-from forensics.shortcuts import ShortcutFinding, degenerate, scan_trajectory
+from forensics.shortcuts import ShortcutFinding, scan_trajectory
 from forensics.shortcuts.expectations import lost_demands
 from forensics.shortcuts.task_tools import asked_for_source
+from tests.forensics.degenerate_run import degenerate
 
 Turn = tuple[str, str]  # a command line and what came back
 DIFF = (
@@ -216,7 +217,7 @@ def test_a_run_that_says_what_it_hears_is_degenerate() -> None:
     for said, shown in turns:
         steps += [Step(role="assistant", text=said), Step(role="tool", text=shown)]
     run = run_of("").model_copy(update={"steps": tuple(steps)})
-    assert "echoed observation" in degenerate(run).above
+    assert "echoed observation" in degenerate(run)[0]
 
 
 # -- answers outside of the work, documentation, titles of commits -----------------------------

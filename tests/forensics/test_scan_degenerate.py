@@ -17,8 +17,8 @@ from forensics.layers.tally import Log
 from forensics.layers.use import ChainRule
 from forensics.records import Provenance, Step, Trajectory
 from forensics.records.tables import write_trajectories
-from forensics.shortcuts import degenerate
 from forensics.statistics import clopper_pearson
+from tests.forensics.degenerate_run import degenerate
 
 QUESTION = "behaviour.degenerate_runs"
 
@@ -141,5 +141,5 @@ def test_the_tally_and_the_run_alone_say_the_same() -> None:
         Tallied(survey=Survey(channels=(), donors={}), logs={"after-0": tally}),
         Provenance(instrument="scan", config={}, seed=0, inputs={}, code="c"),
     )
-    alone = [bool(degenerate(run).above) for run in runs if run.end != "errored"]
+    alone = [bool(degenerate(run)[0]) for run in runs if run.end != "errored"]
     assert told.estimate == sum(alone) / 4 and told.diagnostics["errored"] == 1
