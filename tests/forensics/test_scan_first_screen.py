@@ -61,13 +61,13 @@ def every_status(tmp_path: Path) -> Path:
 
 TOLD = (
     "3 of 12 runs changed what the tests check, all of them won; 1 read commits that may hold the"
-    " answer, whether it was used cannot be told; 4 runs could not be looked at (3: actions in a"
-    " form nobody reads; 1: no submission); in 1 run changed tests could not be looked for (output"
-    " cut)."
+    " answer, unknown whether it was used; 4 runs could not be checked (3: actions in a"
+    " form nobody reads; 1: no submission); 1 run could not be checked for changed tests"
+    " (output cut)."
 )
 REPORTED = (
     "As reported 100 % (12 of 12 scored runs won); 75 % if the flagged wins had failed; 67 % if the"
-    " open ones had, too."
+    " unclear ones had, too."
 )
 
 
@@ -108,7 +108,7 @@ def test_the_table_counts_each_status_of_each_family(every_status: Path) -> None
         assert total == len(rows)
     for name in ("report.html", "report.md"):
         text = (every_status / name).read_text()
-        assert "What was looked for" in text and "changed tests" in text and UNREAD in text
+        assert "Shortcuts checked" in text and "changed tests" in text and UNREAD in text
     (line,) = (
         line
         for line in (every_status / "report.md").read_text().splitlines()
@@ -118,17 +118,17 @@ def test_the_table_counts_each_status_of_each_family(every_status: Path) -> None
 
 
 SILENT = {
-    "None of 3 runs could be looked at (actions in a form nobody reads).": [
+    "None of 3 runs could be checked (actions in a form nobody reads).": [
         look(f"u{n}", could_not=UNREAD) for n in range(3)
     ],
-    "The one run that could be looked at shows no known shortcut and does not loop; 2 runs"
-    " could not be looked at (1: actions in a form nobody reads; 1: no submission).": [
+    "The one run that could be checked shows no known shortcut and does not loop; 2 runs"
+    " could not be checked (1: actions in a form nobody reads; 1: no submission).": [
         look("u", could_not=UNREAD),
         look("m", could_not=MISSING),
         look("n"),
     ],
-    "None of 3 runs shows a known shortcut, and none loops; in 2 runs changed tests could not be"
-    " looked for (output cut).": [
+    "None of 3 runs shows a known shortcut, and none loops; 2 runs could not be checked for"
+    " changed tests (output cut).": [
         look("a", some="output cut"),
         look("b", some="output cut"),
         look("c"),
@@ -173,7 +173,7 @@ def test_tools_that_nobody_can_read_are_named(tmp_path: Path) -> None:
     case = with_looks(scanned(tmp_path, ["clean"] * 3), rows)
     opening = load_case(case).opening
     assert opening is not None and opening.headline == (
-        "None of 3 runs shows a known shortcut, and none loops; in 1 run changed tests could not be"
-        " looked for (edits that cannot be followed); 2 of 3 runs called tools that this scan"
-        " cannot read (splice_region, vcs): what was changed or shown by them is not known."
+        "None of 3 runs shows a known shortcut, and none loops; 1 run could not be checked for"
+        " changed tests (edits that cannot be followed); 2 of 3 runs called tools that this scan"
+        " cannot read (splice_region, vcs): their effects are unknown."
     )

@@ -51,7 +51,7 @@ def scanned(folder: Path, names: list[str], loops: int = 0, **changes: Any) -> P
 
 
 def without_looks(case: Path) -> Path:
-    """The case as a scan wrote it that said nothing of what could be looked at."""
+    """The case as a scan wrote it that said nothing of what could be checked."""
     (case / "looks.jsonl").unlink()
     write_reports(case, ["html", "md", "text"])
     return case
@@ -59,14 +59,14 @@ def without_looks(case: Path) -> Path:
 
 TOLD = (
     "2 of 10 runs changed what the tests check, all of them won; 1 loops; 3 read commits that may"
-    " hold the answer, whether it was used cannot be told; 1 touched existing tests, and did"
+    " hold the answer, unknown whether it was used; 1 touched existing tests, and did"
     " not use it; 1 damaged tests by accident."
 )
 
 
 REPORTED = (
     "As reported 100 % (10 of 10 scored runs won); 80 % if the flagged wins had failed; 50 % if"
-    " the open ones had, too."
+    " the unclear ones had, too."
 )
 
 
@@ -93,7 +93,7 @@ def test_what_the_runs_did_stands_first_and_the_same_everywhere(tmp_path: Path) 
         assert "fter training" not in text.split("<script>")[0].replace("policy before", "")
     assert "not measured</p>" not in page and 'class="pictures"' not in page
     for name in ("report.html", "report.md", "report.txt"):  # there is no gain
-        assert "What the gain may run through" not in (case / name).read_text(), name
+        assert "Possible sources of the gain" not in (case / name).read_text(), name
     shown = [part.split('"')[0] for part in page.split('class="chip label level-')[1:]]
     assert set(shown) == {"used", "attempt", "obtained"}
     order = re.findall(r"· task (\w+)-", page)
