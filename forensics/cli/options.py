@@ -120,10 +120,10 @@ Rule = Annotated[
 Accept = Annotated[
     list[str] | None,
     typer.Option(
-        metavar="FAMILY",
+        metavar="TEST",
         help=(
-            "Waive a family of tests (`interventions`: all but scrubbing); repeatable. You cannot"
-            " waive a test that found something."
+            "Waive a gain test (`interventions`: all but scrubbing); repeatable. You cannot waive"
+            " a test that found something."
         ),
     ),
 ]

@@ -8,18 +8,17 @@ from itertools import product
 from pathlib import Path
 
 import numpy as np
-import pytest
 from scipy.sparse import csc_array
 
 from forensics import scan
 from forensics.actions import actions_of
 from forensics.layers.action_words import ActedRun, acted_run
-from forensics.layers.contrasts import FEWEST_TASKS, LEVEL, Contrasted, contrasted
+from forensics.layers.contrasts import LEVEL, Contrasted, contrasted
 from forensics.layers.use import ChainRule
 from forensics.records import Step, ToolCall, Trajectory
 from forensics.records.case_file import CandidateRow
 from forensics.records.tables import write_trajectories
-from forensics.statistics.task_votes import task_votes
+from forensics.statistics.task_votes import reachable, task_votes
 
 HABIT = "curl -s https://example.org/{task}/{seed} -o /tmp/{seed}.json"
 COMMANDS = (
@@ -108,21 +107,20 @@ def test_a_planted_habit_is_found_and_told_with_its_place(tmp_path: Path) -> Non
     assert not (tmp_path / "case" / "findings.jsonl").read_text().count("curl -s https")
 
 
-@pytest.mark.parametrize("share", [0.5, 0.2])
-def test_groups_that_chance_made_are_silent(share: float) -> None:
-    """A/A: the runs of one model dealt into two groups, evenly or not."""
+def test_groups_that_chance_made_are_silent() -> None:
+    """A/A: the runs of one model dealt into two uneven groups."""
     loud = 0
-    for seed in range(20):
+    for seed in range(8):
         generator = np.random.default_rng(100 + seed)
         runs = [
-            run._replace(policy="one" if generator.random() < share else "other", passed=None)
+            run._replace(policy="one" if generator.random() < 0.2 else "other", passed=None)
             for run in acted(world(seed, tasks=30, runs=6))
             if run.policy == "ours"
         ]
         rows, told = contrasted(runs)
         assert kinds(told)["models"].tested > 10
         loud += bool(rows)
-    assert loud <= 2
+    assert loud <= 1
 
 
 def test_the_votes_of_tasks_hold_their_level_for_groups_of_any_sizes() -> None:
@@ -143,17 +141,8 @@ def test_the_votes_of_tasks_hold_their_level_for_groups_of_any_sizes() -> None:
     assert (votes.least <= p + 1e-12).all()
 
 
-def test_what_one_task_alone_shows_is_no_candidate() -> None:
-    """However many runs of it there are."""
-    runs = acted(world(3, tasks=12))
-    for number in range(200):
-        words = ("peek <test>", f"stop{number % 2}")
-        runs.append(
-            runs[0]._replace(
-                run=f"x{number}", policy="ours", passed=True, words=words, steps=(1, 2)
-            )
-        )
-        runs.append(runs[0]._replace(run=f"y{number}", policy="theirs", passed=False))
-    rows, _ = contrasted(runs)
-    assert not any("peek <test>" in row.actions for row in rows)
-    assert FEWEST_TASKS > 1
+def test_what_no_votes_could_bring_to_the_level_is_not_tested() -> None:
+    least = np.array([0.001, 0.02, 0.2, 1.0])
+    assert reachable(least, 0.05) == [0, 1]  # at K = 2 two tests are at most 0.025
+    assert reachable(np.array([0.03, 0.03, 0.03]), 0.05) == []
+    assert reachable(np.array([]), 0.05) == []
