@@ -2,7 +2,7 @@
 
 Both are protocols. A stranger's class that has these methods plugs in through
 the entry points `forensics.environments` and `forensics.policies`; nothing here
-is inherited.
+has to be inherited. `forensics.world.World` is a base with defaults for an environment.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -255,9 +255,8 @@ class Constraint:
 class Alteration:
     """The same tasks and the same grading, with what a policy is shown changed.
 
-    `of` makes the altered world of an environment
-    (`resampling.sources.altered_world` has what they share). `name` identifies
-    it in content addresses, so it must say everything that matters.
+    `of` makes the altered world of an environment. `name` identifies it in content
+    addresses, so it must say everything that matters.
     """
 
     name: str
