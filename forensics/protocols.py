@@ -255,8 +255,9 @@ class Constraint:
 class Alteration:
     """The same tasks and the same grading, with what a policy is shown changed.
 
-    `of` makes the altered world of an environment. `name` identifies it in content
-    addresses, so it must say everything that matters.
+    `of` makes the altered world of an environment
+    (`resampling.sources.altered_world` has what they share). `name` identifies
+    it in content addresses, so it must say everything that matters.
     """
 
     name: str
