@@ -270,7 +270,7 @@ def hostile(text: str) -> Trajectory:
 @pytest.mark.parametrize("text", LONG, ids=range(len(LONG)))
 def test_long_hostile_texts_are_little_work(text: str, times: int) -> None:
     """The ten times longer one, too: what grew with the square would not come
-    to an end. Seconds: `benchmarks/hostile.py`.
+    to an end. Seconds: `benchmarks/hostile.py` at def71cb.
     """
     run = hostile(text * times)
     actions = actions_of(run)
