@@ -18,7 +18,7 @@ from typing import Any, ClassVar, Final
 
 from forensics.errors import MissingInput, UserError
 from forensics.investigation.inputs import choose_environment
-from forensics.investigation.stated_sampling import stated_sampling
+from forensics.investigation.stated_settings import stated_sampling
 from forensics.policies import require, stated_backend
 from forensics.policies.checkpoints import read_environment_hint
 from forensics.policies.completions import ServerConfig
