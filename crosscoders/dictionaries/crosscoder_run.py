@@ -12,6 +12,7 @@ goes on with the same bits.
    one before is removed. Whatever interrupts this leaves a whole one.
 """
 
+import json
 import shutil
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
@@ -148,7 +149,8 @@ class Journal:
         for name, job in jobs.items():
             view = getattr(job.view, "__name__", None) or type(job.view).__name__
             stated = {**asdict(job.config), **asdict(job.settings), "view": view}
-            self.begun |= {f"{name} {field}": value for field, value in stated.items()}
+            told = json.loads(json.dumps(stated))
+            self.begun |= {f"{name} {field}": value for field, value in told.items()}
 
     def open(self, trainers: Mapping[str, Trainer], resume: bool) -> tuple[int, int]:
         """Pass and batch to go on from, with the trainers and the history loaded;

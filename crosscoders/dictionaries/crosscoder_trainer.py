@@ -85,7 +85,7 @@ class Trainer:
         result = forward(self.dictionary, scaled, step, scratch=self.scratch)
         squares = result.errors.square().sum((0, 2))
         loss = squares.sum() / (len(scaled) * config.models * config.width)
-        if (weight := settings.parting_at(self.steps_done)) and config.models == 2:
+        if (weight := settings.difference_weight_at(self.steps_done)) and config.models == 2:
             difference = (result.errors[:, 1] - result.errors[:, 0]).square().sum()
             loss = loss + weight * difference / (len(scaled) * config.models * config.width)
         loss = loss + settings.penalty(self.steps_done) * result.penalty / (

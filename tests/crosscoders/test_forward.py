@@ -225,8 +225,9 @@ def test_the_error_of_the_difference_counts_as_it_is_weighed() -> None:
         settings=TrainerSettings(tokens=ROWS, batch=ROWS, scale_rows=ROWS, auxiliary=0.0),
     )
     rows, losses = _rows().float(), []
-    for parting in (0.0, 3.0):
-        settings = TrainerSettings(**(vars(job.settings) | {"parting": parting}))
+    for weight in (0.0, 3.0):
+        weights = {"difference_weight": (weight, weight)}
+        settings = TrainerSettings(**(vars(job.settings) | weights))
         trainer = Trainer(
             TrainingJob(config=job.config, settings=settings), rows, torch.device("cpu")
         )
