@@ -16,8 +16,6 @@ if TYPE_CHECKING:
         check_case as check_case,
         check_inputs as check_inputs,
         choose_environment as choose_environment,
-        inspect_pair as inspect_pair,
-        policy_loaders as policy_loaders,
     )
     from forensics.investigation.run import (
         ablation_rows as ablation_rows,
