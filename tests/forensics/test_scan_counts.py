@@ -103,7 +103,7 @@ def test_one_set_agrees_everywhere(tmp_path: Path) -> None:
     case = scanned(tmp_path, generated(tmp_path, "a"), scanner=first_only)
     agree(case)
     page = (case / "report.html").read_text()
-    assert page.count("Same task, nothing found (1 run):") == 10
+    assert page.count("Same task, no finding (1 run):") == 10
 
 
 def test_two_sets_agree_everywhere(tmp_path: Path) -> None:
