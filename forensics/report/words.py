@@ -299,8 +299,8 @@ def checkpoints(data: ReportData) -> Iterator[tuple[str, ...]]:
     }
     for side, checkpoint in sides.items():
         if isinstance(checkpoint, Mapping):
-            named = {"path": checkpoint.get("policy"), "weights": checkpoint.get("identity")}
-            fields = ({**named, **checkpoint}.get(name, "not stated") for name in CHECKPOINT)
+            named = {"path": checkpoint.get("policy"), **checkpoint}
+            fields = (named.get(name, "not stated") for name in CHECKPOINT)
             told = (f"{field:,}" if isinstance(field, int) else field for field in fields)
             yield side_name(data, side), *("not stated" if t is None else str(t) for t in told)
 

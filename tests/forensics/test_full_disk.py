@@ -2,16 +2,20 @@
 once there is room. The limit on the size of a file stands for the disk.
 """
 
+import gc
 import resource
 import shutil
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 from forensics.cli.main import run
 from forensics.errors import OutsideFailure
+from forensics.records.tables import write_table
 from training.organisms.base_model import build_model, build_tokenizer
 from training.organisms.organism import BUNDLED
 from training.run_state import save_checkpoint
@@ -95,3 +99,19 @@ def test_a_checkpoint_is_whole_or_as_it_was(tmp_path: Path) -> None:
         save_checkpoint(tmp_path / place, second, tokenizer, {"name": "second"})
     whole = files(tmp_path / "new")
     assert files(tmp_path / "old") == {**whole, "mine.txt": b"mine"}
+
+
+def test_a_table_that_could_not_be_closed_is_left_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """pyarrow closes it again when it is collected, and prints a traceback."""
+    printed: list[object] = []
+    monkeypatch.setattr(sys, "unraisablehook", printed.append)
+
+    with largest_file(100):
+        with pytest.raises((OSError, OutsideFailure)):
+            write_table(
+                tmp_path / "a.parquet", pa.schema([("x", pa.int8())]), [{"x": 1}], at_once=9
+            )
+        gc.collect()
+    assert not printed
