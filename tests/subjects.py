@@ -27,12 +27,22 @@ class Loaded:
         return self.load()
 
 
+class Known(StatedPolicy):
+    """One whose identity a test sets."""
+
+    known: str
+
+    @property
+    def identity(self) -> str:
+        return self.known
+
+
 def loaded(
     load: Mapping[str, Callable[[], Any]], identities: Mapping[str, str] | None = None
 ) -> tuple[Loaded, ...]:
     """One subject for each side's name."""
     stated = {
-        side: StatedPolicy(policy=side, identity=name[:16], tokenizer=None)
+        side: Known(policy=side, tokenizer=None, known=name[:16])
         for side, name in (identities or {}).items()
     }
     return tuple(
