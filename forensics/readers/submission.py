@@ -94,11 +94,6 @@ def benchmark_outcome(path: Path, task: str) -> float | None:
     return None
 
 
-def is_benchmark_report(path: Path) -> bool:
-    """Whether a file has one of the names that a verdict is looked up under."""
-    return path.name in _NAMES.names or path.name.endswith(".report.json")
-
-
 def summaries(folder: Path) -> tuple[Path, ...]:
     """The files of a folder that hold what SWE-bench's harness says of a whole run."""
     try:
@@ -128,7 +123,8 @@ def _head(path: Path) -> bytes:
 
 def is_report_of(path: Path, pattern: str) -> bool:
     """Whether a verdict on a log with such a name is looked up in this file."""
-    told = is_benchmark_report(path) or path in summaries(path.parent)
+    known = path.name in _NAMES.names or path.name.endswith(".report.json")
+    told = known or path in summaries(path.parent)
     return told and any(
         lies_with(folder / path.name, pattern) for folder in (path.parent, path.parent.parent)
     )

@@ -16,7 +16,7 @@ printed something, and neither a page of documentation nor a list of files.
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from itertools import islice
 from typing import NamedTuple
 
@@ -139,11 +139,6 @@ class _Shell:
         self._prompts: list[Span | None] = [self._prompt(row) for row in rows]
         self._seen()
 
-    def _spans(self) -> Iterator[tuple[ShownRow, Span]]:
-        for row, span in zip(self.rows, self._prompts, strict=True):
-            if span is not None:
-                yield row, span
-
     def first(self) -> int | None:
         """The row of the first prompt."""
         return next((at for at, found in enumerate(self._prompts) if found is not None), None)
@@ -211,7 +206,8 @@ class _Shell:
         before any prompt was shown is a command: a recording may begin behind its first prompt.
         """
         if not self._known and not self.plain:
-            fronts = {row.text[: span[1]].rstrip() for row, span in self._spans() if row.typed}
+            told = zip(self.rows, self._prompts, strict=True)
+            fronts = {row.text[: span[1]].rstrip() for row, span in told if span and row.typed}
             for at, row in enumerate(self.rows):
                 if self._prompts[at] is None and row.text.rstrip() in fronts:
                     self._prompts[at] = (0, len(row.text))
