@@ -107,8 +107,8 @@ class TrainingRecord:
             self.folder /= TRL
         if not (self.folder / RECORD_FOLDER / "run.json").is_file():
             raise UserError(
-                f"{self.folder} holds no training record ({RECORD_FOLDER}/run.json is missing); give"
-                " the folder of `forensics train --out`, or the out= (or output_dir) of"
+                f"{self.folder} holds no training record ({RECORD_FOLDER}/run.json is missing);"
+                " give the folder of `forensics train --out`, or the out= (or output_dir) of"
                 " ForensicsForTRL"
             )
 
