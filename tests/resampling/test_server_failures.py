@@ -14,10 +14,10 @@ from forensics import load_policy, policy_from
 from forensics.errors import UserError
 from forensics.policies.completions import Broken, Client, ServerConfig, read_choices
 from forensics.policies.renderers import renderer_for
+from forensics.policies.server import Abilities, probe
 from forensics.protocols import Policy, SamplingSettings
 from forensics.records import Trajectory
-from resampling.samplers.completion_server import checkpoint_rendering, open_server
-from resampling.samplers.server_probe import Abilities, probe
+from resampling.samplers.server_sampler import checkpoint_rendering, open_server
 from resampling.trace_rollouts import Request, Rollout
 from tests.resampling.completion_stub import CompletionStub, serving
 from tests.resampling.guessing_world import Guessing
