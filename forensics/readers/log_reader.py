@@ -31,7 +31,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from inspect import isfunction
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 from forensics.errors import UserError, stop_full
 from forensics.plugins import code_of, installed
@@ -130,17 +130,6 @@ class _Search:
     names_files: bool = False
     root: Path | None = None
 
-    @classmethod
-    def by(cls, name: str | None, limits: Limits, **how: Any) -> "_Search":
-        """A look by every reader, or by the one of this name."""
-        readers = installed_readers()
-        if name is None:
-            return cls(readers, limits, **how)
-        if chosen := tuple(reader for reader in readers if reader.name == name):
-            return cls(chosen[:1], limits, forced=True, **how)
-        known = ", ".join(sorted(reader.name for reader in readers)) or "none"
-        raise UserError(f"unknown reader '{name}'; known: {known}")
-
     def told(self, path: Path) -> Path:
         """The path as the user knows it."""
         return path if self.held is None else self.shown / path.relative_to(self.held)
@@ -198,7 +187,7 @@ def read_logs(
     which file it was read from. Raises `UserError` where the path does not exist, a
     folder holds no file, or there is no such reader.
     """
-    search = _Search.by(reader, limits, names_files=names_files, root=path)
+    search = _Search(_named(reader), limits, reader is not None, names_files=names_files, root=path)
     if not path.exists() and (given := address(path)):
         raise UserError(
             f"{given} is an address, not a log on this machine; download it and give the file or"
@@ -211,26 +200,14 @@ def read_logs(
     return _unique(_all(path, search))
 
 
-def files_to_open(path: Path, reader: str | None = None) -> list[Path]:
-    """The files of a log that `read_logs` reads, in its order: those that only
-    go along with others are left out.
-    """
-    return [path] if not path.is_dir() else list(_Search.by(reader, LIMITS).files(path))
-
-
-def open_files(
-    paths: Iterable[Path],
-    reader: str | None = None,
-    limits: Limits = LIMITS,
-    *,
-    names_files: bool = False,
-    root: Path | None = None,
-) -> Runs:
-    """Every run in some of the files (`files_to_open`) of a log, `root`; ids are told apart
-    within these files only.
-    """
-    search = _Search.by(reader, limits, names_files=names_files, root=root)
-    return _unique(found for path in paths for found in _one(path, search))
+def _named(name: str | None) -> tuple[LogReader, ...]:
+    """Every reader, or the one of this name."""
+    readers = installed_readers()
+    chosen = tuple(reader for reader in readers if name in (None, reader.name))
+    if not chosen:
+        known = ", ".join(sorted(reader.name for reader in readers)) or "none"
+        raise UserError(f"unknown reader '{name}'; known: {known}")
+    return chosen if name is None else chosen[:1]
 
 
 @lru_cache(maxsize=1)

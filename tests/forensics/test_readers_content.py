@@ -39,7 +39,7 @@ from forensics.readers.json_rows import (
     read_entries,
     read_rows,
 )
-from forensics.readers.log_reader import Reader, files_of, files_to_open, read_logs
+from forensics.readers.log_reader import Reader, files_of, read_logs
 from forensics.records import Trajectory
 from tests.forensics.reader_files import Words, damaged, run, write_zstd_zip
 
@@ -339,10 +339,9 @@ def test_a_reader_that_fails_on_what_goes_along_is_named_with_its_package(
         f" (the row has no 'title'); report it to the authors of {Lost.__module__}, which is in no"
         " installed package, or name the format with --reader"
     )
-    for read in (files_to_open, lambda path: list(read_logs(path))):
-        with pytest.raises(UserError) as refused:
-            read(tmp_path / "log")
-        assert str(refused.value) == said
+    with pytest.raises(UserError) as refused:
+        list(read_logs(tmp_path / "log"))
+    assert str(refused.value) == said
     assert command(["scan", str(tmp_path / "log"), "--out", str(tmp_path / "case")]) == 2
     assert capsys.readouterr().err == f"error: {said}\n"
     assert told_names(read_logs(tmp_path / "log", reader="words")) == ["x"]
