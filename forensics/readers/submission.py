@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from forensics.actions.unified_diff import added_lines
-from forensics.readers.content import Limits, UnreadableContent, read_whole
+from forensics.readers.content import UnreadableContent, read_whole
 from forensics.readers.json_rows import parse
 from forensics.readers.values import (
     End,
@@ -38,7 +38,7 @@ HUNK = re.compile(r"^@@ -\d+(,\d+)? \+\d+(,\d+)? @@", re.MULTILINE)
 _NAMES = field_names("reports")
 MOST_SUMMARIES = 200  # files of a folder whose beginning is looked at
 _SUMMARY = b'"resolved_instances"'
-REPORT_LIMITS = Limits(document=32 << 20)
+LONGEST_REPORT = 32 << 20  # bytes
 
 
 def is_patch(text: str) -> bool:
@@ -157,7 +157,7 @@ def content_beside(path: Path) -> Any:
 @lru_cache(maxsize=8)
 def _parsed(path: Path, _: int) -> Any:
     try:
-        return parse(read_whole(path, REPORT_LIMITS))
+        return parse(read_whole(path, LONGEST_REPORT))
     except UnreadableContent:
         return None
 

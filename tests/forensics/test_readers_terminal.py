@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from forensics.readers import Limits, Unreadable, read_logs, terminal, terminal_screen
+from forensics.readers import Unreadable, read_logs, terminal, terminal_screen
 from forensics.readers.terminal_commands import commands_in, is_terminal
 from forensics.readers.terminal_screen import LONG, Screen
 from forensics.records import Trajectory
@@ -238,7 +238,7 @@ def test_what_is_too_large_or_breaks_off_is_told(
     reasons = {one.reason for one in runs(tmp_path) if isinstance(one, Unreadable)}
     assert "the terminal shows more than 100 rows" in reasons
     monkeypatch.setattr(terminal_screen, "MOST_ROWS", 6100)
-    monkeypatch.setattr(terminal, "SHOWN", Limits(document=1000))
+    monkeypatch.setattr(terminal, "SHOWN", 1000)
     told = [one.reason for one in runs(tmp_path) if isinstance(one, Unreadable)]
     assert "it shows more than 0 MB" in told
     assert any("too large to be read whole" in reason for reason in told)

@@ -12,7 +12,7 @@ import pytest
 
 from forensics import scan
 from forensics.cli.main import run as command
-from forensics.readers import Limits, read_logs
+from forensics.readers import read_logs
 from forensics.readers.unknown_files import seen_in
 from forensics.records import Trajectory
 from forensics.report.data import load_case
@@ -109,13 +109,13 @@ def test_equal_reasons_of_one_file_are_told_once(tmp_path: Path, capsys: Any) ->
 )
 def test_what_is_seen_in_a_file(tmp_path: Path, content: bytes, seen: str) -> None:
     (tmp_path / "a").write_bytes(content)
-    assert seen_in(tmp_path / "a", content, Limits()).startswith(seen)
+    assert seen_in(tmp_path / "a", content).startswith(seen)
 
 
 def test_what_is_seen_in_columns(tmp_path: Path) -> None:
     pq.write_table(pa.table({"x": [1, 2], "y": [3, 4]}), tmp_path / "a.parquet")
     head = (tmp_path / "a.parquet").read_bytes()
-    assert seen_in(tmp_path / "a.parquet", head, Limits()) == "2 rows with the fields x, y"
+    assert seen_in(tmp_path / "a.parquet", head) == "2 rows with the fields x, y"
 
 
 def test_texts_that_are_no_logs_say_which_texts_are_read(tmp_path: Path, capsys: Any) -> None:
