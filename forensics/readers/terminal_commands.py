@@ -95,7 +95,8 @@ def is_terminal(head: bytes) -> bool:
     screen.show(text)
     rows = screen.rows()
     shell = _Shell(rows)
-    if (first := shell.first()) is None or _is_page(rows[:first]):
+    fences = sum(_FENCE.match(row.text) is not None for row in rows[: shell.first()])
+    if shell.first() is None or fences % 2:  # it opens a block of a page of documentation
         return False
     found = [one for one in shell.commands() if _PROGRAM.match(one.text)]
     printed = [one for one in found if one.output.strip()]
@@ -109,11 +110,6 @@ def commands_in(rows: Sequence[ShownRow]) -> list[Command]:
     shell = _Shell(rows)
     shell.begin()
     return shell.commands()
-
-
-def _is_page(above: Sequence[ShownRow]) -> bool:
-    """Whether what stands above the first prompt opens a block of a page of documentation."""
-    return sum(_FENCE.match(row.text) is not None for row in above) % 2 == 1
 
 
 Span = tuple[int, int]
