@@ -186,9 +186,9 @@ def action_of_call(
     held = (opened,) if content is not None and opened else ()
     told = _placed(patched_files(patch) if patch else where or held, directory, root)
     kept = _told({key: value for key, value in arguments.items() if value != content})
-    files = ((), told) if changes else (told, ())
+    reads, writes = ((), told) if changes else (told, ())
     kind: Kind = "edit" if changes and told else "tool"
-    found = Action(0, kind, name, tuple(kept), *files, text, content)
+    found = Action(0, kind, name, tuple(kept), reads, writes, text, content)
     if told or changes or not only_reads(name):
         return found
     named = named_by(found).paths  # under a name that no table has

@@ -25,7 +25,6 @@ from forensics.records.trajectory import Step, ToolCall, Trajectory
 from forensics.records.verdict import Verdict
 
 if TYPE_CHECKING:
-    from forensics.records.case_file import CheckpointPair as CheckpointPair
     from forensics.records.checksum import tell_unchecked as tell_unchecked
     from forensics.records.evidence import Scalar as Scalar
     from forensics.records.files import (
@@ -37,6 +36,7 @@ if TYPE_CHECKING:
         write_json as write_json,
         write_json_lines as write_json_lines,
     )  # fmt: skip
+    from forensics.records.gain_test import JOB as JOB, GainTest as GainTest
     from forensics.records.given_files import (
         parse_json as parse_json,
         parse_toml as parse_toml,
