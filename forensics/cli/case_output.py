@@ -26,10 +26,10 @@ from forensics.report.below_findings import (
 from forensics.report.certain import certain
 from forensics.report.chains import read_chains
 from forensics.report.data import few, load_case
-from forensics.report.looks import read_looks
-from forensics.report.opening import Opening, looks_told, opening_of
+from forensics.report.first_screen import Opening, looks_told, opening_of
+from forensics.report.look_counts import read_looks
 from forensics.report.profile import is_profile, stands
-from forensics.report.wording import WORDING
+from forensics.report.report_words import WORDING
 
 
 def run_investigation(

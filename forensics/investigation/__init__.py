@@ -26,6 +26,6 @@ if TYPE_CHECKING:
         start_case as start_case,
     )
     from forensics.investigation.scan_run import scan as scan
-    from forensics.investigation.stated_sampling import stated_sampling as stated_sampling
+    from forensics.investigation.stated_settings import stated_sampling as stated_sampling
 
 __getattr__, __dir__ = lazy_names(__name__)

@@ -14,11 +14,11 @@ from forensics.report.below_findings import (
 )
 from forensics.report.certain import certain, settles
 from forensics.report.data import ReportData, shown_reasons
-from forensics.report.looks import COLUMNS as LOOK_COLUMNS, look_rows
+from forensics.report.look_counts import COLUMNS as LOOK_COLUMNS, look_rows
 from forensics.report.places import file_told
 from forensics.report.profile import done_told, is_profile, mark_told
+from forensics.report.report_words import WORDING
 from forensics.report.source_rows import COLUMNS, gain_parts, source_table
-from forensics.report.wording import WORDING
 
 TEMPLATES: Final = Path(__file__).parent / "templates"
 DRAWN_WITH: Final = {

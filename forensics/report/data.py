@@ -19,10 +19,10 @@ from forensics.records.case_file import CandidateRow, IntegrityRow, LoopRow
 from forensics.records.files import as_user_error, read_findings, read_json, write_json
 from forensics.records.record import first_error
 from forensics.report.below_findings import read_candidates, read_integrity, read_loops
+from forensics.report.case_logs import find_logs
 from forensics.report.chains import ChainIndex, index_chains
 from forensics.report.findings import Findings, read_findings_of
-from forensics.report.logs import find_logs
-from forensics.report.opening import Opening, opening_of
+from forensics.report.first_screen import Opening, opening_of
 from forensics.report.shown_runs import Browser, browse
 from forensics.verdict import (
     Rule,

@@ -8,7 +8,7 @@ import forensics.phrases as phrases
 from forensics.phrases import MINUS
 from forensics.records import Evidence, Interval, Table, Undefined
 from forensics.records.verdict import Estimate
-from forensics.report.wording import WORDING
+from forensics.report.report_words import WORDING
 
 YES_NO = "1 = yes, 0 = no"
 NOT_MEASURED = "not measured"

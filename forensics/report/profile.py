@@ -21,11 +21,11 @@ from typing import Any, Final
 from forensics.layers.channels import ACCIDENT, RULE_BROKEN
 from forensics.phrases import capital, plural, printable
 from forensics.report.below_findings import read_loops
+from forensics.report.case_logs import errored_of, find_logs, outcomes_of
 from forensics.report.chains import ChainRow, Key, read_chains
-from forensics.report.logs import errored_of, find_logs, outcomes_of
-from forensics.report.looks import Looks, looked_for, looks_of, read_looks, why
+from forensics.report.look_counts import Looks, looked_for, looks_of, read_looks, why
 from forensics.report.narrow import all_bare, narrow_told, unknown_tools_told
-from forensics.report.wording import WORDING
+from forensics.report.report_words import WORDING
 from forensics.shortcuts.task_tools import ASKED
 
 STANDS: Final = ("used", "untold", "broken", "nothing", "accident", "asked", "harmless")

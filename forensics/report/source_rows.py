@@ -17,7 +17,7 @@ from forensics.phrases import capital, point_range, points
 from forensics.records import Verdict
 from forensics.records.verdict import Estimate, Source
 from forensics.report.numbers import percent
-from forensics.report.wording import WORDING
+from forensics.report.report_words import WORDING
 from forensics.verdict import standard_rule
 
 COLUMNS: Final = ("test", "source", "status", "carries, points", "a fifth at |", "limit", "to do")

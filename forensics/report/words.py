@@ -11,8 +11,8 @@ from forensics.layers.channels import WINS
 from forensics.phrases import capital, plural, printable
 from forensics.records import Trajectory, Undefined, Verdict
 from forensics.records.verdict import Estimate
+from forensics.report.case_logs import Tally, won
 from forensics.report.data import ReportData
-from forensics.report.logs import Tally, won
 from forensics.report.numbers import (
     NOT_MEASURED,
     POINTS,
@@ -24,8 +24,8 @@ from forensics.report.numbers import (
     percent,
 )
 from forensics.report.profile import is_profile
+from forensics.report.report_words import WORDING
 from forensics.report.shown_runs import Pick
-from forensics.report.wording import WORDING
 from forensics.subjects import Role
 from forensics.verdict import is_current
 

@@ -11,7 +11,7 @@ import pytest
 
 from forensics.report import write_reports
 from forensics.report.data import load_case
-from forensics.report.looks import looks_json, read_looks
+from forensics.report.look_counts import looks_json, read_looks
 from tests.forensics.test_scan_profile import scanned
 
 UNREAD, MISSING = "actions in a form nobody reads", "no submission"

@@ -16,8 +16,8 @@ from forensics.report.chains import ChainRow
 from forensics.report.data import load_case
 from forensics.report.hunks import hunks_of
 from forensics.report.profile import profile_told
+from forensics.report.report_words import WORDING
 from forensics.report.shown_runs import Allowance
-from forensics.report.wording import WORDING
 from tests.forensics.test_scan import episode
 from tests.forensics.test_scan_degenerate import stuck
 

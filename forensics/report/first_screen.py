@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from forensics.phrases import percent, plural, point_range, points
 from forensics.records import Evidence, Undefined, Verdict
-from forensics.report.looks import Looks, family_told, looks_json, read_looks, why
+from forensics.report.look_counts import Looks, family_told, looks_json, read_looks, why
 from forensics.report.narrow import narrow_told
 from forensics.report.pair_sentences import Answered, pair_told
 from forensics.report.profile import (
@@ -27,8 +27,8 @@ from forensics.report.profile import (
     stands,
     unscored_told,
 )
-from forensics.report.unread import unread_told
-from forensics.report.wording import WORDING
+from forensics.report.report_words import WORDING
+from forensics.report.unread_files import unread_told
 
 SHARES: Final = (
     "behaviour.channel_wins",

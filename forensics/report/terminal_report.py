@@ -14,11 +14,11 @@ from forensics.report import numbers, words
 from forensics.report.below_findings import broken_lines, integrity_lines, loop_lines
 from forensics.report.data import ReportData, shown_evidence, shown_reasons
 from forensics.report.escape import printable, short
+from forensics.report.first_screen import looks_told
 from forensics.report.numbers import table_cells
-from forensics.report.opening import looks_told
 from forensics.report.profile import is_profile
+from forensics.report.report_words import WORDING
 from forensics.report.source_rows import SourceTable, gain_parts, source_table
-from forensics.report.wording import WORDING
 
 LEADING_NUMBERS = 12
 LONGEST_LINE = 1200

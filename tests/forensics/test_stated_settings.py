@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from forensics.cli.options import Sampling
-from forensics.investigation.stated_sampling import stated_sampling
+from forensics.investigation.stated_settings import stated_sampling
 from forensics.protocols import SamplingSettings
 from forensics.records.files import write_json
 

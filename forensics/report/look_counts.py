@@ -22,8 +22,8 @@ from typing import Any, Final
 from forensics.phrases import printable
 from forensics.records.given_files import parse_json
 from forensics.report.numbers import joined
+from forensics.report.report_words import WORDING
 from forensics.report.rows import rows_of
-from forensics.report.wording import WORDING
 from forensics.shortcuts.looks import NO_FILES, SINGLE, TALK
 
 LOOKS: Final = "looks.jsonl"

@@ -1,9 +1,0 @@
-"""What the report calls things, the same in every format: the tables of `wording.toml`."""
-
-import tomllib
-from importlib.resources import files
-from typing import Final
-
-WORDING: Final[dict[str, dict[str, str]]] = tomllib.loads(
-    (files(__package__) / "wording.toml").read_text(encoding="utf-8")
-)
