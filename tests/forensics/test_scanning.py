@@ -268,7 +268,9 @@ def hostile(text: str) -> Trajectory:
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("text", LONG, ids=range(len(LONG)))
 def test_long_hostile_texts_are_little_work(text: str) -> None:
-    """What grew with the square would not come to an end. Seconds: `benchmarks/hostile.py` at def71cb."""
+    """What grew with the square would not come to an end (seconds: `benchmarks/hostile.py` at
+    def71cb).
+    """
     run = hostile(text * 10)
     actions = actions_of(run)
     scan_trajectory(run, actions)  # patterns are compiled once
