@@ -13,7 +13,7 @@ from forensics.policies import View, load_policy, require, scripted_policy
 from forensics.policies.episodes import EpisodeContext, start_episodes
 from forensics.protocols import Constraint, Intervention, Policy, SamplingSettings
 from forensics.records import Trajectory
-from resampling.sources.altered_world import AlteredWorld
+from resampling.gain_tests.altered_worlds import AlteredWorld
 from tests.resampling.ablation_world import GradingWorld, RepairWorld, body_of
 
 SETTINGS = SamplingSettings()

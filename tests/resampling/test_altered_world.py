@@ -10,8 +10,8 @@ from forensics.case import Case
 from forensics.protocols import Channel, Environment
 from forensics.records import Trajectory
 from resampling.ablation.refused_runs import refusal
-from resampling.sources.altered_world import AlteredWorld, alteration
-from resampling.sources.source_study import study_of
+from resampling.gain_tests.altered_worlds import AlteredWorld, alteration
+from resampling.gain_tests.gain_study import study_of
 from tests.environment_checks import check_environment
 from tests.resampling.ablation_world import GradingWorld, Script, ablation_case
 from training import MiniRepo

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from forensics.statistics import Estimate
-from resampling.sources.sufficient_subsets import HALF, Limits, SufficientSubsets
+from resampling.gain_tests.search import HALF, Limits, Search
 
 LIMITS = Limits(screen=10, tasks=20, most_units=200, most_asked=4, asked=30)
 Value = Callable[[frozenset[int]], float]
@@ -38,8 +38,8 @@ class Numbers:
         return Numbers(tuple(one for one in self.atoms if one not in gone))
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Given(SufficientSubsets[Numbers]):
+@dataclass(kw_only=True, eq=False)
+class Given(Search[Numbers]):
     """A search in which what a part carries is given, of a gain of 1; all of it is new."""
 
     value: Value

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from forensics.case import Case
 from forensics.instruments import GainTest, gain_test
 from forensics.records import Evidence, Undefined
-from resampling.sources import AlteredWorld, GainAnswers, alteration, study_of
+from resampling.gain_tests import AlteredWorld, GainAnswers, alteration, study_of
 
 CAPITALS = GainTest(
     name="capitals",

@@ -50,28 +50,20 @@ from forensics.case import Case
 from forensics.instruments import Plays, gain_test
 from forensics.phrases import percent
 from forensics.protocols import Needing
-from forensics.records import Evidence, Undefined, content_hash
+from forensics.records import Evidence, Undefined
 from forensics.records.evidence import Scalar
 from forensics.records.gain_test import GainTest
 from resampling.ablation.refused_runs import action_kinds, chosen_tasks
-from resampling.sources.amounts import Amounts, EndByEnd
-from resampling.sources.common_answers import FrequentAnswer, Lent, without_magic
-from resampling.sources.replay import (
-    Actions,
-    HandIns,
-    PlayedRun,
-    Replays,
-    by_task,
-    replays_of,
-    runs_of_sides,
-)
-from resampling.sources.source_study import (
+from resampling.gain_tests.amounts import Amounts, EndByEnd
+from resampling.gain_tests.common_answers import FrequentAnswer, Lent, without_magic
+from resampling.gain_tests.gain_study import (
     GainAnswers,
-    SourceStudy,
+    GainStudy,
     Values,
     require_known_gain,
     study_of,
 )
+from resampling.gain_tests.hand_ins import Actions, HandIns, PlayedRun, Recorded, Replays
 
 BLIND_PLAY = GainTest(
     name="blind-play",
@@ -131,9 +123,8 @@ def blind_play(case: Case, config: BlindPlayConfig) -> Iterator[Evidence | Undef
         yield from family.not_tested("Fewer than two tasks have runs of both sides.", CURE)
         return
     replayed = blind.replayed
-    if blind.replays.missing_share > config.most_missing:
-        share = percent(blind.replays.missing_share)
-        yield from family.not_tested(f"{share} of the replays ended without a score.", CURE)
+    if unscored := blind.recorded.unscored(config.most_missing):
+        yield from family.not_tested(unscored, CURE)
         return
     frequent = FrequentAnswer(
         study=study,
@@ -162,26 +153,25 @@ def blind_play(case: Case, config: BlindPlayConfig) -> Iterator[Evidence | Undef
 class BlindPlay:
     """Every run replayed on other tasks."""
 
-    study: SourceStudy
+    study: GainStudy
     config: BlindPlayConfig
 
     @cached_property
+    def recorded(self) -> Recorded:
+        return Recorded(study=self.study)
+
+    @property
     def replays(self) -> Replays:
-        return replays_of(self.study)
+        return self.recorded.replays
 
-    @cached_property
-    def sides(self) -> list[list[PlayedRun]]:
-        """The runs before, and of every after seed."""
-        return runs_of_sides(self.study)
-
-    @cached_property
+    @property
     def runs(self) -> list[dict[str, list[PlayedRun]]]:
-        return [by_task(side) for side in self.sides]
+        return self.recorded.by_task
 
     @cached_property
     def tasks(self) -> tuple[str, ...]:
         """Those with runs on every side, as many as may be replayed."""
-        common = sorted(set.intersection(*(set(side) for side in self.runs)))
+        common = self.recorded.common
         each = sum(len(side[task]) for side in self.runs for task in common) / max(len(common), 1)
         return chosen_tasks(common, int(self.config.most_replays / max(each, 1)))
 
@@ -194,7 +184,7 @@ class BlindPlay:
     @cached_property
     def lent(self) -> list[list[Lent]]:
         """What the runs of each side score on other tasks, magic words set apart."""
-        order = shuffled(self.tasks, self.study.case.seed)
+        order = self.recorded.shuffled(self.tasks)
         lent = [
             [
                 self._lend(run, order, place)
@@ -233,9 +223,7 @@ class BlindPlay:
 
     @cached_property
     def hand_ins(self) -> HandIns:
-        return HandIns(
-            sides=self.sides, tasks=self.tasks, replays=self.replays, few=self.config.carriers
-        )
+        return self.recorded.hand_ins(self.tasks, self.config.carriers)
 
     def said(self, run: PlayedRun) -> object:
         """What runs that hand in the same share: the answer, the hand-in, or all they did."""
@@ -254,7 +242,7 @@ class BlindPlay:
     def collisions(self) -> dict[str, float]:
         """For each task that was won, what its most specific winning hand-in wins elsewhere."""
         least: dict[str, float] = {}
-        for side in self.sides:
+        for side in self.recorded.sides:
             for run in side:
                 rate = self.rates.get(self.said(run), 1.0)
                 if run.won and rate <= self.config.everywhere:
@@ -323,9 +311,3 @@ class BlindPlay:
             "blind_after": after,
             "right_answers_collide": self.collision,
         }
-
-
-def shuffled(tasks: Sequence[str], seed: int) -> list[str]:
-    """Tasks in an order drawn from a seed."""
-    stream = np.random.default_rng(int(content_hash([BLIND_PLAY.name, seed], 15), 16))
-    return [tasks[place] for place in stream.permutation(len(tasks))]

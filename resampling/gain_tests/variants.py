@@ -41,8 +41,8 @@ from forensics.phrases import points
 from forensics.protocols import Alteration, Environment, Observation, Varying
 from forensics.records import Evidence, Undefined, content_hash
 from forensics.records.gain_test import GainTest
-from resampling.sources.altered_world import AlteredWorld, alteration
-from resampling.sources.source_study import (
+from resampling.gain_tests.altered_worlds import AlteredWorld, alteration
+from resampling.gain_tests.gain_study import (
     GainAnswers,
     Pair,
     require_known_gain,

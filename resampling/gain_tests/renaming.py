@@ -45,19 +45,19 @@ from forensics.runs import Condition
 from forensics.verdict.view import JOINED
 from resampling.ablation.refusal import scrubbed_world
 from resampling.ablation.refused_runs import chosen_tasks
-from resampling.sources.fields import by_the_author
-from resampling.sources.identifiers import Identifiers, identifiers, question_of
-from resampling.sources.new_reliance import new_reliance
-from resampling.sources.renamed_world import Renaming
-from resampling.sources.source_study import (
+from resampling.gain_tests.fields import by_the_author
+from resampling.gain_tests.gain_study import (
     ALTERED,
     Comparison,
     GainAnswers,
-    SourceStudy,
+    GainStudy,
     nothing_won,
     require_known_gain,
     study_of,
 )
+from resampling.gain_tests.identifiers import Identifiers, identifiers, question_of
+from resampling.gain_tests.new_reliance import new_reliance
+from resampling.gain_tests.renamed_world import Renaming
 
 RENAMING = GainTest(
     name="renaming",
@@ -182,7 +182,7 @@ def together(parts: tuple[Part, ...]) -> Renaming:
 class RenamingStudy:
     """Both policies under other names."""
 
-    study: SourceStudy
+    study: GainStudy
     config: RenamingConfig
     known: Identifiers
     told: GainAnswers
@@ -235,7 +235,7 @@ class RenamingStudy:
             reason += " The gain is lost under other names there; before training less is."
             yield from self.told.not_tested(reason, ACCEPT_IT)
 
-    def _renamed(self, study: SourceStudy, parts: tuple[Part, ...]) -> Comparison:
+    def _renamed(self, study: GainStudy, parts: tuple[Part, ...]) -> Comparison:
         return study.compare(study.altered(together(parts).alteration).pair)
 
     def _by_part(self, parts: tuple[Part, ...], found: Comparison) -> Iterator[Evidence]:
@@ -271,16 +271,12 @@ class RenamingStudy:
         yield from self.told.whole(found, summary, diagnostics=diagnostics)
 
 
-def unchanged(study: SourceStudy, renaming: Renaming) -> tuple[int, int]:
+def unchanged(study: GainStudy, renaming: Renaming) -> tuple[int, int]:
     """How many runs read and did the same, word for word, under other names, and of how many."""
     equal = runs = 0
-    for side in ("before", *study.case.afters):
-        plain = _texts(study.case.rollouts(side, without=study.world))
-        other = _texts(
-            study.case.rollouts(
-                side, without=study.world, altered=renaming.alteration, tasks=study.tasks
-            )
-        )
+    for side in study.sides:
+        plain = _texts(study.runs(side))
+        other = _texts(study.runs(side, renaming.alteration, study.tasks))
         equal += sum(plain.get(run) == texts for run, texts in other.items())
         runs += len(other)
     return equal, runs
@@ -294,16 +290,15 @@ def _texts(log: Rollouts) -> dict[tuple[str, int], str]:
     }
 
 
-def guessed(study: SourceStudy) -> float:
+def guessed(study: GainStudy) -> float:
     """How often what was handed in on another task before training would have won
     here, as far as winning hand-ins are known.
     """
     all_handed: Counter[str | None] = Counter()
     own: dict[str, Counter[str | None]] = defaultdict(Counter)
     wins: dict[str, set[str]] = defaultdict(set)
-    for side in ("before", *study.case.afters):
-        log = study.case.rollouts(side, without=study.world)
-        for row in log.rows("task", "submission", "outcome"):
+    for side in study.sides:
+        for row in study.runs(side).rows("task", "submission", "outcome"):
             task, handed = row["task"], row["submission"]
             if side == "before":
                 own[task][handed] += 1
