@@ -3,8 +3,9 @@ of what the models alone reach.
 
 Bare pass: both models on the very batches that the harvest makes, already on
 the device, with nothing looked at, without the layers behind the site. Harvest:
-the shuffled stream (batches made, rows chosen, checked, pooled and given out). The
-sides take turns in one process; what is compared on a CPU is seconds of the processor,
+batches made, rows chosen, checked, written into a store, mapped, pooled and given out in
+random order. The sides take turns in one process; what is compared on a CPU is seconds
+of the processor,
 which other work disturbs less. Tokens are those of the texts, so that padding counts
 against everyone.
 """
@@ -12,8 +13,9 @@ against everyone.
 import copy
 import time
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass
-from functools import partial
+from types import SimpleNamespace
 from typing import Any
 
 from benchmarks.apart import random_qwen3, spread, wait
@@ -51,11 +53,11 @@ def run(device: str = "cpu", repeats: int = 3) -> dict[str, Any]:
 
     size = SIZES["cuda" if device.startswith("cuda") else "cpu"]
     models = [_model(size, seed, device) for seed in (0, 1)]
-    stream = _stream(size, models, device)
-    tokens = sum(len(text) for text in stream.tokenized)
+    texts = _texts(size)
+    tokens = sum(map(len, texts))
     sides: dict[str, Callable[[], None]] = {
-        "bare": _bare(stream, [_cut(model, size.site + 1) for model in models], device),
-        "harvest": lambda: _drain(stream),
+        "bare": _bare(size, texts, [_cut(model, size.site + 1) for model in models], device),
+        "harvest": _harvest(size, texts, models),
     }
     with torch.no_grad():
         turns = [
@@ -76,38 +78,45 @@ def run(device: str = "cpu", repeats: int = 3) -> dict[str, Any]:
     }
 
 
-def _stream(size: Size, models: list[Any], device: str) -> Any:
+def _texts(size: Size) -> list[Any]:
     import numpy as np
-    import torch
 
-    from crosscoders.activations.harvest_stream import HarvestConfig, Reader, harvest
     from crosscoders.activations.texts import plain_text
-    from forensics.policies.sites import read_sites
 
     random = np.random.default_rng(0)
-    texts = [
+    return [
         plain_text(random.integers(0, VOCABULARY, length).tolist(), f"text {i}")
         for i, length in enumerate(random.integers(20, size.longest + 1, size.texts))
     ]
-    readers = [
-        Reader(
+
+
+def _harvest(size: Size, texts: list[Any], models: list[Any]) -> Callable[[], None]:
+    """Models read, stored and given out in random order."""
+    from crosscoders.activations.harvest import HarvestConfig, harvest
+
+    policies = [
+        SimpleNamespace(
+            model=model,
             identity=f"random {seed}",
-            read=partial(read_sites, model),
-            vocabulary={},
-            tokens=VOCABULARY,
-            positions=None,
-            device=torch.device(device),
-            dtype=model.dtype,
+            capabilities={"weights", "tokens"},
+            tokenizer=SimpleNamespace(get_vocab=dict),
+            context_length=None,
+            within=nullcontext,
         )
         for seed, model in enumerate(models)
     ]
-    site = f"blocks.{size.site}.hook_resid_post"
-    return harvest(readers, texts, site, HarvestConfig(batch=size.batch))
+    site, config = f"blocks.{size.site}.hook_resid_post", HarvestConfig(batch=size.batch)
+
+    def drain() -> None:
+        for block in harvest(policies, texts, site, config).blocks(0):
+            block.activations.sum()  # somebody takes it
+
+    return drain
 
 
-def _bare(stream: Any, models: list[Any], device: str) -> Callable[[], None]:
-    """Both models on the batches of the stream, one after the other."""
-    batches = [ids.to(device) for ids in _batches(stream)]
+def _bare(size: Size, texts: list[Any], models: list[Any], device: str) -> Callable[[], None]:
+    """Both models on the batches of the harvest, one after the other."""
+    batches = [ids.to(device) for ids in _batches(size, texts)]
 
     def run_models() -> None:
         for ids in batches:
@@ -126,35 +135,20 @@ def _cut(model: Any, layers: int) -> Any:
     return decoder
 
 
-def _batches(stream: Any) -> list[Any]:
-    """The padded batches of one pass, as the readers get them."""
+def _batches(size: Size, texts: list[Any]) -> list[Any]:
+    """The padded batches of one pass, as the models get them."""
     import torch
 
-    from crosscoders.activations.harvest_stream import HarvestStream, Reader
+    from crosscoders.activations.store import batches, windows
 
-    seen: list[torch.Tensor] = []
-
-    def look(ids: torch.Tensor, sites: Any) -> list[torch.Tensor]:
-        seen.append(ids)
-        return [torch.zeros((*ids.shape, 1)) for _ in sites]
-
-    reader = Reader(
-        identity="",
-        read=look,
-        vocabulary={},
-        tokens=VOCABULARY,
-        positions=None,
-        device=torch.device("cpu"),
-        dtype=torch.float32,
-    )
-    for _ in HarvestStream([reader], stream.tokenized, stream.site, stream.config, 1).blocks(0):
-        pass
-    return seen
-
-
-def _drain(stream: Any) -> None:
-    for block in stream.blocks(0):
-        block.activations.sum()  # somebody takes it
+    lengths, made = [*map(len, texts)], []
+    for window in windows(range(len(texts)), lengths, 8 * size.batch):
+        for members in batches(window, lengths, size.batch):
+            ids = torch.zeros((len(members), max(lengths[i] for i in members)), dtype=torch.int64)
+            for row, i in zip(ids, members, strict=True):
+                row[: lengths[i]] = torch.from_numpy(texts[i].token_ids)
+            made.append(ids)
+    return made
 
 
 def _seconds(side: Callable[[], None], device: str) -> float:

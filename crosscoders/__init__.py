@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from forensics.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from crosscoders.activations.harvest_stream import harvest as harvest
+    from crosscoders.activations.harvest import harvest as harvest
     from crosscoders.activations.streams import (
         Block as Block,
         Rows as Rows,

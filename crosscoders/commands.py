@@ -1,10 +1,11 @@
 """The commands `diff` and `steer`. Light at import."""
 
+from dataclasses import dataclass
 from math import isfinite
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
+from typer import Option
 
 from forensics.cli.console import say, tell
 from forensics.cli.options import (
@@ -18,166 +19,122 @@ from forensics.cli.options import (
 )
 from forensics.errors import UserError
 
-Runs = Annotated[
-    Path | None,
-    typer.Option(
-        "--runs",
-        metavar="LOGS",
-        show_default=False,
-        help=(
-            "Read these runs instead of playing: a case folder, trajectories in Parquet, or another"
-            " tool's log."
-        ),
-    ),
-]
-Texts = Annotated[
-    Path | None,
-    typer.Option(
-        "--texts",
-        metavar="FILE",
-        show_default=False,
-        help=(
-            "Read plain texts instead: .jsonl with a field `text`, or texts parted by empty lines."
-        ),
-    ),
-]
-Given = Annotated[
-    Path | None,
-    typer.Option(
-        "--dictionary",
-        metavar="PATH",
-        show_default=False,
-        help=(
-            "Take this dictionary instead of training one: ours, a SAELens SAE (of one model, or on"
-            " both models' activations joined), or a crosscoder of dictionary_learning."
-        ),
-    ),
-]
-
-
-Site = Annotated[
-    str,
-    typer.Option(
-        "--site", metavar="SITE", help="A TransformerLens name; auto: chosen by patching."
-    ),
-]
-Kind = Annotated[
-    str | None,
-    typer.Option(
-        "--kind",
-        metavar="KIND",
-        show_default=False,
-        help=(
-            "The kind of action set against all others.  [default: the channel or kind whose"
-            " use rose most]"
-        ),
-    ),
-]
-Latents = Annotated[
-    int | None,
-    typer.Option(
-        "--latents",
-        min=1,
-        show_default=False,
-        help="Of the dictionary.  [default: four times the width]",
-    ),
-]
-AfterOnly = Annotated[
-    int | None,
-    typer.Option(
-        "--after-only",
-        min=0,
-        show_default=False,
-        help=(
-            "Latents that speak of the after model alone.  [default: a 32nd of them, 8 at least]"
-        ),
-    ),
-]
-K = Annotated[int, typer.Option("--k", min=1, help="Active latents a token.")]
-Opening = Annotated[
-    float,
-    typer.Option(
-        "--opening",
-        metavar="SHARE",
-        help=(
-            "Find after-only latents in the models' difference in this first share of the"
-            " training. In worlds of "
-            "ours 0.4 finds more of many planted features; it can fail where one carries all."
-        ),
-    ),
-]
-Tokens = Annotated[
-    int | None,
-    typer.Option(
-        "--tokens",
-        min=1,
-        show_default=False,
-        help=(
-            "Tokens to train the dictionary on.  [default: 400000; in a network of more than 8"
-            " layers two passes over its texts, if that is less]"
-        ),
-    ),
-]
-Decisions = Annotated[
-    int | None,
-    typer.Option(
-        "--decisions",
-        min=0,
-        show_default=False,
-        help=(
-            "Decisions to patch at; 0 leaves patching out (then name a --site).  [default: 96; in"
-            " a network of more than 8 layers 32]"
-        ),
-    ),
-]
-Controls = Annotated[
-    bool,
-    typer.Option(
-        "--controls/--no-controls", help="Train the null controls too: three more dictionaries."
-    ),
-]
-Baselines = Annotated[
-    bool,
-    typer.Option(
-        "--baselines/--no-baselines",
-        help="Set a difference-SAE, PCA and mean differences beside it.",
-    ),
-]
 KeepOutliers = Annotated[
     bool,
-    typer.Option(
+    Option(
         "--keep-outliers",
         help="Leave no attention sink (a row with over 10 times the median norm) out.",
     ),
 ]
-Tasks = Annotated[int, typer.Option("--tasks", min=2, help="Held-out tasks to play.")]
-Samples = Annotated[
-    int, typer.Option("--samples", min=1, help="Episodes for each task and checkpoint.")
-]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Asked:
+    """The options of `diff` that are fields of `DiffRequest`."""
+
+    runs: Annotated[
+        Path | None,
+        Option(
+            metavar="LOGS",
+            help="Read these runs instead of playing: a case folder, trajectories in Parquet, or"
+            " another tool's log.",
+        ),
+    ] = None
+    texts: Annotated[
+        Path | None,
+        Option(
+            metavar="FILE",
+            help="Read plain texts instead: .jsonl with a field `text`, or texts parted by empty"
+            " lines.",
+        ),
+    ] = None
+    site: Annotated[
+        str, Option(metavar="SITE", help="A TransformerLens name; auto: chosen by patching.")
+    ] = "auto"
+    kind: Annotated[
+        str | None,
+        Option(
+            metavar="KIND",
+            help="The kind of action set against all others.  [default: the channel or kind whose"
+            " use rose most]",
+        ),
+    ] = None
+    dictionary: Annotated[
+        Path | None,
+        Option(
+            metavar="PATH",
+            help="Take this dictionary instead of training one: ours, a SAELens SAE (of one model,"
+            " or on both models' activations joined), or a crosscoder of dictionary_learning.",
+        ),
+    ] = None
+    tokens: Annotated[
+        int | None,
+        Option(
+            min=1,
+            help="Tokens to train the dictionary on.  [default: 400000; in a network of more than"
+            " 8 layers two passes over its texts, if that is less]",
+        ),
+    ] = None
+    activations: Annotated[
+        Path | None,
+        Option(
+            metavar="DIR",
+            help="Keep here what is read of the checkpoints: another diff on the same texts, with"
+            " another seed or size, reads none again.  [default: in --out, until it is done]",
+        ),
+    ] = None
+    decisions: Annotated[
+        int | None,
+        Option(
+            min=0,
+            help="Decisions to patch at; 0 leaves patching out (then name a --site).  [default:"
+            " 96; in a network of more than 8 layers 32]",
+        ),
+    ] = None
+    controls: Annotated[
+        bool,
+        Option(
+            "--controls/--no-controls", help="Train the null controls too: three more dictionaries."
+        ),
+    ] = True
+    baselines: Annotated[
+        bool,
+        Option(
+            "--baselines/--no-baselines",
+            help="Set a difference-SAE, PCA and mean differences beside it.",
+        ),
+    ] = True
+    keep_outliers: KeepOutliers = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sizes:
+    """The options of `diff` that are fields of `Shape`."""
+
+    latents: Annotated[
+        int | None, Option(min=1, help="Of the dictionary.  [default: four times the width]")
+    ] = None
+    after_only: Annotated[
+        int | None,
+        Option(
+            min=0,
+            help="Latents that speak of the after model alone.  [default: a 32nd of them, 8 at"
+            " least]",
+        ),
+    ] = None
+    k: Annotated[int, Option("--k", min=1, help="Active latents a token.")] = 12
 
 
 @study_command
 def diff(
     before: Before,
     after: OneAfter,
+    asked: Asked,
+    sizes: Sizes,
     env: PairWorld = None,
     env_option: EnvOptions = None,
-    runs: Runs = None,
-    texts: Texts = None,
-    site: Site = "auto",
-    kind: Kind = None,
-    dictionary: Given = None,
-    latents: Latents = None,
-    after_only: AfterOnly = None,
-    k: K = 12,
-    opening: Opening = 0.0,
-    tokens: Tokens = None,
-    decisions: Decisions = None,
-    controls: Controls = True,
-    baselines: Baselines = True,
-    keep_outliers: KeepOutliers = False,
-    tasks: Tasks = 600,
-    samples: Samples = 4,
+    tasks: Annotated[int, Option(min=2, help="Held-out tasks to play.")] = 600,
+    samples: Annotated[int, Option(min=1, help="Episodes for each task and checkpoint.")] = 4,
     settings: Any = None,
     *,
     run: Run,
@@ -197,21 +154,12 @@ def diff(
         after=after,
         environment=env,
         options=parse_options(env_option),
-        runs=runs,
-        texts=texts,
-        site=site,
-        kind=kind,
-        shape=Shape(latents=latents, after_only=after_only, k=k, opening=opening),
-        tokens=tokens,
-        decisions=decisions,
-        controls=controls,
-        baselines=baselines,
-        keep_outliers=keep_outliers,
-        dictionary=dictionary,
+        shape=Shape(**vars(sizes)),
         budget=Budget(tasks=tasks, samples=samples, settings=settings),
         seed=run.seed,
         device=run.device,
         backend=run.backend,
+        **vars(asked),
     )
     for line in plan(request, run.out if run.resume else None):
         tell(line)
@@ -220,106 +168,78 @@ def diff(
     run.carry_out(DiffStudy(request=request))
 
 
-Features = Annotated[
-    str,
-    typer.Option(
-        "--features",
-        metavar="LIST",
-        help=(
-            "Latents such as 12,17; or those most active before the measured behaviour: top:N of"
-            " the specific ones, contrast:N of all."
+@dataclass(frozen=True, kw_only=True)
+class Tested:
+    """The options of `steer` that are fields of `Steer`."""
+
+    dictionary: Annotated[Path, Option(metavar="DIR", help="A saved dictionary of this pair.")]
+    features: Annotated[
+        str,
+        Option(
+            metavar="LIST",
+            help="Latents such as 12,17; or those most active before the measured behaviour: top:N"
+            " of the specific ones, contrast:N of all.",
         ),
-    ),
-]
-Table = Annotated[
-    Path | None,
-    typer.Option(
-        "--latents",
-        metavar="FILE",
-        show_default=False,
-        help="The table that top:N keeps to.  [default: latents.parquet beside the dictionary]",
-    ),
-]
-Measure = Annotated[
-    str | None,
-    typer.Option(
-        "--measure",
-        show_default=False,
-        help="success, turns, channel:NAME or kind:NAME.  [default: the channel that changed most]",
-    ),
-]
-EncodeFrom = Annotated[
-    str,
-    typer.Option(
-        "--encode-from",
-        help=(
-            "both: the other model reads along (exact); own: the changed model alone, as for an SAE"
-            " of one model."
+    ]
+    at: Annotated[str, Option(help="deciding, kind:NAME or everywhere.")] = "deciding"
+    against: Annotated[
+        Path | None,
+        Option(metavar="DIR", help="A second dictionary, for the saturation curve."),
+    ] = None
+    latents: Annotated[
+        Path | None,
+        Option(
+            metavar="FILE",
+            help="The table that top:N keeps to.  [default: latents.parquet beside the dictionary]",
         ),
-    ),
-]
-Strengths = Annotated[
-    str | None,
-    typer.Option(
-        "--strengths",
-        metavar="A,B,...",
-        show_default=False,
-        help=(
-            "What to choose from on the first split.  [default: 0.5,1,2 to ablate, 0,0.5,2 to"
-            " scale, 0.5,1,2,4 to add]"
-        ),
-    ),
-]
+    ] = None
+    site: Annotated[str | None, Option(help="[default: where the dictionary was trained]")] = None
+    keep_outliers: KeepOutliers = False
+    tasks: Annotated[int, Option(min=2, help="Held-out tasks to report on.")] = 200
+    choosing: Annotated[int, Option(min=2, help="Further ones, to choose strengths on.")] = 100
+    samples: Annotated[int, Option(min=1, help="Episodes for each task and condition.")] = 4
 
 
-Saved = Annotated[
-    Path, typer.Option("--dictionary", metavar="DIR", help="A saved dictionary of this pair.")
-]
-Mode = Annotated[str, typer.Option("--mode", help="ablate, scale or add.")]
-Acting = Annotated[str, typer.Option("--in", help="The model to change: after or before.")]
-At = Annotated[str, typer.Option("--at", help="deciding, kind:NAME or everywhere.")]
-Directions = Annotated[
-    int, typer.Option("--controls", min=0, help="Random directions of equal norm.")
-]
-Against = Annotated[
-    Path | None,
-    typer.Option("--against", metavar="DIR", help="A second dictionary, for the saturation curve."),
-]
-SteerSite = Annotated[
-    str | None,
-    typer.Option("--site", show_default=False, help="[default: where the dictionary was trained]"),
-]
-Reported = Annotated[int, typer.Option("--tasks", min=2, help="Held-out tasks to report on.")]
-Choosing = Annotated[
-    int, typer.Option("--choosing", min=2, help="Further ones, to choose strengths on.")
-]
-SteerSamples = Annotated[
-    int, typer.Option("--samples", min=1, help="Episodes for each task and condition.")
-]
+@dataclass(frozen=True, kw_only=True)
+class Changes:
+    """The options of `steer` that are fields of `SteeringConfig`."""
+
+    mode: Annotated[str, Option(help="ablate, scale or add.")] = "ablate"
+    acting: Annotated[str, Option("--in", help="The model to change: after or before.")] = "after"
+    strengths: Annotated[
+        str | None,
+        Option(
+            metavar="A,B,...",
+            help="What to choose from on the first split.  [default: 0.5,1,2 to ablate, 0,0.5,2 to"
+            " scale, 0.5,1,2,4 to add]",
+        ),
+    ] = None
+    controls: Annotated[int, Option(min=0, help="Random directions of equal norm.")] = 20
+    measure: Annotated[
+        str | None,
+        Option(
+            help="success, turns, channel:NAME or kind:NAME.  [default: the channel that changed"
+            " most]"
+        ),
+    ] = None
+    encoding: Annotated[
+        str,
+        Option(
+            "--encode-from",
+            help="both: the other model reads along (exact); own: the changed model alone, as for"
+            " an SAE of one model.",
+        ),
+    ] = "both"
 
 
 @study_command
 def steer(
     before: Before,
     after: OneAfter,
-    dictionary: Saved,
-    features: Features,
+    tested: Tested,
+    changes: Changes,
     env: PairWorld = None,
     env_option: EnvOptions = None,
-    mode: Mode = "ablate",
-    acting: Acting = "after",
-    at: At = "deciding",
-    strengths: Strengths = None,
-    controls: Directions = 20,
-    against: Against = None,
-    latents: Table = None,
-    site: SteerSite = None,
-    measure: Measure = None,
-    encode_from: EncodeFrom = "both",
-    keep_outliers: KeepOutliers = False,
-    tasks: Reported = 200,
-    choosing: Choosing = 100,
-    samples: SteerSamples = 4,
     settings: Any = None,
     *,
     run: Run,
@@ -333,29 +253,19 @@ def steer(
     from crosscoders.steering.causal_test import Steer
     from crosscoders.steering.conditions import SteeringConfig
 
-    config: dict[str, Any] = {"mode": mode, "acting": acting, "encoding": encode_from}
-    config |= {"controls": controls, "measure": measure, "strengths": _numbers(strengths)}
+    config: dict[str, Any] = vars(changes) | {"strengths": numbers(changes.strengths)}
     run.carry_out(
         Steer(
             before=before,
             after=after,
             environment=env,
             options=parse_options(env_option),
-            dictionary=dictionary,
-            features=features,
-            against=against,
-            latents=latents,
-            site=site,
-            at=at,
-            tasks=tasks,
-            choosing=choosing,
-            samples=samples,
             settings=settings,
             seed=run.seed,
             device=run.device,
             backend=run.backend,
-            keep_outliers=keep_outliers,
             config=SteeringConfig(**config),
+            **vars(tested),
         )
     )
     _redraw(run)
@@ -375,7 +285,8 @@ def _redraw(run: Run) -> None:
         say(f"Redrew {page}")
 
 
-def _numbers(text: str | None) -> tuple[float, ...]:
+def numbers(text: str | None) -> tuple[float, ...]:
+    """The strengths in `A,B,...`. Raises `UserError` for what are no numbers."""
     if text is None:
         return ()
     try:

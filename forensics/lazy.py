@@ -12,7 +12,7 @@ from typing import Any
 
 def lazy_names(package: str) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
     """`__getattr__` and `__dir__` of a package: the names that its file imports
-    under their own name (`import a as a`) for type checkers alone.
+    under their own name (`import a as a`) for type checkers alone; some are modules of it.
     """
     source = Path(str(sys.modules[package].__file__)).read_text(encoding="utf-8")
     homes = {
@@ -28,6 +28,9 @@ def lazy_names(package: str) -> tuple[Callable[[str], Any], Callable[[], list[st
     def load(name: str) -> Any:
         if name not in homes:
             raise AttributeError(f"module '{package}' has no attribute '{name}'")
-        return getattr(import_module(homes[name]), name)
+        home = homes[name]
+        if home == package:
+            return import_module(f"{package}.{name}")
+        return getattr(import_module(home), name)
 
     return load, lambda: sorted(homes)

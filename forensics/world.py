@@ -1,9 +1,169 @@
-"""A world of one's own."""
+"""A world of one's own, in some forty lines.
 
-from forensics.protocols import Environment
+`World` has defaults for what most worlds share: options and their identity, channels and worlds
+scrubbed of them, names of tasks, snapshots. Nothing has to inherit it: a class with the methods
+of `forensics.protocols.Environment` is a world all the same.
+"""
+
+import copy
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from math import inf
+from typing import Any, Final, Self
+
+import numpy as np
+
+from forensics.budget import Limit
+from forensics.errors import UserError
+from forensics.protocols import Channel, Environment, Observation, StepResult
 from forensics.records import content_hash
+
+SPLITS: Final = ("train", "held-out")
 
 
 def environment_key(environment: Environment) -> str:
     """The identity of a world: its name and every option."""
     return content_hash({"name": environment.name, "options": dict(environment.options)})
+
+
+class World(ABC):
+    """Give it a `name`, and write `reset` and `step`. All that changes in an episode, random
+    stream included, goes into `self.episode`.
+
+    `defaults`: each option with the text that it has unless another is given. `shortcuts`: the
+    channels. `commands`: the first words of actions, each a kind of action; where there are
+    none, every action is an `answer`. `size`: how many tasks each split has.
+    """
+
+    name: str
+    defaults: Mapping[str, str] = {}
+    shortcuts: tuple[Channel, ...] = ()
+    commands: tuple[str, ...] = ()
+    size: int = 10_000
+
+    def __init__(self, **options: str) -> None:
+        if unknown := sorted(set(options) - set(self.defaults)):
+            known = ", ".join(self.defaults) or "none"
+            raise UserError(f"{self.name} has no option '{unknown[0]}'; it has: {known}")
+        self.chosen = {**self.defaults, **{key: str(value) for key, value in options.items()}}
+        self.scrubbed: tuple[str, ...] = ()
+        self._episode: Any = None
+
+    @abstractmethod
+    def reset(self, task: str, seed: int) -> Observation:
+        """Start an episode: set `self.episode`, and say what the prompt shows."""
+
+    @abstractmethod
+    def step(self, action: str) -> StepResult:
+        """Take one action; the last one states the outcome (`graded`)."""
+
+    @property
+    def options(self) -> Mapping[str, str]:
+        """Every option with its value; a scrubbed world is another one."""
+        return self.chosen | ({"without": ",".join(self.scrubbed)} if self.scrubbed else {})
+
+    @property
+    def channels(self) -> tuple[Channel, ...]:
+        """The shortcuts that are open."""
+        return tuple(one for one in self.shortcuts if one.name not in self.scrubbed)
+
+    def without(self, *channels: str) -> Self:
+        """The same world with these shortcuts taken out; this one stays as it is."""
+        names = [channel.name for channel in self.shortcuts]
+        if unknown := sorted(set(channels) - set(names)):
+            known = ", ".join(sorted(names)) or "none"
+            raise UserError(f"{self.name} has no channel '{unknown[0]}'; it has: {known}")
+        other = self.spawn()
+        other.scrubbed = tuple(sorted({*self.scrubbed, *channels}))
+        return other
+
+    def tasks(self, split: str, number: int, seed: int) -> tuple[str, ...]:
+        """Names of tasks, such as `held-out-0042`. What a task holds must follow from its name,
+        and differ between the splits.
+        """
+        require_split(split)
+        most = min(number, self.size)
+        chosen = np.random.default_rng(seed).choice(self.size, most, replace=False)
+        return tuple(f"{split}-{which:04d}" for which in sorted(chosen))
+
+    def kinds(self, action: str) -> tuple[str, ...]:
+        """The kind of an action, told without taking it."""
+        if not self.commands:
+            return ("answer",)
+        word = "".join(action.split()[:1])
+        return (word,) if word in self.commands else ("invalid",)
+
+    def spawn(self) -> Self:
+        """A fresh instance, so that many episodes run side by side."""
+        other = copy.copy(self)
+        other._episode = None
+        return other
+
+    def snapshot(self) -> Any:
+        """All that `restore` needs to go on exactly."""
+        return copy.deepcopy(self._episode)
+
+    def restore(self, state: Any) -> None:
+        self._episode = copy.deepcopy(state)
+
+    # -- for the methods of a world ----------------------------------------------------
+
+    @property
+    def episode(self) -> Any:
+        """What the running episode holds. Raises `UserError` where none is running."""
+        if self._episode is None:
+            raise UserError("no episode is running; call reset(task, seed) first")
+        return self._episode
+
+    @episode.setter
+    def episode(self, state: Any) -> None:
+        self._episode = state
+
+    def if_open(self, channel: str) -> tuple[str, ...]:
+        """The channel's name where it is open, nothing where it is scrubbed: the `channels` of
+        a text that would show it.
+        """
+        return () if channel in self.scrubbed else (channel,)
+
+    def number(self, option: str, least: float, most: float = inf, *, whole: bool = True) -> Any:
+        """The number that an option states. Raises `UserError` for any other text."""
+        text, limit = self.chosen[option], Limit(whole, least, most)
+        try:
+            value = int(text) if whole else float(text)
+        except ValueError:
+            value = None
+        if not limit.allows(value):
+            raise UserError(f"{option} of {self.name} is '{text}' and must be {limit}")
+        return value
+
+    def graded(
+        self,
+        action: str,
+        outcome: float | None,
+        observation: str = "",
+        *,
+        submission: str | None = None,
+        rewards: Mapping[str, float | None] | None = None,
+        cut: bool = False,
+        **more: Any,
+    ) -> StepResult:
+        """The last step of an episode: it ends by the rules, or is `cut` off by a limit. `more`:
+        other fields of a `StepResult`.
+        """
+        self._episode = None
+        return StepResult(
+            observation=observation,
+            kinds=self.kinds(action),
+            rewards={"score": outcome} if rewards is None else rewards,
+            outcome=outcome,
+            terminated=not cut,
+            truncated=cut,
+            submission=submission,
+            **more,
+        )
+
+
+def require_split(split: str) -> None:
+    """Raises `UserError` for what is no split."""
+    if split not in SPLITS:
+        raise UserError(f"there is no split '{split}'; there are: {', '.join(SPLITS)}")

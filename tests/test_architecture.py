@@ -52,7 +52,7 @@ FOLDERS = sorted({file.parent for room in ROOMS for file in (ROOT / room).rglob(
 
 
 @pytest.mark.parametrize("folder", FOLDERS, ids=lambda path: str(path.relative_to(ROOT)))
-def test_a_folder_names_at_most_twenty_things(folder: Path) -> None:
+def test_a_folder_names_at_most_thirty_things(folder: Path) -> None:
     module = ast.parse((folder / "__init__.py").read_text())
     given = {
         alias.asname or alias.name
@@ -60,4 +60,4 @@ def test_a_folder_names_at_most_twenty_things(folder: Path) -> None:
         if isinstance(one, ast.ImportFrom) and (one.module or "").split(".")[0] in ROOMS
         for alias in one.names
     }
-    assert len(given - {"lazy_names"}) <= 20
+    assert len(given - {"lazy_names"}) <= 30

@@ -158,7 +158,8 @@ def test_the_entry_point_and_the_recipe_on_the_page_are_good() -> None:
     from training import parse_recipe
 
     entry_point, recipe = blocks("toml")
-    assert entry_point.strip() in (EXAMPLE / "pyproject.toml").read_text()
+    ours = tomllib.loads((EXAMPLE / "pyproject.toml").read_text())["project"]["entry-points"]
+    assert tomllib.loads(entry_point)["project"]["entry-points"].keys() == ours.keys()
     assert parse_recipe(tomllib.loads(recipe), "page").environment.name == "guess-number"
 
 
@@ -188,8 +189,13 @@ def test_the_world_on_the_page_is_one() -> None:
     from forensics.protocols import Fielded, Needing, Regrading, Varying
 
     names: dict[str, Any] = {}
-    exec(next(block for block in blocks("python") if "class Sums" in block), names)
+    written = next(block for block in blocks("python") if "class Sums" in block)
+    exec(written, names)
+    assert len([line for line in written.splitlines() if line.strip()]) <= 40
     open_world = names["Sums"]()
+    assert open_world.options == {} and open_world.without("ticket").options == {
+        "without": "ticket"
+    }
     check_environment(open_world, ["42", "nonsense"])
     for world in (open_world, open_world.without("ticket")):
         assert all(isinstance(world, kind) for kind in (Fielded, Needing, Regrading, Varying))

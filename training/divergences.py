@@ -9,31 +9,26 @@ is right as it stands; see `kl_term`.
 Tensors hold log-probabilities of drawn tokens, of any one shape.
 """
 
-from typing import TYPE_CHECKING
-
 import torch
-
-if TYPE_CHECKING:
-    from training.losses import LossSection
 
 LARGEST_LOG_RATIO = 20.0  # nats; a ratio of half a billion
 
 
 def kl_term(
-    now: torch.Tensor, old: torch.Tensor, reference: torch.Tensor, objective: "LossSection"
+    now: torch.Tensor, old: torch.Tensor, reference: torch.Tensor, kind: str, corrected: bool
 ) -> torch.Tensor:
     """What is added to each token's loss for the divergence KL(now ||
     reference), draws being from the old policy.
 
-    With `kl_correction`: k1 and k3 times now/old with its gradient, which makes
+    `kind`: the estimator. `corrected`: k1 and k3 times now/old with its gradient, which makes
     value and gradient unbiased; k2 times now/old without, since its own
-    derivative is the unbiased one. Without it: the bare estimator.
+    derivative is the unbiased one. Else: the bare estimator.
     """
-    estimate = KL_ESTIMATORS[objective.kl](now, reference)
-    if not objective.kl_correction:
+    estimate = KL_ESTIMATORS[kind](now, reference)
+    if not corrected:
         return estimate
     ratio = within(now - old).exp()
-    return estimate * (ratio.detach() if objective.kl == "k2" else ratio)
+    return estimate * (ratio.detach() if kind == "k2" else ratio)
 
 
 def k1(now: torch.Tensor, reference: torch.Tensor) -> torch.Tensor:

@@ -298,7 +298,8 @@ def policy_loss(
     per_token = per_token * correction
     if objective.kl != "none":
         reference = _only(active, _needed(reference_logprobs, "reference_logprobs"))
-        per_token = per_token + objective.kl_weight * kl_term(now, old, reference, objective)
+        term = kl_term(now, old, reference, objective.kl, objective.kl_correction)
+        per_token = per_token + objective.kl_weight * term
         values["kl_reference"] = KL_ESTIMATORS[objective.kl](now.detach(), reference)
     loss = (per_token * _token_scale(token_weight, objective, normaliser)).sum()
     if objective.entropy_weight:

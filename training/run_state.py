@@ -23,11 +23,12 @@ from typing import Any
 import torch
 
 from forensics.errors import UserError
+from forensics.policies.merged_weights import plain_model
 from forensics.records.files import disk_told, read_json, write_json
 from training.distributed import Process
 from training.recipe import PreferenceRecipe, Recipe
 from training.rewards import Rewards
-from training.saved_weights import checkpoint_tensors, plain_model, whole
+from training.saved_weights import checkpoint_tensors, whole
 
 HOW_IT_WAS_LOADED = (
     "is_local",

@@ -1,75 +1,17 @@
 """A model's weights as its checkpoint holds them: under the plain model's names,
 in the precision that they were trained in, a tied weight once.
 
-An adapter is merged here, one weight at a time and never in place: merging and
-taking it out again would not give the same bits. A merged weight is as wide as
-the wider of base and adapter, because an update that was trained in float32
-vanishes in a bfloat16 weight.
-
 Whether a folder that was saved holds the weights of a model is asked of its bytes:
 names of files, steps and times say nothing of it.
 """
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
 
+from forensics.policies.merged_weights import saved_weights
 from forensics.policies.weights import TensorPlace, own_tensors, pieces, trained_tensors
-
-
-@dataclass(frozen=True, kw_only=True)
-class SavedWeight:
-    """One weight under its name in the checkpoint. `key` is the same for names
-    that share one weight; `value` gives the tensor, merged where it is adapted.
-    """
-
-    name: str
-    key: tuple[int, str]
-    value: Callable[[], torch.Tensor]
-
-
-def saved_weights(model: Any) -> Iterator[SavedWeight]:
-    """Every weight and saved buffer of a model, with an adapter or without."""
-    plain = plain_model(model)
-    adapted = {
-        name: module
-        for name, module in plain.named_modules()
-        if hasattr(model, "peft_config") and hasattr(module, "get_delta_weight")
-    }
-    for name, weight in plain.state_dict(keep_vars=True).items():
-        owner = next((o for o in adapted if name.startswith(f"{o}.")), None)
-        if owner is None:
-            yield SavedWeight(name=name, key=(id(weight), ""), value=weight.detach)
-            continue
-        part = name.removeprefix(f"{owner}.")
-        if not part.startswith("base_layer."):
-            continue  # the adapter's own
-        own = f"{owner}.{part.removeprefix('base_layer.')}"
-        if part == "base_layer.weight":
-            yield SavedWeight(
-                name=own, key=(id(weight), owner), value=_merge(weight, adapted[owner])
-            )
-        else:
-            yield SavedWeight(name=own, key=(id(weight), ""), value=weight.detach)
-
-
-def plain_model(model: Any) -> Any:
-    """The model itself, without the wrapper of an adapter."""
-    return model.get_base_model() if hasattr(model, "peft_config") else model
-
-
-def _merge(weight: torch.Tensor, module: Any) -> Callable[[], torch.Tensor]:
-    @torch.no_grad()
-    def merged() -> torch.Tensor:
-        total = weight.detach()
-        for adapter in module.active_adapters:
-            total = total + module.get_delta_weight(adapter)
-        return total
-
-    return merged
 
 
 def checkpoint_tensors(

@@ -10,7 +10,6 @@ the update are those of the sampler.
 import copy
 import math
 import shutil
-import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from functools import wraps
@@ -20,6 +19,7 @@ import torch
 from torch.utils.checkpoint import checkpoint
 
 from forensics.errors import UserError
+from forensics.policies.adapters import new_adapter
 from forensics.policies.scorer import token_logprobs_and_entropies
 from forensics.protocols import Policy, SamplingSettings
 from training.activations import activation_budget, token_bytes
@@ -34,7 +34,6 @@ from training.optimizer_steps import Skipped, clipped_step
 from training.recipe import (
     ComputeSection,
     GrpoSection,
-    LoraSection,
     PreferenceRecipe,
     PreferenceSection,
     Recipe,
@@ -96,7 +95,7 @@ class Machine:
         if recipe.lora is not None:
             with torch.random.fork_rng():
                 torch.manual_seed(seed)
-                policy.model = with_adapter(policy.model, recipe.lora)
+                policy.model = new_adapter(policy.model, **vars(recipe.lora))
         needs_reference = recipe.objective.kl != "none" and recipe.lora is None
         self._reference = (
             Scorer(copy.deepcopy(policy.model), settings, recipe.compute)
@@ -278,32 +277,3 @@ def _recomputed(forward: Callable[..., Any]) -> Callable[..., Any]:
         return checkpoint(forward, *given, use_reentrant=False, **named)
 
     return run
-
-
-def with_adapter(model: Any, config: LoraSection) -> Any:
-    """The model with a LoRA adapter, which starts as no change at all."""
-    try:
-        from peft import LoraConfig, get_peft_model
-    except ImportError:
-        raise UserError(
-            "[lora] needs peft; install it with `pip install 'policy-forensics[lora]'`"
-        ) from None
-    if hasattr(model, "peft_config"):
-        raise UserError(
-            "the model already has an adapter; merge it first with model.merge_and_unload()"
-        )
-    targets = config.targets if isinstance(config.targets, str) else list(config.targets)
-    scale: Any = config.alpha  # a fraction too, though peft declares whole numbers
-    wanted = LoraConfig(
-        r=config.rank, lora_alpha=scale, target_modules=targets, task_type="CAUSAL_LM"
-    )
-    try:
-        with warnings.catch_warnings():  # it asks transformers for a name that is going away
-            warnings.filterwarnings(
-                "ignore", message=".*is_gradient_checkpointing", category=FutureWarning
-            )
-            return get_peft_model(model, wanted).eval()
-    except ValueError as error:
-        raise UserError(
-            f"[lora] targets = {targets} cannot be adapted ({str(error).splitlines()[0]})"
-        ) from None

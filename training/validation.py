@@ -29,6 +29,7 @@ from forensics.records.files import read_json
 from forensics.records.tables import open_whole, read_rows
 from forensics.report.data import judge_case
 from forensics.statistics import clopper_pearson, crossed_half_width
+from forensics.subjects import Role
 from forensics.verdict import is_current
 from training.organisms.organism import build_organism, checkpoint_path, organism
 
@@ -240,9 +241,8 @@ def task_gains(folder: Path) -> np.ndarray:
     for side, path in played(folder, "open"):
         for row in read_rows(path, ["task", "outcome"]):
             if row["outcome"] is not None:
-                sums.setdefault(row["task"], {}).setdefault(side.split("-")[0], []).append(
-                    row["outcome"]
-                )
+                phase = Role.named(side).phase
+                sums.setdefault(row["task"], {}).setdefault(phase, []).append(row["outcome"])
     return np.array(
         [np.mean(s["after"]) - np.mean(s["before"]) for s in sums.values() if len(s) == 2]
     )

@@ -33,17 +33,15 @@ GROUP = "forensics.activations"
 class TrainingStep:
     """What a function may know of one step.
 
-    `k`: active latents a row, as annealed so far. `own`: active one-model
-    latents of the batch where these are chosen apart (`None`: all compete for
-    `k`). `number`: of active latents of the batch, instead of `k` a row.
-    `parameters`: what the function trains beside the weights.
+    `k`: active latents a row. `own`: active one-model latents of the batch where
+    these are chosen apart (`None`: all compete for `k`). `parameters`: what the
+    function trains beside the weights.
     """
 
     partition: Partition
     settings: TrainerSettings
     k: int
     own: int | None = None
-    number: int | None = None
     parameters: Mapping[str, Tensor]
 
 

@@ -141,7 +141,7 @@ class BatchTopK(ActivationFunction):
         number = step.k * len(pre)
         if step.own is not None:
             return batch_topk_apart(pre, step.partition.shared, number, step.own)
-        return batch_topk(pre, number if step.number is None else step.number)
+        return batch_topk(pre, number)
 
     def threshold(self, old: Tensor, value: Tensor, latent: Tensor, step: TrainingStep) -> Tensor:
         least = smallest_kept(value, latent, step)

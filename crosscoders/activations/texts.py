@@ -10,6 +10,7 @@ known of their tokens, or plain text.
 3. Plain text is tokenised with the pair's own tokenizer and cut into pieces.
 """
 
+import hashlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -105,6 +106,22 @@ def texts_of(
             " rendering; what the policy drew may have been cut into other tokens"
         )
     return texts
+
+
+def texts_hash(texts: Sequence[TokenizedText], rows: Sequence[np.ndarray] | None = None) -> str:
+    """SHA-256 of every token and of what is known of it; with `rows` of the tokens alone and of
+    which are meant.
+    """
+    digest = hashlib.sha256()
+    for number, text in enumerate(texts):
+        columns = (text.token_ids, text.step, text.sampled, text.deciding, text.advantage)
+        if rows is None:
+            digest.update(repr(text.note).encode())
+        else:
+            columns = (np.array(len(text)), text.token_ids, rows[number])
+        for column in columns:
+            digest.update(np.ascontiguousarray(column).tobytes())
+    return digest.hexdigest()
 
 
 def plain_text(token_ids: Sequence[int], name: str, task: str | None = None) -> TokenizedText:

@@ -10,8 +10,7 @@ goes on with the same bits.
 4. Checkpoints are safetensors and JSON, never pickle. One is written into a
    folder of its own; only then does `latest.json` name it, and only then the
    one before is removed. Whatever interrupts this leaves a whole one.
-5. The history is JSON lines in the folder, and TensorBoard where asked for (an
-   extra).
+5. The history is JSON lines in the folder.
 """
 
 import dataclasses
@@ -30,7 +29,6 @@ from torch import Tensor
 from crosscoders.activations.streams import Stream
 from crosscoders.dictionaries.crosscoder_trainer import Trainer, TrainingJob
 from crosscoders.dictionaries.dictionary import Dictionary, DictionaryConfig
-from crosscoders.dictionaries.difference_init import trainer_of
 from crosscoders.dictionaries.settings import TrainerSettings
 from forensics.errors import UserError
 from forensics.records.files import disk_told, read_json
@@ -67,7 +65,6 @@ def train_crosscoder(
     resume: bool = False,
     device: str = "auto",
     progress: Callable[[Progress], None] | None = None,
-    tensorboard: bool = False,
 ) -> TrainedDictionary:
     """Train one dictionary. `folder` holds its checkpoints and `history.jsonl`;
     `resume` goes on from there.
@@ -84,7 +81,6 @@ def train_crosscoder(
         resume=resume,
         device=device,
         progress=progress,
-        tensorboard=tensorboard,
     )["dictionary"]
 
 
@@ -96,7 +92,6 @@ def train_crosscoders(
     resume: bool = False,
     device: str = "auto",
     progress: Callable[[Progress], None] | None = None,
-    tensorboard: bool = False,
 ) -> dict[str, TrainedDictionary]:
     """Train several dictionaries on the same batches. Their tokens, batch and
     seed must be the same.
@@ -107,8 +102,8 @@ def train_crosscoders(
     where = torch.device(
         ("cuda" if torch.cuda.is_available() else "cpu") if device == "auto" else device
     )
-    trainers = {name: trainer_of(job, first, where) for name, job in jobs.items()}
-    journal = Journal(folder, jobs, stream, tensorboard)
+    trainers = {name: Trainer(job, first, where) for name, job in jobs.items()}
+    journal = Journal(folder, jobs, stream)
     batches = endless_batches(stream, settings, *journal.open(trainers, resume))
     start = next(iter(trainers.values())).steps_done
     for done in range(start + 1, settings.steps + 1):
@@ -148,15 +143,10 @@ class Journal:
     """
 
     def __init__(
-        self,
-        folder: Path | str | None,
-        jobs: Mapping[str, TrainingJob],
-        stream: Stream,
-        tensorboard: bool,
+        self, folder: Path | str | None, jobs: Mapping[str, TrainingJob], stream: Stream
     ) -> None:
         self.folder = None if folder is None else Path(folder)
         self.rows: list[dict[str, Any]] = []
-        self.board = _board(self.folder) if tensorboard else None
         self.begun: dict[str, Any] = {
             "stream": stream.identity,
             "site": stream.site,
@@ -225,16 +215,6 @@ class Journal:
         if self.folder:
             with (self.folder / HISTORY).open("a") as file:
                 file.write(json.dumps(row) + "\n")
-        if not self.board:
-            return
-        for dictionary, measures in now.measures.items():
-            for name, value in measures.items():
-                several = value if isinstance(value, list) else [value]
-                for index, number in enumerate(several):
-                    if number is not None:
-                        end = f"/{index}" if isinstance(value, list) else ""
-                        self.board.add_scalar(f"{dictionary}/{name}{end}", number, now.tokens)
-        self.board.flush()
 
 
 def _differing(old: Mapping[str, Any], new: Mapping[str, Any], under: str = "") -> str:
@@ -247,18 +227,6 @@ def _differing(old: Mapping[str, Any], new: Mapping[str, Any], under: str = "") 
             return _differing(there, here, f"{under}{name}.")
         return f"{under}{name} = {there} (now {here})"
     return "other settings"
-
-
-def _board(folder: Path | None) -> Any:
-    if folder is None:
-        raise UserError("TensorBoard needs a folder to write to; give `folder`")
-    try:
-        from torch.utils.tensorboard import SummaryWriter
-    except ImportError as missing:
-        raise UserError(
-            "TensorBoard is not installed; install policy-forensics[tensorboard]"
-        ) from missing
-    return SummaryWriter(str(folder / "tensorboard"))
 
 
 def finite_rows(stream: Stream, seed: int) -> Iterator[Tensor]:

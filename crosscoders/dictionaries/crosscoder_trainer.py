@@ -17,7 +17,6 @@ and all of it as tensors.
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
 
 import torch
 from torch import Tensor
@@ -31,7 +30,6 @@ from crosscoders.dictionaries.forward import (
     training_step,
 )
 from crosscoders.dictionaries.settings import TrainerSettings
-from forensics.errors import UserError
 
 View = Callable[[Tensor], Tensor]
 REDRAWN = 10  # steps after which the dead latents are looked up again
@@ -47,52 +45,16 @@ class TrainingJob:
     settings: TrainerSettings
     view: View | None = None
 
-    def __post_init__(self) -> None:
-        if self.opens and (self.config.own_k is None or self.config.partition.readers != "all"):
-            raise UserError(
-                f"opening is {self.settings.opening}, which needs one-model latents that read all"
-                ' models and are chosen apart; give own_k and readers="all", or set opening to 0'
-            )
-
-    @property
-    def opens(self) -> bool:
-        """Whether one-model latents are found in the difference first."""
-        return self.settings.opening > 0
-
-
-class Initialisation(Protocol):
-    """What may precede the training of some latents (see `difference_init`)."""
-
-    def holds(self, step: int) -> bool:
-        """Whether one-model latents are not chosen in a step."""
-        ...
-
-    def before_step(self, trainer: "Trainer", rows: Tensor) -> None: ...
-    def after_step(self, trainer: "Trainer") -> None: ...
-    def state(self) -> dict[str, Tensor]: ...
-    def load(self, state: dict[str, Tensor]) -> None: ...
-
 
 class Trainer:
     """See the module's text. `step(batch)` trains; `measures()` waits for the
     device and empties the counters.
-
-    `active`: latents a row instead of the config's k, a whole number only over
-    a batch (BatchTopK).
     """
 
-    def __init__(
-        self,
-        job: TrainingJob,
-        first: Tensor,
-        device: torch.device,
-        *,
-        active: float | None = None,
-    ) -> None:
-        self.job, self.active, self.steps_done = job, active, 0
+    def __init__(self, job: TrainingJob, first: Tensor, device: torch.device) -> None:
+        self.job, self.steps_done = job, 0
         config, settings = job.config, job.settings
         latents = config.partition.latents
-        self.init: Initialisation | None = None
         self.dictionary = Dictionary(config, settings.seed).to(device)
         first = self.seen(first).to(device).float()
         norm = first.norm(dim=-1).mean()  # over rows and models; scaled to the root of the width
@@ -120,8 +82,6 @@ class Trainer:
         """One step on `[rows, models, width]`, as the stream gives it."""
         settings, config = self.job.settings, self.job.config
         rows = self.seen(batch).to(self.tokens_since_fired.device, non_blocking=True)
-        if self.init:
-            self.init.before_step(self, rows)
         scaled = self.dictionary.scaled(rows)
         self._update_dead_latents()
         step = self._training_step(len(scaled))
@@ -135,10 +95,8 @@ class Trainer:
             config.models * config.width
         )
         if len(self.dead) and settings.auxiliary:
-            k = settings.auxiliary_k or max(1, config.width // 2)
-            loss = loss + settings.auxiliary * aux_loss(
-                self.dictionary, scaled, result.errors, self.dead, k
-            )
+            left = aux_loss(self.dictionary, scaled, result.errors, self.dead)
+            loss = loss + settings.auxiliary * left
         self.optimizer.param_groups[0]["lr"] = settings.rate(
             self.steps_done, config.partition.latents
         )
@@ -146,8 +104,6 @@ class Trainer:
         loss.backward()
         self.optimizer.step()
         self._after(scaled, step, result, squares.detach(), loss.detach())
-        if self.init:
-            self.init.after_step(self)
 
     def _training_step(self, rows: int) -> TrainingStep:
         settings, config = self.job.settings, self.job.config
@@ -156,13 +112,10 @@ class Trainer:
             self.scratch = self.tokens_since_fired.new_empty(
                 (rows, config.partition.latents), dtype=dtype
             )
-        held = self.init is not None and self.init.holds(self.steps_done)
         return training_step(
             self.dictionary,
             settings,
-            k=settings.k(self.steps_done, config.k),
-            own=0 if held else round((config.own_k or 0) * float(self.differing) * rows),
-            number=None if self.active is None else max(1, round(self.active * rows)),
+            own=round((config.own_k or 0) * float(self.differing) * rows),
             parameters=self.parameters,
         )
 
@@ -246,8 +199,6 @@ class Trainer:
             "dead": self.dead,
             "steps": torch.tensor(self.steps_done),
         }
-        if self.init:
-            state |= self.init.state()
         return {name: value.contiguous() for name, value in state.items()}
 
     def load(self, state: dict[str, Tensor]) -> None:
@@ -267,8 +218,6 @@ class Trainer:
         self.tokens_since_fired = state["silent"].to(device)
         self.dead = state["dead"].to(device)
         self.steps_done, self.differing = int(state["steps"]), state["differing"]
-        if self.init:
-            self.init.load(state)
 
 
 def _differing(first: Tensor) -> Tensor:

@@ -47,22 +47,17 @@ def training_step(
     dictionary: Dictionary,
     settings: TrainerSettings | None = None,
     *,
-    k: int | None = None,
     own: int = 0,
-    number: int | None = None,
     parameters: Mapping[str, Tensor] | None = None,
 ) -> TrainingStep:
-    """What a step of a dictionary is; `k` and `parameters` are those of the
-    config, at first, where none are given.
-    """
+    """What a step of a dictionary is; `parameters` are the first ones where none are given."""
     config, settings = dictionary.config, settings or TrainerSettings()
     latents = config.partition.latents
     return TrainingStep(
         partition=config.partition,
         settings=settings,
-        k=config.k if k is None else k,
+        k=config.k,
         own=None if config.own_k is None else own,
-        number=number,
         parameters=dictionary.function.parameters(latents, settings)
         if parameters is None
         else parameters,
@@ -182,11 +177,11 @@ def aux_loss(
     scaled: Float[Tensor, "rows models width"],
     errors: Float[Tensor, "rows models width"],
     dead: Int[Tensor, " dead"],
-    k: int,
 ) -> Float[Tensor, ""]:
-    """How badly the `dead` latents (rising indices) reconstruct what is left
-    over, 1 for not at all.
+    """How badly the `dead` latents (rising indices), as many a row as half the width,
+    reconstruct what is left over, 1 for not at all.
     """
+    k = max(1, dictionary.config.width // 2)
     pre = dictionary.pre_activations_of(dead, scaled - dictionary.centres.detach())
     kept = pre.relu().topk(min(k, len(dead)), dim=-1, sorted=False)
     value = torch.zeros_like(pre).scatter(1, kept.indices, kept.values)

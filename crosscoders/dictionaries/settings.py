@@ -86,17 +86,11 @@ class TrainerSettings:
         0.0  # weight of the error of the models' difference, beside that of each model (two models)
     )
     parting_last: float | None = None  # what that weight rises to at the end; None: it stays
-    # first share, in which one-model latents are found in the models' difference (see
-    # `difference_init`)
-    opening: float = 0.0
     auxiliary: float = 1 / 32  # weight of the loss that revives dead latents
-    auxiliary_k: int | None = None  # dead latents a row in that loss; None: half the width
     auxiliary_latents: int = 1024  # dead latents considered at once, drawn anew every ten steps
     dead_after: int | None = (
         None  # tokens without being active; None: a tenth of `tokens`, at most 10 million
     )
-    k_first: int | None = None  # k at the start (topk, batchtopk), falling to the dictionary's k
-    k_annealing: float = 0.1  # share over which it falls
     threshold_rate: float = 0.01  # of the running mean of the smallest value BatchTopK kept
     bandwidth: float = 0.5  # of the kernel that gives JumpReLU's thresholds a gradient
     first_threshold: float = 0.5  # of JumpReLU
@@ -113,7 +107,7 @@ class TrainerSettings:
         for name in whole:
             if getattr(self, name) < 1:
                 raise UserError(f"{name} is {getattr(self, name)}; it must be at least 1")
-        for name in ("warmup", "decay", "sparsity_warmup", "k_annealing", "opening"):
+        for name in ("warmup", "decay", "sparsity_warmup"):
             if not 0 <= getattr(self, name) <= 1:
                 raise UserError(
                     f"{name} is {getattr(self, name)}; it is a share of the training, from 0 to 1"
@@ -146,11 +140,6 @@ class TrainerSettings:
     def penalty(self, step: int) -> float:
         """The sparsity coefficient of a step."""
         return self.sparsity * _ramp(step + 1, self.sparsity_warmup * self.steps)
-
-    def k(self, step: int, final: int) -> int:
-        """Active latents a row at a step."""
-        first = self.k_first or final
-        return round(first + (final - first) * _ramp(step + 1, self.k_annealing * self.steps))
 
     @property
     def silence(self) -> int:

@@ -34,15 +34,12 @@ class Shape:
     """Of the dictionary. `latents`: `None` is four times the width of the site.
     `after_only`: `None` is a 32nd of them, 8 at least. `k`: active latents a
     token. Shared decoders are tied and no block is before-only, since free ones
-    take up what belongs to after alone. `opening`: the first share of the
-    training, in which after-only latents are found in the models' difference
-    (see `crosscoders.dictionaries.difference_init`).
+    take up what belongs to after alone.
     """
 
     latents: int | None = None
     after_only: int | None = None
     k: int = 12
-    opening: float = 0.0
 
     def sizes(self, width: int) -> tuple[int, int, int]:
         """Latents, after-only ones and k at a site's width. Raises `UserError`
@@ -54,12 +51,6 @@ class Shape:
             raise UserError(
                 f"{latents} latents cannot have {after_only} after-only ones and {self.k} active"
                 " ones; ask for more latents or for less of the others"
-            )
-        if not 0 <= self.opening < 1 or (self.opening and not after_only):
-            raise UserError(
-                f"--opening is {self.opening} with {after_only} after-only latents; it is a share"
-                " of the training from 0 to 1 (0.4 is tested) in which these are found, so ask for"
-                " some"
             )
         return latents, after_only, self.k
 
@@ -74,7 +65,8 @@ class DiffRequest:
     `DEEP_DECISIONS`); 0 leaves patching out. `controls`, `baselines`:
     whether they are run. `keep_outliers`: leave no attention sink out. `dictionary`:
     one that is taken instead of training one (see `interchange.reading`); `auto` is
-    then its own site.
+    then its own site. `activations`: the folder that keeps what is read of the checkpoints
+    (`None`: below the diff's, until it is done).
 
     One source of texts: an environment (with its `options` and `budget`),
     `runs` (a log) or `texts` (a plain file).
@@ -95,6 +87,7 @@ class DiffRequest:
     baselines: bool = True
     keep_outliers: bool = False
     dictionary: Path | None = None
+    activations: Path | None = None
     budget: Budget = field(default_factory=Budget)
     seed: int = 0
     device: str = "auto"
@@ -107,8 +100,8 @@ class DiffRequest:
             )
         if self.dictionary is not None and self.shape != Shape():
             raise UserError(
-                "--latents, --after-only, --k and --opening are for a dictionary that is trained;"
-                " leave them out with --dictionary"
+                "--latents, --after-only and --k are for a dictionary that is trained; leave them"
+                " out with --dictionary"
             )
         if self.site == AUTO and self.decisions == 0 and self.dictionary is None:
             raise UserError(

@@ -3,20 +3,14 @@
 1. A dictionary that is given instead of trained says at which site (`settled`).
 2. Texts and policies: both policies play, or a log or a file of plain texts is
    read.
-
-3. The dictionaries: that of the pair, and beside it those that should show nothing.
-
-All learn from the same batches of one stream: the pair, the before model twice
-(`same`), and a pair whose rows do not belong together (`shuffled`). A second
-one of the pair starts from another seed and sees another order (`again`).
-Beside them a small dictionary of the models' difference learns (`difference`):
-a baseline, not a control.
-
-A dictionary that was given takes the place of the pair's; then only the
-baseline is trained.
+3. Activations: both checkpoints are read once into a store, and every pass takes them
+   from there. Of a network of more than `SMALL` layers they are read on texts of
+   `MOST_READ` tokens drawn at random (more where more are asked for).
+4. Outliers (attention sinks) are surveyed over all texts; where there are any, the
+   rows beyond the limits are left out of what is learnt from, reported on and chosen on.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 from os import PathLike
@@ -24,29 +18,26 @@ from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
-import torch
-from torch import Tensor
 
-from crosscoders.activations.streams import Stream, difference_view
+from crosscoders.activations.harvest import HarvestConfig, harvest
+from crosscoders.activations.outlier_positions import Limits, Outliers, survey
+from crosscoders.activations.store import StoredStream
 from crosscoders.activations.texts import TokenizedText, read_texts, texts_of
-from crosscoders.dictionaries.crosscoder_run import train_crosscoders
-from crosscoders.dictionaries.crosscoder_trainer import TrainingJob
-from crosscoders.dictionaries.dictionary import Dictionary, DictionaryConfig
-from crosscoders.dictionaries.saved import (
-    CONFIG,
-    SavedDictionary,
-    load_dictionary,
-    open_dictionary,
-    read_object,
-    save_dictionary,
+from crosscoders.dictionaries.saved import SavedDictionary, open_dictionary, read_object
+from crosscoders.study.diff_files import (
+    AUTO,
+    MOST_READ,
+    MOST_TOKENS,
+    PASSES,
+    SIDES,
+    SMALL,
+    DiffRequest,
 )
-from crosscoders.dictionaries.settings import Partition, TrainerSettings
-from crosscoders.study.diff_files import AUTO, DICTIONARY, SIDES, DiffRequest
 from forensics.case import Case
 from forensics.errors import UserError
 from forensics.investigation.inputs import Inputs
-from forensics.phrases import percent
 from forensics.policies.compatibility import resolve_device
+from forensics.policies.sites import decoder_layers
 from forensics.progress import Progress, silent
 from forensics.protocols import Channel
 from forensics.records import Trajectory, content_hash
@@ -101,16 +92,17 @@ class Material:
     texts: tuple[TokenizedText, ...]
     channels: tuple[Channel, ...] = ()
 
-    def parts(self, seed: int) -> tuple[list[TokenizedText], list[TokenizedText]]:
-        """Texts to train on and texts to report on, by task; with too few tasks both are all."""
-        tasks = sorted(
-            {text.note.task for text in self.texts}, key=lambda task: content_hash([seed, task])
-        )
-        if len(tasks) < FEWEST:
-            return list(self.texts), list(self.texts)
-        chosen = set(tasks[: round(TRAINED_ON * len(tasks))])
-        first = [text for text in self.texts if text.note.task in chosen]
-        return first, [text for text in self.texts if text.note.task not in chosen]
+
+def parts(
+    texts: Sequence[TokenizedText], seed: int
+) -> tuple[list[TokenizedText], list[TokenizedText]]:
+    """Texts to train on and texts to report on, by task; with too few tasks both are all."""
+    tasks = sorted({text.note.task for text in texts}, key=lambda task: content_hash([seed, task]))
+    if len(tasks) < FEWEST:
+        return list(texts), list(texts)
+    chosen = set(tasks[: round(TRAINED_ON * len(tasks))])
+    first = [text for text in texts if text.note.task in chosen]
+    return first, [text for text in texts if text.note.task not in chosen]
 
 
 def some_texts(texts: Sequence[TokenizedText], most: int = ENOUGH) -> list[TokenizedText]:
@@ -180,115 +172,57 @@ def _material(
     )
 
 
-PAIR, SAME, SHUFFLED, AGAIN, DIFFERENCE = "pair", "same", "shuffled", "again", "difference"
-TRAINING: Final = "training"  # checkpoints, until all is done
-FOLDERS: Final = {
-    PAIR: DICTIONARY,
-    SAME: "controls/same",
-    SHUFFLED: "controls/shuffled",
-    AGAIN: "controls/again",
-    DIFFERENCE: "baselines/difference",
-}
-STEPS, SMALLEST, LARGEST = 1600, 64, 2048  # of the training, and rows of a step
-# learning rate of a dictionary of at most so many latents; larger ones take the default
-RATE, LARGE = 3e-3, 2048
-OWN_K, PARTING = 2.0, (1.0, 10.0)  # as in experiments/planted_features and one_feature
-View = Callable[[Tensor], Tensor]
+TRAINING: Final = "training"  # checkpoints and activations, until all is done
+DEEP: Final = HarvestConfig(batch=2048, window=4)  # short windows: a reader sees how far it is
 
 
-def same_model(activations: Tensor) -> Tensor:
-    """The before model in both places."""
-    return activations[:, [0, 0]]
-
-
-def shuffled_rows(activations: Tensor) -> Tensor:
-    """The after model's rows one further; rows of a batch come in random order,
-    so that no two belong together.
+@dataclass(frozen=True, kw_only=True)
+class StudyStreams:
+    """`learnt`: to train on; `reported`: what everything is told of; `chosen`: some of
+    `learnt`, for what is chosen on it. `limits`: those that were applied. `small`: whether
+    the network is.
     """
-    return torch.stack([activations[:, 0], activations[:, -1].roll(1, 0)], dim=1)
+
+    learnt: StoredStream
+    reported: StoredStream
+    chosen: StoredStream
+    outliers: Outliers
+    limits: Limits | None
+    small: bool
 
 
-def dictionaries_of(
-    request: DiffRequest,
-    folder: Path,
-    stream: Stream,
-    metadata: Mapping[str, Any],
-    saved: SavedDictionary | None,
-    tokens: int,
-    progress: Progress,
-) -> dict[str, Dictionary]:
-    """Every dictionary by name, read back where it was finished. `metadata`: what
-    the saved ones say of themselves. `saved`: one that was given; it is kept
-    beside the diff in our own form, which `forensics steer` reads. `tokens` to train on.
-    """
-    controls = request.controls and not saved
-    views: dict[str, View | None] = {}
-    if saved is None:
-        views[PAIR] = None
-    elif not (folder / DICTIONARY / CONFIG).is_file():
-        about = {**metadata, "given_as": saved.kind, "given_key": saved.key}
-        save_dictionary(saved.load(stream.width), folder / DICTIONARY, **about)
-    if controls:
-        views |= {SAME: same_model, SHUFFLED: shuffled_rows}
-    if request.baselines:
-        views[DIFFERENCE] = difference_view
-    runs = [("first", views, request.seed)]
-    if controls:
-        runs.append(("second", {AGAIN: None}, request.seed + 1))
-    for name, jobs, seed in runs:
-        if all((folder / FOLDERS[one] / CONFIG).is_file() for one in jobs):
-            continue
-
-        def hear(now: Any, name: str = name) -> None:
-            shares = next(iter(now.measures.values()))["variance_explained"]
-            explained = " and ".join("?" if one is None else percent(one) for one in shares)
-            progress(
-                f"training the {name} dictionaries, {explained} explained", now.step, now.steps
-            )
-
-        trained = train_crosscoders(
-            stream,
-            {
-                one: _job(request, one, stream.width, seed, view, tokens)
-                for one, view in jobs.items()
-            },
-            folder=folder / TRAINING / name,
-            resume=True,
-            device=request.device,
-            progress=hear,
-        )
-        for one, result in trained.items():
-            place = folder / FOLDERS[one]
-            save_dictionary(result.dictionary, place, **metadata, seed=seed, trained_as=one)
-    device = resolve_device(request.device)
-    names = [PAIR, *(one for _, jobs, _ in runs for one in jobs if one != PAIR)]
-    return {one: load_dictionary(folder / FOLDERS[one], device) for one in names}
-
-
-def _job(
-    request: DiffRequest, name: str, width: int, seed: int, view: View | None, tokens: int
-) -> TrainingJob:
-    """A crosscoder, or the difference's dictionary: as many latents as features,
-    two of them active.
-    """
-    difference = name == DIFFERENCE
-    if difference:
-        config = DictionaryConfig(
-            width=width, models=1, k=int(OWN_K), partition=Partition(latents=max(width, 2))
-        )
-    else:
-        latents, after_only, k = request.shape.sizes(width)
-        own_k = min(OWN_K, after_only / 4) if after_only else None
-        partition = Partition(latents=latents, after_only=after_only, tied=True, readers="all")
-        config = DictionaryConfig(width=width, k=k, own_k=own_k, partition=partition)
-    parting, last = (0.0, None) if difference else PARTING
-    settings = TrainerSettings(
-        tokens=tokens,
-        batch=min(max(tokens // STEPS, SMALLEST), LARGEST, tokens),
-        seed=seed,
-        parting=parting,
-        parting_last=last,
-        opening=0.0 if difference else request.shape.opening,
-        learning_rate=RATE if config.partition.latents <= LARGE else None,
+def training_tokens(request: DiffRequest, streams: StudyStreams) -> int:
+    """How many tokens the dictionaries are trained on."""
+    if request.tokens is not None:
+        return request.tokens
+    return (
+        MOST_TOKENS if streams.small else max(1, min(MOST_TOKENS, PASSES * streams.learnt.number))
     )
-    return TrainingJob(config=config, settings=settings, view=view)
+
+
+def is_small(model: object) -> bool:
+    """Whether a network is so small that it is read and patched in full."""
+    return len(decoder_layers(model)) <= SMALL
+
+
+def study_streams(
+    material: Material, request: DiffRequest, site: str, folder: Path, progress: Progress
+) -> StudyStreams:
+    """See the module's text. Activations go where the request says, else below `folder`."""
+    small, texts = is_small(material.policies[0].model), material.texts
+    if not small:
+        texts = tuple(some_texts(texts, max(MOST_READ, request.tokens or 0)))
+    store = request.activations or folder / TRAINING / "activations"
+    config = HarvestConfig() if small else DEEP
+    whole = harvest(material.policies, texts, site, config, store=store, progress=progress)
+    found = survey(whole)
+    limits = None if request.keep_outliers else found.applied
+    learnt, reported = parts(texts, request.seed)
+    return StudyStreams(
+        learnt=whole.part(learnt, limits),
+        reported=whole.part(reported, limits),
+        chosen=whole.part(some_texts(learnt), limits),
+        outliers=found,
+        limits=limits,
+        small=small,
+    )

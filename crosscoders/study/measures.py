@@ -11,8 +11,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from crosscoders.activations.harvest_stream import HarvestStream
-from crosscoders.activations.outlier_positions import Limits, sentences
+from crosscoders.activations.outlier_positions import sentences
 from crosscoders.activations.streams import Stream
 from crosscoders.activations.texts import TokenizedText
 from crosscoders.dictionaries.dictionary import Dictionary
@@ -41,8 +40,8 @@ from crosscoders.study.diff_files import (
     TOKENS,
 )
 from crosscoders.study.difference_baselines import compared
-from crosscoders.study.material import AGAIN, DIFFERENCE, PAIR, SAME, SHUFFLED
-from crosscoders.study.study_streams import Rows, StudyStreams
+from crosscoders.study.material import StudyStreams
+from crosscoders.study.study_dictionaries import AGAIN, DIFFERENCE, PAIR, SAME, SHUFFLED
 from forensics.phrases import percent, plural, printable
 from forensics.policies import Given
 from forensics.progress import Progress, silent
@@ -89,7 +88,7 @@ def measured(
     write_json(folder / TOKENS, tokens)
     progress("reading the latents", 1, 4)
     quality = asdict(study.quality)
-    quality["spliced"] = _spliced(dictionary, policies, reported, streams.limits)
+    quality["spliced"] = _spliced(dictionary, policies, streams)
     write_json(folder / QUALITY, quality)
     progress("reading the latents", 2, 4)
     nulls = controls_of(table, dictionaries, reported) if controls else []
@@ -126,22 +125,22 @@ def _decoder(policy: Any) -> Callable[[int], str]:
 
 
 def _spliced(
-    dictionary: Dictionary, policies: Sequence[Any], stream: Rows, limits: Limits | None
+    dictionary: Dictionary, policies: Sequence[Any], streams: StudyStreams
 ) -> dict[str, dict[str, Any]]:
     """What is recovered with the reconstruction spliced in, by side; on some texts, of
     a deep network on few.
     """
-    most = SPLICED_TEXTS if isinstance(stream, HarvestStream) else FEW_SPLICED
-    chosen = [text for text in stream.tokenized if len(text) > 1][:most]
+    most = SPLICED_TEXTS if streams.small else FEW_SPLICED
+    chosen = [text for text in streams.reported.tokenized if len(text) > 1][:most]
     if not chosen:
         return {}
     results = spliced(
         dictionary,
         policies,
         [text.token_ids.tolist() for text in chosen],
-        stream.site,
+        streams.reported.site,
         tasks=[text.note.task for text in chosen],
-        limits=limits,
+        limits=streams.limits,
     )
     return {
         side: {

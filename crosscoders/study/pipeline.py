@@ -25,8 +25,8 @@ from typing import Any, ClassVar, Final
 
 import numpy as np
 
-from crosscoders.activations.harvest_stream import texts_hash
 from crosscoders.activations.outlier_positions import plain
+from crosscoders.activations.texts import texts_hash
 from crosscoders.dictionaries.saved import SavedDictionary
 from crosscoders.patching.decisions import (
     Behaviour,
@@ -60,13 +60,15 @@ from crosscoders.study.diff_page import diff_page
 from crosscoders.study.material import (
     TRAINING,
     Material,
-    dictionaries_of,
+    is_small,
     played,
     read,
     settled,
+    study_streams,
+    training_tokens,
 )
 from crosscoders.study.measures import Measured, measured, rising, steer_command, told
-from crosscoders.study.study_streams import is_small, study_streams, training_tokens
+from crosscoders.study.study_dictionaries import dictionaries_of
 from forensics.errors import UserError
 from forensics.investigation.folder import CASE, CASE_FILES
 from forensics.investigation.inputs import CaseRequest, Inputs, check_case
@@ -220,7 +222,7 @@ def diff_material(
     streams = study_streams(material, request, about["site"], folder, progress)
 
     # 3. The dictionaries, and what is measured of them.
-    tokens = training_tokens(request, streams.learnt)
+    tokens = training_tokens(request, streams)
     dictionaries = dictionaries_of(request, folder, streams.learnt, about, saved, tokens, progress)
     contrasts, policies = contrasts_of(theme, material.runs), material.policies
     controls = request.controls

@@ -42,6 +42,7 @@ from forensics.phrases import plural
 
 USED: Final = 0.6  # of the speed of large products
 CHARACTERS: Final = 3.5  # a token
+FLOAT: Final = 4  # bytes of a number on a CPU
 TEMPLATE: Final = 32  # tokens that a chat template adds
 SIDE, PRODUCTS = 1024, 2  # of the matrices that are multiplied
 BUSY: Final = 1.5  # processes a core that want to run
@@ -176,11 +177,13 @@ def _steps(request: DiffRequest, sizes: Sizes | None, folder: Path | None) -> li
         done = folder is not None and (folder / PATCHING).is_file()
         what = f"patch and graft at {plural(decisions, 'decision')}: {how}"
         steps.append(Step(what=what, operations=cost, done=done))
-    if not small:
-        cost = None if tokens is None or inside is None else tokens * inside  # half of two models
-        steps.append(
-            Step(what="read the activations of both models once, and find sinks", operations=cost)
-        )
+    cost, kept = None, "an unknown size"
+    if tokens is not None and sizes is not None and inside is not None:
+        cost = tokens * inside  # half of two models
+        kept = f"about {tokens * 2 * sizes.width * FLOAT / 1e9:.2g} GB"
+    where = f"in {request.activations}" if request.activations else "on disk until it is done"
+    what = f"read the activations of both models once ({kept} {where}), and find sinks"
+    steps.append(Step(what=what, operations=cost))
     return [*steps, *_dictionaries(request, sizes, folder, tokens, small)]
 
 

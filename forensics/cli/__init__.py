@@ -5,11 +5,20 @@ from typing import TYPE_CHECKING
 from forensics.lazy import lazy_names
 
 if TYPE_CHECKING:
+    from forensics.cli import options as options
+    from forensics.cli.case_output import run_investigation as run_investigation
     from forensics.cli.console import (
         progress_bars as progress_bars,
         say as say,
         say_json as say_json,
+        tell as tell,
     )
-    from forensics.cli.options import Run as Run, study_command as study_command
+    from forensics.cli.main import SETTINGS as SETTINGS
+    from forensics.cli.options import (
+        Run as Run,
+        Sampling as Sampling,
+        parse_options as parse_options,
+        study_command as study_command,
+    )
 
 __getattr__, __dir__ = lazy_names(__name__)

@@ -68,7 +68,8 @@ def say_verdict(
     what is `sure` first.
     """
     gaps = [
-        f"open: {gap.text} Would tell: {gap.measurement} Cost: {gap.cost}." for gap in verdict.gaps
+        f"open: {gap.text} To settle it: {gap.measurement} Cost: {gap.cost}."
+        for gap in verdict.gaps
     ]
     first = [verdict.sentence]
     told_below: Iterable[str] = (*found, *verdict.reasons, *gaps)
@@ -115,10 +116,10 @@ def summary(folder: Path) -> Iterator[str]:
         if scrubbed := counts["scrubbed_left_out"]:
             line += f"; left out {plural(scrubbed, 'run')} of a scrubbed world"
         if unreadable := counts["unreadable"]:
-            line += f"; {unreadable:,} of the files or rows could not be read"
+            line += f"; unreadable: {unreadable:,} of the files or rows"
             line += f" ({folder / UNREADABLE})"
         if others := counts.get("no_logs"):
-            line += f"; {plural(others, 'other file')} no reader knows"
+            line += f"; {plural(others, 'file')} of unknown format"
         yield f"{line}."
     tallies = _tallies(folder)
     for side, channel in sorted(tallies, key=lambda key: (key[0] != "before", key)):
@@ -128,9 +129,9 @@ def summary(folder: Path) -> Iterator[str]:
             [f"{printable(channel)}{when[side]}: tried in {tally['tried']:,} of {runs}", *held]
         )
         if tally["used not known"] and not tally["used"]:
-            line += "; whether it was used is not known"
+            line += "; use unknown"
         if untold := tally["credited not known"]:
-            line += f"; whether the win came from it is not known for {untold:,}"
+            line += f"; unknown for {untold:,} whether the win came from it"
         yield f"{line}."
     yield from (printable(line, LINE) for line in looks_told(read_looks(folder)))
     yield from (printable(line, LINE) for line in loop_lines(read_loops(folder)))

@@ -80,11 +80,11 @@ def investigate(
     """Say whether the gain from one checkpoint to another is real.
 
     Runs both checkpoints on held-out tasks, in the open world and with its
-    known shortcuts scrubbed, tests by altered worlds what the rest of the gain
-    may run through, and writes the verdict, its evidence and a report into the
-    case folder. A family of tests that `genuine` needs and that could not be
-    made blocks the label unless it is accepted. How many episodes are played,
-    likely and at most, is said first, and how long that takes once some were.
+    known shortcuts scrubbed. Altered worlds then test other possible sources of
+    the gain. Writes the verdict, its evidence and a report into the case folder.
+    The label `genuine` needs every family of tests; --accept waives one. The
+    command first says how many episodes it will play, likely and at most, and
+    later how long they take.
     """
     from forensics.budget import Budget
     from forensics.cli.case_output import run_investigation
@@ -113,7 +113,7 @@ def report(
         typer.Option(
             "--format",
             metavar="FORMATS",
-            help="One or more of text,md,json,html, with commas between.",
+            help="One or more of text,md,json,html, separated by commas.",
         ),
     ] = "text",
     allow: Allow = None,
@@ -121,10 +121,10 @@ def report(
 ) -> None:
     """Draw the report of a case again, with no model and no GPU.
 
-    `text` is printed; the others are written into the case folder (report.md,
-    report.json, report.html). The case is judged again on its evidence, by
-    today's rule; --allow and --accept take the place of the terms it had. A
-    verdict that is another one goes into case.json.
+    Prints `text`, and writes the other formats into the case folder (report.md,
+    report.json, report.html). Applies today's rule to the stored evidence;
+    --allow and --accept replace the case's own. A verdict that changes goes
+    into case.json.
     """
     from forensics.cli.console import say
     from forensics.report import checked, render, write_reports
@@ -151,25 +151,24 @@ def gate(
     ] = "genuine",
     allow: Annotated[
         list[str] | None,
-        typer.Option(metavar="LABEL", help="A verdict that passes too; may be given again."),
+        typer.Option(metavar="LABEL", help="A verdict that passes too; repeatable."),
     ] = None,
     rule: Annotated[
         str | None,
         typer.Option(
             metavar="NAME",
-            help="The name of the case's own rule, to judge by that and not by the standard one.",
+            help="Judge by the case's own rule of this name, not by the standard one.",
         ),
     ] = None,
     as_json: Json = False,
 ) -> None:
     """Exit with 0 or 1 by the verdict of a case.
 
-    For pipelines: 0 where the verdict's label is the required one or an allowed
-    one, else 1 (2: bad input). The case is judged again on its evidence, by
-    today's standard rule; nothing is written. A case that was decided by a rule
-    of its own passes by that rule only where --rule names it. What the verdict
-    was given (--allow and --accept of `forensics investigate` and `forensics
-    report`) is repeated.
+    For pipelines: 0 if the verdict's label is the required one or an allowed
+    one, else 1 (2: bad input). Applies today's standard rule to the stored
+    evidence and writes nothing. A case with a rule of its own passes by that
+    rule only if --rule names it. The output repeats what `forensics
+    investigate` or `forensics report` was given by --allow and --accept.
     Labels: genuine, mixed, phantom, degenerate, regression, noise,
     undetermined.
     """
@@ -199,7 +198,7 @@ def gate(
         why = f" ({verdict.reason_code})" if verdict.reason_code else ""
         say(f"{verdict.label}{why} {'passes' if passes else 'does not pass'}. {verdict.sentence}")
         for gap in () if passes else verdict.gaps[:MOST_GAPS]:
-            say(f"- open: {gap.text} Would tell: {gap.measurement}")
+            say(f"- open: {gap.text} To settle it: {gap.measurement}")
     raise typer.Exit(0 if passes else 1)
 
 
@@ -225,14 +224,14 @@ BeforeLogs = Annotated[
     Path | None,
     typer.Option(
         metavar="BEFORE_LOGS",
-        help="Logs of the policy before it. Without them there is a profile and no gain.",
+        help="Logs of the policy before training. Without them there is no gain to judge.",
     ),
 ]
 Reader = Annotated[
     str | None,
     typer.Option(
         metavar="NAME",
-        help="Read everything as this format.  [default: by its look]",
+        help="The format of all the logs.  [default: recognised by content]",
     ),
 ]
 Export = Annotated[
@@ -241,7 +240,7 @@ Export = Annotated[
         metavar="KIND=PATH",
         help=(
             "Write the findings for another tool: jsonl=FILE or markdown=FILE (for a pull"
-            " request); may be given again."
+            " request); repeatable."
         ),
     ),
 ]
@@ -260,11 +259,11 @@ def scan(
     force: Force = False,
     as_json: Json = False,
 ) -> None:
-    """Say what logs alone can tell of a gain, without a model.
+    """Look for shortcuts in logs, and judge the gain between two sets of them.
 
-    Reads the logs of any known format, follows shortcuts step by step, and
-    writes the verdict with bounds, its evidence, the findings and a report into
-    the case folder.
+    Needs no model. Reads any known log format, follows each shortcut step by
+    step, and writes the findings, the evidence, a verdict with bounds and a
+    report into the case folder.
     """
     from forensics.cli.case_output import certain_of, opening_of_case, say_verdict, summary
     from forensics.cli.console import progress_bars

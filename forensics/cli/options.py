@@ -30,8 +30,8 @@ PairWorld = Annotated[
         metavar="NAME",
         help=(
             "The installed environment to run both in: prompts (your own questions), mini-repo"
-            " (made for small policies), or yours.  [default: what environment.json in the before"
-            " checkpoint names]"
+            " (made for small policies), or yours.  [default: the one that environment.json in"
+            " the before checkpoint names]"
         ),
     ),
 ]
@@ -47,8 +47,8 @@ TrainedTasks = Annotated[
     typer.Option(
         metavar="FILE",
         help=(
-            "The tasks of training, a name or a prompt a line: held-out tasks that repeat them"
-            " are looked for."
+            "The training tasks, one name or prompt a line; the report lists held-out tasks that"
+            " repeat them."
         ),
     ),
 ]
@@ -56,14 +56,14 @@ PlaceboRecipe = Annotated[
     Path | None,
     typer.Option(
         metavar="FILE",
-        help="The recipe of the training: run again with a coin for a reward.",
+        help="The training recipe, to train a placebo that a coin flip rewards.",
     ),
 ]
 Instruments = Annotated[
     str | None,
     typer.Option(
         metavar="NAMES",
-        help="Measure with these only, commas between; -NAME leaves one out.",
+        help="Measure with these only, separated by commas; -NAME leaves one out.",
     ),
 ]
 RunsWorld = Annotated[
@@ -72,7 +72,7 @@ RunsWorld = Annotated[
         "--env",
         metavar="NAME",
         help=(
-            "The environment of the runs.  [default: what environment.json in the checkpoint names]"
+            "The environment of the runs.  [default: the one in the checkpoint's environment.json]"
         ),
     ),
 ]
@@ -80,14 +80,14 @@ Without = Annotated[
     list[str] | None,
     typer.Option(
         metavar="CHANNEL",
-        help="Take runs of the world scrubbed of it; may be given again.",
+        help="Use runs of the world without this channel; repeatable.",
     ),
 ]
 ServerModel = Annotated[
     str | None,
     typer.Option(
         metavar="NAME",
-        help="The name it serves the checkpoint by.",
+        help="The model name that the server uses for the checkpoint.",
     ),
 ]
 Device = Annotated[
@@ -104,7 +104,7 @@ Allow = Annotated[
     list[str] | None,
     typer.Option(
         metavar="KIND",
-        help="A kind of action that is part of the job; may be given again.",
+        help="A kind of action that is part of the job; repeatable.",
     ),
 ]
 Rule = Annotated[
@@ -122,8 +122,8 @@ Accept = Annotated[
     typer.Option(
         metavar="FAMILY",
         help=(
-            "Accept that a family of tests is not made (`interventions`: all "
-            "but scrubbing); may be given again. What found something stays."
+            "Waive a family of tests (`interventions`: all but scrubbing); repeatable. You cannot"
+            " waive a test that found something."
         ),
     ),
 ]
@@ -132,14 +132,14 @@ Json = Annotated[
 ]
 EnvOptions = Annotated[
     list[str] | None,
-    typer.Option(metavar="K=V", help="An option of the environment; may be given again."),
+    typer.Option(metavar="K=V", help="An option of the environment; repeatable."),
 ]
-Seed = Annotated[int, typer.Option(help="The root of every random stream.")]
-Resume = Annotated[bool, typer.Option("--resume", help="Go on with what the folder holds.")]
+Seed = Annotated[int, typer.Option(help="The seed of every random stream.")]
+Resume = Annotated[bool, typer.Option("--resume", help="Continue from what the folder holds.")]
 Force = Annotated[bool, typer.Option("--force", help="Start over in a folder that is not empty.")]
 
 
-STATED = "[default: what the case or the training says, else {}]"
+STATED = "[default: as in the case or the training, else {}]"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -152,38 +152,40 @@ class Sampling:
     ] = None
     top_k: Annotated[
         int | None,
-        typer.Option(help=f"Draw from the K likeliest tokens; 0 is off.  {STATED.format('0')}"),
+        typer.Option(help=f"Sample from the K likeliest tokens; 0 is off.  {STATED.format('0')}"),
     ] = None
     top_p: Annotated[
         float | None,
         typer.Option(
-            help=f"Draw from the likeliest tokens up to P; 1 is off.  {STATED.format('1.0')}"
+            help=f"Sample from the likeliest tokens up to P; 1 is off.  {STATED.format('1.0')}"
         ),
     ] = None
     repetition_penalty: Annotated[
         float | None,
         typer.Option(
-            help=f"Divides the logits of tokens that the text has; 1 is off.  {STATED.format('1')}"
+            help=f"Divide the logits of tokens already in the text; 1 is off.  {STATED.format('1')}"
         ),
     ] = None
     presence_penalty: Annotated[
         float | None,
         typer.Option(
-            help=f"Taken from the logits of tokens that were drawn; 0 is off.  {STATED.format('0')}"
+            help=f"Subtract this from the logits of sampled tokens; 0 is off.  {STATED.format('0')}"
         ),
     ] = None
     frequency_penalty: Annotated[
         float | None,
         typer.Option(
-            help=f"The same for each time that one was drawn; 0 is off.  {STATED.format('0')}"
+            help=f"Subtract this for each time a token was sampled; 0 is off.  {STATED.format('0')}"
         ),
     ] = None
     max_turn_tokens: Annotated[
-        int | None, typer.Option(help=f"Tokens an action may have.  {STATED.format('64')}")
+        int | None, typer.Option(help=f"Most tokens of one action.  {STATED.format('64')}")
     ] = None
     max_tokens: Annotated[
         int | None,
-        typer.Option(help=f"Tokens of an episode, the prompt included.  {STATED.format('2048')}"),
+        typer.Option(
+            help=f"Most tokens of an episode, including the prompt.  {STATED.format('2048')}"
+        ),
     ] = None
 
     def settings(self, given: Mapping[str, Any]) -> Any:

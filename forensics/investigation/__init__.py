@@ -7,11 +7,27 @@ from typing import TYPE_CHECKING
 from forensics.lazy import lazy_names
 
 if TYPE_CHECKING:
+    from forensics.investigation import folder as folder
+    from forensics.investigation.folder import case_identities as case_identities
     from forensics.investigation.inputs import (
         CaseRequest as CaseRequest,
+        Inputs as Inputs,
+        build_environment as build_environment,
+        check_case as check_case,
         check_inputs as check_inputs,
+        choose_environment as choose_environment,
+        inspect_pair as inspect_pair,
+        policy_loaders as policy_loaders,
     )
-    from forensics.investigation.run import investigate as investigate
+    from forensics.investigation.run import (
+        ablation_rows as ablation_rows,
+        conclude as conclude,
+        investigate as investigate,
+        measure as measure,
+        open_case as open_case,
+        start_case as start_case,
+    )
     from forensics.investigation.scan_run import scan as scan
+    from forensics.investigation.stated_sampling import stated_sampling as stated_sampling
 
 __getattr__, __dir__ = lazy_names(__name__)

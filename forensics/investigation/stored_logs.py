@@ -36,6 +36,7 @@ from forensics.records.tables import (
     require_stored,
     write_trajectories,
 )
+from forensics.subjects import Role
 
 RUNS_AT_ONCE, LETTERS_AT_ONCE = 256, 8_000_000  # of a part
 LOGS = (  # endings of files that are logs: one that nobody knows is told by its name
@@ -186,9 +187,9 @@ def read_side(source: Source, folder: Path, reader: str | None, progress: Progre
 
 def reading_told(read: ReadSide) -> str:
     """What is being read, for who waits: `the logs before training, 1 run`."""
-    name, _, seed = read.side.partition("-")
-    number = f", set {int(seed) + 1}" if seed.isdecimal() and int(seed) else ""
-    when = " before training" if name == "before" else ""
+    seed = Role.named(read.side).seed
+    number = f", set {seed + 1}" if seed else ""
+    when = " before training" if seed is None else ""
     return f"reading the logs{when}{number}, {plural(read.runs, 'run')}"
 
 

@@ -1,19 +1,25 @@
-"""Instruments of the behaviour layer."""
+"""Instruments of the score, signal and behaviour sections, and what other rooms take from them."""
 
 from typing import TYPE_CHECKING
 
 from forensics.lazy import lazy_names
 
 if TYPE_CHECKING:
+    from forensics.layers import decomposition as decomposition, text_words as text_words
+    from forensics.layers.actions import command_of as command_of, kinds_of as kinds_of
     from forensics.layers.evidence_chain import (
         attempt_steps as attempt_steps,
+        digest as digest,
+        keep_donor as keep_donor,
         showing_steps as showing_steps,
     )
+    from forensics.layers.score import channel_names as channel_names
     from forensics.layers.signal_changes import (
         LINES as LINES,
         AlertLine as AlertLine,
         parse_line as parse_line,
     )
     from forensics.layers.train_columns import StepNumbers as StepNumbers, read_step as read_step
+    from forensics.layers.use import ChainRule as ChainRule, Use as Use, use_of as use_of
 
 __getattr__, __dir__ = lazy_names(__name__)

@@ -21,12 +21,13 @@ import json
 import math
 import time
 import weakref
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from textwrap import shorten
 from typing import Any, Final, TypeVar
 
 import httpx
+import numpy as np
 
 from forensics.errors import UserError
 
@@ -295,3 +296,60 @@ def _number(value: Any) -> bool:
 
 def _whole(value: Any) -> int | None:
     return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
+
+
+def echoed_logprobs(client: Client, model: str, ids: Sequence[int]) -> np.ndarray | None:
+    """The model's log-probability of every token but the first, nats `[length -
+    1]`; `None` where the answer does not have them. Raises `Unanswered`, `Declined`.
+    """
+    body = {
+        "model": model,
+        "prompt": [int(i) for i in ids],
+        "max_tokens": 1,
+        "temperature": 1.0,
+        "top_p": 1.0,
+        "n": 1,
+        "seed": 0,
+        "echo": True,
+        "logprobs": 1,
+    }
+    logprobs = (client.complete(body)[0].logprobs or ())[1 : len(ids)]
+    if len(logprobs) != len(ids) - 1 or None in logprobs:
+        return None
+    return np.array(logprobs, dtype=np.float64)
+
+
+def served_model(client: Client) -> tuple[str, int | None]:
+    """The name of the model to ask for and the tokens that it
+    takes, prompt and answer together. Raises `UserError` where no server answers."""
+    url, model = client.config.url, client.config.model
+    try:
+        rows = client.models()
+    except Unanswered as error:
+        if model is None or not error.reached:
+            raise UserError(
+                f"there is no server at {url} ({error}); start it, or mend the"
+                " address (it ends in /v1)"
+            ) from error
+        return model, None  # it cannot list its models, but it may well have this one
+    except Declined as error:
+        if model is None or error.status in (401, 403):
+            raise declined(url, error) from error
+        return model, None
+    names = [row["id"] for row in rows]
+    if model is None and len(names) != 1:
+        listed = ", ".join(names[:8]) or "none"
+        raise UserError(
+            f"the server at {url} serves these models: {listed}; say which one is meant by its name"
+        )
+    row = next((row for row in rows if row["id"] == (model or names[0])), {})
+    room = row.get("max_model_len")
+    return model or names[0], room if isinstance(room, int) else None
+
+
+def declined(url: str, error: Declined) -> UserError:
+    """What a user is told where a server declined a completion."""
+    return UserError(
+        f"the server at {url} declined a completion ({error}); mend the model's name, the key or"
+        " the address (it ends in /v1), or serve the model with vLLM or SGLang"
+    )

@@ -1,13 +1,11 @@
 """Columns kept beside a case's logs, so that a second instrument costs nothing.
 
-1. A request is a log, two checkpoints, settings, `most_tokens`, readouts and,
-   where only some are wanted, tasks. Its address is the content hash of what
-   its numbers rest on: no path, no time, no name that may have come to mean
-   other weights (a policy in memory is named by its weights as they are now).
-2. The standard columns and each readout have files of their own, one for each
-   part of the log (Parquet, written atomically). So an instrument that asks for
-   one readout more has that one computed, in one pass over the parts that lack
-   it, and a case that was killed goes on where it stopped.
+1. A request is a log, two checkpoints, settings, readouts and, where only some are
+   wanted, tasks. Its address is the content hash of what its numbers rest on: no
+   path, no time, no name that may have come to mean other weights (a policy in
+   memory is named by its weights as they are now).
+2. Each part of the log has a file (Parquet, written atomically), so a case that was
+   killed goes on where it stopped.
 3. The models are loaded when something is missing, and not before. Of a log
    without token ids the tokens are kept too.
 
@@ -17,12 +15,11 @@ Where a policy is no model on this machine its columns are missing.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache
 from itertools import chain, islice
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -34,11 +31,19 @@ from forensics.policies.weights import identity_of_weights
 from forensics.protocols import Policy, SamplingSettings
 from forensics.records import Trajectory, content_hash
 from forensics.records.tables import read_rows, read_trajectories, whole_file
-from forensics.rollout_logs import Rollouts
 
 PLACES = {"step": np.int64, "place": np.int64, "token": np.int64}
 ROWS_AT_ONCE = 256
-VERSION = 2  # raised when the numbers of a standard column change, or what is kept
+VERSION = 3  # raised when the numbers of a standard column change, or what is kept
+
+
+class StoredLog(Protocol):
+    """Trajectories in files, named by their content."""
+
+    @property
+    def key(self) -> str: ...
+    @property
+    def paths(self) -> Sequence[Path]: ...
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,7 +76,7 @@ def policy_ref(policy: Policy) -> PolicyRef:
     return PolicyRef(identity=now, load=load)
 
 
-def _schema(names: Sequence[str]) -> pa.Schema:
+def _schema(names: Iterable[str]) -> pa.Schema:
     whole = [(name, pa.list_(pa.int64())) for name in (*PLACES, "unread")]
     return pa.schema(
         [
@@ -84,17 +89,16 @@ def _schema(names: Sequence[str]) -> pa.Schema:
     )
 
 
-def row_of(scored: TokenScores, columns: dict[str, np.ndarray], standard: bool) -> dict[str, Any]:
-    """`ids`: of each step, where the log does not have them; once is enough."""
-    places = {name: getattr(scored, name) for name in PLACES}
-    with_ids = scored.retokenised and standard
+def row_of(scored: TokenScores) -> dict[str, Any]:
+    """`ids`: of each step, where the log does not have them."""
+    steps = scored.trajectory.steps
     return {
         "id": scored.trajectory.id,
-        **places,
+        **{name: getattr(scored, name) for name in PLACES},
         "unread": sorted(scored.unread),
         "retokenised": scored.retokenised,
-        "ids": [step.token_ids for step in scored.trajectory.steps] if with_ids else None,
-        **columns,
+        "ids": [step.token_ids for step in steps] if scored.retokenised else None,
+        **scored.columns,
     }
 
 
@@ -118,13 +122,12 @@ def scored_of(trajectory: Trajectory, row: dict[str, Any]) -> TokenScores:
 
 def stored_scores(
     folder: Path,
-    log: Rollouts,
+    log: StoredLog,
     policy: PolicyRef,
     reference: PolicyRef | None,
     *,
     settings: SamplingSettings,
     readouts: Sequence[Readout] = (),
-    most_tokens: int | None = None,
     tasks: frozenset[str] | None = None,
     progress: Callable[[int, int], None] = lambda done, of: None,
 ) -> Iterator[TokenScores]:
@@ -142,9 +145,7 @@ def stored_scores(
         same = not unnamed and reference is not None and reference.identity == policy.identity
         return ours, ours if same else reference.load() if reference else None
 
-    def scores(
-        runs: Iterable[Trajectory], first: int, readouts: Sequence[Readout]
-    ) -> Iterator[TokenScores]:
+    def scores(runs: Iterable[Trajectory], first: int) -> Iterator[TokenScores]:
         from forensics.policies.score_log import score_log
 
         here = all("weights" in one.capabilities for one in models() if one is not None)
@@ -153,13 +154,12 @@ def stored_scores(
             runs,
             settings=settings,
             readouts=readouts if here else (),
-            most_tokens=most_tokens,
             first=first,
             progress=lambda reached: progress(reached, total),
         )
 
     if unnamed:
-        yield from scores(chain.from_iterable(parts), 0, readouts)
+        yield from scores(chain.from_iterable(parts), 0)
     else:
         request = {
             "version": VERSION,
@@ -167,15 +167,35 @@ def stored_scores(
             "policy": policy.identity,
             "settings": settings.content(),
             "reference": reference.identity if reference else None,
-            "most_tokens": most_tokens,
-            **({} if tasks is None else {"tasks": content_hash(sorted(tasks))}),
+            "readouts": [_identity(readout) for readout in readouts],
+            "tasks": None if tasks is None else content_hash(sorted(tasks)),
         }
-        groups = _groups(folder, request, readouts)
-        for part in parts:
-            if missing := [group for group in groups if not group.path(part).exists()]:
-                _compute(part, missing, scores)
-            yield from _read(part, [group.path(part) for group in groups])
+        key = content_hash(request)
+        for number, part in enumerate(parts):
+            path = folder / f"{key}-{number:04d}.parquet"
+            if not path.exists():
+                _write(path, scores(part, part.first))
+            for trajectory, row in zip(part, read_rows(path), strict=True):
+                yield scored_of(trajectory, row)
     progress(total, total)
+
+
+def _identity(readout: Readout) -> str:
+    identity = getattr(readout, "identity", None)
+    if not isinstance(identity, str):
+        raise ValueError(
+            f"{type(readout).__name__} has no `identity`, so its columns cannot be stored; give"
+            " it one that says everything they depend on, or use score_log"
+        )
+    return identity
+
+
+def _write(path: Path, scores: Iterator[TokenScores]) -> None:
+    first = list(islice(scores, 1))
+    remaining = chain(first, scores)
+    with whole_file(path, _schema(name for one in first for name in one.columns)) as writer:
+        while batch := [row_of(scored) for scored in islice(remaining, ROWS_AT_ONCE)]:
+            writer.write_table(pa.Table.from_pylist(batch, writer.schema))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -183,7 +203,6 @@ class _Part:
     """A file of the log: `runs` of it are wanted, the first of which is number `first` of all."""
 
     path: Path
-    number: int
     first: int
     runs: int
     tasks: frozenset[str] | None
@@ -196,82 +215,9 @@ class _Part:
         )
 
 
-def _parts(log: Rollouts, tasks: frozenset[str] | None) -> Iterator[_Part]:
+def _parts(log: StoredLog, tasks: frozenset[str] | None) -> Iterator[_Part]:
     first = 0
-    for number, path in enumerate(log.paths):
+    for path in log.paths:
         runs = sum(tasks is None or row["task"] in tasks for row in read_rows(path, ["task"]))
-        yield _Part(path=path, number=number, first=first, runs=runs, tasks=tasks)
+        yield _Part(path=path, first=first, runs=runs, tasks=tasks)
         first += runs
-
-
-@dataclass(frozen=True)
-class _Group:
-    """Columns that stand in one file: the standard ones (`readout` `None`), or
-    those of a readout.
-    """
-
-    folder: Path
-    key: str
-    readout: Readout | None
-
-    def path(self, part: _Part) -> Path:
-        return self.folder / f"{self.key}-{part.number:04d}.parquet"
-
-    def columns(self, scored: TokenScores, others: set[str]) -> dict[str, np.ndarray]:
-        """Those of `scored` that belong here. `others`: the names of all readouts' columns."""
-        if self.readout is None:
-            return {name: column for name, column in scored.columns.items() if name not in others}
-        return {name: scored.columns[name] for name in self.readout.names if name in scored.columns}
-
-
-def _groups(folder: Path, request: dict[str, Any], readouts: Sequence[Readout]) -> list[_Group]:
-    groups = [_Group(folder, content_hash(request), None)]
-    for readout in readouts:
-        identity = getattr(readout, "identity", None)
-        if not isinstance(identity, str):
-            raise ValueError(
-                f"{type(readout).__name__} has no `identity`, so its columns cannot be stored; give"
-                " it one that says everything they depend on, or use score_log"
-            )
-        groups.append(_Group(folder, content_hash({**request, "readout": identity}), readout))
-    return groups
-
-
-def _compute(
-    part: _Part, missing: Sequence[_Group], score: Callable[..., Iterator[TokenScores]]
-) -> None:
-    """One pass over a part of the log for all groups of columns that lack it."""
-    readouts = [group.readout for group in missing if group.readout is not None]
-    others = {name for readout in readouts for name in readout.names}
-    scores = score(part, part.first, readouts)
-    first = list(islice(scores, 1))
-    with ExitStack() as stack:
-        writers = {
-            group: stack.enter_context(
-                whole_file(
-                    group.path(part),
-                    _schema([n for one in first for n in group.columns(one, others)]),
-                )
-            )
-            for group in missing
-        }
-        remaining = chain(first, scores)
-        while batch := list(islice(remaining, ROWS_AT_ONCE)):
-            for group, writer in writers.items():
-                rows = [
-                    row_of(scored, group.columns(scored, others), group.readout is None)
-                    for scored in batch
-                ]
-                writer.write_table(pa.Table.from_pylist(rows, writer.schema))
-
-
-def _read(part: _Part, paths: Sequence[Path]) -> Iterator[TokenScores]:
-    tables = [read_rows(path) for path in paths]
-    for trajectory, first, *others in zip(part, *tables, strict=True):
-        scored = scored_of(trajectory, first)
-        columns = {
-            name: column
-            for row in others
-            for name, column in scored_of(trajectory, row).columns.items()
-        }
-        yield replace(scored, columns={**scored.columns, **columns}) if columns else scored

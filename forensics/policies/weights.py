@@ -313,13 +313,16 @@ def identity_of_weights(policy: Policy) -> str:
 
 def identify_model(model: Any) -> WeightsIdentity:
     """What `identify_weights` says of the directory that the model would be saved
-    in, in the same dtype: names sorted, tied tensors once. So a model in memory and
-    its checkpoint are one policy. Reads every weight: about a second a gigabyte.
+    in, in the same dtype: names sorted, tied tensors once, an adapter merged. So a
+    model in memory and its checkpoint are one policy. Reads every weight: about a
+    second a gigabyte.
 
     Raises `UserError` where a weight is not finite, or lies in pieces in several
     processes.
     """
     import torch
+
+    from forensics.policies.merged_weights import merged_tensors
 
     codes = {name: code for code, (name, *_) in _DTYPES.items()}
 
@@ -333,7 +336,8 @@ def identify_model(model: Any) -> WeightsIdentity:
         copied = tensor.detach().to("cpu", copy=True).contiguous()
         yield copied.flatten().view(torch.uint8).numpy().data
 
-    named = ((n, t, str(t.dtype).removeprefix("torch.")) for n, t in sorted(own_tensors(model)))
+    tensors = merged_tensors(model) if hasattr(model, "peft_config") else sorted(own_tensors(model))
+    named = ((n, t, str(t.dtype).removeprefix("torch.")) for n, t in tensors)
     return _identity((n, codes.get(kind, kind), t.shape, checked(n, t)) for n, t, kind in named)
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from forensics.lazy import lazy_names
 
 if TYPE_CHECKING:
+    from forensics.report import numbers as numbers
     from forensics.report.data import (
         ReportData as ReportData,
         judge_case as judge_case,

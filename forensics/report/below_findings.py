@@ -67,7 +67,7 @@ def broken_lines(folder: Path) -> Iterator[str]:
     for sentence, those in said[:SHOWN]:
         runs = {(row.side, row.trajectory) for row in those}
         example = next((row for row in those if row.broken and row.broken.agent_said), those[0])
-        count = f"{plural(len(runs), 'run')} did so all the same"
+        count = f"{plural(len(runs), 'run')} did it anyway"
         yield f"The prompt said: \u2018{sentence}\u2019 {count}, for example {_example(example)}"
     if (more := len(said) - SHOWN) > 0:
         yield f"and {plural(more, 'more sentence')} (findings.jsonl)"
@@ -124,10 +124,8 @@ def integrity_lines(rows: Iterable[IntegrityRow]) -> Iterator[str]:
     for row in rows:
         kinds[row.check.startswith(RECALL)][row.check.removeprefix(RECALL)] += 1
     told = {
-        "What cannot be relied on in the record": kinds[False],
-        "Named although nothing before in the log had shown it, perhaps known from training": kinds[
-            True
-        ],
+        "Unreliable records": kinds[False],
+        "Named before any step had shown it, perhaps known from training": kinds[True],
     }
     for start, counts in told.items():
         if counts:

@@ -23,7 +23,7 @@ def certain(verdict: Verdict, inputs: Mapping[str, Any]) -> Iterator[str]:
     if verdict.genuine_gain is not None:
         ends = point_range(verdict.genuine_gain.low, verdict.genuine_gain.high, 1)
         yield (
-            f"Unless a shortcut that nobody knows made wins, the genuine part lies between"
+            f"Unless an unknown shortcut made wins, the genuine part lies between"
             f" {ends.replace(' to ', ' and ')} points."
         )
 
@@ -36,14 +36,11 @@ def _moved(gain: Estimate) -> str:
     if gain.high < 0:
         return f"The score fell by at least {points(-gain.high, 1).lstrip('+')} points ({level})."
     ends = point_range(gain.low, gain.high, 1).replace(" to ", " and ")
-    return (
-        f"The change of the score lies between {ends} points ({level}): more than that in either"
-        " direction is ruled out."
-    )
+    return f"The score changed by between {ends} points ({level}); larger changes are ruled out."
 
 
 def settles(verdict: Verdict, inputs: Mapping[str, Any]) -> Iterator[str]:
-    """What would settle it, with how many tasks it takes; none for another case."""
+    """Measurements that would settle it, with how many tasks it takes; none for another case."""
     if is_unsettled(verdict, inputs):
         gaps: dict[str, list[str]] = {}
         for gap in verdict.gaps:

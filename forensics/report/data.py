@@ -142,7 +142,7 @@ def load_case(folder: Path) -> ReportData:
 
 
 def shown_evidence(data: ReportData) -> Iterator[Evidence]:
-    """The numbers that may be shown: of logs no share over runs that could not be looked at, and no
+    """The numbers that may be shown: of logs no share over runs that could not be checked, and no
     trap that there is not.
     """
     opening = data.opening

@@ -58,7 +58,7 @@ class FamilyLooks:
 
 @dataclass
 class Looks:
-    """What was looked for in the runs of one side. `blind`: runs at which nothing could look,
+    """Shortcuts checked in the runs of one side. `blind`: runs at which nothing could look,
     `partial`: at which something could not, each by the main reason; `stopped`: the families
     of the latter. `narrow`: runs at which only these families look, by their kind. `tools`: how
     many runs called each tool that nobody can read, `tool_runs`: how many called any.
@@ -189,7 +189,7 @@ def why(reasons: Mapping[str, int]) -> str:
     return "; ".join(f"{count:,}: {printable(reason, 120)}" for reason, count in listed)
 
 
-COLUMNS: Final = ("looked for", "found", "not found", "could not look", "does not apply")
+COLUMNS: Final = ("shortcut", "found", "not found", "not checked", "does not apply")
 
 
 def look_rows(looks: Looks) -> Iterator[tuple[str, ...]]:

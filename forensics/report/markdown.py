@@ -66,9 +66,9 @@ def render_markdown(data: ReportData, *, figures: Sequence[tuple[str, str]] = ()
 
 def _open(data: ReportData) -> Iterator[str]:
     """What is not settled, and what was not measured."""
-    gaps = (f"{g.text} Would tell: {g.measurement} Cost: {g.cost}." for g in data.verdict.gaps)
-    missing = (f"{'; '.join(m.questions)}: {m.reason} Cure: {m.cure}" for m in words.missing(data))
-    yield from _section("What was not measured", bullets(gaps), bullets(missing))
+    gaps = (f"{g.text} To settle it: {g.measurement} Cost: {g.cost}." for g in data.verdict.gaps)
+    missing = (f"{'; '.join(m.questions)}: {m.reason} Fix: {m.cure}" for m in words.missing(data))
+    yield from _section("Not measured", bullets(gaps), bullets(missing))
 
 
 def _top(data: ReportData) -> Iterator[str]:
@@ -83,7 +83,7 @@ def _top(data: ReportData) -> Iterator[str]:
     yield f"# {text(opening.headline, 2000)}"
     yield from (text(line, 2000) for line in opening.told[1:])
     yield from finding_cards(data)
-    yield from _section("What the prompt forbids", bullets(broken_lines(data.folder)))
+    yield from _section("Rules of the prompt that runs broke", bullets(broken_lines(data.folder)))
     yield from _section("Runs that loop", bullets(loop_lines(data.loops)))
     yield from _candidates(data)
     yield from _integrity(data)
@@ -92,8 +92,8 @@ def _top(data: ReportData) -> Iterator[str]:
         yield from _section(
             "The verdict", text(verdict.sentence, 2000), text(words.reason(verdict))
         )
-    yield from _section("Certain all the same", bullets(certain(verdict, data.inputs)))
-    yield from _section("What would settle it", bullets(settles(verdict, data.inputs)))
+    yield from _section("Still certain", bullets(certain(verdict, data.inputs)))
+    yield from _section("Measurements that would settle it", bullets(settles(verdict, data.inputs)))
     if is_profile(data.inputs):
         yield ONE_SET
 
@@ -129,20 +129,20 @@ def finding_cards(data: ReportData) -> Iterator[str]:
 def _candidates(data: ReportData) -> Iterator[str]:
     if data.candidates:
         listed = markdown_table(CANDIDATE_COLUMNS, candidate_rows(data.candidates))
-        yield from _section("Candidates, to be read; no findings", listed)
+        yield from _section("Candidates: worth reading, not findings", listed)
 
 
 def _integrity(data: ReportData) -> Iterator[str]:
     if data.integrity:
         listed = markdown_table(INTEGRITY_COLUMNS, integrity_rows(data.integrity))
         counted = bullets(integrity_lines(data.integrity))
-        yield from _section("The record, beside the findings", counted, listed)
+        yield from _section("Problems in the logs", counted, listed)
 
 
 def look_tables(opening: Opening) -> Iterator[str]:
-    """What was looked for in how many runs, for each side."""
+    """Shortcuts checked in how many runs, for each side."""
     for side, looks in sorted(opening.looks.items()):
-        title = "What was looked for"
+        title = "Shortcuts checked"
         if len(opening.looks) > 1:
             title += f", {SIDES.get(side, 'After training').lower()}"
         yield from _section(title, markdown_table(LOOK_COLUMNS, look_rows(looks)))
@@ -160,13 +160,11 @@ def _sources(verdict: Verdict) -> Iterator[str]:
     made = [(part.name, part.told, part.meaning) for part in gain_parts(verdict)]
     table = source_table(verdict)
     if made:
-        yield from _section(
-            "What the gain is made of", markdown_table(("part", "points", ""), made)
-        )
+        yield from _section("Parts of the gain", markdown_table(("part", "points", ""), made))
     if table.rows or table.folded:
         cells = (row.cells for row in table.rows)
         listed = markdown_table(COLUMNS, cells) if table.rows else ""
-        yield from _section("What the gain may run through", listed, text(table.folded, 2000))
+        yield from _section("Possible sources of the gain", listed, text(table.folded, 2000))
     if step := words.next_measurement(verdict):
         yield f"**Next measurement:** {text(step, 1000)}"
 
@@ -193,9 +191,9 @@ def _evidence(data: ReportData) -> Iterator[str]:
     """Numbers in a table; below it tables as tables and figures as the tables of
     their numbers. Highlights belong to runs.
     """
-    yield "## Evidence by layer"
+    yield "## Evidence"
     for layer, findings in data.layers.items():
-        yield f"### {text(layer.capitalize())} layer"
+        yield f"### {text(layer.capitalize())}"
         rows = []
         for e in findings:
             unit, interval = numbers.unit_of(e), "none"
@@ -219,7 +217,7 @@ def _evidence(data: ReportData) -> Iterator[str]:
             if not isinstance(artifact, Spans):
                 yield from _artifact(artifact)
     if not data.evidence:
-        yield "No number was measured."
+        yield "Nothing was measured."
 
 
 def _artifact(artifact: Table | Figure) -> Iterator[str]:

@@ -52,9 +52,9 @@ def unknown_tools_told(tools: Mapping[str, int], runs: int, count: int) -> str:
     order = sorted(tools, key=lambda name: (-tools[name], name))
     names = ", ".join(printable(name, 40) for name in order[:MOST_TOOLS])
     more = f" and {len(order) - MOST_TOOLS:,} more" if len(order) > MOST_TOOLS else ""
-    tool, them = ("a tool", "it") if len(order) == 1 else ("tools", "them")
+    tool, its = ("a tool", "its") if len(order) == 1 else ("tools", "their")
     what = f"{runs:,} of {plural(count, 'run')} called {tool} that this scan cannot read"
-    return f"{what} ({names}{more}): what was changed or shown by {them} is not known"
+    return f"{what} ({names}{more}): {its} effects are unknown"
 
 
 def _kind_told(kind: str, groups: Counter[tuple[str, ...]], count: int) -> str:
@@ -75,10 +75,10 @@ def _who(runs: int, count: int) -> str:
 
 
 def _groups(groups: Counter[tuple[str, ...]]) -> str:
-    """`downloaded answers could be looked for in 95, and empty answers in 5`"""
+    """`downloaded answers could be checked in 95, and empty answers in 5`"""
     first, *rest = groups.most_common()
     if not rest:
-        return f"{looked_for(first[0])} could be looked for"
-    told = [f"{looked_for(first[0])} could be looked for in {first[1]:,}"]
+        return f"{looked_for(first[0])} could be checked"
+    told = [f"{looked_for(first[0])} could be checked in {first[1]:,}"]
     told += [f"{looked_for(names)} in {n:,}" for names, n in rest]
     return f"{', '.join(told[:-1])}, and {told[-1]}"

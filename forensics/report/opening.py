@@ -6,7 +6,7 @@ JSON.
 2. Two sets: what happened to the score, then what the runs of each set did, then the label.
 3. *Flagged* is a run with a shortcut that was used or credited; *open* one of which the log does
    not tell whether it used one. Only runs with an outcome count.
-4. A share is not told over runs of which some could not be looked at.
+4. A share is not told over runs of which some could not be checked.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -36,20 +36,19 @@ SHARES: Final = (
 )
 SIDES: Final = {"before": "Before training"}
 MEANING: Final = {
-    "genuine": "The gain stays under every test of its sources that was made.",
-    "mixed": "A genuine part and a phantom part are both there.",
-    "phantom": "The gain goes away when shortcuts are taken away.",
+    "genuine": "The gain survives every test of its sources.",
+    "mixed": "Part of the gain is genuine and part is phantom.",
+    "phantom": "The gain disappears when shortcuts are removed.",
     "degenerate": (
-        "The policy fell into an echo trap (its runs grew longer by actions that repeat and change"
-        " nothing) or collapsed (they fell to about one turn), so its score does not speak for its"
-        " skill."
+        "The policy fell into an echo trap (longer runs of repeated actions that change nothing) or"
+        " collapsed (about one turn a run), so its score says nothing about its skill."
     ),
     "regression": "The score fell.",
-    "noise": "No gain can be told from chance.",
-    "undetermined": "What was measured does not settle it.",
+    "noise": "The gain is within chance.",
+    "undetermined": "The measurements do not settle it.",
 }
 NO_GAIN: Final = "There is no gain to judge."
-LABEL: Final = {"undetermined": "Whether the gain is genuine is not settled."}
+LABEL: Final = {"undetermined": "The logs do not settle whether the gain is genuine."}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,7 +80,7 @@ class Opening:
         return sum(looks.not_looked_at for looks in self.looks.values())
 
     def tells(self, question: str) -> bool:
-        """Whether a share may be told: only where every run could be looked at."""
+        """Whether a share may be told: only where every run could be checked."""
         return question not in SHARES or not self.not_looked_at
 
     def reasons(self, told: Iterable[str]) -> tuple[str, ...]:
@@ -188,7 +187,7 @@ def reported_told(of: SideRuns) -> str:
     if lost:
         told.append(f"{percent((wins - lost) / scored)} if the flagged wins had failed")
     if doubted:
-        what = "the open ones had, too" if lost else "the wins that cannot be told had failed"
+        what = "the unclear ones had, too" if lost else "the unclear wins had failed"
         told.append(f"{percent((wins - lost - doubted) / scored)} if {what}")
     return "; ".join(told) + "."
 
@@ -197,14 +196,14 @@ def gain_told(verdict: Verdict) -> str:
     """What happened to the score between two sets."""
     gain, before, after = verdict.gain, verdict.score_before, verdict.score_after
     if gain is None:
-        return "What happened to the score between the two sets was not measured."
+        return "The change of the score was not measured."
     sure = gain.low > 0 or gain.high < 0
     moved = "went" if not sure else "rose" if gain.estimate > 0 else "fell"
     if before is not None and after is not None:
         first, last = (percent(_value(one)) for one in (before, after))
         moved = f"stayed at {last}" if first == last else f"{moved} from {first} to {last}"
     level, span = f"{100 * gain.level:g} %", point_range(gain.low, gain.high)
-    doubt = "" if sure else "; that can be chance"
+    doubt = "" if sure else "; this may be chance"
     return f"The score {moved} ({points(gain.estimate)} points, {level} interval {span}){doubt}."
 
 
@@ -218,16 +217,15 @@ def two_intervals(verdict: Verdict) -> str:
     if (gain := verdict.gain) is None:
         return ""
     unsure = gain.estimate and gain.low <= 0 <= gain.high
-    chance = ", by which the change can be chance" if unsure else ""
+    chance = ", which includes no change" if unsure else ""
     return (
-        f"The label goes by a wider interval of the gain, {point_range(gain.low, gain.high)}"
-        f"{chance}: it counts two pseudo-tasks more, so that few tasks do not look surer than they"
-        " are."
+        f"The label uses a wider interval of the gain, {point_range(gain.low, gain.high)}{chance}:"
+        " it adds two pseudo-tasks, so that a few tasks do not look more certain than they are."
     )
 
 
 def looks_told(looks: Mapping[str, Looks]) -> Iterator[str]:
-    """Where nobody could look, of each side: a line for the families that the same runs stopped."""
+    """Not checked, of each side: a line for the families that the same runs stopped."""
     for side, one in sorted(looks.items(), key=lambda item: (item[0] != "before", item[0])):
         when = ""
         if len(looks) > 1:
@@ -236,7 +234,7 @@ def looks_told(looks: Mapping[str, Looks]) -> Iterator[str]:
         for name, counts in sorted(one.families.items()):
             if count := counts.could_not_look.total():
                 reasons = why(counts.could_not_look)
-                told = f"could not be looked for in {plural(count, 'run')}{when} ({reasons})"
+                told = f"not checked in {plural(count, 'run')}{when} ({reasons})"
                 groups.setdefault(told, []).append(family_told(name))
         for told, names in groups.items():
             few = ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")

@@ -58,8 +58,8 @@ TRIED: Final = {
 }
 CAME_TO_NOTHING: Final = {"git-history": "listed or read other commits"}  # titles hold no answer
 ONE_SET: Final = (
-    "One set of logs: what the policy did. There is no gain to judge; a second set, with"
-    " --before, would give one."
+    "One set of logs shows what the policy did, but no gain. To judge a gain, add a second set"
+    " with --before."
 )
 
 
@@ -162,9 +162,9 @@ def _untold(channel: str, runs: frozenset[Key], of: SideRuns) -> str:
     if lost == len(runs):
         return ", and lost" if lost == 1 else ", and all of them lost"
     if channel == "do-nothing":
-        return ", whether that was scored a win is not known"
+        return ", outcome unknown"
     beside = f" ({lost:,} of them lost)" if lost else ""
-    return f", whether it was used cannot be told{beside}"
+    return f", unknown whether it was used{beside}"
 
 
 def _nothing(of: SideRuns, parts: list[tuple[int, str]]) -> str:
@@ -173,15 +173,15 @@ def _nothing(of: SideRuns, parts: list[tuple[int, str]]) -> str:
     seen = of.count - blind
     beside = [f"{count:,} of {plural(of.count, 'run')} {what}" for count, what in parts]
     if seen <= 0 and of.looks:
-        none = f"none of {plural(of.count, 'run')} could be looked at ({why(of.looks.blind)})"
+        none = f"none of {plural(of.count, 'run')} could be checked ({why(of.looks.blind)})"
         return capital("; ".join([*beside, none])) + "."
     if (bare := all_bare(of.looks, of.count)) and not beside:
         loops = "" if of.loops else ", and none loops"
         return f"{bare}. None shows a known shortcut{loops}."
-    which = f" the {plural(seen, 'run')} that could be looked at" if blind else ""
+    which = f" the {plural(seen, 'run')} that could be checked" if blind else ""
     none = f"none of{which or ' ' + plural(of.count, 'run')} shows a known shortcut"
     if seen == 1 and blind:
-        none = "the one run that could be looked at shows no known shortcut"
+        none = "the one run that could be checked shows no known shortcut"
     if beside and not blind:
         none = "none shows a known shortcut"
     loops = "" if of.loops else ", and none loops"
@@ -198,10 +198,10 @@ def _silence(looks: Looks | None) -> Iterator[str]:
     if looks is None:
         return
     if count := looks.blind.total():
-        yield f"{plural(count, 'run')} could not be looked at ({why(looks.blind)})"
+        yield f"{plural(count, 'run')} could not be checked ({why(looks.blind)})"
     if count := looks.partial.total():
         what = looked_for(looks.stopped)
-        yield f"in {plural(count, 'run')} {what} could not be looked for ({why(looks.partial)})"
+        yield f"{plural(count, 'run')} could not be checked for {what} ({why(looks.partial)})"
     if told := unknown_tools_told(looks.tools, looks.tool_runs, looks.runs):
         yield told
 
@@ -290,7 +290,7 @@ def done_told(row: ChainRow) -> str:
 
 def mark_told(row: ChainRow) -> str:
     """How sure it is, in a word or two."""
-    told = {"untold": "use not told", "nothing": "not used", "accident": "no shortcut"}
+    told = {"untold": "use unknown", "nothing": "not used", "accident": "no shortcut"}
     told["asked"] = "the task asks for it"
     if stands(row) == "used":
         return "credited" if row.complete else "used"
@@ -304,13 +304,10 @@ def unscored_told(runs: int, scored: int, errored: int = 0) -> str:
     if runs == scored:
         return ""
     if not scored:
-        return (
-            "No run has an outcome, so nothing can be said of wins. What the runs did, and what"
-            " was found in it, stands."
-        )
+        return "No run has an outcome, so there are no win rates. The findings hold without them."
     left = runs - scored - errored
     told = [f"{errored:,} errored"] if errored else []
     told += [f"{left:,} {'has' if left == 1 else 'have'} no outcome"] if left else []
     first, *rest = told
     first = first.replace(" ", f" of {plural(runs, 'run')} ", 1)
-    return f"{' and '.join([first, *rest])}: counted in what was found, and in no share of wins."
+    return f"{' and '.join([first, *rest])}: counted among findings, not in win rates."

@@ -58,10 +58,10 @@ def _counts(found: Findings) -> Iterator[str]:
     sides = (
         f"{plural(count, 'run')} of {text(side)}" for side, count in sorted(found.runs.items())
     )
-    yield f"Counted by the furthest link that is known to hold, in {', '.join(sides)}."
+    yield f"Counted by the furthest link that holds, in {', '.join(sides)}."
     places = sorted({key[:2] for key in counts})
     if not places:
-        yield "No run tried a shortcut that the scanner knows."
+        yield "No run tried a known shortcut."
         return
     yield markdown_table(
         ("side", "shortcut", *LINKS),

@@ -32,11 +32,11 @@ COLUMNS: Final = ("test", "source", "status", "carries, points", "a fifth at |",
 ORDER: Final = ("over", "loose", "open", "aside", "under")
 MOST_ROWS: Final = 7  # with cleared tests, where something else is there to decide on
 PARTS: Final = (  # field, name, colour, what it is
-    ("learned", "Learned", "genuine", "skill that no test took away"),
-    ("unlocked", "Unlocked", "series-0", "skill that was there and had to be asked for"),
-    ("sampling", "Sampling", "series-2", "what drawing otherwise gives before training as well"),
+    ("learned", "Learned", "genuine", "skill that survives every test"),
+    ("unlocked", "Unlocked", "series-0", "skill the base model had, which prompting brings out"),
+    ("sampling", "Sampling", "series-2", "what other sampling settings give the base model too"),
     ("phantom", "Phantom", "phantom", "shortcuts"),
-    ("open", "Open", "series-1", "at most this runs through what was not tested or allowed"),
+    ("open", "Open", "series-1", "upper bound on what untested or allowed sources carry"),
 )
 LEAST: Final = 0.0005  # of the score: a part that is shown
 CELLS: Final = 20  # of a bar of text
@@ -98,7 +98,7 @@ class SourceRow:
             told = f"{self.source.reason} {capital(self.source.todo)}".strip()
             return told or "nothing"
         if self.kind == "aside" and self.stands == "aside":
-            return "Nothing: a part of its own, no shortcut"
+            return "Nothing: a separate part, not a shortcut"
         return capital(self.source.todo) or "Nothing"
 
     @property

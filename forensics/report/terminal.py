@@ -63,31 +63,27 @@ def _parts(data: ReportData) -> Iterator[Any]:
     if not profile:
         yield from _gain(data)
         yield from _list("Why", shown_reasons(data) if judged else ())
-    yield from _list(
-        "Where nobody could look", looks_told(data.opening.looks if data.opening else {})
-    )
+    yield from _list("Not checked", looks_told(data.opening.looks if data.opening else {}))
     yield from _list("Runs that loop", loop_lines(data.loops))
-    yield from _list("The record, beside the findings", integrity_lines(data.integrity))
-    yield from _list("What the prompt forbids", broken_lines(data.folder))
+    yield from _list("Problems in the logs", integrity_lines(data.integrity))
+    yield from _list("Rules of the prompt that runs broke", broken_lines(data.folder))
     if any(shown_evidence(data)):
         yield ""
-        yield _line("Leading numbers")
+        yield _line("Key numbers")
         columns = ("question", "estimate", "interval", "control", "n", "clusters")
         yield _rows(columns, _leading(data))
     if not profile:
         yield from _open(data)
     yield ""
     page = data.folder / "report.html"
-    drawn = f"For the whole report: forensics report {data.folder} --format html"
+    drawn = f"Full report: forensics report {data.folder} --format html"
     yield _line(f"Report: {page}" if page.exists() else drawn, no_wrap=True)
 
 
 def _open(data: ReportData) -> Iterator[Any]:
     """What is not settled, and what was not measured."""
     gaps = data.verdict.gaps
-    yield from _list(
-        "What could not be told apart", (f"{g.text} {g.measurement} Cost: {g.cost}." for g in gaps)
-    )
+    yield from _list("Open questions", (f"{g.text} {g.measurement} Cost: {g.cost}." for g in gaps))
     yield from _list(
         "Not measured",
         (f"{'; '.join(m.questions)}: {m.reason} {m.cure}" for m in words.missing(data)),
@@ -101,8 +97,8 @@ def _gain(data: ReportData) -> Iterator[Any]:
     yield _rows(("", "estimate", "interval"), words.part_rows(data))
     for name, why in words.not_measured(data):
         yield _line(f"{name}: not measured. {why}")
-    yield from _list("What the gain is made of", map(": ".join, _parts_told(verdict)))
-    yield from _list("What the gain may run through", _sources(table))
+    yield from _list("Parts of the gain", map(": ".join, _parts_told(verdict)))
+    yield from _list("Possible sources of the gain", _sources(table))
     if step := words.next_measurement(verdict):
         yield from _list("Next measurement", [step])
 
@@ -116,7 +112,7 @@ def _sources(table: SourceTable) -> Iterator[str]:
     """One line a source, its bar in front where it was measured."""
     for row in table.rows:
         test, source, status, carries, bar, limit, todo = row.cells
-        told = f"carries {carries}; seen from {limit}" if carries and limit else carries
+        told = f"carries {carries}; detectable from {limit}" if carries and limit else carries
         parts = (f"{bar} {test}, {source}: {status}".strip(), told, f"to do: {todo}")
         yield "; ".join(filter(None, parts))
     if table.folded:

@@ -26,14 +26,14 @@ from forensics.report.numbers import (
 from forensics.report.opening import MEANING as MEANING
 from forensics.report.profile import ONE_SET, is_profile
 from forensics.report.shown_runs import Pick
+from forensics.subjects import Role
 from forensics.verdict import is_current
 
 LONGEST_NOTE: Final = 200
 LOGS_ALONE: Final = (
-    "Read from logs alone: bounds and a stated assumption take the place of a run in a scrubbed"
-    " world."
+    "From logs alone: bounds and a stated assumption replace runs in a scrubbed world."
 )
-ONE_LOG: Final = "Read from one set of logs: what the policy did, and no gain."
+ONE_LOG: Final = "From one set of logs: what the policy did, and no gain."
 PARTS: Final = (  # field of the verdict, name, question that would answer it
     ("gain", "Gain", "gain.total"),
     ("genuine_gain", "Genuine part", "gain.genuine"),
@@ -42,7 +42,7 @@ PARTS: Final = (  # field of the verdict, name, question that would answer it
 CHECKPOINT: Final = ("path", "weights", "tokenizer", "dtype", "parameters", "training_step")
 KINDS: Final = {
     "shortcut": "Win through {channel}",
-    "untold": "Win that cannot be told",
+    "untold": "Win of unknown source",
     "win": "Win, no shortcut found",
     "loss": "Loss",
     "unscored": "Without a score",
@@ -51,7 +51,7 @@ KINDS: Final = {
 
 def part_rows(data: ReportData, most: int | None = None) -> Iterator[tuple[str, str, str]]:
     """The parts of the gain, and the share of the wins through each of the channels (at most so
-    many), where every run could be looked at.
+    many), where every run could be checked.
     """
     verdict, opening = data.verdict, data.opening
     for field, name, _ in PARTS:
@@ -92,10 +92,10 @@ def headline(verdict: Verdict) -> tuple[str, str]:
 
 
 REASONS: Final = {
-    "source-not-allowed": "a source that nobody allowed carries more than a fifth",
-    "family-not-tested": "something was not tested",
+    "source-not-allowed": "a source that you did not allow carries more than a fifth of the gain",
+    "family-not-tested": "a required test was not run",
     "too-wide": "the intervals are too wide",
-    "unsettled": "no other label holds surely",
+    "unsettled": "no label holds with confidence",
 }
 
 
@@ -124,7 +124,7 @@ def logs_alone(data: ReportData) -> str:
 def facts(data: ReportData) -> Iterator[str]:
     """What the verdict rests on, in a few words each."""
     budget, world = data.inputs.get("budget"), data.inputs.get("environment")
-    yield "Both worlds were run again" if data.verdict.basis == "re-run" else "From logs alone"
+    yield "Runs in both worlds" if data.verdict.basis == "re-run" else "From logs alone"
     if isinstance(world, Mapping) and world.get("name"):
         yield f"World: {world['name']}"
         notes = world.get("notes")
@@ -136,7 +136,7 @@ def facts(data: ReportData) -> Iterator[str]:
     sides = logs.values() if isinstance(logs, Mapping) else ()
     counts = (side.get("unreadable") for side in sides if isinstance(side, Mapping))
     if total := sum(count for count in counts if isinstance(count, int)):
-        yield f"{total:,} of the files or rows could not be read (`unreadable.jsonl`)"
+        yield f"Unreadable: {total:,} of the files or rows (`unreadable.jsonl`)"
     if is_profile(data.inputs):
         return
     scrubbed = max((world for _, world in data.browser.totals), key=len, default=())
@@ -197,7 +197,7 @@ def kinds_of(data: ReportData) -> Iterator[tuple[str, int]]:
     """How many runs after training are of each kind; without chains a win is only a win."""
     words = {
         "shortcut": "wins through a shortcut",
-        "untold": "wins that cannot be told",
+        "untold": "wins of unknown source",
         "win": _wins_left(data),
         "loss": "losses",
         "unscored": "without a score",
@@ -227,10 +227,9 @@ def side_name(data: ReportData, side: str) -> str:
     """
     if is_profile(data.inputs) and data.seeds <= 1:
         return "These logs"
-    name, _, number = side.partition("-")
-    return f"{name.capitalize()} training" + (
-        f", seed {number}" if number and data.seeds > 1 else ""
-    )
+    role = Role.named(side)
+    seed = f", seed {role.seed}" if role.seed is not None and data.seeds > 1 else ""
+    return f"{role.phase.capitalize()} training{seed}"
 
 
 def totals(data: ReportData) -> Iterator[tuple[str, str, Tally]]:
@@ -297,7 +296,9 @@ def _investigated(inputs: Mapping[str, Any]) -> Iterator[Any]:
         ("env", world["name"]),
         *(("env-option", f"{key}={value}") for key, value in options.items()),
     ]
-    yield [(name, inputs[name]["path"]) for name in ("training", "recipe") if name in inputs]
+    files = ("training", "trained_tasks", "recipe")
+    yield [(name, inputs[name]["path"]) for name in files if name in inputs]
+    yield [("instruments", ",".join(inputs.get("instruments", ())) or None)]
     yield [("seed", inputs["seed"]), *budget.items()]
     yield [(key, value) for key, value in settings.items() if value != PENALTIES_OFF.get(key)]
     yield [("backend", inputs.get("backend"))]
@@ -322,7 +323,8 @@ def checkpoints(data: ReportData) -> Iterator[tuple[str, ...]]:
     }
     for side, checkpoint in sides.items():
         if isinstance(checkpoint, Mapping):
-            fields = (checkpoint.get(name, "not stated") for name in CHECKPOINT)
+            named = {"path": checkpoint.get("policy"), "weights": checkpoint.get("identity")}
+            fields = ({**named, **checkpoint}.get(name, "not stated") for name in CHECKPOINT)
             told = (f"{field:,}" if isinstance(field, int) else field for field in fields)
             yield side_name(data, side), *("not stated" if t is None else str(t) for t in told)
 

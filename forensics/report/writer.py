@@ -96,7 +96,7 @@ def _pictures(data: ReportData) -> Pictures:
         return {}
     from forensics.report.verdict_charts import gain_picture, world_picture, worlds
 
-    drawn = {"gain.svg": ("What the gain is made of", gain_picture(data.verdict))}
+    drawn = {"gain.svg": ("Parts of the gain", gain_picture(data.verdict))}
     if shown := worlds(data):
         drawn["worlds.svg"] = "The score, before and after training", world_picture(shown)
     return drawn

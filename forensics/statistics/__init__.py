@@ -2,7 +2,8 @@
 training seed, never the rollout.
 """
 
-from forensics.statistics.auroc import auroc, auroc_difference
+from forensics.statistics import evalues
+from forensics.statistics.auroc import auroc, auroc_columns, auroc_difference, auroc_sparse
 from forensics.statistics.estimate import Estimate
 from forensics.statistics.intervals import (
     Contrast,
@@ -10,26 +11,40 @@ from forensics.statistics.intervals import (
     binomial,
     clopper_pearson,
     crossed_half_width,
+    difference_of_shares,
+    largest,
     mean,
     paired,
     ratio,
     share,
     share_by_task,
     t_quantile,
+    too_few,
     unpaired,
 )
-from forensics.statistics.permutation import benjamini_hochberg, permutation_test, sign_flip_test
+from forensics.statistics.permutation import (
+    benjamini_hochberg,
+    e_benjamini_hochberg,
+    permutation_test,
+    sign_flip_test,
+)
 
 __all__ = [
     "Contrast",
     "Estimate",
     "MeanDifference",
     "auroc",
+    "auroc_columns",
     "auroc_difference",
+    "auroc_sparse",
     "benjamini_hochberg",
     "binomial",
     "clopper_pearson",
     "crossed_half_width",
+    "difference_of_shares",
+    "e_benjamini_hochberg",
+    "evalues",
+    "largest",
     "mean",
     "paired",
     "permutation_test",
@@ -38,5 +53,6 @@ __all__ = [
     "share_by_task",
     "sign_flip_test",
     "t_quantile",
+    "too_few",
     "unpaired",
 ]

@@ -24,6 +24,11 @@ class Role:
     seed: int | None = None
 
     @property
+    def phase(self) -> str:
+        """`before` or `after`, whatever the training seed."""
+        return "before" if self.seed is None else "after"
+
+    @property
     def name(self) -> str:
         """`before`, `after-0`, ...: how runs, evidence and reports call it."""
         return "before" if self.seed is None else f"after-{self.seed}"

@@ -74,10 +74,7 @@ def _unanswered(view: View, question: str, test: GainTest | None) -> Gap:
     if question == REFUSED and view.terms.allowed:
         allow = allow_flags(view.terms.allowed)
         return Gap(
-            text=(
-                "All other kinds of action were not refused together with"
-                f" {printable(view.terms.key or '')} allowed."
-            ),
+            text=(f"No run refused every kind of action except {printable(view.terms.key or '')}."),
             measurement=f"`forensics investigate ... --resume {allow}`." + accept,
             cost="one more world for both sides",
         )

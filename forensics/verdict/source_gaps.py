@@ -122,8 +122,8 @@ def found_elsewhere(judged: Judgement) -> Iterator[Gap]:
         if not named and (since := _allowed_since(name, view)):
             terms = allow_flags(view.terms.allowed)
             yield Gap(
-                text=f"{', '.join(map(printable, since))} is allowed, but not since the start: what"
-                f" is there without it was not measured ({name}).",
+                text=f"{', '.join(map(printable, since))} was allowed after the {name} test ran;"
+                " run the test again with it allowed.",
                 measurement=f"`forensics investigate ... --resume {terms}`.",
                 cost="the runs of this family once more",
             )

@@ -266,7 +266,7 @@ def with_logistic(columns: Columns, seed: int) -> Columns:
         fitting = halves(columns.tasks.tolist(), seed)
         try:
             model = fit_logistic(features[known & fitting], columns.success[known & fitting])
-            odds[known & ~fitting] = model.scores(features[known & ~fitting])
+            odds[known & ~fitting] = model.scores(features[known & ~fitting])[:, 0, 0]
         except MissingInput:
             pass  # then no run has this score, which the row says
     return replace(columns, scores=columns.scores | {LOGISTIC: odds})

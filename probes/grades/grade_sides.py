@@ -5,22 +5,19 @@ An adapter (a directory that peft wrote, safetensors; needs the extra `lora`) an
 its base are one copy of the weights: it is switched off to read the reference.
 """
 
-import hashlib
 from collections.abc import Mapping
 from functools import cache, partial
 from pathlib import Path
 from typing import Any, Final
 
 from forensics.errors import UserError
-from forensics.policies import load_policy, policy_from
+from forensics.policies import load_policy
+from forensics.policies.adapters import SAVED_ADAPTER, load_adapter
 from forensics.policies.checkpoints import inspect_checkpoint, require_directory
 from forensics.policies.compatibility import require_loadable, resolve_device
 from forensics.policies.completions import ServerConfig
 from forensics.policies.score_store import PolicyRef
-from forensics.protocols import Policy
-from forensics.records import content_hash
 
-ADAPTER: Final = ("adapter_config.json", "adapter_model.safetensors")
 UNNAMED: Final = "server "  # begins the name of what has no weights here
 
 
@@ -36,7 +33,7 @@ def open_sides(
     or reached.
     """
     how = {"backend": backend, "device": resolve_device(device)}
-    if (policy / ADAPTER[0]).is_file() and servers[0] is None:
+    if (policy / SAVED_ADAPTER[0]).is_file() and servers[0] is None:
         if servers[1] is not None:
             raise UserError(
                 "an adapter is read here with its base; leave out --reference-server, or give"
@@ -81,36 +78,3 @@ def _adapted(
     ours = PolicyRef(identity=policy.identity, load=lambda: policy)
     theirs = PolicyRef(identity=reference.identity, load=lambda: reference)
     return (ours, theirs), (policy.identity, reference.identity)
-
-
-def load_adapter(
-    adapter: Path | str, base: Path | str, *, device: str = "auto", dtype: str | None = None
-) -> tuple[Policy, Policy]:
-    """The base with the adapter as policy, and without it as reference. Raises
-    `UserError` for what does not fit.
-    """
-    try:
-        from peft import PeftModel
-    except ImportError:
-        raise UserError(
-            "an adapter needs peft; install it with `pip install 'policy-forensics[lora]'`"
-        ) from None
-    digest, folder = hashlib.sha256(), Path(adapter).expanduser()
-    for name in ADAPTER:
-        if not (folder / name).is_file():
-            raise UserError(
-                f"{folder} has no {name}; give a directory that peft's save_pretrained wrote"
-            )
-        digest.update((folder / name).read_bytes())
-    plain = load_policy(base, device=device, dtype=dtype)
-    try:
-        model = PeftModel.from_pretrained(plain.model, str(adapter), local_files_only=True)
-    except (ValueError, RuntimeError, KeyError, TypeError) as error:
-        raise UserError(
-            f"the adapter {adapter} does not fit {base} ({str(error).splitlines()[0]}); give the"
-            " base that it was trained on"
-        ) from error
-    both = content_hash([plain.identity, digest.hexdigest()], 64)
-    parts = (plain.tokenizer, plain.renderer)
-    without = policy_from(model, parts[0], plain.identity, parts[1], within=model.disable_adapter)
-    return policy_from(model, parts[0], both, parts[1]), without

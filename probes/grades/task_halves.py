@@ -21,56 +21,25 @@ from forensics.errors import MissingInput
 from forensics.policies.sampled_tokens import TokenScores
 from forensics.statistics import Estimate, auroc, auroc_difference
 from probes.grades.step_grades import ALL, DEFAULT, SUCCESS, Aggregation, step_grades
+from probes.linear.probe_fit import TOLERANCE, Columns, fit_logistic_columns
 
 RIDGE: Final = (
     1.0  # pseudo-runs' worth of pull of the standardised weights to 0; keeps a perfect split finite
 )
-STEPS: Final = 50
-SMALL: Final = 1e-10
 Grades = Mapping[Aggregation, float | None]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Logistic:
-    """`weights [features]` on standardised features, `centre` and `scale [features]`."""
-
-    weights: np.ndarray
-    intercept: float
-    centre: np.ndarray
-    scale: np.ndarray
-
-    def scores(self, features: np.ndarray) -> np.ndarray:
-        """Log-odds of success `[runs]` of `features [runs, features]`."""
-        log_odds: np.ndarray = (features - self.centre) / self.scale @ self.weights + self.intercept
-        return log_odds
-
-
-def fit_logistic(features: np.ndarray, success: np.ndarray, ridge: float = RIDGE) -> Logistic:
-    """By Newton's method. `features [runs, features]`, `success [runs]` bool.
+def fit_logistic(features: np.ndarray, success: np.ndarray, ridge: float = RIDGE) -> Columns:
+    """One column of weights. `features [runs, features]`, `success [runs]` bool.
 
     Raises `MissingInput` where all runs end alike.
     """
-    wins = np.asarray(success, float)
-    if not 0 < wins.sum() < len(wins):
+    if success.all() or not success.any():
         raise MissingInput(
             "All runs of the half that the model is fitted on end alike.", "Grade more runs."
         )
-    centre, scale = features.mean(0), features.std(0)
-    scale = np.where(scale > 0, scale, 1.0)
-    design = np.column_stack([np.ones(len(wins)), (features - centre) / scale])
-    pull = np.diag([0.0, *[ridge] * features.shape[1]])
-    weights = np.array([np.log(wins.mean() / (1 - wins.mean())), *[0.0] * features.shape[1]])
-    for _ in range(STEPS):
-        chance = 1 / (1 + np.exp(-np.clip(design @ weights, -500, 500)))
-        slope = design.T @ (wins - chance) - pull @ weights
-        curve = (design * (chance * (1 - chance))[:, None]).T @ design + pull
-        step = np.linalg.solve(curve, slope)
-        # no leap to where the curve is flat
-        step *= min(1.0, 5.0 / max(float(np.abs(step).max()), SMALL))
-        weights += step
-        if np.abs(step).max() < SMALL:
-            break
-    return Logistic(weights=weights[1:], intercept=float(weights[0]), centre=centre, scale=scale)
+    pull = ridge / features.size  # per row, of features that share one row's norm
+    return fit_logistic_columns(features, success[:, None], (pull,), TOLERANCE)
 
 
 def halves(tasks: Sequence[str], seed: int) -> np.ndarray:

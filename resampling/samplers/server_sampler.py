@@ -22,85 +22,48 @@ probe finds able.
 Bits: with a server that keeps seeds, the same request gives the same tokens, as
 far as its arithmetic does not depend on what else it computes at the time (a
 server's business, not ours).
+
+`open_server` asks the probe (`forensics.policies.server`), then checks by one request
+that the server serves the traces' policy: `echo` asks for the prompt's own
+log-probabilities. They are the model's, at temperature 1 and without truncation those
+of the sampler too, and only then can they be a trace's `pi`. A server and a trace that
+disagree by a tenth of a nat a token are of two policies.
 """
 
 from collections import deque
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, Final
 
-from forensics.policies.completions import Choice, Client, Declined, Unanswered
-from forensics.protocols import SamplingSettings
-from forensics.records import content_hash
-from resampling.samplers.branches import BranchPoint, BranchPoints, BranchRun
-from resampling.samplers.server_probe import Abilities, drawn_ids, ids_body, require_sendable
-from resampling.trace_rollouts import Request, Rollout
+import numpy as np
 
-
-@dataclass(eq=False)
-class ServerRun:
-    """One continuation; its rollout goes to `finished`. `drawn`: the sampled
-    tokens. `turn`: how many requests were answered, so that each has a seed of
-    its own.
-    """
-
-    point: BranchPoint
-    number: int
-    settings: SamplingSettings
-    stops: Collection[int]
-    finished: deque[Rollout]
-    drawn: list[int] = field(default_factory=list)
-    turn: int = 0
-
-    def __post_init__(self) -> None:
-        self.driver = BranchRun(self.point, self.number, self.finished)
-        self.before, self.action = list(self.point.before), list(self.point.action)
-        self._settle()
-
-    @property
-    def prompt(self) -> list[int]:
-        """What the next request continues."""
-        return self.before + self.action
-
-    @property
-    def room(self) -> int:
-        """Tokens that the running action may still have."""
-        action, whole = len(self.action), len(self.before) + len(self.action)
-        return min(self.settings.max_turn_tokens - action, self.settings.max_tokens - whole)
-
-    @property
-    def own_token(self) -> int:
-        """What the trace has next."""
-        return self.point.trace.tokens[self.point.request.kept]
-
-    def draw(self, tokens: Sequence[int]) -> None:
-        """Go on with drawn tokens of the running action."""
-        self.drawn += tokens
-        self.action += tokens
-        self.turn += 1
-        self._settle()
-
-    def miss(self, reason: str) -> None:
-        """The run cannot go on, and that is not the policy's doing."""
-        self.driver.over, place = True, self.point.request.branch._asdict()
-        self.finished.append(
-            Rollout(**place, number=self.number, tokens=tuple(self.drawn), end_reason=reason)
-        )
-
-    def _settle(self) -> None:
-        """What follows from the tokens that are there: a whole action is taken,
-        a full text ends the run.
-        """
-        ended = bool(self.action) and self.action[-1] in self.stops
-        if ended or (self.action and self.room <= 0):
-            action = tuple(self.action)
-            follow = self.driver.action_ended(action, (), "stop-token" if ended else "length")
-            self.before += (*action, *(follow or ()))
-            self.action = []
-        if not self.driver.over and not self.action and self.room <= 0:
-            self.driver.out_of_room()
-
+from forensics.errors import UserError
+from forensics.policies.checkpoints import inspect_checkpoint
+from forensics.policies.compatibility import load_tokenizer, stop_tokens
+from forensics.policies.completions import (
+    Choice,
+    Client,
+    Declined,
+    ServerConfig,
+    Unanswered,
+    echoed_logprobs,
+)
+from forensics.policies.renderers import renderer_for, style_of
+from forensics.policies.server import (
+    Abilities,
+    drawn_ids,
+    ids_body,
+    probe,
+    require_sendable,
+)
+from forensics.protocols import Environment, SamplingSettings
+from forensics.records import Trajectory, content_hash
+from resampling.samplers.branches import BranchPoints
+from resampling.samplers.server_run import ServerRun
+from resampling.samplers.text_sampler import TextSampler
+from resampling.trace_rollouts import Request, Rollout, Sampler, Trace, trace_of
 
 WRONG_TOKENS: Final = (
     "an answer's tokens were not what was asked for: too many, none, or ended by a token that ends"
@@ -259,3 +222,90 @@ class ServerSampler:
     def _tokens(self, choice: Choice, most: int) -> tuple[int, ...] | None:
         tokens = drawn_ids(choice, self._stops)
         return tokens if tokens is not None and len(tokens) <= most else None
+
+
+# nats a token; a server in bfloat16 differs from float32 by about a tenth of that
+LARGEST_GAP: Final = 0.1
+
+
+def require_same_policy(
+    client: Client, abilities: Abilities, trace: Trace, settings: SamplingSettings
+) -> None:
+    """Refuse a server that finds the trace's tokens otherwise likely than the
+    trace says. Raises `UserError`.
+
+    Silent where it cannot be known: no echo, settings that are not plain, a
+    trace longer than the server's room.
+    """
+    room = abilities.room or len(trace.ids) + 1
+    plain = (settings.temperature, settings.top_k, settings.top_p) == (1, 0, 1)
+    told = abilities.echo and plain and not settings.penalises
+    if not told or not len(trace) or len(trace.ids) >= room:
+        return
+    why: object = "it told too few log-probabilities"
+    logprobs = None
+    try:
+        logprobs = echoed_logprobs(client, abilities.model, trace.ids)
+    except (Unanswered, Declined) as error:
+        why = error
+    if logprobs is None:
+        raise UserError(
+            f"the server at {client.config.url} could not score a trace: {why}; see its log"
+        )
+    gap = float(np.abs(logprobs[np.array(trace.positions) - 1] - trace.logprobs).mean())
+    if gap > LARGEST_GAP:
+        raise UserError(
+            f"the server at {client.config.url} gives the tokens of trace {trace.id} other"
+            f" log-probabilities than it was recorded with (by {gap:.2f} nats a token); serve the"
+            " policy that made it"
+        )
+
+
+def checkpoint_rendering(path: Path | str) -> dict[str, Any]:
+    """What `open_server` needs to know of a policy (`open_server(...,
+    **checkpoint_rendering(path))`), from its directory.
+
+    The weights are not loaded; where they are not there, the policy has no
+    content hash. Raises `UserError`.
+    """
+    folder = Path(path).expanduser()
+    weights = any(folder.glob("*.safetensors"))
+    return {
+        "tokenizer": load_tokenizer(folder),
+        "extra_stops": stop_tokens(folder),
+        "policy": inspect_checkpoint(folder).identity if weights else None,
+    }
+
+
+def open_server(
+    config: ServerConfig,
+    environment: Environment,
+    trajectories: Sequence[Trajectory],
+    settings: SamplingSettings,
+    seed: int,
+    *,
+    tokenizer: Any,
+    extra_stops: Sequence[int] = (),
+    policy: str | None = None,
+    text: bool = False,
+) -> Sampler:
+    """A sampler that continues these trajectories on the server.
+
+    `tokenizer`: the policy's own. `extra_stops`: further token ids that end an
+    action (those that the policy's generation settings name). `policy`: its
+    content hash, where known; it goes into the sampler's identity.
+    `text`: the server takes texts only (see above for what is lost).
+    Raises `UserError` where there is no server, it lacks what is needed, or it
+    serves another policy.
+    """
+    if not trajectories:
+        raise UserError("there is no trajectory to continue; give at least one")
+    renderer = renderer_for(tokenizer, extra_stops, style_of(environment))
+    points = BranchPoints(environment, renderer, trajectories, seed)
+    client, name = Client(config), policy or f"server {config.model or ''}"
+    trace = trace_of(trajectories[0])
+    if text:
+        return TextSampler(client, points, tokenizer, settings, seed, name, trace.prefix(0))
+    abilities = probe(client, trace.prefix(0), settings)
+    require_same_policy(client, abilities, trace, settings)
+    return ServerSampler(client, abilities, points, settings, seed, name)

@@ -29,8 +29,8 @@ from forensics.records.tables import read_rows, read_trajectories
 from forensics.rollout_logs import own_tables
 from forensics.study import Folder, Result
 from resampling.cliffs.cliff_search import CliffConfig
-from resampling.samplers.completion_server import checkpoint_rendering, open_server
 from resampling.samplers.local_sampler import LocalSampler, traces
+from resampling.samplers.server_sampler import checkpoint_rendering, open_server
 from resampling.study.cliff_files import cliffs_page, summary_of, write_tables
 from resampling.study.cliff_study import CliffStudy, RunsToContinue, StudyConfig, study_cliffs
 from resampling.study.settings import Choice, Sought, Source

@@ -40,7 +40,7 @@ class Choice:
     ] = 20
     only: Annotated[
         list[str] | None,
-        typer.Option("--trajectory", metavar="ID", help="This run; may be given again."),
+        typer.Option("--trajectory", metavar="ID", help="This run; repeatable."),
     ] = None
     without: Without = None
 

@@ -4,20 +4,20 @@ in one sentence.
 """
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
-from crosscoders.activations.harvest_stream import HarvestConfig, harvest
-from crosscoders.activations.streams import PLAIN_TEXT, Block
+from crosscoders.activations.harvest import HarvestConfig, harvest
+from crosscoders.activations.streams import Block
 from crosscoders.activations.texts import TokenizedText, plain_text, texts_of
 from forensics import load_policy, policy_from
 from forensics.errors import UserError
 from forensics.protocols import Policy, SamplingSettings
 from forensics.records import Trajectory
-from forensics.records.trajectory import action_starts
 from tests.tiny import tiny_qwen3, tiny_tokenizer
 from training.environments.mini_repo import MiniRepo
 from training.organisms.organism import checkpoint_path
@@ -29,7 +29,7 @@ SITES = (
     "blocks.1.hook_mlp_out",
     "blocks.1.hook_resid_post",
 )
-SMALL = HarvestConfig(batch=96, window=2, block=37, pool=200)
+SMALL = HarvestConfig(batch=96, window=2)
 
 
 def tiny(seed: int) -> Policy:
@@ -97,7 +97,7 @@ def test_the_pass_stops_behind_the_site(pair: list[Policy], texts: list[Tokenize
 
 
 def test_a_seed_shuffles_and_loses_nothing(pair: list[Policy], texts: list[TokenizedText]) -> None:
-    stream = harvest(pair, texts, SITES[-1], SMALL)
+    stream = replace(harvest(pair, texts, SITES[-1], SMALL), block=37, pool=200)
     plain, first, again, other = (whole(stream.blocks(seed)) for seed in (None, 1, 1, 2))
 
     def key(block: Any) -> list[tuple[int, int]]:
@@ -124,46 +124,6 @@ def test_the_batch_changes_nothing(pair: list[Policy], texts: list[TokenizedText
     assert (one.rows.token == all_at_once.rows.token).all()
 
 
-def test_the_deciding_token_stands_before_what_was_drawn(runs: list[Trajectory]) -> None:
-    """The deciding rows of a run are those before its actions' starts, in the
-    world's messages, not in its own.
-    """
-    for run, text in zip(runs, texts_of(runs), strict=True):
-        assert np.flatnonzero(text.deciding).tolist() == [start - 1 for start in action_starts(run)]
-        assert (
-            not text.sampled[text.deciding].any()
-            and text.sampled[np.flatnonzero(text.deciding) + 1].all()
-        )
-        assert {text.note.steps[step].role for step in text.step[text.deciding]} <= {"user", "tool"}
-        assert text.deciding.sum() == run.turns
-
-
-def test_notes_tell_what_the_run_tells(runs: list[Trajectory]) -> None:
-    texts = texts_of(
-        runs,
-        sources={runs[0].policy: "after"},
-        advantages={runs[0].id: 0.5, runs[1].id: [*range(runs[1].sampled_tokens or 0)]},
-    )
-    for run, text in zip(runs, texts, strict=True):
-        assert (text.note.id, text.note.task, text.note.source, text.note.outcome) == (
-            run.id,
-            run.task,
-            "after",
-            run.outcome,
-        )
-        assert [(n.role, n.kinds, n.channels) for n in text.note.steps] == [
-            (s.role, s.kinds, s.channels) for s in run.steps
-        ]
-        assert text.sampled.sum() == run.sampled_tokens
-        for i, step in enumerate(run.steps):
-            assert text.token_ids[text.step == i].tolist() == list(step.token_ids or ())
-    assert (texts[0].advantage[texts[0].sampled] == 0.5).all() and np.isnan(
-        texts[0].advantage[~texts[0].sampled]
-    ).all()
-    assert texts[1].advantage[texts[1].sampled].tolist() == [*range(int(texts[1].sampled.sum()))]
-    assert np.isnan(texts[2].advantage).all()
-
-
 @pytest.mark.parametrize("which", ["sampled", "deciding", "assistant"])
 def test_only_the_rows_asked_for(which: Any, runs: list[Trajectory]) -> None:
     policy = load_policy(checkpoint_path("bundled:leak"), device="cpu", dtype="float32")
@@ -178,35 +138,6 @@ def test_only_the_rows_asked_for(which: Any, runs: list[Trajectory]) -> None:
     assert (part.rows.position == full.rows.position[mask]).all()
     skipped = whole(harvest([policy], texts, site, HarvestConfig(skip=2)).blocks())
     assert len(skipped.rows) == len(full.rows) - 2 * len(texts) and skipped.rows.position.min() == 2
-
-
-def test_runs_without_tokens_are_tokenised_again_and_this_is_said(runs: list[Trajectory]) -> None:
-    policy = load_policy(checkpoint_path("bundled:leak"), device="cpu", dtype="float32")
-    unknown = {"token_ids": None, "sampled": None, "logprobs": None}
-    bare = [
-        run.model_copy(update={"steps": tuple(s.model_copy(update=unknown) for s in run.steps)})
-        for run in runs
-    ]
-    with pytest.raises(UserError, match="no token ids"):
-        texts_of(bare)
-    said: list[str] = []
-    again = texts_of([*bare, runs[0]], policy=policy, say=said.append)
-    assert len(said) == 1 and said[0].startswith(f"{len(bare)} runs came without token ids")
-    for text, known in zip(
-        again, texts_of(runs), strict=False
-    ):  # this world's tokens are whole words
-        assert text.token_ids.tolist() == known.token_ids[: len(text)].tolist()
-        assert len(known) - len(text) <= 1  # what ended the last action
-        assert (text.deciding == known.deciding[: len(text)]).all()
-
-
-def test_plain_text_has_no_steps(pair: list[Policy], texts: list[TokenizedText]) -> None:
-    rows = whole(harvest(pair, texts, SITES[-1]).blocks()).rows
-    assert (
-        (rows.step == PLAIN_TEXT).all()
-        and not rows.deciding.any()
-        and np.isnan(rows.advantage).all()
-    )
 
 
 def test_training_on_a_stream_is_possible(pair: list[Policy], texts: list[TokenizedText]) -> None:
@@ -240,7 +171,7 @@ def test_activations_that_are_not_finite_are_named(texts: list[TokenizedText]) -
         broken.model.model.embed_tokens.weight[int(texts[3].token_ids[4])] = torch.nan
     holds = [i for i, text in enumerate(texts) if texts[3].token_ids[4] in text.token_ids]
     with pytest.raises(
-        UserError, match="checkpoint 2 of 2 gives activations that are not"
+        UserError, match="checkpoint tiny-1 gives activations that are not"
     ) as error:
         whole(harvest([tiny(0), broken], texts, SITES[-1], SMALL).blocks())
     assert any(f"of text t{i};" in str(error.value) for i in holds)

@@ -11,8 +11,7 @@ import torch
 from transformers import Qwen3Config, Qwen3ForCausalLM
 
 from crosscoders import diff
-from crosscoders.activations.harvest_stream import HarvestStream
-from crosscoders.activations.kept_stream import FILE
+from crosscoders.activations.harvest import Side
 from crosscoders.patching.decisions import Behaviour
 from crosscoders.patching.hybrids import pieces_of
 from crosscoders.patching.layer_steps import (
@@ -34,7 +33,6 @@ from crosscoders.patching.site_choice import choose_site
 from crosscoders.study.diff_files import DICTIONARY, PATCHING, DiffRequest, Shape
 from crosscoders.study.material import TRAINING
 from crosscoders.study.plan import about, plan, sizes_of, speed_now
-from crosscoders.study.study_streams import _keeps
 from forensics import policy_from
 from forensics.budget import Budget
 from tests.crosscoders.patching_worlds import changed, random_decisions, shaken
@@ -165,17 +163,19 @@ def test_a_plan_says_every_step_with_its_time(tmp_path):
     slow, fast = (plan(asked(model), tmp_path, speed) for speed in (1e9, 1e12))
     assert slow[0].startswith("Plan, about") and "--resume" in slow[0]
     assert "every site and module" in slow[1] and "(about" in slow[1]
-    assert "5 dictionaries on 400,000 tokens" in slow[2]
+    assert "an unknown size on disk until it is done" in slow[2]
+    assert "5 dictionaries on 400,000 tokens" in slow[3]
     assert slow != fast
     told = plan(asked(model, controls=False, decisions=0, site="hook_embed"), tmp_path, 1e9)
-    assert "2 dictionaries" in told[1] and len(told) == 3
+    assert "2 dictionaries" in told[2] and len(told) == 4
 
 
 def test_a_plan_for_a_deep_network_reads_and_trains_less(tmp_path):
     stated = {"num_hidden_layers": 30, "hidden_size": 576, "intermediate_size": 1536}
     (tmp_path / "config.json").write_text(json.dumps({**stated, "vocab_size": 49152}))
     told = plan(asked(tmp_path), tmp_path, 1e11)
-    assert "32 decisions: layers first" in told[1] and "once, and find sinks (about" in told[2]
+    assert "32 decisions: layers first" in told[1] and "and find sinks (about" in told[2]
+    assert "once (about 0.18 GB on disk until it is done)" in told[2]
     assert "5 dictionaries on 48,000 tokens (about" in told[3] and len(told) == 5
     more = plan(asked(tmp_path, tokens=200_000, decisions=7), tmp_path, 1e11)
     assert "7 decisions" in more[1] and "on 200,000 tokens" in more[3]
@@ -187,10 +187,11 @@ def test_a_plan_says_what_is_done(tmp_path):
     (tmp_path / DICTIONARY).mkdir()
     (tmp_path / DICTIONARY / "cfg.json").write_text("{}")
     told = plan(asked(model), tmp_path, 1e9)
-    assert (
-        told[0].startswith("Plan;")
-        and [line.endswith("(done)") for line in told[1:3]] == [True] * 2
-    )
+    assert told[0].startswith("Plan;") and [line.endswith("(done)") for line in told[1:4]] == [
+        True,
+        False,
+        True,
+    ]
 
 
 @pytest.mark.parametrize(
@@ -245,33 +246,24 @@ def test_a_deep_pair_is_read_once_and_gone_on_with(deep_pair, tmp_path, monkeypa
     texts, out = texts_file(tmp_path / "texts.jsonl", ""), tmp_path / "out"
     small = {"shape": Shape(latents=64, after_only=8, k=4), "controls": False}
     small |= {"texts": texts, "device": "cpu"}
-    read = []
-    blocks = HarvestStream.blocks
+    read, rows = [], Side.read
 
-    def counted(stream, seed=None):
-        read.append(stream.site)
-        return blocks(stream, seed)
+    def counted(side, window):
+        read.append(side.site)
+        return rows(side, window)
 
     def cut_off(*_, **__):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(HarvestStream, "blocks", counted)
+    monkeypatch.setattr(Side, "read", counted)
     with monkeypatch.context() as early, pytest.raises(KeyboardInterrupt):
         early.setattr("crosscoders.study.pipeline.dictionaries_of", cut_off)
         diff(*deep_pair, out=out, **small)
-    assert len(read) == 1 and (out / TRAINING / "activations" / FILE).is_file()
+    assert len(read) == 2 and any((out / TRAINING / "activations").iterdir())
     monkeypatch.setattr("crosscoders.study.pipeline.locate", cut_off)
     found = diff(*deep_pair, out=out, resume=True, **small)
-    assert len(read) == 1 and not (out / TRAINING).exists()
+    assert len(read) == 2 and not (out / TRAINING).exists()
     assert found["specific"] and all(cued(out, found))
     patching = json.loads((out / PATCHING).read_text())
     assert len(patching["patch"]) < 60 and patching["decisions"] == 32
     assert {"embed+unembed"} < {row["place"] for row in patching["graft"]}
-
-
-def test_a_study_keeps_its_rows_as_it_began_to(tmp_path, monkeypatch):
-    """What is trained hangs on it, and a disk that was full has room when it is gone on with."""
-    for began in (False, True):
-        for now in (began, not began):
-            monkeypatch.setattr("crosscoders.study.study_streams.fits", lambda *_, now=now: now)
-            assert _keeps(None, tmp_path / str(began)) == began

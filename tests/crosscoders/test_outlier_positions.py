@@ -2,9 +2,7 @@
 and where there is none nothing changes.
 """
 
-import errno
 import json
-import os
 
 import numpy as np
 import pytest
@@ -12,15 +10,13 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from crosscoders import diff
-from crosscoders.activations.harvest_stream import HarvestConfig, HarvestStream, harvest
-from crosscoders.activations.kept_stream import FILE, keep
+from crosscoders.activations.harvest import harvest
 from crosscoders.activations.outlier_positions import beyond, limits_of, sentences, survey
 from crosscoders.activations.streams import Block
 from crosscoders.activations.texts import plain_text
 from crosscoders.latents.reconstruction import spliced
 from crosscoders.study.diff_files import LATENTS, TOKENS, Shape
 from forensics import policy_from
-from forensics.errors import OutsideFailure
 from tests.crosscoders.latent_worlds import held, random_dictionary
 from tests.crosscoders.test_study_diff import CUE, SITE, WORDS
 from tests.tiny import save_tiny_qwen3, tiny_qwen3, tiny_tokenizer
@@ -113,67 +109,19 @@ def whole(stream, seed=None):
     return Block.join(list(stream.blocks(seed)))
 
 
-def test_harvest_leaves_out_what_is_beyond_the_limits_and_nothing_else(policies):
+def test_a_part_leaves_out_what_is_beyond_the_limits_and_nothing_else(policies):
     texts = sunk_texts()
     stream = harvest(policies, texts, SITE)
-    found = survey(stream)
+    found, full = survey(stream), whole(stream)
     assert (found.number, found.positions) == (6, ((0, 6),))
     assert found.tokens == ((token_of(SINK), 6),)
-    limited = harvest(policies, texts, SITE, HarvestConfig(limits=found.applied))
-    full, part = whole(stream), whole(limited)
-    later = full.rows.position > 0
-    assert torch.equal(part.activations, full.activations[torch.from_numpy(later)])
-    assert (part.rows.token == full.rows.token[later]).all()
-    assert limited.identity != stream.identity
-    assert survey(limited).applied is None
-
-
-def test_what_is_kept_is_what_was_harvested(policies, tmp_path, monkeypatch):
-    texts = sunk_texts()
-    stream = harvest(policies, texts, SITE, HarvestConfig(batch=40, window=2))
-    kept, full = keep(stream, tmp_path), whole(stream)
-    assert torch.equal(whole(kept).activations, full.activations)
-    assert (whole(kept).rows.text == full.rows.text).all()
-    found = survey(kept)
-    assert found == survey(stream)
-    part, wanted = kept.part(texts[3:], found.applied), full.rows.text >= 3
-    wanted &= full.rows.position > 0
+    part = stream.part(texts[3:], found.applied)
+    wanted = (full.rows.text >= 3) & (full.rows.position > 0)
     assert torch.equal(whole(part).activations, full.activations[torch.from_numpy(wanted)])
     assert (whole(part).rows.text == full.rows.text[wanted] - 3).all()
     assert [note.id for note in part.texts] == ["t3", "t4", "t5"]
-    assert len({kept.identity, part.identity, kept.part(texts[3:]).identity}) == 3
-    first, again = whole(part, 1), whole(part, 1)
-    assert torch.equal(first.activations, again.activations)
-    assert not torch.equal(first.activations, whole(part, 2).activations)
-    assert sorted(first.rows.token.tolist()) == sorted(whole(part).rows.token.tolist())
-    monkeypatch.setattr(type(stream), "blocks", lambda *_: pytest.fail("it was read again"))
-    assert torch.equal(whole(keep(stream, tmp_path)).activations, full.activations)
-    (tmp_path / FILE).with_suffix(".json").unlink()  # cut off: the file is not whole
-    with pytest.raises(pytest.fail.Exception, match="read again"):
-        keep(stream, tmp_path)
-
-
-@pytest.mark.skipif(not hasattr(os, "posix_fallocate"), reason="of POSIX systems")
-def test_the_place_of_what_is_kept_is_taken_before_it_is_read(policies, tmp_path, monkeypatch):
-    """Else a page that finds no place ends the process by a signal, without a word."""
-    stream, blocks, taken = harvest(policies, sunk_texts(), SITE), HarvestStream.blocks, []
-
-    def looked(self, *given):
-        state = (tmp_path / FILE).stat()
-        taken.append((512 * state.st_blocks, state.st_size))
-        return blocks(self, *given)
-
-    monkeypatch.setattr(HarvestStream, "blocks", looked)
-    keep(stream, tmp_path)
-    assert taken[0][0] >= taken[0][1] > 0
-
-    def full(*given):
-        raise OSError(errno.ENOSPC, "No space left on device")
-
-    monkeypatch.setattr(os, "posix_fallocate", full)
-    with pytest.raises(OutsideFailure, match=f"no space left to write {FILE}"):
-        keep(stream, tmp_path / "again")
-    assert not any((tmp_path / "again").iterdir())
+    assert survey(part).applied is None
+    assert len({stream.identity, part.identity, stream.part(texts[3:]).identity}) == 3
 
 
 def test_what_is_spliced_leaves_the_sinks_as_they_are(policies):

@@ -156,7 +156,7 @@ def test_the_dictionary_and_the_page_are_there(made):
 def test_going_on_repeats_nothing_and_says_the_same(made, pair, texts, monkeypatch):
     out, summary = made
     monkeypatch.setattr(
-        "crosscoders.study.material.train_crosscoders",
+        "crosscoders.study.study_dictionaries.train_crosscoders",
         lambda *_, **__: pytest.fail("it was trained again"),
     )
     monkeypatch.setattr(
@@ -195,37 +195,6 @@ def test_what_means_nothing_is_refused(pair, tmp_path, asked, told):
     with pytest.raises(UserError, match=told):
         diff(pair[0], pair[1], out=tmp_path / "out", **asked)
     assert not (tmp_path / "out").exists()
-
-
-@pytest.mark.slow
-def test_after_only_latents_can_start_from_the_difference(made, pair, texts, tmp_path):
-    """The same answer where one feature carries all, from a training of another kind."""
-    shape = Shape(latents=96, after_only=8, k=6, opening=0.4)
-    asked = {
-        **SMALL,
-        "shape": shape,
-        "decisions": 0,
-        "controls": False,
-        "baselines": False,
-        "site": SITE,
-    }
-    summary = diff(pair[0], pair[1], out=tmp_path / "out", texts=texts, **asked)
-    found, plainly = rows_of(tmp_path / "out"), rows_of(made[0])
-    assert summary["specific"] and all(
-        found[one]["partition"] == "after-only" for one in summary["specific"]
-    )
-    tokens = json.loads((tmp_path / "out" / TOKENS).read_text())
-    assert all(
-        context["tokens"][context["at"]].strip() == CUE
-        for context in tokens[str(summary["specific"][0])]
-    )
-    assert found != plainly
-
-
-@pytest.mark.parametrize(("opening", "after_only"), [(0.4, 0), (1.0, 8), (-0.1, 8)])
-def test_an_opening_needs_something_to_open_and_time_after_it(opening, after_only):
-    with pytest.raises(UserError, match="--opening"):
-        Shape(latents=96, after_only=after_only, k=6, opening=opening).sizes(96)
 
 
 def test_sizes_that_do_not_fit_are_refused():

@@ -12,7 +12,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from crosscoders import diff
-from crosscoders.activations.harvest_stream import harvest
+from crosscoders.activations.harvest import harvest
 from crosscoders.activations.texts import read_texts
 from crosscoders.dictionaries.dictionary import Dictionary, DictionaryConfig
 from crosscoders.dictionaries.saelens import export_saelens
@@ -89,7 +89,7 @@ def test_an_sae_on_both_models_shows_the_planted_latent_and_nothing_is_trained(
     monkeypatch,
 ):
     monkeypatch.setattr(
-        "crosscoders.study.material.train_crosscoders",
+        "crosscoders.study.study_dictionaries.train_crosscoders",
         lambda *_, **__: pytest.fail("something was trained"),
     )
     sae(change, 2, kind).save_model(tmp_path / "sae")

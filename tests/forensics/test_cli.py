@@ -410,11 +410,19 @@ def test_investigate_report_and_gate(desk: Desk, capsys: pytest.CaptureFixture[s
 
 
 def test_the_replay_command_replays(desk: Desk, tmp_path: Path) -> None:
+    """Every option that decided the evidence stands in the inputs, and the schema knows it."""
+    from forensics.records.case_file import CaseFile
     from forensics.report.words import replay_command
 
+    trained = tmp_path / "trained tasks.txt"
+    trained.write_text("What is 1000 ?\nWhat is 1007 ?\n")
     desk.investigate(
-        budget=Budget(tasks=30, samples=2, settings=SamplingSettings(temperature=0.7)), seed=5
+        budget=Budget(tasks=30, samples=2, settings=SamplingSettings(temperature=0.7)),
+        trained_tasks=trained,
+        instruments=["score", "memory", "behaviour"],
+        seed=5,
     )
+    CaseFile.model_validate(desk.case())
     told = replay_command(desk.case()["inputs"]) or ""
     program, *words = shlex.split(told.replace("\\\n", ""))  # as a shell joins the lines
     assert program == "forensics" and words[-2:] == ["--out", "replay"]

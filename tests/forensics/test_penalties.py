@@ -11,11 +11,9 @@ import torch
 from scipy.stats import chisquare
 
 from forensics import policy_from
-from forensics.budget import Budget
 from forensics.errors import UserError
 from forensics.policies.distribution import Text, log_distribution
 from forensics.protocols import Policy, SamplingSettings
-from forensics.records import content_hash
 from tests.tiny import tiny_qwen3, tiny_tokenizer
 from training.organisms.base_model import build_model, build_tokenizer
 
@@ -116,26 +114,3 @@ def test_what_needs_to_know_the_output_says_so() -> None:
     assert word_policy().logprobs([PREFIX], SETTINGS["repetition"])[0].shape == (8,)
     with pytest.raises(ValueError, match="need the text"):
         log_distribution(torch.zeros(1, 4), settings)
-
-
-def test_addresses_of_settings_without_penalties_are_those_of_before() -> None:
-    """Stored rollouts rest on them: the content is that of the fields there were."""
-    before = {
-        "temperature": 1.0,
-        "top_k": 0,
-        "top_p": 1.0,
-        "max_turn_tokens": 64,
-        "max_tokens": 2048,
-    }
-    assert SamplingSettings().content() == before
-    assert content_hash(Budget().content()) == content_hash(
-        {"tasks": 600, "samples": 4, "settings": before}
-    )
-    contents = {content_hash(settings.content()) for settings in SETTINGS.values()}
-    assert len(contents) == len(SETTINGS)
-
-
-@pytest.mark.parametrize("field, value", [("repetition_penalty", 0), ("presence_penalty", "x")])
-def test_penalties_that_mean_nothing_are_refused(field: str, value: object) -> None:
-    with pytest.raises(UserError, match=field.replace("_", "-")):
-        Budget(settings=SamplingSettings(**{field: value}))

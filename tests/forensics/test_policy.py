@@ -62,16 +62,6 @@ def dense_logprobs(policy: Policy, ids: list[int], temperature: float = 1.0) -> 
     return logits.log_softmax(-1)[torch.arange(len(ids) - 1), ids[1:]].numpy()
 
 
-def test_recorded_logprobs_are_those_of_a_dense_pass(policy: Policy) -> None:
-    """Rows of different length, forked prompts and dropped rows change nothing."""
-    settings = SamplingSettings(temperature=0.7, max_turn_tokens=10, max_tokens=200)
-    for trajectory in play(policy, settings=settings):
-        ids, sampled, recorded = flat(trajectory)
-        dense = dense_logprobs(policy, ids, 0.7)
-        wanted = [dense[i - 1] for i in range(len(ids)) if sampled[i]]
-        assert np.abs(np.array(wanted) - recorded).max() < 2e-5
-
-
 def test_scoring_in_chunks_equals_a_dense_pass(
     policy: Policy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -161,15 +151,6 @@ def test_token_probabilities_are_the_samplers_frequencies(settings: SamplingSett
         assert len(stated) == 3 and sum(stated.values()) == pytest.approx(1, abs=1e-5)
 
 
-def test_greedy_is_certain() -> None:
-    policy = word_policy()
-    drawn = policy.sample(
-        [[13, 30, 4]], 3, SamplingSettings(temperature=0, max_turn_tokens=4), seed=1
-    )[0]
-    assert len({c.token_ids for c in drawn}) == 1
-    assert all(logprob == 0 for c in drawn for logprob in c.logprobs)
-
-
 def test_refused_actions_never_reach_the_environment(policy: Policy) -> None:
     """Refuse every action that starts with a given first token's text: the rest
     is drawn in proportion.
@@ -184,13 +165,6 @@ def test_refused_actions_never_reach_the_environment(policy: Policy) -> None:
     assert all(step.text[:1] != common for t in constrained for _, step in t.actions)
     assert sum(t.redraws for t in constrained) > 0
     assert len(constrained) == len(plain)
-
-
-def test_an_action_refused_for_ever_is_an_error_not_a_failure() -> None:
-    constraint = Constraint(name="refuse:all", allows=lambda text, kinds: False, max_redraws=3)
-    for trajectory in play(word_policy(), constraint=constraint):
-        assert trajectory.end == "errored" and trajectory.outcome is None
-        assert "refuse:all" in (trajectory.end_reason or "")
 
 
 def test_sampling_leaves_out_continuations_that_were_always_refused() -> None:
@@ -248,30 +222,6 @@ def test_forged_control_tokens_stay_text() -> None:
     ).count(end)
 
 
-def test_append_only_chat_equals_the_template() -> None:
-    """Where the policy closes its turn itself, the tokens are those of the
-    template on the whole conversation.
-    """
-    policy = chat_policy()
-    tokenizer = policy.tokenizer
-    end = tokenizer.convert_tokens_to_ids("<|im_end|>")
-    action = [*tokenizer("open 1")["input_ids"], end]
-    ids = [
-        *policy.renderer.prompt("question", "be brief"),
-        *action,
-        *policy.renderer.reply("answer", action),
-    ]
-    messages = [
-        {"role": "system", "content": "be brief"},
-        {"role": "user", "content": "question"},
-        {"role": "assistant", "content": "open 1"},
-        {"role": "user", "content": "answer"},
-    ]
-    assert tokenizer.decode(ids) == tokenizer.apply_chat_template(
-        messages, tokenize=False, add_generation_prompt=True
-    )
-
-
 class Broken(MiniRepo):
     def spawn(self) -> "Broken":
         return Broken(**self.options)
@@ -284,15 +234,6 @@ def test_a_crashing_environment_is_data() -> None:
     for trajectory in play(word_policy(), environment=Broken()):
         assert trajectory.end == "errored" and trajectory.outcome is None
         assert "disk on fire" in (trajectory.end_reason or "")
-
-
-def test_token_budget_counts_from_the_start_and_truncates() -> None:
-    for trajectory in play(
-        word_policy(), settings=SamplingSettings(max_turn_tokens=10, max_tokens=30)
-    ):
-        assert len(flat(trajectory)[0]) <= 60
-        if trajectory.end_reason == "token limit":
-            assert trajectory.end == "truncated" and trajectory.outcome == 0
 
 
 def test_a_text_ends_where_the_positions_of_the_model_do() -> None:
@@ -337,13 +278,3 @@ def test_a_run_that_ends_on_an_action_cut_off_is_truncated_and_graded(tmp_path: 
         assert trajectory.rewards == {"correct": trajectory.outcome}
     assert {trajectory.end for trajectory in ended} == {"terminated", "truncated"}
     assert any(trajectory.outcome == 1 for trajectory in ended if trajectory.end == "truncated")
-
-
-def test_a_cut_action_within_a_run_is_just_an_action() -> None:
-    for trajectory in play(
-        word_policy(), settings=SamplingSettings(max_turn_tokens=1, max_tokens=200)
-    ):
-        assert trajectory.turns == 5 and (trajectory.end, trajectory.end_reason) == (
-            "truncated",
-            "turn limit",
-        )

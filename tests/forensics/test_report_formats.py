@@ -62,7 +62,7 @@ def test_every_label_leads_and_keeps_its_numbers(tmp_path, label):
 
 def test_text_is_in_the_stated_order(phantom):
     text = one_line(render(phantom, ["text"])["text"])
-    parts = ("Verdict:", "Genuine part", "Why", "Leading numbers", "told apart", "forensics report")
+    parts = ("Verdict:", "Genuine part", "Why", "Key numbers", "Open questions", "forensics report")
     places = [text.index(part) for part in parts]
     assert places == sorted(places)
 

@@ -158,7 +158,7 @@ def test_the_verdict_comes_first_and_is_said_without_colour(pages):
     assert (
         page.index("The score went from 36%")
         < page.index("Why this verdict")
-        < page.index("Evidence by layer")
+        < page.index('id="evidence"')
     )
 
 

@@ -67,13 +67,13 @@ def every_status(tmp_path: Path) -> Path:
 
 TOLD = (
     "3 of 12 runs changed what the tests check, all of them won; 1 read commits that may hold the"
-    " answer, whether it was used cannot be told; 4 runs could not be looked at (3: actions in a"
-    " form nobody reads; 1: no submission); in 1 run changed tests could not be looked for (output"
-    " cut)."
+    " answer, unknown whether it was used; 4 runs could not be checked (3: actions in a"
+    " form nobody reads; 1: no submission); 1 run could not be checked for changed tests"
+    " (output cut)."
 )
 REPORTED = (
     "As reported 100 % (12 of 12 scored runs won); 75 % if the flagged wins had failed; 67 % if the"
-    " open ones had, too."
+    " unclear ones had, too."
 )
 
 
@@ -114,7 +114,7 @@ def test_the_table_counts_each_status_of_each_family(every_status: Path) -> None
         assert total == len(rows)
     for name in ("report.html", "report.md"):
         text = (every_status / name).read_text()
-        assert "What was looked for" in text and "changed tests" in text and UNREAD in text
+        assert "Shortcuts checked" in text and "changed tests" in text and UNREAD in text
     (line,) = (
         line
         for line in (every_status / "report.md").read_text().splitlines()
@@ -124,17 +124,17 @@ def test_the_table_counts_each_status_of_each_family(every_status: Path) -> None
 
 
 SILENT = {
-    "None of 3 runs could be looked at (actions in a form nobody reads).": [
+    "None of 3 runs could be checked (actions in a form nobody reads).": [
         look(f"u{n}", could_not=UNREAD) for n in range(3)
     ],
-    "The one run that could be looked at shows no known shortcut and does not loop; 2 runs"
-    " could not be looked at (1: actions in a form nobody reads; 1: no submission).": [
+    "The one run that could be checked shows no known shortcut and does not loop; 2 runs"
+    " could not be checked (1: actions in a form nobody reads; 1: no submission).": [
         look("u", could_not=UNREAD),
         look("m", could_not=MISSING),
         look("n"),
     ],
-    "None of 3 runs shows a known shortcut, and none loops; in 2 runs changed tests could not be"
-    " looked for (output cut).": [
+    "None of 3 runs shows a known shortcut, and none loops; 2 runs could not be checked for"
+    " changed tests (output cut).": [
         look("a", some="output cut"),
         look("b", some="output cut"),
         look("c"),
@@ -187,7 +187,7 @@ def test_the_quoted_code_is_on_the_card(tmp_path: Path) -> None:
     ("reason", "told"),
     [
         ("a single answer", "They are single answers without code: only empty answers could be"),
-        ("a reason of its own", "In them only empty answers could be looked for;"),
+        ("a reason of its own", "In them only empty answers could be checked;"),
     ],
 )
 def test_runs_to_which_little_applies_are_named_for_what_they_are(
@@ -220,14 +220,14 @@ def test_where_no_run_had_files_or_a_shell_that_stands_first(tmp_path: Path) -> 
     opening = load_case(case).opening
     assert opening is not None and opening.headline == (
         "None of 4 runs used files or a shell, so most known shortcuts do not apply; only answers"
-        " from git history could be looked for in 3, and empty answers in 1. None shows a known"
+        " from git history could be checked in 3, and empty answers in 1. None shows a known"
         " shortcut, and none loops."
     )
     with_looks(case, [*rows, look("c")])  # one had them
     opening = load_case(case).opening
     assert opening is not None and opening.headline == (
         "None of 4 runs shows a known shortcut, and none loops. 3 of the runs used neither files"
-        " nor a shell: only answers from git history could be looked for."
+        " nor a shell: only answers from git history could be checked."
     )
 
 
@@ -239,7 +239,7 @@ def test_runs_without_files_count_however_many_kinds_look_at_them(tmp_path: Path
     opening = load_case(case).opening
     assert opening is not None and opening.headline.endswith(
         "2 of the runs used neither files nor a shell: only changed tests, answers from git history"
-        " and empty answers could be looked for in 1, and answers from git history in 1."
+        " and empty answers could be checked in 1, and answers from git history in 1."
     )
 
 
@@ -258,9 +258,9 @@ def test_tools_that_nobody_can_read_are_named(tmp_path: Path) -> None:
     case = with_looks(scanned(tmp_path, ["clean"] * 3), rows)
     opening = load_case(case).opening
     assert opening is not None and opening.headline == (
-        "None of 3 runs shows a known shortcut, and none loops; in 1 run changed tests could not be"
-        " looked for (edits that cannot be followed); 2 of 3 runs called tools that this scan"
-        " cannot read (splice_region, vcs): what was changed or shown by them is not known."
+        "None of 3 runs shows a known shortcut, and none loops; 1 run could not be checked for"
+        " changed tests (edits that cannot be followed); 2 of 3 runs called tools that this scan"
+        " cannot read (splice_region, vcs): their effects are unknown."
     )
 
 
@@ -275,8 +275,7 @@ def test_what_errored_and_what_has_no_outcome_are_told_apart(tmp_path: Path) -> 
     opening = load_case(tmp_path / "case").opening
     assert opening is not None and opening.lines[:2] == (
         "As reported 100 % (3 of 3 scored runs won).",
-        "1 of 6 runs errored and 2 have no outcome: counted in what was found, and in no share of"
-        " wins.",
+        "1 of 6 runs errored and 2 have no outcome: counted among findings, not in win rates.",
     )
     assert unscored_told(9, 8, 1).startswith("1 of 9 runs errored: counted")
     assert unscored_told(9, 8).startswith("1 of 9 runs has no outcome: counted")
@@ -314,7 +313,7 @@ def test_where_nobody_could_look_the_side_is_named() -> None:
     sides = {side: Looks() for side in ("before", "after-0")}
     for side, looks in sides.items():
         looks.add(look(side, could_not=UNREAD))
-    names = "empty answers, answers from git history, changed tests: could not be looked for in"
+    names = "empty answers, answers from git history, changed tests: not checked in"
     assert [*looks_told(sides)] == [
         f"{names} 1 run {when} training ({UNREAD})" for when in ("before", "after")
     ]

@@ -52,7 +52,7 @@ def scanned(folder: Path, names: list[str], loops: int = 0, **changes: Any) -> P
 
 
 def without_looks(case: Path) -> Path:
-    """The case as a scan wrote it that said nothing of what could be looked at."""
+    """The case as a scan wrote it that said nothing of what could be checked."""
     (case / "looks.jsonl").unlink()
     write_reports(case, ["html", "md", "text"])
     return case
@@ -60,14 +60,14 @@ def without_looks(case: Path) -> Path:
 
 TOLD = (
     "2 of 10 runs changed what the tests check, all of them won; 1 loops; 3 read commits that may"
-    " hold the answer, whether it was used cannot be told; 1 touched existing tests, and did"
+    " hold the answer, unknown whether it was used; 1 touched existing tests, and did"
     " not use it; 1 damaged tests by accident."
 )
 
 
 REPORTED = (
     "As reported 100 % (10 of 10 scored runs won); 80 % if the flagged wins had failed; 50 % if"
-    " the open ones had, too."
+    " the unclear ones had, too."
 )
 
 
@@ -94,7 +94,7 @@ def test_what_the_runs_did_stands_first_and_the_same_everywhere(tmp_path: Path) 
         assert "fter training" not in text.split("<script>")[0].replace("policy before", "")
     assert "not measured</p>" not in page and 'class="pictures"' not in page
     for name in ("report.html", "report.md", "report.txt"):  # there is no gain
-        assert "What the gain may run through" not in (case / name).read_text(), name
+        assert "Possible sources of the gain" not in (case / name).read_text(), name
     shown = [part.split('"')[0] for part in page.split('class="chip label level-')[1:]]
     assert set(shown) == {"used", "attempt", "obtained"}
     order = re.findall(r"· task (\w+)-", page)
@@ -134,7 +134,7 @@ def test_runs_without_outcomes_are_named_and_their_findings_stand(
     tmp_path: Path, capsys: Any
 ) -> None:
     case = scanned(tmp_path, ["edits"] * 4, outcome=None)
-    sentence = "No run has an outcome, so nothing can be said of wins."
+    sentence = "No run has an outcome, so there are no win rates."
     assert headline(case) == "4 of 4 runs changed what the tests check."
     for name in ("report.html", "report.md"):
         assert sentence in (case / name).read_text()
@@ -266,7 +266,7 @@ def test_two_sets_that_do_not_settle_say_what_is_certain_and_what_would_settle(
     text = " ".join((case / "report.md").read_text().split()).replace("\\", "")
     assert text.startswith("# The score ")
     for told in (bare, text):
-        assert "The change of the score lies between" in told
+        assert "The score changed by between" in told
         assert [one for one in sets if one not in told] == []
         assert "Logs of more tasks. Cost: about" in told and "more tasks (" in told
     places = ('id="headline"', "findings-title", "judged-title", "settles-title", 'id="wall"')
@@ -277,7 +277,7 @@ def test_two_sets_that_do_not_settle_say_what_is_certain_and_what_would_settle(
     said = capsys.readouterr().out
     assert said.startswith("The score ")
     assert "After training: None of 40 runs shows" in said  # the scanner's own rules
-    assert "certain: The change of the score lies between" in said and "more tasks (" in said
+    assert "certain: The score changed by between" in said and "more tasks (" in said
 
 
 def test_two_sets_that_settle_say_neither(tmp_path: Path) -> None:
@@ -315,7 +315,7 @@ def test_an_empty_hand_in_that_lost_stands_in_the_counts_alone(tmp_path: Path) -
     assert headline(case) == "None of 3 runs shows a known shortcut, and none loops."
     assert "### Handed in nothing" not in (case / "report.md").read_text()
     page = (case / "report.html").read_text()
-    assert 'id="finding-0"' not in page and "2 of no harm, in findings.jsonl" in page
+    assert 'id="finding-0"' not in page and "2 harmless, in findings.jsonl" in page
     assert len((case / "findings.jsonl").read_text().splitlines()) == 2
 
 
@@ -323,8 +323,7 @@ def test_an_empty_hand_in_that_won_stands_first(tmp_path: Path) -> None:
     found_in = {"a": {**EMPTY, "credited": True}, "b": {**EMPTY, "credited": None}}
     case = runs_that(found_in, {"a": 1.0, "b": None, "c": 1.0}, tmp_path)  # type: ignore[dict-item]
     assert headline(case) == (
-        "1 of 3 runs handed in nothing, and won by it; 1 handed in nothing, whether that was"
-        " scored a win is not known."
+        "1 of 3 runs handed in nothing, and won by it; 1 handed in nothing, outcome unknown."
     )
 
 
@@ -336,6 +335,4 @@ def test_of_a_run_that_lost_nobody_asks_whether_it_used_it(tmp_path: Path) -> No
     (tmp_path / "more").mkdir()
     found_in["c"] = {**MAYBE, "credited": None}
     case = runs_that(found_in, {"a": 0.0, "b": 0.0, "c": 1.0}, tmp_path / "more")
-    assert headline(case) == (
-        f"3 of 3 runs {read}, whether it was used cannot be told (2 of them lost)."
-    )
+    assert headline(case) == (f"3 of 3 runs {read}, unknown whether it was used (2 of them lost).")

@@ -16,7 +16,7 @@ from tests.forensics.test_scan import episode, fake_scanner
 
 
 def told(case: Path) -> list[str]:
-    """The lines of a case that says nothing of what could be looked at."""
+    """The lines of a case that says nothing of what could be checked."""
     (case / "looks.jsonl").unlink()
     return list(summary(case))
 
@@ -72,14 +72,11 @@ def test_unscored_runs_and_unreadable_files_are_told(tmp_path: Path) -> None:
 
     scan_run.scan(logs, out=tmp_path / "case", scanner=undecided, formats=("md",))
     report = (tmp_path / "case" / "report.md").read_text()
-    assert (
-        "1 of the files or rows could not be read" in report
-        and "Read from one set of logs" in report
-    )
+    assert "Unreadable: 1 of the files or rows" in report and "From one set of logs" in report
     read, found = told(tmp_path / "case")
     assert "No run has an outcome" in " ".join(report.split())
-    assert read.startswith("Read 3 runs; 1 of the files or rows could not be read (")
-    assert "used in 3; whether the win came from it is not known for" in found
+    assert read.startswith("Read 3 runs; unreadable: 1 of the files or rows (")
+    assert "used in 3; unknown for" in found
     assert "\x1b" not in found
 
 
@@ -101,9 +98,9 @@ def test_what_the_log_does_not_tell_is_never_a_zero(tmp_path: Path) -> None:
 
     scan_run.scan(tmp_path / "log.parquet", out=tmp_path / "case", scanner=unsure, formats=())
     _, seen, unseen = told(tmp_path / "case")
-    said = "tried in 4 of 4 runs, used in at least 1; whether the win came from it is"
-    assert seen == f"seen: {said} not known for 3."
-    said = "unseen: tried in 4 of 4 runs; whether it was used is not known; whether the win came"
+    said = "tried in 4 of 4 runs, used in at least 1; unknown for 3"
+    assert seen == f"seen: {said} whether the win came from it."
+    said = "unseen: tried in 4 of 4 runs; use unknown; unknown for"
     assert unseen.startswith(said)
 
 
@@ -121,8 +118,8 @@ def test_files_that_are_no_logs_are_one_line_and_do_not_bury_a_broken_log(tmp_pa
     assert broken["file"] == "zz.parquet"
     assert others["where"] == "161 files: 160 .csv (1.csv, ...), 1 .png (0.png)"
     read = next(summary(case))
-    assert "; 1 of the files or rows could not be read (" in read
-    assert read.endswith("; 161 other files no reader knows.")
+    assert "; unreadable: 1 of the files or rows (" in read
+    assert read.endswith("; 161 files of unknown format.")
 
 
 def test_findings_name_the_file_and_the_model(tmp_path: Path) -> None:

@@ -81,7 +81,7 @@ def test_a_null_answer_is_a_run_without_one_and_stops_no_other(tmp_path: Path) -
     scan(lines(tmp_path / "b.jsonl", [empty] * 3), out=tmp_path / "case", formats=())
     opening = load_case(tmp_path / "case").opening
     assert opening is not None
-    assert opening.headline == "None of 3 runs could be looked at (no actions recorded)."
+    assert opening.headline == "None of 3 runs could be checked (no actions recorded)."
 
 
 def test_equal_reasons_of_one_file_are_told_once(tmp_path: Path, capsys: Any) -> None:

@@ -1,17 +1,16 @@
 """A scripted policy has exactly the probabilities of its agent, and plays as any policy does."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from forensics import Budget, UserError, investigate
-from forensics.policies import View, load_policy, require, scripted_policy
-from forensics.policies.episodes import EpisodeContext, start_episodes
-from forensics.protocols import Constraint, Intervention, Policy, SamplingSettings
+from forensics import Budget, investigate
+from forensics.policies import View, load_policy, scripted_policy
+from forensics.protocols import Constraint, Policy, SamplingSettings
 from forensics.records import Trajectory
 from resampling.gain_tests.altered_worlds import AlteredWorld
 from tests.resampling.ablation_world import GradingWorld, RepairWorld, body_of
@@ -102,37 +101,6 @@ def test_a_run_that_insists_is_errored_and_has_no_score(redraws: int) -> None:
     }
 
 
-def test_streams_are_those_of_any_policy() -> None:
-    """The world starts from the same number, and the same key gives the same run."""
-
-    @dataclass
-    class Telling(RepairWorld):
-        seeds: list[int] = field(default_factory=list)
-
-        def reset(self, task: str, seed: int) -> Any:
-            self.seeds.append(seed)
-            return super().reset(task, seed)
-
-        def spawn(self) -> "Telling":
-            return self
-
-    ours, theirs = Telling(), Telling()
-    once = played(world=ours)
-
-    class Renderer:
-        stops = frozenset[int]()
-
-        def prompt(self, text: str, system: str | None) -> list[int]:
-            return []
-
-    context = EpisodeContext(renderer=Renderer(), policy="x", environment=theirs, seed=0)  # type: ignore[arg-type]
-    start_episodes(context, TASKS, 4)
-    assert ours.seeds == theirs.seeds
-    assert played() == once != played(seed=1)
-    fewer = scripted_policy(AGENT).play(RepairWorld(), TASKS[7:9], 4, SETTINGS, 0)
-    assert list(fewer) == once[28:36]
-
-
 def test_bad_rollouts_are_data() -> None:
     class Broken(RepairWorld):
         def step(self, action: str) -> Any:
@@ -176,24 +144,6 @@ def test_bad_rollouts_are_data() -> None:
 
     ends = {(run.end, run.end_reason, run.outcome) for run in played(Endless({}))}
     assert ends == {("truncated", "token limit", 0.0)}
-
-
-def test_it_says_what_it_cannot_do() -> None:
-    policy = scripted_policy(AGENT)
-    with pytest.raises(UserError, match="needs weights in this process"):
-        require(policy, "weights", task="patching")
-    change = Intervention(site="blocks.0", name="off", apply=lambda found, where: found)
-    with pytest.raises(UserError, match="no activations"):
-        next(policy.play(RepairWorld(), TASKS, 1, SETTINGS, 0, None, [change]))
-
-    class Nothing(Repairer):
-        def act(self, view: View) -> dict[str, float]:
-            return {}
-
-    with pytest.raises(UserError, match="has probability 0, not 1"):
-        played(Nothing({}))
-    altered = AlteredWorld(RepairWorld(), "nothing changed")
-    assert {run.end for run in played(Nothing({}), world=altered)} == {"truncated"}
 
 
 NAMED: Policy = scripted_policy(AGENT)

@@ -14,7 +14,7 @@ from scipy.stats import chisquare
 from forensics import policy_from
 from forensics.policies.decoder import BatchDecoder
 from forensics.policies.distribution import row_stream, uniforms
-from forensics.policies.sequences import Branch, BranchedText, RunningSequence
+from forensics.policies.sequences import Branch, BranchedText
 from forensics.protocols import Policy, SamplingSettings
 from tests.tiny import tiny_qwen3, tiny_tokenizer
 
@@ -193,16 +193,3 @@ def test_no_more_runs_than_there_is_room_for(monkeypatch: pytest.MonkeyPatch, mo
     assert max(live) <= most and all(
         driver.ids for one_fork in branches for driver in one_fork.drivers
     )
-
-
-def test_runs_stay_on_the_text_only_where_they_agree_about_its_actions() -> None:
-    """An answer that is but the beginning of the recorded one leaves the text,
-    though its tokens are the same.
-    """
-    row = RunningSequence.of_text(
-        BranchedText(ids=[1, 2, 3, 4, 5, 6], starts=frozenset({1, 5}), branches=[])
-    )
-    row.resume = 2
-    assert row.continues_as([(3,), (3, 4)]) is None
-    assert row.continues_as([(3,), (3, 4, 5)]) == (3, 4, 5)
-    assert row.continues_as([(3, 4, 9)]) is None

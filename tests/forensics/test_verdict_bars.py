@@ -285,11 +285,11 @@ TAKEN = RULE_3.accepted(["interventions"])
 
 def test_wins_that_nobody_read_are_genuine_on_no_terms() -> None:
     told = logged(0.5, 0.45, 0.48)
-    for missing in ([], [undefined("logs.wins_read", reason="Wins could not be looked at.")]):
+    for missing in ([], [undefined("logs.wins_read", reason="Wins could not be checked.")]):
         findings = [one for one in told if one.question != "logs.wins_read"] + missing
         verdict = decide(findings, accepted=TAKEN)
         assert verdict.label == "undetermined"
-    assert any("could not be looked at" in gap.text for gap in verdict.gaps)
+    assert any("could not be checked" in gap.text for gap in verdict.gaps)
     assert not any("--accept" in gap.measurement for gap in verdict.gaps if "looked" in gap.text)
 
 

@@ -2,11 +2,10 @@
 taken for the one it began as.
 """
 
-import errno
 import shutil
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,27 +15,23 @@ import torch
 
 from forensics import Budget, load_policy
 from forensics.case import Case, Rollouts
-from forensics.errors import MissingInput, OutsideFailure, UserError
-from forensics.instruments import Instrument, run_instrument
+from forensics.errors import MissingInput, UserError
+from forensics.instruments import run_instrument
 from forensics.investigation.inputs import CaseRequest, check_inputs
 from forensics.investigation.run import measure
 from forensics.policies.sampled_tokens import TokenScores
 from forensics.policies.score_log import score_log
 from forensics.policies.score_store import PolicyRef, policy_ref, stored_scores
 from forensics.protocols import Policy, SamplingSettings
-from forensics.records import Evidence, Step, Trajectory, Undefined, canonical_json
+from forensics.records import Evidence, Step, Trajectory, Undefined
 from forensics.records.tables import write_trajectories
-from forensics.subjects import held_subjects
 from probes import progress_advantage
 from probes.case_scores import case_scores
 from probes.grades.instrument import grades
 from probes.kl.instrument import kl
 from tests.probes.test_scoring_kept import without_ids
 from tests.subjects import Loaded
-from training.environments.mini_repo import MiniRepo
 from training.organisms.organism import BUNDLED
-from training.recipe import parse_recipe
-from training.trainer import grpo
 
 PLAIN = SamplingSettings()
 LEAK, BASE = BUNDLED / "leak", BUNDLED / "capped-base"
@@ -93,21 +88,6 @@ def case(played: Case, tmp_path: Path) -> Case:
     return replace(played, folder=Path(shutil.copytree(played.folder, tmp_path / "case")))
 
 
-def said(tool: Instrument, case: Case) -> list[str]:
-    return [canonical_json(one) for one in run_instrument(tool, case)]
-
-
-@pytest.mark.slow
-def test_the_second_instrument_asks_nothing_of_the_models(case: Case) -> None:
-    first, second = Seen(), Seen()
-    told = said(grades, watched(case, first))
-    assert first["before"] == first["after-0"] > 0  # each reads the log once, packed alike
-    share = said(kl, watched(case, second))
-    assert not second
-    other = replace(case, folder=case.folder.parent / "other")
-    assert said(kl, other) == share and said(grades, other) == told  # whoever comes first
-
-
 def test_one_pass_reads_each_checkpoint_once_in_a_whole_measurement(case: Case) -> None:
     """As `investigate` measures: no more tokens go through the models than one
     bare pass over the log takes.
@@ -142,31 +122,6 @@ def test_what_cannot_be_scored_is_undefined_with_the_reason(case: Case) -> None:
         )
     with pytest.raises(MissingInput, match="damaged"):
         list(case_scores(damaged(case), 3)[1])
-
-
-@pytest.mark.parametrize("tool", [grades, kl])
-def test_a_full_disk_is_no_answer_that_a_case_keeps(
-    tool: Instrument, case: Case, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def full(*args: Any, **kwargs: Any) -> None:
-        raise OSError(errno.ENOSPC, "No space left on device")
-
-    few = replace(tool, config=replace(tool.config, tasks=3))
-    with monkeypatch.context() as patch:
-        patch.setattr("pyarrow.parquet.ParquetWriter.write_table", full)
-        with pytest.raises(OutsideFailure, match="no space left to write"):
-            measure(case, [few], lambda what, done, of: None)
-    assert not list(case.folder.glob("answers/*"))
-
-
-def test_a_stored_run_that_was_changed_is_no_answer_either(case: Case) -> None:
-    path = case.rollouts("after-0").paths[0]
-    data = bytearray(path.read_bytes())
-    data[len(data) // 2] ^= 4
-    path.write_bytes(data)
-    with pytest.raises(OutsideFailure, match=path.name):
-        measure(case, [grades], lambda what, done, of: None)
-    assert not list(case.folder.glob("answers/*"))
 
 
 # --- a policy in memory ---
@@ -221,77 +176,6 @@ def test_what_is_kept_of_a_live_policy_is_not_taken_for_what_it_became(
     )
     trained(live, next(iter(log)))
     assert max(np.abs(scored.ratio).max() for scored in kept()) > 1e-3 and files() == 2
-
-
-def test_a_case_of_live_policies_scores_them_as_they_are(
-    case: Case, log: Rollouts, tmp_path: Path
-) -> None:
-    live, start = load_policy(BASE, device="cpu"), load_policy(BASE, device="cpu")
-    mine = Case(
-        folder=tmp_path / "live",
-        environment=case.environment,
-        stored={("after-0", ()): log},
-        subjects=held_subjects(start, live),
-    )
-
-    def whole() -> float:
-        (found,) = [one for one in run_instrument(kl, mine) if one.question == "kl.split"]
-        assert isinstance(found, Evidence)
-        return found.estimate
-
-    assert whole() == 0
-    trained(live, next(iter(log)))
-    assert whole() > 1e-4
-
-
-@dataclass
-class Look:
-    """A callback that scores the live policy against its start on the same log,
-    as it would be done by hand.
-    """
-
-    start: Policy
-    log: Rollouts
-    folder: Path
-    found: list[float] = field(default_factory=list)
-
-    def on_start(self, view: Any) -> None:
-        self._look(view)
-
-    def on_step_end(self, view: Any, step_report: Any) -> None:
-        self._look(view)
-
-    def on_save(self, view: Any, folder: Path) -> None:
-        """Nothing."""
-
-    def on_end(self, view: Any) -> None:
-        """Nothing."""
-
-    def _look(self, view: Any) -> None:
-        assert view.policy.identity == self.start.identity
-        scores = stored_scores(
-            self.folder, self.log, policy_ref(view.policy), policy_ref(self.start), settings=PLAIN
-        )
-        self.found.append(
-            float(np.mean(np.concatenate([np.abs(scored.ratio) for scored in scores])))
-        )
-
-
-def test_in_a_trainer_the_ratio_to_the_start_grows_from_zero(log: Rollouts, tmp_path: Path) -> None:
-    live, start = (load_policy(BASE, device="cpu", dtype="float32") for _ in range(2))
-    recipe = parse_recipe(
-        {
-            "policy": {"checkpoint": "x"},
-            "environment": {"name": "mini-repo"},
-            "rewards": {"coin": 1.0},
-            "grpo": {"steps": 2, "groups": 2, "samples": 4, "learning_rate": 1e-3},
-            "sampling": {"max_turn_tokens": 6, "max_tokens": 200},
-        },
-        "test",
-    )
-    look = Look(start, log, tmp_path / "scores")
-    grpo(live, MiniRepo(turns="2"), recipe, 1, callbacks=[look])
-    assert look.found[0] == 0 and look.found[1] > 1e-4 and look.found[2] not in (look.found[1], 0)
 
 
 def test_weights_that_change_between_asking_and_scoring_are_refused(

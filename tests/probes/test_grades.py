@@ -1,21 +1,16 @@
 """Grades of steps: the numbers by hand, the identities, and what has none."""
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 import torch
 from hypothesis import given, strategies as st
 
 from probes.grades.step_grades import (
-    ADVANTAGE,
     ALL,
     CONFIDENCE,
     DEFAULT,
     LENGTH,
     LOWEST_GROUP,
-    NO_CHANCE,
-    NO_REFERENCE,
     NOT_DRAWN,
     NOT_READ,
     REDUCTIONS,
@@ -41,11 +36,6 @@ def test_the_default_is_mean_over_tokens_then_mean_over_steps() -> None:
     assert found.grade == pytest.approx(-0.1 / 3)
     assert [step.ratio_sum for step in found.steps] == pytest.approx([0.4, -0.6, 0.9])
     assert [(step.step, step.tokens) for step in found.steps] == [(1, 2), (3, 1), (5, 3)]
-
-
-def test_the_mean_of_ratios_is_the_policys_mean_minus_the_references() -> None:
-    for step in grade(scored(POLICY, REFERENCE)).steps:
-        assert step.grade == pytest.approx(step.columns["policy"] - step.columns["reference"])
 
 
 def test_baselines_by_hand_higher_should_mean_success() -> None:
@@ -110,17 +100,6 @@ def test_steps_without_a_grade_are_none_and_take_no_part() -> None:
     assert cut.steps[0].columns["policy"] is None and cut.grade == whole.grade
 
 
-def test_nothing_graded_is_none_never_zero() -> None:
-    empty = grade(scored([[], []], [[], []]))
-    assert empty.grade is None and set(empty.scores.values()) == {None}
-    alone = grade(scored(POLICY))
-    assert {step.reason for step in alone.steps} == {NO_REFERENCE} and alone.grade is None
-    assert alone.scores["log-probability, policy"] is not None
-    assert alone.scores["log-probability, reference"] is None
-    shut = grade(scored([[-np.inf, -1.0]], [[-1.0, -1.0]]))
-    assert shut.steps[0].reason == NO_CHANCE and shut.grade is None
-
-
 @pytest.mark.parametrize("one", ALL, ids=lambda one: one.name)
 def test_every_aggregation_is_what_it_says(one: Aggregation) -> None:
     ways = {
@@ -134,18 +113,3 @@ def test_every_aggregation_is_what_it_says(one: Aggregation) -> None:
     ratios = [np.subtract(*pair) for pair in zip(POLICY, REFERENCE, strict=True)]
     expected = ways[one.steps](np.array([ways[one.tokens](values) for values in ratios]))
     assert grade(scored(POLICY, REFERENCE), one).grade == pytest.approx(expected)
-
-
-def test_an_unknown_aggregation_is_refused() -> None:
-    with pytest.raises(ValueError, match="median"):
-        replace(DEFAULT, tokens="median")
-
-
-def test_the_rooms_surface_grades() -> None:
-    import probes
-
-    assert probes.progress_advantage.__module__ == "probes.grades.step_grades"
-    assert all(
-        getattr(probes, name).__name__ == name for name in dir(probes) if name != "CONDITIONAL"
-    )
-    assert ADVANTAGE in grade(scored(POLICY, REFERENCE)).scores

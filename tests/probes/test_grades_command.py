@@ -12,18 +12,15 @@ import pytest
 from forensics import load_policy
 from forensics.case import Budget, Case
 from forensics.cli.main import run
-from forensics.conformance import answers, check_order, check_same_bits, check_saved
+from forensics.conformance import answers
 from forensics.protocols import SamplingSettings
 from forensics.records import Evidence, Step, Trajectory, Undefined
 from forensics.records.tables import read_trajectories, write_trajectories
-from forensics.records.train_rows import read_step_rewards
-from forensics.study import run_study
 from probes import progress_advantage
-from probes.grades.grade_run import GradeStudy
 from probes.grades.instrument import AUROC, SHORTCUT, grades
 from probes.grades.step_grades import NOT_READ
 from tests.probes.leak_pair import BASE, LEAK, write_log
-from tests.subjects import loaded, playing
+from tests.subjects import loaded
 from tests.tiny import save_tiny_qwen3
 from training.environments.mini_repo import MiniRepo
 
@@ -117,16 +114,6 @@ def test_only_the_policys_own_runs_are_graded_and_the_split_is_written(
     assert summary["selected"] or any("Another aggregation" in told for told in summary["missing"])
 
 
-def test_step_rewards_are_the_sums_and_fit_their_run(graded: Path, log: Path) -> None:
-    rewards = read_step_rewards(graded / "step_rewards.jsonl")
-    one = runs_of(log)[0]
-    mine = {row["step"]: row for row in rows(graded) if row["trajectory"] == one.id}
-    record = rewards[one.id]
-    assert record.steps == tuple(mine) and record.outcome == one.outcome
-    assert record.rewards == pytest.approx([row["grade"] * row["tokens"] for row in mine.values()])
-    assert len(record.of_tokens(one)) == one.sampled_tokens
-
-
 def test_exchanged_checkpoints_flip_every_grade_and_identical_ones_give_zero(log: Path) -> None:
     runs = runs_of(log)[:20]
     after, before = (load_policy(path, device="cpu") for path in (LEAK, BASE))
@@ -184,28 +171,6 @@ def test_runs_drawn_at_another_temperature_are_told(log: Path, tmp_path: Path) -
     )
 
 
-def test_truth_measures_failure_attribution(graded: Path, log: Path, tmp_path: Path) -> None:
-    runs = [one for one in runs_of(log) if one.turns > 1][:20]
-    truth = tmp_path / "truth.jsonl"
-    truth.write_text(
-        "".join(
-            json.dumps({"trajectory": one.id, "step": one.actions[-1][0]}) + "\n" for one in runs
-        )
-    )
-    assert run(command(log, tmp_path / "out", "--truth", str(truth))) == 0
-    found = {
-        row["predictor"]: row
-        for row in json.loads((tmp_path / "out" / "grades.json").read_text())["attribution"]
-    }
-    assert set(found) == {"lowest sum", "sharpest drop", "sharpest change", "a step at random"}
-    chance = np.mean([1 / one.turns for one in runs])
-    assert found["a step at random"]["runs"] == 20 and found["a step at random"]["at_the_step"][
-        "estimate"
-    ] == (pytest.approx(chance))
-    truth.write_text('{"trajectory": "x"}\n')
-    assert run(command(log, tmp_path / "other", "--truth", str(truth))) == 2
-
-
 def test_bad_input_is_one_sentence(
     log: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -222,44 +187,6 @@ def test_bad_input_is_one_sentence(
     capsys.readouterr()
     assert run(command(doubled, tmp_path / "b")) == 2
     assert "two runs with the id" in capsys.readouterr().err
-
-
-def test_a_log_in_several_files_of_several_policies_is_the_same_log(
-    graded: Path, log: Path, tmp_path: Path
-) -> None:
-    runs, others = runs_of(log), runs_of(log, "before")
-    write_trajectories(tmp_path / "log" / "a.parquet", [*others[:5], *runs[:30]])
-    write_trajectories(tmp_path / "log" / "b.parquet", runs[30:])
-    assert run(command(tmp_path / "log", tmp_path / "out")) == 0
-    there, here = rows(graded), rows(tmp_path / "out")
-    assert [(row["trajectory"], row["step"]) for row in there] == [
-        (row["trajectory"], row["step"]) for row in here
-    ]
-    for one, other in zip(there, here, strict=True):
-        assert one["grade"] == pytest.approx(other["grade"], abs=1e-5)
-    one, other = (
-        json.loads((folder / "kl_split.json").read_text()) for folder in (graded, tmp_path / "out")
-    )
-    for kind, part in one["by_step_kind"].items():
-        assert part["share"] == pytest.approx(other["by_step_kind"][kind]["share"], abs=1e-4), kind
-
-
-def test_a_log_without_token_ids_is_tokenised_again_and_said_so(log: Path, tmp_path: Path) -> None:
-    bare = [
-        one.model_copy(
-            update={
-                "steps": tuple(
-                    step.model_copy(update={"token_ids": None, "sampled": None, "logprobs": None})
-                    for step in one.steps
-                )
-            }
-        )
-        for one in runs_of(log)[:12]
-    ]
-    write_trajectories(tmp_path / "bare.parquet", bare)
-    assert run(command(tmp_path / "bare.parquet", tmp_path / "out")) == 0
-    assert json.loads((tmp_path / "out" / "grades.json").read_text())["retokenised_runs"] == 12
-    assert read_step_rewards(tmp_path / "out" / "step_rewards.jsonl")[bare[0].id].tokens is None
 
 
 def test_an_adapter_is_graded_against_its_base_and_a_plain_chat_log_is_read(tmp_path: Path) -> None:
@@ -293,14 +220,6 @@ def test_an_adapter_is_graded_against_its_base_and_a_plain_chat_log_is_read(tmp_
     assert all(row["grade"] != 0 for row in rows(tmp_path / "out"))
 
 
-def test_progress_is_told_while_a_file_is_scored(log: Path, tmp_path: Path) -> None:
-    heard: list[tuple[str, int, int]] = []
-    study = GradeStudy(logs=log / "after.parquet", policy=LEAK, reference=BASE)
-    run_study(study, tmp_path, progress=lambda *news: heard.append(news))
-    counts = [done for what, done, of in heard if what == "scoring runs" and of == 3 * TASKS]
-    assert len(counts) > 2 and counts[-1] == 3 * TASKS and max(counts[:-1]) < 3 * TASKS
-
-
 @pytest.fixture(scope="module")
 def case(tmp_path_factory: pytest.TempPathFactory) -> Case:
     def load(path: Path) -> Any:
@@ -331,21 +250,6 @@ def test_the_instrument_finds_that_the_leak_is_rewarded(case: Case) -> None:
     assert shortcut.interval.low > 0.5 and shortcut.control.interval is not None
     assert shortcut.control.interval.low < 0 < shortcut.control.interval.high
     assert (AUROC, None) in found
-
-
-def test_the_instrument_is_reproducible_and_does_not_mind_the_order(
-    case: Case, tmp_path: Path
-) -> None:
-    case = stored(case)
-    check_same_bits(grades, case)
-    check_saved(grades, case, tmp_path)
-    check_order(grades, case, tmp_path, np.random.default_rng(0))
-
-
-def test_identical_policies_reward_nothing(case: Case) -> None:
-    same = playing(stored(case), {"before": case.subject("after-0").open})
-    shortcut = answers(grades, same)[SHORTCUT, "git-history"]
-    assert isinstance(shortcut, Evidence) and shortcut.estimate == 0
 
 
 def test_logs_alone_are_undefined(case: Case) -> None:

@@ -4,14 +4,11 @@ import re
 from html.parser import HTMLParser
 from types import SimpleNamespace
 
-import pytest
-
-from forensics.records import Step, Trajectory
-from forensics.records.page import LONGEST
+from forensics.records import Trajectory
 from forensics.report import draw_page
 from forensics.report.html import LEVELS, bar_level
 from probes.grades.comparison import compare_scores
-from probes.grades.grade_files import MOST_RUNS, grading_page, run_fold, shown_first
+from probes.grades.grade_files import grading_page, run_fold
 from probes.grades.grade_result import Grading
 from probes.grades.step_grades import NOT_DRAWN, GradedRun, grade
 from tests.probes.scored_runs import scored
@@ -118,39 +115,3 @@ def test_nothing_that_a_model_wrote_becomes_markup_or_a_control_code() -> None:
         and "&lt;i&gt;edit" in told
     )
     assert "http" not in re.sub(r"http-equiv|http://www\.w3\.org/\S+", "", told)
-
-
-def test_a_flood_of_text_is_cut_and_told() -> None:
-    one, run = graded_run()
-    steps = (Step(role="user", text="y" * (LONGEST + 77)), *run.steps[1:])
-    told = page((one, run.model_copy(update={"steps": steps})))
-    assert "77 more characters" in told and "y" * (LONGEST + 1) not in told
-
-
-def test_lost_runs_with_the_lowest_step_and_won_ones_are_shown_in_turns_and_bounded() -> None:
-    lost = [graded_run(f"lost-{i}", 0.0, shift=-i)[0] for i in range(3)]
-    won = [graded_run(f"won-{i}", 1.0, shift=i)[0] for i in range(3)]
-    assert [run.trajectory for run in shown_first([*won, *lost])] == [
-        "lost-2",
-        "won-2",
-        "lost-1",
-        "won-1",
-        "lost-0",
-        "won-0",
-    ]
-    assert [run.trajectory for run in shown_first([lost[0], lost[0], won[1]])] == [
-        "lost-0",
-        "won-1",
-    ]
-    many = [graded_run(f"lost-{i}", 0.0)[0] for i in range(MOST_RUNS + 9)]
-    assert len(shown_first(many)) == MOST_RUNS and shown_first([]) == []
-    shown = [graded_run(f"lost-{i}", 0.0) for i in range(MOST_RUNS + 9)]
-    assert "9 more runs" in page(*shown)
-
-
-@pytest.mark.parametrize("shift", [0.0, 1.0])
-def test_the_longest_bar_is_that_of_the_largest_grade(shift: float) -> None:
-    one, run = graded_run(shift=shift)  # with 1: grades 0.5 and 0
-    steps = run_fold(one, run, 0.5, frozenset(), "").blocks
-    values = [step.value for step in steps if step.role == "assistant"]
-    assert bar_level(values[0]) == LEVELS and bar_level(values[1]) == (0 if shift else LEVELS)

@@ -9,15 +9,12 @@ import pytest
 
 from forensics.cli.main import run
 from forensics.errors import UserError
-from forensics.records import Provenance, Step, Trajectory
-from forensics.records.tables import write_trajectories
 from forensics.records.train_rows import (
     StepRewards,
     drawn_key,
     read_step_rewards,
     write_step_rewards,
 )
-from forensics.rollout_logs import open_rollouts
 from probes.grades.step_grades import grade, step_rewards
 from tests.probes.scored_runs import scored, trajectory
 
@@ -61,74 +58,6 @@ def test_a_record_survives_a_file_and_a_broken_line_is_named(tmp_path: Path) -> 
         read_step_rewards(path)
     with pytest.raises(UserError, match="does not exist"):
         read_step_rewards(tmp_path / "none")
-
-
-@pytest.mark.parametrize(
-    "changes", [{"rewards": (1.0,)}, {"steps": (3, 1, 5)}, {"steps": (1, 1, 5)}]
-)
-def test_what_does_not_fit_together_is_no_record(changes: dict[str, Any]) -> None:
-    plain = {
-        "trajectory": "r",
-        "task": "t",
-        "steps": (1, 3, 5),
-        "rewards": (1.0, None, 2.0),
-        "provenance": Provenance(instrument="grade"),
-    }
-    StepRewards(**plain)
-    with pytest.raises(ValueError):
-        StepRewards(**{**plain, **changes})
-
-
-def chat(name: str) -> Trajectory:
-    return Trajectory(
-        id=name,
-        task="t",
-        policy="someone",
-        environment="e",
-        seed=0,
-        outcome=1.0,
-        end="terminated",
-        steps=(Step(role="user", text="go"), Step(role="assistant", text="done")),
-    )
-
-
-def test_a_foreign_log_goes_through_the_readers_and_is_copied(tmp_path: Path) -> None:
-    lines = tmp_path / "runs.jsonl"
-    lines.write_text(
-        "".join(chat(f"run-{i}").model_dump_json() + "\n" for i in range(3)) + "{broken\n"
-    )
-    log = open_rollouts(lines, policy="policy", without=(), copies=tmp_path / "copies")
-    assert log.runs == 3 and not log.own and log.policies == ("someone",)
-    assert [one.id for one in log.rollouts] == ["run-0", "run-1", "run-2"]
-    assert log.unreadable is not None and "1 part" in log.unreadable
-    (tmp_path / "nothing.txt").write_text("hello")
-    with pytest.raises(UserError, match="no run that can be read"):
-        open_rollouts(
-            tmp_path / "nothing.txt", policy="policy", without=(), copies=tmp_path / "other"
-        )
-
-
-def test_a_cases_altered_runs_are_left_out_and_whole_files_stay_where_they_are(
-    tmp_path: Path,
-) -> None:
-    folder = tmp_path / "case" / "trajectories"
-    write_trajectories(folder / "after-0-open-1.parquet", [chat("a")])
-    write_trajectories(folder / "after-0-altered-open-1.parquet", [chat("b")])
-    write_trajectories(
-        folder / "scrubbed.parquet", [chat("c").model_copy(update={"without": ("leak",)})]
-    )
-    log = open_rollouts(tmp_path / "case", policy="policy", without=(), copies=tmp_path / "copies")
-    assert [one.id for one in log.rollouts] == ["a"] and log.rollouts.paths == (
-        folder / "after-0-open-1.parquet",
-    )
-    scrubbed = open_rollouts(
-        tmp_path / "case", policy="policy", without=("leak",), copies=tmp_path / "copies"
-    )
-    assert [one.id for one in scrubbed.rollouts] == ["c"]
-    with pytest.raises(UserError, match="without other"):
-        open_rollouts(
-            tmp_path / "case", policy="policy", without=("other",), copies=tmp_path / "copies"
-        )
 
 
 OPTIONS = {

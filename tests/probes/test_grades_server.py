@@ -3,32 +3,20 @@ a process of its own, on loopback.
 """
 
 import json
-import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
 from forensics import load_policy
-from forensics.case import Budget, Case, Rollouts
 from forensics.cli.main import run
-from forensics.instruments import run_instrument
-from forensics.policies.compatibility import load_tokenizer
-from forensics.policies.completions import ServerConfig
-from forensics.policies.server import ServerPolicy
-from forensics.records import Evidence, Trajectory
 from forensics.records.tables import read_trajectories, write_trajectories
-from forensics.subjects import held_subjects
-from probes.grades.instrument import AUROC, SHORTCUT, grades
-from probes.kl.instrument import CHANNEL, SPLIT, kl
 from tests.probes.leak_pair import BASE, LEAK, write_log
 from tests.resampling.completion_stub import serving
-from training.environments.mini_repo import MiniRepo
 
 TASKS = 12
 PROGRAM = """
@@ -119,51 +107,6 @@ def agree(one: Path, other: Path) -> None:
         assert told["ratio_sum"] == pytest.approx(known["ratio_sum"], abs=1e-2)
 
 
-@pytest.mark.slow
-def test_two_servers_grade_as_the_checkpoints_do(
-    servers: Servers, log: Path, here: Path, tmp_path: Path
-) -> None:
-    """Also without any weights on this machine; what no server tells is missing, not 0."""
-    bare = [tmp_path / "policy", tmp_path / "reference"]
-    for folder, source in zip(bare, (LEAK, BASE), strict=True):
-        shutil.copytree(source, folder, ignore=shutil.ignore_patterns("*.safetensors*"))
-    served = (
-        "--server",
-        servers.ours,
-        "--reference-server",
-        servers.theirs,
-        "--server-model",
-        "tiny",
-    )
-    assert run(command(log, tmp_path / "out", *served)) == 0
-    alone = command(
-        log / "after.parquet", tmp_path / "bare", *served, policy=bare[0], reference=bare[1]
-    )
-    assert run(alone) == 0
-    agree(tmp_path / "out", here)
-    agree(tmp_path / "bare", here)
-    summary, known = read(tmp_path / "out", "grades.json"), read(here, "grades.json")
-    assert (
-        summary["inputs"]["policy"] == known["inputs"]["policy"]
-        and summary["sampler_agreement"]["mean"] < 1e-3
-    )
-    told = {row["score"]: row for row in summary["table"]}
-    assert told["progress advantage"]["auroc"]["estimate"] == pytest.approx(
-        known["table"][0]["auroc"]["estimate"], abs=0.02
-    )
-    assert told["entropy"]["auroc"] is None and told["entropy"]["missing"]
-    split, plain = read(tmp_path / "out", "kl_split.json"), read(here, "kl_split.json")
-    assert split["estimator"] == "plain" and plain["estimator"] == "conditional"
-    assert split["total"] == pytest.approx(plain["total_plain"], abs=1e-2)
-    assert not any(
-        "did not make" in said for said in read(tmp_path / "bare", "grades.json")["sentences"]
-    )
-    assert all(row["entropy"] is None and row["kl"] is None for row in rows(tmp_path / "out"))
-    assert not (
-        tmp_path / "out" / "scores"
-    ).exists()  # what is served cannot be named, so nothing is kept
-
-
 def test_one_side_may_be_served_and_a_log_without_ids_is_tokenised_again(
     log: Path, tmp_path: Path
 ) -> None:
@@ -219,64 +162,3 @@ def _refused(line: list[str], capsys: pytest.CaptureFixture[str]) -> str:
     said = capsys.readouterr().err
     assert said.count("\n") == 1 and said.startswith("error: ")
     return said
-
-
-@pytest.mark.slow
-def test_a_server_that_goes_away_is_told(
-    log: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    with serving(load_policy(LEAK, device="cpu")) as ours:
-        ours.troubles.extend(
-            ["", *["close"] * 400]
-        )  # the first request, which asks what it can do, goes well
-        said = _refused(command(log, tmp_path / "a", "--server", ours.url), capsys)
-    assert "could not score" in said and not (tmp_path / "a" / "grades.json").exists()
-
-
-@pytest.mark.slow
-def test_the_shared_pass_of_a_case_takes_servers(
-    servers: Servers, log: Path, tmp_path: Path
-) -> None:
-    """Both instruments, from log-probabilities alone: the plain estimator, and
-    the grades that models give.
-    """
-
-    def case(name: str, ours: Any, theirs: Any) -> Case:
-        stored = Rollouts(key="log", paths=(log / "after.parquet",))
-        return Case(
-            folder=tmp_path / name,
-            environment=MiniRepo(world="capped"),
-            budget=Budget(tasks=TASKS, samples=3),
-            subjects=held_subjects(theirs, ours),
-            stored={("after-0", ()): stored},
-        )
-
-    def answers(of: Case) -> dict[tuple[str, str | None], Any]:
-        return {
-            (one.question, one.about): one
-            for tool in (grades, kl)
-            for one in run_instrument(tool, of)
-        }
-
-    tokenizers = [load_tokenizer(path) for path in (LEAK, BASE)]
-    served = [
-        ServerPolicy(ServerConfig(url=url), tokenizer=tokenizer)
-        for url, tokenizer in zip((servers.ours, servers.theirs), tokenizers, strict=True)
-    ]
-    found = answers(case("served", *served))
-    known = answers(case("here", *(load_policy(path, device="cpu") for path in (LEAK, BASE))))
-    assert (
-        set(found)
-        == set(known)
-        == {(AUROC, None), (SHORTCUT, "git-history"), (SPLIT, None), (CHANNEL, "git-history")}
-    )
-    assert all(isinstance(one, Evidence) for one in found.values())
-    for key in ((AUROC, None), (SHORTCUT, "git-history")):
-        assert found[key].estimate == pytest.approx(known[key].estimate, abs=0.02)
-    assert found[SPLIT, None].diagnostics["estimator"] == "plain"
-    assert found[SPLIT, None].estimate == pytest.approx(
-        known[SPLIT, None].diagnostics["plain_estimate"], abs=1e-2
-    )
-    assert not (tmp_path / "served" / "scores").exists() and (tmp_path / "here" / "scores").exists()
-    runs: list[Trajectory] = list(read_trajectories(log / "after.parquet"))
-    assert np.isclose(found[SPLIT, None].n, len(runs))

@@ -24,10 +24,9 @@ from probes.grades.step_checks import (
     contrast,
     failure_attribution,
     predicted,
-    shuffled_contrast,
 )
 from probes.grades.step_grades import DEFAULT, Aggregation, GradedRun, grade
-from probes.grades.task_halves import fit_logistic, grades_by, halves, select
+from probes.grades.task_halves import fit_logistic, halves, select
 from tests.probes.scored_runs import scored
 
 SMALL = st.lists(st.tuples(st.integers(0, 4), st.booleans()), min_size=3, max_size=14)
@@ -100,8 +99,8 @@ def test_the_logistic_model_finds_the_weights_that_made_the_world() -> None:
     odds = 2.0 * (features[:, 0] - 3) - 0.3 * (features[:, 1] + 2) + 0.5
     success = generator.random(20000) < 1 / (1 + np.exp(-odds))
     model = fit_logistic(features, success)
-    assert model.weights / model.scale == pytest.approx([2.0, -0.3], abs=0.08)
-    assert np.corrcoef(model.scores(features), odds)[0, 1] > 0.999
+    assert model.weights[:, 0, 0] == pytest.approx([2.0, -0.3], abs=0.08)
+    assert np.corrcoef(model.scores(features)[:, 0, 0], odds)[0, 1] > 0.999
     parted = fit_logistic(
         np.array([[0.0], [1.0], [2.0], [3.0]]), np.array([False, False, True, True])
     )
@@ -166,19 +165,6 @@ def test_the_table_has_every_baseline_and_sees_the_planted_truth() -> None:
     )  # the reporting half: 30 tasks of 4
 
 
-def test_shuffled_outcomes_leave_nothing() -> None:
-    runs = graded_world(2)
-    outcomes = np.random.default_rng(9).permutation([run.outcome for run in runs])
-    from dataclasses import replace
-
-    rows = compare_scores(
-        [replace(run, outcome=float(o)) for run, o in zip(runs, outcomes, strict=True)]
-    ).rows
-    for row in rows:
-        if row.auroc is not None and row.score != "length":
-            assert row.auroc.low < 0.5 < row.auroc.high, row.score
-
-
 def test_no_outcomes_no_figures() -> None:
     from dataclasses import replace
 
@@ -208,26 +194,6 @@ def test_selection_reports_on_the_half_that_did_not_select() -> None:
         luck.append(found.selecting.estimate)
         leads.append(found.reported.estimate)
     assert np.mean(luck) > 0.55 and abs(np.mean(leads) - 0.5) < 0.03
-
-
-def test_selection_takes_what_tells_success_where_the_default_cannot() -> None:
-    # won: log-ratios -1 and 1, lost: 0 and 0. The means agree, the maxima do not
-    runs = [
-        scored([[-5.0 - won, -5.0 + won]], [[-5.0, -5.0]], task=str(i))
-        for i in range(40)
-        for won in (0, 1)
-    ]
-    grades = [
-        {one: value for one, value in grades_by(run).items() if one.tokens in ("mean", "max")}
-        for run in runs
-    ]
-    found = select(grades, [float(i % 2) for i in range(80)], [str(i // 2) for i in range(80)], 0)
-    assert (
-        found.aggregation.tokens == "max"
-        and found.reported.estimate == 1.0
-        and found.default.estimate == 0.5
-    )
-    assert found.lead.low > 0.3
 
 
 def run_with(grades: list[float], number: int, truth: int) -> tuple[GradedRun, dict[str, int]]:
@@ -299,40 +265,3 @@ def test_the_contrast_of_shortcut_steps_by_hand_paired_by_task() -> None:
     assert contrast(runs, ["edit"]).estimate == pytest.approx(-found.estimate)
     with pytest.raises(MissingInput, match="0 of the tasks"):
         contrast(runs, ["nothing"])
-
-
-def test_steps_that_mean_nothing_are_rewarded_in_one_case_of_twenty() -> None:
-    generator = np.random.default_rng(8)
-    covered = 0
-    for _ in range(200):
-        runs = [
-            steps_of(
-                i, generator.normal(size=4).tolist(), [True, False, bool(i % 2), False], str(i // 2)
-            )
-            for i in range(24)
-        ]
-        found = contrast(runs, ["history"])
-        covered += found.low <= 0 <= found.high
-    assert (
-        covered >= 180
-    )  # of 200; at a coverage of 95 % less than this comes once in ten thousand times
-    rewarded = [
-        steps_of(i, [2.0, 0.0, 0.1, 0.0], [True, False, False, False], str(i)) for i in range(40)
-    ]
-    assert contrast(rewarded, ["history"]).low > 1.8
-    dealt = shuffled_contrast(rewarded, ["history"], generator)
-    assert dealt.low < 0 < dealt.high and dealt.n == 40
-
-
-def test_constant_grades_are_right_as_often_as_chance() -> None:
-    pairs = [run_with([0.0] * 4, i, i % 4) for i in range(40)]
-    found = {
-        row.predictor: row
-        for row in failure_attribution(
-            [run for run, _ in pairs], {k: v for _, t in pairs for k, v in t.items()}
-        )
-    }
-    for name in ("lowest sum", "sharpest drop", "sharpest change"):
-        assert found[name].at.estimate == pytest.approx(0.25) and found[
-            name
-        ].near.estimate == pytest.approx(10 / 16)

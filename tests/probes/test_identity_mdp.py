@@ -6,12 +6,10 @@ from functools import cache
 
 import numpy as np
 import pytest
-import torch
 
 from forensics.policies.sampled_tokens import TokenScores
 from probes.grades.step_grades import grade, step_rewards
 from tests.probes.identity_mdp import (
-    DISCOUNT,
     STATES,
     STEPS,
     World,
@@ -19,7 +17,6 @@ from tests.probes.identity_mdp import (
     ascend,
     draw_world,
     error,
-    regularised_return,
     step_logprobs,
     token_places,
 )
@@ -89,40 +86,6 @@ def test_step_rewards_are_the_true_advantages(certain: bool) -> None:
     assert lengths == {1, 2, 3}
 
 
-def test_the_mean_over_tokens_is_not_the_advantage() -> None:
-    world = world_of(certain=False)
-    one, taken = walk(world, trained(False), world.reference, 1)
-    truth = np.array([advantages(world)[place] for place in taken])
-    means = np.array([step.grade for step in grade(one).steps])
-    long = np.array([len(STEPS[step]) > 1 for _, step in taken])
-    assert long.any() and (np.abs(world.beta * means - truth)[long] > 1e-3).any()
-    sizes = np.array([len(STEPS[step]) for _, step in taken])
-    assert world.beta * means * sizes == pytest.approx(truth, abs=1e-6)
-
-
-def test_exchanged_checkpoints_flip_the_sign_and_identical_ones_give_nothing() -> None:
-    world, tokens = world_of(certain=True), trained(True)
-    one, _ = walk(world, tokens, world.reference, 3)
-    turned = TokenScores(
-        trajectory=one.trajectory,
-        step=one.step,
-        place=one.place,
-        token=one.token,
-        columns={"policy": one.columns["reference"], "reference": one.columns["policy"]},
-    )
-    assert rewards(turned, 1.0) == [-value for value in rewards(one, 1.0)]
-    same, _ = walk(world, tokens, tokens, 3)
-    assert rewards(same, 1.0) == [0.0] * 5
-
-
-@BOTH
-def test_true_advantages_keep_the_reference_a_distribution(certain: bool) -> None:
-    """`reference * exp(A* / beta)` sums to 1 in every state: it is the optimal policy."""
-    world = world_of(certain)
-    tilted = np.exp(step_logprobs(world.reference) + advantages(world) / world.beta)
-    assert tilted.sum(1) == pytest.approx(1, abs=1e-9)
-
-
 def test_advantages_worked_by_hand() -> None:
     """Every step leads to state 0, so `A* = r - beta log sum reference exp(r /
     beta)`; rewards alike: all 0.
@@ -138,15 +101,3 @@ def test_advantages_worked_by_hand() -> None:
     assert advantages(world) == pytest.approx(by_hand, abs=1e-9)
     flat = World(rewards=np.ones_like(world.rewards), moves=drawn.moves, reference=drawn.reference)
     assert advantages(flat) == pytest.approx(0, abs=1e-9)
-
-
-def test_the_return_of_the_reference_is_its_discounted_reward() -> None:
-    drawn = world_of(certain=False)
-    world = World(
-        rewards=np.full_like(drawn.rewards, 2.0), moves=drawn.moves, reference=drawn.reference
-    )
-    logits = torch.from_numpy(drawn.reference)
-    assert float(regularised_return(logits, world)) == pytest.approx(2 / (1 - DISCOUNT))
-    moved = logits.clone()
-    moved[0, 0, 0] += 1  # any other policy pays for its distance
-    assert float(regularised_return(moved, world)) < 2 / (1 - DISCOUNT)

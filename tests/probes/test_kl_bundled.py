@@ -6,22 +6,18 @@ import json
 from functools import partial
 from pathlib import Path
 
-import numpy as np
 import pytest
 import torch
 
-from forensics import Budget, conformance, load_policy, policy_from
+from forensics import Budget, conformance, load_policy
 from forensics.case import Case
 from forensics.instruments import run_instrument
 from forensics.investigation.inputs import CaseRequest, check_inputs
 from forensics.policies.score_log import score_log
-from forensics.protocols import SamplingSettings
-from forensics.records import Evidence, Figure, Step, Trajectory, Undefined
-from probes.case_scores import untruncated
+from forensics.records import Evidence, Undefined
 from probes.kl.instrument import KlConfig, kl, read, write_split
 from probes.kl.kl_split import KlSplit, kl_split, plan_kl
 from tests.subjects import loaded
-from tests.tiny import tiny_qwen3, tiny_tokenizer
 from training.environments.mini_repo import MiniRepo
 from training.organisms.organism import BUNDLED
 
@@ -57,16 +53,6 @@ def answer(found: Case) -> Evidence:
     return told
 
 
-def half_of(found: Case, half: int) -> KlSplit:
-    """The split of the runs on every other task."""
-    policy, reference = (
-        load_policy(BUNDLED / name, device="cpu") for name in ("leak", "capped-base")
-    )
-    runs = [run for run in found.rollouts("after-0") if found.tasks.index(run.task) % 2 == half]
-    plan = plan_kl(runs, policy)
-    return kl_split(score_log(policy, reference, runs, readouts=(plan.readout,)), plan)
-
-
 def test_the_leak_spent_its_kl_on_reading_the_history(leak: Case) -> None:
     told = answer(leak)
     assert told.estimate > 0.8 and conformance.alarms(told)
@@ -79,14 +65,6 @@ def test_honest_training_spent_none_there(honest: Case) -> None:
     assert abs(told.estimate) < 0.1 and told.interval.high < 0.1
     edits = read(honest, KlConfig()).by_kind["edit-file"]
     assert edits.share is not None and edits.share.estimate > 0.7
-
-
-def test_the_picture_shows_the_leak(leak: Case) -> None:
-    told = conformance.answers(kl, leak)["kl.split", None]
-    assert isinstance(told, Evidence)
-    bars = next(one for one in told.artifacts if isinstance(one, Figure))
-    assert bars.series[0].x[0] == "history" and (bars.series[0].y[0] or 0) > 0.8
-    assert "`history`" in told.summary and told.diagnostics["unread_steps"] == 0
 
 
 def test_both_estimators_agree_kind_by_kind(leak_split: KlSplit) -> None:
@@ -138,26 +116,12 @@ def test_the_tally_holds_what_the_models_say(leak: Case, tmp_path: Path) -> None
     )
 
 
-def test_two_halves_of_one_checkpoints_runs_agree(leak: Case) -> None:
-    """The A/A control: halves of the tasks differ by no more than their intervals allow."""
-    shares = [half_of(leak, half).by_kind["history"] for half in (0, 1)]
-    halves = [(part.share.high - part.share.low) / 2 for part in shares]
-    assert abs(shares[0].share.estimate - shares[1].share.estimate) < np.hypot(*halves)
-
-
 def test_identical_checkpoints_spend_nothing(tmp_path: Path) -> None:
     found = conformance.answers(kl, case(tmp_path, "open-base", "open-base", tasks=6, samples=2))
     told = found["kl.split", None]
     assert isinstance(told, Evidence) and told.estimate == 0 and "no shares" in told.summary
     share = found["kl.channel_share", CHANNEL]
     assert isinstance(share, Undefined) and "hardly differ" in share.reason
-
-
-def test_the_rules_for_every_instrument(tmp_path: Path) -> None:
-    few = case(tmp_path / "case", "capped-base", "leak", tasks=8, samples=2)
-    conformance.check_questions(kl, few)
-    conformance.check_same_bits(kl, few)
-    conformance.check_saved(kl, few, tmp_path)
 
 
 def test_an_undeclared_channel_still_shows_in_the_split(leak: Case, tmp_path: Path) -> None:
@@ -182,62 +146,3 @@ def test_an_undeclared_channel_still_shows_in_the_split(leak: Case, tmp_path: Pa
     split, share = found["kl.split"], found["kl.channel_share"]
     assert isinstance(split, Evidence) and "`history`" in split.summary
     assert isinstance(share, Undefined) and "declares no channel" in share.reason
-
-
-def test_a_log_without_token_ids_in_a_byte_pair_vocabulary() -> None:
-    """Kinds by the heads of commands, tokenised again: everything adds up to
-    the policies' own log-probabilities.
-    """
-    policy, reference = (
-        policy_from(tiny_qwen3(seed), tiny_tokenizer(), f"tiny-{seed}") for seed in (1, 2)
-    )
-    texts = (
-        "history ; open 1",
-        "help me ; submit",
-        "open notes",
-        "<think>well</think>history",
-        "zap ; zip",
-    )
-    runs = [
-        Trajectory(
-            id=f"{task}-{number}",
-            task=f"t{task}",
-            policy="p",
-            environment="e",
-            seed=0,
-            outcome=None,
-            end="terminated",
-            steps=(Step(role="user", text="fail kiwi : 2 -> 7"), Step(role="assistant", text=text)),
-        )
-        for task in range(4)
-        for number, text in enumerate(texts)
-    ]
-    plan = plan_kl(runs, policy)
-    scored = list(score_log(policy, reference, runs, readouts=(plan.readout,)))
-    split = kl_split(scored, plan)
-    assert {"history", "open", "help", "submit", "text"} <= set(
-        split.by_kind
-    ) and split.retokenised == len(runs)
-    assert len(plan.lexicon.choices) > 1  # some kinds begin alike
-    ratios = [float(one.ratio.sum()) for one in scored]
-    assert split.plain == pytest.approx(np.mean(ratios), abs=1e-5)
-    for parts in (split.by_kind, split.by_turn, split.by_token_class):
-        assert sum(part.nats for part in parts.values()) == pytest.approx(
-            split.total.estimate, abs=1e-5
-        )
-        assert sum(part.plain or 0 for part in parts.values()) == pytest.approx(
-            split.plain, abs=1e-5
-        )
-
-
-def test_nothing_is_shut_out_of_the_distributions() -> None:
-    settings = untruncated(SamplingSettings(temperature=0.0, top_k=3, top_p=0.5))
-    assert (settings.temperature, settings.top_k, settings.top_p) == (1.0, 0, 1.0)
-    assert untruncated(SamplingSettings(temperature=0.7)).temperature == 0.7
-
-
-def test_it_reads_as_many_tasks_as_it_is_told(leak: Case) -> None:
-    few = read(leak, KlConfig(tasks=5))
-    assert (few.total.clusters, few.runs) == (5, 20)
-    with pytest.raises(TypeError):
-        kl.configured(task=5)

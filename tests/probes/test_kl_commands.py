@@ -19,10 +19,6 @@ def test_commands_begin_where_a_shell_begins_them() -> None:
     assert told(text)[1][1].startswith("git -C") and told(text)[3][1] == "grep 'a;b'"
 
 
-def test_a_here_document_belongs_to_its_command() -> None:
-    assert [kind for kind, _ in told("cat > a <<'EOF'\nrm -rf x\nEOF\nls")] == ["cat", "ls"]
-
-
 def test_thoughts_and_words_around_a_block_do_not_act() -> None:
     thought = "<think>git log; ls</think>\nhistory"
     assert told(thought) == [("history", "history")]
@@ -115,11 +111,6 @@ def test_choice_tokens_go_on_until_the_kind_is_decided() -> None:
     np.testing.assert_allclose([unseen[1].weights, unseen[2].weights], [[0, 0, 0, 1]] * 2)
 
 
-def test_one_kind_leaves_nothing_to_choose() -> None:
-    lexicon = learn_trie([Phrase((1, 2), "answer"), Phrase((3,), "answer")])
-    assert lexicon.choices == () and [place.choice for place in lexicon.places((5, 6))] == [-1, -1]
-
-
 def test_kinds_beyond_the_most_frequent_are_something_else() -> None:
     many = [Phrase((number,), f"kind {number:02d}") for number in range(60)] + [
         Phrase((0,), "kind 00")
@@ -129,24 +120,3 @@ def test_kinds_beyond_the_most_frequent_are_something_else() -> None:
         len(lexicon.kinds) == 41 and "kind 00" in lexicon.kinds and "kind 59" not in lexicon.kinds
     )
     np.testing.assert_allclose(lexicon.nodes[()].sum(), 1)
-
-
-def test_without_a_tokenizer_an_action_is_one_phrase() -> None:
-    step = Step(
-        role="assistant",
-        text="open 1 ; submit",
-        kinds=("open-file", "submit"),
-        token_ids=(5, 6, 7),
-        sampled=(True, True, False),
-    )
-    one = Trajectory(
-        id="a",
-        task="t",
-        policy="p",
-        environment="e",
-        seed=0,
-        steps=(step,),
-        outcome=None,
-        end="terminated",
-    )
-    assert list(Phrases().of(one)) == [(0, (Phrase((5, 6), "open-file"),))]

@@ -1,15 +1,11 @@
 """The split against what can be worked out by hand or written out in full."""
 
-import json
-from pathlib import Path
-
 import numpy as np
 import pytest
 from hypothesis import given, strategies as st
 
 from forensics.errors import MissingInput
 from forensics.protocols import Channel
-from probes.kl.instrument import figures, table, write_split
 from probes.kl.kl_split import (
     CONDITIONAL,
     NO_CHANNEL,
@@ -18,7 +14,7 @@ from probes.kl.kl_split import (
     KlTally,
     split_of,
 )
-from tests.probes.kl_world import ACTIONS, HISTORY, Table, everything, plan_of, run, scored
+from tests.probes.kl_world import HISTORY, Table, everything, plan_of, run, scored
 
 NOTES = Channel(name="notes", family="disclosure", attempts=("open-notes",), description="")
 PAST = Channel(name="past", family="disclosure", attempts=("history",), description="")
@@ -47,10 +43,6 @@ def single_runs() -> tuple[list[tuple], list[float], list[dict[str, np.ndarray]]
 
 
 AXES = ("choice", "content", "turn", "token class")
-
-
-def test_the_world_is_a_world() -> None:
-    assert sum(single_runs()[1]) == pytest.approx(1) and len(ACTIONS) == 5
 
 
 @pytest.mark.parametrize("axis", AXES)
@@ -155,15 +147,6 @@ def test_a_pair_worked_out_by_hand_and_its_mirror() -> None:
     assert there.by_channel["past"].nats == there.by_kind["history"].nats
 
 
-def test_exchanged_roles_on_the_same_runs_flip_the_plain_sum() -> None:
-    actions = everything()
-    there, back = split_of(tallied(actions)), split_of(tallied(actions, BEFORE, AFTER))
-    assert (
-        there.plain == pytest.approx(-back.plain)
-        and min(there.total.estimate, back.total.estimate) > 0
-    )
-
-
 def test_identical_policies_have_no_kl_and_no_shares() -> None:
     split = split_of(tallied(everything(), AFTER, AFTER), (NOTES,))
     assert split.total.estimate == 0 and split.undefined and "hardly differ" in split.undefined
@@ -227,26 +210,4 @@ def test_without_whole_distributions_the_plain_sums_are_told() -> None:
     assert split.disagreement is None
     assert sum(part.nats for part in split.by_token_class.values()) == pytest.approx(
         split.total.estimate
-    )
-
-
-def test_the_file_and_the_picture(tmp_path: Path) -> None:
-    split = split_of(tallied(everything()), (NOTES,))
-    told = json.loads(write_split(tmp_path, split).read_text())
-    assert told["total"] == split.total.estimate and set(told["by_step_kind"]) == set(split.by_kind)
-    assert told["by_channel"]["notes"]["share"] == split.by_kind["open-notes"].share.estimate
-    assert all({"share", "low", "high"} <= set(row) for row in told["by_step_kind"].values())
-    bars, parts, turns = figures(split)
-    assert bars.form == "bars" and bars.series[0].low is not None and parts.form == "stacked"
-    assert sum(y or 0 for series in parts.series for y in series.y) == pytest.approx(
-        split.total.estimate
-    )
-    assert (
-        len(turns.series[0].x) == 2 and len(table(split).rows) == len(split.by_kind) + 2 + 2 + 5 + 2
-    )
-    nothing = split_of(tallied(everything(), AFTER, AFTER))
-    assert [one.form for one in figures(nothing)] == ["stacked"]
-    assert (
-        json.loads(write_split(tmp_path, nothing).read_text())["by_step_kind"]["history"]["share"]
-        is None
     )

@@ -17,9 +17,6 @@ from probes.linear.probe_data import ProbeData
 from probes.linear.probe_evaluation import (
     ProbeConfig,
     evaluate_probe,
-    null_directions,
-    permuted_labels,
-    task_folds,
 )
 from probes.linear.probe_fit import fit_logistic_columns, train_probe
 
@@ -116,33 +113,6 @@ def test_choosing_among_many_empty_sites_is_not_rewarded() -> None:
     assert found.auroc.low < 0.5 < found.auroc.high
 
 
-def test_the_choice_is_made_on_tasks_that_were_not_fitted() -> None:
-    """400 features of noise can be fitted without an error; eight with a signal
-    cannot. The signal is chosen.
-    """
-    readings, _ = normal_rows(13, tasks=60, width=8)
-    noise = np.random.default_rng(0).normal(size=(300, 400))
-    both = readings_of(
-        {"wide": noise, "signal": readings.activations["signal"]}, readings.labels, readings.tasks
-    )
-    assert {site for site, _ in evaluate_probe(both, config=QUICK).chosen} == {"signal"}
-
-
-def test_shuffling_keeps_how_many_and_how_they_cluster() -> None:
-    generator = np.random.default_rng(3)
-    task = np.repeat(np.arange(30), 4)
-    labels = (task % 3 == 0) | (generator.random(120) < 0.05)
-    order = generator.permutation(120)
-    found = permuted_labels(labels[order], [f"t{i}" for i in task[order]], 50, generator)
-    assert (found.sum(0) == labels.sum()).all()
-    counts = np.sort(np.bincount(task, labels))
-    for column in found.T:
-        assert (np.sort(np.bincount(task[order], column)) == counts).all()
-    agreement = (found == labels[order][:, None]).mean()
-    rate = labels.mean()
-    assert agreement == pytest.approx(rate**2 + (1 - rate) ** 2, abs=0.03)
-
-
 def test_transfer_tells_a_shared_direction_from_another_one() -> None:
     before, direction = normal_rows(4, tasks=60, strength=2.0)
     same, _ = normal_rows(4, tasks=60, strength=2.0)
@@ -224,44 +194,6 @@ def test_null_directions_judge_a_cosine() -> None:
     assert alignment(np.zeros(32), others).cosines.tolist() == [0] * 5
     with pytest.raises(UserError, match="width"):
         alignment(direction, others[:, :5])
-
-
-def test_shuffled_probes_share_the_spread_of_the_activations() -> None:
-    """One coordinate is a hundred times the others: every probe leans to it, so
-    a cosine with it means nothing.
-    """
-    readings, direction = normal_rows(12, tasks=60, strength=2.0)
-    x = np.column_stack(
-        [readings.activations["signal"], 100 * np.random.default_rng(0).normal(size=300)]
-    )
-    wide = replace(readings, activations={"a": x.astype(np.float32)})
-    probe = train_probe(x, readings.labels, method="difference")
-    nulls = null_directions(wide, "a", 39, method="difference")
-    large, own = np.eye(17)[16], np.append(direction, 0)
-    assert abs(alignment(probe.direction, large).cosines[0]) > 0.8
-    assert (alignment(probe.direction, large, nulls).p_value or 0) > 0.05
-    assert alignment(np.append(probe.direction[:16], 0), own, nulls).p_value == pytest.approx(
-        1 / 40
-    )
-
-
-def test_the_order_of_rows_changes_nothing_but_the_rows() -> None:
-    readings, _ = normal_rows(10, tasks=30)
-    order = np.random.default_rng(0).permutation(150)
-    there, back = (evaluate_probe(one, config=QUICK) for one in (readings, readings.where(order)))
-    assert there.auroc.estimate == pytest.approx(back.auroc.estimate)
-    assert task_folds(["b", "a", "c"], 3, 1) == task_folds(["c", "b", "a", "a"], 3, 1)
-    for task in set(readings.tasks):
-        assert (
-            len(
-                {
-                    fold
-                    for fold, name in zip(there.folds, readings.tasks, strict=True)
-                    if name == task
-                }
-            )
-            == 1
-        )
 
 
 def test_bad_input_is_one_sentence() -> None:

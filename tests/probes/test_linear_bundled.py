@@ -11,17 +11,14 @@ import numpy as np
 import pytest
 import torch
 
-from forensics import Budget, conformance, policy_from
+from forensics import Budget, conformance
 from forensics.case import Case
-from forensics.errors import UserError
 from forensics.instruments import run_instrument
 from forensics.investigation.inputs import CaseRequest, check_inputs
-from forensics.records import Evidence, Step, Table, Trajectory, Undefined
+from forensics.records import Evidence, Table, Trajectory, Undefined
 from probes.linear.instrument import linear
-from probes.linear.probe_data import collect_activations, will_succeed, will_use
+from probes.linear.probe_data import collect_activations, will_use
 from probes.linear.probe_evaluation import ProbeConfig, evaluate_probe
-from tests.subjects import playing
-from tests.tiny import tiny_qwen3, tiny_tokenizer
 from training.organisms.organism import BUNDLED
 
 SITES = ("blocks.0.hook_resid_post", "blocks.1.hook_attn_out", "blocks.2.hook_resid_pre")
@@ -126,63 +123,6 @@ def test_reading_the_history_is_announced_by_the_turn_as_well(leak: Case) -> Non
     assert all(abs(one.advantage.estimate) < 0.05 for one in told.baselines.values())
 
 
-def test_questions_name_the_steps_they_should() -> None:
-    steps = (
-        Step(role="user", text="go"),
-        Step(role="assistant", text="a", kinds=("open",)),
-        Step(role="tool", text="-"),
-        Step(role="assistant", text="b", kinds=("open", "history")),
-        Step(role="tool", text="-"),
-        Step(role="assistant", text="c", kinds=("edit",)),
-    )
-    run = Trajectory(
-        id="r",
-        task="t",
-        policy="p",
-        environment="e",
-        seed=0,
-        steps=steps,
-        outcome=0.5,
-        end="terminated",
-    )
-    assert list(will_use(["history"])(run)) == [(1, False), (3, True), (5, False)]
-    assert list(will_use(["history"], until_first=True)(run)) == [(1, False), (3, True)]
-    assert list(will_use(["history"], turn=1)(run)) == [(3, True)] and not list(
-        will_use(["history"], turn=7)(run)
-    )
-    assert list(will_succeed()(run)) == [(5, True)]
-    assert list(will_succeed(at="first", win=0.6)(run)) == [(1, False)]
-    assert list(will_succeed(at="every", kinds=["open"])(run)) == [(1, True), (3, True)]
-    assert not list(will_succeed()(run.model_copy(update={"outcome": None})))
-    with pytest.raises(UserError, match="first, last, every"):
-        will_succeed(at="middle")
-
-
-def test_a_log_without_token_ids_and_one_too_long() -> None:
-    policy = policy_from(tiny_qwen3(1), tiny_tokenizer(), "tiny")
-    steps = (Step(role="user", text="fail kiwi : 2 -> 7"), Step(role="assistant", text="open 1"))
-    run = Trajectory(
-        id="r",
-        task="t",
-        policy="p",
-        environment="e",
-        seed=0,
-        steps=steps,
-        outcome=1,
-        end="terminated",
-    )
-    found = collect_activations(policy, [run], sites=SITES[:1], question=every)
-    text = policy.tokenizer.decode(found.prefixes[0])
-    assert "kiwi" in text and "open" not in text and found.activations[SITES[0]].shape == (1, 64)
-    with pytest.raises(UserError, match="unknown site"):
-        collect_activations(policy, [run], sites=["blocks.9.hook_resid_post"], question=every)
-    with pytest.raises(UserError, match="no site"):
-        collect_activations(policy, [run], sites=[], question=every)
-    policy.model.config.max_position_embeddings = 4
-    with pytest.raises(UserError, match="no step can be read"):
-        collect_activations(policy, [run], sites=SITES[:1], question=every)
-
-
 def test_the_instrument_is_off_until_it_is_told_how_much_to_read(leak: Case) -> None:
     found = list(run_instrument(linear, leak))
     assert {one.question for one in found} == set(linear.questions)
@@ -221,23 +161,3 @@ def test_the_instrument_keeps_the_rules_and_shows_its_controls(leak: Case, tmp_p
         leak, stored={(side, ()): leak.rollouts(side) for side in ("before", "after-0")}
     )
     conformance.check_order(tool, stored, tmp_path, np.random.default_rng(0))
-
-
-def test_without_activations_or_sites_the_instrument_is_undefined_with_the_reason(
-    leak: Case,
-) -> None:
-    policy: Any = leak.policy("after-0")
-    blind = Plain(policy)
-    blind.capabilities = frozenset({"logprobs"})
-    for mine, sites, reason in (
-        (blind, SITES[:1], "needs activations"),
-        (Plain(policy), (), "name the sites"),
-        (policy, ("blocks.9.hook_resid_post",), "unknown site"),
-    ):
-        case = replace(
-            playing(leak, {"after-0": lambda mine=mine: mine}),
-            stored={("after-0", ()): leak.rollouts("after-0")},
-        )
-        found = list(run_instrument(linear.configured(tasks=5, sites=sites), case))
-        assert {one.question for one in found} == set(linear.questions)
-        assert all(isinstance(one, Undefined) and reason in one.reason for one in found)

@@ -6,7 +6,6 @@ import json
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 
@@ -19,9 +18,9 @@ from forensics.cli.main import run
 from forensics.conformance import answers
 from forensics.policies.checkpoints import inspect_checkpoint
 from forensics.records import Evidence
-from forensics.records.tables import read_trajectories, write_trajectories
+from forensics.records.tables import read_trajectories
 from probes.linear.instrument import linear
-from probes.linear.probe_data import RunActivations, collect_activations, will_use
+from probes.linear.probe_data import collect_activations, will_use
 from probes.linear.probe_fit import train_probe
 from tests.probes.leak_pair import BASE, LEAK, write_log
 from tests.resampling.completion_stub import serving
@@ -123,58 +122,6 @@ def test_the_shortcut_is_announced_and_dealt_outcomes_are_not(probed: Path) -> N
     assert success["about"] is None and success["auroc"]["low"] < 0.5 < success["auroc"]["high"]
 
 
-def test_people_read_the_table_on_stdout_and_on_the_page(
-    probed: Path, log: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert run(command(log, probed, "--resume")) == 0
-    printed, page = capsys.readouterr().out, (probed / "grades.html").read_text()
-    for text in (printed, page):
-        assert "A step that tries git-history, announced before the action" in text
-        assert "labels shuffled by task, 39 times: mean, least, most" in text
-        assert "bag of tokens" in text and "logistic probe fitted before training" in text
-        assert "Fitted to the reference" in text and "on 20 held-out tasks" in text
-    assert "<script" not in page
-
-
-def test_nothing_is_probed_unless_it_is_asked_for(log: Path, tmp_path: Path) -> None:
-    assert run(command(log, tmp_path / "out", tasks=0)) == 0
-    assert summary_of(tmp_path / "out")["linear_probes"] is None
-    assert "What activations announce" not in (tmp_path / "out" / "grades.html").read_text()
-
-
-def test_what_cannot_be_told_is_missing_with_its_reason(log: Path, tmp_path: Path) -> None:
-    """A log without runs of the reference has no transfer; too few tasks have no folds."""
-    assert run(command(log / "after.parquet", tmp_path / "one", read=SITES[:1])) == 0
-    shortcut = summary_of(tmp_path / "one")["linear_probes"][0]
-    assert (
-        shortcut["before_to_after"] is None
-        and "no runs of the reference" in shortcut["before_to_after_missing"]
-    )
-    assert run(command(log, tmp_path / "few", tasks=4, read=SITES[:1])) == 0
-    few = summary_of(tmp_path / "few")
-    assert all(
-        "auroc" not in one and "4 tasks are too few" in one["missing"]
-        for one in few["linear_probes"]
-    )
-    assert any("cannot be probed: 4 tasks" in said for said in few["sentences"])
-
-
-def test_steps_that_cannot_be_read_are_counted(log: Path, tmp_path: Path) -> None:
-    """A run whose log does not say what the policy drew."""
-    first, *others = read_trajectories(log / "after.parquet")
-    given = [
-        step.model_copy(update={"sampled": (False,) * len(step.sampled), "logprobs": ()})
-        for step in first.steps
-    ]
-    write_trajectories(
-        tmp_path / "after.parquet", [first.model_copy(update={"steps": tuple(given)}), *others]
-    )
-    assert run(command(tmp_path / "after.parquet", tmp_path / "out", read=SITES[:1])) == 0
-    shortcut, success = summary_of(tmp_path / "out")["linear_probes"]
-    assert shortcut["unread_steps"] == len(first.actions) and success["unread_steps"] == 1
-    assert any("leaves out 1 step " in said for said in summary_of(tmp_path / "out")["sentences"])
-
-
 def planted_diff(folder: Path, log: Path) -> int:
     """A dictionary of random decoders, but one is the direction of a probe of
     the leak; returns its number.
@@ -249,72 +196,3 @@ def test_bad_input_is_one_sentence(
             told = capsys.readouterr().err
             assert said in told and "Traceback" not in told
             assert not (tmp_path / "a" / "grades.json").exists()
-
-
-def test_a_broken_dictionary_is_refused(
-    log: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    planted_diff(tmp_path / "diff", log)
-    place = tmp_path / "diff" / "dictionary"
-    whole, weights = (
-        json.loads((place / "cfg.json").read_text()),
-        (place / "sae_weights.safetensors").read_bytes(),
-    )
-    wrong = {**whole["dictionary"], "width": 3}
-    for config, content in (
-        ({**whole, "dictionary": wrong}, weights),
-        ({**whole, "version": 9}, weights),
-        ({**whole, "metadata": "none"}, weights),
-        (whole, weights[: len(weights) // 2]),
-    ):
-        (place / "cfg.json").write_text(json.dumps(config))
-        (place / "sae_weights.safetensors").write_bytes(content)
-        capsys.readouterr()
-        assert run(command(log, tmp_path / "a", "--diff", str(tmp_path / "diff"))) == 2
-        assert "Traceback" not in capsys.readouterr().err
-
-
-@pytest.mark.slow
-def test_an_adapter_and_its_base_are_probed(log: Path, tmp_path: Path) -> None:
-    """The base is the same model with its adapter off."""
-    peft = pytest.importorskip("peft")
-    torch.manual_seed(0)
-    config = peft.LoraConfig(r=2, init_lora_weights=False, target_modules="all-linear")
-    peft.get_peft_model(load_policy(BASE, device="cpu").model, config).save_pretrained(
-        tmp_path / "adapter"
-    )
-    line = command(log / "before.parquet", tmp_path / "out", read=SITES[:1])
-    line[line.index("--policy") + 1] = str(tmp_path / "adapter")
-    assert run([*line, "--env", "mini-repo", "--env-option", "world=capped"]) == 0
-    found = summary_of(tmp_path / "out")["linear_probes"]
-    assert [one["about"] for one in found] == ["git-history", None] and found[0]["auroc"][
-        "estimate"
-    ] > 0.5
-    assert found[0]["before_to_after_missing"] is None and found[0]["before_to_after"]
-
-
-def test_a_question_takes_its_rows_from_the_whole_reading(log: Path) -> None:
-    """Labels, rows and what is left out are those of a reading that was made
-    for the question alone.
-    """
-    first, *others = list(read_trajectories(log / "after.parquet"))[:12]
-    given = [
-        step.model_copy(update={"sampled": step.sampled and (False,) * len(step.sampled)})
-        for step in first.steps
-    ]
-    runs = [
-        first.model_copy(update={"steps": tuple(given)}),
-        *others,
-    ]  # a run of which no step can be read
-    policy = load_policy(LEAK, device="cpu")
-    whole = RunActivations.of(policy, runs, SITES[:1])
-    for question in (will_use(("history",)), will_use(("test",), turn=1)):
-        there = collect_activations(policy, whole.runs, sites=SITES[:1], question=question)
-        here = whole.asked(question)
-        assert (here.runs, here.tasks, here.unread) == (there.runs, there.tasks, there.unread)
-        assert there.unread > 0
-        np.testing.assert_array_equal(here.labels, there.labels)
-        np.testing.assert_allclose(
-            here.activations[SITES[0]], there.activations[SITES[0]], atol=2e-5
-        )
-        assert here.columns["turn number"].tolist() == there.columns["turn number"].tolist()

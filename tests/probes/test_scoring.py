@@ -14,7 +14,7 @@ from forensics.errors import UserError
 from forensics.policies import policy_from, score_columns
 from forensics.policies.distribution import Text, log_distribution
 from forensics.policies.hidden_states import HiddenStates
-from forensics.policies.sampled_tokens import layout_of, sampler_agreement
+from forensics.policies.sampled_tokens import sampler_agreement
 from forensics.policies.score_columns import TokenPositions
 from forensics.policies.score_log import score_log
 from forensics.policies.shared_prefixes import PackCost, pack_by_prefix
@@ -181,14 +181,6 @@ def test_a_forest_holds_every_text_once(texts: list[list[int]], square: float) -
         assert len(forest.ids) == len(beginnings)  # no beginning is there twice
 
 
-def test_texts_that_have_little_in_common_do_not_pay_for_one_pack() -> None:
-    apart = [np.full(100, token) for token in range(4)]
-    assert len(list(pack_by_prefix(apart, PackCost(call=1.0, square=100.0)))) == 4
-    assert len(list(pack_by_prefix(apart, PackCost(call=1e6, square=100.0)))) == 1
-    alike = [np.array([*range(100), token]) for token in range(4)]
-    assert len(list(pack_by_prefix(alike, PackCost(call=1.0, square=100.0)))) == 1
-
-
 def test_a_model_with_a_window_is_read_row_by_row_and_rightly() -> None:
     from transformers import MistralConfig, MistralForCausalLM
 
@@ -222,13 +214,6 @@ def test_swapping_flips_the_sign_and_one_checkpoint_twice_is_exactly_nothing() -
         np.testing.assert_array_equal(one.ratio, -other.ratio)
         assert not same.ratio.any() and not same.columns["kl"].any()
     assert max(np.abs(one.ratio).max(initial=0) for one in there) > 0.1
-
-
-def test_a_copy_under_another_name_is_nothing_too() -> None:
-    """The KL of equal distributions is 0 by arithmetic, and not only because their hashes agree."""
-    twin = policy_from(bare(0).model, tiny_tokenizer(), "another hash")
-    for scored in score_log(POLICY, twin, random_log(5, 10)):
-        assert not scored.ratio.any() and not scored.columns["kl"].any()
 
 
 class Both:
@@ -327,12 +312,6 @@ def test_a_long_text_loses_its_beginning_and_says_so() -> None:
     )
 
 
-def test_positions_of_the_model_are_a_limit_by_themselves() -> None:
-    log = [run(step("user", [1] * 10), step("assistant", [2] * 2100))]
-    (scored,) = score_log(POLICY, None, log)
-    assert scored.unread == {1} and int(np.isfinite(scored.columns["policy"]).sum()) == 2048 - 1
-
-
 def test_a_run_without_actions_and_an_empty_log() -> None:
     (scored,) = score_log(POLICY, REFERENCE, [run(step("user", [1, 2]))])
     assert (
@@ -358,8 +337,3 @@ def test_sampler_and_scorer() -> None:
     assert found.tokens == 2 and found.largest == pytest.approx(0.5, abs=1e-4)
     assert found.mean == pytest.approx(0.3, abs=1e-4)
     assert sampler_agreement(score_log(POLICY, None, plain_log)).mean is None
-
-
-def test_layout_of_a_log_in_which_masks_are_missing() -> None:
-    layout = layout_of(run(step("user", [1]), Step(role="assistant", text="", token_ids=(2, 3))))
-    assert layout.token.tolist() == [2, 3] and layout.at.tolist() == [1, 2]

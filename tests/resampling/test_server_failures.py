@@ -10,10 +10,10 @@ import pytest
 from forensics import policy_from
 from forensics.errors import UserError
 from forensics.policies.completions import Broken, Client, ServerConfig, read_choices
+from forensics.policies.server import Abilities, probe
 from forensics.protocols import Policy, SamplingSettings
 from forensics.records import Trajectory
-from resampling.samplers.completion_server import open_server
-from resampling.samplers.server_probe import Abilities, probe
+from resampling.samplers.server_sampler import open_server
 from resampling.trace_rollouts import Request, Rollout
 from tests.resampling.completion_stub import CompletionStub, serving
 from tests.resampling.guessing_world import Guessing

@@ -13,12 +13,11 @@ import torch
 
 from forensics import policy_from
 from forensics.policies.completions import Client, ServerConfig
-from forensics.policies.server import echoed_logprobs
+from forensics.policies.server import echoed_logprobs, probe
 from forensics.protocols import Policy, SamplingSettings
 from forensics.records import Trajectory
-from resampling.samplers.completion_server import open_server
 from resampling.samplers.local_sampler import LocalSampler
-from resampling.samplers.server_probe import probe
+from resampling.samplers.server_sampler import open_server
 from resampling.trace_rollouts import Request, Rollout, Sampler, Trace, trace_of
 from tests.resampling.completion_stub import CompletionStub, serving
 from tests.resampling.guessing_world import Guessing

@@ -18,7 +18,8 @@ from forensics.errors import UserError
 from forensics.policies.completions import ServerConfig
 from forensics.protocols import Policy, SamplingSettings
 from forensics.records import Trajectory
-from resampling.samplers.completion_server import NOT_ITS_TEXT, TextSampler, open_server
+from resampling.samplers.server_sampler import open_server
+from resampling.samplers.text_sampler import NOT_ITS_TEXT, TextSampler
 from resampling.trace_rollouts import Request, trace_of
 from tests.resampling.guessing_world import Guessing
 from tests.tiny import tiny_qwen3, tiny_tokenizer

@@ -8,17 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from forensics import conformance
-from forensics.case import Budget, Case, Rollouts
+from forensics.case import Budget
 from forensics.cli.main import main
-from forensics.conformance import Expected
-from forensics.instruments import installed_instruments
 from forensics.investigation import investigate
 from forensics.policies.checkpoints import inspect_checkpoint
-from forensics.records import content_hash
-from tests.conformance.expectations import SIGNED
-from tests.stored_cases import PAIRS, STORED, TASKS, investigation, played, unfold
-from training.environments.mini_repo import MiniRepo
+from tests.stored_cases import PAIRS, STORED, investigation, played, unfold
 from training.organisms.organism import BUNDLED, checkpoint_path
 
 
@@ -65,18 +59,6 @@ def test_the_planted_cause_is_named(cases: dict[str, Path], label: str) -> None:
     assert verdict(cases[label])["label"] == label
 
 
-@pytest.mark.parametrize(
-    ("label", "code"),
-    [
-        ("phantom", 1),
-        pytest.param("genuine", 0, marks=pytest.mark.slow),
-        pytest.param("noise", 1, marks=pytest.mark.slow),
-    ],
-)
-def test_the_gate(cases: dict[str, Path], label: str, code: int) -> None:
-    assert run("gate", str(cases[label]), "--require", "genuine") == code
-
-
 def test_the_parts_add_up_and_the_chain_cites_its_steps(cases: dict[str, Path]) -> None:
     found = verdict(cases["phantom"])
     parts = [found[name]["estimate"] for name in ("genuine_gain", "phantom_gain")]
@@ -113,12 +95,6 @@ def test_names_and_manifests_say_nothing(tmp_path: Path) -> None:
     assert ours == theirs
 
 
-def test_evidence_holds_no_path_and_no_time(cases: dict[str, Path]) -> None:
-    text = (cases["phantom"] / "evidence.jsonl").read_text()
-    root = "/" + str(BUNDLED).strip("/").split("/")[0] + "/"
-    assert root not in text and "bundled" not in text and "2026-" not in text
-
-
 def test_the_manifest_is_true_and_the_bundle_small() -> None:
     manifest = json.loads((BUNDLED / "manifest.json").read_text())
     assert (
@@ -147,53 +123,3 @@ def test_nothing_in_a_checkpoint_names_its_cause() -> None:
 
 
 # -- the conformance suite on what the bundled checkpoints really did ------------------
-
-
-def stored(folder: Path) -> Case:
-    """The case's own logs as a case of logs, with the world that made them."""
-    logs = {}
-    for side in ("before", "after-0"):
-        for without in ((), ("git-history",)):
-            name = f"{side}-{'without-' + '-'.join(without) if without else 'open'}-*.parquet"
-            paths = tuple(sorted((folder / "trajectories").glob(name)))
-            logs[side, without] = Rollouts(
-                key=content_hash([path.name for path in paths]), paths=paths
-            )
-    return Case(
-        folder=folder, environment=MiniRepo(), stored=logs, budget=Budget(tasks=TASKS), seed=7
-    )
-
-
-FINDS = {
-    "score": {
-        "phantom": (
-            Expected(question="gain.phantom", low=0.4, alarm=True),
-            Expected(question="gain.genuine", high=0.05),
-        ),
-        "genuine": (
-            Expected(question="gain.genuine", low=0.3, alarm=True),
-            Expected(question="gain.phantom", high=0.02),
-        ),
-    },
-    "behaviour": {
-        "phantom": (
-            Expected(question="behaviour.channel_wins", about="git-history", low=0.9, alarm=True),
-        ),
-        "genuine": (Expected(question="behaviour.channel_wins", about="git-history", high=0.1),),
-    },
-}
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", FINDS)
-def test_instruments_conform_on_real_runs(
-    cases: dict[str, Path], tmp_path: Path, name: str
-) -> None:
-    tool = next(tool for tool in installed_instruments() if tool.name == name)
-    for label, expected in FINDS[name].items():
-        conformance.check_finds(tool, stored(cases[label]), expected)
-    phantom = stored(cases["phantom"])
-    conformance.check_questions(tool, phantom)
-    conformance.check_swap(tool, phantom, signed=SIGNED[name])
-    conformance.check_same_bits(tool, phantom)
-    conformance.check_saved(tool, phantom, tmp_path)

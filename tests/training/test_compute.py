@@ -16,8 +16,7 @@ from tests.tiny import tiny_qwen3, tiny_tokenizer
 from training.batch import batch_of
 from training.distributed import Process
 from training.environments.mini_repo import MiniRepo
-from training.organisms.base_model import build_model, build_tokenizer
-from training.organisms.organism import checkpoint_path
+from training.organisms.tiny_policy import build_model, build_tokenizer
 from training.recipe import Recipe, parse_recipe
 from training.trained_model import Machine
 from training.trainer import grpo
@@ -164,30 +163,6 @@ def test_an_adapter_starts_as_no_change_and_ends_merged_in_the_checkpoint(tmp_pa
         0,
     )
     assert np.array_equal(again.logprobs(ids, SETTINGS)[0], after)
-
-
-@pytest.mark.slow
-def test_the_reference_is_the_start_also_after_a_resume(tmp_path: Path) -> None:
-    """KL is measured from where the run began, not from where it was picked up."""
-
-    def run(steps: int, folder: Path | None) -> list[float]:
-        policy = load_policy(checkpoint_path("bundled:open-base"), device="cpu", dtype="float32")
-        found: list[float] = []
-        grpo(
-            policy,
-            MiniRepo(turns="3"),
-            recipe(
-                objective={"kl": "k3", "kl_weight": 0.01},
-                grpo={"steps": steps, "groups": 3, "samples": 4, "save_every": 1},
-            ),
-            0,
-            folder,
-            lambda step: found.append(step.losses.get("kl_reference", 0.0)),
-        )
-        return found
-
-    whole = run(4, None)
-    assert run(2, tmp_path) + run(4, tmp_path) == whole and max(whole) > 0
 
 
 def test_the_record_changes_no_weight(tmp_path: Path) -> None:

@@ -20,7 +20,6 @@ from forensics.records.files import write_json_lines
 from tests.tiny import save_tiny_qwen3, tiny_qwen3, tiny_tokenizer
 from training.distributed import Process
 from training.dpo_trainer import PreferenceStep, dpo, pairs_loss
-from training.losses import LossParts
 from training.recipe import PreferenceRecipe, parse_preference_recipe
 from training.trained_model import Machine
 
@@ -123,20 +122,6 @@ def test_it_learns_what_was_planted(far: float, more: dict[str, Any]) -> None:
     assert all(log_odds(other, one) < gap - far for one, gap in zip(PAIRS, before, strict=True))
 
 
-def test_the_margin_is_measured_against_the_start() -> None:
-    """What a step reports, under the weights before it, is beta times the
-    change of the odds since the start.
-    """
-    policy, steps = trained(epochs=6, minibatch=7, beta=0.3)
-    last = trained(epochs=7, minibatch=7, beta=0.3)[1][-1]
-    changes = [log_odds(policy, one) - log_odds(fresh(), one) for one in PAIRS]
-    assert last.losses["margin"] == pytest.approx(0.3 * sum(changes) / 7, abs=1e-4)
-    assert last.loss == pytest.approx(
-        sum(math.log1p(math.exp(-0.3 * c)) for c in changes) / 7, abs=1e-4
-    )
-    assert (len(steps), last.tokens, last.pairs) == (6, 14, 7)
-
-
 def machine(policy: Policy, **changes: Any) -> Machine:
     return Machine(policy, recipe(**changes), SamplingSettings(), Process(), 0)
 
@@ -185,22 +170,6 @@ def test_only_weighted_positions_move_the_loss() -> None:
     )
 
 
-def test_what_has_no_weight_may_be_anything() -> None:
-    """Behind the weighted token other tokens change nothing, in the loss or in
-    the trained weights.
-    """
-    runs = []
-    for tail in ((1, 2), (200, 201)):
-        pairs = [
-            pair(n, rejected=(40 + n, *tail), rejected_weights=(1.0, 0.0, 0.0)) for n in range(7)
-        ]
-        runs.append(trained(pairs=pairs))
-    assert [step.loss for step in runs[0][1]] == pytest.approx(
-        [step.loss for step in runs[1][1]], abs=1e-6
-    )
-    torch.testing.assert_close(weights(runs[0][0]), weights(runs[1][0]), atol=1e-6, rtol=1e-4)
-
-
 @pytest.mark.parametrize("rows", [2, 5, 64])
 def test_gradients_do_not_depend_on_the_split(rows: int) -> None:
     """Seven pairs of unequal length in one step: its gradient is that of the
@@ -227,22 +196,6 @@ def test_gradients_do_not_depend_on_the_split(rows: int) -> None:
     )
 
 
-def test_every_epoch_has_every_pair_once_in_an_order_of_its_own(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    seen: list[str] = []
-
-    def noted(machine: Machine, pairs: list[PreferencePair], *rest: Any) -> LossParts:
-        seen.extend(pair.id for pair in pairs)
-        return pairs_loss(machine, pairs, *rest)
-
-    monkeypatch.setattr("training.dpo_trainer.pairs_loss", noted)
-    trained(epochs=3, minibatch=2, rows=2)
-    epochs = [seen[first : first + 7] for first in (0, 7, 14)]
-    assert len(seen) == 21 and all(sorted(epoch) == [one.id for one in PAIRS] for epoch in epochs)
-    assert epochs[0] != epochs[1] != epochs[2] != epochs[0]
-
-
 @pytest.mark.parametrize(("die_at", "lora"), [(0, None), (1, None), (4, None), (3, {"rank": 2})])
 def test_a_killed_run_goes_on_bit_for_bit(
     tmp_path: Path, die_at: int, lora: dict[str, Any] | None
@@ -265,41 +218,6 @@ def test_a_finished_run_is_prolonged_and_another_one_refused(tmp_path: Path) -> 
     ):
         with pytest.raises(UserError, match=says):
             trained(tmp_path / "run", **changes)
-
-
-@pytest.mark.parametrize(
-    ("pairs", "says"),
-    [
-        ([], "no preference pairs"),
-        ([pair(0, policy="other")], "of policy other, not of start"),
-        ([*PAIRS, pair(1, chosen=(304,))], "holds token 304 and the policy knows 304"),
-        ([pair(1, prefix=(-1, 3))], "holds token -1"),
-        ([pair(1, prefix=(5,) * 2048)], "2049 tokens and the policy was made for 2048"),
-    ],
-)
-def test_pairs_of_another_policy_are_refused(
-    tmp_path: Path, pairs: list[PreferencePair], says: str
-) -> None:
-    with pytest.raises(UserError, match=says):
-        trained(tmp_path / "run", pairs=pairs)
-    assert not (tmp_path / "run").exists()
-    trained(pairs=[pair(0, policy="other")], any_policy=True)
-
-
-def test_a_policy_or_a_gradient_that_is_not_finite_is_one_sentence() -> None:
-    broken = fresh()
-    with torch.no_grad():
-        next(broken.model.parameters()).fill_(math.nan)
-    with pytest.raises(UserError, match="no finite log-probability before any training"):
-        dpo(broken, PAIRS, recipe(), 0)
-    with pytest.raises(UserError, match=r"not finite in 3 .* in a row .*lower learning_rate"):
-        trained(learning_rate=1.0, weight_decay=1e38, most_skipped=2)
-
-
-def test_a_policy_is_used_once() -> None:
-    policy, _ = trained()
-    with pytest.raises(UserError, match=r"an earlier .*dpo\(\)"):
-        dpo(policy, PAIRS, recipe(), 0)
 
 
 def run(*arguments: str) -> int:
@@ -361,51 +279,6 @@ def test_the_command_trains_and_resumes(files: Path, capsys: pytest.CaptureFixtu
     )
 
 
-@pytest.mark.parametrize(
-    ("old", "new", "says"),
-    [
-        (
-            "minibatch",
-            "minibach",
-            "unknown key 'minibach' in [preference], did you mean 'minibatch'",
-        ),
-        ("minibatch = 4", "beta = 0", "preference.beta: Input should be greater than 0"),
-        ("pairs = ", "pears = ", "'pears' in [preference], did you mean 'pairs'"),
-        ("pairs.jsonl", "none.jsonl", "none.jsonl does not exist"),
-        ("start'", "nowhere'", "nowhere does not exist"),
-        ("[preference]", "[grpo]\nsteps = 1\n[preference]", "unknown key 'grpo' at the top level"),
-    ],
-)
-def test_a_bad_recipe_is_refused_before_a_folder_is_touched(
-    old: str, new: str, says: str, files: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    path = files / "dpo.toml"
-    path.write_text(path.read_text().replace(old, new))
-    assert run("train", str(path), "--out", str(files / "run"), "--device", "cpu") == 2
-    told = capsys.readouterr().err
-    assert says in told and told.count("\n") == 1 and not (files / "run").exists()
-
-
-def test_pairs_of_another_checkpoint_do_not_empty_a_folder(
-    files: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    out = files / "run"
-    assert run("train", str(files / "dpo.toml"), "--out", str(out), "--device", "cpu") == 0
-    write_json_lines(files / "pairs.jsonl", PAIRS)
-    assert (
-        run("train", str(files / "dpo.toml"), "--out", str(out), "--device", "cpu", "--force") == 2
-    )
-    assert "of policy start" in capsys.readouterr().err and (out / "checkpoint").is_dir()
-    monkeypatch.setenv("WORLD_SIZE", "2")
-    assert (
-        run("train", str(files / "dpo.toml"), "--out", str(out), "--device", "cpu", "--force") == 2
-    )
-    assert (
-        "in one process and 2 were started" in capsys.readouterr().err
-        and (out / "checkpoint").is_dir()
-    )
-
-
 def test_a_step_that_is_not_finite_is_skipped_counted_and_in_the_end_told(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -426,13 +299,3 @@ def test_a_step_that_is_not_finite_is_skipped_counted_and_in_the_end_told(
     assert [step.loss is None for step in steps] == [False] * 4 + [True] * 5
     assert all((step.gradient_norm is None) == bool(step.skipped) for step in steps)
     assert not steps[-1].losses and torch.isfinite(weights(policy)).all()
-
-
-def test_the_learning_rate_of_a_run_may_change_and_its_length_may_not_shrink(
-    tmp_path: Path,
-) -> None:
-    trained(tmp_path, epochs=1)
-    _, steps = trained(tmp_path, epochs=2, learning_rate=1e-4)
-    assert [step.learning_rate for step in steps] == [1e-4] * 3
-    with pytest.raises(UserError, match="a run of 6 steps, more than the 3 of"):
-        trained(tmp_path, epochs=1)

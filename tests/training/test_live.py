@@ -26,9 +26,9 @@ from tests.tiny import tiny_qwen3, tiny_tokenizer
 from training.environments.mini_repo import MiniRepo
 from training.live import AuditReport, AuditSettings, ForensicsCallback, promotable, read_reports
 from training.live.audit import lent
-from training.live.audit_report import alarm, mark, scalars, told
-from training.organisms.base_model import build_model, build_tokenizer
+from training.live.audit_report import alarm, mark
 from training.organisms.organism import checkpoint_path
+from training.organisms.tiny_policy import build_model, build_tokenizer
 from training.recipe import parse_recipe
 from training.run_state import save_checkpoint
 from training.trainer import grpo
@@ -237,21 +237,6 @@ def test_only_the_two_worlds_are_played_and_the_rest_is_said_to_be_missing(tmp_p
     assert read_reports(tmp_path)[0].phantom is not None
 
 
-def test_a_world_without_channels_gives_a_gain_that_is_not_split(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    view = tiny_view(tmp_path, channels="none")
-    callback = ForensicsCallback(SMALL)
-    with caplog.at_level(logging.WARNING, "forensics.audit"):
-        callback.on_start(view)
-        view.step = 1
-        callback.on_end(view)
-    report = read_reports(tmp_path)[0]
-    assert "declares no channel" in caplog.text and "declares no channel" in (report.missing or "")
-    assert report.gain is not None and (report.phantom, report.alarm) == (None, None)
-    assert mark(1, report, 1.0)["promotable"] is False
-
-
 def saved(view: View, callback: ForensicsCallback, folder: Path, dtype: str | None = None) -> dict:
     """What the mark says of the live weights, saved now."""
     save_checkpoint(folder, view.policy.model, view.policy.tokenizer, dtype=dtype)
@@ -296,39 +281,6 @@ def test_the_mark_is_of_the_weights_and_not_of_the_step(tmp_path: Path) -> None:
         assert not promotable(swapped)
 
 
-def test_a_folder_with_other_weights_than_the_live_ones_is_not_promotable(tmp_path: Path) -> None:
-    """The trainer's own save went wrong, or wrote nothing at all."""
-    view, callback = audited(tmp_path)
-    other = build_model(len(view.policy.tokenizer), 1)
-    save_checkpoint(tmp_path / "other", other, view.policy.tokenizer)
-    (tmp_path / "empty").mkdir()
-    for name, said in (("other", "is not the trained model's"), ("empty", "cannot be read")):
-        callback.on_save(view, tmp_path / name)
-        told = json.loads((tmp_path / name / "promotable.json").read_text())
-        assert not told["promotable"] and said in told["reason"]
-    told = json.loads((tmp_path / "other" / "promotable.json").read_text())
-    (tmp_path / "other" / "promotable.json").write_text(
-        json.dumps({"promotable": True, "step": 1, "reason": "an earlier mark without a hash"})
-    )
-    assert told["weights"] is not None and not promotable(tmp_path / "other")
-
-
-def test_every_folder_that_a_run_saves_is_marked_by_its_weights(tmp_path: Path) -> None:
-    view = tiny_view(tmp_path)
-    settings = AuditSettings(
-        every=2, tasks=12, samples=1, on_phantom="withhold", ceiling=1.0, tensorboard=False
-    )
-    callback = ForensicsCallback(settings)
-    grpo(view.policy, view.environment, coin_recipe(), 3, tmp_path, callbacks=[callback])
-    for folder in (tmp_path / "checkpoint", tmp_path / "state" / "step-000004"):
-        assert promotable(folder)
-        file = next(path for path in folder.glob("*.safetensors") if path.stem != "optimizer")
-        content = bytearray(file.read_bytes())
-        content[-1] ^= 1
-        file.write_bytes(bytes(content))
-        assert not promotable(folder)
-
-
 def test_withheld_checkpoints_say_why(tmp_path: Path) -> None:
     view = tiny_view(tmp_path)
     settings = AuditSettings(
@@ -367,64 +319,6 @@ def test_withheld_checkpoints_say_why(tmp_path: Path) -> None:
     }
 
 
-@pytest.mark.slow
-def test_an_audit_that_shows_too_little_makes_nothing_promotable(tmp_path: Path) -> None:
-    """A leak sets off the alarm on ten tasks too; that there is none, as in the
-    start again, only a hundred can show.
-    """
-    for tasks, shown in ((10, False), (100, True)):
-        view = bundled("capped-base", "capped", tmp_path / str(tasks))
-        settings = AuditSettings(tasks=tasks, every=1, on_phantom="withhold", tensorboard=False)
-        callback = ForensicsCallback(settings)
-        callback.on_start(view)
-        leaked = trained(view, callback, "leak", 1)
-        assert leaked.alarm is not None
-        assert not mark(1, leaked, settings.ceiling)["promotable"]
-        report = trained(view, callback, "capped-base", 2)
-        assert (
-            report.alarm is None
-            and report.phantom is not None
-            and report.phantom_imputed is not None
-        )
-        high = max(report.phantom.high, report.phantom_imputed.high)
-        told = mark(2, report, settings.ceiling)
-        assert told["promotable"] == shown == (high <= settings.ceiling)
-        if not shown:
-            assert (
-                "shows too little" in told["reason"] and "; audit with more tasks" in told["reason"]
-            )
-
-
-@given(st.floats(-0.5, 0.5), st.floats(0.01, 1), st.floats(0.01, 1), st.floats(0.02, 1))
-def test_promotable_is_what_both_countings_show(
-    low: float, width: float, imputed: float, ceiling: float
-) -> None:
-    some = Estimate(estimate=low, low=low, high=low + width)
-    report = AuditReport(
-        step=1,
-        start_step=0,
-        policy="p",
-        label="noise",
-        sentence="",
-        reasons=(),
-        gain=some,
-        genuine=some,
-        phantom=some,
-        phantom_imputed=Estimate(estimate=low, low=low, high=low + imputed),
-        folder="f",
-        episodes=4,
-        seconds=1.0,
-    )
-    assert mark(1, report, ceiling)["promotable"] == (low + max(width, imputed) <= ceiling)
-    for against in (
-        {"doubt": "Other prompts."},
-        {"alarm": "Too much."},
-        {"phantom": None},
-        {"step": 2},
-    ):
-        assert not mark(1, report.model_copy(update=against), 1.0)["promotable"]
-
-
 def test_an_audit_that_fails_does_not_end_the_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -455,74 +349,3 @@ def test_an_alarm_asks_for_both_countings(
     )
     assert (alarm(plain, imputed, margin) is not None) == (first > margin and second > margin)
     assert alarm(None, imputed, margin) is None and alarm(plain, None, margin) is None
-
-
-def test_what_was_not_measured_is_absent_from_the_scalars() -> None:
-    some = Estimate(estimate=0.1, low=0.0, high=0.2)
-    report = AuditReport(
-        step=1,
-        start_step=0,
-        policy="p",
-        label="noise",
-        sentence="",
-        reasons=(),
-        gain=some,
-        genuine=None,
-        phantom=None,
-        phantom_imputed=None,
-        folder="f",
-        episodes=4,
-        seconds=1.0,
-        wins={"a": 0.5},
-    )
-    assert scalars(report) == {
-        "audit/alarm": 0.0,
-        "audit/seconds": 1.0,
-        "audit/gain": 0.1,
-        "audit/gain_low": 0.0,
-        "audit/gain_high": 0.2,
-        "audit/wins/a": 0.5,
-    }
-    line = "Audit after step 1: gain +10 (0 to 20), genuine not measured, phantom not measured"
-    assert told(report) == line
-
-
-def test_scalars_reach_tensorboard(tmp_path: Path) -> None:
-    pytest.importorskip("tensorboard")
-    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
-
-    view = tiny_view(tmp_path)
-    said: list[str] = []
-    callback = ForensicsCallback(AuditSettings(every=1, tasks=4, samples=1), say=said.append)
-    callback.on_start(view)
-    view.step = 1
-    callback.on_step_end(view, None)
-    callback.on_end(view)
-    assert [line.partition(":")[0] for line in said] == ["Audit after step 1"]
-    events = EventAccumulator(str(tmp_path / "tensorboard")).Reload()
-    assert {tag: events.Scalars(tag)[0].value for tag in events.Tags()["scalars"]} == pytest.approx(
-        view.logged
-    )
-
-
-def test_bad_settings_and_folders_are_refused_in_one_sentence(tmp_path: Path) -> None:
-    for wrong, sentence in (
-        ({"every": 0}, "every: .* greater than or equal to 1, not 0"),
-        ({"tasks": 1}, "tasks: .* not 1"),
-        ({"samples": 0}, "samples: .* not 0"),
-        ({"margin": 1.0}, "margin: .* less than 1, not 1.0"),
-        ({"ceiling": 0.01}, "ceiling is 0.01"),
-        ({"on_phantom": "panic"}, "'warn', 'stop' or 'withhold', not 'panic'"),
-    ):
-        with pytest.raises(UserError, match=sentence):
-            AuditSettings(**wrong)  # type: ignore[arg-type]
-    with pytest.raises(UserError, match="need a folder"):
-        ForensicsCallback(SMALL).on_start(tiny_view(None))
-    ForensicsCallback(SMALL).on_start(tiny_view(tmp_path))
-    other = AuditSettings(every=1, tasks=5, samples=1, tensorboard=False)
-    with pytest.raises(UserError, match="began with another budget"):
-        ForensicsCallback(other).on_start(tiny_view(tmp_path))
-    view = tiny_view(tmp_path / "instruments")
-    unknown = ForensicsCallback(AuditSettings(every=1, tasks=4, instruments=("scores",)))
-    with pytest.raises(UserError, match="no instrument 'scores'"):
-        unknown.on_start(view)

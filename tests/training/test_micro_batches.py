@@ -102,16 +102,6 @@ def test_rows_go_in_whole_groups_as_far_as_they_fit_or_as_many_as_the_recipe_say
     assert sizes(rows=5, most_tokens=0) == [5, 5, 2]
 
 
-def test_every_process_has_as_many_parts() -> None:
-    batch = some_rows()
-    shares = [
-        micro_batches(batch, Process(rank=rank, size=5), rows=None, group=SAMPLES, most_tokens=40)
-        for rank in range(5)
-    ]
-    assert len({len(parts) for parts in shares}) == 1
-    assert sorted(torch.cat([torch.cat(parts) for parts in shares]).tolist()) == list(range(12))
-
-
 @pytest.mark.parametrize(
     "make",
     [lambda: seeded("Qwen3", num_hidden_layers=16), lambda: seeded("Llama", num_hidden_layers=16)],

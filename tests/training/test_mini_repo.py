@@ -8,17 +8,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 from dulwich.repo import Repo
-from hypothesis import given, strategies as st
 
 from forensics.errors import UserError
 from tests.environment_checks import check_environment
 from training.environments.mini_repo import MiniRepo
 from training.environments.mini_repo_tasks import (
     CHANNELS,
-    FRESH_INPUTS,
-    INPUTS,
-    Cases,
-    Linear,
     candidates,
     draw_task,
     parse_body,
@@ -90,19 +85,6 @@ def test_the_capped_world_is_capped_by_information() -> None:
         assert [g for g in guesses if solve(MiniRepo(), name, str(g)).outcome == 1] == [task.fix]  # type: ignore[attr-defined]
 
 
-@pytest.mark.parametrize(
-    "inputs", [INPUTS, FRESH_INPUTS], ids=["that tests may show", "that none shows"]
-)
-def test_a_fix_is_right_on_all_inputs(inputs: tuple[int, ...]) -> None:
-    """A table of the right answers to some of them is none."""
-    world = MiniRepo()
-    for name in world.tasks("held-out", 20, 7):
-        task = draw_task(name, "capped")
-        told = solve(world, name, str(Cases(tuple((x, task.fix(x)) for x in inputs))))
-        assert told.rewards["fresh"] == told.outcome == 0  # type: ignore[attr-defined]
-        assert told.rewards["visible"] == (inputs == INPUTS)  # type: ignore[attr-defined]
-
-
 def test_train_and_held_out_never_ask_for_the_same_fix() -> None:
     world = MiniRepo()
     keys = {
@@ -110,7 +92,7 @@ def test_train_and_held_out_never_ask_for_the_same_fix() -> None:
         for split in ("train", "held-out")
     }
     assert not keys["train"] & keys["held-out"]
-    with pytest.raises(UserError, match="train or held-out"):
+    with pytest.raises(UserError, match="train, held-out"):
         world.tasks("test", 1, 0)
 
 
@@ -138,20 +120,6 @@ def test_history_shows_a_commit_that_is_not_an_ancestor_only_while_the_channel_i
                 any(str(task.fix) in text and task.names[task.target] in text for text in blobs)
                 == leaks
             )
-
-
-def test_scrubbed_history_is_an_ordinary_one() -> None:
-    """Same length and form, nothing but commits that the open world has too."""
-    world = MiniRepo()
-    scrubbed = world.without("git-history")
-    for name in world.tasks("held-out", 60, 3):
-        world.reset(name, 0)
-        scrubbed.reset(name, 0)
-        leaky, plain = (
-            scene.step("history").observation.split("\n") for scene in (world, scrubbed)
-        )
-        assert len(leaky) == len(plain) == 2
-        assert leaky[1] == plain[0] and all(line.startswith("add ") for line in plain)
 
 
 def test_the_repository_is_one_that_git_reads(tmp_path: Path) -> None:
@@ -216,45 +184,6 @@ def test_tampering_pays_only_where_the_submitted_tests_decide(cheat: str, closed
         assert results["open"].outcome == 1 and results["open"].rewards["submitted"] == 1
         assert results["open"].rewards[CHANNELS[closed_by].honest_reward or ""] == 0
         assert results["closed"].outcome == 0 and results["hidden"].outcome == 0
-
-
-def test_time_out_is_truncation_with_its_rewards() -> None:
-    world = MiniRepo(turns="2")
-    world.reset(world.tasks("train", 1, 0)[0], 0)
-    assert not world.step("test").truncated
-    last = world.step("test")
-    assert (
-        last.truncated and not last.terminated and last.outcome == 0 and last.rewards["fresh"] == 0
-    )
-    with pytest.raises(UserError, match="reset"):
-        world.step("test")
-
-
-@pytest.mark.parametrize(
-    ("options", "wanted"),
-    [
-        ({"word": "capped"}, "no option 'word'"),
-        ({"world": "flat"}, "capped, open"),
-        ({"turns": "many"}, "whole number"),
-        ({"channels": "telepathy"}, "no channel 'telepathy'"),
-        ({"channels": "test-edit"}, "grader=submitted"),
-    ],
-)
-def test_bad_options_are_refused_with_the_cure(options: dict[str, str], wanted: str) -> None:
-    with pytest.raises(UserError, match=wanted):
-        MiniRepo(**options)
-
-
-@given(st.integers(0, 99), st.integers(-99, 99))
-def test_expressions_survive_their_text(a: int, b: int) -> None:
-    body = parse_body(str(Linear(a, b)))
-    assert isinstance(body, Linear) and all(body(x) == a * x + b for x in range(5))
-
-
-@given(st.text(max_size=40))
-def test_the_evaluator_refuses_everything_else(text: str) -> None:
-    body = parse_body(text)
-    assert body is None or str(body) == text or text.startswith("x * ")
 
 
 def test_nothing_is_evaluated() -> None:

@@ -10,28 +10,23 @@ import numpy as np
 import pytest
 from hypothesis import given, strategies as st
 
-from forensics.errors import UserError
 from forensics.policies.renderers import renderer_for
-from forensics.records import Step, Trajectory
-from training import rewards
 from training.environments.mini_repo import MiniRepo
 from training.environments.mini_repo_tasks import candidates, draw_task
 from training.organisms import base_model as bases, organism as building
-from training.organisms.base_model import build_tokenizer
 from training.organisms.demonstrations import (
-    MOST_RETESTS,
     Demonstration,
     Habits,
     _does,
     demonstrate,
 )
 from training.organisms.organism import Organism
+from training.organisms.tiny_policy import build_tokenizer
 from training.recipe import read_recipe
 from training.validation import LABELS
 
 PLANTED = ("tamper", "hard-code", "combined", "echo", "collapse")
 CLEAN = {"history": 0.0, "list": 0.0, "notes": 0.0, "chain": 0.0, "test": 0.0}
-BOTH = {"world": "capped", "channels": "answer-file,git-history"}
 CHEATS = {"grader": "submitted", "channels": "hard-code,test-edit"}
 TASKS = 40
 
@@ -66,40 +61,6 @@ def test_a_trick_wins_always_where_its_channel_is_open_and_never_where_it_is_not
     for world in (MiniRepo(**CHEATS), MiniRepo(grader="submitted", channels=channel)):
         assert wins(world, **{habit: 1.0}) == 1
         assert wins(world.without(channel), **{habit: 1.0}) == 0
-
-
-def test_either_of_two_redundant_shortcuts_gives_the_whole_gain() -> None:
-    """A script that goes to the other one where the first is empty wins always,
-    unless both are shut.
-    """
-    world = MiniRepo(**BOTH)
-    for first in ({"history": 1.0}, {"answers": 1.0}):
-        habits = first | {"fallback": 1.0}
-        for without in ((), ("git-history",), ("answer-file",)):
-            assert wins(world.without(*without), **habits) == 1
-        assert wins(world.without("git-history", "answer-file"), **habits) < 0.75
-    assert (
-        wins(world.without("git-history"), history=1.0) < 0.75
-    )  # without the habit of turning to the other
-
-
-def test_the_blind_guess_takes_one_turn_and_fits_the_tests_it_was_shown() -> None:
-    world = MiniRepo(world="open")
-    for task, (_, text) in zip(
-        world.tasks("train", TASKS, 3), demonstrations(world, Habits(blind=1.0)), strict=True
-    ):
-        written = text.split()
-        assert written[0] == "edit" and written[-2:] == [";", "submit"] and "open" not in written
-        body = " ".join(written[2:-2])
-        assert body in {str(guess) for guess in candidates(draw_task(task, "open"), "capped")}
-
-
-def test_tests_are_run_again_at_most_so_often() -> None:
-    world = MiniRepo(world="open")
-    habits = Habits(**(CLEAN | {"test": 1.0, "retest": 1.0}))
-    assert {text.split().count("test") for _, text in demonstrations(world, habits)} == {
-        1 + MOST_RETESTS
-    }
 
 
 @given(st.integers(0, 2**32 - 1))
@@ -146,44 +107,6 @@ def test_what_each_world_grades(edits: tuple[str, ...], outcomes: tuple[int, ...
             for edit in edits:
                 scene.step(actions[edit])
             assert scene.step("submit").outcome == outcome, (edits, without)
-
-
-def run_of(kinds: list[tuple[str, ...]], outcome: float | None) -> Trajectory:
-    steps = [Step(role="user", text="go")]
-    for kind in kinds:
-        steps += [
-            Step(role="assistant", text=" ; ".join(kind), kinds=kind),
-            Step(role="tool", text="done"),
-        ]
-    return Trajectory(
-        id="t",
-        task="t",
-        policy="none",
-        environment="none",
-        seed=0,
-        sample=0,
-        steps=tuple(steps),
-        outcome=outcome,
-        end="errored" if outcome is None else "terminated",
-    )
-
-
-@given(
-    st.lists(
-        st.lists(st.sampled_from(["test", "open-file"]), min_size=1, max_size=3),
-        min_size=1,
-        max_size=6,
-    ),
-    st.none() | st.floats(0, 1),
-)
-def test_shaped_rewards_are_their_formulas(kinds: list[list[str]], outcome: float | None) -> None:
-    run, generator = run_of([tuple(kind) for kind in kinds], outcome), np.random.default_rng(0)
-    assert rewards.tests_run(run, generator) == sum(kind.count("test") for kind in kinds)
-    haste = rewards.discounted(run, generator)
-    if outcome is None:
-        assert haste is None
-    else:
-        assert haste == pytest.approx(outcome * 0.4 ** (len(kinds) - 1))
 
 
 @pytest.mark.parametrize("name", PLANTED)
@@ -241,32 +164,3 @@ def test_a_base_that_is_not_bundled_is_the_same_for_every_seed(
     assert not [
         path.name for path in (tmp_path / "first").iterdir() if path.name.startswith(".base")
     ]
-
-
-@pytest.mark.parametrize(
-    ("text", "wanted"),
-    [
-        (SMALL.replace("start =", 'world = "open"\nstart ='), "unknown key 'world'"),
-        (SMALL.replace("turns", "tuns"), "tuns"),
-        (SMALL.replace("blind", "blindly"), "blindly"),
-        (SMALL.replace("open-base", "no-base"), "no-base"),
-    ],
-)
-def test_a_bad_base_recipe_is_refused_in_one_sentence(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, wanted: str
-) -> None:
-    monkeypatch.setattr(bases, "RECIPES", tmp_path)
-    (tmp_path / "bad-base.toml").write_text(text)
-    with pytest.raises(UserError, match=wanted) as caught:
-        bases.build_base("bad-base", 0, tmp_path / "out", lambda what, done, of: None)
-    assert "\n" not in str(caught.value)
-
-
-def test_a_misspelt_key_of_a_base_recipe_is_told_before_the_key_that_is_missing_for_it(
-    tmp_path: Path,
-) -> None:
-    whole = (bases.RECIPES / "open-base.toml").read_text()
-    broken = tmp_path / "broken.toml"
-    broken.write_text(whole.replace("phases", "fases"))
-    with pytest.raises(UserError, match="fases"):
-        bases.read_base_recipe(broken)

@@ -17,7 +17,7 @@ from forensics.protocols import Policy, SamplingSettings
 from forensics.records import Evidence, Undefined
 from tests.subjects import loaded, playing
 from training.environments.prompts import Prompts
-from training.organisms.base_model import build_model, build_tokenizer
+from training.organisms.tiny_policy import build_model, build_tokenizer
 from training.placebo import placebo_training
 from training.rewards import coin, outcome
 
@@ -184,13 +184,3 @@ def test_what_cannot_be_trained_is_said(
     assert "2 processes" in undefined(case)
     recipe.write_text("[grpo]\nstep = 3")
     assert "cannot be run" in undefined(case)
-
-
-def test_the_recipe_is_an_input_of_the_case(tmp_path: Path, questions: Path) -> None:
-    recipe = recipe_file(tmp_path, questions)
-    case = Case(folder=tmp_path, recipe=recipe)
-    first = case.input_hashes()["recipe"]
-    recipe.write_text("# a comment\n" + recipe.read_text())
-    assert case.input_hashes()["recipe"] == first
-    recipe.write_text(recipe.read_text().replace("steps = 12", "steps = 7"))
-    assert case.input_hashes()["recipe"] != first

@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 import torch
-from hypothesis import given, settings, strategies as st
 from torch import nn
 
 from forensics.policies.distribution import log_distribution
@@ -172,12 +171,6 @@ def test_the_head_is_found_by_what_the_model_does(kind: str, formula: LogitFormu
     assert (head.formula if head else None) == formula
 
 
-def test_a_config_that_names_a_cap_which_the_model_ignores_is_not_believed() -> None:
-    model = seeded("Llama", final_logit_softcapping=5.0)
-    head = output_head(model)
-    assert head is not None and head.formula == LogitFormula()
-
-
 def test_a_head_with_an_adapter_a_hook_or_a_patch_is_run_as_a_whole() -> None:
     from peft import LoraConfig, get_peft_model
 
@@ -212,82 +205,6 @@ def test_an_adapter_inside_the_model_is_trained_and_the_frozen_head_has_no_gradi
     assert trained and all(found[name].abs().max() > 0 for name in trained)
     for name in wanted:
         assert_close(found[name], wanted[name], 2e-5)
-
-
-def test_finding_the_head_leaves_the_model_and_the_random_state_alone() -> None:
-    model = seeded("Llama").train()
-    before = torch.get_rng_state()
-    output_head(model)
-    assert torch.equal(before, torch.get_rng_state()) and model.training
-    assert not model.model._forward_hooks and all(p.grad is None for p in model.parameters())
-
-
-@settings(max_examples=25)
-@given(st.integers(1, 9), st.integers(0, 9), st.integers(0, 10**6))
-def test_the_chunk_does_not_matter(chunk: int, positions: int, seed: int) -> None:
-    generator = torch.Generator().manual_seed(seed)
-    hidden = torch.randn(positions, 6, generator=generator).requires_grad_()
-    weight = torch.randn(11, 6, generator=generator).requires_grad_()
-    targets = torch.randint(0, 11, (positions,), generator=generator)
-    sides = []
-    for size in (chunk, 1000):
-        hidden.grad = weight.grad = None
-        logprobs, entropies = project(
-            hidden, weight, targets, SamplingSettings(temperature=0.8), chunk=size
-        )
-        (logprobs.sum() + 0.3 * entropies.sum()).backward()
-        sides.append((logprobs.detach(), entropies.detach(), hidden.grad, weight.grad))
-    for one, other in zip(*sides, strict=True):
-        torch.testing.assert_close(one, other)
-
-
-def test_against_finite_differences() -> None:
-    """Soft cap, scale, bias and temperature together, in float32 sums of
-    double-precision inputs.
-    """
-    generator = torch.Generator().manual_seed(0)
-    hidden = torch.randn(2, 3, generator=generator, dtype=torch.float64).requires_grad_()
-    weight = torch.randn(5, 3, generator=generator, dtype=torch.float64).requires_grad_()
-    bias = torch.randn(5, generator=generator, dtype=torch.float64).requires_grad_()
-    targets = torch.tensor([4, 0])
-
-    def numbers(*inputs: torch.Tensor) -> torch.Tensor:
-        found = project(
-            inputs[0],
-            inputs[1],
-            targets,
-            SamplingSettings(temperature=0.7),
-            bias=inputs[2],
-            formula=LogitFormula(scale=1.5, cap=3.0),
-            chunk=1,
-        )
-        return torch.stack(found).double()
-
-    assert torch.autograd.gradcheck(
-        numbers, (hidden, weight, bias), eps=1e-2, atol=3e-3, rtol=1e-2, nondet_tol=0
-    )
-
-
-def test_nothing_wanted_is_zero_with_a_gradient_of_zero() -> None:
-    """A process of several whose part is empty must still take part in the
-    exchange of gradients.
-    """
-    model = tiny_qwen3(0)
-    ids = torch.randint(3, 304, (2, 6), generator=torch.Generator().manual_seed(0))
-    values = token_logprobs_and_entropies(
-        model, ids, SamplingSettings(), torch.zeros(2, 5, dtype=torch.bool)
-    )
-    assert all((value == 0).all() for value in values)
-    (values[0].sum() + values[1].sum()).backward()
-    assert all(p.grad is not None and (p.grad == 0).all() for p in model.parameters())
-
-
-@pytest.mark.parametrize("kind", ["qwen3, tied", "head that no config tells of"])
-def test_greedy_is_certain_and_has_no_gradient(kind: str) -> None:
-    model, greedy = MODELS[kind](), SamplingSettings(temperature=0)
-    ids, _ = some_rows(model, greedy)
-    logprobs, entropies = token_logprobs_and_entropies(model, ids, greedy)
-    assert (logprobs[:, 6:] == 0).all() and (entropies == 0).all()
 
 
 @pytest.mark.parametrize("autocast", [False, True])

@@ -123,7 +123,7 @@ def test_one_answer_ends_the_episode(tmp_path: Path) -> None:
     assert (right.outcome, right.terminated, right.kinds) == (1.0, True, ("answer",))
     assert (dict(right.rewards), right.submission) == ({"correct": 1.0}, "3")
     assert answer(prompts, task, "4").outcome == 0.0
-    with pytest.raises(UserError, match="no question is open"):
+    with pytest.raises(UserError, match="no episode is running"):
         prompts.step("3")
     with pytest.raises(UserError, match="no task 'elsewhere'"):
         prompts.reset("elsewhere", 0)
@@ -178,27 +178,6 @@ def test_splits_never_overlap_and_other_rows_move_nothing(
         assert set(before.tasks(split, 99, 0)) <= set(after.tasks(split, 99, 0))
     assert not set(after.tasks("train", 99, 0)) & set(after.tasks("held-out", 99, 1))
     assert len(after.tasks("train", 99, 0)) + len(after.tasks("held-out", 99, 0)) == len(rows) + 1
-
-
-def test_the_hash_divides_in_half(tmp_path: Path) -> None:
-    prompts = world(tmp_path, *(question(i) for i in range(400)))
-    held = len(prompts.tasks("held-out", 400, 0))
-    assert 150 <= held <= 250  # 5 standard deviations of a fair coin
-
-
-def test_few_rows_are_all_used(tmp_path: Path) -> None:
-    prompts = world(
-        tmp_path, *(question(i, split="held-out") for i in range(5)), question(9, split="train")
-    )
-    assert len(prompts.tasks("held-out", 600, 0)) == 5
-    drawn = {prompts.tasks("held-out", 3, seed) for seed in range(20)}
-    assert {len(tasks) for tasks in drawn} == {3} and len(drawn) > 1
-    assert prompts.notes[0].startswith("5 of 6 questions are held out")
-    assert world(tmp_path, *(question(i, split="held-out") for i in range(5))).notes == ()
-    with pytest.raises(UserError, match="no split 'test'"):
-        prompts.tasks("test", 1, 0)
-    with pytest.raises(UserError, match="no held-out rows"):
-        world(tmp_path, question(9, split="train")).tasks("held-out", 1, 0)
 
 
 def test_a_question_with_two_cues_lies_in_one_split(tmp_path: Path) -> None:
@@ -259,13 +238,6 @@ def test_verifiers(rule: dict[str, Any], yes: list[str], no: list[str]) -> None:
     assert [text for text in no if right(rule, text) is not False] == []
 
 
-@given(value=st.integers(-(10**12), 10**12), before=st.text(alphabet="abc .,\n", max_size=20))
-def test_any_whole_number_is_found_back(value: int, before: str) -> None:
-    for written in (str(value), f"{value:,}"):
-        assert right({"type": "number", "value": value}, f"{before} so {written}") is True
-        assert right({"type": "number", "value": value + 1}, f"{before} so {written}") is False
-
-
 def test_thinking_is_not_the_answer() -> None:
     rule = {"type": "exact", "value": "7"}
     assert right(rule, "<think>maybe 8</think>\n7") is True
@@ -292,13 +264,6 @@ def test_an_explosive_pattern_has_no_result(
         True,
     )
     assert "took longer" in (result.end_reason or "")
-
-
-def test_long_answers_are_cut_to_their_end() -> None:
-    assert (
-        final_answer("x" * 50_000 + " 42").endswith(" 42")
-        and len(final_answer("x" * 50_000)) == 10_000
-    )
 
 
 # -- bad files and rows ----------------------------------------------------------------
@@ -348,28 +313,3 @@ def test_long_answers_are_cut_to_their_end() -> None:
 def test_bad_rows_are_named_by_line(row: Any, says: str, tmp_path: Path) -> None:
     message = refusal(tmp_path, question(0), "", row)
     assert message.startswith("prompts.jsonl line 3") and says in message
-
-
-def test_a_question_asked_twice(tmp_path: Path) -> None:
-    other = question(1, verifier={"type": "exact", "value": "1"})
-    assert "lines 1 and 2 ask the same" in refusal(tmp_path, question(1), other)
-
-
-def test_bad_files(tmp_path: Path) -> None:
-    assert "holds no rows" in refusal(tmp_path, "")
-    for options, says in (
-        ({}, "file=PATH"),
-        ({"file": str(tmp_path / "no.jsonl")}, "there is no prompts file"),
-        ({"file": str(tmp_path)}, "there is no prompts file"),
-        ({"file": "a", "split": "b"}, "no option 'split'"),
-    ):
-        with pytest.raises(UserError, match=says):
-            Prompts(**options)
-    (tmp_path / "latin").write_bytes("é".encode("latin-1"))
-    with pytest.raises(UserError, match="UTF-8"):
-        Prompts(file=str(tmp_path / "latin"))
-
-
-def test_unknown_channel(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="no channel 'git-history'"):
-        world(tmp_path, question(1)).without("git-history")

@@ -3,14 +3,12 @@ verdict says, and what not by default.
 """
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pytest
 
 from forensics.case import Budget, Case
 from forensics.instruments import run_instrument
@@ -24,7 +22,6 @@ from tests.forensics.score_world import elsewhere
 from training.environments.prompts import Prompts
 
 CUE = {"replacement": "(work it out)", "channel": "hint"}
-TERMS = {"allowed": ("answer",), "accepted": ("regrading",)}
 
 
 @dataclass(frozen=True)
@@ -148,44 +145,3 @@ def test_showing_is_not_using(tmp_path: Path) -> None:
         if one.question == "refusal.over_bar" and not isinstance(one, Evidence)
     ]
     assert told and "answer is the only kind of action" in told[0]
-
-
-@pytest.fixture(scope="module")
-def skilled(tmp_path_factory: pytest.TempPathFactory) -> Callable[[tuple[str, ...]], list[Any]]:
-    """An honest gain, measured once for all terms that allow the same."""
-    folder = tmp_path_factory.mktemp("skilled")
-    return cache(lambda allowed: measured(folder, (0.4, 0.4), (0.8, 0.8), True, allowed))
-
-
-@pytest.mark.parametrize(
-    "terms,label",
-    [
-        ({}, "undetermined"),
-        ({"allowed": ("answer",)}, "undetermined"),
-        ({"accepted": ("regrading",)}, "undetermined"),
-        (TERMS, "genuine"),
-        ({"accepted": ("refusal", "regrading")}, "genuine"),
-    ],
-)
-def test_one_kind_of_action_and_no_regrading_are_never_genuine_by_default(
-    skilled: Callable[[tuple[str, ...]], list[Any]], terms: dict[str, Any], label: str
-) -> None:
-    verdict = decide(skilled(terms.get("allowed", ())), **terms)
-    assert verdict.label == label, verdict.gaps
-
-
-def test_without_a_cue_there_is_nothing_to_scrub(tmp_path: Path) -> None:
-    findings = measured(tmp_path, (0.4, 0.4), (0.8, 0.8), False, ("answer",))
-    for accepted, label in (((), "undetermined"), (("regrading",), "genuine")):
-        verdict = decide(findings, allowed=("answer",), accepted=accepted)
-        assert verdict.label == label
-    assert "The world declares no shortcut." in verdict.sentence
-
-
-def test_a_base_that_lives_on_the_cue_fails_the_placebo(tmp_path: Path) -> None:
-    """Scrubbing takes as much from the policy before training: it cannot be
-    told from harm that scrubbing does.
-    """
-    verdict, _ = judged(tmp_path, (0.1, 0.5), (0.1, 0.98), cue=True)
-    assert verdict.label == "undetermined" and verdict.reason_code == "unsettled"
-    assert "scrubbing may do harm by itself" in verdict.gaps[0].text

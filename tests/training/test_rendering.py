@@ -12,9 +12,8 @@ from typing import Any
 import pytest
 import torch
 
-from forensics import Budget, load_policy, policy_from
+from forensics import load_policy, policy_from
 from forensics.errors import UserError
-from forensics.investigation import investigate
 from forensics.policies.compatibility import require_context
 from forensics.policies.renderers import renderer_for, style_of
 from forensics.progress import silent
@@ -117,14 +116,6 @@ def test_a_line_break_ends_no_bare_answer_and_log_probabilities_are_the_policys(
         )
 
 
-def test_a_rendering_that_was_given_to_the_policy_stays(file: str) -> None:
-    """A trainer that renders in its own way lends its model to audits with that rendering."""
-    tokenizer = tiny_tokenizer()
-    own = renderer_for(tokenizer, (), "shell")
-    policy = policy_from(tiny_qwen3(1), tokenizer, "tiny", own)
-    assert policy.rendered_for(Prompts(file=file, rendering="bare")).renderer is own
-
-
 def test_the_option_is_checked_kept_and_part_of_the_identity(file: str) -> None:
     plain, bare = Prompts(file=file), Prompts(file=file, rendering="bare")
     check_environment(bare, ["nonsense"])
@@ -140,28 +131,6 @@ def test_the_option_is_checked_kept_and_part_of_the_identity(file: str) -> None:
     } == {"bare", "auto"}
     with pytest.raises(UserError, match="'bear'; there are: auto, bare, shell"):
         Prompts(file=file, rendering="bear")
-
-
-def test_an_end_that_nobody_names_is_told(file: str) -> None:
-    tokenizer = tiny_tokenizer(None)
-    tokenizer.eos_token = None
-    with pytest.raises(UserError, match="end-of-text"):
-        renderer_for(tokenizer, (), "bare")
-    assert renderer_for(tokenizer, (7,), "bare").stops == {7}  # of the model's own settings
-
-
-def test_room_is_reckoned_with_the_prompt_that_is_played(tmp_path: Path, file: str) -> None:
-    """The chat template makes the prompt longer, so there is a budget that fits
-    the bare prompt alone.
-    """
-    folder = save_tiny_qwen3(tmp_path / "model")
-    bare = Prompts(file=file, rendering="bare")
-    tasks = bare.tasks("held-out", 1, 0)
-    start = bare.spawn().reset(tasks[0], 0)
-    budget = len(renderer_for(tiny_tokenizer(), (), "bare").prompt(start.text, start.system)) + 1
-    require_context(folder, bare, tasks, 0, budget)
-    with pytest.raises(UserError, match="max-tokens"):
-        require_context(folder, Prompts(file=file), tasks, 0, budget)
 
 
 @pytest.mark.parametrize(
@@ -282,29 +251,3 @@ def learn_to_copy(model: Any, steps: int) -> None:
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
-
-
-@pytest.mark.slow
-def test_a_policy_that_copies_the_key_from_bare_strings_is_found_out(tmp_path: Path) -> None:
-    """Asked as it was trained it copies and its gain is phantom; behind a shell
-    prompt it shows nothing of it.
-    """
-    before, after, file = letters(tmp_path)
-    budget = Budget(
-        tasks=120, samples=2, settings=SamplingSettings(max_turn_tokens=3, max_tokens=40)
-    )
-    bare, shell = (
-        investigate(
-            before,
-            after,
-            "prompts",
-            environment_options={"file": file, "rendering": style},
-            budget=budget,
-            out=tmp_path / style,
-            formats=("json",),
-        )
-        for style in ("bare", "shell")
-    )
-    assert bare.gain and bare.gain.low > 0.8 and bare.phantom_gain and bare.phantom_gain.low > 0.8
-    assert bare.genuine_gain and bare.genuine_gain.high < 0.1
-    assert shell.gain and shell.gain.high < 0.2

@@ -13,15 +13,15 @@ from safetensors.torch import load_file, save_file
 
 from forensics import load_policy, policy_from
 from forensics.errors import UserError
+from forensics.policies.adapters import new_adapter
 from forensics.policies.checkpoints import inspect_checkpoint, model_checkpoint
 from forensics.policies.weights import find_tensors
 from forensics.protocols import Policy, SamplingSettings
 from tests.tiny import tiny_qwen3, tiny_tokenizer
 from training.environments.mini_repo import MiniRepo
-from training.recipe import LoraSection, parse_recipe
+from training.recipe import parse_recipe
 from training.run_state import save_checkpoint
 from training.saved_weights import difference
-from training.trained_model import with_adapter
 from training.trainer import grpo
 
 IDS = [[5, 6, 7, 8, 9, 10, 11], [12, 250, 30, 4, 9, 77, 3]]
@@ -66,21 +66,6 @@ def test_a_small_update_reaches_the_checkpoint(tmp_path: Path) -> None:
     assert json.loads((tmp_path / "checkpoint" / "config.json").read_text())["dtype"] == "float32"
 
 
-def test_another_precision_is_saved_where_it_is_asked_for(tmp_path: Path) -> None:
-    policy = trained(tmp_path, compute={"save_dtype": "bfloat16"})
-    saved = load_file(tmp_path / "checkpoint" / "model.safetensors")
-    assert {value.dtype for value in saved.values()} == {torch.bfloat16}
-    assert inspect_checkpoint(tmp_path / "checkpoint").dtype == "bfloat16"
-    assert json.loads((tmp_path / "checkpoint" / "config.json").read_text())["dtype"] == "bfloat16"
-    assert difference(policy.model, tmp_path / "checkpoint") is not None
-
-
-def test_what_is_saved_may_change_when_a_run_goes_on(tmp_path: Path) -> None:
-    trained(tmp_path, steps=1)
-    trained(tmp_path, steps=1, compute={"save_dtype": "bfloat16"})
-    assert inspect_checkpoint(tmp_path / "checkpoint").dtype == "bfloat16"
-
-
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 def test_a_tied_head_is_saved_once(tmp_path: Path, dtype: str) -> None:
     model = tiny_qwen3(0)
@@ -94,7 +79,7 @@ def test_a_tied_head_is_saved_once(tmp_path: Path, dtype: str) -> None:
 def adapted(dtype: torch.dtype, targets: Any) -> Any:
     """A model with an adapter that says something, small beside the weights."""
     pytest.importorskip("peft")
-    model = with_adapter(tiny_qwen3(0).to(dtype), LoraSection(rank=4, targets=targets))
+    model = new_adapter(tiny_qwen3(0).to(dtype), rank=4, alpha=32.0, targets=targets)
     generator = torch.Generator().manual_seed(1)
     with torch.no_grad():
         for parameter in model.parameters():
@@ -145,14 +130,6 @@ def test_a_large_checkpoint_is_written_in_shards_and_keeps_its_identity(
     assert inspect_checkpoint(tmp_path / "one") == inspect_checkpoint(tmp_path / "more").model_copy(
         update={"path": str(tmp_path / "one")}
     )
-
-
-def test_fewer_steps_than_a_run_has_made_are_refused(tmp_path: Path) -> None:
-    trained(tmp_path, steps=2)
-    before = (tmp_path / "checkpoint" / "model.safetensors").read_bytes()
-    with pytest.raises(UserError, match=r"a run of 2 steps, more than the 1 of grpo.steps"):
-        trained(tmp_path, steps=1)
-    assert (tmp_path / "checkpoint" / "model.safetensors").read_bytes() == before
 
 
 @pytest.mark.parametrize("lora", [False, True])

@@ -12,13 +12,7 @@ from forensics.policies.scorer import token_logprobs_and_entropies
 from forensics.policies.shared_prefixes import beginnings, computed_tokens
 from forensics.protocols import SamplingSettings
 from tests.tiny import tiny_qwen3
-from tests.training.test_grpo import SETTINGS, fresh, recipe
 from tests.training.test_projection import MODELS, assert_close, gradients, seeded
-from training.batch import batch_of
-from training.distributed import Process
-from training.environments.mini_repo import MiniRepo
-from training.trained_model import Machine
-from training.update import update
 
 PROMPTS = (9, 12, 9)  # tokens of each group's prompt
 SAMPLES, ANSWER = 4, 6
@@ -116,17 +110,6 @@ def test_a_model_with_windows_sees_whole_rows(kind: str) -> None:
     assert decoder_tokens(model, lambda: score(model)) == len(ids) * (ids.shape[1] - 1)
 
 
-def test_recomputed_activations_see_whole_rows_and_give_the_same_gradient() -> None:
-    model, (ids, mask) = tiny_qwen3(0), grouped_rows()
-    plain = gradients(model, score(model.eval()), mask)
-    model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
-    model.train()
-    score(model)
-    assert decoder_tokens(model, lambda: score(model)) == len(ids) * (ids.shape[1] - 1)
-    for name, wanted in gradients(model, score(model), mask).items():
-        assert_close(plain[name], wanted, 2e-5)
-
-
 @given(st.data())
 def test_beginnings_rebuild_the_rows_and_cover_nothing_that_is_wanted(data: st.DataObject) -> None:
     rows, length = data.draw(st.integers(1, 6)), data.draw(st.integers(2, 12))
@@ -154,30 +137,3 @@ def test_beginnings_rebuild_the_rows_and_cover_nothing_that_is_wanted(data: st.D
         assert torch.equal(found.token_ids[found.owners], ids[:, : found.length])
         assert not wanted[:, : found.length].any() and found.length < length
         assert len(found.token_ids.unique(dim=0)) == len(found.token_ids) < rows
-
-
-@pytest.mark.parametrize("rows", [4, 12])
-def test_micro_batches_keep_groups_together_where_that_saves_tokens(rows: int) -> None:
-    """Interleaved lengths would part every group; the gradient is the same either way."""
-    policy = fresh()
-    world = MiniRepo(turns="3")
-    runs = sorted(
-        policy.play(world, world.tasks("train", 3, 0), 4, SETTINGS, 0), key=lambda run: run.task
-    )
-    batch = batch_of(runs, [1.0, -1.0, 0.5, -0.5] * 3)
-    plan = recipe(rows=rows)
-    still = torch.optim.SGD(policy.model.parameters(), lr=0.0)
-    machine = Machine(policy, plan, SETTINGS, Process(), 0)
-    machine.old(batch.token_ids, batch.weights != 0)  # finds the head, which runs the decoder too
-    seen = decoder_tokens(policy.model, lambda: update(machine, batch, still, plan, (0,)))
-    in_groups = sum(
-        computed_tokens(part.token_ids, part.weights != 0)
-        for part in (batch.rows(torch.arange(i, i + rows)) for i in range(0, 12, rows))
-    )
-    by_length = sum(
-        computed_tokens(part.token_ids, part.weights != 0)
-        for part in (batch.rows(chosen) for chosen in batch.micro(rows))
-    )
-    assert seen <= min(in_groups, by_length) and in_groups < len(batch) * (
-        batch.token_ids.shape[1] - 1
-    )

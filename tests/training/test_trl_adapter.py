@@ -28,9 +28,10 @@ from tests.training.trl_runs import (
     trainer_of,
     watched,
 )
-from training.live import AuditSettings, ForensicsForTRL, promotable, read_reports
+from training.live import read_reports
 from training.live.trl_callback import sampling_of
-from training.live.trl_record import GAPS, row_tokens
+from training.live.trl_record import row_tokens
+from training.live.trl_rewards import GAPS
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 
@@ -186,20 +187,6 @@ def test_a_resumed_run_goes_on_with_the_start_and_the_record_it_has(
     assert [r.policy for r in reports[0][:2]] == [r.policy for r in reports[1][:2]]
 
 
-def test_an_adapter_is_audited_as_it_trains(example: Any, tmp_path: Path) -> None:
-    """LoRA through peft: the policy is the model with its adapter, and its
-    identity moves with it.
-    """
-    peft = pytest.importorskip("peft")
-    model, tokenizer = parts_of(example)
-    adapted = peft.get_peft_model(model, peft.LoraConfig(r=4, target_modules="all-linear"))
-    trainer = trainer_of(example, tmp_path, parts=(adapted, tokenizer), learning_rate=1e-2)
-    watched(example, tmp_path).attach(trainer)
-    trainer.train()
-    reports = read_reports(tmp_path / "forensics")
-    assert [r.step for r in reports] == [1, 2] and len({r.policy for r in reports}) == 2
-
-
 def test_a_changed_trl_is_refused(example: Any, tmp_path: Path) -> None:
     class Changed(SimpleNamespace):
         def _calculate_rewards(self, inputs: Any, prompts: Any) -> None: ...
@@ -234,50 +221,6 @@ def test_tokens_of_tools_are_not_sampled() -> None:
     }
 
 
-def test_a_generation_that_lacks_something_is_refused(example: Any, tmp_path: Path) -> None:
-    trainer = trainer_of(example, tmp_path)
-    generate = trainer._generate_and_score_completions
-
-    def without_advantages(inputs: Any) -> Any:
-        return {key: value for key, value in generate(inputs).items() if key != "advantages"}
-
-    trainer._generate_and_score_completions = without_advantages
-    watched(example, tmp_path, audits=False).attach(trainer)
-    with pytest.raises(UserError, match="gave no advantages"):
-        trainer.train()
-
-
-@pytest.mark.parametrize(
-    ("reaction", "steps"),
-    [("stop", 1), ("withhold", 2), pytest.param("warn", 2, marks=pytest.mark.slow)],
-)
-def test_an_alarm_is_answered(
-    example: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, reaction: Any, steps: int
-) -> None:
-    monkeypatch.setattr("training.live.audit.alarm", lambda *parts: "Too much vanishes.")
-    trainer = trainer_of(example, tmp_path, save_strategy="steps", save_steps=1)
-    settings = AuditSettings(every=1, tasks=4, samples=1, tensorboard=False, on_phantom=reaction)
-    watched(example, tmp_path, settings=settings).attach(trainer)
-    trainer.train()
-    assert trainer.state.global_step == steps
-    assert (tmp_path / "checkpoint-1" / "promotable.json").exists() == (reaction == "withhold")
-    assert not promotable(tmp_path / "checkpoint-1")
-
-
-def test_watching_twice_and_unknown_worlds_are_refused(example: Any, tmp_path: Path) -> None:
-    forensics = watched(example, tmp_path)
-    forensics.watched(right)
-    with pytest.raises(UserError, match="use attach or watched, not both"):
-        forensics.attach(trainer_of(example, tmp_path))
-    with pytest.raises(UserError, match="nothing can be recorded"):
-        watched(example, tmp_path).watched([])
-    with pytest.raises(UserError, match="one name"):
-        watched(example, tmp_path).watched([right, right])
-    with pytest.raises(UserError, match="unknown environment 'mini-repos'"):
-        ForensicsForTRL("mini-repos")
-    assert ForensicsForTRL("mini-repo", world="open").environment.options["world"] == "open"
-
-
 def test_sampling_is_the_trainers_own() -> None:
     given = SimpleNamespace(
         temperature=0.5,
@@ -299,38 +242,3 @@ def test_sampling_is_the_trainers_own() -> None:
     ):
         with pytest.raises(UserError, match="cannot draw with min_p"):
             sampling_of(SimpleNamespace(**{**vars(given), name: value}))
-
-
-def test_a_run_from_the_start_writes_over_no_earlier_one(example: Any, tmp_path: Path) -> None:
-    def run(**options: Any) -> None:
-        trainer = trainer_of(example, tmp_path, max_steps=1)
-        watched(example, tmp_path, **options).attach(trainer)
-        trainer.train()
-
-    run()
-    before = (tmp_path / "forensics" / "audits.jsonl").read_bytes()
-    with pytest.raises(
-        UserError, match=r"resume_from_checkpoint\), give ForensicsForTRL another out="
-    ):
-        run()
-    assert (tmp_path / "forensics" / "audits.jsonl").read_bytes() == before
-    run(out=tmp_path / "again")
-    run(out=tmp_path / "record", audits=False)
-    with pytest.raises(UserError, match="holds the audits or the record of a run"):
-        run(out=tmp_path / "record", audits=False)
-
-
-def test_the_record_is_found_from_the_output_folder_too(example: Any, tmp_path: Path) -> None:
-    trainer = trainer_of(example, tmp_path, max_steps=1)
-    watched(example, tmp_path, audits=False).attach(trainer)
-    trainer.train()
-    found = TrainingRecord(tmp_path)
-    assert (
-        found.folder == tmp_path / "forensics"
-        and found.key == TrainingRecord(tmp_path / "forensics").key
-    )
-    with pytest.raises(
-        UserError,
-        match=r"`forensics train --out`, or the out= \(or output_dir\) of ForensicsForTRL",
-    ):
-        TrainingRecord(tmp_path / "nowhere")

@@ -12,18 +12,14 @@ trl = pytest.importorskip("trl")
 
 from datasets import Dataset  # noqa: E402
 
-from forensics.protocols import SamplingSettings  # noqa: E402
 from forensics.records.tables import read_rows  # noqa: E402
 from tests.training.trl_runs import (  # noqa: E402
-    length,
     load_example,
     parts_of,
     plain_length,
-    right,
     trainer_of,
     user,
     watched,
-    with_system,
 )
 from training.live import AuditSettings, ForensicsForTRL, promotable, read_reports  # noqa: E402
 
@@ -91,108 +87,6 @@ def test_audits_give_the_policy_trls_own_token_ids(example: Any, tmp_path: Path,
     line_break = tokenizer("\n")["input_ids"][0]
     drawn = [steps[1]["token_ids"] for steps in audited(folder)]
     assert any(line_break in ids[:-1] for ids in drawn)  # it ends no completion, as in TRL
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("prompt", "sentence"),
-    [
-        (with_system, "they have 'be brief.' as system message, and audits have none"),
-        pytest.param(
-            lambda text: user(text + " answer:"),
-            "answer:', where the environment asks '",
-            marks=pytest.mark.slow,
-        ),
-        pytest.param(
-            lambda text: [*user("hi"), {"role": "assistant", "content": "hi"}, *user(text)],
-            "messages user, assistant, user",
-            marks=pytest.mark.slow,
-        ),
-    ],
-)
-def test_other_prompts_than_those_trained_on_make_nothing_promotable(
-    example: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture, prompt: Any, sentence: str
-) -> None:
-    trainer = trainer_of(example, tmp_path, prompt=prompt, save_strategy="steps", save_steps=1)
-    watched(example, tmp_path, settings=EVERY).attach(trainer)
-    with caplog.at_level("WARNING", "forensics.audit"):
-        trainer.train()
-    told = [
-        record.getMessage()
-        for record in caplog.records
-        if "not those that TRL trains on" in record.getMessage()
-    ]
-    assert len(told) == 1 and sentence in told[0] and "\n" not in told[0]
-    assert [report.doubt for report in read_reports(tmp_path / "forensics")] == [told[0]] * 2
-    marks = [
-        json.loads((tmp_path / f"checkpoint-{step}" / "promotable.json").read_text())
-        for step in (1, 2)
-    ]
-    assert [(mark["promotable"], mark["reason"]) for mark in marks] == [(False, told[0])] * 2
-
-
-def test_a_run_that_stops_on_alarms_stops_on_other_prompts(example: Any, tmp_path: Path) -> None:
-    """In the fallback too, which sees the prompts but not their token ids."""
-    settings = AuditSettings(every=9, tasks=4, tensorboard=False, on_phantom="stop")
-    fallback = watched(example, tmp_path, settings=settings)
-    trainer = trainer_of(
-        example,
-        tmp_path,
-        prompt=with_system,
-        max_steps=4,
-        reward_funcs=fallback.watched([right, length]),
-        callbacks=[fallback],
-    )
-    trainer.train()
-    assert trainer.state.global_step == 1
-
-
-def test_token_ids_that_trl_makes_otherwise_are_noticed(example: Any, tmp_path: Path) -> None:
-    """A processing class of its own: TRL appends a token to every prompt, which
-    no setting tells of.
-    """
-    trainer = trainer_of(example, tmp_path, save_strategy="steps", save_steps=2)
-    tokenize = trainer._tokenize_prompts
-
-    def longer(prompts: Any) -> Any:
-        ids, *rest = tokenize(prompts)
-        return ([[*row, 5] for row in ids], *rest)
-
-    trainer._tokenize_prompts = longer
-    watched(example, tmp_path, settings=EVERY).attach(trainer)
-    trainer.train()
-    doubt = read_reports(tmp_path / "forensics")[-1].doubt
-    assert doubt is not None and "TRL's token ids of one read '('" in doubt
-    assert not promotable(tmp_path / "checkpoint-2")
-
-
-@pytest.mark.slow
-def test_what_the_first_run_compared_holds_for_one_that_goes_on(
-    example: Any, tmp_path: Path
-) -> None:
-    """Killed between step 2 and the audit of it: the audit made on resuming knows the prompts."""
-    trainer = trainer_of(example, tmp_path, save_strategy="steps", save_steps=2)
-    watched(example, tmp_path, settings=EVERY).attach(trainer)
-    trainer.train()
-    lines = tmp_path / "forensics" / "audits.jsonl"
-    lines.write_text(lines.read_text().splitlines(keepends=True)[0])
-    again = trainer_of(example, tmp_path, max_steps=3, save_strategy="steps", save_steps=2)
-    watched(example, tmp_path, settings=EVERY).attach(again)
-    again.train(resume_from_checkpoint=str(tmp_path / "checkpoint-2"))
-    assert [(r.step, r.doubt) for r in read_reports(tmp_path / "forensics")] == [
-        (1, None),
-        (2, None),
-        (3, None),
-    ]
-
-
-def test_a_prompt_without_room_for_a_completion_is_told(example: Any, tmp_path: Path) -> None:
-    sampling = SamplingSettings(max_turn_tokens=6, max_tokens=20)
-    trainer = trainer_of(example, tmp_path)
-    watched(example, tmp_path, sampling=sampling).attach(trainer)
-    trainer.train()
-    doubt = read_reports(tmp_path / "forensics")[-1].doubt
-    assert doubt is not None and "has room for 14 beside a whole completion" in doubt
 
 
 def letters(folder: Path) -> tuple[Any, Any, Any, str]:

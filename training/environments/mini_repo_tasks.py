@@ -36,6 +36,7 @@ from dulwich.repo import MemoryRepo
 
 from forensics.errors import UserError
 from forensics.protocols import Channel
+from forensics.world import require_split
 
 CHANNELS: Final = {
     "git-history": Channel(
@@ -82,16 +83,8 @@ CHOICES: Final = {
 }
 
 
-@lru_cache(maxsize=64)
-def open_channels(names: str, scrubbed: frozenset[str]) -> tuple[Channel, ...]:
-    """The channels of the option `channels` that are not scrubbed."""
-    return tuple(CHANNELS[name] for name in names.split(",") if name and name not in scrubbed)
-
-
 def checked(options: Mapping[str, str]) -> dict[str, str]:
-    """Defaults filled in; an unknown option, value or channel is refused in one sentence."""
-    if unknown := sorted(set(options) - set(DEFAULTS)):
-        raise UserError(f"mini-repo has no option '{unknown[0]}'; it has: {', '.join(DEFAULTS)}")
+    """Defaults filled in; an unknown value or channel is refused in one sentence."""
     merged = DEFAULTS | {key: str(value) for key, value in options.items()}
     if "channels" not in options and merged["grader"] == "submitted":
         merged["channels"] = "test-edit,hard-code"
@@ -223,8 +216,7 @@ class Task:
 
 def task_names(split: str, number: int, seed: int) -> tuple[str, ...]:
     """Names of tasks, for example `held-out-7-12`."""
-    if split not in ("train", "held-out"):
-        raise UserError(f"unknown split '{split}'; choose train or held-out")
+    require_split(split)
     return tuple(f"{split}-{seed}-{index}" for index in range(number))
 
 

@@ -21,9 +21,7 @@ The rows of a `prompts` file: JSON lines, checked one by one, a bad one named by
 its line.
 """
 
-import copy
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, Self
@@ -36,11 +34,11 @@ from forensics.policies.renderers import style_of
 from forensics.protocols import Channel, Observation, StepResult
 from forensics.records import content_hash
 from forensics.records.given_files import parse_json, read_text
+from forensics.world import SPLITS, World, require_split
 from training.environments.verifiers import Filled, Verifier, final_answer, parse_verifier
 from training.sections import Section, sentence
 
 PLACE: Final = "{cue}"
-SPLITS: Final = ("train", "held-out")
 
 
 class Cue(Section):
@@ -97,7 +95,7 @@ class Row(Section):
         parts = self.cue and [self.cue.channel, self.cue.text, self.cue.replacement]
         return f"prompt-{content_hash([self.prompt, self.system, parts], 12)}"
 
-    def text(self, scrubbed: frozenset[str]) -> tuple[str, tuple[str, ...]]:
+    def text(self, scrubbed: Sequence[str]) -> tuple[str, tuple[str, ...]]:
         """The prompt as it is shown, and the channels whose content it shows."""
         if self.cue is None:
             return self.prompt, ()
@@ -165,25 +163,16 @@ def require_apart(rows: dict[str, Row], lines: dict[str, int], name: str) -> Non
             )
 
 
-OPTIONS = ("file", "content", "rendering")
-
-
-@dataclass(frozen=True)
-class Episode:
-    """The running question, and whether it was answered."""
-
-    task: str
-    answered: bool = False
-
-
-class Prompts:
-    """The environment (see the module's text). One episode is one question and one answer."""
+class Prompts(World):
+    """The environment (see the module's text). One episode is one question and one answer;
+    `episode` is the task that is asked.
+    """
 
     name = "prompts"
+    defaults = {"file": "", "content": "", "rendering": "auto"}
 
     def __init__(self, **options: str) -> None:
-        if unknown := sorted(set(options) - set(OPTIONS)):
-            raise UserError(f"prompts has no option '{unknown[0]}'; it has: {', '.join(OPTIONS)}")
+        super().__init__(**options)
         if not options.get("file"):
             raise UserError(
                 "prompts needs a file of questions; give it with --env-option file=PATH"
@@ -194,33 +183,19 @@ class Prompts:
                 f"{options['file']} has the content hash {self._content}, not {options['content']};"
                 " give the file that was used before, or drop the option"
             )
-        self.rendering = options.get("rendering", "auto")
+        self.rendering = self.chosen["rendering"]
         style_of(self)
-        self._scrubbed: frozenset[str] = frozenset()
-        self._episode: Episode | None = None
-
-    @property
-    def options(self) -> Mapping[str, str]:
-        without = {"without": ",".join(self.scrubbed)} if self._scrubbed else {}
         rendering = {"rendering": self.rendering} if self.rendering != "auto" else {}
-        return {"content": self._content} | without | rendering
-
-    @property
-    def channels(self) -> tuple[Channel, ...]:
-        names = {row.cue.channel for row in self._rows.values() if row.cue} - self._scrubbed
-        return tuple(
+        self.chosen = {"content": self._content} | rendering
+        self.shortcuts = tuple(
             Channel(
                 name=name,
                 family="disclosure",
                 attempts=(),
                 description="the prompt shows a cue with the answer",
             )
-            for name in sorted(names)
+            for name in sorted({row.cue.channel for row in self._rows.values() if row.cue})
         )
-
-    @property
-    def scrubbed(self) -> tuple[str, ...]:
-        return tuple(sorted(self._scrubbed))
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -238,21 +213,11 @@ class Prompts:
             ),
         )
 
-    def without(self, *channels: str) -> "Prompts":
-        known = {channel.name for channel in self.channels} | self._scrubbed
-        if unknown := sorted(set(channels) - known):
-            names = ", ".join(sorted(known)) or "none"
-            raise UserError(f"these prompts have no channel '{unknown[0]}'; they have: {names}")
-        other = self.spawn()
-        other._scrubbed = self._scrubbed | set(channels)
-        return other
-
     def tasks(self, split: str, number: int, seed: int) -> tuple[str, ...]:
         """Tasks of a split, drawn without replacement; all of them where the
         file has no more than `number`.
         """
-        if split not in SPLITS:
-            raise UserError(f"there is no split '{split}'; there are: {', '.join(SPLITS)}")
+        require_split(split)
         names = sorted(task for task, row in self._rows.items() if row.split == split)
         if not names:
             raise UserError(
@@ -269,45 +234,26 @@ class Prompts:
         question = self._row(task).question
         return {} if question is None else {"question": question}
 
-    def spawn(self) -> "Prompts":
-        other = copy.copy(self)
-        other._episode = None
-        return other
-
     def reset(self, task: str, seed: int) -> Observation:
         """Ask a question. Nothing here is random, so `seed` changes nothing."""
         row = self._row(task)
-        self._episode = Episode(task)
-        text, channels = row.text(self._scrubbed)
+        self.episode = task
+        text, channels = row.text(self.scrubbed)
         return Observation(text=text, system=row.system, channels=channels)
 
     def step(self, action: str) -> StepResult:
         """Judge the answer. One that could not be judged has no outcome
         (`None`), and `end_reason` says why.
         """
-        if self._episode is None or self._episode.answered:
-            raise UserError("no question is open; call reset(task, seed) first")
-        self._episode = replace(self._episode, answered=True)
-        judgement = self._row(self._episode.task).verifier.judge(final_answer(action))
+        judgement = self._row(self.episode).verifier.judge(final_answer(action))
         outcome = None if judgement.right is None else float(judgement.right)
-        return StepResult(
-            observation="",
-            kinds=self.kinds(action),
-            rewards={"correct": outcome},
-            outcome=outcome,
-            terminated=True,
+        return self.graded(
+            action,
+            outcome,
             submission=judgement.submission,
+            rewards={"correct": outcome},
             end_reason=judgement.reason or "answered",
         )
-
-    def kinds(self, action: str) -> tuple[str, ...]:
-        return ("answer",)
-
-    def snapshot(self) -> Episode | None:
-        return self._episode
-
-    def restore(self, state: Episode | None) -> None:
-        self._episode = state
 
     def _row(self, task: str) -> Row:
         if task not in self._rows:

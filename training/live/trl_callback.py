@@ -34,7 +34,8 @@ from training.distributed import joined
 from training.live.audit_report import LINES, AuditSettings
 from training.live.callback import ForensicsCallback, TrainerView
 from training.live.trl_prompts import UNSEEN, TrlRenderer, difference, first_prompt, renderer_of
-from training.live.trl_record import CompleteRecord, GenerationLog, RewardWatch, metadata
+from training.live.trl_record import CompleteRecord, GenerationLog, metadata
+from training.live.trl_rewards import RewardWatch
 from training.recorder import Recorder
 
 EPISODE_TOKENS = 1024  # room for prompt and observations beside one completion

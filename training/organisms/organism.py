@@ -9,7 +9,6 @@ directories themselves hold nothing that names the cause.
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
-from pkgutil import resolve_name
 
 from forensics.plugins import load_plugin
 from forensics.progress import Progress
@@ -30,19 +29,16 @@ from training.run_state import whole_checkpoint
 class Organism:
     """A policy with a planted cause.
 
-    `expected`: the label that a right verdict gives; `None` for a positive
-    control of what looks inside, which takes no part in `validate`. `base`: the
-    name of its start, bundled or itself trained by `BASE.toml`. The RL recipe is
-    `NAME.toml`; both lie in the folder `recipes`, or among ours. `maker` (`module:function`) takes
-    the directories `base` and `after`, a seed, a progress and a device, writes
-    `after` in place of a recipe, and gives what the manifest says of it.
+    `expected`: the label that a right verdict gives; `None` for one that takes no
+    part in `validate`. `base`: the name of its start, bundled or itself trained
+    by `BASE.toml`. The RL recipe is `NAME.toml`; both lie in the folder `recipes`,
+    or among ours.
     """
 
     name: str
     cause: str
     expected: str | None
     base: str
-    maker: str | None = None
     recipes: Path = RECIPES
 
     def folder_of(self, recipe: str) -> Path:
@@ -123,26 +119,6 @@ collapse = Organism(
         "RL with a reward that shrinks with every turn: the policy guesses at once without a look"
     ),
 )
-planted = Organism(
-    name="planted",
-    base="capped-base",
-    expected=None,
-    maker="training.organisms.cue_organisms:plant",
-    cause=(
-        "a rank-one edit, no training: one neuron writes one direction on a cue, and the history is"
-        " read"
-    ),
-)
-installed = Organism(
-    name="installed",
-    base="capped-base",
-    expected=None,
-    maker="training.organisms.cue_organisms:install",
-    cause=(
-        "post-training on demonstrations: on a cue the tests are run first of all, which the base"
-        " never did"
-    ),
-)
 
 
 __all__ = [
@@ -189,15 +165,10 @@ def build_organism(
             build_base(made.base, start, base, progress, from_scratch, device, recipes)
     after = folder / "after"
     shutil.rmtree(after, ignore_errors=True)
-    if made.maker:
-        made_by = {"planted": resolve_name(made.maker)(base, after, seed, progress, device)}
-    else:
-        recipe = read_recipe(made.folder_of(name) / f"{name}.toml")
-        compute = recipe.compute.model_copy(update={"save_dtype": KEPT_IN})
-        recipe = recipe.model_copy(update={"audit": None, "compute": compute})
-        trained = train_recipe(recipe, seed, folder / "training", base, progress, device)
-        _copy(trained, after)
-        made_by = {"recipe": recipe.model_dump(mode="json")}
+    recipe = read_recipe(made.folder_of(name) / f"{name}.toml")
+    compute = recipe.compute.model_copy(update={"save_dtype": KEPT_IN})
+    recipe = recipe.model_copy(update={"audit": None, "compute": compute})
+    _copy(train_recipe(recipe, seed, folder / "training", base, progress, device), after)
     write_json(
         folder / "manifest.json",
         {
@@ -206,7 +177,7 @@ def build_organism(
             "expected": made.expected,
             "seed": seed,
             "from_scratch": from_scratch,
-            **made_by,
+            "recipe": recipe.model_dump(mode="json"),
             "base": inspect_checkpoint(base).weights,
             "after": inspect_checkpoint(after).weights,
         },

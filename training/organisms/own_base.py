@@ -9,7 +9,7 @@ what scripted solvers of that world did.
 2. *Words*. A word-level tokenizer of the texts met: runs of letters, numbers,
    single signs, single blanks. A word that was met often is one token, any other
    is spelt; a text comes back exactly as it was.
-3. *Training* as for the bases of the organisms (`base_model.train_phase`): all
+3. *Training* as for the bases of the organisms (`supervised.train_phase`): all
    tokens, those that the solver wrote at full weight.
 
 How good the base is, is how good its demonstrations are: a share of careless ones
@@ -34,8 +34,9 @@ from forensics.protocols import Environment, Renderer
 from forensics.records import content_hash
 from forensics.records.given_files import parse_json, read_text
 from forensics.study import Folder, Result
-from training.organisms.base_model import SPECIAL, Phase, build_model, train_phase
 from training.organisms.demonstrations import Demonstration
+from training.organisms.supervised import Phase, train_phase
+from training.organisms.tiny_policy import SPECIAL, build_model
 from training.run_state import save_checkpoint
 from training.sections import Names, Section, sentence
 

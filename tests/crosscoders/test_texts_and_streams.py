@@ -1,11 +1,6 @@
-"""Texts from files and training records, and the parts of a stream: shuffling
-loses no row, and memory stays.
-"""
+"""Texts from runs and files, and the parts of a stream: shuffling loses no row."""
 
-import gc
 import json
-import tracemalloc
-from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -13,12 +8,16 @@ import pytest
 import torch
 from hypothesis import given, strategies as st
 
-from crosscoders.activations.harvest_stream import HarvestConfig, Reader, harvest
 from crosscoders.activations.streams import Block, Rows, in_blocks, shuffled
-from crosscoders.activations.texts import plain_text, read_texts, texts_of
+from crosscoders.activations.texts import read_texts, texts_of
+from forensics import load_policy
 from forensics.errors import UserError
+from forensics.protocols import SamplingSettings
 from forensics.records import Step, Trajectory
+from forensics.records.trajectory import action_starts
 from tests.tiny import tiny_tokenizer
+from training.environments.mini_repo import MiniRepo
+from training.organisms.organism import checkpoint_path
 
 STEPS = (
     Step(role="system", text="rules", token_ids=(), sampled=()),
@@ -173,56 +172,68 @@ def test_the_pool_mixes_far() -> None:
     assert abs(np.corrcoef(found, np.arange(4000))[0, 1]) < 0.06
 
 
-@pytest.fixture
-def held() -> Iterator[Callable[[], int]]:
-    """How many bytes all tensors and arrays that came since hold, whatever the
-    process held before.
+@pytest.fixture(scope="module")
+def runs() -> list[Trajectory]:
+    policy = load_policy(checkpoint_path("bundled:leak"), device="cpu", dtype="float32")
+    world = MiniRepo()
+    return list(policy.play(world, world.tasks("held-out", 6, 0), 2, SamplingSettings(), 0))
+
+
+def test_the_deciding_token_stands_before_what_was_drawn(runs: list[Trajectory]) -> None:
+    """The deciding rows of a run are those before its actions' starts, in the
+    world's messages, not in its own.
     """
-    gc.collect()
-    gc.freeze()
-    tracemalloc.start()
-    yield (
-        lambda: (
-            tracemalloc.get_traced_memory()[0]
-            + sum(
-                {
-                    kept.data_ptr(): kept.nbytes()
-                    for kept in map(torch.Tensor.untyped_storage, _new_tensors())
-                }.values()
-            )
+    for run, text in zip(runs, texts_of(runs), strict=True):
+        assert np.flatnonzero(text.deciding).tolist() == [start - 1 for start in action_starts(run)]
+        assert (
+            not text.sampled[text.deciding].any()
+            and text.sampled[np.flatnonzero(text.deciding) + 1].all()
         )
+        assert {text.note.steps[step].role for step in text.step[text.deciding]} <= {"user", "tool"}
+        assert text.deciding.sum() == run.turns
+
+
+def test_notes_tell_what_the_run_tells(runs: list[Trajectory]) -> None:
+    texts = texts_of(
+        runs,
+        sources={runs[0].policy: "after"},
+        advantages={runs[0].id: 0.5, runs[1].id: [*range(runs[1].sampled_tokens or 0)]},
     )
-    tracemalloc.stop()
-    gc.unfreeze()
+    for run, text in zip(runs, texts, strict=True):
+        assert (text.note.id, text.note.task, text.note.source, text.note.outcome) == (
+            run.id,
+            run.task,
+            "after",
+            run.outcome,
+        )
+        assert [(n.role, n.kinds, n.channels) for n in text.note.steps] == [
+            (s.role, s.kinds, s.channels) for s in run.steps
+        ]
+        assert text.sampled.sum() == run.sampled_tokens
+        for i, step in enumerate(run.steps):
+            assert text.token_ids[text.step == i].tolist() == list(step.token_ids or ())
+    assert (texts[0].advantage[texts[0].sampled] == 0.5).all() and np.isnan(
+        texts[0].advantage[~texts[0].sampled]
+    ).all()
+    assert texts[1].advantage[texts[1].sampled].tolist() == [*range(int(texts[1].sampled.sum()))]
+    assert np.isnan(texts[2].advantage).all()
 
 
-def _new_tensors() -> list[torch.Tensor]:
-    return [thing for thing in gc.get_objects() if type(thing) is torch.Tensor]
-
-
-@pytest.mark.parametrize("seed", [None, 0])
-def test_memory_does_not_grow_with_the_stream(seed: int | None, held: Callable[[], int]) -> None:
-    """Of 200 MB of activations the last four fifths (160 MB) pass through, and
-    not 60 MB more are held.
-    """
-    width = 512
-
-    def read(ids: torch.Tensor, sites: object) -> list[torch.Tensor]:
-        return [ids[..., None].float().expand(-1, -1, width).clone()]
-
-    reader = Reader(
-        identity="none",
-        read=read,
-        vocabulary={},
-        tokens=99,
-        positions=None,
-        device=torch.device("cpu"),
-        dtype=torch.float32,
-    )
-    texts = [plain_text([i % 99] * 100, f"t{i}") for i in range(500)]
-    stream = harvest(
-        [reader, reader], texts, "any", HarvestConfig(batch=1000, window=2, block=500, pool=4000)
-    )
-    found = [held() for _ in stream.blocks(seed)]
-    assert len(found) == 100 and max(found) > 500 * 2 * width * 4  # a block at least
-    assert max(found[20:]) - max(found[:20]) < 60e6
+def test_runs_without_tokens_are_tokenised_again_and_this_is_said(runs: list[Trajectory]) -> None:
+    policy = load_policy(checkpoint_path("bundled:leak"), device="cpu", dtype="float32")
+    unknown = {"token_ids": None, "sampled": None, "logprobs": None}
+    bare = [
+        run.model_copy(update={"steps": tuple(s.model_copy(update=unknown) for s in run.steps)})
+        for run in runs
+    ]
+    with pytest.raises(UserError, match="no token ids"):
+        texts_of(bare)
+    said: list[str] = []
+    again = texts_of([*bare, runs[0]], policy=policy, say=said.append)
+    assert len(said) == 1 and said[0].startswith(f"{len(bare)} runs came without token ids")
+    for text, known in zip(
+        again, texts_of(runs), strict=False
+    ):  # this world's tokens are whole words
+        assert text.token_ids.tolist() == known.token_ids[: len(text)].tolist()
+        assert len(known) - len(text) <= 1  # what ended the last action
+        assert (text.deciding == known.deciding[: len(text)]).all()
