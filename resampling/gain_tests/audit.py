@@ -29,7 +29,7 @@ In the world that is scrubbed of every declared channel:
 
 Where texts cannot be handed in on half of the tasks (no hand-in stands in an
 action, no `regrade`), what can be tried is tried, and unless it finds something
-the family counts as not tested. Not seen: holes for texts that nobody handed in
+the test counts as not tested. Not seen: holes for texts that nobody handed in
 and that are not listed; a hole that is used with a different text on each task
 (blind play, where it needs no reading).
 """
@@ -111,14 +111,13 @@ def audit(case: Case, config: AuditConfig) -> Iterator[Evidence | Undefined]:
     """What the grader accepts, and who lives by it; raises `MissingInput` for
     what the case cannot give.
     """
-    make = audit.answers(case, config, METHOD)
-    family = GainAnswers(test=AUDIT, make=make)
+    say = GainAnswers.of(audit, case, config, METHOD)
     trial = Audit(study=study_of(case), config=config)
     holes = trial.holes
     for tried in trial.tried:
         usual = f"the most frequent right answer on {percent(trial.chance)}"
         told = f"{usual}. A hole in the grader." if tried in holes else f"{usual}."
-        yield make.evidence(
+        yield say.make.evidence(
             WINS,
             tried.wins,
             about=tried.about,
@@ -128,14 +127,14 @@ def audit(case: Case, config: AuditConfig) -> Iterator[Evidence | Undefined]:
             f" {told}",
         )
     for hole in holes:
-        yield family.carried(hole.about, trial.used([hole]))
+        yield say.carried(hole.about, trial.used([hole]))
     if not holes:
-        yield make.undefined(AUDIT.shared, MissingInput(SOUND, "Nothing needs to be done."))
+        yield say.make.undefined(AUDIT.shared, MissingInput(SOUND, "Nothing needs to be done."))
     together = trial.used(holes)
     if unscored := trial.recorded.unscored(config.most_missing):
-        yield from family.not_tested(unscored, CURE)
+        yield from say.not_tested(unscored, CURE)
     elif trial.carried_share < 0.5 and not together.found:
-        yield from family.not_tested(
+        yield from say.not_tested(
             f"On {percent(1 - trial.carried_share)} of the tasks no run writes what it hands in, so"
             " no other text could be handed in.",
             CURE,
@@ -151,7 +150,7 @@ def audit(case: Case, config: AuditConfig) -> Iterator[Evidence | Undefined]:
             "chance": trial.chance,
             "holes": len(holes),
         }
-        yield from family.whole(together, said, diagnostics=diagnostics)
+        yield from say.whole(together, said, diagnostics=diagnostics)
 
 
 @dataclass(frozen=True, kw_only=True)

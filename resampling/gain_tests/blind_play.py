@@ -6,7 +6,7 @@ In the world that is scrubbed of every declared channel, on both sides:
 1. *Another task's actions.* The tasks are put in an order drawn from the seed;
    the actions of each run are taken, word for word, in the worlds of the next
    `rounds` tasks. `B` is the mean score of such replays, after `B_A`, before
-   `B_B`. One that raises is missing, and counted; with many of them the family
+   `B_B`. One that raises is missing, and counted; with many of them the test
    was not tested. A win counts 0 where the world worked out what was handed in (a
    tool that solves any task: no action of the run holds the hand-in, and it is
    another than the run's own) by a kind of action that is not `needed`: whether
@@ -29,7 +29,7 @@ In the world that is scrubbed of every declared channel, on both sides:
    nothing valid before may be wrong in about 3 of 10 hand-ins. C is overstated
    where most wins came through a hole that opens on many, not nearly all, tasks.
 4. *The most frequent answer*, handed in everywhere (`common_answers`).
-5. The family's answer is the larger of 3 and 4, end by end.
+5. The answer is the larger of 3 and 4, end by end.
 
 Tasks are the unit: each counts as the one that is played and as the one that
 lends its runs (the linear part of a statistic of pairs); C's own doubt is in it.
@@ -115,16 +115,15 @@ def plays(case: Case, config: BlindPlayConfig) -> Plays:
 @gain_test(BLIND_PLAY, config=BlindPlayConfig(), episodes=plays, unit="replay")
 def blind_play(case: Case, config: BlindPlayConfig) -> Iterator[Evidence | Undefined]:
     """What is won without reading; raises `MissingInput` for what the case cannot give."""
-    make = blind_play.answers(case, config, METHOD)
-    family = GainAnswers(test=BLIND_PLAY, make=make)
+    say = GainAnswers.of(blind_play, case, config, METHOD)
     study = study_of(case)
     blind = BlindPlay(study=study, config=config)
     if len(blind.tasks) < 2:
-        yield from family.not_tested("Fewer than two tasks have runs of both sides.", CURE)
+        yield from say.not_tested("Fewer than two tasks have runs of both sides.", CURE)
         return
     replayed = blind.replayed
     if unscored := blind.recorded.unscored(config.most_missing):
-        yield from family.not_tested(unscored, CURE)
+        yield from say.not_tested(unscored, CURE)
         return
     frequent = FrequentAnswer(
         study=study,
@@ -140,13 +139,13 @@ def blind_play(case: Case, config: BlindPlayConfig) -> Iterator[Evidence | Undef
         parts[FREQUENT] = skew
     told = {**blind.told, **frequent.told}
     for about, found in parts.items():
-        yield family.carried(about, found)
+        yield say.carried(about, found)
     said = (
         f"Replayed on other tasks, runs win {percent(blind.scores[0])} before and"
         f" {percent(float(np.mean(blind.scores[1:])))} after training; right answers would win"
         f" {percent(blind.collision)}. {frequent.sentence}"
     )
-    yield from family.whole(EndByEnd(parts=tuple(parts.values())), said, diagnostics=told)
+    yield from say.whole(EndByEnd(parts=tuple(parts.values())), said, diagnostics=told)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -43,7 +43,6 @@ from forensics.protocols import Fielded, Needing
 from forensics.records import Evidence, Undefined
 from forensics.records.gain_test import JOB, GainTest
 from forensics.runs import Condition
-from forensics.statistics import Contrast, Estimate
 from forensics.verdict.view import JOINED
 from resampling.ablation.gains import Carried, certificate
 from resampling.ablation.refusal import scrubbed_world
@@ -94,7 +93,7 @@ def plays(case: Case, config: ExchangeConfig) -> Plays:
     """
     kinds, fields = config.most_sources, config.most_sources
     if case.has_played(Condition(scrubbed=scrubbed_world(case))):
-        say = GainAnswers(test=EXCHANGE, make=exchange.answers(case, config, METHOD))
+        say = GainAnswers.of(exchange, case, config, METHOD)
         kinds, fields = Exchange(study=study_of(case), config=config, say=say).most_sources
     elif not isinstance(case.environment, Fielded):
         fields = 0
@@ -111,35 +110,8 @@ def plays(case: Case, config: ExchangeConfig) -> Plays:
 def exchange(case: Case, config: ExchangeConfig) -> Iterator[Evidence | Undefined]:
     """Answers about what is shown; raises `MissingInput` for what the case cannot give."""
     study = study_of(case)
-    say = GainAnswers(test=EXCHANGE, make=exchange.answers(case, config, METHOD))
+    say = GainAnswers.of(exchange, case, config, METHOD)
     yield from Exchange(study=study, config=config, say=say).answers()
-
-
-@dataclass(frozen=True, kw_only=True)
-class Certified:
-    """What a usage certificate says, in the words of a comparison."""
-
-    bound: Carried
-
-    @property
-    def whole(self) -> Contrast:
-        return self.bound.gain
-
-    @property
-    def carried(self) -> Estimate:
-        return self.bound.points
-
-    @property
-    def over_bar(self) -> Estimate:
-        return self.bound.over_bar
-
-    @property
-    def runs(self) -> int:
-        return self.bound.runs
-
-    @property
-    def clusters(self) -> int:
-        return self.bound.tasks
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -151,14 +123,14 @@ class Exchange:
     say: GainAnswers
 
     def answers(self) -> Iterator[Evidence | Undefined]:
-        """Every answer of the family."""
+        """Every answer."""
         if joined := [kind for kind in self.kinds if JOINED in kind]:
             name = printable(joined[0])
             why = f"A kind of action is called {name}, which reads like several kinds."
             yield from self.say.not_tested(why, "Give it another name.")
         elif not self.kinds and not self.fields:
             yield from self.say.not_applicable(self._why_nothing, self.study.gain)
-        elif not self.fields and self.certified(self.kinds).bound.cleared:
+        elif not self.fields and self.certified(self.kinds).cleared:
             yield from self._bounded()
         else:
             yield from self._told()
@@ -170,7 +142,7 @@ class Exchange:
         """How many kinds and fields may be exchanged; none where nothing is played."""
         if any(JOINED in kind for kind in self.kinds):
             return 0, 0
-        if not self.fields and (not self.kinds or self.certified(self.kinds).bound.cleared):
+        if not self.fields and (not self.kinds or self.certified(self.kinds).cleared):
             return 0, 0
         return len(self.kinds), len(self.fields)
 
@@ -232,9 +204,9 @@ class Exchange:
 
     # -- what they carry ---------------------------------------------------------------
 
-    def certified(self, kinds: Kinds) -> Certified:
+    def certified(self, kinds: Kinds) -> Carried:
         """What these kinds carry at most, from who read them."""
-        return Certified(bound=certificate(self.read, kinds, self.study.gain))
+        return certificate(self.read, kinds, self.study.gain)
 
     def deal(self, sources: Kinds) -> Deal:
         names = frozenset(
@@ -319,7 +291,7 @@ class Exchange:
         kinds = [kind for kind in self.kinds if kind in sources]
         usage = {kind: self.read.after_usage(kind) for kind in kinds}
         used = sorted(kinds, key=lambda kind: -usage[kind])
-        open_kinds = [one for one in used if not self.certified((one,)).bound.cleared]
+        open_kinds = [one for one in used if not self.certified((one,)).cleared]
         fields = [one for one in self.fields if one in sources]
         every = [*fields, *open_kinds][: self.config.most_sources]
         found = self._exchanged([(one,) for one in every if (one,) not in known], few)

@@ -28,7 +28,7 @@ import numpy as np
 
 from forensics.case import Case, Rollouts
 from forensics.errors import MissingInput
-from forensics.instruments import AnswerMaker
+from forensics.instruments import AnswerMaker, Instrument
 from forensics.layers.decomposition import (
     BEFORE,
     GENUINE_BAR,
@@ -286,6 +286,12 @@ class GainAnswers:
 
     test: GainTest
     make: AnswerMaker
+
+    @classmethod
+    def of(cls, tool: Instrument, case: Case, config: Any, method: str) -> "GainAnswers":
+        """Those of a gain test under these settings."""
+        (test,) = tool.gain_tests
+        return cls(test=test, make=tool.answers(case, config, method))
 
     def carried(self, about: str, found: Carries, summary: str = "", **fields: Any) -> Evidence:
         """What one source carries; `summary` says what was done to it."""

@@ -74,8 +74,7 @@ def memory(case: Case, config: MemoryConfig) -> Iterator[Evidence | Undefined]:
     """What the gain owes to tasks that repeat trained ones; raises `MissingInput`
     for what the case cannot give.
     """
-    make = memory.answers(case, config, METHOD)
-    family = GainAnswers(test=MEMORY, make=make)
+    say = GainAnswers.of(memory, case, config, METHOD)
     remembered = Memory(study=study_of(case), config=config)
     tasks, twins, trained = remembered.tasks, remembered.twins, remembered.trained
     told = (
@@ -83,15 +82,15 @@ def memory(case: Case, config: MemoryConfig) -> Iterator[Evidence | Undefined]:
         f" {plural(len(trained), 'task')} of {trained.source}."
     )
     if len(tasks) - len(twins) < config.fewest:
-        yield from family.not_tested(
+        yield from say.not_tested(
             told, "Give a held-out split whose tasks do not repeat trained ones."
         )
     elif not twins:
-        yield from family.not_applicable(told, remembered.study.gain)
+        yield from say.not_applicable(told, remembered.study.gain)
     else:
         found, on_new = remembered.carried, remembered.on_new
-        yield family.carried(ABOUT, found)
-        yield from family.whole(
+        yield say.carried(ABOUT, found)
+        yield from say.whole(
             found,
             f"{told} The gain on the others is {points(on_new, 1)} points.",
             diagnostics={

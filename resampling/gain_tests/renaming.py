@@ -16,12 +16,12 @@ they are.
    policy before training shows that the tasks are solved without: it wins more
    than `better` times as often as hand-ins of other tasks would, and keeps
    surely at least `kept` of its score under other names. Else what is surely a
-   name is renamed alone; if that is no find, the family stays open.
+   name is renamed alone; if that is no find, the test stays open.
 5. Words of the declared question stay, but where there is nothing else to rename.
    Then they are renamed, and a loss accuses nobody: if the policy before
    training surely loses more than `kept` of its score too, they are the question,
    as the environment says; if it loses less, what is newly needed counts
-   (`new_reliance`), and clears the family or leaves it open.
+   (`new_reliance`), and clears the test or leaves it open.
 
 The control is the harm to the policy before training (`placebo_over_bar`). A
 second one, renaming what no hand-in depends on, is left out: another pass. Ours
@@ -110,7 +110,7 @@ def plays(case: Case, config: RenamingConfig) -> Plays:
 def renaming(case: Case, config: RenamingConfig) -> Iterator[Evidence | Undefined]:
     """Raises `MissingInput` for what the case cannot give."""
     study = study_of(case)
-    told = GainAnswers(test=RENAMING, make=renaming.answers(case, config, METHOD))
+    told = GainAnswers.of(renaming, case, config, METHOD)
     known = identifiers(case, study.world)
     whole = parts_of_all(known, config)
     if whole:
@@ -188,7 +188,7 @@ class RenamingStudy:
     told: GainAnswers
 
     def answers(self, parts: tuple[Part, ...]) -> Iterator[Evidence | Undefined]:
-        """Every answer of the family."""
+        """Every answer."""
         found = self._renamed(self.study, parts)
         yield from self._by_part(parts, found)
         sure = tuple(part for part in parts if part.sure)

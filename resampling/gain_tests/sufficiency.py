@@ -25,11 +25,11 @@ in the world that is scrubbed of every declared channel.
    suffices.
 
 Where no question is named, a field that suffices may *be* the question; only
-its author can tell. Then the family is not cleared, and how much is left or
+its author can tell. Then the test is not cleared, and how much is left or
 phantom is `Undefined`, with that cure: nobody is accused. A prompt of one field,
 answered in one turn, says nothing: it suffices by necessity, and calling it
 harmless would let every cue pass that stands alone. Where the question is
-declared to be all that varies, the family is not applicable, and the answer
+declared to be all that varies, the test is not applicable, and the answer
 quotes one, since the reader takes its author's word for it.
 
 Ours; sufficiency and necessity as in 1905.03197 for features. It cannot see a
@@ -164,9 +164,8 @@ def sufficiency(case: Case, config: SufficiencyConfig) -> Iterator[Evidence | Un
 
 def _opened(case: Case, config: SufficiencyConfig) -> "Sufficiency":
     study = study_of(case)
-    make = sufficiency.answers(case, config, METHOD)
     fields = prompts_of(study)
-    say = GainAnswers(test=SUFFICIENCY, make=make)
+    say = GainAnswers.of(sufficiency, case, config, METHOD)
     return Sufficiency(study=study, fields=fields, config=config, say=say)
 
 
@@ -180,7 +179,7 @@ class Sufficiency:
     say: GainAnswers
 
     def answers(self) -> Iterator[Evidence | Undefined]:
-        """Every answer of the family."""
+        """Every answer."""
         prompts = list(self._of_prompts())
         over = next(one for one in prompts if one.question == SUFFICIENCY.asked)
         known = isinstance(over, Evidence) and over.interval

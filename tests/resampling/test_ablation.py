@@ -249,7 +249,7 @@ def test_the_certificate_counts_what_both_sides_would_do_otherwise(tmp_path: Pat
         )
 
     def most(before: Side, *afters: Side) -> Estimate:
-        return certificate(Played(before=before, afters=afters), ("ls",), gain).points
+        return certificate(Played(before=before, afters=afters), ("ls",), gain).carried
 
     none = side(0, 0)
     assert (

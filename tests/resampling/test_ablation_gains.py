@@ -47,12 +47,12 @@ def gain_of(estimate: float, low: float, high: float) -> Contrast:
 def carried(low: float, high: float) -> Carried:
     ends = Estimate(estimate=(low + high) / 2, low=low, high=high)
     return Carried(
-        points=Estimate(estimate=0.3, low=0.1, high=0.5),
+        carried=Estimate(estimate=0.3, low=0.1, high=0.5),
         over_bar=ends,
         played=True,
         runs=9,
-        tasks=9,
-        gain=gain_of(0.5, 0.4, 0.6),
+        clusters=9,
+        whole=gain_of(0.5, 0.4, 0.6),
     )
 
 
@@ -102,7 +102,7 @@ def test_a_kind_carries_the_larger_of_what_the_gain_and_the_policy_after_lose(
     before_without: Runs, after_without: Runs, most: float
 ) -> None:
     told = gains(rate(8), rate(18), before_without, after_without).carried
-    assert told.points.estimate == pytest.approx(most) and told.over_bar.estimate == pytest.approx(
+    assert told.carried.estimate == pytest.approx(most) and told.over_bar.estimate == pytest.approx(
         most - 0.1
     )
 
@@ -124,9 +124,9 @@ def bound(before: Side, *afters: Side) -> Carried:
 
 def test_the_certificate_is_held_against_a_fifth_of_the_gain_at_its_worst() -> None:
     told = bound(side(0, 10), side(20, 0))
-    assert told.points.estimate == pytest.approx(0.3) and told.points.low == 0
-    assert told.over_bar.ends == pytest.approx((0.3 - 0.1, -0.12, told.points.high - 0.08))
-    assert bound(side(0, 90), side(90, 0)).points.high == 1, "no more than everything"
+    assert told.carried.estimate == pytest.approx(0.3) and told.carried.low == 0
+    assert told.over_bar.ends == pytest.approx((0.3 - 0.1, -0.12, told.carried.high - 0.08))
+    assert bound(side(0, 90), side(90, 0)).carried.high == 1, "no more than everything"
 
 
 # -- what was found --------------------------------------------------------------------
