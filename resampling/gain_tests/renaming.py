@@ -110,13 +110,13 @@ def plays(case: Case, config: RenamingConfig) -> Plays:
 def renaming(case: Case, config: RenamingConfig) -> Iterator[Evidence | Undefined]:
     """Raises `MissingInput` for what the case cannot give."""
     study = study_of(case)
-    told = GainAnswers.of(renaming, case, config, METHOD)
+    say = GainAnswers.of(renaming, case, config, METHOD)
     known = identifiers(case, study.world)
     whole = parts_of_all(known, config)
     if whole:
-        yield from RenamingStudy(study=study, config=config, known=known, told=told).answers(whole)
+        yield from RenamingStudy(study=study, config=config, known=known, say=say).answers(whole)
     elif asked := of_question(known):
-        yield from RenamingStudy(study=study, config=config, known=known, told=told).asked(asked)
+        yield from RenamingStudy(study=study, config=config, known=known, say=say).asked(asked)
     elif known.left_out:
         yield from told.not_tested(
             f"What differs from prompt to prompt cannot be renamed ({_listed(known.left_out)}).",
@@ -185,7 +185,7 @@ class RenamingStudy:
     study: GainStudy
     config: RenamingConfig
     known: Identifiers
-    told: GainAnswers
+    say: GainAnswers
 
     def answers(self, parts: tuple[Part, ...]) -> Iterator[Evidence | Undefined]:
         """Every answer."""
@@ -201,7 +201,7 @@ class RenamingStudy:
                 yield from self._whole(sure, alone)
                 return
         unsure = _listed([f"`{part.name}`" for part in parts if not part.sure])
-        yield from self.told.not_tested(
+        yield from self.say.not_tested(
             f"The gain is lost under other names ({unsure}); whether these are cues or the"
             " question itself cannot be told.",
             "Name the question in the environment's `fields`.",
@@ -221,19 +221,19 @@ class RenamingStudy:
         left = found.estimate({(BEFORE, OPEN): 1 - self.config.kept, (BEFORE, ALTERED): -1.0})
         if left.low >= 0:
             reason += " The policy before training needs its words for nearly all that it wins."
-            yield from self.told.not_applicable(reason, self.study.gain)
+            yield from self.say.not_applicable(reason, self.study.gain)
             return
         lost, afters = nothing_won(found.panel.tasks), len(self.study.case.afters)
         renamed = self.study.altered(together(parts).alteration).pair
         more = new_reliance(self.study, renamed, (lost, (lost,) * afters))
         if more.told and more.cleared:
             reason += " Some of the wins before training need its words. More than that"
-            yield from self.told.whole(more, reason, "is", every=False)
+            yield from self.say.whole(more, reason, "is", every=False)
             for question in RENAMING.questions[1:]:
-                yield self.told.make.undefined(question, MissingInput(CLEARED, NO_CURE))
+                yield self.say.make.undefined(question, MissingInput(CLEARED, NO_CURE))
         else:
             reason += " The gain is lost under other names there; before training less is."
-            yield from self.told.not_tested(reason, ACCEPT_IT)
+            yield from self.say.not_tested(reason, ACCEPT_IT)
 
     def _renamed(self, study: GainStudy, parts: tuple[Part, ...]) -> Comparison:
         return study.compare(study.altered(together(parts).alteration).pair)
@@ -241,13 +241,13 @@ class RenamingStudy:
     def _by_part(self, parts: tuple[Part, ...], found: Comparison) -> Iterator[Evidence]:
         """What all carry together and, where they are not cleared, each part."""
         together = JOINED.join(part.name for part in parts)
-        yield self.told.carried(together, found, "Under other names: ")
+        yield self.say.carried(together, found, "Under other names: ")
         if found.cleared or len(parts) == 1:
             return
         few = replace(self.study, tasks=chosen_tasks(self.study.case.tasks, self.config.tasks))
         for part in parts[: self.config.most_roles]:
             alone = self._renamed(few, (part,))
-            yield self.told.carried(part.name, alone, "Under other names: ")
+            yield self.say.carried(part.name, alone, "Under other names: ")
 
     def _solved_without(self, found: Comparison) -> bool:
         """Whether the policy before training shows that no skill needs these names."""
@@ -268,7 +268,7 @@ class RenamingStudy:
             f"Renamed for both: {printable(names, 200)}; {runs - equal:,} of"
             f" {plural(runs, 'run')} read a word of it."
         )
-        yield from self.told.whole(found, summary, diagnostics=diagnostics)
+        yield from self.say.whole(found, summary, diagnostics=diagnostics)
 
 
 def unchanged(study: GainStudy, renaming: Renaming) -> tuple[int, int]:
