@@ -6,6 +6,8 @@ import posixpath
 from functools import lru_cache
 from typing import Literal, NamedTuple
 
+from forensics.actions.untrusted import Words
+
 Kind = Literal["command", "edit", "tool", "submit"]
 
 
@@ -32,9 +34,9 @@ class Action(NamedTuple):
     step: int
     kind: Kind
     program: str
-    arguments: tuple[str, ...] = ()
-    reads: tuple[str, ...] = ()
-    writes: tuple[str, ...] = ()
+    arguments: Words = ()
+    reads: Words = ()
+    writes: Words = ()
     text: str = ""
     content: str | None = None
     observation: int | None = None

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from forensics.actions.action import resolve
 from forensics.actions.heredocs import Lifted
+from forensics.actions.untrusted import Words
 
 if TYPE_CHECKING:
     from tree_sitter import Node
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
 MOST_BRACES = 64
 _ESCAPES = dict(zip("ntrabfve0", "\n\t\r\a\b\f\v\x1b\0", strict=True))
 MOST_COMMANDS = 400  # simple commands of one command line
-DEEPEST = 60  # nested blocks and substitutions
+DEEPEST = 150  # nested blocks and substitutions; the grammar nests what follows a pipe
 MOST_TURNS = 8  # of a `for` whose values stand in the line
 _NO_FILE = re.compile(r"/dev/(null|std(in|out|err)|tty|fd/\d+)|\d+|-")
 _JOINED, _JOINED_IN_STRING = re.compile(r"\\(\n|.)", re.S), re.compile(r'\\([$`"\\\n])')
@@ -72,9 +73,9 @@ class SimpleCommand(NamedTuple):
     `text`: as written (a heredoc by its operator alone).
     """
 
-    words: tuple[str, ...]
-    inputs: tuple[str, ...] = ()
-    outputs: tuple[str, ...] = ()
+    words: Words
+    inputs: Words = ()
+    outputs: Words = ()
     stdin: str | None = None
     directory: str | None = ""
     text: str = ""

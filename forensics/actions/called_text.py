@@ -18,6 +18,7 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from forensics.actions.tool_calls import LONGEST, arguments_of
+from forensics.actions.untrusted import first_of
 
 GIVEN = ("arguments", "parameters", "input", "args")  # what calls name their arguments
 MOST_TRIES = 50  # places of one text that are tried as JSON
@@ -140,7 +141,7 @@ def calls_of(value: Any, bare: bool = True, depth: int = 3) -> list[RawCall]:
     inner = value.get("tool_calls") or value.get("function_call") or value.get("function")
     if isinstance(inner, list | dict) and depth:
         return calls_of(inner, bare, depth - 1)
-    name = next((value[key] for key in ("name", "tool") if isinstance(value.get(key), str)), None)
+    name = first_of(value, ("name", "tool"), str)
     given: Any = next((value[key] for key in GIVEN if key in value), None if bare else {})
     if name is None or (bare and not isinstance(given, dict | str)):
         return []

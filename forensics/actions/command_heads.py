@@ -16,7 +16,7 @@ them: no grammar is read here. What a command line does is told by
 import re
 from collections.abc import Iterator
 
-from forensics.actions.programs import TABLES
+from forensics.actions.untrusted import TABLES
 
 FAMILIES = frozenset(TABLES["names"]["head_families"])
 WRAPPERS = frozenset(TABLES["names"]["head_wrappers"])

@@ -19,19 +19,19 @@ from typing import NamedTuple
 from forensics.actions.action import Action, relative_path, resolve
 from forensics.actions.bash import parsed
 from forensics.actions.bash_tree import SimpleCommand, printed
-from forensics.actions.powershell import powershell
 from forensics.actions.programs import (
     OPTIONS,
     READERS,
     SEARCHERS,
-    TABLES,
     files_of,
     in_place,
     plain_git,
+    powershell,
     read_options,
 )
 from forensics.actions.python_source import FileEffects, python_effects
 from forensics.actions.unified_diff import patched_files
+from forensics.actions.untrusted import TABLES, Words
 
 MOST_LAYERS = 12
 SHELLS = frozenset(TABLES["names"]["shells"])
@@ -52,12 +52,12 @@ class Unwrapped(NamedTuple):
     that a wrapper went to first.
     """
 
-    words: tuple[str, ...]
+    words: Words
     text: str | None = None
     directory: str | None = None
 
 
-def unwrapped(words: tuple[str, ...], stdin: str | None = None) -> Unwrapped:
+def unwrapped(words: Words, stdin: str | None = None) -> Unwrapped:
     """Peel the wrappers off a simple command. `stdin`: the text on its standard
     input, where it is known.
     """
@@ -86,9 +86,7 @@ def basename(program: str) -> str:
     return "python" if _PYTHON.fullmatch(name) else name.lstrip("\\") or program
 
 
-def _peeled(
-    program: str, rest: tuple[str, ...], directory: str | None
-) -> tuple[tuple[str, ...], str | None]:
+def _peeled(program: str, rest: Words, directory: str | None) -> tuple[Words, str | None]:
     """The command that a wrapper runs, none where it is no wrapper, and where it runs."""
     if program in _RUNNERS and "run" in rest[:4]:
         rest = rest[rest.index("run") + 1 :]
@@ -106,7 +104,7 @@ def _peeled(
     return read.operands[_OPERANDS.get(program, 0) :], directory
 
 
-def line_of(program: str, rest: tuple[str, ...], stdin: str | None) -> str | None:
+def line_of(program: str, rest: Words, stdin: str | None) -> str | None:
     """The command line that a shell is given as text."""
     if program == "eval":
         return " ".join(rest) or None
@@ -196,7 +194,7 @@ def _added(action: Action, effects: FileEffects, directory: str | None, root: st
 def _one(
     command: SimpleCommand,
     program: str,
-    arguments: tuple[str, ...],
+    arguments: Words,
     directory: str | None,
     root: str | None,
 ) -> Action:
@@ -223,14 +221,12 @@ def _one(
     )
 
 
-def _placed(paths: tuple[str, ...], directory: str | None, root: str | None) -> tuple[str, ...]:
+def _placed(paths: Words, directory: str | None, root: str | None) -> Words:
     named = (path for path in paths if not path.startswith(("<(", ">(")))
     return _unique(tuple(relative_path(directory, path, root) for path in named)) if paths else ()
 
 
-def _written(
-    command: SimpleCommand, program: str, arguments: tuple[str, ...]
-) -> tuple[tuple[str, ...], str | None]:
+def _written(command: SimpleCommand, program: str, arguments: Words) -> tuple[Words, str | None]:
     """Files that a text names (a patch), and the text that went into files,
     where the line holds it.
     """
@@ -244,13 +240,13 @@ def _written(
         read = read_options(arguments, ("-e", "-f", "--expression"))
         return (), "\n".join(read.values("-e", "--expression")) or next(iter(read.operands), None)
     if "-" in program and (told := powershell(program, arguments)) is not None:
-        return (), told.content
+        return (), told[1]
     return (), printed(command._replace(words=(program, *arguments))) if command.outputs else None
 
 
 def _python(
     command: SimpleCommand,
-    arguments: tuple[str, ...],
+    arguments: Words,
     directory: str | None,
     root: str | None,
     depth: int,
@@ -282,7 +278,7 @@ def with_effects(
     return actions
 
 
-def _found(arguments: tuple[str, ...]) -> tuple[str, ...] | None:
+def _found(arguments: Words) -> Words | None:
     """The command behind `find ... -exec`, or `rm` for `-delete`."""
     at = next((i for i, word in enumerate(arguments) if word in ("-exec", "-execdir", "-ok")), None)
     if at is None:
@@ -319,5 +315,5 @@ def with_arguments(script: str, action: Action) -> str:
     return re.sub(r"\$(?:([1-9])|\{([1-9])\})", one, script)
 
 
-def _unique(paths: tuple[str, ...]) -> tuple[str, ...]:
+def _unique(paths: Words) -> Words:
     return tuple(dict.fromkeys(paths)) if len(paths) > 1 else paths

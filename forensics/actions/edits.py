@@ -18,7 +18,6 @@ from typing import NamedTuple
 from forensics.actions.action import Action
 from forensics.actions.command_line import script_of
 from forensics.actions.known_file import MARK, KnownFile
-from forensics.actions.powershell import REMOVES
 from forensics.actions.python_edits import python_edits
 from forensics.actions.python_files import replaced_texts
 from forensics.actions.sed_edits import edited_in_place
@@ -34,6 +33,7 @@ from forensics.actions.untold_edits import (
     patch_file,
     writes_texts,
 )
+from forensics.actions.untrusted import TABLES, Words
 from forensics.records import Step
 
 MOST_FILES, MOST_COPIES = 400, 40
@@ -51,7 +51,7 @@ _CREATED = re.compile(r"(?i)\bcreated\b")
 _UPDATED = re.compile(r"(?i)\b(?:updated|overwr(?:ote|itten))\b")
 _LINES = re.compile(r"(\d{1,6}):(\d{1,6})(?: <<\s?\S{1,40})?")
 _COPIES = ("cp", "mv")
-_REMOVES = ("rm", "unlink", *REMOVES)
+_REMOVES = ("rm", "unlink", *TABLES["powershell"]["removes"])
 
 
 class Edited(NamedTuple):
@@ -62,8 +62,8 @@ class Edited(NamedTuple):
 
     patch: str
     lost: str | None
-    overwritten: tuple[str, ...]
-    taken_back: tuple[str, ...]
+    overwritten: Words
+    taken_back: Words
 
 
 def edited_patch(steps: Sequence[Step], actions: Sequence[Action]) -> Edited:
@@ -315,12 +315,12 @@ class _Work:
             self._lose(True)
         return self._lost
 
-    def taken_back(self) -> tuple[str, ...]:
+    def taken_back(self) -> Words:
         """Files whose edits were taken back, and of which no others are left."""
         left = {path for path, file in self._files.items() if file.deleted or file.hunks()}
         return tuple(sorted(self._back - left))
 
-    def overwritten(self) -> tuple[str, ...]:
+    def overwritten(self) -> Words:
         """Files that were there, and of which only what they are now is known."""
         return tuple(path for path, file in self._files.items() if file.unseen)
 

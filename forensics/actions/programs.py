@@ -10,26 +10,14 @@
 """
 
 import re
-import tomllib
 from collections.abc import Callable, Sequence
 from functools import lru_cache
-from importlib import resources
 from typing import NamedTuple
 
-from forensics.actions.powershell import powershell
 from forensics.actions.python_source import FileEffects
-
-
-def _tables() -> dict[str, dict[str, tuple[str, ...]]]:
-    text = resources.files("forensics.actions").joinpath("programs.toml").read_text("utf-8")
-    return {
-        table: {name: tuple(words.split()) for name, words in rows.items()}
-        for table, rows in tomllib.loads(text).items()
-    }
-
+from forensics.actions.untrusted import TABLES, Words
 
 _ARCHIVE = re.compile(r"^[^-].*\.(?:tar(?:\.\w{1,4})?|t[gbx]z|zip|jar|whl|crate)$", re.S)
-TABLES = _tables()  # table -> name -> words, as the file says
 OPTIONS, OUTPUTS = TABLES["options"], TABLES["outputs"]
 READERS, SEARCHERS, WRITERS = TABLES["readers"], TABLES["searchers"], TABLES["writers"]
 
@@ -38,20 +26,13 @@ class Read(NamedTuple):
     """Arguments, read: `options` with their values (`None`: no value), and the operands."""
 
     options: tuple[tuple[str, str | None], ...]
-    operands: tuple[str, ...]
+    operands: Words
 
     def value(self, *names: str) -> str | None:
         """The last value that one of these options has."""
-        return next(
-            (
-                value
-                for name, value in reversed(self.options)
-                if name in names and value is not None
-            ),
-            None,
-        )
+        return next(reversed(self.values(*names)), None)
 
-    def values(self, *names: str) -> tuple[str, ...]:
+    def values(self, *names: str) -> Words:
         """Every value that one of these options has."""
         return tuple(value for name, value in self.options if name in names and value is not None)
 
@@ -60,9 +41,7 @@ class Read(NamedTuple):
         return any(name in names for name, _ in self.options)
 
 
-def read_options(
-    arguments: Sequence[str], valued: tuple[str, ...] = (), *, stop: bool = False
-) -> Read:
+def read_options(arguments: Sequence[str], valued: Words = (), *, stop: bool = False) -> Read:
     """Tell options from operands. `valued`: options that take a value. `stop`:
     the first operand ends the options.
 
@@ -93,7 +72,7 @@ def read_options(
 
 
 @lru_cache(maxsize=4096)
-def _option(word: str, valued: tuple[str, ...]) -> tuple[tuple[tuple[str, str | None], ...], bool]:
+def _option(word: str, valued: Words) -> tuple[tuple[tuple[str, str | None], ...], bool]:
     """The options in one word, and whether the next word is the value of the last."""
     if word.startswith("--") or word in valued:
         name, equals, value = word.partition("=")
@@ -110,11 +89,11 @@ def _option(word: str, valued: tuple[str, ...]) -> tuple[tuple[tuple[str, str | 
 class Git(NamedTuple):
     """A git command without its global options: `words` starts with the subcommand."""
 
-    words: tuple[str, ...]
+    words: Words
     directory: str | None
 
 
-def plain_git(rest: tuple[str, ...]) -> Git:
+def plain_git(rest: Words) -> Git:
     """Undo the global options of `git REST`."""
     read = read_options(rest, OPTIONS["git"], stop=True)
     words, git_dir = read.operands, read.value("--git-dir") or ""
@@ -130,7 +109,7 @@ def plain_git(rest: tuple[str, ...]) -> Git:
     return Git(words, "/".join(folders) or None)
 
 
-def git_files(words: tuple[str, ...]) -> FileEffects:
+def git_files(words: Words) -> FileEffects:
     """The paths that a git command reads and writes, as far as its words tell."""
     command, rest = words[0] if words else "", words[1:]
     dashes = rest.index("--") if "--" in rest else len(rest)
@@ -153,7 +132,7 @@ def git_files(words: tuple[str, ...]) -> FileEffects:
     return FileEffects(named if command in ("log", "diff", "grep", "ls-files") else (), output)
 
 
-def files_of(program: str, arguments: tuple[str, ...]) -> FileEffects:
+def files_of(program: str, arguments: Words) -> FileEffects:
     """The files that one simple command names, redirections apart."""
     special, outputs = _SPECIAL.get(program), OUTPUTS.get(program, ())
     if special is not None:
@@ -169,11 +148,30 @@ def files_of(program: str, arguments: tuple[str, ...]) -> FileEffects:
         read = read_options(arguments, (*outputs, *OPTIONS[program]))
         return FileEffects((), read.values(*outputs))
     if "-" in program and (told := powershell(program, arguments)) is not None:
-        return told.files
+        return told[0]
     return FileEffects((program,)) if "/" in program else FileEffects()
 
 
-def _cloned(operands: tuple[str, ...]) -> tuple[str, ...]:
+def powershell(program: str, arguments: Sequence[str]) -> tuple[FileEffects, str | None] | None:
+    """The files that a command of PowerShell reads and writes, and the text that it puts there;
+    `None` where it is none. Names count in any case; what is piped in is not known.
+    """
+    names, name = TABLES["powershell"], program.casefold()
+    if name not in (*names["reads"], *names["writes"], *names["removes"]):
+        return None
+    words = (word.casefold() if word.startswith("-") else word for word in arguments)
+    read = read_options(tuple(words), (*names["paths"], *names["valued"]))
+    named, operands = read.value(*names["paths"]), read.operands
+    operands = operands[1:] if named is None and name == "select-string" else operands
+    paths, rest = (operands[:1], operands[1:]) if named is None else ((named,), operands)
+    if name in names["reads"]:
+        return FileEffects(paths), None
+    puts = name in ("set-content", "add-content")
+    content = next(iter((*read.values("-value"), *rest)), None) if puts else None
+    return FileEffects((), paths), content
+
+
+def _cloned(operands: Words) -> Words:
     """The folder that a clone makes: the one behind the address, else as the address ends."""
     at = next((i for i, word in enumerate(operands) if "/" in word or ":" in word), None)
     if at is None:
@@ -182,7 +180,7 @@ def _cloned(operands: tuple[str, ...]) -> tuple[str, ...]:
     return (f"{place if operands[at + 1 :] else re.split('[/:]', place)[-1]}/",)
 
 
-def _without_counts(operands: tuple[str, ...]) -> tuple[str, ...]:
+def _without_counts(operands: Words) -> Words:
     return tuple(word for word in operands if word != "-" and not word.startswith(("<(", "+")))
 
 
@@ -199,7 +197,7 @@ def in_place(program: str, read: Read) -> bool:
     return program in ("sed", "perl", "gawk") and read.has("-i", "--in-place")
 
 
-def _copied(arguments: tuple[str, ...]) -> FileEffects:
+def _copied(arguments: Words) -> FileEffects:
     """`cp`, `ln`, `install`: the last operand is written, or files of the same names within it."""
     read = read_options(arguments, OPTIONS["copy"])
     folder = read.value("-t", "--target-directory")
@@ -213,7 +211,7 @@ def _copied(arguments: tuple[str, ...]) -> FileEffects:
     return FileEffects(sources, (target,))
 
 
-def _forge(arguments: tuple[str, ...]) -> FileEffects:
+def _forge(arguments: Words) -> FileEffects:
     """`gh repo clone owner/name`, `hub clone owner/name`."""
     if "clone" not in arguments[:2]:
         return FileEffects()
@@ -221,55 +219,55 @@ def _forge(arguments: tuple[str, ...]) -> FileEffects:
     return FileEffects((), _cloned(read_options(rest).operands))
 
 
-def _exported(arguments: tuple[str, ...]) -> FileEffects:
+def _exported(arguments: Words) -> FileEffects:
     """`svn export URL PATH`"""
     operands = read_options(arguments, ("-r", "--revision")).operands
     brings = operands[:1] in (("export",), ("checkout",), ("co",))
     return FileEffects((), _cloned(operands[1:]) if brings else ())
 
 
-def _unpacked(arguments: tuple[str, ...]) -> FileEffects:
+def _unpacked(arguments: Words) -> FileEffects:
     """The archive that `tar` or `unzip` reads."""
     creates = arguments and re.fullmatch(r"-?[a-zA-Z]{0,6}c[a-zA-Z]{0,6}|--create", arguments[0])
     names = () if creates else arguments
     return FileEffects(tuple(word for word in names if _ARCHIVE.search(word))[:1])
 
 
-def _synced(arguments: tuple[str, ...]) -> FileEffects:
+def _synced(arguments: Words) -> FileEffects:
     read = read_options(arguments, OPTIONS["rsync"])
     return FileEffects(read.operands[:-1], read.operands[-1:])
 
 
-def _moved(arguments: tuple[str, ...]) -> FileEffects:
+def _moved(arguments: Words) -> FileEffects:
     copied = _copied(arguments)
     return FileEffects(copied.reads, (*copied.reads, *copied.writes))
 
 
-def _dd(arguments: tuple[str, ...]) -> FileEffects:
+def _dd(arguments: Words) -> FileEffects:
     values = dict(word.split("=", 1) for word in arguments if "=" in word)
     return FileEffects(
         *(tuple(values[key] for key in (name,) if key in values) for name in ("if", "of"))
     )
 
 
-def _patch(arguments: tuple[str, ...]) -> FileEffects:
+def _patch(arguments: Words) -> FileEffects:
     read = read_options(arguments, OPTIONS["patch"])
     return FileEffects((*read.operands[1:], *read.values("-i", "--input")), read.operands[:1])
 
 
-def _interpreted(arguments: tuple[str, ...]) -> FileEffects:
+def _interpreted(arguments: Words) -> FileEffects:
     """`python script.py args`: the script is read."""
     read = read_options(arguments, OPTIONS["interpreter"], stop=True)
     script = read.operands[:1] if not read.has("-c", "-m") else ()
     return FileEffects(tuple(word for word in script if word != "-"))
 
 
-def _pytest(arguments: tuple[str, ...]) -> FileEffects:
+def _pytest(arguments: Words) -> FileEffects:
     tests = read_options(arguments, OPTIONS["pytest"]).operands
     return FileEffects(tuple(word.split("::")[0] for word in tests))
 
 
-_SPECIAL: dict[str, Callable[[tuple[str, ...]], FileEffects]] = {
+_SPECIAL: dict[str, Callable[[Words], FileEffects]] = {
     **dict.fromkeys(("cp", "ln", "install"), _copied),
     **dict.fromkeys(("python", "node", "ruby", "bash", "sh", "zsh"), _interpreted),
     "mv": _moved,

@@ -11,13 +11,13 @@
 """
 
 import ast
-import warnings
+import operator
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
 from forensics.actions.known_file import MARK
-from forensics.actions.python_files import LONGEST, Files, SeenFiles
+from forensics.actions.python_files import Files, SeenFiles
 from forensics.actions.python_values import (
     LONGEST_LIST,
     Handle,
@@ -31,11 +31,18 @@ from forensics.actions.python_values import (
     plain_pattern,
     told,
 )
+from forensics.actions.untrusted import python_tree
 
 MOST_STEPS = 20_000
 MOST_READ = 50_000_000  # characters of all values
 MOST_CALLS = 20  # within each other
 _MODULES = ("os", "sys", "re", "io", "pathlib", "textwrap", "codecs")
+
+
+_COMPARED: dict[type[ast.cmpop], Callable[[Any, Any], Any]] = {
+    ast.Eq: operator.eq, ast.NotEq: operator.ne, ast.Is: operator.is_, ast.IsNot: operator.is_not,
+    ast.Lt: operator.lt, ast.Gt: operator.gt, ast.LtE: operator.le, ast.GtE: operator.ge,
+}  # fmt: skip
 
 
 class _Ended(Exception):
@@ -56,14 +63,12 @@ class _Continue(Exception):
 
 def python_edits(program: str, files: Files) -> bool:
     """Follow a program, reading and writing `files`. Whether it was followed to its end."""
-    if len(program) > LONGEST or program.count("(") + program.count("[") > 20_000:
+    tree = python_tree(program)
+    if tree is None:
         return False
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            tree = ast.parse(program)
         return _Follower(files, tree).run(tree.body)
-    except (Unread, _Returned, _Break, _Continue, SyntaxError, RecursionError, MemoryError):
+    except (Unread, _Returned, _Break, _Continue, RecursionError, MemoryError):
         return False
     except (ValueError, TypeError, LookupError, AttributeError, ArithmeticError):
         return False  # as the program would have, had it been given these texts
@@ -306,15 +311,7 @@ class _Follower:
             return held == isinstance(op, ast.In)
         if isinstance(left, str) and isinstance(right, str):
             self._files.doubtful |= MARK in left or MARK in right
-        if isinstance(op, ast.Eq | ast.NotEq):
-            return bool(left == right) == isinstance(op, ast.Eq)
-        if isinstance(op, ast.Is | ast.IsNot):
-            return (left is right) == isinstance(op, ast.Is)
-        if isinstance(op, ast.Lt):
-            return bool(left < right)
-        if isinstance(op, ast.Gt):
-            return bool(left > right)
-        return bool(left <= right if isinstance(op, ast.LtE) else left >= right)
+        return bool(_COMPARED[type(op)](left, right))
 
     def _of_ListComp(self, node: ast.ListComp) -> list[Any]:
         if len(node.generators) != 1:

@@ -7,7 +7,6 @@ looked for among lines that nobody saw; `changed`: something was written that wa
 """
 
 import ast
-import warnings
 from collections.abc import Iterator
 from typing import Any, Protocol
 
@@ -24,8 +23,7 @@ from forensics.actions.python_values import (
     text_method,
     told,
 )
-
-LONGEST = 64_000  # characters of a program
+from forensics.actions.untrusted import python_tree
 
 
 class Files(Protocol):
@@ -43,13 +41,7 @@ class Files(Protocol):
 
 def replaced_texts(program: str) -> Iterator[tuple[str, str]]:
     """The plain pairs of `replace(old, new)` in a program."""
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            tree = ast.parse(program) if len(program) <= LONGEST else ast.Module([], [])
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return
-    nodes = list(ast.walk(tree))
+    nodes = list(ast.walk(python_tree(program) or ast.Module([], [])))
     names = {
         node.targets[0].id: node.value.value
         for node in nodes

@@ -14,28 +14,19 @@ version) gives nothing.
 import ast
 import re
 import shlex
-import warnings
 from functools import lru_cache
 from typing import NamedTuple
 
-LONGEST = 64_000
-_WRITES = {"write_text": 0, "write_bytes": 0, "unlink": 0, "touch": 0}
-_READS = {"read_text": 0, "read_bytes": 0}
-_MOVES = {"copy", "copyfile", "copy2", "move", "rename", "replace"}
-_REMOVES = {"remove", "unlink", "rmtree", "truncate"}
-_RUNS = {
-    "system",
-    "popen",
-    "run",
-    "call",
-    "check_call",
-    "check_output",
-    "Popen",
-    "getoutput",
-}
+from forensics.actions.untrusted import python_tree
+
+_WRITES = ("write_text", "write_bytes", "unlink", "touch")
+_READS = ("read_text", "read_bytes")
+_MOVES = ("copy", "copyfile", "copy2", "move", "rename", "replace")
+_REMOVES = ("remove", "unlink", "rmtree", "truncate")
+_RUNS = ("system", "popen", "run", "call", "check_call", "check_output", "Popen", "getoutput")
 _MODULE_NAMES = ("os", "shutil", "subprocess", "sp")
-_OWN_NAMES = re.compile(rf"\b(?:open|urlretrieve|{'|'.join(sorted({*_WRITES, *_READS}))})\b")
-_OF_MODULES = re.compile(rf"\b(?:{'|'.join(sorted(_MOVES | _REMOVES | _RUNS))})\b")
+_OWN_NAMES = re.compile(rf"\b(?:open|urlretrieve|{'|'.join((*_WRITES, *_READS))})\b")
+_OF_MODULES = re.compile(rf"\b(?:{'|'.join((*_MOVES, *_REMOVES, *_RUNS))})\b")
 _MODULES = re.compile(rf"\b(?:{'|'.join(_MODULE_NAMES)})\b")
 
 
@@ -49,9 +40,7 @@ class FileEffects(NamedTuple):
 
 @lru_cache(maxsize=4096)
 def python_effects(text: str) -> FileEffects:
-    """The effects of a program text; none where it cannot be parsed or is longer than `LONGEST`."""
-    if len(text) > LONGEST or text.count("(") + text.count("[") > 20_000:
-        return FileEffects()
+    """The effects of a program text; none where it cannot be parsed or is too long."""
     if (
         text.isascii()
         and not _OWN_NAMES.search(text)
@@ -60,11 +49,8 @@ def python_effects(text: str) -> FileEffects:
         return (
             FileEffects()
         )  # it names nothing that counts (beyond ASCII, other letters may stand for these names)
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            tree = ast.parse(text)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
+    tree = python_tree(text)
+    if tree is None:
         return FileEffects()
     nodes = list(ast.walk(tree))
     names = bound_names(nodes)

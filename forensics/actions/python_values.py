@@ -6,20 +6,15 @@ make the look at it slow or large. What is not here is not followed: `Unread`.
 
 import re
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from forensics.actions.known_file import MARK
+from forensics.actions.untrusted import TABLES
 
 LONGEST_TEXT = 400_000  # characters
 LONGEST_LIST = 20_000
-_LISTS = ("insert", "append", "extend", "pop", "remove", "index", "reverse", "copy")
-_TEXTS = (
-    "split", "splitlines", "strip", "lstrip", "rstrip", "startswith", "endswith", "find", "index",
-    "rfind", "rindex", "count", "lower", "upper", "partition", "rsplit", "rpartition", "isspace",
-    "isdigit", "removeprefix", "removesuffix",
-)  # fmt: skip
-_PLACES = ("find", "index", "rfind", "rindex", "count", "partition", "rpartition")
+_NAMES = TABLES["python methods"]
 _SPECIAL = re.compile(r"[\\*+?\[\](){}|^$]")
 
 
@@ -77,42 +72,43 @@ def joined(parts: list[Any], between: str = "") -> str:
     return between.join(parts)
 
 
+_PLAIN: dict[str, Callable[..., Any]] = {
+    **{
+        one.__name__: one
+        for one in (len, min, max, any, all, bool, int, textwrap.dedent, re.escape)
+    },
+    "str": told,
+}
+
+
 def function(name: str, given: list[Any], named: dict[str, Any]) -> Any:
     """What a function of the language or of its library gives back."""
     if name in ("print", "makedirs", "mkdir"):
         return None
-    if name in ("Path", "PurePath"):
-        return PathText(joined(given, "/"))
-    if name == "join":
-        return joined(given, "/")
     if name in ("exists", "isfile"):
         return True
-    if name == "dedent":
-        return textwrap.dedent(given[0])
-    if name == "escape":
-        return re.escape(given[0])
-    if name in ("str", "int"):
-        return told(given[0]) if name == "str" else int(given[0])
-    if name in ("list", "tuple"):
-        return list(many(given[0])) if given else []
+    if name in ("Path", "PurePath", "join"):
+        path = joined(given, "/")
+        return path if name == "join" else PathText(path)
     if name == "range":
         numbers = range(*given)
         return list(numbers) if len(numbers) <= LONGEST_LIST else bounded([0] * (LONGEST_LIST + 1))
     if name == "enumerate":
         start = given[1] if len(given) > 1 else named.get("start", 0)
         return list(enumerate(many(given[0]), start))
-    if name in ("zip", "reversed"):
-        several = [list(many(one)) for one in given]
-        return list(zip(*several, strict=False)) if name == "zip" else several[0][::-1]
-    plain = {"len": len, "min": min, "max": max, "any": any, "all": all, "bool": bool}
-    if name not in plain or named:
+    if name in ("list", "tuple", "zip", "reversed"):
+        several = [list(many(one)) for one in given] or [[]]
+        if name == "zip":
+            return list(zip(*several, strict=False))
+        return several[0][::-1] if name == "reversed" else several[0]
+    if name not in _PLAIN or named:
         raise Unread
-    return plain[name](*given)  # type: ignore[operator]
+    return _PLAIN[name](*given)
 
 
 def list_method(value: list[Any], name: str, given: list[Any]) -> Any:
     """What a method of a list does, and gives back."""
-    if name not in _LISTS:
+    if name not in _NAMES["lists"]:
         raise Unread
     given = [list(many(given[0]))] if name == "extend" else given
     if len(value) + (len(given[0]) if name == "extend" else 1) > LONGEST_LIST:
@@ -124,9 +120,9 @@ def text_method(value: str, name: str, given: list[Any], named: dict[str, Any]) 
     """What a method of a text gives back."""
     if name == "join":
         return joined(list(many(given[0])), value)
-    if name not in _TEXTS:
+    if name not in _NAMES["texts"]:
         raise Unread
-    if name in _PLACES and MARK in value and given[0] not in value:
+    if name in _NAMES["places"] and MARK in value and given[0] not in value:
         raise Unread  # it may stand where nobody saw it
     return getattr(value, name)(*given, **named)
 

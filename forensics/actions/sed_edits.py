@@ -307,21 +307,19 @@ def _by_text(command: _Command) -> bool:
     return any(isinstance(one, re.Pattern) for one in (command.first, command.last))
 
 
+_PIECE = re.compile(r"\[\^?\]?[^\]]*\]|\\?.", re.S)
+
+
 def literal_of(pattern: str, extended: bool = False) -> str | None:
     """The plain text that a pattern matches, `None` where it is more than that."""
     found: list[str] = []
-    at = 0
-    while at < len(pattern):
-        sign = pattern[at]
-        if sign == "\\":
-            at += 1
-            sign = pattern[at : at + 1]
-            if not sign or sign.isalnum() or (not extended and sign in _SPECIAL_BASIC):
-                return None
-        elif sign in "[*^$" or (extended and sign in _SPECIAL_BASIC):
+    for piece in _PIECE.findall(pattern):
+        sign = piece[-1]
+        special = sign in _SPECIAL_BASIC and (piece[0] == "\\") != extended
+        meant = piece[0] == "\\" and (len(piece) == 1 or sign.isalnum())
+        if special or meant or (piece[0] != "\\" and piece[0] in "[*^$"):
             return None
         found.append(sign)
-        at += 1
     return "".join(found)
 
 
@@ -330,58 +328,48 @@ def pattern_of(pattern: str, extended: bool = False) -> str:
     than is read here.
     """
     found: list[str] = []
-    repeats, at = 0, 0
-    while at < len(pattern):
-        sign, start = pattern[at], at
-        at += 1
-        if sign == "[":
-            end = pattern.index("]", at + 1 + (pattern[at : at + 1] == "^"))
-            if "[:" in pattern[at:end]:
-                raise ValueError(pattern)
-            inside = pattern[at:end].replace("\\", "\\\\").replace("[", "\\[")
-            found.append(f"[{inside}]")
-            at = end + 1
-            continue
-        if escaped := sign == "\\":
-            sign = pattern[at]
-            at += 1
-        if escaped and sign.isalnum():
-            if sign not in _CLASSES:
-                raise ValueError(sign)
-            found.append(f"\\{sign}")
-        elif sign in _SPECIAL_BASIC:
+    repeats = 0
+    for one in _PIECE.finditer(pattern):
+        piece, sign = one[0], one[0][-1]
+        escaped = piece[0] == "\\"
+        if piece == "[" or piece == "\\" or "[:" in piece[1:] or (escaped and _unknown_class(sign)):
+            raise ValueError(pattern)
+        if sign in _SPECIAL_BASIC:
             special = escaped != extended
             repeats += special and sign in "{+?"
             found.append(sign if special else re.escape(sign))
-        elif sign == "*" and not escaped and found:
-            repeats += 1
-            found.append("*")
-        elif not escaped and (
-            sign == "." or (sign == "^" and not start) or (sign == "$" and at == len(pattern))
-        ):
-            found.append(sign)
+        elif escaped:
+            found.append(piece if sign.isalnum() else re.escape(sign))
+        elif len(piece) > 1:
+            inside = piece[1:-1].replace("\\", "\\\\").replace("[", "\\[")
+            found.append(f"[{inside}]")
         else:
-            found.append(re.escape(sign))
+            repeats += sign == "*" and bool(found)
+            anchors = (sign == "^" and not one.start()) or (
+                sign == "$" and one.end() == len(pattern)
+            )
+            found.append(
+                sign if sign == "." or anchors or (sign == "*" and found) else re.escape(sign)
+            )
     whole = "".join(found)
     if repeats > 2 or (repeats and re.search(r"\)[*+?{]", whole)):
         raise ValueError(pattern)
     return whole
 
 
+def _unknown_class(sign: str) -> bool:
+    return sign.isalnum() and sign not in _CLASSES
+
+
 def substitute_of(text: str) -> str:
     """What is put in, in Python's form: `&` is all that was found."""
-    found: list[str] = []
-    at = 0
-    while at < len(text):
-        sign = text[at]
-        at += 1
-        if sign == "&":
-            found.append(r"\g<0>")
-        elif sign != "\\":
-            found.append(sign)
-        elif at < len(text):
-            sign = text[at]
-            at += 1
-            put = {"n": "\n", "t": "\t", "\n": "\n"}.get(sign, sign)
-            found.append(rf"\g<{sign}>" if sign.isdigit() else "\\\\" if sign == "\\" else put)
-    return "".join(found)
+    return re.sub(r"&|\\(.?)", _put_in, text, flags=re.S)
+
+
+def _put_in(found: re.Match[str]) -> str:
+    sign = found[1]
+    if sign is None:
+        return r"\g<0>"
+    if sign.isdigit():
+        return rf"\g<{sign}>"
+    return {"n": "\n", "t": "\t", "\\": "\\\\"}.get(sign, sign)

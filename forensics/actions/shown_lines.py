@@ -11,8 +11,10 @@ from typing import NamedTuple
 
 from forensics.actions.action import Action
 from forensics.actions.programs import READERS, read_options
+from forensics.actions.untrusted import TABLES
 
-SILENT = frozenset(("cd", "export", "mkdir", "pushd", "popd", "set", "source", "true", "touch"))
+_NAMES = TABLES["shown"]
+SILENT = frozenset(_NAMES["silent"])
 _NUMBERED = re.compile(r" {0,8}\d{1,6}(?:\t|→|: ?|\| ?)")
 _PRINTED = re.compile(r"(\d{1,6})(?:,(\d{1,6}|\$))?p;?")
 _RANGE = re.compile(r"(?:view_range=\[|offset=|line_start=|start_line=|startLine=)\s*(\d{1,6})")
@@ -29,17 +31,9 @@ _CUT = re.compile(
     r"|[\[(][^\])\n]{0,60}\btruncated\b|output too long"
     r"|\d (?:more )?(?:lines|characters) (?:truncated|omitted|elided)"
 )
-_CUT_MARKS = (
-    "elided",
-    "truncated",
-    "clipped",
-    "too long",
-    "omitted",
-    "output_head",
-)  # one is in each
+_CUT_MARKS = _NAMES["cut marks"]  # one is in each
 _FAILED = re.compile(r"No such file or directory|Permission denied|Is a directory|(?i:^\s*error\b)")
 SHORT = 300  # characters of an answer that may be a refusal
-_WINDOWS = frozenset(("open", "goto", "scroll_up", "scroll_down", "search_file", "find_file"))
 
 
 class Shown(NamedTuple):
@@ -124,7 +118,7 @@ def _of_window(text: str, lines: int | None) -> Shown:
 
 def _of_tool(action: Action, text: str, lines: int | None) -> Shown:
     given = " ".join(action.arguments)[:2000]
-    if action.program in _WINDOWS:
+    if action.program in _NAMES["windows"]:
         return _of_window(text, lines)
     if _PART.search(given) is None:
         return Shown(text, 1, True)

@@ -22,6 +22,7 @@ from typing import Any
 
 from forensics.actions.called_text import RawCall
 from forensics.actions.tool_calls import LONGEST, arguments_of
+from forensics.actions.untrusted import TABLES, first_of
 from forensics.records import Step
 
 SHELL_TAGS = ("bash", "sh", "shell", "console", "zsh", "mswea_bash_command")
@@ -46,16 +47,7 @@ _PRINTED = re.compile(
     re.M,
 )
 _WORD = re.compile(r"[A-Za-z']+")
-_TALKS = (
-    "i i'm i've you your you're my me we us our it's that's please thanks thank hi hello sorry okay"
-    " could would should how what why when who which want need help let's"
-)
-_TALK = frozenset(_TALKS.split())
-_SMALLS = (
-    "a an the is are was were be to of and in on for with it this that not do does did have has can"
-    " will if but so or as at by from there then"
-)
-_SMALL = frozenset(_SMALLS.split())
+_TALK, _SMALL = (frozenset(TABLES["prose"][name]) for name in ("talk", "small"))
 _SHARE = 0.3  # of words in a sentence that are small ones
 
 
@@ -86,10 +78,9 @@ def _react_call(text: str) -> RawCall | None:
 
 
 def _json_call(call: dict[str, Any]) -> RawCall | None:
-    name = next((call[key] for key in ("action", "name", "tool") if key in call), None)
-    given: Any = next(
-        (call[key] for key in ("action_input", "arguments", "args", "input") if key in call), {}
-    )
+    name = first_of(call, ("action", "name", "tool"))
+    given = first_of(call, ("action_input", "arguments", "args", "input"))
+    given = {} if given is None else given
     if not isinstance(name, str):
         return None
     given = given if isinstance(given, dict | str) else json.dumps(given)

@@ -12,9 +12,9 @@ from typing import NamedTuple
 
 from forensics.actions.action import Action
 from forensics.actions.programs import read_options
+from forensics.actions.untrusted import TABLES
 
-_HEAD = ("HEAD", "@", "HEAD~0")
-_HOME = ("-", "main", "master", "develop", "trunk")
+_HEAD, _HOME = TABLES["revisions"]["head"], TABLES["revisions"]["home"]
 _FILE = re.compile(r"[^/]\.[A-Za-z]\w{0,6}$|/$|[*?]")
 
 

@@ -27,9 +27,9 @@ from typing import Any
 
 from forensics.actions.action import Action, relative_path
 from forensics.actions.command_heads import command_head
-from forensics.actions.programs import TABLES
 from forensics.actions.unified_diff import patched_files
 from forensics.actions.unknown_tools import named_by, only_reads
+from forensics.actions.untrusted import TABLES, first_of, json_value
 from forensics.records import ToolCall
 
 SHELLS = re.compile(
@@ -50,10 +50,10 @@ _PROGRAMS = frozenset(
     word
     for names in (*map(TABLES.get, ("readers", "searchers", "writers")), *TABLES["names"].values())
     for word in names or ()
-) | {"cd", "echo", "mv", "cp", "python", "python3", "pytest", "curl", "wget", "patch", "make"}
-_SURE = frozenset(("git", "gh", "pip", "npm", "pytest", "cargo", "sed", "curl", "wget", "ls"))
-_SHELL_NAMES = frozenset(("bash", "shell", "terminal", "powershell", "zsh"))
-_RUNNERS = _SHELL_NAMES | {"process", "exec", "execute", "command", "commands", "subprocess"}
+)
+_SURE, _SHELL_NAMES, _RUNNERS = (
+    frozenset(TABLES["tool words"][name]) for name in ("sure", "shells", "runs")
+)
 _NAME_WORDS = re.compile(r"[a-z]+")
 _PLAIN_KEY = re.compile(r"[_-]")
 _IN_SCRIPT = re.compile(
@@ -78,24 +78,18 @@ _RANGE = re.compile(r"\d+:\d+.*|\d*:?\d*")
 
 def arguments_of(text: str) -> dict[str, Any]:
     """The arguments of a call; text that is no JSON object stands under `input`."""
-    try:
-        found = json.loads(text) if len(text) <= LONGEST else text
-    except (ValueError, RecursionError):
-        found = text
-    return (
-        found
-        if isinstance(found, dict)
-        else {}
-        if found is None or found == ""
-        else {"input": found}
-    )
+    found = json_value(text) if len(text) <= LONGEST else None
+    if isinstance(found, dict):
+        return found
+    found = text if found is None and text.strip() != "null" else found
+    return {} if found in (None, "") else {"input": found}
 
 
 def command_line(name: str, arguments: Mapping[str, Any]) -> str | None:
     """The command line that a tool is given, `None` where it is given none."""
     if not _is_shell(name) or (name.lower() == "run" and "command" not in arguments):
         return _told_line(name, arguments)
-    given = next((arguments[key] for key in _TOOLS["lines"] if key in arguments), None)
+    given = first_of(arguments, _TOOLS["lines"])
     if given is None:
         return _told_line(name, arguments)
     if isinstance(given, list):
@@ -166,8 +160,8 @@ def program_text(name: str, arguments: Mapping[str, Any]) -> str | None:
     """The program that a Python tool is given, `None` for any other tool."""
     if not PYTHONS.fullmatch(_own_name(name)):
         return None
-    given = next((arguments[key] for key in _TOOLS["programs"] if key in arguments), None)
-    return given if isinstance(given, str) else None
+    given: str | None = first_of(arguments, _TOOLS["programs"], str)
+    return given
 
 
 def action_of_call(
@@ -215,9 +209,7 @@ def action_of_call(
 
 
 def _patch(name: str, arguments: Mapping[str, Any]) -> str | None:
-    given = next(
-        (arguments[key] for key in _TOOLS["patches"] if isinstance(arguments.get(key), str)), None
-    )
+    given: str | None = first_of(arguments, _TOOLS["patches"], str)
     is_patch = given and (
         "patch" in name.lower() or given.lstrip().startswith(("*** Begin Patch", "diff --git"))
     )

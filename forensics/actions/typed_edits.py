@@ -4,17 +4,16 @@ A whole file, a text in place of another, a text at the end, the sections of a p
 `*** Begin Patch` form, or the several edits of one call.
 """
 
-import json
 import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
 from forensics.actions.action import Action
 from forensics.actions.apply_patch import sections_of
+from forensics.actions.untrusted import TABLES, first_of, json_value
 
 LONGEST = 200_000  # characters of one text
-_OLD = ("old_string", "old_str", "oldString", "oldText", "old_text", "search")
-_NEW = ("new_string", "new_str", "newString", "newText", "new_text", "replace")
+_OLD, _NEW = TABLES["tools"]["old texts"], TABLES["tools"]["new texts"]
 _APPENDS = re.compile(r">>\s*\S")
 
 
@@ -40,7 +39,7 @@ def edits_of(action: Action) -> Iterator[Edit]:
             for old, new in several:
                 yield Edit(action.writes[0], old, new[:LONGEST])
             return
-        old = next((given[name] for name in _OLD if name in given), None)
+        old = first_of(given, _OLD)
         adds = action.program in ("append", "insert") or given.get("command") == "insert"
         if action.program == "edit" and old is None and "new_string" not in given:
             adds = True  # the lines that it takes the place of are not said
@@ -56,17 +55,10 @@ def edits_of(action: Action) -> Iterator[Edit]:
 
 def _several(edits: str) -> list[tuple[str, str]]:
     """The pairs of old and new text in a list of edits."""
-    try:
-        found = json.loads(edits) if edits else []
-    except (ValueError, RecursionError):
-        return []
+    found = json_value(edits)
     pairs = []
     for one in found if isinstance(found, list) else ():
-        texts = [
-            next((one[name] for name in names if isinstance(one.get(name), str)), None)
-            for names in (_OLD, _NEW)
-            if isinstance(one, dict)
-        ]
-        if len(texts) == 2 and None not in texts:
-            pairs.append((str(texts[0]), str(texts[1])))
+        texts = [first_of(one, names, str) for names in (_OLD, _NEW) if isinstance(one, dict)]
+        if texts and None not in texts:
+            pairs.append((texts[0], texts[1]))
     return pairs

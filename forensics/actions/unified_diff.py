@@ -6,6 +6,8 @@ changes file by file.
 import re
 from dataclasses import dataclass
 
+from forensics.actions.untrusted import Words
+
 _HEADER = re.compile(
     r"^(?:\+\+\+ |--- |\*\*\* (?:Update|Add|Delete) File: |\*\*\* Move to: )([^\t\r\n]+)", re.M
 )
@@ -30,7 +32,7 @@ _HARMLESS = re.compile(
 _SPACE = re.compile(r"\s+")
 
 
-def patched_files(patch: str) -> tuple[str, ...]:
+def patched_files(patch: str) -> Words:
     """Paths in the order in which the patch names them, each once, without git's `a/` and `b/`."""
     found = (_plain(name.strip()) for name in _HEADER.findall(patch))
     return tuple(dict.fromkeys(name for name in found if name not in ("/dev/null", "")))
@@ -65,8 +67,8 @@ class Changed:
     path: str
     new: bool
     deleted: bool
-    added: tuple[str, ...]
-    removed: tuple[str, ...]
+    added: Words
+    removed: Words
 
     @property
     def is_test(self) -> bool:
@@ -74,7 +76,7 @@ class Changed:
         return TEST_PATH.search(self.path) is not None
 
     @property
-    def rewritten(self) -> tuple[str, ...]:
+    def rewritten(self) -> Words:
         """Removed lines that said something and do not come back elsewhere in
         the file.
 

@@ -14,14 +14,13 @@
    or an airline touch neither files nor a shell.
 """
 
-import json
 import re
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
 
 from forensics.actions.action import Action
-from forensics.actions.programs import TABLES
+from forensics.actions.untrusted import TABLES, json_value
 
 MOST_VALUES = 400  # of one call
 DEEPEST = 6
@@ -32,9 +31,8 @@ _SUBMITS = frozenset(TABLES["tools"]["submits"])
 _READS, _CHANGES = (frozenset(TABLES["tool words"][name]) for name in ("reads", "changes"))
 _HISTORY, _SHOWS = (frozenset(TABLES["tool words"][name]) for name in ("history", "shows"))
 _REACHES, _COMMANDS = (frozenset(TABLES["tool words"][name]) for name in ("reaches", "commands"))
-_REMOVES = frozenset(("delete", "remove", "unlink", "rm"))
+_REMOVES, _AGENTS = (frozenset(TABLES["tool words"][name]) for name in ("removes", "agents"))
 _WORDS = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
-_AGENTS = frozenset(("agent", "subagent", "task", "delegate", "dispatch", "spawn"))
 _ORDERS = ("prompt=", "instructions=", "instruction=", "task=")
 _KEY = re.compile(r"[A-Za-z_][\w.-]{0,39}")
 _SUFFIX = re.compile(
@@ -228,10 +226,7 @@ def _inner(text: str) -> dict[str, Any] | list[Any] | None:
     """The JSON that a text holds, `None` where it is another text."""
     if text.lstrip()[:1] not in ("{", "[") or len(text) > LONGEST:
         return None
-    try:
-        found = json.loads(text)
-    except (ValueError, RecursionError):
-        return None
+    found = json_value(text)
     return found if isinstance(found, dict | list) else None
 
 

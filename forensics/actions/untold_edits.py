@@ -15,14 +15,14 @@ import re
 
 from forensics.actions.action import Action
 from forensics.actions.unknown_tools import named_by
+from forensics.actions.untrusted import TABLES
 
 CODE_FILE = re.compile(
     r"\.(?:py|pyi|pyx|js|jsx|mjs|cjs|ts|tsx|c|cc|cpp|h|hpp|go|rs|java|kt|rb|php|swift|cs|scala|sh"
     r"|bats|toml|cfg|ini|ya?ml|json|snap|ipynb)$|(?:^|/)Makefile$"
 )
 OUTSIDE = re.compile(r"^/?(?:tmp|var/tmp|dev|proc|root/\.|home/[^/]{1,60}/\.)/?")
-_EDITORS = ("ed", "ex", "vi", "vim", "nvim", "emacs", "nano", "sponge", "gsed", "set-content",
-            "add-content", "out-file", "new-item")  # fmt: skip
+_NAMES = TABLES["untold"]
 _UNPACKS = {
     "tar": re.compile(r"-{0,2}[a-zA-Z]{0,8}x[a-zA-Z]{0,8}|--extract|--get"),
     "bsdtar": re.compile(r"-{0,2}[a-zA-Z]{0,8}x[a-zA-Z]{0,8}"),
@@ -36,12 +36,10 @@ _COPIES = ("cp", "rsync", "mv")
 _WRITERS = re.compile(
     r"writeFile|appendFile|createWriteStream|File\.(?:write|open)|IO\.write|file_put_contents"
 )
-_OTHERS = ("node", "nodejs", "ruby", "php", "deno", "bun")
 _RECORDS = re.compile(
     r"--update-?[sS]napshots?|--snapshot-update|--inline-snapshot=\S+|--update-(?:golden|expect\w*)"
     r"|--force-regen|--regen-all|--bless"
 )
-_JEST = ("jest", "vitest", "npx", "npm", "yarn", "pnpm")
 LONGEST = 64_000
 _WRITES_TEXTS = re.compile(
     r"\bwrite_text\b|\binplace\s{0,9}=|\bopen\([^\n]{0,300}?['\"](?:[wax]|r\+)[bt+]{0,2}['\"]"
@@ -57,15 +55,15 @@ def changes_untold(action: Action) -> bool:
     words = action.arguments
     if action.kind in ("tool", "submit"):
         return action.kind == "submit" and named_by(action).code
-    if name in _EDITORS:
+    if name in _NAMES["editors"]:
         return any(map(may_be_code, words))
     if name in _UNPACKS:
         return _unpacks_here(action)
     if name in _COPIES:
         return _copies_folder(action)
-    if any(map(_RECORDS.fullmatch, words)) or (name in _JEST and "-u" in words):
+    if any(map(_RECORDS.fullmatch, words)) or (name in _NAMES["jest"] and "-u" in words):
         return True
-    if name in _OTHERS:
+    if name in _NAMES["others"]:
         return not action.writes and _WRITERS.search(action.text[:LONGEST]) is not None
     return name == "git" and words[:1] == ("revert",) and not action.writes
 

@@ -16,30 +16,20 @@ The log keeps what it holds: `unwrapped_run` is a view for a scan. Texts are rea
 data, never run, and only up to `LONGEST`.
 """
 
-import ast
-import json
 import re
 from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any, NamedTuple
 
+from forensics.actions.untrusted import TABLES, json_value, python_literal
 from forensics.records import Step, Trajectory
 
 LONGEST = 1_000_000  # characters of an answer that is parsed
 LONGEST_LITERAL = 200_000  # ... as a Python literal
 DEEPEST = 4  # answers in answers
-TEXTS = ("output", "content", "result", "text", "observation", "response", "data", "logs")
-STREAMS = ("stdout", "stderr")
-CODES = ("exit_code", "exitCode", "returncode", "return_code", "exit_status", "code", "rc")
-_ALONG = """
-    success ok status error errors is_error isError message metadata type id call_id callId
-    tool_call_id tool_use_id toolUseId toolCallId name tool tool_name role truncated
-    timed_out timeout timedOut interrupted isImage duration duration_ms durationMs
-    duration_seconds execution_time elapsed time wall_time pid cwd signal command
-    annotations meta _meta structuredContent returnCodeInterpretation noOutputExpected state
-    output_truncated session_id state_id
-"""
-ALONG = frozenset([*CODES, *_ALONG.split()])  # what else such an object may hold
+_NAMES = TABLES["wrapped"]
+TEXTS, STREAMS, CODES = _NAMES["texts"], _NAMES["streams"], _NAMES["codes"]
+ALONG = frozenset((*CODES, *_NAMES["along"]))  # what else such an object may hold
 PARTS = ("text", "input_text", "output_text")
 _OBJECT = re.compile(r"\s*(?:\{\s*[\"'}]|\[\s*\{\s*[\"'])")
 _WORDS = re.compile(
@@ -112,16 +102,10 @@ def _opened(text: str) -> _Opened | None:
 
 
 def _value(text: str) -> Any:
-    try:
-        return json.loads(text, strict=False)
-    except (ValueError, RecursionError):
-        pass
-    if len(text) > LONGEST_LITERAL or "'" not in text:
-        return None
-    try:
-        return ast.literal_eval(text)
-    except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
-        return None
+    value = json_value(text, strict=False)
+    if value is not None or len(text) > LONGEST_LITERAL or "'" not in text:
+        return value
+    return python_literal(text)
 
 
 def _printed(value: Any, depth: int) -> _Opened | None:

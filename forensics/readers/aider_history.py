@@ -15,15 +15,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
-from forensics.readers.messages import tool_call
+from forensics.readers.messages import shell_call, tool_call, tool_step
 from forensics.readers.terminal_commands import heredoc_word
+from forensics.readers.values import field_names
 from forensics.records import Step, ToolCall
 
 STARTED = re.compile(r"^# aider chat started at (\d{4}-\d\d-\d\d \d\d:\d\d:\d\d)[ \t]*$", re.M)
 MARKS: dict[str, "Who"] = {"####": "user", ">": "aider"}
 MOST_RUN = 100  # commands of one answer, as they are looked up
-TALKS = ("/ask", "/code", "/architect", "/context", "/run", "/test", "/web", "/chat-mode")
-KEPT = ("Applied edit to ", "Commit ", "Skipping edits", "Did not apply", "Failed to apply")
+_NAMES = field_names("aider")
 _MODEL = re.compile(r"(?:Main m|M)odels?: (\S+)")
 _RAN, _GOT = "I ran this command:", "And got this output:"
 _FENCE = re.compile(r"[ \t]*(`{3,}|~{3,})")
@@ -108,7 +108,7 @@ def _steps(entries: list[tuple[Who, str]]) -> Iterator[Step]:
         elif text and who != "aider":
             yield from _told(turn)
             turn = _Turn(text) if who == "model" else None
-            talks = not text.startswith("/") or text.startswith(TALKS)
+            talks = not text.startswith("/") or text.startswith(_NAMES.talks)
             if who == "user" and talks:
                 yield Step(role="user", text=text)
     yield from _told(turn)
@@ -118,10 +118,10 @@ def _note(turn: _Turn, text: str) -> None:
     """What aider says that it did."""
     if text.startswith("Running ") and (command := text.removeprefix("Running ").strip()):
         turn.ran.append((command, None))
-    elif text.startswith(KEPT):
+    elif text.startswith(_NAMES.kept):
         turn.told.append(text)
-        if text.startswith(KEPT[0]):
-            turn.applied.append(text.removeprefix(KEPT[0]).strip())
+        if text.startswith(_NAMES.kept[0]):
+            turn.applied.append(text.removeprefix(_NAMES.kept[0]).strip())
 
 
 def _answers(turn: _Turn, text: str) -> bool:
@@ -143,11 +143,11 @@ def _told(turn: _Turn | None) -> Iterator[Step]:
     edits = tuple(_edits(turn))
     done: list[tuple[tuple[ToolCall, ...], str | None]] = []
     done += [(edits, "\n".join(turn.told))] if edits else []
-    done += [((tool_call("bash", {"command": line}),), output) for line, output in turn.ran]
+    done += [((shell_call(line),), output) for line, output in turn.ran]
     for at, (calls, output) in enumerate(done or [((), None)]):
         yield Step(role="assistant", text="" if at else turn.text, tool_calls=calls)
         if output is not None:
-            yield Step(role="tool", text=output)
+            yield tool_step(output)
 
 
 def _edits(turn: _Turn) -> Iterator[ToolCall]:

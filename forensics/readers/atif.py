@@ -22,10 +22,22 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from forensics.readers.content import Unreadable, UnreadableContent, bare_name, read_whole
-from forensics.readers.json_rows import MALFORMED, WHOLE, first_row, in_words, parse, read_document
+from forensics.readers.content import (
+    JsonObject,
+    Unreadable,
+    UnreadableContent,
+    bare_name,
+    read_whole,
+)
+from forensics.readers.json_rows import (
+    Runs,
+    first_row,
+    parse,
+    read_document,
+    trajectories_from,
+)
 from forensics.readers.log_reader import Reader
-from forensics.readers.messages import answer_of, message_text, steps_of, tool_call
+from forensics.readers.messages import answer_of, message_text, steps_of, tool_call, tool_step
 from forensics.readers.submission import content_beside
 from forensics.readers.values import as_list, as_mapping, dig, ending, run_of
 from forensics.records import Step, ToolCall, Trajectory, content_hash
@@ -50,14 +62,14 @@ class Session:
         self.seen.add((kind, name))
         return new
 
-    def beside(self, name: Any) -> Mapping[str, Any] | None:
+    def beside(self, name: Any) -> JsonObject | None:
         """The document of a file in the same folder that another one names, once."""
         if not isinstance(name, str) or not name or not self.first("file", name):
             return None
         path = self.folder / name
         if Path(name).name != name or not path.is_file():
             reason = "it continues the run, but it is not beside the first file"
-            self.problems.append(Unreadable(path=path, where=WHOLE, reason=reason))
+            self.problems.append(Unreadable(path, reason))
             return None
         (row,) = read_document(path)
         if isinstance(row, Unreadable):
@@ -65,7 +77,7 @@ class Session:
             return None
         return as_mapping(row.value)
 
-    def steps(self, document: Mapping[str, Any], depth: int = 0) -> Iterator[Step]:
+    def steps(self, document: JsonObject, depth: int = 0) -> Iterator[Step]:
         """The steps of a document. Raises `ValueError` or the like where it is none."""
         if not isinstance(document.get("steps"), list):
             raise UnreadableContent("the trajectory has no steps")
@@ -80,26 +92,26 @@ class Session:
             yield _said(step, message)
             for result in as_list(as_mapping(step.get("observation")).get("results")):
                 if result.get("content") is not None:
-                    yield Step(role="tool", text=message_text(result["content"]))
+                    yield tool_step(message_text(result["content"]))
                 for reference in as_list(result.get("subagent_trajectory_ref")):
                     inner = self._subagent(as_mapping(reference), embedded, depth)
                     if inner is not None:
                         yield from self.steps(inner, depth + 1)
 
     def _subagent(
-        self, reference: Mapping[str, Any], embedded: dict[str, Any], depth: int
-    ) -> Mapping[str, Any] | None:
+        self, reference: JsonObject, embedded: dict[str, Any], depth: int
+    ) -> JsonObject | None:
         name = str(reference.get("trajectory_id"))
         if depth >= DEPTH:
             return None
         if name not in embedded:
             return self.beside(reference.get("trajectory_path"))
-        inner: Mapping[str, Any] | None = embedded[name]
+        inner: JsonObject | None = embedded[name]
         embedded[name] = None  # what is referred to twice is read once
         return inner
 
 
-def _said(step: Mapping[str, Any], message: str) -> Step:
+def _said(step: JsonObject, message: str) -> Step:
     if step["source"] != "agent":
         return steps_of([{"role": step["source"], "content": message}])[0]
     if step.get("llm_call_count") == 0:
@@ -138,21 +150,15 @@ def accompanies(path: Path) -> bool:
     return next(path.parent.glob("*/agent/trajectory.json"), None) is not None
 
 
-def read(path: Path) -> Iterator[Trajectory | Unreadable]:
+def read(path: Path) -> Runs:
     """The run of the file; none where the file is a part of a run that another file begins."""
     trial = trial_of(path)
     if _belongs(path) or (trial is not None and path != trial / "agent" / "trajectory.json"):
         return
-    for row in read_document(path):
-        if isinstance(row, Unreadable):
-            yield row
-            continue
-        session = Session(path.parent)
-        try:
-            yield _run(as_mapping(row.value), session, trial)
-        except MALFORMED as error:
-            yield Unreadable(path=path, where=row.where, reason=in_words(error))
-        yield from session.problems
+    session = Session(path.parent)
+    rows = read_document(path)
+    yield from trajectories_from(path, rows, lambda row: _run(row.value, session, trial))
+    yield from session.problems
 
 
 def trial_of(path: Path) -> Path | None:
@@ -181,9 +187,10 @@ def _names(path: Path, name: str) -> bool:
         return False
 
 
-def _run(first: Mapping[str, Any], session: Session, trial: Path | None) -> Trajectory:
+def _run(value: Any, session: Session, trial: Path | None) -> Trajectory:
+    first = as_mapping(value)
     steps: list[Step] = []
-    part: Mapping[str, Any] | None = first
+    part: JsonObject | None = first
     for _ in range(LONGEST):
         if part is None:
             break
@@ -211,7 +218,7 @@ def _run(first: Mapping[str, Any], session: Session, trial: Path | None) -> Traj
     )
 
 
-def _rewards(trial: Path | None, result: Mapping[str, Any]) -> Mapping[str, Any]:
+def _rewards(trial: Path | None, result: JsonObject) -> JsonObject:
     """The verifier's rewards, of the result or of its own files."""
     if trial is None:
         return {}

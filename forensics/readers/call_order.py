@@ -8,11 +8,10 @@ calls; a call between them that nobody answered has an empty one. Without ids th
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from forensics.readers.values import as_list
+from forensics.actions.untrusted import first_of
+from forensics.readers.values import as_list, field_names
 
-CALLS = ("id", "call_id", "toolCallId", "tool_call_id")
-ANSWERS = ("tool_call_id", "call_id", "tool_use_id", "toolUseId", "toolUseID", "toolCallId")
-HELD = ("toolUse", "functionCall"), ("toolResult", "functionResponse")
+_NAMES = field_names("parts")
 
 
 def in_order(messages: Iterable[Any]) -> Iterator[Any]:
@@ -56,7 +55,11 @@ def _placed(held: Sequence[Any], called: Sequence[str]) -> list[Any]:
 
 def _sorted(parts: Sequence[Any], called: Sequence[str]) -> list[Any]:
     """Parts with results, these in order, the others where they are."""
-    keys = {at: key for at, part in enumerate(parts) if (key := _key(part, ANSWERS, HELD[1]))}
+    keys = {
+        at: key
+        for at, part in enumerate(parts)
+        if (key := _key(part, _NAMES.answer_ids, _NAMES.results[:2]))
+    }
     if not set(keys.values()) <= set(called):
         return list(parts)
     places = iter(sorted(keys, key=lambda at: called.index(keys[at])))
@@ -73,7 +76,7 @@ def _called(message: Any) -> list[str]:
     if len(listed) + len(parts) < 2:
         return []
     parts = [part for part in parts if _is_call(part)]
-    keys = [_key(one, ("call_id", *CALLS), HELD[0]) for one in (*listed, *parts)]
+    keys = [_key(one, ("call_id", *_NAMES.call_ids), _NAMES.calls[:2]) for one in (*listed, *parts)]
     return [] if None in keys else [key for key in keys if key is not None]
 
 
@@ -81,9 +84,12 @@ def _answered(message: Any) -> list[str]:
     """The ids of the calls that a message answers."""
     if not isinstance(message, Mapping):
         return []
-    parts = [_key(part, ANSWERS, HELD[1]) for part in as_list(message.get("content"))]
+    parts = [
+        _key(part, _NAMES.answer_ids, _NAMES.results[:2])
+        for part in as_list(message.get("content"))
+    ]
     told = [key for key in parts if key is not None]
-    own = _key(message, ANSWERS[:2], ())
+    own = _key(message, _NAMES.answer_ids[:2], ())
     return told or ([own] if own is not None else [])
 
 
@@ -92,7 +98,7 @@ def _is_call(part: Any) -> bool:
         return False
     kind = part.get("type")
     named = isinstance(kind, str) and kind.endswith(("tool_use", "tool_call", "tool-call"))
-    return named or any(key in part for key in HELD[0])
+    return named or any(key in part for key in _NAMES.calls[:2])
 
 
 def _key(part: Any, names: Sequence[str], held: Sequence[str]) -> str | None:
@@ -100,4 +106,5 @@ def _key(part: Any, names: Sequence[str], held: Sequence[str]) -> str | None:
         return None
     inner = next((part[key] for key in held if isinstance(part.get(key), Mapping)), part)
     names = (*names, "toolUseId", "id") if inner is not part else names
-    return next((inner[key] for key in names if isinstance(inner.get(key), str)), None)
+    found: str | None = first_of(inner, names, str)
+    return found

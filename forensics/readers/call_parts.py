@@ -11,22 +11,17 @@ kind that ends in `tool_use`, `tool_call` or `tool_result`.
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
-from forensics.readers.values import as_mapping
+from forensics.actions.untrusted import first_of
+from forensics.readers.content import JsonObject
+from forensics.readers.values import as_mapping, field_names
 
-NAMES = ("toolName", "name", "tool_name", "tool")
-GIVEN = ("input", "args", "arguments", "parameters")
-SENT_BACK = ("output", "result", "response", "content", "errorText", "error")
+_NAMES = field_names("parts")
 ANSWERS = ("tool_result", "tool_call_response")
 HELD = {  # the kind of what stands under a name of its own
-    "toolUse": "tool_use",
-    "functionCall": "tool_use",
-    "function_call": "tool_use",
+    **dict.fromkeys(_NAMES.calls, "tool_use"),
     "toolInvocation": "tool-invocation",
-    "toolResult": "tool_result",
-    "functionResponse": "tool_result",
-    "function_response": "tool_result",
+    **dict.fromkeys(_NAMES.results, "tool_result"),
 }
-SILENT = ("step-start", "start-step", "finish-step", "cachePoint")  # marks without a content
 
 
 class CallPart(NamedTuple):
@@ -41,7 +36,7 @@ class CallPart(NamedTuple):
     thought: str = ""
 
 
-def call_part(part: Mapping[str, Any]) -> CallPart | None:
+def call_part(part: JsonObject) -> CallPart | None:
     """A part as a call, an answer or both; `None` where it is neither."""
     for key, meant in HELD.items():
         if isinstance(part.get(key), Mapping):
@@ -52,31 +47,31 @@ def call_part(part: Mapping[str, Any]) -> CallPart | None:
     kind = part.get("type")
     if not isinstance(kind, str):
         return None
-    if kind in SILENT:
+    if kind in _NAMES.silent:
         return CallPart()
     is_call = kind.startswith("tool-") or kind in ("dynamic-tool", "function_call")
     known = is_call or kind.endswith(("tool_use", "tool_call", *ANSWERS))
     return _told(kind, part) if known else None
 
 
-def sent_back(part: Mapping[str, Any]) -> Any:
+def sent_back(part: JsonObject) -> Any:
     """What a part with a result holds of it (in Amp's logs what its run gave)."""
-    key = next((key for key in SENT_BACK if part.get(key) is not None), None)
-    held = part.get("run")
-    return sent_back(held) if key is None and isinstance(held, Mapping) else part.get(key or "")
+    found, held = first_of(part, _NAMES.sent_back), part.get("run")
+    return sent_back(held) if found is None and isinstance(held, Mapping) else found
 
 
-def _told(kind: str, part: Mapping[str, Any]) -> CallPart:
-    key = next((key for key in SENT_BACK if part.get(key) is not None), None)
-    result = _plain(part[key]) if key else None
+def _told(kind: str, part: JsonObject) -> CallPart:
+    result = _plain(first_of(part, _NAMES.sent_back))
     if kind in ("tool-result", "tool-error") or kind.endswith(ANSWERS):
         return CallPart(answered=True, result=result)
-    name = next((part[key] for key in NAMES if isinstance(part.get(key), str)), None)
-    if name is None:
-        name = kind.removeprefix("tool-")
-    given = next((part[key] for key in GIVEN if part.get(key) is not None), None)
+    name = first_of(part, _NAMES.names, str)
     only_call = kind == "tool-call" or kind.endswith(("tool_use", "tool_call", "function_call"))
-    return CallPart(name, given, answered=key is not None and not only_call, result=result)
+    return CallPart(
+        kind.removeprefix("tool-") if name is None else name,
+        first_of(part, _NAMES.given),
+        answered=first_of(part, _NAMES.sent_back) is not None and not only_call,
+        result=result,
+    )
 
 
 def _plain(value: Any) -> Any:
@@ -84,7 +79,7 @@ def _plain(value: Any) -> Any:
     return value["value"] if isinstance(value, Mapping) and "value" in value else value
 
 
-def turns(message: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+def turns(message: JsonObject) -> Iterator[JsonObject]:
     """The message of an interface as one message for each tool that it ran: it shows
     a whole answer with all of them.
     """

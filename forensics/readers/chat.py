@@ -22,12 +22,14 @@ from pathlib import Path
 from typing import Any
 
 from forensics.actions.unread import NOT_UNDERSTOOD
+from forensics.actions.untrusted import first_of
 from forensics.phrases import printable
-from forensics.readers.content import Unreadable, UnreadableContent, bare_name
+from forensics.readers.content import JsonObject, Unreadable, UnreadableContent, bare_name
 from forensics.readers.json_rows import (
     PARQUET,
-    WHOLE,
     Row,
+    Rows,
+    Runs,
     first_value,
     parse,
     read_json_lines,
@@ -44,73 +46,17 @@ from forensics.readers.values import (
     Work,
     as_mapping,
     ending,
+    field_names,
     number,
     prompt_of,
     run_of,
 )
 from forensics.records import Step, Trajectory, content_hash
 
-MESSAGES = (
-    "messages",
-    "conversation",
-    "conversations",
-    "trajectory",
-    "traj",
-    "history",
-    "contents",
-    "input",
-    "prompt",
-)
-ANSWERS = ("response", "responses", "completion", "completions", "output", "response_text")
-QUESTIONS = ("question", "prompt", "cue_text", "problem", "input")
-TEXT_ANSWERS = ("response", "response_text", "completion", "output")
-HOLDERS = ("request", "body")
-TASK = (
-    "task_id",
-    "instance_id",
-    "problem_id",
-    "question_id",
-    "prompt_id",
-    "sample_id",
-    "task",
-    "custom_id",
-)
-NAME = ("trajectory_id", "run_id", "uuid", "id", "custom_id", "uid")
-PATCH = ("model_patch", "generated_patch", "final_patch", "git_patch", "git_diff", "patch", "diff")
-OF_TASKS = ("test_patch", "gold_patch", "base_commit", "FAIL_TO_PASS", "fail_to_pass")
-POLICY = ("model", "policy", "model_name", "model_id", "_model")
-ENVIRONMENT = ("environment", "env", "benchmark", "dataset", "task_set", "data_source", "_dataset")
-OUTCOME = ("outcome", "score", "reward", "success", "resolved", "correct", "passed", "is_correct")
-SAMPLE = ("sample", "trial", "attempt", "rollout", "sample_index", "epoch")
-STATUS = ("exit_status", "finish_reason", "stop_reason", "end_reason", "status", "end")
-CUT_OFF = (
-    "length",
-    "max_tokens",
-    "max_steps",
-    "max_turns",
-    "limit",
-    "truncated",
-    "timeout",
-    "max_iterations",
-)
-SAYS = (  # what a message has beside its role
-    "content",
-    "value",
-    "text",
-    "parts",
-    "tool_calls",
-    "output",
-    "toolInvocations",
-    "summary",
-    "function_call",
-    "arguments",
-    "data",
-    "kwargs",
-    "reasoning_content",
-)
+_NAMES = field_names("chat")
 _TALK = re.compile(r"\s*\[\s*\{\s*\"(?:role|from)\"")
-ENTRIES = ("choices", "body", *ANSWERS)  # where an answer stands, be it empty
-TOLD = frozenset([*OUTCOME, *STATUS, "error", "rewards"])
+ENTRIES = ("choices", "body", *_NAMES.answers)  # where an answer stands, be it empty
+TOLD = frozenset([*_NAMES.outcome, *_NAMES.status, "error", "rewards"])
 NO_ANSWER = "the row holds a prompt without an answer: a task, no run"
 TASKS = "holds prompts without answers: a data set of tasks, no runs"
 
@@ -122,7 +68,9 @@ def recognises(path: Path, head: bytes) -> bool:
         first = first[0]
     if not isinstance(first, Mapping):
         return is_conversation(first)
-    whole = any(key in first for key in SAYS) and "messageID" not in first  # else a part of one
+    whole = (
+        any(key in first for key in _NAMES.says) and "messageID" not in first
+    )  # else a part of one
     return (is_message(first) and whole) or _messages(first) is not None
 
 
@@ -141,7 +89,7 @@ def _talk(value: Any) -> list[Any] | None:
     return list(value) if is_conversation(value) else None
 
 
-def conversations(path: Path) -> Iterator[Row | Unreadable]:
+def conversations(path: Path) -> Rows:
     """The rows of the file; a file that is one conversation is one row."""
     rows = read_rows(path)
     first = next(rows, None)
@@ -155,20 +103,20 @@ def conversations(path: Path) -> Iterator[Row | Unreadable]:
         return
     rest = list(rows)
     found = [first.value, *(row.value for row in rest if isinstance(row, Row))]
-    yield Row(where="the list", value=found)
+    yield Row("the list", found)
     yield from (row for row in rest if isinstance(row, Unreadable))
 
 
-def _messages(row: Mapping[str, Any]) -> list[Any] | None:
+def _messages(row: JsonObject) -> list[Any] | None:
     """The messages of a row, `None` where it has none."""
-    for holder in (row, *(row[key] for key in HOLDERS if isinstance(row.get(key), Mapping))):
-        for key in MESSAGES:
+    for holder in (row, *(row[key] for key in _NAMES.holders if isinstance(row.get(key), Mapping))):
+        for key in _NAMES.messages:
             if (talk := _talk(holder.get(key))) is not None:
                 return talk
         if holder is not row and isinstance(holder.get("body"), Mapping):
             return _messages(holder["body"])
-    asked = next((row[key] for key in QUESTIONS if isinstance(row.get(key), str)), None)
-    answered = any(isinstance(row.get(key, 0), str | None) for key in TEXT_ANSWERS)
+    asked = first_of(row, _NAMES.questions, str)
+    answered = any(isinstance(row.get(key, 0), str | None) for key in _NAMES.text_answers)
     only_asks = not any(key in row for key in ENTRIES) and not row.keys() & TOLD
     return [{"role": "user", "content": asked}] if asked and (answered or only_asks) else None
 
@@ -188,19 +136,19 @@ def _answers(row: Any) -> list[Any]:
     choices = row.get("choices")
     if isinstance(choices, Sequence) and choices and isinstance(choices[0], Mapping):
         return _answers(choices[0].get("message", choices[0].get("text")))
-    return next((found for key in ("body", *ANSWERS) if (found := _answers(row.get(key)))), [])
+    return next(filter(None, map(_answers, map(row.get, ("body", *_NAMES.answers)))), [])
 
 
 def run(row: Row) -> Trajectory:
     """The run of a row."""
-    value: Mapping[str, Any] = {"messages": row.value} if isinstance(row.value, list) else row.value
+    value: JsonObject = {"messages": row.value} if isinstance(row.value, list) else row.value
     stem = bare_name(row.path).split(".")[0]
     messages = _messages(value)
     if messages is None:
         raise UnreadableContent("the row has no messages")
     if row.where.startswith("row "):  # a table gives every message the fields of all
         messages = [without_empty(message) for message in messages]
-    answers = _answers({key: value[key] for key in ("choices", *ANSWERS) if key in value})
+    answers = _answers({key: value[key] for key in ("choices", *_NAMES.answers) if key in value})
     steps = steps_of(_understood([*messages, *answers]))
     known = _known(value)
     if not answers and _is_task(value, known, steps):
@@ -209,16 +157,18 @@ def run(row: Row) -> Trajectory:
     return run_of(
         steps,
         _ending(known),
-        id=_first(known, NAME) or row.place or content_hash([stem, row.value]),
-        task=_first(known, TASK) or content_hash(prompt_of(steps)),
-        policy=_first(known, POLICY) or stem,
-        environment=_first(known, ENVIRONMENT) or "chat",
+        id=first_of(known, _NAMES.name, str | int) or row.place or content_hash([stem, row.value]),
+        task=first_of(known, _NAMES.task, str | int) or content_hash(prompt_of(steps)),
+        policy=first_of(known, _NAMES.policy, str | int) or stem,
+        environment=first_of(known, _NAMES.environment, str | int) or "chat",
         seed=known.get("seed"),
-        sample=_first(known, SAMPLE),
+        sample=first_of(known, _NAMES.sample, str | int),
         rewards=rewards
         if isinstance(rewards, Mapping)
-        else {key: known[key] for key in OUTCOME if key in known},
-        outcome=next((known[key] for key in OUTCOME if number(known.get(key)) is not None), None),
+        else {key: known[key] for key in _NAMES.outcome if key in known},
+        outcome=next(
+            (known[key] for key in _NAMES.outcome if number(known.get(key)) is not None), None
+        ),
         work=_work(known),
     )
 
@@ -234,29 +184,29 @@ def _understood(messages: Sequence[Any]) -> Iterator[Any]:
             yield {"role": "assistant", "content": text}
 
 
-def _work(known: Mapping[str, Any]) -> Work:
+def _work(known: JsonObject) -> Work:
     """The patch that a row says its run left. In a row with the fields of a task `patch` is the
     answer of the task.
     """
-    named = [key for key in PATCH if isinstance(known.get(key), str)]
-    if any(key in known for key in OF_TASKS):
+    named = [key for key in _NAMES.patch if isinstance(known.get(key), str)]
+    if any(key in known for key in _NAMES.of_tasks):
         named = [key for key in named if key not in ("patch", "diff")]
     text = known[named[0]] if named else ""
     blank = bool(named) and not text.strip()
     return submission_of(text, finished=True) if blank or is_patch(text) else NO_WORK
 
 
-def _is_task(value: Mapping[str, Any], known: Mapping[str, Any], steps: Sequence[Step]) -> bool:
+def _is_task(value: JsonObject, known: JsonObject, steps: Sequence[Step]) -> bool:
     """Whether a row only asks: nothing answers, scores or ends it. Beside a question in words an
     answer of null is none.
     """
     asks = all(step.role in ("system", "user") for step in steps)
-    in_words = any(isinstance(value.get(key), str) for key in QUESTIONS)
+    in_words = any(isinstance(value.get(key), str) for key in _NAMES.questions)
     answered = any(key in value and not (in_words and value[key] is None) for key in ENTRIES)
     return asks and not answered and not known.keys() & TOLD
 
 
-def runs(path: Path) -> Iterator[Trajectory | Unreadable]:
+def runs(path: Path) -> Runs:
     """Every run of the file. Tasks are told one by one where there are runs beside
     them, else once.
     """
@@ -272,10 +222,10 @@ def runs(path: Path) -> Iterator[Trajectory | Unreadable]:
             yield from tasks
         yield found
     if alone and tasks:
-        yield Unreadable(path=path, where=WHOLE, reason=TASKS)
+        yield Unreadable(path, TASKS)
 
 
-def _known(run: Mapping[str, Any]) -> dict[str, Any]:
+def _known(run: JsonObject) -> dict[str, Any]:
     """What a row says about its run: its own entries before those of
     `metadata`, `info`, the request and the answer.
     """
@@ -288,16 +238,14 @@ def _known(run: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _first(known: Mapping[str, Any], keys: Sequence[str]) -> str | int | None:
-    return next((known[key] for key in keys if isinstance(known.get(key), str | int)), None)
-
-
-def _ending(known: Mapping[str, Any]) -> End:
+def _ending(known: JsonObject) -> End:
     choices = known.get("choices")
     first = choices[0] if isinstance(choices, list) and choices else None
-    end = ending(_first({**known, **as_mapping(first)}, STATUS), error=known.get("error"))
+    end = ending(
+        first_of({**known, **as_mapping(first)}, _NAMES.status, str | int), error=known.get("error")
+    )
     word = (end[1] or "").lower()
-    if end[0] == "terminated" and (known.get("truncated") is True or word in CUT_OFF):
+    if end[0] == "terminated" and (known.get("truncated") is True or word in _NAMES.cut_off):
         return "truncated", end[1]
     failed = word in ("error", "errored", "failed")
     return ("errored", end[1]) if failed else end

@@ -18,13 +18,15 @@ import io
 import lzma
 import re
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, Protocol, cast
 
 import zstandard
 
+JsonObject = Mapping[str, Any]
+WHOLE = "the whole file"
 HEAD = 64 * 1024  # bytes of a file that are shown to `recognises`
 LONG_HEAD = 8 << 20  # ... where nobody knew it by those
 SUFFIX = re.compile(r"(\.(traj|trajectory|jsonl?|log))+$")
@@ -36,15 +38,15 @@ SUFFIXES = (".gz", ".zst", ".zstd", ".xz", ".bz2")
 BROKEN = (zlib.error, lzma.LZMAError, zstandard.ZstdError, OSError, EOFError)
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Unreadable:
-    """A file or a part of one that could not be read: `where` in it (a line, a
-    member), and why, in one sentence. `seen`: what a file of no known format holds.
+    """A file or a part of one that could not be read: why, in one sentence, and `where` in it (a
+    line, a member). `seen`: what a file of no known format holds.
     """
 
     path: Path
-    where: str
     reason: str
+    where: str = WHOLE
     seen: str = ""
 
 
@@ -150,7 +152,7 @@ def read_text(path: Path, limits: Limits = LIMITS) -> tuple[str, tuple[Unreadabl
                 content += piece
         except UnreadableContent as refused:
             where = f"after {content.count(10):,} lines"
-            broken.append(Unreadable(path=path, where=where, reason=str(refused)))
+            broken.append(Unreadable(path, str(refused), where))
     _require_bounded(content, limits)
     return content.decode("utf-8-sig", "replace"), tuple(broken)
 
@@ -170,13 +172,13 @@ def read_lines(path: Path, limits: Limits = LIMITS) -> Iterator[Line | Unreadabl
             for number, content in enumerate(_bounded_lines(stream, limits.line), 1):
                 if content is None:
                     reason = f"the line is longer than {_megabytes(limits.line)} and was left out"
-                    yield Unreadable(path=path, where=f"line {number}", reason=reason)
+                    yield Unreadable(path, reason, f"line {number}")
                 elif content := (
                     content.removeprefix(codecs.BOM_UTF8) if number == 1 else content
                 ).strip():
                     yield Line(number=number, content=content)
     except UnreadableContent as refused:
-        yield Unreadable(path=path, where=f"after line {number}", reason=str(refused))
+        yield Unreadable(path, str(refused), f"after line {number}")
 
 
 def _bounded_lines(stream: BinaryIO, limit: int) -> Iterator[bytes | None]:

@@ -2,7 +2,7 @@
 
 Agents keep their sessions in hidden places (`.codex/sessions`, `.claude/projects`,
 `.aider.chat.history.md`). A hidden file is read where a reader recognises it, and is
-neither named nor counted where none does. What tools keep for themselves (`LEFT_OUT`) is
+neither named nor counted where none does. What tools keep for themselves (`field_names.toml`) is
 never looked at, our own drafts and caches among it.
 """
 
@@ -10,15 +10,9 @@ import re
 from fnmatch import translate
 from pathlib import Path
 
-LEFT_OUT = (
-    ".*cache", ".*cache.v*", ".*.draft", ".DS_Store", "._*", ".*~", ".#*", ".*.sw[a-p]", ".nfs*",
-    ".git*", ".hg*", ".svn", ".bzr", ".jj", ".*ignore", ".*rc", ".env*", ".Trash*",
-    ".venv*", ".virtualenv*", ".tox", ".nox", ".eggs", ".ipynb_checkpoints", ".hypothesis",
-    ".idea", ".vscode*", ".vs", ".fleet", ".settings", ".ssh", ".gnupg", ".aws", ".kube", ".docker",
-    ".npm", ".yarn", ".pnpm-store", ".cargo", ".rustup", ".gradle", ".m2", ".ivy2", ".nuget",
-    ".bundle", ".gem", ".rbenv", ".pyenv", ".nvm", ".conda", ".terraform", ".next", ".nuxt",
-)  # fmt: skip
-_LEFT_OUT = re.compile("|".join(map(translate, LEFT_OUT)))
+from forensics.readers.values import field_names
+
+_LEFT_OUT = re.compile("|".join(map(translate, field_names("hidden").left_out)))
 
 
 def is_left_out(name: str) -> bool:

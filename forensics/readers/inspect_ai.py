@@ -1,51 +1,36 @@
-"""Logs of Inspect (inspect_ai 0.3.285): samples as runs, from `.eval` files and
-from JSON logs.
+"""Logs of Inspect (inspect_ai 0.3.285): a sample as a run, and the samples of JSON logs (those of
+`.eval` archives: `inspect_archive`).
 
-Format: `log/_log.py`, `log/_condense.py`, `log/_recorders/eval.py`,
-`log/_recorders/json.py`, `log/_recorders/chunked/format.py`.
+Format: `log/_log.py`, `log/_condense.py`, `log/_recorders/json.py`.
 
-1. A `.eval` log is a zip file with a member for each sample, or several for a
-   large one, compressed with deflate, or with zstandard in newer logs.
-   `header.json` says what was run; a log whose run broke off has
-   `_journal/start.json` only, and its samples are read. A sample is either
-   `samples/ID_epoch_N.json`, or `samples/ID_epoch_N/sample.json` with numbered
-   pieces of its messages, events and attachments beside it; one log may hold
-   both kinds. Samples are read one by one, in the natural order of their names; one that is
-   broken is told by its name. Of an archive that breaks off, the whole samples are read.
-2. A JSON log is one document with the header and all samples, which are
+1. A JSON log is one document with the header and all samples, which are
    streamed, so a log of any length can be read.
-3. The conversation is `messages`. Where model calls generated messages that are
+2. The conversation is `messages`. Where model calls generated messages that are
    not there (a history that was compacted, an agent with a conversation of its
    own), the calls up to the first scorer are merged in, in their order.
-4. `attachment://` stands for a longer text: resolved, within a budget, since a
+3. `attachment://` stands for a longer text: resolved, within a budget, since a
    short text may name a long one often.
-5. The score that counts is the first scorer's, in [0, 1] as Inspect's own
+4. The score that counts is the first scorer's, in [0, 1] as Inspect's own
    `value_to_float` has it; all scores are rewards under their scorer's name. A
    score that is no number is `None` (Inspect turns it to 0).
-6. An error ends a run as errored, a limit as truncated, and so does a last
+5. An error ends a run as errored, a limit as truncated, and so does a last
    answer that the token budget cut off.
 """
 
 import re
-import zipfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import Any
 
 from forensics.actions.unified_diff import added_lines
-from forensics.phrases import plural
-from forensics.readers.archives import WRONG, ZIP, opened_zip, read_member
-from forensics.readers.content import LIMITS, Unreadable, UnreadableContent, bare_name
+from forensics.readers.content import LIMITS, JsonObject, Unreadable, UnreadableContent
 from forensics.readers.json_rows import (
-    MALFORMED,
-    WHOLE,
     Row,
+    Rows,
     first_value,
-    in_words,
-    parse,
     read_entries,
 )
 from forensics.readers.log_reader import Reader
@@ -56,10 +41,6 @@ from forensics.records import Trajectory, content_hash
 ATTACHMENT = re.compile(r"attachment://([0-9a-f]{32}|\d+)")
 SCORERS = ("scorers", "scorer")
 CUT_OFF = ("max_tokens", "model_length")
-HEADERS = ("header.json", "_journal/start.json")
-SAMPLE = re.compile(r"samples/(?P<id>.+)_epoch_(?P<epoch>\d+)(?P<shape>\.json|/sample\.json)")
-NO_SAMPLES = "the log holds no samples: the run kept none, or broke off before the first"
-DIGITS = re.compile(r"(\d+)")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,14 +49,14 @@ class Sample:
     `messages` lack a generation.
     """
 
-    shell: Mapping[str, Any]
+    shell: JsonObject
     messages: Sequence[Any]
     pool: Sequence[Any]
     events: Callable[[], Iterable[Any]]
     attachment: Callable[[str], str | None]
 
 
-def from_monolith(content: Mapping[str, Any]) -> Sample:
+def from_monolith(content: JsonObject) -> Sample:
     """A sample that is one JSON object."""
     older = content.get("transcript") or {}
     texts = content.get("attachments") or older.get("content") or {}
@@ -89,7 +70,7 @@ def from_monolith(content: Mapping[str, Any]) -> Sample:
     )
 
 
-def to_trajectory(sample: Sample, evaluation: Mapping[str, Any]) -> Trajectory:
+def to_trajectory(sample: Sample, evaluation: JsonObject) -> Trajectory:
     """A sample of the log whose `eval` entry is given. Raises `ValueError` or
     `KeyError` where it is no sample.
     """
@@ -140,7 +121,7 @@ def conversation(sample: Sample) -> list[Any]:
     return list(merged.values())
 
 
-def model_calls(events: Iterable[Any]) -> Iterator[Mapping[str, Any]]:
+def model_calls(events: Iterable[Any]) -> Iterator[JsonObject]:
     """The policy's calls: before the first scorer, and of no other role than
     the model under test.
     """
@@ -151,17 +132,17 @@ def model_calls(events: Iterable[Any]) -> Iterator[Mapping[str, Any]]:
             yield event
 
 
-def _generated(call: Mapping[str, Any]) -> Any:
+def _generated(call: JsonObject) -> Any:
     return _choice(call).get("message")
 
 
-def _choice(call: Mapping[str, Any]) -> Mapping[str, Any]:
+def _choice(call: JsonObject) -> JsonObject:
     choices = (call.get("output") or {}).get("choices") or [{}]
-    first: Mapping[str, Any] = choices[0]
+    first: JsonObject = choices[0]
     return first
 
 
-def _scores(shell: Mapping[str, Any]) -> dict[str, Any]:
+def _scores(shell: JsonObject) -> dict[str, Any]:
     """The value of each scorer; very old logs have one score without a name."""
     scores = shell.get("scores") or ({"score": shell["score"]} if shell.get("score") else {})
     return {
@@ -171,7 +152,7 @@ def _scores(shell: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _ending(shell: Mapping[str, Any]) -> End:
+def _ending(shell: JsonObject) -> End:
     error, limit = shell.get("error"), shell.get("limit")
     if limit and not error:
         return "truncated", f"{limit.get('type') if isinstance(limit, Mapping) else limit} limit"
@@ -180,7 +161,7 @@ def _ending(shell: Mapping[str, Any]) -> End:
     return ("errored", str(told)) if error else ending(stop, CUT_OFF)
 
 
-def _work(shell: Mapping[str, Any], resolve: Callable[[Any], Any]) -> Work:
+def _work(shell: JsonObject, resolve: Callable[[Any], Any]) -> Work:
     """The patch that a scorer kept and its added lines, else the last answer."""
     for score in (shell.get("scores") or {}).values():
         kept = (score.get("metadata") if isinstance(score, Mapping) else None) or {}
@@ -221,13 +202,13 @@ class _Resolver:
         return text
 
 
-def json_recognises(path: Path, head: bytes) -> bool:
+def recognises(path: Path, head: bytes) -> bool:
     """Whether a file is of this format."""
     found = first_value(head)
     return isinstance(found, dict) and {"version", "status", "eval"} <= found.keys()
 
 
-def json_samples(path: Path) -> Iterator[Row | Unreadable]:
+def samples(path: Path) -> Rows:
     """A row for each sample: what opens it, and what was run. The log is streamed twice,
     since it may say what was run behind its samples.
     """
@@ -235,7 +216,7 @@ def json_samples(path: Path) -> Iterator[Row | Unreadable]:
     evaluation = next((row.value for key, row in entries if key == "eval"), None)
     if not isinstance(evaluation, Mapping):
         reason = "it lacks the entry `eval`, so it is no Inspect log"
-        yield Unreadable(path=path, where="the document", reason=reason)
+        yield Unreadable(path, reason, "the document")
         return
     found = False
     for entry in read_entries(path, "samples"):
@@ -245,166 +226,16 @@ def json_samples(path: Path) -> Iterator[Row | Unreadable]:
             continue
         else:
             sample = partial(from_monolith, entry[1].value)
-            yield Row(where=entry[1].where, value=(sample, evaluation))
+            yield Row(entry[1].where, (sample, evaluation))
         found = True
     if not found:
-        yield Unreadable(path=path, where="samples", reason="the log holds no samples")
+        yield Unreadable(path, "the log holds no samples", "samples")
 
 
-json_reader = Reader(
+reader = Reader(
     name="inspect-json",
     version="1 (Inspect log versions 1 to 3)",
-    recognises=json_recognises,
-    rows=json_samples,
+    recognises=recognises,
+    rows=samples,
     run=run,
 )
-
-
-def eval_recognises(path: Path, head: bytes) -> bool:
-    """Whether a file is of this format."""
-    if not head.startswith(ZIP):
-        return False
-    if bare_name(path).lower().endswith(".eval"):
-        return True
-    try:
-        with zipfile.ZipFile(path) as archive:
-            return any(name in HEADERS for name in archive.namelist())
-    except WRONG:
-        return False
-
-
-def eval_samples(path: Path) -> Iterator[Row | Unreadable]:
-    """A row for each sample: what opens it, and what was run."""
-    try:
-        with opened_zip(path) as (archive, lost):
-            log = _Log(archive)
-            evaluation = log.evaluation() if lost is None or log.headed else {}
-            if lost is not None:
-                reason = f"{lost} ({_planned(evaluation, len(log.samples))})"
-                yield Unreadable(path=path, where="the end of the archive", reason=reason)
-            if not log.samples:
-                reason = (
-                    "the log holds no samples: the run kept none, or broke off before the first"
-                )
-                yield Unreadable(path=path, where="samples/", reason=reason)
-            for name in log.samples:
-                yield Row(where=name, value=(partial(log.sample, name), evaluation))
-    except (*WRONG, *MALFORMED) as error:
-        reason = f"the archive cannot be read ({in_words(UnreadableContent(str(error)))})"
-        yield Unreadable(path=path, where=WHOLE, reason=reason)
-
-
-def _planned(evaluation: Mapping[str, Any], read: int) -> str:
-    """How many of the samples that were to be run are there."""
-    data, config = (evaluation.get(key) or {} for key in ("dataset", "config"))
-    samples, epochs = integer(data.get("samples")), integer(config.get("epochs")) or 1
-    if samples is None:
-        return plural(read, "whole sample")
-    return f"{read:,} of the {plural(samples * epochs, 'sample')} that were to be run are whole"
-
-
-eval_reader = Reader(
-    name="inspect-eval",
-    version="1 (Inspect log versions 1 to 3, whole and chunked samples)",
-    recognises=eval_recognises,
-    rows=eval_samples,
-    run=run,
-)
-
-
-@dataclass
-class _Log:
-    """A log's members by name."""
-
-    archive: zipfile.ZipFile
-
-    @cached_property
-    def members(self) -> dict[str, zipfile.ZipInfo]:
-        """The last member of each name: a log that was added to has older ones before it."""
-        return {member.filename: member for member in self.archive.infolist()}
-
-    @cached_property
-    def samples(self) -> list[str]:
-        return sorted((name for name in self.members if SAMPLE.fullmatch(name)), key=_natural)
-
-    @property
-    def headed(self) -> bool:
-        """Whether the log says what was run; one that broke off may have lost it."""
-        return any(name in self.members for name in HEADERS)
-
-    def evaluation(self) -> Mapping[str, Any]:
-        """What was run. Raises `UnreadableContent` where the log does not say."""
-        for name in HEADERS:
-            if name in self.members:
-                found = self.value(name).get("eval")
-                if isinstance(found, Mapping):
-                    return found
-        raise UnreadableContent(
-            f"it has neither of {' and '.join(HEADERS)}, so it is no Inspect log"
-        )
-
-    def value(self, name: str) -> Any:
-        return parse(read_member(self.archive, self.members[name]))
-
-    def sample(self, name: str) -> Sample:
-        """Raises `UnreadableContent` or `KeyError` for a sample that is broken."""
-        if not name.endswith("/sample.json"):
-            return from_monolith(self.value(name))
-        folder, shell = name.removesuffix("sample.json"), self.value(name)
-        messages = [message for part in self.parts(folder, "messages") for message in part]
-        refs = shell.get("message_refs") or []
-        if any(not 0 <= start <= end <= len(messages) for start, end in refs):
-            raise UnreadableContent(
-                f"it points to messages beyond the {len(messages)} that are there"
-            )
-        return Sample(
-            shell=shell,
-            messages=[message for start, end in refs for message in messages[start:end]],
-            pool=messages,
-            events=lambda: (event for part in self.parts(folder, "events") for event in part),
-            attachment=_Attachments(self, folder),
-        )
-
-    def pieces(self, folder: str, sequence: str) -> list[tuple[int, str]]:
-        """Where each numbered piece of a sequence starts, and its name, in order."""
-        piece = re.compile(re.escape(f"{folder}{sequence}/") + r"(\d+)\.json")
-        found = ((piece.fullmatch(name), name) for name in self.members)
-        return sorted((int(match[1]), name) for match, name in found if match)
-
-    def parts(self, folder: str, sequence: str) -> Iterator[list[Any]]:
-        """The pieces of a sequence in order. Raises `UnreadableContent` where one is missing."""
-        done = 0
-        for start, name in self.pieces(folder, sequence):
-            if start != done:
-                raise UnreadableContent(
-                    f"of its {sequence}, numbers {done} to {start - 1} are missing"
-                )
-            part = self.value(name)
-            done += len(part)
-            yield part
-
-
-class _Attachments:
-    """Attachments by number; a piece is read when the first of its texts is
-    asked for, and the last one is kept.
-    """
-
-    def __init__(self, log: _Log, folder: str) -> None:
-        self._log, self._pieces = log, log.pieces(folder, "attachments")
-        self._held: tuple[int, list[Any]] = (0, [])
-
-    def __call__(self, number: str) -> str | None:
-        if not number.isdecimal() or len(number) > 12:
-            return None
-        wanted, (start, held) = int(number), self._held
-        if not start <= wanted < start + len(held):
-            piece = next(((at, name) for at, name in reversed(self._pieces) if at <= wanted), None)
-            if piece is None:
-                return None
-            start, held = self._held = (piece[0], self._log.value(piece[1]))
-        return held[wanted - start] if wanted - start < len(held) else None
-
-
-def _natural(name: str) -> list[tuple[int, int | str]]:
-    """Sample 10 behind sample 9."""
-    return [(0, int(part)) if part.isdecimal() else (1, part) for part in DIGITS.split(name)]

@@ -60,11 +60,10 @@ MALFORMED = (
 _SPACE = re.compile(r"[\s,]*")
 _DECODER = json.JSONDecoder()
 PARQUET = b"PAR1"  # how such a file begins
-WHOLE = "the whole file"
 ROWS_AT_ONCE = 32  # a row may be a whole run
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Row:
     """A JSON value of a file, and where it stands (`line 3`, `element 2`, `the document`).
     `path`: the file, where a run is made of the row.
@@ -79,6 +78,10 @@ class Row:
         """`line 3 of answers.jsonl`, where it is one of several: the name of a run without one."""
         one_of_many = self.where.startswith(("line ", "element ", "row "))
         return f"{self.where} of {bare_name(self.path)}" if one_of_many else None
+
+
+Rows = Iterator[Row | Unreadable]
+Runs = Iterator[Trajectory | Unreadable]
 
 
 def parse(content: bytes | str) -> Any:
@@ -138,14 +141,14 @@ def first_row(head: bytes) -> dict[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
-def read_rows(path: Path, limits: Limits = LIMITS) -> Iterator[Row | Unreadable]:
+def read_rows(path: Path, limits: Limits = LIMITS) -> Rows:
     """Every row of a file of lines, of one list, of one document, or of Parquet;
     broken ones are told and passed over.
     """
     try:
         head = read_head(path, limits).removeprefix(MARKS).lstrip()
     except UnreadableContent as refused:
-        yield Unreadable(path=path, where=WHOLE, reason=str(refused))
+        yield Unreadable(path, str(refused))
         return
     if head.startswith(PARQUET):
         yield from read_parquet(path)
@@ -171,20 +174,20 @@ def _one_line(head: bytes) -> bool:
     return bool(rest.strip()) or line.startswith(b"{")
 
 
-def read_json_lines(path: Path, limits: Limits = LIMITS) -> Iterator[Row | Unreadable]:
+def read_json_lines(path: Path, limits: Limits = LIMITS) -> Rows:
     """One row for each line."""
     for line in read_lines(path, limits):
         if isinstance(line, Line):
             where = f"line {line.number}"
             try:
-                yield Row(where=where, value=parse(line.content))
+                yield Row(where, parse(line.content))
             except UnreadableContent as refused:
-                yield Unreadable(path=path, where=where, reason=str(refused))
+                yield Unreadable(path, str(refused), where)
         else:
             yield line
 
 
-def read_elements(path: Path, limits: Limits = LIMITS) -> Iterator[Row | Unreadable]:
+def read_elements(path: Path, limits: Limits = LIMITS) -> Rows:
     """The elements of a JSON list, one by one, counted from 0; a broken one ends the list."""
     where = "the list"
     try:
@@ -192,9 +195,9 @@ def read_elements(path: Path, limits: Limits = LIMITS) -> Iterator[Row | Unreada
             text = _Text(stream, limits.line)
             for number, value in enumerate(text.elements()):
                 where = f"after element {number}"
-                yield Row(where=f"element {number}", value=value)
+                yield Row(f"element {number}", value)
     except UnreadableContent as refused:
-        yield Unreadable(path=path, where=where, reason=str(refused))
+        yield Unreadable(path, str(refused), where)
 
 
 def read_entries(
@@ -208,9 +211,9 @@ def read_entries(
         with open_content(path, limits) as stream:
             for key, number, value in _Text(stream, limits.line).entries(listed):
                 where = key if number is None else f"{key} {number}"
-                yield key, Row(where=where, value=value)
+                yield key, Row(where, value)
     except UnreadableContent as refused:
-        yield Unreadable(path=path, where=f"after {where}", reason=str(refused))
+        yield Unreadable(path, str(refused), f"after {where}")
 
 
 class _Text:
@@ -302,9 +305,7 @@ class _Text:
         return bool(data)
 
 
-def trajectories_from(
-    path: Path, rows: Iterator[Row | Unreadable], make: Callable[[Row], Trajectory | None]
-) -> Iterator[Trajectory | Unreadable]:
+def trajectories_from(path: Path, rows: Rows, make: Callable[[Row], Trajectory | None]) -> Runs:
     """`make` of each row; what it cannot make something of is told by its
     place. `None`: the row is no run.
     """
@@ -313,9 +314,9 @@ def trajectories_from(
             yield row
             continue
         try:
-            made = make(Row(where=row.where, value=row.value, path=path))
+            made = make(Row(row.where, row.value, path))
         except MALFORMED as error:
-            yield Unreadable(path=path, where=row.where, reason=in_words(error))
+            yield Unreadable(path, in_words(error), row.where)
         else:
             if made is not None:
                 yield made
@@ -345,7 +346,7 @@ def parquet_schema(path: Path, head: bytes) -> pa.Schema:
         return pa.schema([])
 
 
-def read_parquet(path: Path, columns: Sequence[str] | None = None) -> Iterator[Row | Unreadable]:
+def read_parquet(path: Path, columns: Sequence[str] | None = None) -> Rows:
     """The rows of a file, counted from 0; columns that it does not have are left out.
     Raises `OutsideFailure` for a file of ours that is broken: it is no log to go on without.
     """
@@ -357,7 +358,7 @@ def read_parquet(path: Path, columns: Sequence[str] | None = None) -> Iterator[R
             chosen = None if columns is None else [name for name in columns if name in names]
             for batch in file.iter_batches(ROWS_AT_ONCE, columns=chosen):
                 for value in batch.to_pylist():
-                    yield Row(where=f"row {done}", value=value)
+                    yield Row(f"row {done}", value)
                     done += 1
     except (pa.ArrowException, OSError, ValueError, OverflowError) as error:
         stop_full(error)
@@ -366,15 +367,13 @@ def read_parquet(path: Path, columns: Sequence[str] | None = None) -> Iterator[R
             raise OutsideFailure(
                 f"{path} is broken from row {done} on ({reason[:200]}); {CURE}"
             ) from error
-        yield Unreadable(
-            path=path, where=f"from row {done}", reason=f"the file is broken ({reason})"
-        )
+        yield Unreadable(path, f"the file is broken ({reason})", f"from row {done}")
 
 
-def read_document(path: Path, limits: Limits = LIMITS) -> Iterator[Row | Unreadable]:
+def read_document(path: Path, limits: Limits = LIMITS) -> Rows:
     """The one JSON value of a file, as a row."""
     try:
         value = parse(read_whole(path, limits).removeprefix(MARKS))
-        yield Row(where="the document", value=value)
+        yield Row("the document", value)
     except UnreadableContent as refused:
-        yield Unreadable(path=path, where=WHOLE, reason=str(refused))
+        yield Unreadable(path, str(refused))

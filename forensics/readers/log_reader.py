@@ -40,18 +40,18 @@ from forensics.readers.content import (
     HEAD,
     LIMITS,
     LONG_HEAD,
+    WHOLE,
     Limits,
     Unreadable,
     UnreadableContent,
     read_head,
 )
 from forensics.readers.hidden_files import is_hidden, is_left_out
-from forensics.readers.json_rows import WHOLE, Row, in_words, read_rows, trajectories_from
+from forensics.readers.json_rows import Row, Rows, Runs, in_words, read_rows, trajectories_from
 from forensics.readers.unknown_files import seen_in
 from forensics.records import Trajectory
 from forensics.records.given_files import address, leads_out
 
-Found = Iterator[Trajectory | Unreadable]
 UNKNOWN = "no reader knows its format"
 OUTSIDE = "it is a link out of the folder, which is not followed; give what it leads to"
 
@@ -72,7 +72,7 @@ class LogReader(Protocol):
         """
         ...
 
-    def read(self, path: Path, /) -> Found:
+    def read(self, path: Path, /) -> Runs:
         """Every run in the file. Never raises for what is in the file."""
         ...
 
@@ -93,15 +93,15 @@ class Reader:
     name: str
     version: str
     recognises: Callable[[Path, bytes], bool]
-    rows: Callable[[Path], Iterator[Row | Unreadable]] = read_rows
+    rows: Callable[[Path], Rows] = read_rows
     parts: Callable[[Row], Iterable[Row]] | None = None
     run: Callable[[Row], Trajectory | None] | None = None
-    reads: Callable[[Path], Found] | None = None
+    reads: Callable[[Path], Runs] | None = None
     counted: bool = False
     rank: int = 0
     accompanies: Callable[[Path], bool] | None = None
 
-    def read(self, path: Path) -> Found:
+    def read(self, path: Path) -> Runs:
         """Every run in the file, and what could not be read."""
         if self.reads is not None:
             return self.reads(path)
@@ -178,7 +178,7 @@ class _Search:
         return run.model_copy(update={"file": str(self.told(path))})
 
     def unreadable(self, path: Path, reason: str, where: str = WHOLE) -> Unreadable:
-        return Unreadable(path=self.told(path), where=where, reason=reason)
+        return Unreadable(self.told(path), reason, where)
 
     def failed(self, reader: LogReader, path: Path, how: str, error: Exception) -> Unreadable:
         reason = f"the reader {reader.name} {reader.version} {how}: {in_words(error)}"
@@ -190,7 +190,7 @@ class _Search:
 
 def read_logs(
     path: Path, reader: str | None = None, limits: Limits = LIMITS, *, names_files: bool = False
-) -> Found:
+) -> Runs:
     """Every run in a file, a folder or an archive, streaming; `Unreadable` for
     what could not be read.
 
@@ -225,7 +225,7 @@ def open_files(
     *,
     names_files: bool = False,
     root: Path | None = None,
-) -> Found:
+) -> Runs:
     """Every run in some of the files (`files_to_open`) of a log, `root`; ids are told apart
     within these files only.
     """
@@ -265,12 +265,12 @@ def files_of(
             yield path
 
 
-def _all(path: Path, search: _Search) -> Found:
+def _all(path: Path, search: _Search) -> Runs:
     for file in search.files(path) if path.is_dir() else (path,):
         yield from _one(file, search)
 
 
-def _one(path: Path, search: _Search) -> Found:
+def _one(path: Path, search: _Search) -> Runs:
     try:
         root = search.root
         if root is not None and root != path and leads_out(path, root) and path.exists():
@@ -314,7 +314,7 @@ def _recognised(
     return None, failures
 
 
-def _read(reader: LogReader, path: Path, search: _Search) -> Found:
+def _read(reader: LogReader, path: Path, search: _Search) -> Runs:
     try:
         for found in reader.read(path):
             if isinstance(found, Unreadable):
@@ -334,7 +334,7 @@ def _read(reader: LogReader, path: Path, search: _Search) -> Found:
         yield search.failed(reader, path, "failed", error)
 
 
-def _archive(path: Path, search: _Search) -> Found:
+def _archive(path: Path, search: _Search) -> Runs:
     if search.depth >= search.limits.nesting:
         yield search.unreadable(
             path, f"archives are nested deeper than {search.limits.nesting} levels"
@@ -346,14 +346,12 @@ def _archive(path: Path, search: _Search) -> Found:
         yield from _all(folder, search.inside(path, folder))
 
 
-def _parted(
-    rows: Iterable[Row | Unreadable], parts: Callable[[Row], Iterable[Row]]
-) -> Iterator[Row | Unreadable]:
+def _parted(rows: Iterable[Row | Unreadable], parts: Callable[[Row], Iterable[Row]]) -> Rows:
     for row in rows:
         yield from parts(row) if isinstance(row, Row) else (row,)
 
 
-def numbered(runs: Found) -> Found:
+def numbered(runs: Runs) -> Runs:
     """The runs of one policy on one task, numbered in their order."""
     seen: Counter[tuple[str, str]] = Counter()
     for run in runs:
@@ -364,7 +362,7 @@ def numbered(runs: Found) -> Found:
         yield run
 
 
-def _unique(runs: Found) -> Found:
+def _unique(runs: Runs) -> Runs:
     seen: Counter[str] = Counter()
     for run in runs:
         if isinstance(run, Trajectory):

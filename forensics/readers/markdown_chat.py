@@ -16,8 +16,8 @@ from forensics.readers.content import (
     bare_name,
     read_text,
 )
-from forensics.readers.json_rows import WHOLE
-from forensics.readers.log_reader import Found, Reader
+from forensics.readers.json_rows import Runs
+from forensics.readers.log_reader import Reader
 from forensics.readers.submission import content_beside
 from forensics.readers.values import as_list, as_mapping, run_of
 from forensics.records import Trajectory
@@ -40,12 +40,12 @@ def accompanies(path: Path) -> bool:
     return path.name in ALONG and (path.parent / HISTORY).is_file()
 
 
-def read(path: Path) -> Found:
+def read(path: Path) -> Runs:
     """Every run in the file."""
     try:
         text, broken = read_text(path, WRITTEN)
     except UnreadableContent as refused:
-        yield Unreadable(path=path, where=WHOLE, reason=str(refused))
+        yield Unreadable(path, str(refused))
         return
     yield from broken
     text = text.replace("\r\n", "\n")

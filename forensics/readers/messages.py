@@ -20,31 +20,15 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from forensics.actions.untrusted import first_of, json_value
 from forensics.readers.call_order import in_order
 from forensics.readers.call_parts import call_part, sent_back, turns
-from forensics.readers.values import as_list
+from forensics.readers.content import JsonObject
+from forensics.readers.values import TABLES, as_list
 from forensics.records import Step, ToolCall
 from forensics.records.trajectory import Role
 
-ROLES: dict[str, Role] = {
-    "system": "system",
-    "developer": "system",
-    "user": "user",
-    "human": "user",
-    "assistant": "assistant",
-    "gpt": "assistant",
-    "model": "assistant",
-    "ai": "assistant",
-    "agent": "assistant",
-    "tool": "tool",
-    "function": "tool",
-    "observation": "tool",
-    "environment": "tool",
-    "ipython": "tool",
-    "function_call": "assistant",  # of ShareGPT
-    "tool_call": "assistant",
-    "tool_response": "tool",
-}
+ROLES: dict[str, Any] = {name: role for role, names in TABLES["roles"].items() for name in names}
 ITEMS: dict[str, Role] = {
     "function_call": "assistant",
     "function_call_output": "tool",
@@ -113,7 +97,7 @@ def _called(calls: list[Any], thoughts: list[str]) -> Any:
     return {**message, "reasoning_content": "\n".join(thoughts)} if thoughts else message
 
 
-def _reasoned(message: Mapping[str, Any]) -> list[str]:
+def _reasoned(message: JsonObject) -> list[str]:
     """What a reasoning item shows: its summary, or the reasoning itself."""
     parts = [*as_list(message.get("content")), *as_list(message.get("summary"))]
     texts = [part.get("text") for part in parts if isinstance(part, Mapping)]
@@ -135,7 +119,7 @@ class _Parts:
         return (f"<think>\n{thought}\n</think>\n" if thought else "") + "\n".join(self.texts)
 
 
-def _role(message: Mapping[str, Any]) -> Role | None:
+def _role(message: JsonObject) -> Role | None:
     name = message.get("role", message.get("from"))
     if isinstance(name, str):
         return ROLES.get(name.lower())
@@ -145,7 +129,7 @@ def _role(message: Mapping[str, Any]) -> Role | None:
     return ITEMS.get(kind) or (ROLES.get(_speaker(message) or "") if _held(message) else None)
 
 
-def _held(message: Mapping[str, Any]) -> Mapping[str, Any] | None:
+def _held(message: JsonObject) -> JsonObject | None:
     """What LangChain keeps of a message under a name of its own; the message itself where it
     says its kind and its content.
     """
@@ -155,7 +139,7 @@ def _held(message: Mapping[str, Any]) -> Mapping[str, Any] | None:
     return message if message.get("type") in SPEAKERS and "content" in message else None
 
 
-def _speaker(message: Mapping[str, Any]) -> str | None:
+def _speaker(message: JsonObject) -> str | None:
     """Who speaks: `ai`, or the class at the end of an `id` (`AIMessage`)."""
     place, kind = message.get("id"), message.get("type")
     if kind == "constructor" and isinstance(place, list) and place:
@@ -191,28 +175,20 @@ def _steps(message: Any, number: int, resolve: Resolve) -> Iterator[Step]:
     if text or parts.calls or not parts.results:
         yield Step(role=role, text=text, tool_calls=tuple(parts.calls))
     for result in parts.results:
-        yield Step(role="tool", text=result)
+        yield tool_step(result)
 
 
 def _spoken_calls(value: Any) -> list[Any]:
     """The calls in a text of JSON, one or a list; a text that is none is the name of one."""
-    try:
-        told = json.loads(value) if isinstance(value, str) else value
-    except (ValueError, RecursionError):
-        told = {"name": value}
+    told = json_value(value) if isinstance(value, str) else value
+    told = {"name": value} if told is None else told
     calls = told if isinstance(told, list) else [told]
     return [call for call in calls if isinstance(call, Mapping)]
 
 
-def _content(message: Mapping[str, Any]) -> Any:
-    return next(
-        (
-            message[key]
-            for key in ("content", "value", "output", "text")
-            if message.get(key) is not None
-        ),
-        "",
-    )
+def _content(message: JsonObject) -> Any:
+    content = first_of(message, ("content", "value", "output", "text"))
+    return "" if content is None else content
 
 
 def _parts(content: Any) -> _Parts:
@@ -228,16 +204,8 @@ def _add(parts: _Parts, part: Any) -> None:
         return
     kind = part.get("type", "text")
     if kind in ("reasoning", "thinking", "redacted_thinking"):
-        parts.thoughts += (
-            []
-            if part.get("redacted")
-            else _strings(
-                part.get("reasoning")
-                or part.get("thinking")
-                or part.get("text")
-                or part.get("content")
-            )
-        )
+        held = map(part.get, ("reasoning", "thinking", "text", "content"))
+        parts.thoughts += [] if part.get("redacted") else _strings(next(filter(None, held), None))
     elif kind == "tool_use":
         parts.calls.append(tool_call(part.get("name"), part.get("input", part.get("arguments"))))
         parts.results += [_flat(part["result"])] if "result" in part else []
@@ -262,25 +230,26 @@ def _flat(content: Any) -> str:
     if isinstance(content, Mapping) and not content.keys() & {"type", "text"}:
         return json.dumps(content, ensure_ascii=False)
     if isinstance(content, list):
+        bare = (one["json"] if _is_json(one) else one for one in content)
         content = [
-            one["json"] if isinstance(one, Mapping) and one.keys() == {"json"} else one
-            for one in content
-        ]
-        content = [
-            _flat(one) if isinstance(one, Mapping) and "type" not in one else one for one in content
+            _flat(one) if isinstance(one, Mapping) and "type" not in one else one for one in bare
         ]
     return _parts("" if content is None else content).text()
+
+
+def _is_json(value: Any) -> bool:
+    return isinstance(value, Mapping) and value.keys() == {"json"}
 
 
 def _strings(value: Any) -> list[str]:
     return [value] if isinstance(value, str) and value else []
 
 
-def _thoughts(message: Mapping[str, Any], resolve: Resolve) -> list[str]:
+def _thoughts(message: JsonObject, resolve: Resolve) -> list[str]:
     return _strings(resolve(message.get("reasoning_content") or message.get("reasoning") or ""))
 
 
-def _calls(message: Mapping[str, Any], resolve: Resolve) -> Iterator[ToolCall]:
+def _calls(message: JsonObject, resolve: Resolve) -> Iterator[ToolCall]:
     """The structured calls of a message, in order."""
     if message.get("type") == "function_call":
         yield tool_call(message.get("name"), resolve(message.get("arguments")))
@@ -305,15 +274,23 @@ def tool_call(name: Any, arguments: Any) -> ToolCall:
     return ToolCall(name=str(name), arguments="{}" if arguments is None else text)
 
 
-def _error(message: Mapping[str, Any], shown: list[str]) -> list[str]:
+def shell_call(line: str, tool: str = "bash") -> ToolCall:
+    """A call of a shell."""
+    return tool_call(tool, {"command": line})
+
+
+def tool_step(text: str) -> Step:
+    """What a tool sent back."""
+    return Step(role="tool", text=text)
+
+
+def _error(message: JsonObject, shown: list[str]) -> list[str]:
     """The error of a tool message, where the text does not say it already."""
     error = message.get("error")
     told = error.get("message") if isinstance(error, Mapping) else error
-    return (
-        [f"Error: {told}"]
-        if isinstance(told, str) and told and not any(told in text for text in shown)
-        else []
-    )
+    if not isinstance(told, str) or not told or any(told in text for text in shown):
+        return []
+    return [f"Error: {told}"]
 
 
 def answer_of(**message: Any) -> Step:

@@ -21,19 +21,18 @@ from typing import Any
 from forensics.readers.content import UnreadableContent, bare_name, log_name
 from forensics.readers.json_rows import Row, first_value, read_document
 from forensics.readers.log_reader import Reader
-from forensics.readers.messages import is_conversation, steps_of, tool_call
+from forensics.readers.messages import is_conversation, shell_call, steps_of
 from forensics.readers.submission import (
     exit_ending,
     is_report_of,
     judged_run,
     lies_with,
 )
-from forensics.readers.values import as_list, as_mapping, dig
+from forensics.readers.values import as_list, as_mapping, dig, field_names
 from forensics.records import Step, Trajectory
 
 NAME = "mini-swe-agent"
 SUFFIX = ".traj.json"
-BUDGETS = ("limitsexceeded", "timeexceeded", "contextwindowexceedederror", "userinterruption")
 DONE = ("MINI_SWE_AGENT_FINAL_OUTPUT", "COMPLETE_TASK_AND_SUBMIT_FINAL_OUTPUT")
 
 
@@ -74,7 +73,7 @@ def run(row: Row) -> Trajectory:
         row.path,
         task,
         steps,
-        exit_ending(info.get("exit_status"), ("Submitted",), BUDGETS),
+        exit_ending(info.get("exit_status"), ("Submitted",), field_names("cut_off").mini),
         info.get("submission"),
         id=task,
         policy=dig(info, "config", "model", "model_name"),
@@ -101,7 +100,7 @@ def _message(message: Any) -> tuple[Step, ...]:
     if told.get("role") != "assistant" or told.get("tool_calls"):
         return steps
     parsed = [dig(action, "command") for action in as_list(dig(told, "extra", "actions"))]
-    calls = tuple(tool_call("bash", {"command": line}) for line in parsed if isinstance(line, str))
+    calls = tuple(shell_call(line) for line in parsed if isinstance(line, str))
     return (
         tuple(step.model_copy(update={"tool_calls": calls}) for step in steps) if calls else steps
     )

@@ -25,7 +25,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from forensics.readers.content import UnreadableContent, log_name
+from forensics.actions.untrusted import first_of
+from forensics.readers.content import JsonObject, UnreadableContent, log_name
 from forensics.readers.json_rows import Row, first_row
 from forensics.readers.log_reader import Reader
 from forensics.readers.messages import is_conversation, message_steps
@@ -34,60 +35,25 @@ from forensics.readers.rollout_text import (
     prompt_and_completion,
     prompt_steps,
 )
-from forensics.readers.values import End, as_mapping, number, prompt_hash, run_of, score_of
+from forensics.readers.values import (
+    TABLES,
+    End,
+    as_mapping,
+    field_names,
+    number,
+    prompt_hash,
+    run_of,
+    score_of,
+)
 from forensics.records import Step, Trajectory
 
-ASKED = ("question", "prompt", "problem", "query", "instruction", "input", "messages")
-LISTS = (
-    "rollouts",
-    "completions",
-    "responses",
-    "samples",
-    "generations",
-    "outputs",
-    "answers",
-    "trajectories",
-)
-TEXTS = (
-    "text",
-    "response",
-    "completion",
-    "output",
-    "content",
-    "generation",
-    "answer",
-    "messages",
-    "trajectory",
-)
-BESIDE = {
-    "rewards": "reward",
-    "scores": "score",
-    "correct": "correct",
-    "corrects": "correct",
-    "is_correct": "is_correct",
-    "correctness": "correctness",
-    "passed": "passed",
-    "success": "success",
-    "successes": "success",
-    "accuracies": "accuracy",
-    "outcomes": "outcome",
-    "labels": "label",
-    "finish_reasons": "finish_reason",
-    "stop_reasons": "stop_reason",
-}
-TASK = ("qid", "question_id", "task_id", "problem_id", "prompt_id", "instance_id", "task", "id")
-POLICY = ("model_name", "model", "policy", "model_id", "model_alias")
-NUMBER = ("rollout", "rollout_id", "sample", "sample_id", "sample_index", "index", "idx", "trial")
-OUTCOME = ("is_correct", "passed", "pass", "score", "reward")
+_NAMES = field_names("nested")
+BESIDE = {name: one for one, names in TABLES["beside"].items() for name in names}
 NO_REWARD = re.compile(
     r"pred|gold|answer|token|length|chars|time|seed|index|idx|number|count|_id\b|^(?:id|step|value)$"
 )
-FORMATS = ("format", "format_reward", "format_ok", "format_correct", "valid_format", "well_formed")
-METHODS = ("extract_method", "extraction_method", "parse_method", "parser", "answer_source")
 ASKED_FORM = re.compile(r"box|tag|xml|hash|####|json|strict|exact|format|delimiter|marker", re.I)
 GUESSED = re.compile(r"last|phrase|fallback|flex|loose|guess|any|none|fail|number|heuristic", re.I)
-STATUS = ("finish_reason", "stop_reason", "end_reason", "status", "end")
-CUT = ("length", "max_tokens", "token limit", "truncated", "max_new_tokens", "cut")
 LAST_SIGNS = ".!?)]}*`\"'>$|。！？"  # what a text that was brought to its end ends with
 OPENED, CLOSED = "<think>", "</think>"
 
@@ -97,11 +63,11 @@ def recognises(path: Path, head: bytes) -> bool:
     return _listed(first_row(head)) is not None
 
 
-def _listed(row: Mapping[str, Any]) -> str | None:
+def _listed(row: JsonObject) -> str | None:
     """Under which name a row lists what was answered, `None` where it lists nothing."""
-    if not any(_asked(row.get(key)) for key in ASKED):
+    if not any(_asked(row.get(key)) for key in _NAMES.asked):
         return None
-    return next((key for key in LISTS if _are_answers(row.get(key))), None)
+    return next((key for key in _NAMES.lists if _are_answers(row.get(key))), None)
 
 
 def _asked(value: Any) -> bool:
@@ -116,7 +82,7 @@ def _are_answers(value: Any) -> bool:
     return (
         isinstance(first, str)
         or is_conversation(first)
-        or (isinstance(first, Mapping) and any(_text(first.get(key)) for key in TEXTS))
+        or (isinstance(first, Mapping) and any(_text(first.get(key)) for key in _NAMES.texts))
     )
 
 
@@ -128,7 +94,7 @@ def answers(row: Row) -> Iterator[Row]:
     """Each answer of a row with what the row says of all, as a row of its own."""
     key = _listed(as_mapping(row.value))
     if key is None:
-        yield Row(where=row.where, value=None)  # told by `run`
+        yield Row(row.where, None)  # told by `run`
         return
     listed = row.value[key]
     beside = _beside(row.value, len(listed))
@@ -137,12 +103,12 @@ def answers(row: Row) -> Iterator[Row]:
         own = answer if isinstance(answer, Mapping) else {"text": answer}
         found = {name: values[place] for name, values in beside.items()}
         yield Row(
-            where=f"{row.where}, answer {place}",
-            value={"row": shared, "answer": {**found, **own}, "place": place},
+            f"{row.where}, answer {place}",
+            {"row": shared, "answer": {**found, **own}, "place": place},
         )
 
 
-def _beside(row: Mapping[str, Any], length: int) -> dict[str, Sequence[Any]]:
+def _beside(row: JsonObject, length: int) -> dict[str, Sequence[Any]]:
     """The lists of a row that hold one value for each answer, by what one of them is called."""
     named = [(BESIDE[key], value) for key, value in row.items() if key in BESIDE]
     named += [
@@ -163,29 +129,29 @@ def run(row: Row) -> Trajectory:
     steps = _steps(shared, answer)
     rewards = _rewards(answer)
     in_form = rewards.get("format")
-    judged = (rewards[key] for key in OUTCOME if key in rewards)
+    judged = (rewards[key] for key in _NAMES.outcome if key in rewards)
     outcome = named_outcome(rewards)
     if outcome is None:
         outcome = next((one for one in map(score_of, judged) if one is not None), None)
-    task = _name(shared, TASK)
+    task, numbered = _name(shared, _NAMES.task), first_of(answer, _NAMES.number, int)
     return run_of(
         steps,
         _ending(answer, steps[-1].text, in_form),
         id=f"{log_name(row.path)} {row.where}",
         task=prompt_hash(steps) if task is None else str(task),
-        policy=_name(shared, POLICY) or log_name(row.path),
+        policy=_name(shared, _NAMES.policy) or log_name(row.path),
         environment=shared.get("dataset") or shared.get("benchmark") or "nested rollouts",
         seed=answer.get("seed"),
-        sample=next((answer[key] for key in NUMBER if isinstance(answer.get(key), int)), place),
+        sample=place if numbered is None else numbered,
         rewards=rewards,
         outcome=outcome,
     )
 
 
-def _steps(shared: Mapping[str, Any], answer: Mapping[str, Any]) -> tuple[Step, ...]:
+def _steps(shared: JsonObject, answer: JsonObject) -> tuple[Step, ...]:
     """The question and what was answered; an answer that repeats the question has it already."""
-    asked = next(shared[key] for key in ASKED if _asked(shared.get(key)))
-    given = next((answer[key] for key in TEXTS if _text(answer.get(key))), None)
+    asked = next(shared[key] for key in _NAMES.asked if _asked(shared.get(key)))
+    given = next((answer[key] for key in _NAMES.texts if _text(answer.get(key))), None)
     if given is None:
         raise UnreadableContent("the answer is no text")
     if isinstance(given, str):
@@ -195,23 +161,25 @@ def _steps(shared: Mapping[str, Any], answer: Mapping[str, Any]) -> tuple[Step, 
     return steps if steps[0].role in ("system", "user") else (*before, *steps)
 
 
-def _rewards(answer: Mapping[str, Any]) -> dict[str, float | None]:
+def _rewards(answer: JsonObject) -> dict[str, float | None]:
     """What judges an answer, by name, and whether it stood in the form that was asked for."""
     named = {**as_mapping(answer.get("rewards")), **as_mapping(answer.get("scores")), **answer}
     found = {
         str(key): number(value)
         for key, value in named.items()
         if isinstance(value, bool | int | float)
-        and key not in NUMBER
+        and key not in _NAMES.number
         and (isinstance(value, bool) or not NO_REWARD.search(str(key).lower()))
     }
-    in_form = next((score_of(answer[key]) for key in FORMATS if key in answer), _form(answer))
+    in_form = next(
+        (score_of(answer[key]) for key in _NAMES.formats if key in answer), _form(answer)
+    )
     return found if in_form is None else {**found, "format": in_form}
 
 
-def _form(answer: Mapping[str, Any]) -> float | None:
+def _form(answer: JsonObject) -> float | None:
     """Whether the answer stood in its form, by how it was taken out; `None`: not told."""
-    key = next((key for key in METHODS if key in answer), None)
+    key = next((key for key in _NAMES.methods if key in answer), None)
     if key is None:
         return None
     method = answer[key]
@@ -220,10 +188,10 @@ def _form(answer: Mapping[str, Any]) -> float | None:
     return 1.0 if ASKED_FORM.search(method) else None
 
 
-def _ending(answer: Mapping[str, Any], text: str, in_form: float | None) -> End:
-    told = _name(answer, STATUS)
+def _ending(answer: JsonObject, text: str, in_form: float | None) -> End:
+    told = _name(answer, _NAMES.status)
     word = str(told or "").lower()
-    if answer.get("truncated") is True or any(sign in word for sign in CUT):
+    if answer.get("truncated") is True or any(sign in word for sign in _NAMES.cut):
         return "truncated", str(told or "truncated")
     if told is None and in_form == 0.0 and breaks_off(text):
         return "truncated", "the text breaks off before an answer"
@@ -239,7 +207,7 @@ def breaks_off(text: str) -> bool:
     return not last or last[-1] not in LAST_SIGNS or opens
 
 
-def _name(values: Mapping[str, Any], keys: Sequence[str]) -> str | int | None:
+def _name(values: JsonObject, keys: Sequence[str]) -> str | int | None:
     named = (values[key] for key in keys if isinstance(values.get(key), str | int))
     return next((one for one in named if one != ""), None)
 

@@ -24,25 +24,26 @@ OpenHands/benchmarks `utils/models.py`; openhands-sdk 1.58
 """
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from forensics.readers.content import Unreadable, UnreadableContent, log_name, read_head
+from forensics.actions.untrusted import first_of
+from forensics.readers.content import JsonObject, Unreadable, UnreadableContent, log_name, read_head
 from forensics.readers.json_rows import (
-    MALFORMED,
     Row,
+    Rows,
+    Runs,
     first_row,
     first_value,
-    in_words,
     read_document,
     read_rows,
     trajectories_from,
 )
 from forensics.readers.log_reader import Reader
-from forensics.readers.messages import answer_of, message_text, steps_of, tool_call
+from forensics.readers.messages import answer_of, message_text, steps_of, tool_call, tool_step
 from forensics.readers.submission import benchmark_outcome, is_report_of, submission_of
 from forensics.readers.values import (
     End,
@@ -50,30 +51,23 @@ from forensics.readers.values import (
     as_mapping,
     dig,
     ending,
+    field_names,
     integer,
     run_of,
     score_of,
 )
 from forensics.records import Step, ToolCall, Trajectory
+from forensics.records.trajectory import Role
 
-KINDS = ("SystemPromptEvent", "MessageEvent", "ActionEvent", "ObservationEvent", "AgentErrorEvent",
-         "UserRejectObservation", "ConversationErrorEvent")  # fmt: skip
+_NAMES = field_names("openhands")
+_BUDGETS = field_names("cut_off").openhands
 TOOLS = {"run": "execute_bash", "run_ipython": "execute_ipython_cell"}
-ABOUT = ("thought", "reasoning_content", "confirmation_state", "security_risk", "hidden",
-         "blocking", "is_static")  # fmt: skip
-SILENT = ("change_agent_state", "agent_state_changed", "null", "recall", "condensation",
-          "condensation_request", "condense", "pause", "resume", "stop", "start",
-          "task_tracking_state")  # fmt: skip
-BUDGETS = ("maximum iteration", "max iteration", "maximum budget", "max_iterations",
-           "stuck in a loop", "timeout", "timed out", "maxiterationsreached")  # fmt: skip
 MERGED = 1000  # calls in one step
 EXIT = "[Command finished with exit code {}]"
 NAME = "openhands"
-OUTCOMES = ("resolved", "success", "score", "reward", "correct")
 ONE_EVENT = re.compile(r"^(?:event-)?(\d+)(?:-[0-9a-f-]+)?\.json$")
 INSTANCE = re.compile(r"^[\w.-]+__[\w.-]+-\d+$")
 CACHE = "event_cache"  # beside a folder of events: the same ones again
-PLAIN = ("trajectory", "openhands.trajectory", "events", "output", "history")
 
 
 def is_event(value: Any) -> bool:
@@ -96,7 +90,7 @@ class Run:
     _response: str | None = None  # whose call the last step holds
     _spoken: str | None = None  # whose text was told last
 
-    def add(self, event: Mapping[str, Any]) -> None:
+    def add(self, event: JsonObject) -> None:
         """One more event. Raises `ValueError` or the like where it is none."""
         if not is_event(event):
             raise ValueError("it is no event")
@@ -116,14 +110,17 @@ class Run:
             return "terminated", "finish"
         return ending(
             self.failure or "the run ends without a finish",
-            BUDGETS,
+            _BUDGETS,
             "truncated" if self.failure is None else "errored",
         )
 
-    def _add_new(self, event: Mapping[str, Any]) -> None:
+    def _say(self, role: Role, content: Any) -> None:
+        self.steps.append(Step(role=role, text=message_text(content)))
+
+    def _add_new(self, event: JsonObject) -> None:
         kind = event["kind"]
         if kind == "SystemPromptEvent":
-            self.steps.append(Step(role="system", text=message_text([event.get("system_prompt")])))
+            self._say("system", [event.get("system_prompt")])
         elif kind == "MessageEvent":
             message = as_mapping(event.get("llm_message"))
             content = [*as_list(message.get("content")), *as_list(event.get("extended_content"))]
@@ -136,53 +133,45 @@ class Run:
             self.finished = event.get("tool_name") == "finish"
         elif kind == "ConversationErrorEvent":
             self.failure = f"{event.get('code')}: {event.get('detail')}"
-        elif kind in KINDS:
-            self.steps.append(Step(role="tool", text=_shown(event)))
+        elif kind in _NAMES.kinds:
+            self.steps.append(tool_step(_shown(event)))
 
-    def _add_action(self, event: Mapping[str, Any]) -> None:
+    def _add_action(self, event: JsonObject) -> None:
         action, args, source = event["action"], as_mapping(event.get("args")), event.get("source")
-        if action in SILENT:
+        if action in _NAMES.silent:
             return
         if action == "system":
-            self.steps.append(Step(role="system", text=message_text(args.get("content"))))
+            self._say("system", args.get("content"))
         elif source == "user" or (source is None and action == "message" and not self.steps):
-            self.steps.append(
-                Step(role="user", text=message_text(args.get("content", args.get("command"))))
-            )
+            self._say("user", args.get("content", args.get("command")))
         elif action == "message":
-            self.steps.append(
-                Step(role="assistant", text=message_text(args.get("content", event.get("message"))))
-            )
+            self._say("assistant", args.get("content", event.get("message")))
         else:
             response = as_mapping(dig(event, "tool_call_metadata", "model_response"))
             self._act(_response_text(response, args), _called(event, response), response.get("id"))
             self.finished = action in ("finish", "reject")
 
-    def _add_observation(self, event: Mapping[str, Any]) -> None:
+    def _add_observation(self, event: JsonObject) -> None:
         extras = as_mapping(event.get("extras"))
         if event["observation"] == "agent_state_changed":
             state = extras.get("agent_state")
             self.failure = str(extras.get("reason") or state) if state == "error" else self.failure
             self.finished = self.finished or state == "finished"
-        elif event["observation"] not in SILENT:
-            self.steps.append(Step(role="tool", text=_with_code(event.get("content"), extras)))
+        elif event["observation"] not in _NAMES.silent:
+            self.steps.append(tool_step(_with_code(event.get("content"), extras)))
 
     def _act(self, text: str, call: ToolCall, response: Any) -> None:
         """One call of a response, in the step of the calls of the same response
         that stand just before.
         """
-        last = self.steps[-1] if self.steps else None
-        if (
-            last is not None
-            and response == self._response is not None
-            and len(last.tool_calls) < MERGED
-        ):
-            self.steps[-1] = last.model_copy(update={"tool_calls": (*last.tool_calls, call)})
+        again = response is not None and response == self._response
+        if again and len(self.steps[-1].tool_calls) < MERGED:
+            calls = (*self.steps[-1].tool_calls, call)
+            self.steps[-1] = self.steps[-1].model_copy(update={"tool_calls": calls})
         else:
             repeated = response is not None and response == self._spoken
-            self.steps.append(
-                Step(role="assistant", text="" if repeated else text, tool_calls=(call,))
-            )
+            said = "" if repeated else text
+            self.steps.append(Step(role="assistant", text=said, tool_calls=(call,)))
         self._response = self._spoken = response if isinstance(response, str) else None
 
 
@@ -194,7 +183,7 @@ def events_in(history: Iterable[Any]) -> Iterator[Any]:
         yield from entry if isinstance(entry, list) else [entry]
 
 
-def _shown(event: Mapping[str, Any]) -> str:
+def _shown(event: JsonObject) -> str:
     if "error" in event or "rejection_reason" in event:
         return str(event.get("error") or f"Action rejected: {event.get('rejection_reason')}")
     observation = as_mapping(event.get("observation"))
@@ -202,7 +191,7 @@ def _shown(event: Mapping[str, Any]) -> str:
     return _with_code(content, observation)
 
 
-def _with_code(content: Any, fields: Mapping[str, Any]) -> str:
+def _with_code(content: Any, fields: JsonObject) -> str:
     text, code = message_text(content), dig(fields, "metadata", "exit_code")
     known = integer(fields.get("exit_code") if code is None else code)
     if known is None or known == -1 or EXIT.format(known) in text:
@@ -210,16 +199,15 @@ def _with_code(content: Any, fields: Mapping[str, Any]) -> str:
     return f"{text}\n{EXIT.format(known)}"
 
 
-def _response_text(response: Mapping[str, Any], args: Mapping[str, Any]) -> str:
-    message = as_mapping(
-        as_mapping(next(iter(as_list(response.get("choices"))), None)).get("message")
-    )
+def _response_text(response: JsonObject, args: JsonObject) -> str:
+    choices = as_list(response.get("choices"))
+    message = as_mapping(dig(choices[0], "message")) if choices else {}
     if not message:
         return message_text(args.get("thought"))
     return answer_of(**{**message, "tool_calls": None, "function_call": None}).text
 
 
-def _called(event: Mapping[str, Any], response: Mapping[str, Any]) -> ToolCall:
+def _called(event: JsonObject, response: JsonObject) -> ToolCall:
     """The call that an action was made from, else the action itself as a call."""
     asked = dig(event, "tool_call_metadata", "tool_call_id")
     for choice in as_list(response.get("choices")):
@@ -229,7 +217,7 @@ def _called(event: Mapping[str, Any], response: Mapping[str, Any]) -> ToolCall:
     args = {
         key: value
         for key, value in as_mapping(event.get("args")).items()
-        if key not in ABOUT and value is not None
+        if key not in _NAMES.about and value is not None
     }
     name = dig(event, "tool_call_metadata", "function_name") or TOOLS.get(
         event["action"], event["action"]
@@ -242,12 +230,12 @@ def recognises(path: Path, head: bytes) -> bool:
     value, first = first_value(head), first_row(head)
     if isinstance(value, dict) and is_event(first) and ONE_EVENT.match(path.name):
         return True
-    held = next((first[key] for key in ("history", "trajectory") if key in first), None)
+    held = first_of(first, ("history", "trajectory"))
     begins = is_event(next(events_in(as_list(held)), None))
     return is_event(first) or {"instance_id", "test_result"} <= first.keys() or begins
 
 
-def read(path: Path) -> Iterator[Trajectory | Unreadable]:
+def read(path: Path) -> Runs:
     """The runs of the file."""
     if path.parent.name == CACHE and (path.parent.parent / "events").is_dir():
         return iter(())
@@ -258,11 +246,11 @@ def read(path: Path) -> Iterator[Trajectory | Unreadable]:
     if isinstance(first, Row) and not is_event(first.value):
         return trajectories_from(path, chain([first], rows), _output)
     stem = log_name(path)
-    name = path.parent.name or stem if stem in PLAIN else stem
+    name = path.parent.name or stem if stem in _NAMES.plain else stem
     return _of_events(path, chain([first] if first else (), rows), name)
 
 
-def _of_folder(path: Path) -> Iterator[Trajectory | Unreadable]:
+def _of_folder(path: Path) -> Runs:
     """The run whose events lie in a folder; only its first file is the run, the
     others are read with it.
     """
@@ -281,7 +269,7 @@ def _holds_event(path: Path) -> bool:
         return False
 
 
-def _event_of(path: Path) -> Iterator[Row | Unreadable]:
+def _event_of(path: Path) -> Rows:
     for row in read_document(path):
         if isinstance(row, Row):
             yield replace(row, where=path.name)
@@ -289,18 +277,9 @@ def _event_of(path: Path) -> Iterator[Row | Unreadable]:
             yield row
 
 
-def _of_events(
-    path: Path, rows: Iterable[Row | Unreadable], name: str
-) -> Iterator[Trajectory | Unreadable]:
+def _of_events(path: Path, rows: Iterable[Row | Unreadable], name: str) -> Runs:
     run = Run()
-    for row in rows:
-        if isinstance(row, Unreadable):
-            yield row
-            continue
-        try:
-            run.add(row.value)
-        except MALFORMED as error:
-            yield Unreadable(path=path, where=row.where, reason=in_words(error))
+    yield from trajectories_from(path, iter(rows), lambda row: run.add(row.value))
     if run.steps:
         outcome = benchmark_outcome(path, name)
         yield run_of(
@@ -317,8 +296,7 @@ def _of_events(
 def _output(row: Row) -> Trajectory:
     output = row.value
     run = Run()
-    histories = (output[key] for key in ("history", "trajectory") if output.get(key) is not None)
-    for event in events_in(next(histories, [])):
+    for event in events_in(first_of(output, ("history", "trajectory")) or ()):
         run.add(event)
     task, error = str(output["instance_id"]), output.get("error")
     outcome = _outcome(output, row.path, task)
@@ -327,7 +305,7 @@ def _output(row: Row) -> Trajectory:
     attempt = integer(output.get("attempt")) or 1
     return run_of(
         run.steps,
-        ending(str(error), BUDGETS, "errored") if error else run.ending(),
+        ending(str(error), _BUDGETS, "errored") if error else run.ending(),
         id=task if attempt < 2 else f"{task}#{attempt}",
         task=task,
         policy=dig(metadata, "llm_config", "model") or dig(metadata, "llm", "model"),
@@ -339,7 +317,7 @@ def _output(row: Row) -> Trajectory:
     )
 
 
-def _outcome(output: Mapping[str, Any], path: Path, task: str) -> float | None:
+def _outcome(output: JsonObject, path: Path, task: str) -> float | None:
     """What the evaluation wrote into the row, else beside the file. A report on
     an error is no verdict.
     """
@@ -348,7 +326,7 @@ def _outcome(output: Mapping[str, Any], path: Path, task: str) -> float | None:
     for told in (*reports, result, output):
         if told.get("error_eval"):
             return None
-        for score in map(score_of, map(told.get, OUTCOMES)):
+        for score in map(score_of, map(told.get, _NAMES.outcomes)):
             if score is not None:
                 return score
     return benchmark_outcome(path, task)

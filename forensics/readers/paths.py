@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import Any, NamedTuple
 
-from forensics.readers.content import UnreadableContent
+from forensics.readers.content import JsonObject, UnreadableContent
 from forensics.readers.json_rows import parse
 
 _OPENS = ("{", "[")
@@ -25,7 +25,7 @@ class Place(NamedTuple):
     """A value and the objects around it, the nearest first."""
 
     value: Any
-    around: tuple[Mapping[str, Any], ...] = ()
+    around: tuple[JsonObject, ...] = ()
 
 
 def found(place: Place, path: str) -> Iterator[Any]:
@@ -38,56 +38,48 @@ def first(place: Place, paths: Sequence[str]) -> Any:
     return next((value for path in paths for value in found(place, path)), None)
 
 
-def places(place: Place, path: str) -> Iterator[Place]:
+def places(place: Place, path: str) -> list[Place]:
     """Every value at a path with what stands around it."""
-    if not path:
-        yield place
-        return
-    key, _, rest = path.partition("/")
-    if key == "^":
-        if place.around:
-            yield from places(Place(place.around[0], place.around[1:]), rest)
-        return
-    value = _opened(place.value)
-    around = (value, *place.around) if isinstance(value, Mapping) else place.around
-    for inner in _inside(value, key):
-        yield from places(Place(inner, around), rest)
+    reached = [place]
+    for key in path.split("/") if path else ():
+        reached = [inner for one in reached for inner in _within(one, key)]
+    return reached
 
 
-def holds(place: Place, conditions: Mapping[str, Any]) -> bool:
+def holds(place: Place, conditions: JsonObject) -> bool:
     """Whether some value at each path is the one that is asked for, or one of several; `true` asks
     only that there is one. A text may have `*` for any letters.
     """
-    return all(_meets(place, path, wanted) for path, wanted in conditions.items())
+    return all(_meets(found(place, path), wanted) for path, wanted in conditions.items())
 
 
-def _meets(place: Place, path: str, wanted: Any) -> bool:
-    values = found(place, path)
-    if wanted is True:
-        return any(True for _ in values)
+def _meets(values: Iterator[Any], wanted: Any) -> bool:
     options = wanted if isinstance(wanted, list) else [wanted]
-    return any(_equals(value, option) for value in values for option in options)
+    return any(wanted is True or _equals(value, one) for value in values for one in options)
 
 
 def _equals(value: Any, wanted: Any) -> bool:
     if isinstance(value, str) and isinstance(wanted, str):
-        return fnmatchcase(value, wanted)
+        return value == wanted or fnmatchcase(value, wanted)
     return type(value) is type(wanted) and bool(value == wanted)
 
 
-def _inside(value: Any, key: str) -> Iterator[Any]:
+def _within(place: Place, key: str) -> list[Place]:
+    if key == "^":
+        return [Place(place.around[0], place.around[1:])] if place.around else []
+    value = _opened(place.value)
+    if not isinstance(value, Mapping):
+        return [Place(inner, place.around) for inner in _elements(value, key)]
+    inside = value.values() if key == "*" else [value[key]] if key in value else []
+    return [Place(inner, (value, *place.around)) for inner in inside]
+
+
+def _elements(value: Any, key: str) -> list[Any]:
+    """What a list holds, or the text itself; of attributes the values under a key."""
     if key == "*":
-        if isinstance(value, Mapping):
-            yield from value.values()
-        elif isinstance(value, list):
-            yield from value
-        elif isinstance(value, str):
-            yield value
-    elif isinstance(value, Mapping):
-        if key in value:
-            yield value[key]
-    elif isinstance(value, list):
-        yield from (_plain(one["value"]) for one in value if _is_pair(one, key))
+        return value if isinstance(value, list) else [value] if isinstance(value, str) else []
+    pairs = value if isinstance(value, list) else []
+    return [_plain(one["value"]) for one in pairs if _is_pair(one, key)]
 
 
 def _is_pair(value: Any, key: str) -> bool:

@@ -19,7 +19,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from forensics.readers.content import UnreadableContent, log_name
+from forensics.readers.content import JsonObject, UnreadableContent, log_name
 from forensics.readers.json_rows import Row, first_row, parse
 from forensics.readers.log_reader import Reader
 from forensics.readers.messages import steps_of
@@ -30,6 +30,7 @@ from forensics.readers.values import (
     as_mapping,
     dig,
     ending,
+    field_names,
     integer,
     number,
     run_of,
@@ -39,27 +40,8 @@ from forensics.records import Step, Trajectory, content_hash
 OLDER = {"prompt", "completion", "reward", "example_id"}
 TRACE = {"nodes", "task"}
 TASK = {"type", "data"}  # of a trace or an episode, whose other entries may lie behind a long one
-NO_METRIC = (
-    "example_id",
-    "generation_ms",
-    "scoring_ms",
-    "total_ms",
-    "is_completed",
-    "is_truncated",
-    "advantage",
-)
-BUDGETS = (
-    "max_turns",
-    "max_tokens",
-    "max_total",
-    "max_input",
-    "max_output",
-    "length",
-    "timeout",
-    "truncated",
-    "overlong",
-    "budget",
-)
+_NO_METRIC = field_names("rewards").not_of_verifiers
+_BUDGETS = field_names("cut_off").verifiers
 
 
 def recognises(path: Path, head: bytes) -> bool:
@@ -77,14 +59,14 @@ def traces(row: Row) -> Iterator[Row]:
     """The traces of a row and their places; what an episode knows is added to its traces."""
     value = as_mapping(row.value)
     if not isinstance(listed := value.get("traces"), list):
-        yield Row(where=row.where, value=value)
+        yield Row(row.where, value)
         return
     shared = {key: value[key] for key in ("task", "env") if key in value}
     for at, trace in enumerate(listed):
         where = f"{row.where}, trace {at}" if at else row.where
-        yield Row(where=where, value={**shared, **as_mapping(trace)})
+        yield Row(where, {**shared, **as_mapping(trace)})
     if not listed:  # an episode that failed before any agent spoke
-        yield Row(where=row.where, value={"nodes": [], **value})
+        yield Row(row.where, {"nodes": [], **value})
 
 
 def run(row: Row) -> Trajectory:
@@ -92,19 +74,19 @@ def run(row: Row) -> Trajectory:
     return (_of_graph if "nodes" in row.value else _of_row)(row, row.value)
 
 
-def _of_row(row: Row, run: Mapping[str, Any]) -> Trajectory:
+def _of_row(row: Row, run: JsonObject) -> Trajectory:
     if not {"prompt", "completion"} & run.keys():
         raise UnreadableContent("the row has neither messages nor a prompt and a completion")
     steps, task = prompt_and_completion(_parsed(run.get("prompt")), _parsed(run.get("completion")))
     beside = {
         key: value
         for key, value in run.items()
-        if key not in NO_METRIC and number(value) is not None
+        if key not in _NO_METRIC and number(value) is not None
     }
     error, environment = run.get("error"), run.get("env_name", run.get("task"))
     end = ending(
         run.get("stop_condition"),
-        BUDGETS,
+        _BUDGETS,
         "truncated" if run.get("is_truncated") is True else "terminated",
         error=as_mapping(error).get("error_chain_str") or error,
     )
@@ -135,7 +117,7 @@ def _with_calls(message: Any) -> Any:
     return {**message, "tool_calls": calls} if calls else message
 
 
-def _of_graph(row: Row, trace: Mapping[str, Any]) -> Trajectory:
+def _of_graph(row: Row, trace: JsonObject) -> Trajectory:
     steps = _graph_steps(trace["nodes"])
     scores = {
         name: dig(entry, "score") if isinstance(entry, Mapping) else entry
@@ -171,7 +153,7 @@ def _graph_steps(nodes: Any) -> tuple[Step, ...]:
     return tuple(steps)
 
 
-def has_tokens(graph: Sequence[Mapping[str, Any]]) -> bool:
+def has_tokens(graph: Sequence[JsonObject]) -> bool:
     """Whether the messages are one path, one step each, and each tells its
     tokens: then they make up the episode.
     """
@@ -188,7 +170,7 @@ def has_tokens(graph: Sequence[Mapping[str, Any]]) -> bool:
     )
 
 
-def _tokens(node: Mapping[str, Any]) -> dict[str, Any]:
+def _tokens(node: JsonObject) -> dict[str, Any]:
     logprobs = [number(value) for value in as_list(node.get("logprobs"))]
     told = len(logprobs) == sum(node["mask"]) and None not in logprobs
     return {
@@ -197,7 +179,7 @@ def _tokens(node: Mapping[str, Any]) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _total(trace: Mapping[str, Any]) -> float | None:
+def _total(trace: JsonObject) -> float | None:
     """The weighted sum of the rewards; `None` where one was not measured, or there is none."""
     total = None
     for entry in map(as_mapping, as_mapping(trace.get("rewards")).values()):
@@ -208,9 +190,9 @@ def _total(trace: Mapping[str, Any]) -> float | None:
     return total
 
 
-def _trace_ending(trace: Mapping[str, Any]) -> End:
+def _trace_ending(trace: JsonObject) -> End:
     stop = trace.get("stop_condition")
-    end = ending(stop, BUDGETS)
+    end = ending(stop, _BUDGETS)
     errors = [as_mapping(error) for error in as_list(trace.get("errors"))]
     calls = [as_mapping(call) for call in as_list(trace.get("calls"))]
     failed = trace.get("ok") is False

@@ -29,8 +29,8 @@ from typing import Any, Literal
 from forensics.readers.content import LIMITS, MEBIBYTE, Unreadable, log_name
 from forensics.readers.json_rows import (
     MALFORMED,
-    WHOLE,
     Row,
+    Runs,
     first_row,
     first_value,
     read_rows,
@@ -40,13 +40,11 @@ from forensics.readers.messages import steps_of
 from forensics.readers.paths import Place, first, found, holds, places
 from forensics.readers.product_table import Entry, Product, products
 from forensics.readers.product_talk import Part, Talk, text_of
-from forensics.readers.values import ending, number, run_of
+from forensics.readers.values import ending, field_names, number, run_of
 from forensics.records import Step, Trajectory
 
 RANK = 5  # before readers of shapes that many tools write
 LINES = 20  # of a head, in which a format is looked for
-CUT_OFF = ("max_turn", "max_token", "length", "timeout", "budget", "abort", "interrupt", "limit")
-PLAIN = ("run", "session", "trace", "traces", "messages", "events", "output", "trajectory", "log")
 
 
 def product_readers() -> tuple[Reader, ...]:
@@ -83,19 +81,19 @@ def _firsts(head: bytes) -> tuple[Place, ...]:
     return tuple(Place(value) for value in values if isinstance(value, Mapping))
 
 
-def reads(name: str, table: Product, path: Path) -> Iterator[Trajectory | Unreadable]:
+def reads(name: str, table: Product, path: Path) -> Runs:
     """Every run of a file by a table, and what could not be read."""
     runs = _runs(name, table, path)
     return numbered(runs) if not table.sample_number else runs
 
 
-def _runs(name: str, table: Product, path: Path) -> Iterator[Trajectory | Unreadable]:
+def _runs(name: str, table: Product, path: Path) -> Runs:
     rows: list[Row] = []
     skipped = read = 0
     if table.run == "file" and path.stat().st_size > LIMITS.document:
         size = LIMITS.document // MEBIBYTE
         reason = f"its runs stand all over the file, and it has more than {size} MB; split it"
-        yield Unreadable(path=path, where=WHOLE, reason=reason)
+        yield Unreadable(path, reason)
         return
     for row in read_rows(path):
         if isinstance(row, Unreadable):
@@ -111,35 +109,42 @@ def _runs(name: str, table: Product, path: Path) -> Iterator[Trajectory | Unread
         yield from _of_rows(name, table, path, rows)
     elif skipped and not read:
         reason = "it holds parts of runs without the runs that they belong to"
-        yield Unreadable(path=path, where=WHOLE, reason=reason)
+        yield Unreadable(path, reason)
 
 
-def _of_rows(
-    name: str, table: Product, path: Path, rows: Sequence[Row]
-) -> Iterator[Trajectory | Unreadable]:
+def _of_rows(name: str, table: Product, path: Path, rows: Sequence[Row]) -> Runs:
     groups: dict[str, list[Part]] = {}
     for row in rows:
         for place in _entries(table, Place(row.value)):
-            key = str(first(place, table.group) or "")
-            groups.setdefault(key, []).append(Part(place, row.where))
+            groups.setdefault(_group(place, table.group), []).append(Part(place, row.where))
     if not groups and table.run == "row":
         groups[""] = []
     for key, parts in groups.items():
         parts = _latest(parts, table.latest)
         talk = Talk(path)
         parts = _in_order(parts, table.order)
-        for part in parts:
-            talk.add(part, _rule(table, part.place))
+        rules = [_rule(table, part.place) for part in parts]
+        for part, rule in zip(parts, rules, strict=True):
+            talk.add(part, rule)
         around, own = [Place(row.value) for row in rows], [part.place for part in parts]
         known = [*around, *own] if table.run == "row" else [*own, *around]
         run = _run(name, table, rows[0], key, talk, known)
         yield from talk.problems
         if run is not None:
             yield run
-        else:
+        elif len(groups) == 1 or any(rule is None or not rule.silent for rule in rules):
             where = parts[0].where if table.run == "file" else rows[0].where
             reason = f"it holds nothing that was said or done, as {table.shows} are read"
-            yield Unreadable(path=path, where=where, reason=reason)
+            yield Unreadable(path, reason, where)
+
+
+def _group(place: Place, paths: Sequence[str]) -> str:
+    """Which run of its file an entry is of: by the first path whose parts all hold something."""
+    for path in paths:
+        parts = {one: next(found(place, one), None) for one in path.split(" + ")}
+        if all(parts.values()):
+            return "/".join(one if part is True else str(part) for one, part in parts.items())
+    return ""
 
 
 def _entries(table: Product, top: Place) -> list[Place]:
@@ -201,7 +206,11 @@ def _run(
         return None
     given = told(table.id)
     own = key if key and table.group and not given else ""
-    file = talk.path.parent.name if log_name(talk.path) in PLAIN else log_name(talk.path)
+    file = (
+        talk.path.parent.name
+        if log_name(talk.path) in field_names("product").plain
+        else log_name(talk.path)
+    )
     place = row.place if table.run == "row" else None
     run_id = given or own or place or file or log_name(talk.path)
     scores = dict(score for path in table.outcome for score in _scores(known, path))
@@ -210,7 +219,7 @@ def _run(
         task = run_id  # nothing says what it was asked
     return run_of(
         steps,
-        ending(last(table.ended), CUT_OFF, error=last(table.error)),
+        ending(last(table.ended), field_names("cut_off").product, error=last(table.error)),
         id=run_id,
         task=task,
         policy=told(table.policy),

@@ -10,7 +10,9 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from forensics.errors import UserError
 from forensics.plugins import plugin_points
+from forensics.readers.content import JsonObject
 
+Paths = tuple[str, ...]
 GROUP = "forensics.products"
 
 
@@ -21,24 +23,24 @@ class _Table(BaseModel):
 class Entry(_Table):
     """How entries of one kind are read; every value but `role`, `tool` and `argument` is a path."""
 
-    when: Mapping[str, Any] = {}
+    when: JsonObject = {}
     silent: bool = False
     unread: bool = False  # it did something in a form that is not read
     message: str | None = None
-    join: tuple[str, ...] = ()
-    whole: tuple[str, ...] = ()
+    join: Paths = ()
+    whole: Paths = ()
     role: Literal["system", "user", "assistant", "tool"] = "assistant"
     role_at: str | None = None
-    text: tuple[str, ...] = ()
-    thought: tuple[str, ...] = ()
+    text: Paths = ()
+    thought: Paths = ()
     calls: str = ""
     tool: str | None = None
-    name: tuple[str, ...] = ()
-    arguments: tuple[str, ...] = ()
+    name: Paths = ()
+    arguments: Paths = ()
     argument: str | None = None
-    call_id: tuple[str, ...] = ()
-    result: tuple[str, ...] = ()
-    closing: tuple[str, ...] = ()
+    call_id: Paths = ()
+    result: Paths = ()
+    closing: Paths = ()
 
 
 class Sample(_Table):
@@ -55,23 +57,23 @@ class Product(_Table):
     shows: str
     source: str
     run: Literal["file", "row"]
-    known: tuple[Mapping[str, Any], ...]
+    known: tuple[JsonObject, ...]
     beside: str | None = None  # a file in the same folder that holds the same run
-    skip: Mapping[str, Any] = {}  # rows that are parts of other rows
-    entries: tuple[str, ...] = ("",)
-    group: tuple[str, ...] = ()
-    order: tuple[str, ...] = ()
-    latest: tuple[str, ...] = ()  # of entries with the same value here the last counts
-    prompt: tuple[str, ...] = ()
-    answer: tuple[str, ...] = ()
-    id: tuple[str, ...] = ()
-    task: tuple[str, ...] = ()
-    policy: tuple[str, ...] = ()
-    environment: tuple[str, ...] = ()
-    sample_number: tuple[str, ...] = ()
-    outcome: tuple[str, ...] = ()
-    ended: tuple[str, ...] = ()
-    error: tuple[str, ...] = ()
+    skip: JsonObject = {}  # rows that are parts of other rows
+    entries: Paths = ("",)
+    group: Paths = ()
+    order: Paths = ()
+    latest: Paths = ()  # of entries with the same value here the last counts
+    prompt: Paths = ()
+    answer: Paths = ()
+    id: Paths = ()
+    task: Paths = ()
+    policy: Paths = ()
+    environment: Paths = ()
+    sample_number: Paths = ()
+    outcome: Paths = ()
+    ended: Paths = ()
+    error: Paths = ()
     entry: tuple[Entry, ...]
     sample: Sample
 

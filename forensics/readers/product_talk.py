@@ -9,17 +9,18 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from forensics.actions.unread import NOT_UNDERSTOOD
+from forensics.actions.untrusted import first_of
 from forensics.phrases import printable
 from forensics.readers.call_order import placed
 from forensics.readers.content import Unreadable
 from forensics.readers.json_rows import MALFORMED, in_words
-from forensics.readers.messages import message_text, steps_of, tool_call
+from forensics.readers.messages import message_text, steps_of, tool_call, tool_step
 from forensics.readers.paths import Place, first, found, places
 from forensics.readers.product_table import Entry
+from forensics.readers.values import field_names
 from forensics.records import Step
 
 LONGEST = 200_000  # characters of a text that may be a Python dictionary
-KINDS = ("type", "kind", "event", "role", "name")  # what an entry calls itself
 
 
 class Part(NamedTuple):
@@ -74,7 +75,7 @@ class Talk:
                 calls = len(self.steps[-1].tool_calls) if self.steps else 0
                 if key is None and self._waiting and len(self._waiting) >= max(calls, 1):
                     text = f"{self._waiting.pop()[1].text}\n{text}"  # more of the same answer
-                self._waiting.append((key, Step(role="tool", text=text)))
+                self._waiting.append((key, tool_step(text)))
             return
         order: list[str | None] = []
         if steps := list(_spoken(place, rule, self._called, order)):
@@ -84,7 +85,7 @@ class Talk:
 
     def _settle(self) -> None:
         """Put what came back in the order of the calls."""
-        empty = Step(role="tool", text="")
+        empty = tool_step("")
         order = [key for key in self._order if key is not None]
         self.steps += placed(self._waiting, order, empty)
         self._waiting = []
@@ -115,10 +116,11 @@ class Talk:
         last: Any = None
         for value, key, where in messages:
             message = {"role": "user", "content": value} if isinstance(value, str) else value
-            if whole and key is not None and key == last:
-                whole[-1] = (_joined(whole[-1][0], message), where)
-            else:
-                whole.append((message, where))
+            if key is None or key != last:
+                own = message if key is None else {**message, "content": [*_parts(message)]}
+                whole.append((own, where))
+            else:  # parts of one answer
+                whole[-1][0]["content"] += _parts(message)
             last = key
         try:
             return list(steps_of(message for message, _ in whole))
@@ -130,7 +132,7 @@ class Talk:
             return steps_of([message])
         except MALFORMED as error:
             reason = in_words(error)
-            self.problems.append(Unreadable(path=self.path, where=where, reason=reason))
+            self.problems.append(Unreadable(self.path, reason, where))
             return ()
 
 
@@ -144,17 +146,15 @@ def _conversation(place: Place, paths: Sequence[str]) -> list[Any]:
     return told
 
 
-def _joined(one: Any, more: Any) -> Any:
-    """Two parts of one answer as one message."""
-    contents = [part.get("content") for part in (one, more)]
-    lists = [part if isinstance(part, list) else [part or ""] for part in contents]
-    return {**one, "content": [*lists[0], *lists[1]]}
+def _parts(message: Any) -> list[Any]:
+    content = message.get("content")
+    return content if isinstance(content, list) else [content or ""]
 
 
 def _unknown(place: Place) -> Step:
     value = place.value if isinstance(place.value, Mapping) else {}
-    kind = next((value[key] for key in KINDS if isinstance(value.get(key), str)), "an entry")
-    return Step(role="assistant", text=f"{NOT_UNDERSTOOD}{printable(kind, 40)}]")
+    kind = printable(first_of(value, field_names("product").kinds, str) or "an entry", 40)
+    return Step(role="assistant", text=f"{NOT_UNDERSTOOD}{kind}]")
 
 
 def _key(place: Place, rule: Entry) -> str | None:
@@ -183,7 +183,7 @@ def _spoken(place: Place, rule: Entry, called: set[Any], order: list[str | None]
         role = _role(place, rule)
         yield Step(role=role, text=told, tool_calls=tuple(calls) if role == "assistant" else ())
     if any(result is not None for result in results):
-        yield from (Step(role="tool", text=result or "") for result in results)
+        yield from (tool_step(result or "") for result in results)
 
 
 def _object(value: Any) -> Any:

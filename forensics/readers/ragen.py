@@ -9,12 +9,11 @@ as a literal and never run.
 """
 
 import ast
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from forensics.readers.content import Unreadable, UnreadableContent, log_name, read_lines
-from forensics.readers.json_rows import Row
+from forensics.readers.json_rows import Row, Rows
 from forensics.readers.log_reader import Reader
 from forensics.readers.values import run_of
 from forensics.records import Step, Trajectory
@@ -23,7 +22,7 @@ MARK = b"[WARNING] HACKED RESPONSES: "
 LONGEST = 1 << 20  # bytes of one list
 
 
-def rows(path: Path) -> Iterator[Row | Unreadable]:
+def rows(path: Path) -> Rows:
     """The lines that hold an episode, each as a row."""
     for line in read_lines(path):
         if isinstance(line, Unreadable):
@@ -33,10 +32,10 @@ def rows(path: Path) -> Iterator[Row | Unreadable]:
             try:
                 texts = _texts(line.content.split(MARK, 1)[1])
             except UnreadableContent as refused:
-                yield Unreadable(path=path, where=where, reason=str(refused))
+                yield Unreadable(path, str(refused), where)
                 continue
             for number, text in enumerate(texts):
-                yield Row(where=f"{where}, answer {number}", value=text)
+                yield Row(f"{where}, answer {number}", text)
 
 
 def _texts(content: bytes) -> list[Any]:

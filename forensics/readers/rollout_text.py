@@ -18,10 +18,10 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from forensics.readers.content import UnreadableContent
+from forensics.readers.content import JsonObject, UnreadableContent
 from forensics.readers.json_rows import parse
-from forensics.readers.messages import ROLES, message_steps, tool_call
-from forensics.readers.values import as_mapping, number, prompt_hash, score_of
+from forensics.readers.messages import ROLES, message_steps, tool_call, tool_step
+from forensics.readers.values import as_mapping, field_names, number, prompt_hash, score_of
 from forensics.records import Step, ToolCall
 
 START, END = "<|im_start|>", "<|im_end|>"
@@ -30,8 +30,7 @@ CALL_OPEN, CALL_CLOSE = "<tool_call>", "</tool_call>"
 NEAR = 64  # characters beside a mark in which a decoder leaves role names
 LEFT_BEFORE = re.compile(r"(?:<\|im_end\|>)?\s*(?:<\|im_start\|>)?\s*\b(?:user|tool)[ \t]*\n?$")
 LEFT_AFTER = re.compile(r"^\s*(?:<\|im_end\|>)?\s*(?:<\|im_start\|>)?assistant[ \t]*(?:\n|$)")
-COUNTS = ("outcome", "acc", "accuracy", "correct", "correctness", "solved", "success", "resolved")
-ENDINGS = ("", "_reward", "_reward_func", "_func")
+_REWARDS = field_names("rewards")
 
 
 def prompt_steps(text: str) -> tuple[Step, ...]:
@@ -57,7 +56,7 @@ def _turns(text: str) -> Iterator[Step]:
     yield _turn(_without_left(first) if rest else first)
     for at, part in enumerate(rest):
         answer, closed, after = part.partition(CLOSE)
-        yield Step(role="tool", text=answer.strip("\n"))
+        yield tool_step(answer.strip("\n"))
         written = LEFT_AFTER.sub("", after[:NEAR]) + after[NEAR:]
         written = _without_left(written) if at + 1 < len(rest) else written
         if closed and written.strip():
@@ -93,19 +92,19 @@ def prompt_and_completion(prompt: Any, completion: Any) -> tuple[tuple[Step, ...
     return (*asked, *answered), prompt_hash(asked)
 
 
-def numbers(values: Mapping[str, Any]) -> dict[str, float | None]:
+def numbers(values: JsonObject) -> dict[str, float | None]:
     """Those values that are numbers, or missing ones (`None`), by name."""
     kinds = (bool, int, float, type(None))
     return {str(name): number(value) for name, value in values.items() if isinstance(value, kinds)}
 
 
 def named_outcome(rewards: Mapping[str, float | None]) -> float | None:
-    """The reward that has the name of a success (`COUNTS`), where it lies in [0, 1]."""
+    """The reward that has the name of a success (`_REWARDS.success`), where it lies in [0, 1]."""
     bare = {name.lower(): value for name, value in rewards.items()}
     named = [
         score_of(bare[name + ending])
-        for name in COUNTS
-        for ending in ENDINGS
+        for name in _REWARDS.success
+        for ending in ("", *_REWARDS.endings)
         if name + ending in bare
     ]
     return next((value for value in named if value is not None), None)

@@ -6,23 +6,28 @@ Format: inspect_scout 0.6.2, `_transcript/database/schema.py`. Only
 below `_index/` list what others hold and are read with them.
 """
 
-from collections.abc import Mapping
 from typing import Any
 
-from forensics.readers.content import UnreadableContent
+from forensics.readers.content import JsonObject, UnreadableContent
 from forensics.readers.json_rows import Row, parquet_schema, parse, read_parquet
 from forensics.readers.log_reader import Reader
 from forensics.readers.messages import steps_of
-from forensics.readers.values import as_mapping, ending, integer, named, prompt_of, run_of, score_of
+from forensics.readers.values import (
+    as_mapping,
+    ending,
+    field_names,
+    integer,
+    named,
+    prompt_of,
+    run_of,
+    score_of,
+)
 from forensics.records import Trajectory, content_hash
-
-COLUMNS = ("transcript_id", "task_set", "task_id", "task_repeat", "model", "model_options", "score",
-           "success", "error", "limit", "messages")  # fmt: skip
 
 
 def run(row: Row) -> Trajectory:
     """The run of a transcript."""
-    value: Mapping[str, Any] = row.value
+    value: JsonObject = row.value
     if value["messages"] is None:
         raise UnreadableContent("the transcript was stored without its messages")
     steps = steps_of(parse(value["messages"]))
@@ -57,6 +62,6 @@ reader = Reader(
         {"transcript_id", "messages"} <= set(parquet_schema(path, head).names)
     ),
     accompanies=lambda path: path.parent.name == "_index" and path.suffix in (".parquet", ".idx"),
-    rows=lambda path: read_parquet(path, COLUMNS),
+    rows=lambda path: read_parquet(path, field_names("scout").columns),
     run=run,
 )

@@ -20,7 +20,7 @@ from collections.abc import Iterator, Mapping
 from itertools import pairwise
 from typing import Any, NamedTuple
 
-from forensics.readers.messages import tool_call
+from forensics.readers.messages import shell_call, tool_call, tool_step
 from forensics.records import Step
 from forensics.records.trajectory import Role
 
@@ -163,9 +163,9 @@ def _acted(text: str) -> Iterator[Step]:
             for prose, command, output in _run_blocks(part):
                 said.append(prose)
                 if command is not None:
-                    call = tool_call("Bash", {"command": command})
+                    call = shell_call(command, "Bash")
                     yield Step(role="assistant", text=_joined(said), tool_calls=(call,))
-                    yield Step(role="tool", text=output)
+                    yield tool_step(output)
             continue
         name, kind, summary = tool
         calls, result = _calls(name, kind, summary, part, edited)
@@ -173,7 +173,7 @@ def _acted(text: str) -> Iterator[Step]:
         made = tuple(tool_call(called, given) for called, given in calls)
         yield Step(role="assistant", text=_joined(said), tool_calls=made)
         if result is not None:
-            yield Step(role="tool", text=result)
+            yield tool_step(result)
     if rest := _joined(said):
         listed = _LISTED.fullmatch(rest)
         yield Step(role="assistant", text=f"[{listed[1]}]" if listed else rest)

@@ -22,16 +22,20 @@ from typing import Any
 from forensics.actions.unified_diff import added_lines
 from forensics.readers.content import Limits, UnreadableContent, read_whole
 from forensics.readers.json_rows import parse
-from forensics.readers.values import End, Work, as_list, as_mapping, ending, run_of, score_of
+from forensics.readers.values import (
+    End,
+    Work,
+    as_list,
+    as_mapping,
+    ending,
+    field_names,
+    run_of,
+    score_of,
+)
 from forensics.records import Step, Trajectory
 
 HUNK = re.compile(r"^@@ -\d+(,\d+)? \+\d+(,\d+)? @@", re.MULTILINE)
-REPORTS = ("reports/{}.report.json", "{}.report.json", "{}/report.json", "report.json")
-TABLES = ("results.json", "results/results.json", "report.json")
-RIGHT, WRONG = (
-    ("resolved_ids", "resolved"),
-    ("unresolved_ids", "empty_patch_ids", "submitted_ids", "generated"),
-)
+_NAMES = field_names("reports")
 MOST_SUMMARIES = 200  # files of a folder whose beginning is looked at
 _SUMMARY = b'"resolved_instances"'
 REPORT_LIMITS = Limits(document=32 << 20)
@@ -92,11 +96,7 @@ def benchmark_outcome(path: Path, task: str) -> float | None:
 
 def is_benchmark_report(path: Path) -> bool:
     """Whether a file has one of the names that a verdict is looked up under."""
-    return path.name in (
-        "results.json",
-        "report.json",
-        "results_summary.csv",
-    ) or path.name.endswith(".report.json")
+    return path.name in _NAMES.names or path.name.endswith(".report.json")
 
 
 def summaries(folder: Path) -> tuple[Path, ...]:
@@ -135,17 +135,17 @@ def is_report_of(path: Path, pattern: str) -> bool:
 
 
 def _verdicts(folder: Path, task: str) -> Iterator[float]:
-    for pattern in REPORTS:
+    for pattern in _NAMES.files:
         report = as_mapping(content_beside(folder / pattern.format(task)))
         resolved = score_of(as_mapping(report.get(task, report)).get("resolved"))
         if resolved is not None:
             yield resolved
-    for found in (*(folder / name for name in TABLES), *summaries(folder)):
+    for found in (*(folder / name for name in _NAMES.tables), *summaries(folder)):
         table = as_mapping(content_beside(found))
-        if any(task in as_list(table.get(key)) for key in RIGHT):
+        if any(task in as_list(table.get(key)) for key in _NAMES.right):
             yield 1.0
         elif task not in as_list(table.get("error_ids")) and any(
-            task in as_list(table.get(key)) for key in WRONG
+            task in as_list(table.get(key)) for key in _NAMES.wrong
         ):
             yield 0.0
 

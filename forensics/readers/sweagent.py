@@ -20,35 +20,21 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from forensics.readers.content import UnreadableContent, bare_name, log_name
+from forensics.readers.content import JsonObject, UnreadableContent, bare_name, log_name
 from forensics.readers.json_rows import Row, first_value, parse, read_document
 from forensics.readers.log_reader import Reader
-from forensics.readers.messages import answer_of, message_text, steps_of, tool_call
+from forensics.readers.messages import (
+    answer_of,
+    message_text,
+    shell_call,
+    steps_of,
+    tool_step,
+)
 from forensics.readers.submission import exit_ending, is_report_of, judged_run, lies_with
-from forensics.readers.values import as_list, as_mapping, dig
+from forensics.readers.values import as_list, as_mapping, dig, field_names
 from forensics.records import Step, Trajectory
 
-TURN = {"action", "observation", "response"}
-FIELDS = TURN | {
-    *("response", "thought", "execution_time", "state", "query", "messages", "extra_info")
-}  # of a turn
-EVENT = {"args", "source", "kind", "cause"}  # of OpenHands, whose events are named alike
-DONE = ("submitted", "exit_forfeit", "early_exit")
-BUDGETS = (  # `submitted (exit_cost)`: the harness handed in the work when the budget was spent
-    "exit_cost",
-    "exit_context",
-    "exit_total_execution_time",
-    "exit_command_timeout",
-    "exit_api_limit",
-)
-BESIDE = (".pred", ".patch", ".config.yaml", ".trace.log", ".debug.log", ".info.log", ".log")
-RUN_FILES = (
-    "preds.json",
-    "all_preds.jsonl",
-    "args.yaml",
-    "run_batch.config.yaml",
-    "run_batch_exit_statuses.yaml",
-)
+_NAMES = field_names("sweagent")
 FOLDERS = (  # since 1.0, and before
     re.compile(r"^.+?__(?P<model>.+?)__t-[\d.]+__p-[\d.na]+__c-[\d.]+___.+$", re.IGNORECASE),
     re.compile(r"^(?P<model>.+?)__.+__t-[\d.]+__p-[\d.]+__c-[\d.]+__install-\d+$"),
@@ -63,7 +49,9 @@ def recognises(path: Path, head: bytes) -> bool:
     turns = run.get("trajectory")
     if isinstance(turns, list) and turns:
         known = as_mapping(turns[0]).keys()
-        if known >= TURN or (len(turns) == 1 and known and known <= FIELDS):  # one that is cut
+        if known >= {*_NAMES.turn} or (
+            len(turns) == 1 and known and known <= {*_NAMES.fields}
+        ):  # one that is cut
             return True
         if len(turns) > 1:
             return False
@@ -73,12 +61,12 @@ def recognises(path: Path, head: bytes) -> bool:
 def accompanies(path: Path) -> bool:
     """What SWE-agent writes beside a trajectory and beside a batch of them."""
     beside = next(
-        (path.name.removesuffix(suffix) for suffix in BESIDE if path.name.endswith(suffix)),
+        (path.name.removesuffix(suffix) for suffix in _NAMES.beside if path.name.endswith(suffix)),
         None,
     )
     if beside is not None and (path.parent / f"{beside}.traj").is_file():
         return True
-    known = path.name in RUN_FILES and lies_with(path, "*.traj")
+    known = path.name in _NAMES.run_files and lies_with(path, "*.traj")
     return known or is_report_of(path, "*.traj")
 
 
@@ -89,7 +77,7 @@ def attempts(row: Row) -> Iterator[Row]:
     for number, attempt in enumerate(listed):
         value = {"replay_config": run.get("replay_config"), **as_mapping(attempt)}
         where = row.where if len(listed) == 1 else f"attempt {number}"
-        yield Row(where=where, value={**value, "attempt": number})
+        yield Row(where, {**value, "attempt": number})
 
 
 def run(row: Row) -> Trajectory:
@@ -103,7 +91,7 @@ def run(row: Row) -> Trajectory:
         row.path,
         task,
         (*_prompt(value), *_turns(value)),
-        exit_ending(info.get("exit_status"), DONE, BUDGETS),
+        exit_ending(info.get("exit_status"), _NAMES.done, field_names("cut_off").sweagent),
         info.get("submission"),
         id=f"{task}#{number}" if number else task,
         policy=_policy(config, row.path),
@@ -112,7 +100,7 @@ def run(row: Row) -> Trajectory:
     )
 
 
-def _config(config: Any) -> Mapping[str, Any]:
+def _config(config: Any) -> JsonObject:
     """The configuration of the run, which newer versions keep as a JSON text."""
     try:
         return as_mapping(parse(config) if isinstance(config, str) else config)
@@ -120,14 +108,14 @@ def _config(config: Any) -> Mapping[str, Any]:
         return {}
 
 
-def _policy(config: Mapping[str, Any], path: Path) -> Any:
+def _policy(config: JsonObject, path: Path) -> Any:
     """The model's name: of the configuration, else of the folder, as SWE-agent names it."""
     told = dig(config, "agent", "model", "name")
     folders = (pattern.match(folder.name) for folder in path.parents[:2] for pattern in FOLDERS)
     return told or next((match["model"] for match in folders if match), None)
 
 
-def _prompt(run: Mapping[str, Any]) -> Iterator[Step]:
+def _prompt(run: JsonObject) -> Iterator[Step]:
     first = as_mapping(next(iter(run["trajectory"]), None))
     messages: Any = next(
         (told for told in (run.get("history"), first.get("query"), first.get("messages")) if told),
@@ -142,7 +130,7 @@ def _prompt(run: Mapping[str, Any]) -> Iterator[Step]:
             yield from steps_of([{"role": role, "content": message.get("content")}])
 
 
-def _turns(run: Mapping[str, Any]) -> Iterator[Step]:
+def _turns(run: JsonObject) -> Iterator[Step]:
     history = map(as_mapping, as_list(run.get("history")))
     answers = [
         message
@@ -158,24 +146,24 @@ def _turns(run: Mapping[str, Any]) -> Iterator[Step]:
             at += bool(answer)
             yield _answer(written or message_text(turn.get("thought")), action, answer)
         if shown is not None and (written or action.strip() or message_text(shown)):
-            yield Step(role="tool", text=message_text(shown))
+            yield tool_step(message_text(shown))
 
 
-def _same(answer: Mapping[str, Any], turn: Mapping[str, Any]) -> bool:
+def _same(answer: JsonObject, turn: JsonObject) -> bool:
     return message_text(answer.get("content")) == turn.get("response") or (
         "action" in answer
         and (answer["action"], answer.get("thought")) == (turn.get("action"), turn.get("thought"))
     )
 
 
-def _answer(written: str, action: str, answer: Mapping[str, Any]) -> Step:
+def _answer(written: str, action: str, answer: JsonObject) -> Step:
     thinking = [
         part for part in as_list(answer.get("thinking_blocks")) if isinstance(part, Mapping)
     ]
     step = answer_of(content=[*thinking, written], tool_calls=answer.get("tool_calls"))
     if step.tool_calls or not action.strip():
         return step
-    return step.model_copy(update={"tool_calls": (tool_call("bash", {"command": action}),)})
+    return step.model_copy(update={"tool_calls": (shell_call(action),)})
 
 
 reader = Reader(

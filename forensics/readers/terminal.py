@@ -15,13 +15,13 @@ Terminal-Bench 0.1 to 0.2 (`terminal_bench/harness/models.py`).
 """
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
 
 from forensics.readers.content import (
     SUFFIX,
+    JsonObject,
     Limits,
     Unreadable,
     UnreadableContent,
@@ -31,31 +31,27 @@ from forensics.readers.content import (
 )
 from forensics.readers.json_rows import (
     MALFORMED,
-    WHOLE,
     Row,
+    Runs,
     first_row,
     in_words,
     read_document,
     read_json_lines,
 )
-from forensics.readers.log_reader import Found, Reader
-from forensics.readers.messages import tool_call
+from forensics.readers.log_reader import Reader
+from forensics.readers.messages import shell_call, tool_step
 from forensics.readers.ragen import MARK
 from forensics.readers.submission import content_beside, exit_ending
 from forensics.readers.terminal_commands import Command, commands_in, is_terminal
 from forensics.readers.terminal_consoles import console_steps
 from forensics.readers.terminal_screen import Screen
-from forensics.readers.values import as_list, as_mapping, dig, run_of
-from forensics.records import Step, Trajectory
+from forensics.readers.values import as_list, as_mapping, dig, field_names, run_of
+from forensics.records import Step
 
 NAME, BENCH = "terminal", "terminal-bench"
 SHOWN = Limits(document=64 << 20)  # bytes, of what one terminal shows
 TOOL = "terminal"  # a shell that stays in its directory
-SESSIONS = ("sessions/agent.cast", "agent.cast", "sessions/agent.log", "panes/post-agent.txt")
-PARTS = ("sessions", "panes", "agent-logs", "agent_logs")  # folders of a trial
-ALONG = ("commands.txt", "agent.cast", "tests.cast", "agent.log", "tests.log")
-TABLES = ("run_metadata.json", "run.log", "tb.lock")  # of a whole run
-ENDED, CUT = ("unset", "none", "None"), ("timeout", "length_exceeded", "limit")
+_NAMES = field_names("terminal")
 HARNESS = re.compile(
     r"asciinema rec\b.*|clear|exit|tmux wait\b.*|source /installed-agent/.*"
     r"|bash +/tests/run-tests\.sh\s*;\s*tmux wait\b.*"  # without the wait the agent ran them
@@ -76,12 +72,12 @@ def recognises(path: Path, head: bytes) -> bool:
     return MARK not in head and is_terminal(head)
 
 
-def _is_cast(first: Mapping[str, Any]) -> bool:
+def _is_cast(first: JsonObject) -> bool:
     sized = "width" in first or "term" in first
     return first.get("version") in (1, 2, 3) and sized
 
 
-def _is_trial(first: Mapping[str, Any]) -> bool:
+def _is_trial(first: JsonObject) -> bool:
     return "is_resolved" in first and "task_id" in first and "results" not in first
 
 
@@ -91,11 +87,11 @@ def accompanies(path: Path) -> bool:
         return False  # a log of its own, which the verdict goes along with
     folders = path.parents
     for depth, folder in enumerate(folders[:-1]):
-        if folder.name in PARTS and _holds_trial(folders[depth + 1]):
+        if folder.name in _NAMES.parts and _holds_trial(folders[depth + 1]):
             return True
-    if path.name in ALONG and _holds_trial(path.parent):
+    if path.name in _NAMES.along and _holds_trial(path.parent):
         return True
-    is_table = path.name in TABLES or path.name.endswith("results.json")
+    is_table = path.name in _NAMES.tables or path.name.endswith("results.json")
     return is_table and not _holds_trial(path.parent) and _holds_trials(path.parent)
 
 
@@ -119,7 +115,7 @@ def _holds_trials(folder: Path) -> bool:
     return any(_holds_trial(one.parent) for one, _ in zip(found, range(20), strict=False))
 
 
-def read(path: Path) -> Found:
+def read(path: Path) -> Runs:
     """The run of the file, and what of it could not be read."""
     try:
         first = first_row(read_head(path))
@@ -128,11 +124,11 @@ def read(path: Path) -> Found:
             return
         commands, broken = _commands(path, first)
     except (*MALFORMED, UnreadableContent) as error:
-        yield Unreadable(path=path, where=WHOLE, reason=in_words(error))
+        yield Unreadable(path, in_words(error))
         return
     yield from broken
     if not commands:
-        yield Unreadable(path=path, where=WHOLE, reason=NO_COMMAND)
+        yield Unreadable(path, NO_COMMAND)
         return
     name = SUFFIX.sub("", bare_name(path)).removesuffix(".cast") or path.name
     yield run_of(
@@ -144,7 +140,7 @@ def read(path: Path) -> Found:
     )
 
 
-def _commands(path: Path, first: Mapping[str, Any]) -> tuple[list[Command], list[Unreadable]]:
+def _commands(path: Path, first: JsonObject) -> tuple[list[Command], list[Unreadable]]:
     """The commands of a recording or of a text."""
     if not first:
         screen = Screen()
@@ -172,9 +168,7 @@ def _commands(path: Path, first: Mapping[str, Any]) -> tuple[list[Command], list
     return commands_in(screen.rows()), broken
 
 
-def _events(
-    path: Path, first: Mapping[str, Any], broken: list[Unreadable]
-) -> Iterator[tuple[str, str]]:
+def _events(path: Path, first: JsonObject, broken: list[Unreadable]) -> Iterator[tuple[str, str]]:
     """The events of a recording: what kind each is of, and its text."""
     if first.get("version") == 1:
         for row in read_document(path):
@@ -195,14 +189,14 @@ def _events(
 
 def _steps(commands: Iterable[Command]) -> Iterator[Step]:
     for command in commands:
-        call = tool_call(TOOL, {"command": command.text})
+        call = shell_call(command.text, TOOL)
         yield Step(role="assistant", text="", tool_calls=(call,))
-        yield Step(role="tool", text=command.output)
+        yield tool_step(command.output)
 
 
-def _trial(path: Path) -> Iterator[Trajectory | Unreadable]:
+def _trial(path: Path) -> Runs:
     """The run of a trial's folder."""
-    result: Mapping[str, Any] = {}
+    result: JsonObject = {}
     for row in read_document(path):
         if isinstance(row, Unreadable):
             yield row
@@ -217,7 +211,9 @@ def _trial(path: Path) -> Iterator[Trajectory | Unreadable]:
     resolved = result.get("is_resolved")
     yield run_of(
         (*steps, *_acted(commands, told)),
-        exit_ending(result.get("failure_mode") or "unset", ENDED, CUT),
+        exit_ending(
+            result.get("failure_mode") or "unset", _NAMES.ended, field_names("cut_off").terminal
+        ),
         id=result.get("trial_name") or task,
         task=task,
         policy=meta.get("model_name") or meta.get("agent_name"),
@@ -231,14 +227,14 @@ def _trial(path: Path) -> Iterator[Trajectory | Unreadable]:
 def _session(folder: Path) -> tuple[list[Command], list[Unreadable]]:
     """The commands of the first recording of a trial that shows any."""
     broken: list[Unreadable] = []
-    for name in SESSIONS:
+    for name in _NAMES.sessions:
         path = folder / name
         if not path.is_file():
             continue
         try:
             commands, told = _commands(path, first_row(read_head(path)))
         except (*MALFORMED, UnreadableContent) as error:
-            broken.append(Unreadable(path=path, where=WHOLE, reason=in_words(error)))
+            broken.append(Unreadable(path, in_words(error)))
             continue
         broken += told
         if typed := [one for one in commands if not HARNESS.fullmatch(one.text)]:
@@ -252,7 +248,7 @@ def _acted(commands: Sequence[Command], told: str) -> Iterator[Step]:
     for command in commands:
         if words and words in command.text:
             if not NOT_THERE.fullmatch(command.output):
-                back = Step(role="tool", text=command.output)
+                back = tool_step(command.output)
                 unknown = [Step(role="assistant", text=CONSOLE), back]
                 yield from console_steps(command.output) or unknown
         else:

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 from forensics.readers.content import UnreadableContent
 from forensics.readers.json_rows import parse
-from forensics.readers.messages import steps_of, tool_call
+from forensics.readers.messages import shell_call, steps_of, tool_step
 from forensics.readers.values import as_mapping
 from forensics.records import Step
 
@@ -56,10 +56,10 @@ def _mini(shown: str) -> Iterator[Step]:
         if acts:
             blocks = _BLOCK.findall(text)  # it runs the one block of an answer
             lines = ["\n".join(_whole_lines(block.rstrip().split("\n"), width)) for block in blocks]
-            calls = tuple(tool_call("bash", {"command": line}) for line in lines)
+            calls = tuple(shell_call(line) for line in lines)
             yield Step(role="assistant", text=text, tool_calls=calls if len(calls) == 1 else ())
         elif started and turn[0] == "User:":
-            yield Step(role="tool", text=text)
+            yield tool_step(text)
 
 
 def _whole_lines(rows: list[str], width: int) -> list[str]:

@@ -14,23 +14,28 @@ Format: trl 1.16 `trainer/grpo_trainer.py` (`log`,
    only one, else the one called `reward`; weights of rewards are not in the log.
 """
 
-from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
-from forensics.readers.content import Unreadable, UnreadableContent, log_name, read_head
-from forensics.readers.json_rows import Row, first_row, parquet_schema, read_parquet, read_rows
+from forensics.readers.content import JsonObject, UnreadableContent, log_name, read_head
+from forensics.readers.json_rows import (
+    Row,
+    Rows,
+    first_row,
+    parquet_schema,
+    read_parquet,
+    read_rows,
+)
 from forensics.readers.log_reader import Reader
 from forensics.readers.rollout_text import numbers, outcome_of, prompt_and_completion
-from forensics.readers.values import as_mapping, run_of
+from forensics.readers.values import as_mapping, field_names, run_of
 from forensics.records import Trajectory
 
 FIELDS = {"step", "prompt", "completion"}
 NUMBERS = (pa.types.is_floating, pa.types.is_integer, pa.types.is_boolean)
-NO_REWARD = ("step", "advantage", "index", "__index_level_0__")
-NO_REWARD_OF_A_LINE = ("sample", "seed", "epoch", "group", "global_step", "rank", "id")
+_REWARDS = field_names("rewards")
 
 
 def recognises(path: Path, head: bytes) -> bool:
@@ -40,16 +45,17 @@ def recognises(path: Path, head: bytes) -> bool:
     return lines or set(parquet_schema(path, head).names) >= FIELDS
 
 
-def _flat(row: Mapping[str, Any]) -> dict[str, Any]:
+def _flat(row: JsonObject) -> dict[str, Any]:
     """The rewards that stand in a row by themselves."""
     return {
         name: value
         for name, value in row.items()
-        if isinstance(value, int | float) and name not in (*NO_REWARD, *NO_REWARD_OF_A_LINE)
+        if isinstance(value, int | float)
+        and name not in (*_REWARDS.not_of_trl, *_REWARDS.not_of_a_line)
     }
 
 
-def rows(path: Path) -> Iterator[Row | Unreadable]:
+def rows(path: Path) -> Rows:
     """The rows with the columns that are read; the rewards together, as JSON lines have them."""
     try:
         schema = parquet_schema(path, read_head(path))
@@ -58,18 +64,18 @@ def rows(path: Path) -> Iterator[Row | Unreadable]:
     rewards = [
         column.name
         for column in schema
-        if any(holds(column.type) for holds in NUMBERS) and column.name not in NO_REWARD
+        if any(holds(column.type) for holds in NUMBERS) and column.name not in _REWARDS.not_of_trl
     ]
     for row in read_parquet(path, [*FIELDS, *rewards]) if schema else read_rows(path):
         if schema and isinstance(row, Row):
             given = {name: row.value[name] for name in rewards}
-            row = Row(where=row.where, value={**row.value, "rewards": given})
+            row = Row(row.where, {**row.value, "rewards": given})
         yield row
 
 
 def run(row: Row) -> Trajectory:
     """The run of a completion."""
-    value: Mapping[str, Any] = row.value
+    value: JsonObject = row.value
     steps, task = prompt_and_completion(value["prompt"], value["completion"])
     held = value.get("rewards")
     rewards = numbers(_flat(value) if held is None else as_mapping(held))

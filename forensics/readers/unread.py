@@ -4,11 +4,12 @@ from collections.abc import Mapping, Sequence
 from itertools import islice
 
 from forensics.phrases import printable
-from forensics.readers.chat import MESSAGES, OUTCOME, QUESTIONS, TEXT_ANSWERS
-from forensics.readers.json_rows import WHOLE
+from forensics.readers.content import WHOLE
 from forensics.readers.log_reader import UNKNOWN, installed_readers
 from forensics.readers.unknown_files import ROWS, TEXT
+from forensics.readers.values import TABLES
 
+_CHAT = TABLES["chat"]
 LISTED, LONGEST = 4, 240  # of what could not be read, as a sentence names it
 SOME = 3  # names of a field
 
@@ -40,7 +41,7 @@ def shapes_tried(rows: Sequence[Mapping[str, str]]) -> str:
         return ""
     talk, asked, answered, scored = (
         ", ".join([f"`{name}`" for name in names if "_" not in name][:SOME])
-        for names in (MESSAGES, QUESTIONS, TEXT_ANSWERS, OUTCOME)
+        for names in map(_CHAT.__getitem__, ("messages", "questions", "text_answers", "outcome"))
     )
     return (
         f"Tried were the formats of {len(installed_readers())} readers; a row of any other origin"

@@ -11,14 +11,22 @@ and scores, and what a log says of a run as a trajectory.
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import takewhile
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 
+from forensics.actions.untrusted import word_tables
 from forensics.readers.react_text import with_observations
 from forensics.records import Step, Trajectory, content_hash
 from forensics.records.trajectory import Ending
 
+TABLES = word_tables("forensics.readers", "field_names.toml")
 WORDS = {"C": 1.0, "P": 0.5, "I": 0.0, "N": 0.0, "yes": 1.0, "true": 1.0, "no": 0.0, "false": 0.0}
 LONGEST_REASON = 500  # characters
+
+
+def field_names(table: str) -> Any:
+    """What logs call things: the words of a table, each list under its name."""
+    return SimpleNamespace(**TABLES[table])
 
 
 def number(value: Any) -> float | None:

@@ -19,11 +19,11 @@ from forensics.readers.content import UnreadableContent, log_name
 from forensics.readers.json_rows import Row, first_row
 from forensics.readers.log_reader import Reader
 from forensics.readers.rollout_text import named_outcome, numbers, prompt_and_completion
-from forensics.readers.values import run_of
+from forensics.readers.values import field_names, run_of
 from forensics.records import Trajectory
 
 FIELDS = {"input", "output", "score"}
-NO_REWARD = ("input", "output", "gts", "step", "request_id", "index", "uid")
+_NO_REWARD = field_names("rewards").not_of_verl
 
 
 def recognises(path: Path, head: bytes) -> bool:
@@ -43,7 +43,7 @@ def run(row: Row) -> Trajectory:
     if not isinstance(value["input"], str) or not isinstance(value["output"], str):
         raise UnreadableContent("the input or the output is no text")
     steps, task = prompt_and_completion(value["input"], value["output"])
-    rewards = numbers({name: entry for name, entry in value.items() if name not in NO_REWARD})
+    rewards = numbers({name: entry for name, entry in value.items() if name not in _NO_REWARD})
     named = named_outcome(rewards)
     return run_of(
         steps,

@@ -14,18 +14,16 @@ the two names, of which a changed byte can break but one.
 import hashlib
 import json
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final
 
 from forensics.errors import changed
-from forensics.records.record import content_hash
+from forensics.records.record import FileState, content_hash, file_state
 
 CASE: Final = "case.json"
 OWN, FILES = "checksum", "files"
 DIGITS: Final = 64
-MOST_KNOWN: Final = 10_000
-
-_known: dict[tuple[str, int, int, int], str] = {}
 
 
 def sealed(content: Mapping[str, Any], files: Mapping[str, str] | None = None) -> dict[str, Any]:
@@ -40,7 +38,7 @@ def sealed(content: Mapping[str, Any], files: Mapping[str, str] | None = None) -
 
 def hashes_of(folder: Path, names: Iterable[str]) -> dict[str, str]:
     """The checksums of those of these files that a case has."""
-    return {name: _hash(folder / name) for name in names if (folder / name).is_file()}
+    return {name: file_hash(folder / name) for name in names if (folder / name).is_file()}
 
 
 def require_sealed(path: Path, content: Any) -> None:
@@ -55,17 +53,18 @@ def require_sealed(path: Path, content: Any) -> None:
 def require_stated(path: Path, case: Any) -> None:
     """Raises `OutsideFailure` where a file is not what its `case.json` (its content) states."""
     stated = case.get(FILES) if isinstance(case, dict) else None
-    if isinstance(stated, dict) and path.name in stated and stated[path.name] != _hash(path):
+    if isinstance(stated, dict) and path.name in stated and stated[path.name] != file_hash(path):
         raise changed(path)
 
 
-def _hash(path: Path) -> str:
-    """A file is read for it once in a process, for as long as its size and its time stay."""
-    state = path.stat()
-    key = str(path), state.st_ino, state.st_size, state.st_mtime_ns
-    if key not in _known:
-        if len(_known) >= MOST_KNOWN:
-            _known.clear()
-        with open(path, "rb") as file:
-            _known[key] = hashlib.file_digest(file, "sha256").hexdigest()
-    return _known[key]
+def file_hash(path: Path) -> str:
+    """The SHA-256 of a file, which is read for it once in a process, for as long as its size and
+    its time stay.
+    """
+    return _hash_at(path, file_state(path))
+
+
+@lru_cache(maxsize=10_000)
+def _hash_at(path: Path, _: FileState) -> str:
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

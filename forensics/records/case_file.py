@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from forensics.records.record import Record, VersionedRecord
+from forensics.records.record import Record, Texts, VersionedRecord
 from forensics.records.verdict import Estimate, Verdict
 
 
@@ -46,7 +46,7 @@ class StatedWorld(Record):
     options: dict[str, str]
     given: dict[str, str]
     channels: tuple[dict[str, Any], ...] = Field(description="each one a Channel")
-    notes: tuple[str, ...] = ()
+    notes: Texts = ()
 
 
 class TrainedTasks(Record):
@@ -153,7 +153,7 @@ class ScanRow(ChainRow):
     prompt that it breaks. `evidence`: the code that shows it.
     """
 
-    patterns: tuple[str, ...] = ()
+    patterns: Texts = ()
     unresolved: str | None = None
     policy: str | None = None
     file: str | None = None
@@ -174,11 +174,11 @@ class LookRow(Record):
     policy: str
     file: str | None = None
     hand_in: str | None
-    found: tuple[str, ...]
-    not_found: tuple[str, ...]
+    found: Texts
+    not_found: Texts
     could_not_look: dict[str, str]
     does_not_apply: dict[str, str]
-    unknown_tools: tuple[str, ...] = ()
+    unknown_tools: Texts = ()
 
 
 class LoopRow(Record):
@@ -196,7 +196,7 @@ class LoopRow(Record):
     last_step: int
     turns: int
     times: int
-    actions: tuple[str, ...]
+    actions: Texts
 
 
 class IntegrityRow(Record):
@@ -239,7 +239,7 @@ class CandidateRow(Record):
     contrast: str
     first: str
     second: str
-    actions: tuple[str, ...]
+    actions: Texts
     tasks: int
     tasks_first: int
     tasks_second: int
@@ -248,7 +248,7 @@ class CandidateRow(Record):
     p: float
     q: float
     examples: tuple[CandidateExample, ...]
-    variant_of: tuple[str, ...] | None = None
+    variant_of: Texts | None = None
 
     @property
     def more(self) -> str:

@@ -13,6 +13,7 @@ carries none is said once for its folder.
 """
 
 import logging
+from functools import lru_cache
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any, Final
@@ -21,6 +22,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from forensics.errors import changed
+from forensics.records.record import FileState, file_state
 
 KEY: Final = b"forensics.checksum"
 MARK: Final = b"forensics-blake2b:"
@@ -28,10 +30,8 @@ DIGITS: Final = 32
 BETWEEN: Final = 2  # bytes of the format between a name and its value: their kind and length
 TAIL: Final = 1 << 20  # the metadata stands last
 BLOCK: Final = 1 << 20
-MOST_KNOWN: Final = 100_000
 PLACE: Final = {KEY.decode(): MARK.decode() + "0" * DIGITS}
 
-_known: dict[tuple[str, int, int, int], bool] = {}
 _told: set[Path] = set()
 
 
@@ -51,16 +51,15 @@ def require_whole(path: Path) -> bool:
 
     A file is read for it once in a process, for as long as its size and its time stay.
     """
-    state = path.stat()
-    key = str(path), state.st_ino, state.st_size, state.st_mtime_ns
-    if key not in _known:
-        place = _place(path)
-        if place is not None and _digits(path, place) != _stated(path, place):
-            raise changed(path)
-        if len(_known) >= MOST_KNOWN:
-            _known.clear()
-        _known[key] = place is not None
-    return _known[key]
+    return _is_whole(path, file_state(path))
+
+
+@lru_cache(maxsize=100_000)
+def _is_whole(path: Path, _: FileState) -> bool:
+    place = _place(path)
+    if place is not None and _digits(path, place) != _stated(path, place):
+        raise changed(path)
+    return place is not None
 
 
 def tell_unchecked(path: Path) -> None:

@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
 
-from forensics.records.record import Record, VersionedRecord, content_hash
+from forensics.records.record import Record, Texts, VersionedRecord, content_hash
 from forensics.records.verdict import Estimate
 
 Scalar = float | int | bool | str | None
@@ -62,7 +62,7 @@ class Table(Record):
 
     kind: Literal["table"] = "table"
     title: str
-    columns: tuple[str, ...]
+    columns: Texts
     rows: tuple[tuple[Scalar | Estimate, ...], ...]
     units: dict[str, str] = optional({})
 
@@ -77,7 +77,7 @@ class Series(Record):
     y: tuple[float | None, ...]
     low: tuple[float | None, ...] | None = None
     high: tuple[float | None, ...] | None = None
-    labels: tuple[str, ...] | None = optional()
+    labels: Texts | None = optional()
 
 
 class Figure(Record):

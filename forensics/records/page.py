@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any, Literal
 
 from forensics.records.evidence import Figure, Table
-from forensics.records.record import Record
+from forensics.records.record import Record, Texts
 from forensics.records.trajectory import Step
 from forensics.records.verdict import Estimate
 
@@ -49,8 +49,8 @@ class TextSpans(Record):
     who: str = ""
     number: int | None = None
     role: str = "other"
-    tags: tuple[str, ...] = ()
-    marks: tuple[str, ...] = ()
+    tags: Texts = ()
+    marks: Texts = ()
     calls: tuple[tuple[str, str], ...] = ()
     spans: tuple[TextSpan, ...] = ()
     value: float | None = None
@@ -66,7 +66,7 @@ class Fold(Record):
 
     kind: Literal["fold"] = "fold"
     title: str
-    facts: tuple[str, ...] = ()
+    facts: Texts = ()
     blocks: tuple["Table | Figure | TextSpans | Fold | str", ...] = ()
     open: bool = False
     anchor: str = ""
@@ -91,8 +91,8 @@ class Page(Record):
 
     eyebrow: str
     title: str
-    sentences: tuple[str, ...] = ()
-    facts: tuple[str, ...] = ()
+    sentences: Texts = ()
+    facts: Texts = ()
     sections: tuple[Section, ...] = ()
     command: str = ""
 

@@ -2,10 +2,13 @@
 
 import hashlib
 import json
+from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
+FileState = tuple[int, int, int]
+Texts = tuple[str, ...]
 SCHEMA_VERSION: Literal[1] = 1
 
 
@@ -25,6 +28,12 @@ Kind = TypeVar("Kind", bound=Record)
 _CANONICAL = json.JSONEncoder(
     sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False
 )
+
+
+def file_state(path: Path) -> FileState:
+    """By what a file is told to be the one that was looked at before."""
+    state = path.stat()
+    return state.st_ino, state.st_size, state.st_mtime_ns
 
 
 def canonical_json(value: Any) -> str:

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from itertools import accumulate, chain, islice
 from operator import attrgetter
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar, get_args, get_origin
 
 import numpy as np
 import pyarrow as pa
@@ -22,40 +22,36 @@ from forensics.records.files import as_user_error
 from forensics.records.record import SCHEMA_VERSION, Record, first_error
 from forensics.records.trajectory import Step, Trajectory
 
-_STEP = pa.struct(
-    [
-        ("role", pa.string()),
-        ("text", pa.string()),
-        ("kinds", pa.list_(pa.string())),
-        ("channels", pa.list_(pa.string())),
-        ("tool_calls", pa.list_(pa.struct([("name", pa.string()), ("arguments", pa.string())]))),
-        ("token_ids", pa.list_(pa.int32())),
-        ("sampled", pa.list_(pa.bool_())),
-        ("logprobs", pa.list_(pa.float32())),
-    ]
-)
-SCHEMA = pa.schema(
-    [
-        ("schema_version", pa.int32()),
-        ("id", pa.string()),
-        ("task", pa.string()),
-        ("policy", pa.string()),
-        ("environment", pa.string()),
-        ("without", pa.list_(pa.string())),
-        ("seed", pa.int64()),
-        ("sample", pa.int32()),
-        ("steps", pa.list_(_STEP)),
-        ("rewards", pa.map_(pa.string(), pa.float64())),
-        ("outcome", pa.float64()),
-        ("submission", pa.string()),
-        ("patch", pa.string()),
-        ("end", pa.string()),
-        ("end_reason", pa.string()),
-        ("redraws", pa.int32()),
-        ("file", pa.string()),
-    ],
-    metadata={b"forensics.schema": f"trajectory/{SCHEMA_VERSION}".encode()},
-)
+_PLAIN = {str: pa.string(), int: pa.int32(), float: pa.float64(), bool: pa.bool_()}
+
+
+def arrow_schema(record: type[Record], name: str, **wide: pa.DataType) -> pa.Schema:
+    """A column for each field of a record. `wide`: fields whose type is not the usual one."""
+    columns = [(field, wide.get(field, kind)) for field, kind in _columns_of(record)]
+    version = f"{name}/{SCHEMA_VERSION}".encode()
+    return pa.schema(columns, metadata={b"forensics.schema": version})
+
+
+def _columns_of(record: type[Record]) -> list[tuple[str, pa.DataType]]:
+    return [(name, _arrow(field.annotation)) for name, field in record.model_fields.items()]
+
+
+def _arrow(kind: Any) -> pa.DataType:
+    """The type of a column for a field of this kind; one that may be `None` may be null."""
+    origin, (first, *_) = get_origin(kind), get_args(kind) or (kind,)
+    if origin is tuple:
+        return pa.list_(pa.float32() if first is float else _arrow(first))
+    if origin is dict:
+        return pa.map_(pa.string(), pa.float64())
+    if origin is Literal:
+        return _PLAIN[type(first)]
+    if origin is not None:  # `float | None`
+        return _arrow(first)
+    return _PLAIN[kind] if kind in _PLAIN else pa.struct(_columns_of(kind))
+
+
+SCHEMA = arrow_schema(Trajectory, "trajectory", seed=pa.int64())
+STEP = SCHEMA.field("steps").type.value_type
 NAME, RUNS = b"forensics.schema", b"trajectory/"
 ENDING = ".parquet"
 ROWS_AT_ONCE = 256
@@ -155,10 +151,10 @@ def _columns(records: Sequence[Record], names: Sequence[str]) -> dict[str, list[
 
 
 def _steps(steps: Sequence[Step]) -> pa.StructArray:
-    columns = _columns(steps, [field.name for field in _STEP])
+    columns = _columns(steps, [field.name for field in STEP])
     columns["tool_calls"] = [[dict(call) for call in calls] for calls in columns["tool_calls"]]
-    made = [column(columns[field.name], field.type) for field in _STEP]
-    return pa.StructArray.from_arrays(made, fields=list(_STEP))
+    made = [column(columns[field.name], field.type) for field in STEP]
+    return pa.StructArray.from_arrays(made, fields=list(STEP))
 
 
 def column(values: list[Any], kind: pa.DataType) -> pa.Array:

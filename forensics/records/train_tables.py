@@ -19,6 +19,7 @@ import pyarrow.parquet as pq
 from pydantic import ValidationError
 
 from forensics.errors import OutsideFailure, UserError
+from forensics.records.case_checksum import file_hash
 from forensics.records.files import read_json, write_atomically
 from forensics.records.record import (
     SCHEMA_VERSION,
@@ -27,41 +28,14 @@ from forensics.records.record import (
     content_hash,
     first_error,
 )
-from forensics.records.tables import column
+from forensics.records.tables import arrow_schema, column
 from forensics.records.train_rows import StepMarker, TrainingRow, TrainingRun
 
-_LOGPROBS = pa.list_(pa.float32())
-SCHEMA = pa.schema(
-    [
-        ("schema_version", pa.int32()),
-        ("step", pa.int64()),
-        ("group", pa.string()),
-        ("sample", pa.int32()),
-        ("task", pa.string()),
-        ("trajectory", pa.string()),
-        ("token_ids", pa.list_(pa.int32())),
-        ("sampled", pa.list_(pa.bool_())),
-        ("sampler_logprobs", _LOGPROBS),
-        ("old_logprobs", _LOGPROBS),
-        ("reference_logprobs", _LOGPROBS),
-        ("entropies", _LOGPROBS),
-        ("token_weights", _LOGPROBS),
-        ("token_advantages", pa.list_(pa.float64())),
-        ("rewards", pa.map_(pa.string(), pa.float64())),
-        ("reward", pa.float64()),
-        ("advantage", pa.float64()),
-        ("dropped", pa.string()),
-        ("end", pa.string()),
-        ("end_reason", pa.string()),
-        ("outcome", pa.float64()),
-        ("turns", pa.int32()),
-        ("policy_step_first", pa.int64()),
-        ("policy_step_last", pa.int64()),
-        ("step_starts", pa.list_(pa.int32())),
-        ("step_roles", pa.list_(pa.string())),
-        ("step_kinds", pa.list_(pa.list_(pa.string()))),
-    ],
-    metadata={b"forensics.schema": f"training/{SCHEMA_VERSION}".encode()},
+SCHEMA = arrow_schema(
+    TrainingRow,
+    "training",
+    **dict.fromkeys(("step", "policy_step_first", "policy_step_last"), pa.int64()),
+    token_advantages=pa.list_(pa.float64()),
 )
 ROWS_AT_ONCE = 256
 # Written twice as fast as with the defaults and zstd, and as small. A dictionary of
@@ -134,7 +108,6 @@ class TrainingRecord:
                 " folder of `forensics train --out`, or the out= (or output_dir) of"
                 " ForensicsForTRL"
             )
-        self._whole: dict[int, tuple[int, int, str]] = {}
 
     @cached_property
     def run(self) -> TrainingRun:
@@ -203,16 +176,10 @@ class TrainingRecord:
         self._require_bytes(shard_path(self.folder, step), self.marker(step))
 
     def _require_bytes(self, path: Path, marker: StepMarker) -> None:
-        """Looked at once for as long as the shard's size and time stay."""
-        state = path.stat()
-        looked = self._whole.get(marker.step)
-        if looked == (state.st_size, state.st_mtime_ns, marker.sha256):
-            return
-        if hashlib.sha256(path.read_bytes()).hexdigest() != marker.sha256:
+        if file_hash(path) != marker.sha256:
             raise OutsideFailure(
                 f"{path.name} is not what its marker tells of; {self._cure(marker.step)}"
             )
-        self._whole[marker.step] = state.st_size, state.st_mtime_ns, marker.sha256
 
     def _check(self, path: Path, file: pq.ParquetFile, marker: StepMarker) -> None:
         told = (file.schema_arrow.metadata or {}).get(b"forensics.schema", b"none").decode()

@@ -9,7 +9,7 @@ point at one message each. How a run ended is one of three different things: it
 
 from typing import Any, Literal
 
-from forensics.records.record import Record, VersionedRecord
+from forensics.records.record import Record, Texts, VersionedRecord
 
 Role = Literal["system", "user", "assistant", "tool"]
 Ending = Literal["terminated", "truncated", "errored"]
@@ -51,8 +51,8 @@ class Step(Record):
 
     role: Role
     text: str
-    kinds: tuple[str, ...] = ()
-    channels: tuple[str, ...] = ()
+    kinds: Texts = ()
+    channels: Texts = ()
     tool_calls: tuple[ToolCall, ...] = ()
     token_ids: tuple[int, ...] | None = None
     sampled: tuple[bool, ...] | None = None
@@ -89,7 +89,7 @@ class Trajectory(VersionedRecord):
     task: str
     policy: str
     environment: str
-    without: tuple[str, ...] = ()
+    without: Texts = ()
     seed: int
     sample: int = 0
     steps: tuple[Step, ...]

@@ -4,7 +4,7 @@ from typing import Any, Literal
 
 from pydantic import field_validator
 
-from forensics.records.record import Record, VersionedRecord
+from forensics.records.record import Record, Texts, VersionedRecord
 
 Label = Literal["genuine", "mixed", "phantom", "degenerate", "regression", "noise", "undetermined"]
 ReasonCode = Literal["source-not-allowed", "family-not-tested", "too-wide", "unsettled"]
@@ -92,14 +92,14 @@ class Verdict(VersionedRecord):
     score_after: Estimate | None = None
     share_of_wins_via_channel: dict[str, Estimate] = {}
     sources: tuple[Source, ...] = ()
-    allowed: tuple[str, ...] = ()
-    accepted: tuple[str, ...] = ()
+    allowed: Texts = ()
+    accepted: Texts = ()
     sentence: str
-    reasons: tuple[str, ...]
+    reasons: Texts
     gaps: tuple[Gap, ...] = ()
     decided_by: str
     rule: str
-    evidence: tuple[str, ...] = ()
+    evidence: Texts = ()
 
     @field_validator("basis", mode="before")
     @classmethod

@@ -438,31 +438,3 @@ def test_any_log_gives_acts(text: str, name: str, answer: str) -> None:
 def real(name: str) -> Trajectory:
     messages = json.loads((DATA / "gemini3_miniswe" / f"{name}.traj.json").read_text())["messages"]
     return run(*(Step(role=message["role"], text=message["content"]) for message in messages))
-
-
-@pytest.mark.skipif(not DATA.is_dir(), reason="the real logs are not here")
-def test_every_block_of_the_real_logs_is_an_act() -> None:
-    for path in sorted((DATA / "gemini3_miniswe").glob("*.traj.json")):
-        trajectory = real(path.name.removesuffix(".traj.json"))
-        single = [(i, step.text) for i, step in trajectory.actions if step.text.count("```") == 2]
-        blocks = {i for i, text in single if "```bash" in text}
-        assert blocks <= {action.step for action in actions_of(trajectory)}, path.name
-
-
-@pytest.mark.skipif(not DATA.is_dir(), reason="the real logs are not here")
-@pytest.mark.parametrize(
-    ("name", "file"),
-    [
-        ("django__django-11141", "tests/migrations/test_loader.py"),
-        ("django__django-11885", "tests/delete/tests.py"),
-    ],
-)
-def test_edits_of_tests_in_the_real_logs_are_writes(name: str, file: str) -> None:
-    steps = [
-        int(step)
-        for line in (DATA / "labels.csv").read_text().splitlines()
-        if f"/{name}." in line
-        for step in line.split(",")[4].split()
-    ]
-    assert steps
-    assert any(file in action.writes for action in actions_of(real(name)))

@@ -11,7 +11,6 @@ from hypothesis import given, settings, strategies as st
 
 from forensics.actions import UNPARSED, Action, bash as shell
 from forensics.actions.command_line import actions_of_line
-from forensics.actions.heredocs import extract_heredocs
 from forensics.actions.python_source import python_effects
 from tests.work import calls
 
@@ -305,12 +304,6 @@ def test_a_quoted_command_is_an_argument(command: str) -> None:
 # -- lines that nobody should send -----------------------------------------------------
 
 
-@given(text=st.text(max_size=300))
-@settings(max_examples=200, deadline=None)
-def test_any_text_gives_acts(text: str) -> None:
-    assert isinstance(actions(text), list)
-
-
 PIECES = (
     "'",
     '"',
@@ -401,7 +394,7 @@ def test_characters_that_crash_the_grammar_do_not_reach_it() -> None:
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("piece", JUNK)
 def test_a_hundred_thousand_characters_of_junk_are_little_work(piece: str) -> None:
-    """Seconds: `benchmarks/hostile.py`."""
+    """Calls, not seconds: a busy machine does not matter."""
     found: list[Action] = []
     assert calls(lambda: found.extend(actions(piece * (100_000 // len(piece))))) < 2_000_000
     assert len(found) <= 601
@@ -416,8 +409,8 @@ def test_parsing_that_takes_long_is_given_up_and_told(monkeypatch: pytest.Monkey
 
 
 def test_waiting_for_the_processor_cuts_no_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    lifted = extract_heredocs("x=$(a); " * 20)
-    whole, looks = shell.walked_tree(lifted), count(1)
+    line = "x=$(a); " * 20
+    whole, looks = shell.parsed(line), count(1)
 
     def late() -> float:
         next(looks)
@@ -425,8 +418,7 @@ def test_waiting_for_the_processor_cuts_no_line(monkeypatch: pytest.MonkeyPatch)
         return time.thread_time()
 
     monkeypatch.setattr(shell, "thread_time", late)
-    again, cut = shell.walked_tree(lifted)
-    assert next(looks) > 2 and cut is None and again.commands == whole[0].commands
+    assert shell.parsed(line) == whole and next(looks) > 2 and whole.left_out is None
 
 
 def test_a_cut_is_told() -> None:

@@ -1,17 +1,14 @@
 """Heads of commands, and where the commands stand."""
 
-import re
 from itertools import pairwise
 
 import pytest
-from hypothesis import example, given, settings, strategies as st
+from hypothesis import given, settings, strategies as st
 
 from forensics.actions import (
     command_head,
     command_spans,
     executable_spans,
-    executable_text,
-    transcript,
 )
 
 
@@ -92,38 +89,3 @@ def test_commands_stand_one_behind_the_other(text: str, shell: bool) -> None:
         between = [0, *(place for span in spans for place in span), len(text)]
         gaps = [text[start:end] for start, end in zip(between[::2], between[1::2], strict=True)]
         assert all(sign in ";|&" or sign.isspace() for gap in gaps for sign in gap)
-
-
-LINES = st.lists(
-    st.sampled_from(
-        [
-            "```",
-            "```bash",
-            "``` ",
-            "```a b",
-            "x",
-            "",
-            "  ```",
-            "``",
-            "x```",
-            "a\r",
-            "\r",
-            "````",
-        ]
-    )
-)
-TEXTS = st.tuples(LINES.map("\n".join), st.sampled_from(["", "\n", "\r\n", "```"])).map("".join)
-
-
-@settings(max_examples=5 * settings.default.max_examples)
-@given(TEXTS)
-@example("```bash\n```\nls\n```")
-@example("```bash\r\nls\r\r\n```")
-def test_blocks_are_those_of_the_plain_expressions(text: str) -> None:
-    plain = re.findall(r"^```([\w+-]*)[ \t]*\r?\n(.*?)\r?\n```", text, re.S | re.M)
-    asked = transcript.ActionFormat(shell=True, frame=False, one=False)
-    found = [call.arguments["command"] for call in transcript._blocks(text, asked, None)]
-    assert found == [body for tag, body in plain if tag in ("", "bash")]
-    fenced = re.findall(r"^```[^\n]*\n(.*?)^```", text, re.S | re.M)
-    assert [text[at:end] for at, end in executable_spans(text)] == fenced or not fenced
-    assert executable_text(text) == ("\n".join(fenced) if fenced else text)

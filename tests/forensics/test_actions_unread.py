@@ -4,9 +4,8 @@ import pytest
 
 from forensics.actions import actions_of, unread_actions
 from forensics.actions.unread import CALLS, PARTS
-from forensics.readers import read_logs
 from forensics.records import Step, ToolCall, Trajectory
-from tests.forensics.reader_files import DATA, run
+from tests.forensics.reader_files import run
 
 LOG = "9f8e7d6 (origin/main) Mend it\n1a2b3c4 (HEAD) Begin\n"
 CALL = ToolCall(name="bash", arguments='{"command": "ls"}')
@@ -59,16 +58,3 @@ def test_the_larger_part_counts(read: int, unread: int, told: bool) -> None:
     lost = [Step(role="assistant", text="[tool-call]"), Step(role="tool", text="a.py")]
     both = run("a", steps=(Step(role="user", text="Do."), *acted * read, *lost * unread))
     assert (unread_actions(both, actions_of(both)) == PARTS) is told
-
-
-@pytest.mark.skipif(not DATA.is_dir(), reason="the logs of other projects are not here")
-@pytest.mark.parametrize(
-    "folder",
-    [
-        "gemini3_miniswe", "sweagent_demos", "tau_bench", "inspect_logs", "trl_grpo_rollouts",
-        "gsm8k_pair", "answers", "field/silent", "field/wrapped", "field/right",
-    ],
-)  # fmt: skip
-def test_real_runs_are_read(folder: str) -> None:
-    runs = [found for found in read_logs(DATA / folder) if isinstance(found, Trajectory)]
-    assert runs and not [run.id for run in runs if unread_actions(run, actions_of(run))]

@@ -28,7 +28,7 @@ from forensics.investigation.folder import (
 )
 from forensics.readers import read_logs
 from forensics.records import Step, Trajectory, case_checksum
-from forensics.records.checksum import KEY, MARK, _known, _told, require_whole
+from forensics.records.checksum import KEY, MARK, _is_whole, _told, require_whole
 from forensics.records.files import read_json, write_json
 from forensics.records.tables import (
     SCHEMA,
@@ -45,7 +45,7 @@ NOISE = Path(__file__).parents[1] / "data" / "cases" / "noise"
 
 @pytest.fixture(autouse=True)
 def forget() -> Iterator[None]:
-    _known.clear()
+    _is_whole.cache_clear()
     _told.clear()
     yield
 
@@ -85,7 +85,7 @@ def test_every_changed_byte_of_a_stored_run_is_refused_by_name(tmp_path: Path) -
     for place in places:
         path.write_bytes(flipped(data, place, luck.randrange(8)))
         for read in (read_trajectories, read_rows, lambda path: read_logs(path)):
-            _known.clear()
+            _is_whole.cache_clear()
             with pytest.raises(OutsideFailure, match=path.name):
                 list(read(path))
 
@@ -201,7 +201,7 @@ def test_every_changed_byte_of_a_finished_case_is_refused_by_name(name: str, cas
     try:
         for place in sorted(place for place in places if 0 <= place < len(data)):
             path.write_bytes(flipped(data, place, luck.randrange(8)))
-            case_checksum._known.clear()
+            case_checksum._hash_at.cache_clear()
             try:
                 assert load_case(case) and name == CASE and read_json(path) == said
                 believed += 1

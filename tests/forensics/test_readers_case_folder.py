@@ -1,18 +1,17 @@
 """Our own records come back as they were written, from Parquet, JSON lines and case folders."""
 
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from forensics.errors import OutsideFailure, UserError
+from forensics.errors import UserError
 from forensics.readers import Unreadable, case_folder, read_logs
 from forensics.records import Step, ToolCall, Trajectory
 from forensics.records.files import write_json_lines
 from forensics.records.tables import read_trajectories, write_trajectories
-from tests.forensics.reader_files import damaged, run, survives
+from tests.forensics.reader_files import run
 
 RUNS = [
     run(
@@ -148,20 +147,6 @@ def test_a_line_that_is_no_trajectory_is_told(tmp_path: Path) -> None:
         isinstance(broken, Unreadable) and broken.where == "line 2" and "surprise" in broken.reason
     )
     assert [first, last] == RUNS
-
-
-@settings(max_examples=60, deadline=None)
-@given(st.data())
-def test_damaged_files_never_crash(
-    tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
-) -> None:
-    """What carries a checksum is refused by its name, once it is another."""
-    place = tmp_path_factory.mktemp("fuzz")
-    data.draw(st.sampled_from([lines, table]))(place / "good", RUNS)
-    with suppress(OutsideFailure):
-        survives(
-            case_folder.reader, place / "bad", data.draw(damaged((place / "good").read_bytes()))
-        )
 
 
 def test_a_row_that_is_no_run_is_named(tmp_path: Path) -> None:

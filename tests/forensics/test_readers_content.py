@@ -147,12 +147,6 @@ def test_a_list_is_streamed_as_it_is_parsed(
     assert [row.value for row in read_elements(path) if isinstance(row, Row)] == expected
 
 
-def test_an_element_longer_than_what_is_read_at_once_comes_whole(tmp_path: Path) -> None:
-    rows = [1, {"text": 'é\\"' * 900_000}, [2]]
-    (tmp_path / "a.json").write_text(json.dumps(rows, ensure_ascii=False))
-    assert [row.value for row in read_elements(tmp_path / "a.json") if isinstance(row, Row)] == rows
-
-
 @settings(max_examples=60, deadline=None)
 @given(
     st.dictionaries(st.text(), values, max_size=4),
@@ -208,13 +202,6 @@ def test_rows_are_found_in_lines_and_lists(tmp_path: Path, content: str, where: 
     rows = list(read_rows(tmp_path / "a"))
     assert [row.value for row in rows if isinstance(row, Row)] == ROWS
     assert isinstance(rows[0], Row) and rows[0].where == where
-
-
-def test_one_document_is_one_row_and_lists_a_line_are_rows(tmp_path: Path) -> None:
-    (tmp_path / "a").write_text(json.dumps(ROWS[0], indent=1))
-    assert list(read_rows(tmp_path / "a")) == [Row(where="the document", value=ROWS[0])]
-    (tmp_path / "b").write_text("[1]\n[2]\n")
-    assert [row.value for row in read_rows(tmp_path / "b") if isinstance(row, Row)] == [[1], [2]]
 
 
 def test_broken_lines_are_told_by_number_and_the_rest_goes_on(tmp_path: Path) -> None:

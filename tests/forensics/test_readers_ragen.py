@@ -9,7 +9,7 @@ from hypothesis import given, settings, strategies as st
 from forensics.readers import chat, ragen
 from forensics.readers.content import HEAD, Unreadable
 from forensics.records import Trajectory
-from tests.forensics.reader_files import DATA, damaged, survives
+from tests.forensics.reader_files import damaged, survives
 
 LINES = ["(main_task pid=1) env_seeds: [1, 2]", "(worker)   warnings.warn(", ""]
 
@@ -71,16 +71,3 @@ def test_damaged_consoles_never_crash(
     tmp_path_factory: pytest.TempPathFactory, content: bytes
 ) -> None:
     survives(ragen.reader, tmp_path_factory.getbasetemp() / "bad.txt", content)
-
-
-@pytest.mark.skipif(not DATA.is_dir(), reason="the logs of other projects are not here")
-def test_the_published_console() -> None:
-    (path,) = (DATA / "ragen_cases").glob("*.txt")
-    assert ragen.reader.recognises(path, path.read_bytes()[:HEAD])
-    (run,) = ragen.reader.read(path)
-    assert (
-        isinstance(run, Trajectory)
-        and run.outcome is None
-        and run.turns == 1
-        and len(run.steps[0].text) > 300
-    )

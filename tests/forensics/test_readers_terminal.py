@@ -10,13 +10,10 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from forensics.readers import Limits, Unreadable, read_logs, terminal, terminal_screen
-from forensics.readers.terminal_commands import Command, commands_in, is_terminal
+from forensics.readers.terminal_commands import commands_in, is_terminal
 from forensics.readers.terminal_screen import LONG, Screen
 from forensics.records import Trajectory
-from tests.forensics.reader_files import DATA, damaged, survives
 
-FIELD = DATA / "field" / "formats"
-ROOT = Path(__file__).parents[2]
 LOG = "9f8e7d6 (origin/main) Mend it (#7)\n1a2b3c4 (HEAD) Begin"
 PROMPTS = [
     "root@box:/repo# ", "me@my-mac.local:~/a b$ ", "[root@box dir]# ", "[me@box:~/a]$ ",
@@ -365,35 +362,6 @@ def test_other_texts_are_no_terminals(text: str) -> None:
     assert not is_terminal(text.encode())
 
 
-def test_the_pages_of_this_project_are_no_terminals() -> None:
-    pages = [
-        *ROOT.glob("*.md"),
-        *ROOT.glob("docs/*.md"),
-        *ROOT.glob("*.txt"),
-        *ROOT.glob("forensics/**/*.py"),
-    ]
-    more = [
-        p
-        for d in ("/usr/share/doc/adduser", "/usr/share/doc/bash", "/var/log")
-        for p in Path(d).glob("*")
-    ]
-    texts = [
-        page for page in (*pages, *more) if page.is_file() and page.suffix not in (".gz", ".xz")
-    ]
-    assert len(texts) > 100
-    assert [page for page in texts if is_terminal(page.read_bytes()[: 1 << 16])] == []
-
-
-@given(
-    damaged(
-        cast(("o", "me@box:~$ ls\r\na\r\n"), ("i", "pwd\r"), ("o", "me@box:~$ pwd\r\n")).encode()
-    )
-)
-@settings(max_examples=60, deadline=None)
-def test_damage_is_survived(tmp_path_factory: pytest.TempPathFactory, content: bytes) -> None:
-    survives(terminal.reader, tmp_path_factory.getbasetemp() / "a.cast", content)
-
-
 @given(st.text(alphabet="ab \r\n\b\x1b[]?0123456789;hlJKHABCDGPX@m\x07", max_size=200))
 @settings(max_examples=200, deadline=None)
 def test_any_stream_is_shown(text: str) -> None:
@@ -440,22 +408,3 @@ def test_what_is_too_large_or_breaks_off_is_told(
     told = [one.reason for one in runs(tmp_path) if isinstance(one, Unreadable)]
     assert "it shows more than 0 MB" in told
     assert any("too large to be read whole" in reason for reason in told)
-
-
-@pytest.mark.skipif(not FIELD.is_dir(), reason="the logs of other projects are not here")
-@pytest.mark.parametrize(
-    ("kind", "task", "outcome"),
-    [
-        ("terminal_bench_1", "shop-412", 1.0),
-        ("asciinema", "agent", None),
-        ("plain_text", "agent", None),
-    ],
-)
-def test_field_logs(kind: str, task: str, outcome: float | None) -> None:
-    (run,) = runs(FIELD / kind)
-    assert isinstance(run, Trajectory) and (run.task, run.outcome) == (task, outcome)
-    (log, listed), (show, shown), (apply, nothing) = acted(run)
-    assert (log, show, nothing) == ("git log --all --oneline", "git show 9f8e7d6", "")
-    assert listed.startswith("9f8e7d6 (origin/main)") and shown.startswith("commit 9f8e7d6c")
-    assert apply.startswith("git apply - <<'EOF'\ndiff --git a/") and apply.endswith("\nEOF")
-    assert Command(log, listed).text == log

@@ -11,11 +11,9 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from forensics.readers import Unreadable, read_logs, trl
+from forensics.readers import Unreadable, read_logs
 from forensics.readers.rollout_text import completion_steps, prompt_steps
 from forensics.records import Step, ToolCall, Trajectory
-from tests.forensics.reader_files import DATA, damaged, survives
-from tests.forensics.reader_fuzz import mutated
 from tests.work import calls
 
 CALL = {"type": "function", "function": {"name": "add", "arguments": '{"x": 1}'}}
@@ -195,20 +193,6 @@ def test_hostile_texts_are_little_work(text: str, times: int) -> None:
     assert calls(lambda: (completion_steps(text), prompt_steps(text))) < 20 * len(text)
 
 
-@settings(max_examples=60, deadline=None)
-@given(st.data())
-def test_damaged_files_never_crash(
-    tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
-) -> None:
-    path = tmp_path_factory.getbasetemp() / "bad.jsonl"
-    messages = {**LINE, "prompt": MESSAGES["prompt"][0], "completion": MESSAGES["completion"][0]}
-    rows = data.draw(mutated([LINE, messages]))
-    survives(trl.reader, path, "\n".join(map(json.dumps, rows)).encode())
-    survives(trl.reader, path, data.draw(damaged(json.dumps([LINE, LINE]).encode())))
-    table = write(path.with_suffix(".parquet"), data.draw(st.sampled_from([TEXTS, MESSAGES])))
-    survives(trl.reader, path, data.draw(damaged(table.read_bytes())))
-
-
 @settings(max_examples=100, deadline=None)
 @given(st.lists(st.sampled_from(MARKS), max_size=12))
 def test_any_text_is_steps(parts: list[str]) -> None:
@@ -216,16 +200,3 @@ def test_any_text_is_steps(parts: list[str]) -> None:
     assert completion_steps(text)[0].role == "assistant" and all(
         step.text is not None for step in prompt_steps(text)
     )
-
-
-@pytest.mark.skipif(not DATA.is_dir(), reason="the logs of other projects are not here")
-def test_published_samples() -> None:
-    found = runs(DATA / "trl_grpo_rollouts")
-    paths = sorted((DATA / "trl_grpo_rollouts").glob("*.jsonl"))
-    rows = [json.loads(line) for path in paths for line in path.read_text().splitlines()]
-    assert len(found) == len(rows) == 1040 and len({run.id for run in found}) == 1040
-    assert [run.outcome for run in found] == [row["rewards"]["accuracy"] for row in rows]
-    assert all(
-        run.steps[-1].text == row["completion"] for run, row in zip(found, rows, strict=True)
-    )
-    assert {step.role for run in found for step in run.steps} == {"system", "user", "assistant"}
