@@ -118,12 +118,12 @@ def renaming(case: Case, config: RenamingConfig) -> Iterator[Evidence | Undefine
     elif asked := of_question(known):
         yield from RenamingStudy(study=study, config=config, known=known, say=say).asked(asked)
     elif known.left_out:
-        yield from told.not_tested(
+        yield from say.not_tested(
             f"What differs from prompt to prompt cannot be renamed ({_listed(known.left_out)}).",
             ACCEPT_IT,
         )
     else:
-        yield from told.not_applicable(
+        yield from say.not_applicable(
             "No name, id or date stands in an aligned place of the prompts: nothing to rename.",
             study.gain,
         )
