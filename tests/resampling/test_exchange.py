@@ -70,7 +70,7 @@ def test_what_is_needed_or_allowed_is_spared(tmp_path: Path) -> None:
 
 
 def test_two_redundant_sources_are_found_together(tmp_path: Path) -> None:
-    after = Repairer(name="a", looks={"git log, cat notes": 0.8})
+    after = Repairer(name="a", looks={"git log, cat notes, ls": 0.8})
     found = answers(tmp_path, after)
     for kind in ("git log", "cat notes"):
         assert found["carried", kind].estimate == pytest.approx(0, abs=0.02)
