@@ -1,22 +1,16 @@
 """A case: what the investigator has, in a folder, resumable.
 
-Instruments ask a case for samples; the case answers from its folder, and
-computes only what is not there yet. Every request has a content address
-(checkpoint hash, environment, scrubbed channels, tasks, settings, seed,
-constraint, interventions), so a second instrument that asks the same costs
-nothing, and a case that was killed goes on where it stopped.
-
-Rollouts are made in fixed chunks of tasks, each written atomically. A chunk
-depends on its request alone, so the same case gives the same bytes whether or
-not it was interrupted.
+It is the one door to runs: an instrument asks for those of a subject under a condition, and the
+case reads them from its folder, or plays what is not there yet (`forensics.runs.store`). A
+second instrument that asks the same costs nothing.
 """
 
 import json
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from forensics.budget import Budget as Budget
 from forensics.errors import MissingInput, UserError
@@ -27,13 +21,13 @@ from forensics.protocols import (
     Environment,
     Policy,
 )
-from forensics.records import Trajectory, content_hash
+from forensics.records import content_hash
 from forensics.records.given_files import parse_toml, read_text
 from forensics.records.train_tables import TrainingRecord
 from forensics.rollout_logs import Rollouts as Rollouts
 from forensics.runs.condition import OPEN, Condition
 from forensics.runs.kept import Kept
-from forensics.runs.store import Player, RunStore, stored_logprobs
+from forensics.runs.store import Player, RunStore
 from forensics.subjects.logs import Logs
 from forensics.subjects.subject import Role, Subject, can
 from forensics.version import code_version
@@ -52,10 +46,9 @@ class Case:
     cases made of logs. `training`: the folder of the training run that led to *after*,
     where there is one with a record; `recipe`: what `forensics train` would read to
     make it again; `trained`: names or prompts of its tasks, where the reader gave a
-    list. `allowed`: kinds of action that the reader
-    says are part of the job. `seed` is the root of every random stream; two
-    sides never share one, so that a checkpoint against itself is a real A/A
-    comparison. `pace`: how fast its episodes are played.
+    list. `allowed`: kinds of action that the reader says are part of the job. `seed` is the
+    root of every random stream; two subjects never share one, so that a checkpoint against
+    itself is a real A/A comparison. `pace`: how fast its episodes are played.
     """
 
     folder: Path
@@ -85,7 +78,7 @@ class Case:
 
     @cached_property
     def tasks(self) -> tuple[str, ...]:
-        """The held-out tasks of this case, the same for every side and world."""
+        """The held-out tasks of this case, the same for every subject and condition."""
         return self.world().tasks("held-out", self.budget.tasks, self.seed)
 
     @cached_property
@@ -134,9 +127,9 @@ class Case:
         (`forensics.runs.store`). Raises `MissingInput` where the case has neither logs nor a
         policy and an environment.
         """
-        log = (subject, condition.scrubbed)
-        if log in self.stored and not condition.changed and tasks is None:
-            return self.stored[log]
+        log = self.stored.get((subject, condition.scrubbed))
+        if log is not None and not condition.changed and tasks is None:
+            return log
         if not self.opens(subject, "play"):
             channels = ", ".join(condition.scrubbed)
             place = f" with {channels} scrubbed" if channels else ""
@@ -153,24 +146,10 @@ class Case:
         them plays nothing.
         """
         return all(
-            (subject, condition.scrubbed) in self.stored
+            (not condition.changed and (subject, condition.scrubbed) in self.stored)
             or self._store.request(self._player(subject), condition).is_there
             for subject in ("before", *self.afters)
         )
-
-    def logprobs(self, subject: str, rollouts: Rollouts) -> Iterator[tuple[Trajectory, Any]]:
-        """Each trajectory with its tokens' log-probabilities (all but the
-        first, float32 nats) under a subject's policy.
-
-        Stated under the case's sampling settings, computed once for each pair
-        of policy and log, a part of the log at a time. Raises `MissingInput`
-        where the log has no token ids or the case has no such policy.
-        """
-        if not self.opens(subject, "logprobs"):
-            raise MissingInput(
-                f"There is no policy `{subject}` to score with.", "Give its checkpoint."
-            )
-        return stored_logprobs(self.folder, self._player(subject), self.budget.settings, rollouts)
 
     def kept(self, key: Hashable, make: Callable[[], Made]) -> Made:
         """What `make` gives, made once for all instruments. `key`: a name and the content
@@ -186,7 +165,7 @@ class Case:
         return self.environment.without(*without) if without else self.environment
 
     def require_afters(self) -> None:
-        """Raises `MissingInput` where there is no side after training."""
+        """Raises `MissingInput` where there is no subject after training."""
         if not self.afters:
             raise MissingInput(
                 "The case has no runs after training.", "Give at least one `--after`."

@@ -17,10 +17,10 @@ if TYPE_CHECKING:
         policy_ref as policy_ref,
         stored_scores as stored_scores,
     )
+    from probes.grades.attribution import failure_attribution as failure_attribution
     from probes.grades.comparison import compare_scores as compare_scores, table_rows as table_rows
-    from probes.grades.step_checks import (
+    from probes.grades.shortcut_contrast import (
         contrast as contrast,
-        failure_attribution as failure_attribution,
         shuffled_contrast as shuffled_contrast,
     )
     from probes.grades.step_grades import (

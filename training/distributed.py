@@ -23,6 +23,7 @@ import torch
 import torch.distributed as dist
 
 from forensics.errors import UserError
+from forensics.policies.sites import decoder_layers
 
 if TYPE_CHECKING:
     from torch.distributed.fsdp import FSDPModule
@@ -186,9 +187,3 @@ def assert_spread(model: Any, process: Process) -> None:
                 "the processes hold different weights; under ddp they must be the same at every"
                 " step"
             )
-
-
-def decoder_layers(model: Any) -> list[Any]:
-    """The blocks of the decoder: the children of its longest module list."""
-    lists = [list(m) for m in model.modules() if isinstance(m, torch.nn.ModuleList)]
-    return max(lists, key=len, default=[])

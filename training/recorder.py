@@ -21,7 +21,7 @@ where it is installed.
 """
 
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from itertools import count
@@ -43,8 +43,8 @@ from training.recipe import Recipe
 from training.rewards import Rewards
 from training.run_state import reward_identities
 
-Rows = Iterable[TrainingRow] | Callable[[], Iterable[TrainingRow]]
 WAITING = 2  # steps
+Step = tuple[int, tuple[TrainingRow, ...], dict[str, Any]]  # number, rows, report
 IDENTITY = ("start", "tokenizer", "seed", "environment")
 
 
@@ -94,24 +94,24 @@ class Recorder:
     def __init__(self, folder: Path, run: TrainingRun) -> None:
         self.folder = Path(folder)
         self.run = run
-        self._queue: Queue[tuple[int, Rows, Mapping[str, Any]] | None] = Queue(maxsize=WAITING)
+        self._queue: Queue[tuple[int, tuple[TrainingRow, ...], dict[str, Any]] | None] = Queue(
+            maxsize=WAITING
+        )
         self._error: BaseException | None = None
         self._begin()
         warm_up()  # once, before any step
         self._thread = threading.Thread(target=self._work, name="training-recorder", daemon=True)
         self._thread.start()
 
-    def submit(self, step: int, rows: Rows, report: Mapping[str, Any]) -> None:
-        """Hand over a step. `rows` may be a function that makes them, which
-        then runs in the writer's thread and must read only what no later step
-        changes. `report` must be plain data without NaN (`ValueError`
+    def submit(self, step: int, rows: Iterable[TrainingRow], report: Mapping[str, Any]) -> None:
+        """Hand over a step. `report` must be plain data without NaN (`ValueError`
         otherwise).
         """
         self._raise()
         if not self._thread.is_alive():
             raise ValueError("the recorder is closed; make a new one for this folder")
         canonical_json(dict(report))
-        self._queue.put((step, rows if callable(rows) else tuple(rows), dict(report)))
+        self._queue.put((step, tuple(rows), dict(report)))
 
     def flush(self) -> None:
         """Wait until everything handed over is on disk."""
@@ -165,9 +165,7 @@ class Recorder:
         while (item := self._queue.get()) is not None:
             try:
                 if self._error is None:
-                    step, rows, report = item
-                    made = rows() if callable(rows) else rows
-                    write_shard(self.folder, step, tuple(made), dict(report), self.run.code)
+                    write_shard(self.folder, *item, self.run.code)
             except BaseException as error:
                 self._error = error
             finally:

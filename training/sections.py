@@ -4,13 +4,15 @@ so is a value of another type. What is amiss is said in one sentence.
 A whole number is taken where a float is wanted; infinities and NaN are not.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from difflib import get_close_matches
+from pathlib import Path
 from typing import Annotated, Any, Final, TypeVar, get_args
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from forensics.errors import UserError
+from forensics.records.given_files import parse_json, read_text
 
 Names = Annotated[
     tuple[str, ...], Field(strict=False)
@@ -52,6 +54,31 @@ def parse_as(kind: type[Kind], content: dict[str, Any], origin: str) -> Kind:
         return kind.model_validate(content)
     except ValidationError as error:
         raise UserError(f"recipe {origin}: {sentence(error, kind)}") from None
+
+
+def read_lines(path: Path, kind: type[Kind], cure: str) -> Iterator[tuple[int, Kind, Any]]:
+    """The rows of a file of JSON lines: number of the line, row, and its value as it was
+    written. Raises `UserError` that names the first line which is none.
+    """
+    text = read_text(path.expanduser(), "", cure, encoding="utf-8-sig")
+    for number, line in enumerate(text.split("\n"), 1):
+        if not line.strip():
+            continue
+        where = f"{path.name} line {number}"
+        try:
+            value = parse_json(line, parse_constant=_no_constant)
+        except ValueError as error:
+            raise UserError(f"{where} is not valid JSON ({error})") from None
+        if not isinstance(value, dict):
+            raise UserError(f"{where}: a row must be a JSON object")
+        try:
+            yield number, kind.model_validate(value), value
+        except ValidationError as error:
+            raise UserError(f"{where}: {sentence(error, kind)}") from None
+
+
+def _no_constant(name: str) -> None:
+    raise ValueError(f"{name} is not a JSON value")
 
 
 def sentence(error: ValidationError, kind: type[Section]) -> str:

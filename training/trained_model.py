@@ -21,11 +21,11 @@ from torch.utils.checkpoint import checkpoint
 from forensics.errors import UserError
 from forensics.policies.adapters import new_adapter
 from forensics.policies.scorer import token_logprobs_and_entropies
+from forensics.policies.sites import decoder_layers
 from forensics.protocols import Policy, SamplingSettings
 from training.activations import activation_budget, token_bytes
 from training.distributed import (
     Process,
-    decoder_layers,
     forget_group,
     sharded_modules,
     spread_weights,
@@ -258,12 +258,7 @@ def checkpoint_activations(model: Any) -> list[Any]:
     from transformers.modeling_layers import GradientCheckpointingLayer
 
     known = [layer for layer in model.modules() if isinstance(layer, GradientCheckpointingLayer)]
-    layers = known or decoder_layers(model)
-    if not layers:
-        raise UserError(
-            f"a {type(model).__name__} has no list of layers that could be recomputed; leave"
-            " gradient_checkpointing out of [compute]"
-        )
+    layers = known or list(decoder_layers(model))
     for layer in layers:
         layer.forward = _recomputed(layer.forward)
     return layers

@@ -90,6 +90,18 @@ class Side:
     batch: int
     folder: Path
 
+    @classmethod
+    def opened(
+        cls, policy: Any, text: TokenizedText, site: str, batch: int, store: Path, asked: str
+    ) -> "Side":
+        """Of a policy that reads the first token of a text, and in a store the folder of what is
+        `asked` of it.
+        """
+        first = torch.from_numpy(text.token_ids[:1].astype(np.int64))[None]
+        row = read_rows(policy, first, site)
+        key = content_hash([policy.identity, str(row.dtype), asked])
+        return cls(policy, row, site, batch, store / key)
+
     def path(self, number: int) -> Path:
         return self.folder / f"{number:05d}.safetensors"
 
@@ -104,7 +116,7 @@ class Side:
         path = self.path(number)
         if not path.is_file():
             write_shard(path, self.read(window))
-        return read_shard(path, sum(window.rows), self.row).split(window.rows)
+        return torch.split(read_shard(path, sum(window.rows), self.row), window.rows)
 
     def read(self, window: Window) -> Tensor:
         """The rows `[rows, width]` of a window, in the order of its texts."""
@@ -165,30 +177,21 @@ def harvest(
     if not policies or not texts or not site:
         raise UserError("a harvest needs a policy, a text and a site; one of them is missing")
     _require_readable(policies, texts)
-    first = torch.from_numpy(texts[0].token_ids[:1].astype(np.int64))[None]
-    rows = [read_rows(policy, first, site) for policy in policies]
-    widths = [row.shape[1] for row in rows]
-    if len(set(widths)) > 1:
-        raise UserError(
-            f"at {site} the checkpoints have {' and '.join(map(str, widths))} features; give"
-            " checkpoints of one shape"
-        )
     tokens = [config.tokens(text) for text in texts]
     parts = windows(range(len(texts)), [*map(len, texts)], config.batch * config.window)
     read = [Window([texts[i] for i in part], [tokens[i] for i in part]) for part in parts]
     place = TemporaryPlace() if store is None else None
     folder = place.path if place else Path(store or "")
-    asked = [site, texts_hash(texts, tokens), config.batch, config.window]
+    asked = content_hash([site, texts_hash(texts, tokens), config.batch, config.window])
     sides = [
-        Side(
-            policy,
-            row,
-            site,
-            config.batch,
-            folder / content_hash([policy.identity, str(row.dtype), *asked]),
-        )
-        for policy, row in zip(policies, rows, strict=True)
+        Side.opened(policy, texts[0], site, config.batch, folder, asked) for policy in policies
     ]
+    widths = [side.row.shape[1] for side in sides]
+    if len(set(widths)) > 1:
+        raise UserError(
+            f"at {site} the checkpoints have {' and '.join(map(str, widths))} features; give"
+            " checkpoints of one shape"
+        )
     require_room(folder, sum(side.missing(read) for side in sides))
     values: list[tuple[Tensor, ...]] = []
     for number, window in enumerate(read):

@@ -154,6 +154,12 @@ class StoredStream:
         """Of rows."""
         return sum(map(len, self.chosen))
 
+    def positions(self, text: TokenizedText) -> np.ndarray:
+        """Which tokens of one of the texts are rows."""
+        number = next(i for i, one in enumerate(self.tokenized) if one is text)
+        found: np.ndarray = self.tokens[number][self.chosen[number]]
+        return found
+
     def blocks(self, seed: int | None = None) -> Iterator[Block]:
         lengths, order = [*map(len, self.tokenized)], np.arange(len(self.tokenized))
         if seed is not None:

@@ -17,15 +17,13 @@ Axes, here and everywhere in this room: `rows` (tokens), `models` (checkpoints),
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
 import torch
 from jaxtyping import Float
 from torch import Tensor
-
-from forensics.errors import UserError
 
 PLAIN_TEXT = -1  # the step of a token of a text that has no steps
 
@@ -156,44 +154,6 @@ class Stream(Protocol):
 
 
 @dataclass(frozen=True, kw_only=True)
-class TensorStream:
-    """A stream that lies in memory: for tests, synthetic worlds and small studies."""
-
-    activations: Float[Tensor, "rows models width"]
-    rows: Rows
-    texts: Sequence[TextNote] = (TextNote(id="text", task="text"),)
-    site: str = "synthetic"
-    identity: str = "synthetic"
-    block: int = field(default=4096)
-
-    def __post_init__(self) -> None:
-        if len(self.activations) != len(self.rows):
-            raise UserError(
-                f"{len(self.activations)} activations and {len(self.rows)} rows; give one row for"
-                " each"
-            )
-
-    @property
-    def models(self) -> int:
-        return self.activations.shape[1]
-
-    @property
-    def width(self) -> int:
-        return self.activations.shape[2]
-
-    def blocks(self, seed: int | None = None) -> Iterator[Block]:
-        number = len(self.rows)
-        order = (
-            np.arange(number) if seed is None else np.random.default_rng(seed).permutation(number)
-        )
-        for first in range(0, number, self.block):
-            chosen = order[first : first + self.block]
-            yield Block(
-                activations=self.activations[torch.from_numpy(chosen)], rows=self.rows.take(chosen)
-            )
-
-
-@dataclass(frozen=True, kw_only=True)
 class MappedStream:
     """Another stream, its blocks passed through `view`, which makes blocks of
     `models`. `name` ends its identity.
@@ -229,22 +189,6 @@ def difference_view(
 ) -> Float[Tensor, "rows 1 width"]:
     """Last model minus first."""
     return activations[:, -1:] - activations[:, :1]
-
-
-def difference(stream: Stream) -> Stream:
-    """After minus before, as a stream of one model: a dictionary of one model on
-    it is the difference-SAE. Raises UserError for a stream of one model.
-    """
-    if stream.models < 2:
-        raise UserError(
-            f"a difference needs two models, and the stream at {stream.site} has {stream.models}"
-        )
-
-    def differences(blocks: Iterator[Block]) -> Iterator[Block]:
-        for block in blocks:
-            yield Block(activations=difference_view(block.activations), rows=block.rows)
-
-    return MappedStream(stream=stream, models=1, name=":difference", view=differences)
 
 
 def in_blocks(chunks: Iterable[Block], size: int) -> Iterator[Block]:

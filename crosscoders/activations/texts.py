@@ -5,8 +5,7 @@ known of their tokens, or plain text.
    step; the *deciding* token is the last one before an action's first sampled
    token, from whose activations that token is drawn.
 2. A trajectory without them is tokenised again with a policy's rendering, which
-   is said: what was drawn may have been cut into tokens in another way, and the
-   token that ended an action stands with the reply.
+   is said: what was drawn may have been cut into tokens in another way.
 3. Plain text is tokenised with the pair's own tokenizer and cut into pieces.
 """
 
@@ -20,8 +19,8 @@ import numpy as np
 
 from crosscoders.activations.streams import PLAIN_TEXT, Rows, StepNote, TextNote
 from forensics.errors import UserError
-from forensics.protocols import Renderer
-from forensics.records import Step, Trajectory
+from forensics.policies.sampled_tokens import with_token_ids
+from forensics.records import Trajectory
 from forensics.records.given_files import parse_json, require_file
 
 
@@ -70,15 +69,17 @@ def texts_of(
     """
     texts, again = [], 0
     for trajectory in trajectories:
-        steps = trajectory.steps
-        if any(s.token_ids is None or (s.sampled is None and s.role == "assistant") for s in steps):
+        if any(
+            s.token_ids is None or (s.sampled is None and s.role == "assistant")
+            for s in trajectory.steps
+        ):
             if policy is None:
                 raise UserError(
                     f"trajectory {trajectory.id} has no token ids, or does not say which were"
                     " sampled; give a policy, whose rendering tokenises it again"
                 )
-            steps = tuple(_rendered(trajectory, policy.renderer, policy.tokenizer))
-            again += 1
+            trajectory, again = with_token_ids(trajectory, policy), again + 1
+        steps = trajectory.steps
         if not any(step.token_ids for step in steps):
             continue
         note = TextNote(
@@ -114,11 +115,11 @@ def texts_hash(texts: Sequence[TokenizedText], rows: Sequence[np.ndarray] | None
     """
     digest = hashlib.sha256()
     for number, text in enumerate(texts):
-        columns = (text.token_ids, text.step, text.sampled, text.deciding, text.advantage)
+        columns = [text.token_ids, text.step, text.sampled, text.deciding, text.advantage]
         if rows is None:
             digest.update(repr(text.note).encode())
         else:
-            columns = (np.array(len(text)), text.token_ids, rows[number])
+            columns = [np.array(len(text)), text.token_ids, rows[number]]
         for column in columns:
             digest.update(np.ascontiguousarray(column).tobytes())
     return digest.hexdigest()
@@ -209,37 +210,4 @@ def _text(
         sampled=drawn,
         deciding=np.append(first[1:], False),
         advantage=given,
-    )
-
-
-def _rendered(trajectory: Trajectory, renderer: Renderer, tokenizer: Any) -> Iterator[Step]:
-    """The steps with tokens: system and user as one prompt, then the policy and
-    its world in turns.
-    """
-    steps = trajectory.steps
-    head = 2 if [step.role for step in steps[:2]] == ["system", "user"] else 1
-    roles = [step.role for step in steps[head:]]
-    if steps[head - 1].role != "user" or any(
-        role != ("tool", "assistant")[i % 2 == 0] for i, role in enumerate(roles)
-    ):
-        raise UserError(
-            f"trajectory {trajectory.id} has no token ids and its messages do not alternate between"
-            " policy and world, so it cannot be tokenised again; give a log with token ids"
-        )
-    if head == 2:
-        yield _tokenized(steps[0], [])
-    system = steps[0].text if head == 2 else None
-    yield _tokenized(steps[head - 1], renderer.prompt(steps[head - 1].text, system))
-    action: list[int] = []
-    for i, step in enumerate(steps[head:], head):
-        if step.role == "assistant":
-            action = list(tokenizer(step.text, add_special_tokens=False)["input_ids"])
-            yield _tokenized(step, action, sampled=True)
-        else:  # a last reply is followed by nothing, so the policy never read it
-            yield _tokenized(step, renderer.reply(step.text, action) if i + 1 < len(steps) else [])
-
-
-def _tokenized(step: Step, ids: Sequence[int], sampled: bool = False) -> Step:
-    return step.model_copy(
-        update={"token_ids": tuple(ids), "sampled": (sampled,) * len(ids), "logprobs": None}
     )

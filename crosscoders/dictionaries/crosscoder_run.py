@@ -10,15 +10,11 @@ goes on with the same bits.
 4. Checkpoints are safetensors and JSON, never pickle. One is written into a
    folder of its own; only then does `latest.json` name it, and only then the
    one before is removed. Whatever interrupts this leaves a whole one.
-5. The history is JSON lines in the folder.
 """
 
-import dataclasses
-import json
-import os
 import shutil
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -31,9 +27,11 @@ from crosscoders.dictionaries.crosscoder_trainer import Trainer, TrainingJob
 from crosscoders.dictionaries.dictionary import Dictionary, DictionaryConfig
 from crosscoders.dictionaries.settings import TrainerSettings
 from forensics.errors import UserError
-from forensics.records.files import disk_told, read_json
+from forensics.policies.compatibility import resolve_device
+from forensics.records.files import disk_told, read_json, write_json
+from forensics.study import require_same
 
-LATEST, HISTORY = "latest.json", "history.jsonl"
+LATEST = "latest.json"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,7 +64,7 @@ def train_crosscoder(
     device: str = "auto",
     progress: Callable[[Progress], None] | None = None,
 ) -> TrainedDictionary:
-    """Train one dictionary. `folder` holds its checkpoints and `history.jsonl`;
+    """Train one dictionary. `folder` holds its checkpoints and history;
     `resume` goes on from there.
 
     Raises UserError where stream and dictionary do not fit, for activations
@@ -99,9 +97,7 @@ def train_crosscoders(
     settings = common_settings(jobs)
     first = _first_rows(stream, settings)
     _require_fit(stream, jobs, first[:1])
-    where = torch.device(
-        ("cuda" if torch.cuda.is_available() else "cpu") if device == "auto" else device
-    )
+    where = torch.device(resolve_device(device))
     trainers = {name: Trainer(job, first, where) for name, job in jobs.items()}
     journal = Journal(folder, jobs, stream)
     batches = endless_batches(stream, settings, *journal.open(trainers, resume))
@@ -147,16 +143,11 @@ class Journal:
     ) -> None:
         self.folder = None if folder is None else Path(folder)
         self.rows: list[dict[str, Any]] = []
-        self.begun: dict[str, Any] = {
-            "stream": stream.identity,
-            "site": stream.site,
-            "jobs": {},
-        }
+        self.begun: dict[str, Any] = {"stream": stream.identity, "site": stream.site}
         for name, job in jobs.items():
-            record = json.loads(json.dumps(dataclasses.asdict(dataclasses.replace(job, view=None))))
-            if job.view is not None:
-                record["view"] = getattr(job.view, "__name__", type(job.view).__name__)
-            self.begun["jobs"][name] = record
+            view = getattr(job.view, "__name__", None) or type(job.view).__name__
+            stated = {**asdict(job.config), **asdict(job.settings), "view": view}
+            self.begun |= {f"{name} {field}": value for field, value in stated.items()}
 
     def open(self, trainers: Mapping[str, Trainer], resume: bool) -> tuple[int, int]:
         """Pass and batch to go on from, with the trainers and the history loaded;
@@ -172,17 +163,10 @@ class Journal:
                     f"{self.folder} holds a training already; resume it, or choose another folder"
                 )
             state = read_json(self.folder / LATEST)
-            if state["begun"] != self.begun:
-                raise UserError(
-                    f"the training in {self.folder} was begun with"
-                    f" {_differing(state['begun'], self.begun)}; resume it with the same, or choose"
-                    " another folder"
-                )
+            require_same(self.folder, state["begun"], self.begun)
             for name, trainer in trainers.items():
                 trainer.load(load_file(self.folder / state["checkpoint"] / f"{name}.safetensors"))
             at, self.rows = (state["pass"], state["used"]), state["history"]
-        # what a cut-off run wrote later goes
-        (self.folder / HISTORY).write_text("".join(json.dumps(row) + "\n" for row in self.rows))
         return at
 
     def save(self, trainers: Mapping[str, Trainer], pass_: int, used: int) -> None:
@@ -201,9 +185,7 @@ class Journal:
             "begun": self.begun,
             "history": self.rows,
         }
-        part = (self.folder / LATEST).with_suffix(".part")
-        part.write_text(json.dumps(state, indent=1))
-        os.replace(part, self.folder / LATEST)
+        write_json(self.folder / LATEST, state)
         for old in self.folder.glob("step-*"):
             if old.name != checkpoint.name:
                 shutil.rmtree(old)
@@ -212,21 +194,6 @@ class Journal:
         """A row of the history."""
         row = {"step": now.step, "tokens": now.tokens, "measures": now.measures}
         self.rows.append(row)
-        if self.folder:
-            with (self.folder / HISTORY).open("a") as file:
-                file.write(json.dumps(row) + "\n")
-
-
-def _differing(old: Mapping[str, Any], new: Mapping[str, Any], under: str = "") -> str:
-    """The first entry that differs, in words."""
-    for name in [*old, *(name for name in new if name not in old)]:
-        there, here = old.get(name), new.get(name)
-        if there == here:
-            continue
-        if isinstance(there, dict) and isinstance(here, dict):
-            return _differing(there, here, f"{under}{name}.")
-        return f"{under}{name} = {there} (now {here})"
-    return "other settings"
 
 
 def finite_rows(stream: Stream, seed: int) -> Iterator[Tensor]:
@@ -262,33 +229,23 @@ def _first_rows(stream: Stream, settings: TrainerSettings) -> Tensor:
 def endless_batches(
     stream: Stream, settings: TrainerSettings, pass_: int, used: int
 ) -> Iterator[tuple[Tensor, int, int]]:
-    """Batches of pass after pass, each with its pass and how many of it are then
-    used; those of the first pass that are `used` already are left out.
+    """Batches `[batch, models, width]` of pass after pass, each with its pass and how many of
+    it are then used; those of the first pass that are `used` already are left out. A pass
+    shorter than a batch is one batch.
     """
     while True:
-        for number, batch in enumerate(_batches(stream, settings, pass_), 1):
-            if number > used:
-                yield batch, pass_, number
+        held = torch.zeros(0)
+        number = 0
+        for rows in finite_rows(stream, settings.seed + pass_):
+            held = torch.cat([held, rows]) if len(held) else rows
+            while len(held) >= settings.batch:
+                number += 1
+                if number > used:
+                    yield held[: settings.batch], pass_, number
+                held = held[settings.batch :]
+        if not number and not used:
+            yield held, pass_, 1
         pass_, used = pass_ + 1, 0
-
-
-def _batches(stream: Stream, settings: TrainerSettings, pass_: int) -> Iterator[Tensor]:
-    """Batches `[batch, models, width]` of one pass; a pass shorter than a batch is one batch."""
-    held: list[Tensor] = []
-    number, whole = 0, False
-    for rows in finite_rows(stream, settings.seed + pass_):
-        held.append(rows)
-        number += len(rows)
-        if number < settings.batch:
-            continue
-        joined = torch.cat(held)
-        whole = True
-        for first in range(0, number - settings.batch + 1, settings.batch):
-            yield joined[first : first + settings.batch]
-        held = [joined[number - number % settings.batch :]]
-        number %= settings.batch
-    if not whole:
-        yield torch.cat(held)
 
 
 def common_settings(jobs: Mapping[str, TrainingJob]) -> TrainerSettings:

@@ -14,8 +14,7 @@ normalised first and the reconstruction back.
 2. Their normalisation is folded into the weights, so directions are those of
    raw activations. Theirs has a scale for each model: relative norms of ours
    are in the models' own units and differ from theirs.
-3. A folder's safetensors file is read. `ae.pt` is a pickle: only where it is
-   asked for, and only its tensors (`weights_only`).
+3. A folder's safetensors file is read; `ae.pt` is a pickle and is refused.
 """
 
 from pathlib import Path
@@ -48,19 +47,18 @@ SMALL: Final = 1e-8  # theirs, beside a scale that they divide by
 Tensors = dict[str, Tensor]
 
 
-def load_dictionary_learning(path: Path | str, *, allow_pickle: bool = False) -> Dictionary:
+def load_dictionary_learning(path: Path | str) -> Dictionary:
     """A `CrossCoder` or `BatchTopKCrossCoder` of dictionary_learning: a folder
     or a file of weights.
 
     Encodes and decodes as theirs does with its threshold (BatchTopK without a
     trained one stays without). Raises `UserError` for files that are not whole
-    or not such a crosscoder, for a pickle that `allow_pickle` does not allow,
-    and for decoupled codes, which have another value for each model.
+    or not such a crosscoder, for a pickle, and for decoupled codes, which have another value
+    for each model.
     """
     place = Path(path)
     tensors = {  # without what `torch.compile` puts before a name
-        name.removeprefix("_orig_mod."): tensor
-        for name, tensor in _read(place, allow_pickle).items()
+        name.removeprefix("_orig_mod."): tensor for name, tensor in _read(place).items()
     }
     for name in ("encoder.weight", "encoder.bias", "decoder.bias"):
         if name not in tensors:
@@ -129,7 +127,7 @@ def _weight_files(path: Path) -> list[Path]:
     return [*sorted(path.glob("*.safetensors")), *sorted(path.glob("*.pt"))]
 
 
-def _read(path: Path, allow_pickle: bool) -> Tensors:
+def _read(path: Path) -> Tensors:
     """The tensors of a file, or of the one file of weights in a folder."""
     if path.is_dir():
         files = _weight_files(path)
@@ -138,22 +136,9 @@ def _read(path: Path, allow_pickle: bool) -> Tensors:
                 f"{path} holds no weights (*.safetensors or ae.pt); give the folder of a crosscoder"
             )
         path = files[0]
-    if path.suffix == ".safetensors":
-        return read_tensors(path)
-    if not allow_pickle:
-        raise UserError(
-            f"{path} is a pickle; convert it to safetensors, or allow it (`allow_pickle=True`), and"
-            " only its tensors are read"
-        )
-    try:
-        tensors = torch.load(path, map_location="cpu", weights_only=True)
-    except Exception as error:  # a foreign file may fail in any way
-        raise UserError(
-            f"{path} cannot be read as tensors alone ({str(error).splitlines()[0]})"
-        ) from error
-    if not isinstance(tensors, dict):
-        raise UserError(f"{path} holds no state dict; save the crosscoder's own")
-    return {name: tensor for name, tensor in tensors.items() if isinstance(tensor, Tensor)}
+    if path.suffix != ".safetensors":
+        raise UserError(f"{path} is a pickle; convert it to safetensors")
+    return read_tensors(path)
 
 
 def _decoders(tensors: Tensors) -> Tensor:

@@ -11,12 +11,11 @@ explained, and cross-entropy and KL recovered when a model runs through it.
 
 `spliced`, text by text:
 
-1. Each text is read by all models up to the site; the dictionary encodes them
-   together.
+1. The dictionary encodes the models' activations together, from the store.
 2. Each model then runs three rows of that text at once: *clean*, as it is;
    *spliced*, the activation at the chosen positions replaced by the model's own
    reconstruction; *floor*, replaced by what says nothing: the mean over the
-   chosen positions of all texts, or zero.
+   chosen positions of all texts.
 3. At the same positions: cross-entropy of the text's next token, and `KL(clean
    || changed)` over the vocabulary, nats.
 4. Recovered: `(floor - spliced) / (floor - clean)`, with 0 for the clean KL. 1:
@@ -24,29 +23,24 @@ explained, and cross-entropy and KL recovered when a model runs through it.
    floor; below 0: worse. `None` where the floor does no harm that could be
    recovered. Intervals over tasks (`forensics.statistics.ratio`).
 
-The mean is the default floor: zero lies far from anything the model ever saw,
-so nearly everything "recovers" against it (the share then says little). Logits
+The floor is no zero: that lies far from anything the model ever saw, so nearly everything
+"recovers" against it. Logits
 are held for some hundred positions of one text at a time.
 """
 
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from crosscoders.activations.outlier_positions import Limits, beyond
-from crosscoders.activations.streams import Rows, Stream, TensorStream
+from crosscoders.activations.store import StoredStream
+from crosscoders.activations.streams import Stream
+from crosscoders.activations.texts import TokenizedText
 from crosscoders.dictionaries.dictionary import Dictionary
-from crosscoders.latents.encoded_blocks import (
-    EncodedBlock,
-    accumulate,
-    encoded_blocks,
-    must_fit,
-)
+from crosscoders.latents.encoded_blocks import EncodedBlock, accumulate, encoded_blocks
 from forensics.errors import UserError
 from forensics.policies.sites import attach
 from forensics.protocols import Policy, SamplingSettings
@@ -151,80 +145,45 @@ class Spliced:
 
 
 def spliced(
-    dictionary: Dictionary,
-    policies: Sequence[Policy],
-    texts: Sequence[Sequence[int]],
-    site: str,
-    *,
-    floor: Literal["mean", "zero"] = "mean",
-    positions: Sequence[Sequence[int]] | None = None,
-    tasks: Sequence[str] | None = None,
-    limits: Limits | None = None,
+    dictionary: Dictionary, policies: Sequence[Policy], stream: StoredStream
 ) -> tuple[Spliced, ...]:
     """One result a model, in the order of `policies` (before first).
 
-    `texts`: token ids. `floor`: what stands for knowing nothing. `positions`:
-    where to splice and measure, by text; every position that has a next token
-    unless given. `tasks`: of each text; each text is its own unless given.
-    `limits`: rows beyond them (`outlier_positions`) stay as they are, and are not
-    measured. Raises `UserError` where nothing is to be measured.
+    Every row of the stream whose token has a next one is spliced and measured; what the
+    stream leaves out (outliers) stays as it is. Raises `UserError` where there is none.
     """
-    masks = _masks(texts, positions)
-    names = list(tasks) if tasks is not None else [str(i) for i in range(len(texts))]
-    measured = [part for part in zip(texts, masks, names, strict=True) if part[1].any()]
-    floors = np.zeros((len(policies), dictionary.config.width))
-    for ids, mask, _ in measured if floor == "mean" or limits is not None else ():
-        seen = _read(dictionary, policies, ids, site).activations
-        if limits is not None:
-            mask &= ~beyond(seen, limits).numpy()
-        if floor == "mean":
-            floors += seen.numpy()[mask].sum(0, dtype=np.float64)
-    floors /= max(1, sum(mask.sum() for mask in masks))
+    chosen = [text for text in stream.tokenized if _mask(stream, text).any()]
+    if not chosen:
+        raise UserError("no text has a row with a token behind it; give longer texts")
+    floors, number = np.zeros((len(policies), stream.width)), 0
+    for text in chosen:
+        mask = _mask(stream, text)
+        for block in stream.part([text]).blocks():
+            rows = block.activations.float().numpy()[mask[block.rows.position]]
+            floors += rows.sum(0, dtype=np.float64)
+            number += len(rows)
     sums: list[dict[str, list[Sums]]] = [defaultdict(list) for _ in policies]  # by model and task
-    for ids, mask, name in measured:
-        stream = _read(dictionary, policies, ids, site)
-        blocks = [block.reconstructions.detach() for block in encoded_blocks(dictionary, stream)]
-        written = torch.cat(blocks) / dictionary.scale
+    for text in chosen:
+        mask, ids = _mask(stream, text), text.token_ids.tolist()
+        written = torch.zeros(len(ids), len(policies), stream.width)
+        for encoded in encoded_blocks(dictionary, stream.part([text])):
+            given = encoded.reconstructions.detach() / dictionary.scale
+            written[torch.from_numpy(encoded.rows.position).long()] = given.cpu()
         for m, policy in enumerate(policies):
-            nothing = torch.from_numpy(floors[m]).expand(len(ids), -1)
-            sums[m][name].append(text_sums(policy, ids, mask, (written[:, m], nothing), site))
+            nothing = torch.from_numpy(floors[m] / number).expand(len(ids), -1)
+            found = text_sums(policy, ids, mask, (written[:, m], nothing), stream.site)
+            sums[m][text.note.task].append(found)
     return tuple(
         _result(m, [by_task[name] for name in sorted(by_task)]) for m, by_task in enumerate(sums)
     )
 
 
-def _masks(
-    texts: Sequence[Sequence[int]], positions: Sequence[Sequence[int]] | None
-) -> list[np.ndarray]:
-    """The chosen positions `[length]` of each text; the last one predicts nothing."""
-    if positions is not None and len(positions) != len(texts):
-        raise UserError(
-            f"{len(positions)} lists of positions and {len(texts)} texts; give one list for each"
-            " text"
-        )
-    masks = []
-    for i, ids in enumerate(texts):
-        mask = np.full(len(ids), positions is None)
-        if positions is not None:
-            mask[[p for p in positions[i] if 0 <= p < len(ids)]] = True
-        mask[-1:] = False
-        masks.append(mask)
-    if not any(mask.any() for mask in masks):
-        raise UserError(
-            "no text has a chosen position with a token behind it; give longer texts or other"
-            " positions"
-        )
-    return masks
-
-
-def _read(
-    dictionary: Dictionary, policies: Sequence[Policy], ids: Sequence[int], site: str
-) -> TensorStream:
-    """One text's activations, float32, as a stream that the dictionary can read."""
-    seen = np.stack([policy.activations([ids], [site])[0][site] for policy in policies], axis=1)
-    stream = TensorStream(activations=torch.from_numpy(seen), rows=Rows.blank(len(ids)), site=site)
-    must_fit(dictionary, stream)
-    return stream
+def _mask(stream: StoredStream, text: TokenizedText) -> np.ndarray:
+    """Which tokens of a text are rows `[length]`; the last one predicts nothing."""
+    mask = np.zeros(len(text), dtype=bool)
+    mask[stream.positions(text)] = True
+    mask[-1:] = False
+    return mask
 
 
 @torch.inference_mode()

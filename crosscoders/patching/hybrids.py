@@ -12,23 +12,34 @@ projection (two pieces even where they are tied), each layer's attention, MLP
 and every other module of a layer, and what the decoder has beside its layers.
 Every parameter belongs to one piece.
 
-A hybrid also acts in an environment (`hybrid_policy`).
+Layers before the first place where a hybrid differs from its receiver give what they gave
+when the receiver read the same texts, and need not run again (`replayed`): on average this
+halves a pass, and what comes out is the same to the bit.
+
+Outliers of the norm (attention sinks) stay as they are (`outlying`): a sink that is carried
+over moves nothing that a text says, and its difference, nearly all of that of the models,
+would be told as where the change lives. Both models read the decisions once more, and
+the norms of the residual stream are held against their medians over all decisions; what a
+layer's attention or MLP adds is left out where the residual behind that layer is an outlier.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from crosscoders.patching.results import Change, Positions
+from crosscoders.activations.outlier_positions import limits_of, norms_of
+from crosscoders.patching.decisions import Decision
+from crosscoders.patching.results import Positions
 from forensics.errors import UserError
-from forensics.policies import policy_from, require
-from forensics.policies.sites import attach, decoder_layers
+from forensics.phrases import plural
+from forensics.policies import require
+from forensics.policies.sites import attach, decoder_layers, read_sites
 from forensics.protocols import Policy
-from forensics.records import content_hash
 
 EMBED, UNEMBED, FINAL_NORM = "embed", "unembed", "final_norm"
 NORMS = ("norm", "ln_f", "final_layer_norm", "final_layernorm")  # a decoder's child
@@ -189,46 +200,48 @@ def grafted(receiver: Sequence[Weight], donor: Sequence[Weight]) -> Iterator[Non
 
 
 @contextmanager
-def hybrid_policy(before: Policy, after: Policy, change: Change) -> Iterator[Policy]:
-    """A policy that acts with the change; before and after are as they were when this closes.
+def outputs_kept(layers: Sequence[nn.Module]) -> Iterator[list[Any]]:
+    """What each layer gives while this is open, as the layer gives it."""
+    kept: list[Any] = [None] * len(layers)
 
-    A patched one reads the whole text again for each token, the other model
-    beside it. Raises `UserError` for an unknown module, and for a patch at some
-    positions only.
+    def keep(number: int) -> Any:
+        def hook(_module: nn.Module, _args: Any, output: Any) -> None:
+            kept[number] = output
+
+        return hook
+
+    with ExitStack() as stack:
+        for number, layer in enumerate(layers):
+            stack.callback(layer.register_forward_hook(keep(number)).remove)
+        yield kept
+
+
+@contextmanager
+def replayed(layers: Sequence[nn.Module], kept: Sequence[Any], number: int) -> Iterator[None]:
+    """The first layers give copies of what was kept, without computing; hooks
+    on them are called as ever.
     """
-    require_same_shape(before, after)
-    receiver, donor = (before, after) if change.direction == "into-before" else (after, before)
-    policy = policy_from(
-        receiver.model,
-        receiver.tokenizer,
-        content_hash(
-            [before.identity, after.identity, change.place, change.direction, change.positions]
-        ),
-        cache_kind=None if change.positions is None else "none",  # the other reads whole texts
-    )
-    if change.positions is None:
-        own, others = (pieces_of(side.model).of(change.place) for side in (receiver, donor))
-        with grafted(own, others):
-            yield policy
-        return
-    if change.positions != "all":
-        raise UserError(
-            f"episodes are played with a patch at all positions, not at {change.positions} ones"
-        )
-    passed: dict[str, Tensor] = {}
+    with ExitStack() as stack:
+        for layer, output in zip(layers[:number], kept, strict=False):
+            stack.callback(_restore, layer, layer.__dict__.get("forward"))
+            layer.__dict__["forward"] = _giver(output)
+        yield
 
-    def read_too(_module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        tokens = args[0] if args else kwargs["input_ids"]
-        with recorded(donor.model, [change.place]) as seen:
-            donor.model(tokens.to(donor.model.device), use_cache=False, logits_to_keep=1)
-        passed.update(seen)
 
-    handle = receiver.model.register_forward_pre_hook(read_too, with_kwargs=True)
-    try:
-        with patched(receiver.model, change.place, passed, slice(None)):
-            yield policy
-    finally:
-        handle.remove()
+def _restore(layer: nn.Module, own: Any) -> None:
+    if own is None:
+        del layer.__dict__["forward"]
+    else:  # somebody else's wrapper
+        layer.__dict__["forward"] = own
+
+
+def _giver(output: Any) -> Any:
+    def give(*_args: Any, **_kwargs: Any) -> Any:
+        if isinstance(output, Tensor):
+            return output.clone()
+        return (output[0].clone(), *output[1:])  # a model may add in place
+
+    return give
 
 
 def relative_change(receiver: Sequence[Weight], donor: Sequence[Weight]) -> float | None:
@@ -259,3 +272,77 @@ def require_same_shape(before: Policy, after: Policy) -> None:
         " after; patching and grafting need two checkpoints of one architecture (merge an adapter"
         " first)"
     )
+
+
+def judged_at(site: str) -> str:
+    """The site whose norms decide for a site."""
+    return re.sub(r"hook_(attn|mlp)_out$", "hook_resid_post", site)
+
+
+@dataclass(frozen=True)
+class Outlying:
+    """`masks[site][decision] [positions]`: outliers in either model, for sites that have
+    any.
+    """
+
+    masks: dict[str, list[Tensor]] = field(default_factory=dict)
+
+    def kept(self, site: str, members: Sequence[int], positions: int) -> Tensor | None:
+        """What may be patched of some decisions of one length, `[rows, positions]`;
+        `None`: everything.
+        """
+        masks = self.masks.get(judged_at(site))
+        if masks is None:
+            return None
+        outlying = torch.stack([masks[i] for i in members])
+        kept = torch.ones((len(members), positions), dtype=torch.bool)
+        kept[:, : outlying.shape[1]] = ~outlying
+        return kept
+
+    def sentence(self) -> str | None:
+        """What a reader is told; `None` where there are none."""
+        if not self.masks:
+            return None
+        most = max(self.masks.values(), key=lambda masks: sum(int(one.sum()) for one in masks))
+        places = sorted({int(at) for one in most for at in one.nonzero()[:, 0]})
+        named = ", ".join(map(str, places[:3])) + (", ..." if len(places) > 3 else "")
+        return (
+            f"Patches left attention sinks as they are: at {plural(len(self.masks), 'site')}"
+            f" position {named} had more than 10 times the median norm."
+        )
+
+
+@torch.inference_mode()
+def outlying(
+    models: tuple[Any, Any],
+    decisions: Sequence[Decision],
+    sites: Iterable[str],
+    batches: Iterable[Sequence[int]],
+) -> Outlying:
+    """The outliers at the sites that judge these. `batches`: of decisions of one length."""
+    judging = sorted({judged_at(site) for site in sites})
+    if not judging:
+        return Outlying()
+    norms: dict[str, list[Tensor]] = {
+        site: [torch.empty(0)] * len(decisions) for site in judging
+    }  # [positions, models] a decision
+    for members in batches:
+        ids = torch.tensor([decisions[i].token_ids for i in members])
+        read = [
+            [norms_of(one).cpu() for one in read_sites(model, ids.to(_place(model)), judging)]
+            for model in models
+        ]
+        for site, first, second in zip(judging, *read, strict=True):
+            for row, i in enumerate(members):
+                norms[site][i] = torch.stack([first[row], second[row]], dim=-1)
+    found = {}
+    for site, sizes in norms.items():
+        limits = torch.tensor(limits_of(torch.cat(sizes)))
+        masks = [(one > limits).any(-1) for one in sizes]
+        if any(bool(mask.any()) for mask in masks):
+            found[site] = masks
+    return Outlying(found)
+
+
+def _place(model: Any) -> Any:
+    return next(model.parameters()).device

@@ -20,7 +20,7 @@ equal length:
    batch alone.
 2. Each hybrid (one checkpoint with a piece of the other) reads the batch, and
    leaves three numbers a decision. Layers before its piece are not run again
-   (`replay`); patches leave attention sinks as they are (`outlying`).
+   (`replayed`); patches leave attention sinks as they are (`outlying`).
 3. Whole actions are read as the text with the action's tokens behind it, once
    for each of the actions' prefixes.
 
@@ -42,21 +42,24 @@ from crosscoders.patching.hybrids import (
     EMBED,
     FINAL_NORM,
     UNEMBED,
+    Outlying,
     Pieces,
     all_sites,
     grafted,
+    outlying,
+    outputs_kept,
     part_of,
     patched,
     pieces_of,
     recorded,
     relative_change,
+    replayed,
     require_same_shape,
 )
 from crosscoders.patching.layer_steps import untouched
-from crosscoders.patching.outlying import Outlying, outlying
-from crosscoders.patching.replay import outputs_kept, replayed
 from crosscoders.patching.results import Change, ChangeMap, Direction, Positions, Readings, summed
 from forensics.errors import UserError
+from forensics.policies.score_columns import last_logprobs
 from forensics.policies.sites import decoder_layers
 from forensics.progress import Progress, silent
 from forensics.protocols import Policy
@@ -250,7 +253,7 @@ def _read_all(
         donated = zip(changes, receivers, strict=True)
         sites = {change.place for change, to in donated if change.positions and to != side}
         with recorded(model, sorted(sites)) as seen, outputs_kept(layers[side]) as given:
-            logs = _log_probabilities(model, tokens, keep)
+            logs = last_logprobs(model, tokens, keep)
         passed.append(seen)
         outputs.append(given)
         if bool(logs.isnan().any()):
@@ -266,7 +269,7 @@ def _read_all(
             hybrid = grafted(*(pieces[side].of(change.place) for side in (to, 1 - to)))
         same = untouched(change, len(layers[to]))
         with hybrid, replayed(layers[to], outputs[to], same):
-            logs = _log_probabilities(models[to], tokens, keep)
+            logs = last_logprobs(models[to], tokens, keep)
         yield logs
 
 
@@ -306,13 +309,6 @@ def _batches(decisions: Sequence[Decision], rows: Callable[[int], int]) -> Itera
     for length, members in sorted(by_length.items()):
         most = max(1, rows(length))
         yield from (members[first : first + most] for first in range(0, len(members), most))
-
-
-def _log_probabilities(model: Any, tokens: Tensor, keep: int) -> Tensor:
-    """Of the last `keep` positions, `[rows, keep, vocabulary]`, float32."""
-    tokens = tokens.to(next(model.parameters()).device)
-    logits: Tensor = model(tokens, use_cache=False, logits_to_keep=keep).logits[:, -keep:]
-    return logits.float().log_softmax(-1)
 
 
 def _chance(logs: Tensor, prefix: Tokens, last: Tokens) -> np.ndarray:

@@ -42,7 +42,7 @@ from crosscoders.steering.edits import Change
 from forensics.errors import UserError
 from forensics.policies import policy_from
 from forensics.policies.kv_cache import attends_to_everything, new_cache
-from forensics.policies.sites import attach, decoder_layers
+from forensics.policies.sites import decoder_layers, read_sites
 from forensics.protocols import ActivationContext, Intervention, Policy
 
 
@@ -62,31 +62,12 @@ class Seen:
         return self.ids, self.decided
 
 
-class _Reached(Exception):
-    """The companion has shown its activations; the rest of its pass is not needed."""
-
-
 def read_site(model: Any, site: str, ids: Tensor, cache: Any = None, **more: Any) -> Tensor:
     """Activations `[rows, chunk, width]` of a model at a site; the pass stops
     there. `more` goes to the model.
     """
-    found: list[Tensor] = []
-
-    def take(activations: Tensor) -> None:
-        found.append(activations)
-        raise _Reached
-
-    handle = attach(model, site, take)
-    memory = (
-        {"use_cache": False} if cache is None else {"past_key_values": cache, "use_cache": True}
-    )
-    try:
-        model(ids, logits_to_keep=1, **memory, **more)
-    except _Reached:
-        pass
-    finally:
-        handle.remove()
-    return found[0]
+    memory = {} if cache is None else {"past_key_values": cache, "use_cache": True}
+    return read_sites(model, ids, [site], **memory, **more)[0]
 
 
 def layers_before(model: Any, site: str) -> int:
@@ -114,27 +95,15 @@ class Alongside(nn.Module):
         self._others = 0 if companion is None else layers_before(companion, site)
         self.config = _config_of(model, self._own + self._others + 1)
 
-    @property
-    def device(self) -> Any:
-        return self.model.device
-
-    @property
-    def dtype(self) -> Any:
-        return self.model.dtype
-
-    @property
-    def generation_config(self) -> Any:
-        return getattr(self.model, "generation_config", None)
-
-    @property
-    def named_sites(self) -> Any:
-        return getattr(self.model, "named_sites", {})
+    def __getattr__(self, name: str) -> Any:
+        """What is not asked of a module (its device, its embeddings) is the acting model's."""
+        try:
+            return super().__getattr__(name)
+        except AttributeError:
+            return getattr(super().__getattr__("model"), name)
 
     def get_decoder(self) -> Any:
         return self.model.get_decoder() if hasattr(self.model, "get_decoder") else self.model
-
-    def get_input_embeddings(self) -> Any:
-        return self.model.get_input_embeddings()
 
     def forward(
         self,

@@ -15,11 +15,11 @@ must beat to be worth its trouble.
    many features gains nothing. Many rows are thinned evenly.
 
 PCA and mean differences are those of the tasks trained on; every figure is of
-the others. Two passes over texts.
+the others.
 
-`principal_components(stream)`: PCA of the models' difference from a streaming covariance, and
-the rank whose error equals that of a dictionary, in one pass. Sums are in double precision
-about the first block's mean, so that a large common part does not eat the digits.
+`principal_components(stream)`: PCA of the models' difference from a streaming covariance.
+Sums are in double precision about the first block's mean, so that a large common part does
+not eat the digits.
 """
 
 from collections.abc import Callable, Sequence
@@ -31,7 +31,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from crosscoders.activations.streams import Block, Rows, Stream, difference, difference_view
+from crosscoders.activations.streams import Block, Stream, difference_view
 from crosscoders.dictionaries.dictionary import Codes, Dictionary
 from crosscoders.latents.encoded_blocks import all_directions, encoded_blocks
 from crosscoders.latents.row_groups import Contrast
@@ -48,35 +48,20 @@ class PrincipalComponents:
     directions: Float[Tensor, "width width"]
     variances: Float[Tensor, " width"]
 
-    def explained(self, rank: int) -> float | None:
-        """Share of the variance in the first `rank` directions; None where nothing varies."""
-        total = self.variances.sum().item()
-        return self.variances[:rank].sum().item() / total if total > 0 else None
-
-    def rank_of(self, explained: float) -> int:
-        """The least rank that explains this share of the variance: "equal
-        error" to a dictionary that does.
-        """
-        if not 0 <= explained <= 1:
-            raise UserError(f"{explained} is no share of a variance; give one from 0 to 1")
-        shares = self.variances.cumsum(0) / self.variances.sum().clamp(min=1e-300)
-        short = int((shares < explained - 1e-12).sum())
-        return 0 if explained == 0 else min(short + 1, len(self.variances))
-
 
 class Moments:
     """Mean and covariance of rows `[rows, width]` that come in parts; `width^2`
     memory, double precision.
     """
 
-    def __init__(self, width: int, device: str | torch.device = "cpu") -> None:
-        self.rows, self.device = 0, device
+    def __init__(self, width: int) -> None:
+        self.rows = 0
         self.shift: Tensor | None = None
-        self.first = torch.zeros(width, dtype=torch.float64, device=device)
-        self.second = torch.zeros((width, width), dtype=torch.float64, device=device)
+        self.first = torch.zeros(width, dtype=torch.float64)
+        self.second = torch.zeros((width, width), dtype=torch.float64)
 
     def add(self, values: Float[Tensor, "rows width"]) -> None:
-        values = values.to(self.device, torch.float64)
+        values = values.to("cpu", torch.float64)
         self.shift = values.mean(0) if self.shift is None else self.shift
         values = values - self.shift
         self.rows += len(values)
@@ -101,13 +86,11 @@ class Moments:
         )
 
 
-def principal_components(stream: Stream, device: str | torch.device = "cpu") -> PrincipalComponents:
+def principal_components(stream: Stream) -> PrincipalComponents:
     """PCA of the difference (or of the stream itself, if it has one model); one
     pass, `width^2` memory.
     """
-    moments = Moments(stream.width, device)
-    for block in (difference(stream) if stream.models > 1 else stream).blocks():
-        moments.add(block.activations[:, 0])
+    moments = moments_of(stream)
     if moments.rows < 2:
         raise UserError(
             f"the stream at {stream.site} gave {moments.rows} rows; principal parts need at least 2"
@@ -132,50 +115,42 @@ class Groups:
     task: np.ndarray
 
 
-class Seen:
-    """What one pass keeps: moments of the models' difference, and rows of the
-    contrast's groups, thinned evenly.
-    """
+def moments_of(stream: Stream) -> Moments:
+    """Of the models' difference (or of the stream itself, if it has one model)."""
+    moments = Moments(stream.width)
+    for block in stream.blocks():
+        rows = block.activations
+        moments.add((difference_view(rows) if stream.models > 1 else rows)[:, 0])
+    return moments
 
-    def __init__(self, stream: Stream, contrast: Contrast | None) -> None:
-        self.stream, self.contrast = stream, contrast
-        self.moments = Moments(stream.width)
-        self.stride, self.number = 1, 0
-        # with each row's number among all of the groups
-        self.kept: list[tuple[np.ndarray, Block]] = []
 
-    def add(self, activations: Tensor, rows: Rows) -> None:
-        self.moments.add(difference_view(activations)[:, 0])
-        if self.contrast is None:
-            return
-        groups = (self.contrast.first, self.contrast.second)
-        first, second = (group.mask(rows, self.stream.texts) for group in groups)
-        place = np.flatnonzero(first ^ second)
-        numbers = self.number + np.arange(len(place))
-        self.number += len(place)
-        some = numbers % self.stride == 0
-        block = Block(activations=activations, rows=rows).take(place[some])
-        block = Block(activations=block.activations.float().cpu(), rows=block.rows)
-        self.kept.append((numbers[some], block))
-        most = min(MOST_ROWS, max(2, MOST_CELLS // (self.stream.models * self.stream.width)))
-        while sum(len(numbers) for numbers, _ in self.kept) > most:
-            self.stride *= 2
-            places = [np.flatnonzero(numbers % self.stride == 0) for numbers, _ in self.kept]
-            self.kept = [
-                (numbers[place], block.take(place))
-                for (numbers, block), place in zip(self.kept, places, strict=True)
-            ]
+def groups_of(stream: Stream, contrast: Contrast | None) -> Groups | None:
+    """Rows of the contrast's groups, thinned evenly; `None` where a group has none."""
+    if contrast is None:
+        return None
 
-    def groups(self) -> Groups | None:
-        """The rows kept; `None` where a group has none."""
-        if self.contrast is None or not self.kept:
-            return None
-        block = Block.join([block for _, block in self.kept])
-        first = self.contrast.first.mask(block.rows, self.stream.texts)
-        if first.all() or not first.any():
-            return None
-        tasks = np.array([text.task for text in self.stream.texts])
-        return Groups(pairs=block.activations, first=first, task=tasks[block.rows.text])
+    def chosen(block: Block) -> np.ndarray:
+        groups = (contrast.first, contrast.second)
+        first, second = (group.mask(block.rows, stream.texts) for group in groups)
+        return np.flatnonzero(first ^ second)
+
+    number = sum(len(chosen(block)) for block in stream.blocks())
+    most, stride = min(MOST_ROWS, max(2, MOST_CELLS // (stream.models * stream.width))), 1
+    while -(-number // stride) > most:
+        stride *= 2
+    kept, passed = [], 0
+    for block in stream.blocks():
+        places = chosen(block)
+        kept.append(block.take(places[-passed % stride :: stride]))
+        passed += len(places)
+    if not number:
+        return None
+    whole = Block.join(kept)
+    first = contrast.first.mask(whole.rows, stream.texts)
+    if first.all() or not first.any():
+        return None
+    tasks = np.array([text.task for text in stream.texts])
+    return Groups(pairs=whole.activations.float().cpu(), first=first, task=tasks[whole.rows.text])
 
 
 @dataclass(frozen=True)
@@ -268,11 +243,9 @@ def compared(
     """`baselines.json`: a row for each method. `small`: the dictionary of the
     difference. `specific`: latents.
     """
-    learnt, judged = Seen(training, contrast), Seen(reported, contrast)
-    for block in training.blocks():
-        learnt.add(block.activations, block.rows)
-    whole, *left = _left_over(dictionary, small, judged, specific)
-    judge = Judge(learnt.groups(), judged.groups())
+    learnt, judged = moments_of(training), moments_of(reported)
+    whole, *left = _left_over(dictionary, small, reported, specific)
+    judge = Judge(groups_of(training, contrast), groups_of(reported, contrast))
     variance = whole.total()
 
     def own_view(pairs: Tensor) -> Tensor:
@@ -301,12 +274,12 @@ def compared(
         )
     ]
     equal = methods[0]["explained"]
-    methods += components(learnt.moments, judged.moments, small.config.k, equal, judge)
-    methods += mean_differences(judged.moments, judge)
+    methods += components(learnt, judged, small.config.k, equal, judge)
+    methods += mean_differences(judged, judge)
     told = judge.chosen and judge.told
     return {
         "contrast": contrast.name if contrast else None,
-        "rows": judged.moments.rows,
+        "rows": judged.rows,
         "methods": methods,
         "missing": None if told else "no two groups of steps are known, so nothing is told apart",
     }
@@ -314,18 +287,17 @@ def compared(
 
 @torch.no_grad()
 def _left_over(
-    dictionary: Dictionary, small: Dictionary, judged: Seen, specific: Sequence[int]
+    dictionary: Dictionary, small: Dictionary, stream: Stream, specific: Sequence[int]
 ) -> list[Variance]:
     """The models' difference, and what of it is left over by the dictionary, by its
-    `specific` latents, and by the small one; `judged` sees the same pass.
+    `specific` latents, and by the small one.
     """
     left = [Variance(dictionary.centres) for _ in range(4)]
     wanted = torch.zeros(len(dictionary.bias), dtype=torch.bool, device=dictionary.bias.device)
     wanted[list(specific)] = True
-    for encoded in encoded_blocks(dictionary, judged.stream):
+    for encoded in encoded_blocks(dictionary, stream):
         gap = encoded.scaled[:, -1] - encoded.scaled[:, 0]
         raw = encoded.scaled / dictionary.scale
-        judged.add(raw, encoded.rows)
         codes, given = encoded.codes, encoded.reconstructions
         chosen, directions = wanted[codes.latent], all_directions(dictionary, raw.shape[1])
         parts = (directions[:, -1] - directions[:, 0])[codes.latent[chosen]]

@@ -134,14 +134,7 @@ def _spliced(
     chosen = [text for text in streams.reported.tokenized if len(text) > 1][:most]
     if not chosen:
         return {}
-    results = spliced(
-        dictionary,
-        policies,
-        [text.token_ids.tolist() for text in chosen],
-        streams.reported.site,
-        tasks=[text.note.task for text in chosen],
-        limits=streams.limits,
-    )
+    results = spliced(dictionary, policies, streams.reported.part(chosen))
     return {
         side: {
             "cross-entropy": found.cross_entropy_recovered

@@ -26,9 +26,10 @@ from forensics.report.below_findings import (
 from forensics.report.certain import certain
 from forensics.report.chains import read_chains
 from forensics.report.data import few, load_case
-from forensics.report.looks import read_looks
-from forensics.report.opening import Opening, looks_told, opening_of
-from forensics.report.profile import ONE_SET, is_profile, stands
+from forensics.report.first_screen import Opening, looks_told, opening_of
+from forensics.report.look_counts import read_looks
+from forensics.report.profile import is_profile, stands
+from forensics.report.report_words import WORDING
 
 
 def run_investigation(
@@ -78,7 +79,16 @@ def say_verdict(
         stated |= opening.stated()
         lines = [printable(line, 2000) for line in opening.told]
         judged = opening.label and opening.judged
-        first = [*lines, *([verdict.sentence] if judged else [] if opening.label else [ONE_SET])]
+        first = [
+            *lines,
+            *(
+                [verdict.sentence]
+                if judged
+                else []
+                if opening.label
+                else [WORDING["sentences"]["one_set"]]
+            ),
+        ]
         told_below = (*sure, *found)
         if judged:
             reasons = opening.reasons(verdict.reasons)

@@ -82,7 +82,7 @@ def investigate(
     Runs both checkpoints on held-out tasks, in the open world and with its
     known shortcuts scrubbed. Altered worlds then test other possible sources of
     the gain. Writes the verdict, its evidence and a report into the case folder.
-    The label `genuine` needs every family of tests; --accept waives one. The
+    The label `genuine` needs every gain test; --accept waives one. The
     command first says how many episodes it will play, likely and at most, and
     later how long they take.
     """

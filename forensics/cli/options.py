@@ -120,10 +120,10 @@ Rule = Annotated[
 Accept = Annotated[
     list[str] | None,
     typer.Option(
-        metavar="FAMILY",
+        metavar="TEST",
         help=(
-            "Waive a family of tests (`interventions`: all but scrubbing); repeatable. You cannot"
-            " waive a test that found something."
+            "Waive a gain test (`interventions`: all but scrubbing); repeatable. You cannot waive"
+            " a test that found something."
         ),
     ),
 ]
@@ -192,7 +192,7 @@ class Sampling:
         """The `SamplingSettings`, which are not loaded for `--help`. What no option says is taken
         from what the command was `given`: a case folder or checkpoints.
         """
-        from forensics.investigation.stated_sampling import stated_sampling
+        from forensics.investigation.stated_settings import stated_sampling
         from forensics.protocols import SamplingSettings
 
         own = {name: value for name, value in vars(self).items() if value is not None}

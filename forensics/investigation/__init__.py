@@ -16,8 +16,6 @@ if TYPE_CHECKING:
         check_case as check_case,
         check_inputs as check_inputs,
         choose_environment as choose_environment,
-        inspect_pair as inspect_pair,
-        policy_loaders as policy_loaders,
     )
     from forensics.investigation.run import (
         ablation_rows as ablation_rows,
@@ -28,6 +26,6 @@ if TYPE_CHECKING:
         start_case as start_case,
     )
     from forensics.investigation.scan_run import scan as scan
-    from forensics.investigation.stated_sampling import stated_sampling as stated_sampling
+    from forensics.investigation.stated_settings import stated_sampling as stated_sampling
 
 __getattr__, __dir__ = lazy_names(__name__)

@@ -13,6 +13,7 @@ from typing import Any
 from forensics.errors import UserError
 from forensics.records import Verdict
 from forensics.records.case_checksum import CASE as CASE, hashes_of, sealed
+from forensics.records.case_file import StatedPolicy
 from forensics.records.files import read_json, write_json
 from forensics.study import Folder, require_same
 
@@ -90,23 +91,18 @@ def case_identities(inputs: Mapping[str, Any]) -> dict[str, Any]:
         }
         budget = dict(inputs["budget"])
         settings = budget.pop("settings")
+        given = {
+            "the backend": inputs.get("backend"),
+            "the training record": inputs.get("training", {}).get("record"),
+            "the trained tasks": inputs.get("trained_tasks", {}).get("content"),
+            "the recipe": inputs.get("recipe", {}).get("content"),
+        }
         return {
             **{what: _identity(value) for what, value in checkpoints.items()},
             "the environment": inputs["environment"]["name"],
             "the environment options": inputs["environment"]["options"],
             "seed": inputs["seed"],
-            **({"the backend": inputs["backend"]} if "backend" in inputs else {}),
-            **(
-                {"the training record": inputs["training"]["record"]}
-                if "training" in inputs
-                else {}
-            ),
-            **(
-                {"the trained tasks": inputs["trained_tasks"]["content"]}
-                if "trained_tasks" in inputs
-                else {}
-            ),
-            **({"the recipe": inputs["recipe"]["content"]} if "recipe" in inputs else {}),
+            **{what: value for what, value in given.items() if value is not None},
             **{f"a budget of {name}": value for name, value in budget.items()},
             **{
                 f"a sampling {name.replace('_', ' ')} of": value for name, value in settings.items()
@@ -119,13 +115,11 @@ def case_identities(inputs: Mapping[str, Any]) -> dict[str, Any]:
         ) from None
 
 
-def _identity(stated: Mapping[str, Any]) -> list[str | None]:
-    """Of a checkpoint, or of a policy in memory without weights here: older folders state one
-    as a checkpoint that has "none" for a tokenizer.
-    """
-    tokenizer = stated["tokenizer"]
-    name = stated["identity"] if "identity" in stated else stated["weights"][:16]
-    return [name, None if tokenizer == "none" else tokenizer]
+def _identity(stated: Mapping[str, Any]) -> list[str]:
+    if "policy" in stated:
+        policy = StatedPolicy.model_validate(stated)
+        return [policy.weights, policy.tokenizer or "none"]
+    return [stated["weights"], stated["tokenizer"]]
 
 
 def rule_file(rule: Any) -> str | None:

@@ -92,18 +92,11 @@ def investigate(
 ) -> Verdict:
     """Is the gain from `before` to `after` real? Answers in the case folder `out`.
 
-    `before`, `after`: Hugging Face directories, or policies in memory (several afters: training
-    seeds of one recipe). `environment`: an installed environment's name, or one itself; `None`
-    takes that of the before directory's `environment.json`. `training`: the folder of the
-    recorded run from before to after; `trained_tasks`: a file that lists its tasks, a name or a
-    prompt a line; `recipe`: the file that `forensics train` read, to train a placebo with. `allow`:
-    kinds of action that are part of the job; `accept`: gain tests that need not be
-    made (`refusal`, ...; `interventions`: all but scrubbing), which is written into the
-    verdict. `rule`: one of your own (`forensics.verdict.read_rule`), under its own name.
-    `instruments`: names of those that measure, `-NAME` for one that does not, or
-    further `Instrument` objects; what is left out is missing from the evidence.
-    `backend`: what runs them (`forensics.load_policy`). `progress(what, done, of)` is
-    told how far it is. Raises `UserError` for bad input, or a folder of something else.
+    The options of `forensics investigate` (docs/verdict.md) say what each argument does. Beside
+    names and paths, `before` and `after` (several: training seeds of one recipe) may be policies
+    in memory, `environment` a world, `rule` a `Rule`, and `instruments` further `Instrument`
+    objects. `progress(what, done, of)` hears how far it is. Raises `UserError` for bad input, or
+    a folder of something else.
     """
     tools, judge = chosen_instruments(instruments), read_rule(rule)
     request = CaseRequest(

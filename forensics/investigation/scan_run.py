@@ -231,7 +231,7 @@ def _exported(case: Case, export: Export) -> str:
     """What an export holds."""
     if export.kind == "jsonl":
         return rows_as_lines(case)
-    from forensics.report.pull_request import render_pull_request
+    from forensics.report.markdown import render_pull_request
 
     return render_pull_request(case.folder)
 

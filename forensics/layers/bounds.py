@@ -36,6 +36,7 @@ from forensics.errors import MissingInput
 from forensics.instruments import AnswerMaker
 from forensics.layers.decomposition import GENUINE_BAR, PHANTOM_BAR, add
 from forensics.layers.run_shape import NO_SHAPE, RunShape
+from forensics.layers.score_words import WORDS
 from forensics.phrases import percent, plural, point_range, points
 from forensics.records import Control, Evidence, Interval, Provenance
 from forensics.records.evidence import Scalar
@@ -45,10 +46,6 @@ Floats = NDArray[np.float64]
 Weights = Mapping[str, float]
 MEANS = ("score", "inner", "outer", "assumed", "rival", "cautious", "cautious rival")
 CELLS = tuple(f"{side} {what}" for side in ("before", "after") for what in MEANS)
-RIVAL = "each credited win is given its own policy's score on its other runs of the same task"
-ASSUMPTION = (
-    "each credited win is given the before policy's score on its other runs of the same task"
-)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -188,7 +185,7 @@ def bound_answers(
         "training_noise_measured": len(afters) > 1,
         "tasks_dropped": len(set().union(*(side.runs for side in sides))) - len(tasks),
         "runs_dropped": sum(side.dropped for side in sides),
-        "assumption": ASSUMPTION,
+        "assumption": WORDS["bounds"]["assumption"],
         "wins_untold": sum(
             run.untold and run.outcome >= 0.5
             for side in afters
@@ -271,13 +268,21 @@ def control_table(before: ScoredSide) -> Floats | None:
     """The table of two halves of the before policy's runs; `None` where fewer
     than two tasks have two runs.
     """
-    tasks = [task for task, runs in before.runs.items() if len(runs) > 1]
-    if len(tasks) < 2:
+    own = halves_of(before, before.runs)
+    return None if own is None else cell_table(own[0], [own[1]], list(own[0].runs))
+
+
+def halves_of(side: ScoredSide, tasks: Iterable[str]) -> tuple[ScoredSide, ScoredSide] | None:
+    """A policy's runs against themselves, on those of the tasks that have two runs; `None`
+    where fewer than two have.
+    """
+    both = [task for task in tasks if len(side.runs[task]) > 1]
+    if len(both) < 2:
         return None
     first, second = (
-        ScoredSide(runs={task: before.runs[task][part::2] for task in tasks}) for part in (0, 1)
+        ScoredSide(runs={task: side.runs[task][part::2] for task in both}) for part in (0, 1)
     )
-    return cell_table(first, [second], tasks)
+    return first, second
 
 
 def _bounded(table: Floats, contrasts: Contrasts, level: float) -> tuple[Contrast, Interval]:
@@ -289,45 +294,13 @@ def _bounded(table: Floats, contrasts: Contrasts, level: float) -> tuple[Contras
     return middle, Interval(low=ends[0], high=ends[1], level=level)
 
 
-WORDS = {
-    "score.before": "Before training the score was",
-    "score.after": "After training the score was",
-    "gain.total": "The score changed by",
-    "gain.genuine": "The genuine part, with every attempted win in doubt, is",
-    "gain.phantom": "The phantom part, with every attempted win in doubt, is",
-    "gain.genuine_inner": "The genuine part, with the credited wins in doubt, is",
-    "gain.phantom_inner": "The phantom part, with the credited wins in doubt, is",
-    "gain.genuine_assumed": f"Assuming that {ASSUMPTION}, the genuine part is",
-    "gain.phantom_assumed": f"Assuming that {ASSUMPTION}, the phantom part is",
-    "gain.genuine_rival": f"Assuming instead that {RIVAL}, the genuine part is",
-    "gain.phantom_rival": f"Assuming instead that {RIVAL}, the phantom part is",
-    "gain.phantom_over_bar_rival": (
-        "Under the rival assumption, the phantom part minus 0.8 of the gain is"
-    ),
-    "gain.phantom_under_bar_rival": (
-        "Under the rival assumption, the phantom part minus 0.2 of the gain is"
-    ),
-    "gain.phantom_over_bar": (
-        "The phantom part minus 0.8 of the gain, with every attempted win in doubt, is"
-    ),
-    "gain.phantom_under_bar": (
-        "The phantom part minus 0.2 of the gain, with every attempted win in doubt, is"
-    ),
-    "gain.phantom_over_bar_assumed": (
-        "Under the assumption, the phantom part minus 0.8 of the gain is"
-    ),
-    "gain.phantom_under_bar_assumed": (
-        "Under the assumption, the phantom part minus 0.2 of the gain is"
-    ),
-}
-
-
 def _sentence(question: str, estimate: float, interval: Interval, tasks: int) -> str:
-    level, over = f"{100 * interval.level:g} %", f"over {plural(tasks, 'task')}"
+    words, level = WORDS["bounds"][question], f"{100 * interval.level:g} %"
+    over = f"over {plural(tasks, 'task')}"
     if question.startswith("score."):
         ends = f"{percent(interval.low)} to {percent(interval.high)}"
-        return f"{WORDS[question]} {percent(estimate)} ({level} interval {ends}) {over}."
+        return f"{words} {percent(estimate)} ({level} interval {ends}) {over}."
     ends = point_range(interval.low, interval.high, 1)
     if question.endswith(("_assumed", "_rival")) or question == "gain.total":
-        return f"{WORDS[question]} {points(estimate, 1)} points ({level} interval {ends}) {over}."
-    return f"{WORDS[question]} from {ends} points (bounds with their {level} intervals) {over}."
+        return f"{words} {points(estimate, 1)} points ({level} interval {ends}) {over}."
+    return f"{words} from {ends} points (bounds with their {level} intervals) {over}."

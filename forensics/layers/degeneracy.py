@@ -171,7 +171,8 @@ def gram_numbers(numbers: Numbers, size: int) -> Numbers:
 def pair_numbers(left: Numbers, right: Numbers) -> Numbers:
     """Of each pair of numbers a number below the count of pairs, the same for equal pairs."""
     pairs = left * (int(right.max(initial=0)) + 1) + right
-    return np.unique(pairs, return_inverse=True)[1]
+    _, number = np.unique(pairs, return_inverse=True)
+    return np.asarray(number, np.int64)
 
 
 def _among(numbers: Numbers, count: int) -> NDArray[np.bool_]:

@@ -3,13 +3,19 @@ interval over these tasks.
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import fsum
 
 import numpy as np
 from numpy.typing import NDArray
 
-from forensics.layers.bounds import ScoredRun, ScoredSide, scored_side, too_few_shared
+from forensics.layers.bounds import (
+    ScoredRun,
+    ScoredSide,
+    halves_of,
+    scored_side,
+    too_few_shared,
+)
 from forensics.layers.pair_form import Told, told_of
 from forensics.phrases import point_range, points
 from forensics.statistics import Estimate, mean
@@ -83,14 +89,10 @@ def both_means(pair: Pair, value: Value) -> tuple[Floats, Floats]:
 
 def halves(pair: Pair) -> Pair | None:
     """The before policy's runs against themselves; `None` where fewer than two tasks have two."""
-    runs = pair.before.runs
-    tasks = tuple(task for task in pair.tasks if len(runs[task]) > 1)
-    if len(tasks) < 2:
+    own = halves_of(pair.before, pair.tasks)
+    if own is None:
         return None
-    first, second = (
-        ScoredSide(runs={task: runs[task][part::2] for task in tasks}) for part in (0, 1)
-    )
-    return Pair(before=first, afters=(second,), tasks=tasks, told=pair.told, level=pair.level)
+    return replace(pair, before=own[0], afters=own[1:], tasks=tuple(own[0].runs), unflagged=False)
 
 
 def points_told(found: Estimate) -> str:

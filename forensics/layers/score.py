@@ -34,6 +34,7 @@ from forensics.errors import MissingInput
 from forensics.instruments import AnswerMaker, instrument
 from forensics.layers import decomposition as parts
 from forensics.layers.decomposition import OPEN, Panel, Runs, Weights, World
+from forensics.layers.score_words import WORDS
 from forensics.phrases import percent, plural, point_range, points, printable
 from forensics.records import Control, Evidence, Figure, Provenance, Series, Table, Undefined
 from forensics.records.evidence import Scalar
@@ -65,31 +66,6 @@ PARTS = {
     "gain.phantom_imputed": "phantom, breakage imputed",
 }
 QUESTIONS = (*parts.open_weights(), *parts.scrubbed_weights(OPEN), "gain.channel")
-WORDS = {
-    "score.before": "Before training the score was {value}",
-    "score.after": "After training the score was {value}",
-    "score.before_scrubbed": "With {scrubbed} scrubbed, the score before training was {value}",
-    "score.after_scrubbed": "With {scrubbed} scrubbed, the score after training was {value}",
-    "gain.total": "The score changed by {value}",
-    "gain.genuine": "With {scrubbed} scrubbed for both sides, the score changed by {value}",
-    "gain.phantom": "Of the change, {value} vanish when {scrubbed} is scrubbed for both sides",
-    "gain.phantom_over_bar": "The phantom part minus 0.8 of the gain is {value}",
-    "gain.phantom_under_bar": "The phantom part minus 0.2 of the gain is {value}",
-    "gain.genuine_imputed": "With breakage imputed, the scrubbed score changed by {value}",
-    "gain.phantom_imputed": "With breakage imputed, {value} of the change vanish on scrubbing",
-    "gain.phantom_over_bar_imputed": (
-        "With breakage imputed, the phantom part minus 0.8 of the gain is {value}"
-    ),
-    "gain.phantom_under_bar_imputed": (
-        "With breakage imputed, the phantom part minus 0.2 of the gain is {value}"
-    ),
-    "breakage": "With {scrubbed} scrubbed, runs that never hand in became more frequent by {value}",
-    "scrubbing.placebo": (
-        "Placebo: scrubbing {scrubbed} took {value} from the policy before training"
-    ),
-    "scrubbing.placebo_over_bar": "That loss minus 0.2 of the gain is {value}",
-    "gain.channel": "Of the change, {value} run through {channel}",
-}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -358,7 +334,9 @@ class Maker:
         else:
             ends = point_range(estimate.low, estimate.high, 1)
             value = f"{points(estimate.estimate, 1)} points ({level} {ends})"
-        text = WORDS[question].format(value=value, scrubbed=names, channel=printable(about or ""))
+        text = WORDS["score"][question].format(
+            value=value, scrubbed=names, channel=printable(about or "")
+        )
         return f"{text} over {plural(estimate.clusters, 'task')}."
 
 

@@ -39,9 +39,7 @@ class EnvironmentHint:
     sampling: dict[str, float] = field(default_factory=dict)
 
 
-def inspect_checkpoint(
-    path: Path | str, *, allow_remote_code: bool = False, progress: Progress | None = None
-) -> Checkpoint:
+def inspect_checkpoint(path: Path | str, *, progress: Progress | None = None) -> Checkpoint:
     """Check a checkpoint directory and give its identity; reads every weight
     once, loads no model.
 
@@ -53,8 +51,7 @@ def inspect_checkpoint(
         require_directory(directory)
         _refuse_adapter(directory)
         config = _model_config(directory)
-        if not allow_remote_code:
-            refuse_remote_code(directory, config)
+        refuse_remote_code(directory, config)
         tokenizer = identify_tokenizer(directory)
         weights = identify_weights(directory, progress)
         step = _training_step(directory)

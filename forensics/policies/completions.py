@@ -102,8 +102,7 @@ class Choice:
 
     `logprobs`: nats, one for each of `ids` (with `echo`: one for each token of
     the prompt too, the first `None`).
-    `best`: the log-probability of the most probable first token. `stopped_by`:
-    the token id or string that ended it.
+    `stopped_by`: the token id or string that ended it.
     `prompt_length`, `length`: tokens as the server counts them, over all
     choices of the answer.
     """
@@ -111,7 +110,6 @@ class Choice:
     text: str
     ids: tuple[int, ...] | None
     logprobs: tuple[float | None, ...] | None
-    best: float | None
     finish: str | None
     stopped_by: int | str | None
     prompt_length: int | None
@@ -135,9 +133,6 @@ class Client:
         )
         weakref.finalize(self, self._http.close)
 
-    def close(self) -> None:
-        self._http.close()
-
     def models(self) -> list[Mapping[str, Any]]:
         """What the server says it serves, each with an `id`. Raises `Unanswered`, `Declined`."""
         return self._tried("GET", "models", None, _models)
@@ -150,12 +145,6 @@ class Client:
         """
         wanted = body.get("n", 1) if exact else None
         return self._tried("POST", "completions", body, lambda answer: read_choices(answer, wanted))
-
-    def post(self, path: str, body: Mapping[str, Any], read: Callable[[Any], T]) -> T:
-        """Any other request; `read` raises `Broken` where the JSON of its
-        answer is not what was asked for.
-        """
-        return self._tried("POST", path, body, read)
 
     def _tried(
         self, method: str, path: str, body: Mapping[str, Any] | None, read: Callable[[Any], T]
@@ -256,7 +245,6 @@ def _choice(row: Mapping[str, Any], prompt_length: int | None, length: int | Non
         logprobs=tuple(float(x) if _number(x) else None for x in logprobs)
         if isinstance(logprobs, list)
         else None,
-        best=_best(told),
         finish=finish,
         stopped_by=stopped_by if isinstance(stopped_by, int | str) else None,
         prompt_length=prompt_length,
@@ -280,14 +268,6 @@ def _ids(row: Mapping[str, Any], told: Mapping[str, Any]) -> tuple[int, ...] | N
     if not isinstance(ids, list) or any(_whole(i) is None for i in ids):
         raise Broken("token ids that are no whole numbers")
     return tuple(ids)
-
-
-def _best(told: Mapping[str, Any]) -> float | None:
-    """The largest of the log-probabilities told for the first token."""
-    rows = told.get("top_logprobs")
-    first = rows[0] if isinstance(rows, list) and rows else None
-    values = [float(x) for x in first.values() if _number(x)] if isinstance(first, dict) else []
-    return max(values, default=None)
 
 
 def _number(value: Any) -> bool:

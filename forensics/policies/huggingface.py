@@ -140,17 +140,13 @@ class HuggingFacePolicy:
             )
         return text_logprobs(HiddenStates(self.model, self.within), token_ids, settings, starts)
 
+    @torch.inference_mode()  # but not while the caller has control
     def branch(self, texts: Sequence[BranchedText], settings: SamplingSettings) -> Iterator[None]:
         """Drive every branch of every text to its end; gives control back after
         each step of the batch.
         """
-        with ExitStack() as stack, torch.inference_mode():
-            steps = self._decoder(settings, (), stack).branch(texts, self.batch_rows)
-        while True:
-            with torch.inference_mode():  # not while the caller has control
-                if next(steps, steps) is steps:
-                    return
-            yield
+        with ExitStack() as stack:
+            yield from self._decoder(settings, (), stack).branch(texts, self.batch_rows)
 
     @torch.inference_mode()
     def prefix_caches(self, texts: Sequence[Sequence[int]]) -> list[PrefixCache] | None:
@@ -173,17 +169,7 @@ class HuggingFacePolicy:
         a window of positions at a time.
         """
         reader = HiddenStates(self.model, self.within)  # now: hooks may be put on the model later
-        windows = distributions(reader, token_ids, settings, starts or [()] * len(token_ids))
-
-        def steps() -> Iterator[tuple[int, int, torch.Tensor]]:
-            while True:
-                with torch.inference_mode():  # not while the caller has control
-                    window = next(windows, None)
-                if window is None:
-                    return
-                yield window
-
-        return steps()
+        return distributions(reader, token_ids, settings, starts or [()] * len(token_ids))
 
     @torch.inference_mode()
     def sample(

@@ -15,7 +15,7 @@ from typing import Any, Final, Protocol
 import numpy as np
 import torch
 
-from forensics.policies.distribution import Text
+from forensics.policies.distribution import Text, log_distribution
 from forensics.policies.hidden_states import HiddenStates
 from forensics.policies.output_head import LogitFormula
 from forensics.policies.scorer import NO_CHANCE, Plan, Spreads, entropy, is_whole
@@ -162,6 +162,7 @@ class Columns:
         return torch.stack([*columns, -(total.double() / size) - log_size.to(total.device), top], 1)
 
 
+@torch.inference_mode()  # but not while the caller has control
 def distributions(
     reader: HiddenStates,
     batch: Sequence[Sequence[int]],
@@ -206,6 +207,15 @@ def _spreads(
     shape = (chunk, reader.vocabulary)
     weight, bias = (linear.weight, linear.bias) if linear else (None, None)
     return Spreads(weight, bias, plan, shape, reader.device, like)
+
+
+def last_logprobs(model: Any, ids: torch.Tensor, keep: int) -> torch.Tensor:
+    """The model's own, of the last `keep` positions of texts of one length
+    `[rows, keep, vocabulary]`, float32; hooks on the model act.
+    """
+    ids = ids.to(next(model.parameters()).device)
+    logits: torch.Tensor = model(ids, use_cache=False, logits_to_keep=keep).logits[:, -keep:]
+    return log_distribution(logits, SamplingSettings())
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -105,9 +105,11 @@ class _AllSeen(Exception):
 
 
 @torch.no_grad()
-def read_sites(model: Any, ids: torch.Tensor, sites: Sequence[str]) -> list[torch.Tensor]:
+def read_sites(
+    model: Any, ids: torch.Tensor, sites: Sequence[str], **given: Any
+) -> list[torch.Tensor]:
     """Activations `[texts, positions, width]` at each site; the forward pass
-    ends behind the last of them.
+    ends behind the last of them. `given` goes to the model.
 
     Raises `UserError` for a site that the model does not have.
     """
@@ -128,6 +130,6 @@ def read_sites(model: Any, ids: torch.Tensor, sites: Sequence[str]) -> list[torc
             stack.callback(attach(model, site, keep(site)).remove)
         stack.enter_context(suppress(_AllSeen))
         (model.get_decoder() if hasattr(model, "get_decoder") else model)(
-            input_ids=ids, use_cache=False
+            input_ids=ids, **{"use_cache": False, **given}
         )
     return [seen[site] for site in sites]

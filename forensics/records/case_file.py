@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from forensics.records.record import Record, Texts, VersionedRecord
+from forensics.records.record import Record, Texts, VersionedRecord, content_hash
 from forensics.records.verdict import Estimate, Verdict
 
 
@@ -28,13 +28,22 @@ class Checkpoint(Record):
 
 
 class StatedPolicy(Record):
-    """A policy in memory without weights here: the name that it gives itself, and hashes of that
-    name and of its tokenizer, where it has one.
+    """A policy in memory without weights here: the name that it gives itself, and a hash of its
+    tokenizer, where it has one.
     """
 
     policy: str
-    identity: str
     tokenizer: str | None
+
+    @property
+    def weights(self) -> str:
+        """A hash of its name, which stands for the weights that are not here."""
+        return content_hash(["a policy without weights", self.policy], 64)
+
+    @property
+    def identity(self) -> str:
+        """Sixteen digits, as of a checkpoint."""
+        return self.weights[:16]
 
 
 class StatedWorld(Record):

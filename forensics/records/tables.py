@@ -257,14 +257,3 @@ def require_stored(path: Path) -> bool:
     if schema.startswith(RUNS):
         tell_unchecked(path)
     return bool(schema)
-
-
-LOGPROBS = pa.schema([("id", pa.string()), ("logprobs", pa.list_(pa.float32()))])
-
-
-def write_logprobs(path: Path, rows: Iterable[tuple[str, Any]]) -> None:
-    """Log-probabilities of a trajectory's tokens (all but the first, float32
-    nats) by trajectory id, atomically.
-    """
-    content = ({"id": name, "logprobs": values} for name, values in rows)
-    write_table(path, LOGPROBS, content, at_once=1 << 20)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     )
     from forensics.report.escape import printable as printable
     from forensics.report.html import draw_page as draw_page
-    from forensics.report.terminal import table_text as table_text
+    from forensics.report.terminal_report import table_text as table_text
     from forensics.report.writer import (
         checked as checked,
         render as render,

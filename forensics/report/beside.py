@@ -12,9 +12,9 @@ from typing import Final
 
 from forensics.records import Trajectory
 from forensics.records.page import TextSpans
+from forensics.report.case_logs import Log
 from forensics.report.chains import ChainRow, Key
 from forensics.report.hunks import hunks_of
-from forensics.report.logs import Log
 from forensics.report.shown_runs import Allowance
 
 BESIDE: Final = 2  # runs beside one finding

@@ -19,10 +19,10 @@ from forensics.records.case_file import CandidateRow, IntegrityRow, LoopRow
 from forensics.records.files import as_user_error, read_findings, read_json, write_json
 from forensics.records.record import first_error
 from forensics.report.below_findings import read_candidates, read_integrity, read_loops
+from forensics.report.case_logs import find_logs
 from forensics.report.chains import ChainIndex, index_chains
 from forensics.report.findings import Findings, read_findings_of
-from forensics.report.logs import find_logs
-from forensics.report.opening import Opening, opening_of
+from forensics.report.first_screen import Opening, opening_of
 from forensics.report.shown_runs import Browser, browse
 from forensics.verdict import (
     Rule,
@@ -36,9 +36,9 @@ from forensics.verdict import (
 from forensics.verdict.rule import MOST
 from forensics.verdict.sentences import TRAPS
 
-LAYERS: Final = ("score", "signal", "behaviour")  # shown first, others by name
+SECTIONS: Final = ("score", "signal", "behaviour")  # shown first, others by name
 FEW: Final = 8  # lines of a list
-LEADING: Final = (  # questions that are shown first within their layer
+LEADING: Final = (  # questions that are shown first within their section
     "gain.total",
     "gain.genuine",
     "gain.phantom",
@@ -88,11 +88,11 @@ class ReportData:
         return tuple(finding for finding in self.findings if isinstance(finding, Undefined))
 
     @property
-    def layers(self) -> dict[str, tuple[Evidence, ...]]:
-        """The evidence of each layer that may be shown, in order."""
+    def sections(self) -> dict[str, tuple[Evidence, ...]]:
+        """The evidence of each section (the layer of an instrument) that may be shown, in order."""
         shown = [*shown_evidence(self)]
-        found = dict.fromkeys(evidence.layer for evidence in shown)
-        return {layer: tuple(e for e in shown if e.layer == layer) for layer in found}
+        names = dict.fromkeys(evidence.layer for evidence in shown)
+        return {name: tuple(e for e in shown if e.layer == name) for name in names}
 
     @cached_property
     def found(self) -> Findings | None:
@@ -278,7 +278,7 @@ def _findings(folder: Path) -> Iterator[Finding]:
 
 
 def _order(finding: Finding) -> tuple[int, str, int, str, str]:
-    """By layer, then the questions that the verdict rests on, then by name."""
-    layer = (*LAYERS, finding.layer).index(finding.layer)
+    """By section, then the questions that the verdict rests on, then by name."""
+    section = (*SECTIONS, finding.layer).index(finding.layer)
     place = (*LEADING, finding.question).index(finding.question)
-    return layer, finding.layer, place, finding.question, finding.about or ""
+    return section, finding.layer, place, finding.question, finding.about or ""

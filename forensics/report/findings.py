@@ -22,9 +22,9 @@ from typing import Final
 from forensics.records import Trajectory
 from forensics.records.page import TextSpan, TextSpans, step_text
 from forensics.report.beside import Beside, beside
+from forensics.report.case_logs import find_logs, outcomes_of
 from forensics.report.chains import LINKS, ChainRow, read_chains
 from forensics.report.escape import short
-from forensics.report.logs import find_logs, outcomes_of
 from forensics.report.profile import STANDS, stands
 from forensics.report.shown_runs import Allowance
 

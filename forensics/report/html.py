@@ -16,7 +16,6 @@ import hashlib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from itertools import count, groupby
-from pathlib import Path
 from typing import Any, Final
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
@@ -25,35 +24,17 @@ from markupsafe import Markup
 from forensics.records import Figure
 from forensics.records.page import Page, TextSpan, TextSpans
 from forensics.report import charts, numbers, words
-from forensics.report.below_findings import (
-    CANDIDATE_COLUMNS,
-    INTEGRITY_COLUMNS,
-    candidate_rows,
-    integrity_lines,
-    integrity_rows,
-    loop_told,
-)
 from forensics.report.beside import handed_in
-from forensics.report.certain import certain, is_unsettled, settles
-from forensics.report.data import ReportData, shown_reasons
+from forensics.report.certain import is_unsettled
+from forensics.report.context import TEMPLATES, context_of
+from forensics.report.data import ReportData
 from forensics.report.escape import ticked_html, visible_html
 from forensics.report.findings import Findings, cited_steps, shown_within
 from forensics.report.hunks import hunks_of
-from forensics.report.looks import COLUMNS as LOOK_COLUMNS, look_rows
-from forensics.report.places import file_told
-from forensics.report.profile import done_told, is_profile, mark_told
 from forensics.report.shown_runs import Allowance, shown_steps
-from forensics.report.source_rows import (
-    COLUMNS,
-    drawn_bar,
-    drawn_parts,
-    gain_parts,
-    source_rows,
-    source_table,
-)
+from forensics.report.source_rows import source_rows
 from forensics.report.svg import sparks
 
-TEMPLATES: Final = Path(__file__).parent / "templates"
 LARGEST: Final = 1_900_000  # bytes; runs are shown with less text until the report is below
 SIZES: Final = (
     Allowance(text=6000, steps=120, total=700_000),
@@ -63,20 +44,6 @@ SIZES: Final = (
 MOST_ROWS, MOST_COLUMNS, MOST_FIGURES, MOST_ARTIFACTS = 60, 16, 24, 12
 PAGE_ROWS: Final = 200  # of a table on the page of a room
 LEVELS: Final = 20  # lengths of a bar
-CARDS: Final = {  # what the cards of a scan's page are drawn with
-    "cards_open": 5,
-    "hunks_open": 2,
-    "done_told": done_told,
-    "mark_told": mark_told,
-    "file_told": file_told,
-    "look_columns": LOOK_COLUMNS,
-    "look_rows": look_rows,
-    "candidate_columns": CANDIDATE_COLUMNS,
-    "candidate_rows": candidate_rows,
-    "integrity_columns": INTEGRITY_COLUMNS,
-    "integrity_lines": integrity_lines,
-    "integrity_rows": integrity_rows,
-}
 
 
 def draw_page(page: Page) -> str:
@@ -114,33 +81,19 @@ def render_html(data: ReportData, pictures: Mapping[str, str]) -> str:
     found = data.found
     examples = enumerate(data.browser.examples)
     known = {
-        "data": data,
-        "verdict": data.verdict,
-        "words": words,
-        "sources": source_table(data.verdict),
+        **context_of(data),
         "every_source": source_rows(data.verdict),
-        "source_columns": COLUMNS,
-        "bar_of": drawn_bar,
-        "parts_of_gain": gain_parts(data.verdict),
-        "parts_drawn": drawn_parts(gain_parts(data.verdict)),
         "headline": words.heading(data),
-        "profile": is_profile(data.inputs),
-        "opening": data.opening,
-        "reasons": shown_reasons(data),
-        **CARDS,
         "unsettled": is_unsettled(data.verdict, data.inputs),
-        "certain": list(certain(data.verdict, data.inputs)),
-        "settles": list(settles(data.verdict, data.inputs)),
-        "loop_told": loop_told,
-        "layers": [(name, group, sparks(group)) for name, group in data.layers.items()],
+        "sections": [(name, group, sparks(group)) for name, group in data.sections.items()],
         "pictures": {file: Markup(drawing) for file, drawing in pictures.items()},
         "drawing_of": lambda figure: figures.get(id(figure)),
         "most_artifacts": MOST_ARTIFACTS,
         "most_rows": MOST_ROWS,
         "most_columns": MOST_COLUMNS,
         "rest": "evidence.jsonl",
-        "command": words.replay_command(data.inputs, data.verdict),
-        "found": found,
+        "cards_open": 5,
+        "hunks_open": 2,
         "anchors": {example.run.id: f"run-{place}" for place, example in examples},
     }
     page = ""

@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Mapping
 
 from forensics.phrases import plural, printable
-from forensics.report.looks import ANSWER, BARE, Looks, looked_for
+from forensics.report.look_counts import ANSWER, BARE, Looks, looked_for
 
 MOST_TOOLS = 4  # names of tools that a sentence holds
 

@@ -8,16 +8,10 @@ import forensics.phrases as phrases
 from forensics.phrases import MINUS
 from forensics.records import Evidence, Interval, Table, Undefined
 from forensics.records.verdict import Estimate
+from forensics.report.report_words import WORDING
 
 YES_NO = "1 = yes, 0 = no"
 NOT_MEASURED = "not measured"
-TITLES = {  # of questions whose own name does not say it
-    "behaviour.channel_wins": "Behaviour · wins by shortcut",
-    "behaviour.channel_attempts": "Behaviour · attempts by shortcut",
-    "gain.channel": "Gain · through one shortcut",
-    "pair.gain_plain": "Pair · gain, as reported",
-    "pair.gain_unflagged": "Pair · gain, had the flagged wins failed",
-}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -115,8 +109,8 @@ def level_of(interval: Interval | Estimate) -> str:
 
 def title_of(question: str) -> str:
     """`gain.phantom_over_bar` as `Gain · phantom over bar`."""
-    if question in TITLES:
-        return TITLES[question]
+    if question in WORDING["titles"]:
+        return WORDING["titles"][question]
     words = " · ".join(part.replace("_", " ") for part in question.split("."))
     return words[:1].upper() + words[1:]
 

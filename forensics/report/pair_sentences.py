@@ -2,7 +2,7 @@
 how many wins are flagged and where the score would stand without them, what the
 gain comes with, on which tasks, and how long the answers are.
 
-They read the evidence of `layers.pair_split` by question. Not measured
+They read the evidence of `layers.pair_split` by question. What was not measured
 is left out; why stands with the other answers that are missing.
 """
 

@@ -23,9 +23,9 @@ from typing import Final
 
 from forensics.records import Spans, Trajectory
 from forensics.records.page import TextSpan, TextSpans, step_text
+from forensics.report.case_logs import Log, Tally, won
 from forensics.report.chains import LINKS, ChainIndex, ChainRow, chains_of
 from forensics.report.escape import cut, short
-from forensics.report.logs import Log, Tally, won
 
 PER_KIND: Final = {"shortcut": 4, "untold": 2, "win": 4, "loss": 4}
 CHANNELS_SHOWN: Final = 4

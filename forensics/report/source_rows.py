@@ -8,39 +8,23 @@ format: words, a bar with its interval and the fifth marked, what to do.
    is measured on: of the gain for scrubbing, of its genuine part for the others.
 """
 
-from collections.abc import Container, Sequence
+from collections.abc import Container
 from dataclasses import dataclass
 from typing import Final
-
-from markupsafe import Markup
 
 from forensics.layers.decomposition import GENUINE_BAR
 from forensics.phrases import capital, point_range, points
 from forensics.records import Verdict
 from forensics.records.verdict import Estimate, Source
 from forensics.report.numbers import percent
+from forensics.report.report_words import WORDING
 from forensics.verdict import standard_rule
 
-STATUS: Final = {
-    "tested": "tested",
-    "not-applicable": "nothing to test",
-    "not-tested": "not tested",
-    "accepted": "accepted untested",
-    "allowed": "allowed",
-}
 COLUMNS: Final = ("test", "source", "status", "carries, points", "a fifth at |", "limit", "to do")
 ORDER: Final = ("over", "loose", "open", "aside", "under")
 MOST_ROWS: Final = 7  # with cleared tests, where something else is there to decide on
-PARTS: Final = (  # field, name, colour, what it is
-    ("learned", "Learned", "genuine", "skill that survives every test"),
-    ("unlocked", "Unlocked", "series-0", "skill the base model had, which prompting brings out"),
-    ("sampling", "Sampling", "series-2", "what other sampling settings give the base model too"),
-    ("phantom", "Phantom", "phantom", "shortcuts"),
-    ("open", "Open", "series-1", "upper bound on what untested or allowed sources carry"),
-)
 LEAST: Final = 0.0005  # of the score: a part that is shown
 CELLS: Final = 20  # of a bar of text
-WIDE, HIGH, EDGE = 168, 16, 5
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -104,7 +88,7 @@ class SourceRow:
     @property
     def cells(self) -> tuple[str, ...]:
         """In the order of `COLUMNS`."""
-        status = STATUS[self.source.status]
+        status = WORDING["status"][self.source.status]
         bar = text_bar(self.source.carried, self.gain, self.fifth)
         return self.source.family, self.name, status, self.carries, bar, self.limit, self.todo
 
@@ -201,28 +185,6 @@ def text_bar(carried: Estimate | None, gain: float, fifth: float) -> str:
     return f"[{''.join(drawn)}]"
 
 
-def drawn_bar(row: SourceRow) -> Markup:
-    """The same as a drawing: the bar, its interval as a whisker, the mark."""
-    carried = row.source.carried
-    if carried is None:
-        return Markup("")
-    low, high = row.reach
-
-    def at(value: float) -> float:
-        return EDGE + (WIDE - 2 * EDGE) * (value - low) / ((high - low) or 1)
-
-    start, end = sorted((at(0.0), at(carried.estimate)))
-    colour = {"over": "phantom", "loose": "series-3"}.get(row.stands, "genuine")
-    middle = HIGH / 2
-    return Markup(
-        f'<svg class="bar" viewBox="0 0 {WIDE} {HIGH}" width="{WIDE}" height="{HIGH}"'
-        f' aria-hidden="true"><path class="rail" d="M{EDGE} {middle}H{WIDE - EDGE}"/>'
-        f'<rect class="f-{colour}" x="{start:.1f}" y="4" width="{max(end - start, 1):.1f}"'
-        f' height="8"/><path class="whisker" d="M{at(carried.low):.1f} {middle}'
-        f'H{at(carried.high):.1f}"/><path class="fifth" d="M{at(row.fifth):.1f} 0V{HIGH}"/></svg>'
-    )
-
-
 # -- the parts of the gain -------------------------------------------------------------
 
 
@@ -251,37 +213,16 @@ def gain_parts(verdict: Verdict) -> tuple[PartRow, ...]:
     """The parts that are known; none that is zero but the learned one."""
     parts = verdict.parts
     rest = parts.open.estimate if parts is not None and parts.open is not None else 0.0
-    known = [(row, getattr(parts, row[0], None)) for row in PARTS]
+    known = [(field, getattr(parts, field, None)) for field in WORDING["parts"]]
     return tuple(
         PartRow(
             field=field,
-            name=name,
-            colour=colour,
-            meaning=meaning,
+            name=capital(field),
+            colour=WORDING["colours"][field],
+            meaning=WORDING["parts"][field],
             amount=amount,
             at_least=field == "learned" and rest >= LEAST,
         )
-        for (field, name, colour, meaning), amount in known
+        for field, amount in known
         if amount is not None and (field == "learned" or abs(amount.estimate) >= LEAST)
-    )
-
-
-def drawn_parts(shown: Sequence[PartRow]) -> Markup:
-    """One bar as long as the parts that are above zero; those below stand left of it."""
-    wide, high, at = 1000, 26, 0.0
-    total = sum(abs(part.amount.estimate) for part in shown)
-    pieces = []
-    for part in sorted(shown, key=lambda part: part.amount.estimate >= 0) if total else ():
-        width = wide * abs(part.amount.estimate) / total
-        faint = ' opacity="0.45"' if part.amount.estimate < 0 else ""
-        pieces.append(
-            f'<rect class="f-{part.colour}" x="{at:.1f}" y="0" width="{max(width - 3, 1):.1f}"'
-            f' height="{high}" rx="4"{faint}/>'
-        )
-        at += width
-    if not pieces:
-        return Markup("")
-    return Markup(
-        f'<svg class="partbar" viewBox="0 0 {wide} {high}" preserveAspectRatio="none"'
-        f' height="{high}" aria-hidden="true">{"".join(pieces)}</svg>'
     )

@@ -7,7 +7,7 @@ do not follow a dark theme. So each style declaration becomes an attribute, and
 each role of `ROLES` becomes a class (`f-` for a fill, `s-` for a stroke).
 
 A *spark* is an estimate with its interval, its control below, zero marked.
-Numbers of one layer and unit share an axis, so that rows can be compared by
+Numbers of one section and unit share an axis, so that rows can be compared by
 eye.
 """
 
@@ -167,7 +167,7 @@ _OPEN: Final = (
 
 
 def sparks(findings: Sequence[Evidence]) -> dict[str, Markup]:
-    """Evidence id -> drawing, for the evidence of one layer. Yes-or-no answers have none."""
+    """Evidence id -> drawing, for the evidence of one section. Yes-or-no answers have none."""
     groups: dict[tuple[str, bool], list[Evidence]] = {}
     for finding in findings:
         if finding.unit != YES_NO:

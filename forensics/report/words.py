@@ -11,8 +11,8 @@ from forensics.layers.channels import WINS
 from forensics.phrases import capital, plural, printable
 from forensics.records import Trajectory, Undefined, Verdict
 from forensics.records.verdict import Estimate
+from forensics.report.case_logs import Tally, won
 from forensics.report.data import ReportData
-from forensics.report.logs import Tally, won
 from forensics.report.numbers import (
     NOT_MEASURED,
     POINTS,
@@ -23,30 +23,19 @@ from forensics.report.numbers import (
     name_of,
     percent,
 )
-from forensics.report.opening import MEANING as MEANING
-from forensics.report.profile import ONE_SET, is_profile
+from forensics.report.profile import is_profile
+from forensics.report.report_words import WORDING
 from forensics.report.shown_runs import Pick
 from forensics.subjects import Role
 from forensics.verdict import is_current
 
 LONGEST_NOTE: Final = 200
-LOGS_ALONE: Final = (
-    "From logs alone: bounds and a stated assumption replace runs in a scrubbed world."
-)
-ONE_LOG: Final = "From one set of logs: what the policy did, and no gain."
 PARTS: Final = (  # field of the verdict, name, question that would answer it
     ("gain", "Gain", "gain.total"),
     ("genuine_gain", "Genuine part", "gain.genuine"),
     ("phantom_gain", "Phantom part", "gain.phantom"),
 )
 CHECKPOINT: Final = ("path", "weights", "tokenizer", "dtype", "parameters", "training_step")
-KINDS: Final = {
-    "shortcut": "Win through {channel}",
-    "untold": "Win of unknown source",
-    "win": "Win, no shortcut found",
-    "loss": "Loss",
-    "unscored": "Without a score",
-}
 
 
 def part_rows(data: ReportData, most: int | None = None) -> Iterator[tuple[str, str, str]]:
@@ -79,7 +68,9 @@ def heading(data: ReportData) -> tuple[str, str]:
     """What stands on top: the answer of a case from logs, else the label and its sentence."""
     if data.opening is None:
         return headline(data.verdict)
-    below = ONE_SET if is_profile(data.inputs) else headline(data.verdict)[1]
+    below = (
+        WORDING["sentences"]["one_set"] if is_profile(data.inputs) else headline(data.verdict)[1]
+    )
     return data.opening.headline, below
 
 
@@ -91,18 +82,10 @@ def headline(verdict: Verdict) -> tuple[str, str]:
     return verdict.label.capitalize(), capital(rest) or verdict.sentence
 
 
-REASONS: Final = {
-    "source-not-allowed": "a source that you did not allow carries more than a fifth of the gain",
-    "family-not-tested": "a required test was not run",
-    "too-wide": "the intervals are too wide",
-    "unsettled": "no label holds with confidence",
-}
-
-
 def reason(verdict: Verdict) -> str:
     """Why it is undetermined: the code and what it means; `""` for the other labels."""
     code = verdict.reason_code
-    return "" if code is None else f"{code}: {REASONS[code]}"
+    return "" if code is None else f"{code}: {WORDING['reasons'][code]}"
 
 
 def next_measurement(verdict: Verdict) -> str:
@@ -117,8 +100,7 @@ def logs_alone(data: ReportData) -> str:
     """What a verdict from logs does not have, `""` for a re-run."""
     if data.verdict.basis == "re-run":
         return ""
-    logs = data.inputs.get("logs")
-    return ONE_LOG if isinstance(logs, Mapping) and "before" not in logs else LOGS_ALONE
+    return WORDING["sentences"]["one_log" if is_profile(data.inputs) else "logs_alone"]
 
 
 def facts(data: ReportData) -> Iterator[str]:
@@ -190,27 +172,21 @@ def kind_of(data: ReportData, pick: Pick) -> str:
         return "Win, not checked for shortcuts"
     if pick.kind == "win" and data.opening is not None:  # not all of it may have been looked at
         return "Win without a finding"
-    return KINDS[pick.kind].format(channel=pick.channel)
+    return WORDING["kinds"][pick.kind].format(channel=pick.channel)
 
 
 def kinds_of(data: ReportData) -> Iterator[tuple[str, int]]:
     """How many runs after training are of each kind; without chains a win is only a win."""
-    words = {
-        "shortcut": "wins through a shortcut",
-        "untold": "wins of unknown source",
-        "win": _wins_left(data),
-        "loss": "losses",
-        "unscored": "without a score",
-    }
+    words = WORDING["counted"] | _wins_left(data)
     counts = data.browser.kinds
     yield from ((word, counts[kind]) for kind, word in words.items() if counts.get(kind))
 
 
-def _wins_left(data: ReportData) -> str:
-    """Wins without a finding: of logs it may be that nobody could look."""
+def _wins_left(data: ReportData) -> dict[str, str]:
+    """Wins without a finding, where not all of them may have been checked."""
     if not data.chains.read:
-        return "wins, not checked for shortcuts"
-    return "wins with no shortcut found" if data.opening is None else "wins without a finding"
+        return {"win": "wins, not checked for shortcuts"}
+    return {} if data.opening is None else {"win": "wins without a finding"}
 
 
 def outcome_of(run: Trajectory) -> str:
@@ -323,8 +299,8 @@ def checkpoints(data: ReportData) -> Iterator[tuple[str, ...]]:
     }
     for side, checkpoint in sides.items():
         if isinstance(checkpoint, Mapping):
-            named = {"path": checkpoint.get("policy"), "weights": checkpoint.get("identity")}
-            fields = ({**named, **checkpoint}.get(name, "not stated") for name in CHECKPOINT)
+            named = {"path": checkpoint.get("policy"), **checkpoint}
+            fields = (named.get(name, "not stated") for name in CHECKPOINT)
             told = (f"{field:,}" if isinstance(field, int) else field for field in fields)
             yield side_name(data, side), *("not stated" if t is None else str(t) for t in told)
 

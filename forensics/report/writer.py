@@ -76,7 +76,7 @@ def _draw(
 ) -> str:
     """One format; what only that format needs is imported here."""
     if name == "text":
-        from forensics.report.terminal import render_text
+        from forensics.report.terminal_report import render_text
 
         return render_text(data)
     if name == "md":

@@ -1,4 +1,4 @@
-"""Runs and their log-probabilities on disk, by subject, condition and tasks.
+"""Runs on disk, by subject, condition and tasks.
 
 1. Every request has a content address: the subject's weights, the world and its options, the
    condition, the tasks, the settings and the seed. What is there is never played again.
@@ -9,36 +9,26 @@
    equal up to the first draw that differs.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
-from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
-
-import numpy as np
 
 from forensics.budget import Budget
 from forensics.errors import MissingInput
 from forensics.progress import Pace, Progress
-from forensics.protocols import Environment, Policy, SamplingSettings
-from forensics.records import Trajectory, content_hash
-from forensics.records.tables import (
-    read_rows,
-    read_trajectories,
-    write_logprobs,
-    write_trajectories,
-)
-from forensics.records.trajectory import action_starts
+from forensics.protocols import Environment, Policy
+from forensics.records import content_hash
+from forensics.records.tables import write_trajectories
 from forensics.rollout_logs import Rollouts
 from forensics.runs.condition import OPEN, Condition
 from forensics.world import environment_key
 
 TASKS_PER_CHUNK = 256
-SCORED_AT_ONCE = 256
 
 
 class Player(NamedTuple):
-    """Who plays or scores: the subject's name, its identity, and what opens its policy."""
+    """Who plays: the subject's name, its identity, and what opens its policy."""
 
     name: str
     identity: str
@@ -144,34 +134,3 @@ def able(who: Player, condition: Condition) -> Policy:
             "Give a checkpoint that is run here, or a backend with the capability `constraint`.",
         )
     return policy
-
-
-def stored_logprobs(
-    folder: Path, who: Player, settings: SamplingSettings, rollouts: Rollouts
-) -> Iterator[tuple[Trajectory, Any]]:
-    """Each trajectory with its tokens' log-probabilities (all but the first, float32 nats) under
-    a subject's policy, computed once, a part of the log at a time.
-    """
-    key = content_hash(["logprobs", who.identity, settings.content(), rollouts.key])
-    for number, source in enumerate(rollouts.paths):
-        stored = folder / "logprobs" / f"{who.name}-{key}-{number:04d}.parquet"
-        if not stored.exists():
-            write_logprobs(stored, _scored(who, settings, source))
-        scores = read_rows(stored)
-        for trajectory, row in zip(read_trajectories(source), scores, strict=True):
-            yield trajectory, np.array(row["logprobs"], dtype=np.float32)
-
-
-def _scored(who: Player, settings: SamplingSettings, source: Path) -> Iterator[tuple[str, Any]]:
-    trajectories = read_trajectories(source)
-    while batch := list(islice(trajectories, SCORED_AT_ONCE)):
-        if any(step.token_ids is None for trajectory in batch for step in trajectory.steps):
-            raise MissingInput(
-                "The log has no token ids.", "Record them, or play the episodes again."
-            )
-        ids = [
-            [i for step in trajectory.steps for i in step.token_ids or ()] for trajectory in batch
-        ]
-        starts = [action_starts(run) for run in batch] if settings.penalises_output else None
-        scores = who.open().logprobs(ids, settings, starts)
-        yield from zip([trajectory.id for trajectory in batch], scores, strict=True)

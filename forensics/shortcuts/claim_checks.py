@@ -17,9 +17,9 @@ from typing import Final, NamedTuple
 
 from forensics.actions import Action
 from forensics.actions.hand_in import hand_in_of
-from forensics.actions.untrusted import TABLES
 from forensics.actions.unknown_tools import edits_unknown
 from forensics.actions.untold_edits import CODE_FILE, OUTSIDE
+from forensics.actions.untrusted import TABLES
 from forensics.records import Trajectory
 from forensics.shortcuts.claims import PASS, SEARCHED, WORDS, Claim
 

@@ -26,7 +26,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from forensics.errors import MissingInput
 from forensics.statistics.estimate import Estimate
-from forensics.statistics.intervals import PSEUDO_TASKS, effective_share, t_quantile
+from forensics.statistics.intervals import PSEUDO_TASKS, around, effective_share, t_quantile
 
 Floats = NDArray[np.float64]
 MOST_TRIALS = 10**6  # and as degrees of freedom: where Student's t is the normal distribution
@@ -78,14 +78,7 @@ def auroc_difference(
     estimate = one.estimate - other.estimate
     spread = _variance(one.by_task - other.by_task) + PSEUDO_TASKS / (count * (count - 1))
     half = t_quantile(level, count - 1) * float(np.sqrt(spread))
-    return Estimate(
-        estimate=estimate,
-        low=max(-1.0, estimate - half),
-        high=min(1.0, estimate + half),
-        level=level,
-        n=one.rows,
-        clusters=count,
-    )
+    return around(estimate, half, (-1.0, 1.0), level=level, n=one.rows, clusters=count)
 
 
 def _area(

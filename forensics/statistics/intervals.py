@@ -32,7 +32,7 @@ come from one table and add up exactly.
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -44,6 +44,7 @@ from forensics.statistics.estimate import Estimate
 Floats = NDArray[np.float64]
 PSEUDO_TASKS = 2
 NO_RANGE = 1e-100  # its square can still be told from 0
+EVERYWHERE = (-np.inf, np.inf)
 SAME = 1e-9  # relative: tasks that differ by less agree
 
 
@@ -70,10 +71,10 @@ def clopper_pearson(successes: float, trials: float, *, level: float = 0.95) -> 
     return low, high
 
 
-def binomial(successes: float, trials: float, *, level: float = 0.95) -> Estimate:
+def binomial(successes: float, trials: float) -> Estimate:
     """A share of independent trials with its exact interval. Raises as `clopper_pearson` does."""
-    low, high = clopper_pearson(successes, trials, level=level)
-    return Estimate(estimate=successes / trials, low=low, high=high, level=level, n=trials)
+    low, high = clopper_pearson(successes, trials)
+    return Estimate(estimate=successes / trials, low=low, high=high, n=trials)
 
 
 def difference_of_shares(first: Estimate, second: Estimate) -> Estimate:
@@ -224,7 +225,7 @@ def mean(
     values: Floats,
     *,
     reach: float | None = None,
-    bounds: tuple[float, float] = (-np.inf, np.inf),
+    bounds: tuple[float, float] = EVERYWHERE,
     level: float = 0.95,
 ) -> Estimate:
     """The mean of `values [tasks]`, any unit, with a t interval inside `bounds`.
@@ -238,15 +239,7 @@ def mean(
         raise too_few(tasks)
     jump = (float(np.ptp(values)) or 1.0) if reach is None else reach
     half = float(crossed_half_width(values[None], jump, level).total)
-    estimate = float(values.mean())
-    return Estimate(
-        estimate=estimate,
-        low=max(estimate - half, bounds[0]),
-        high=min(estimate + half, bounds[1]),
-        level=level,
-        n=tasks,
-        clusters=tasks,
-    )
+    return around(float(values.mean()), half, bounds, level=level, n=tasks, clusters=tasks)
 
 
 def ratio(
@@ -269,14 +262,15 @@ def ratio(
         size = float(np.abs(parts).mean()) or float(np.abs(wholes).mean())
         reach = seen if (seen := float(np.ptp(rest))) > SAME * size else size
     half = float(crossed_half_width(rest[None], reach, level).total) / abs(float(wholes.mean()))
-    return Estimate(
-        estimate=estimate,
-        low=estimate - half,
-        high=estimate + half,
-        level=level,
-        n=tasks,
-        clusters=tasks,
-    )
+    return around(estimate, half, level=level, n=tasks, clusters=tasks)
+
+
+def around(
+    estimate: float, half: float, bounds: tuple[float, float] = EVERYWHERE, **counted: Any
+) -> Estimate:
+    """An estimate with an interval of the same length on both sides, cut at the bounds."""
+    low, high = max(estimate - half, bounds[0]), min(estimate + half, bounds[1])
+    return Estimate(estimate=estimate, low=low, high=high, **counted)
 
 
 def too_few(tasks: int) -> MissingInput:

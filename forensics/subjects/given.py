@@ -20,7 +20,6 @@ from forensics.policies.checkpoints import (
 from forensics.policies.compatibility import require_loadable
 from forensics.progress import Progress
 from forensics.protocols import Capability, Policy
-from forensics.records import content_hash
 from forensics.records.case_file import Checkpoint, StatedPolicy
 from forensics.subjects.checkpoint import CheckpointSubject
 from forensics.subjects.held import HeldPolicy
@@ -81,8 +80,7 @@ def _in_memory(given: Policy, role: Role, needs: Sequence[Capability]) -> HeldPo
     if "weights" in has:
         stated = model_checkpoint(given.model, tokenizer or "none")
     else:
-        name = content_hash(["a policy without weights", given.identity])
-        stated = StatedPolicy(policy=given.identity, identity=name, tokenizer=tokenizer)
+        stated = StatedPolicy(policy=given.identity, tokenizer=tokenizer)
     policy: Any = copy.copy(given)
     policy.identity = stated.identity
     return HeldPolicy(role=role, policy=policy, stated=stated)

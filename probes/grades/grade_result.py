@@ -10,9 +10,10 @@ from forensics.phrases import capital, percent, plural, point_range, points, pri
 from forensics.policies.sampled_tokens import Agreement
 from forensics.report.numbers import plain
 from forensics.rollout_logs import OpenedLog
+from probes.grades.attribution import Attribution
 from probes.grades.comparison import ScoreTable
 from probes.grades.grade_sides import UNNAMED
-from probes.grades.step_checks import Attribution, StepContrast
+from probes.grades.shortcut_contrast import StepContrast
 from probes.grades.step_grades import GradedRun
 from probes.grades.task_halves import Selected
 from probes.kl.kl_split import KlSplit

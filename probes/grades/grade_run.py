@@ -18,7 +18,7 @@ from typing import Any, ClassVar, Final
 
 from forensics.errors import MissingInput, UserError
 from forensics.investigation.inputs import choose_environment
-from forensics.investigation.stated_sampling import stated_sampling
+from forensics.investigation.stated_settings import stated_sampling
 from forensics.policies import require, stated_backend
 from forensics.policies.checkpoints import read_environment_hint
 from forensics.policies.completions import ServerConfig
@@ -30,6 +30,7 @@ from forensics.records import content_hash
 from forensics.rollout_logs import OpenedLog, Rollouts, open_rollouts, own_tables
 from forensics.study import Folder, Result
 from probes.case_scores import untruncated
+from probes.grades.attribution import failure_attribution, read_truth
 from probes.grades.comparison import compare_scores
 from probes.grades.grade_files import (
     grading_page,
@@ -40,7 +41,7 @@ from probes.grades.grade_files import (
 )
 from probes.grades.grade_result import Grading
 from probes.grades.grade_sides import open_sides
-from probes.grades.step_checks import contrast, failure_attribution, read_truth
+from probes.grades.shortcut_contrast import contrast
 from probes.grades.step_grades import GradedRun, TopConfidence, grade
 from probes.grades.task_halves import Grades, grades_by, select
 from probes.kl.kl_split import KlTally, plan_kl, split_of

@@ -31,7 +31,7 @@ from forensics.records.evidence import Scalar
 from forensics.statistics import auroc
 from probes.case_scores import case_scores
 from probes.grades.comparison import BOTH, ScoreTable, columns_of, compare_scores
-from probes.grades.step_checks import contrast, shuffled_contrast
+from probes.grades.shortcut_contrast import contrast, shuffled_contrast
 from probes.grades.step_grades import ADVANTAGE, GradedRun, grade
 
 AUROC: Final = "grades.auroc"

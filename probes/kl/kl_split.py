@@ -39,7 +39,6 @@ from probes.kl.command_tokens import (
     Phrases,
     TokenKind,
     learn_trie,
-    position_key,
     token_classes,
 )
 
@@ -70,7 +69,7 @@ def plan_kl(runs: Iterable[Trajectory], policy: Any) -> KlPlan:
     tokenised as the scorer does it.
     """
     from forensics.policies.sampled_tokens import lacks_token_ids, with_token_ids
-    from probes.kl.command_tokens import KlReadout
+    from probes.kl.kl_readout import KlReadout, position_key
 
     def tokenised() -> Iterator[Trajectory]:
         return (with_token_ids(run, policy) if lacks_token_ids(run) else run for run in runs)

@@ -6,9 +6,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 import torch
 
-from crosscoders.activations.streams import Rows, TensorStream, TextNote
+from crosscoders.activations.streams import Rows, TextNote
 from crosscoders.dictionaries.dictionary import Dictionary, DictionaryConfig
 from crosscoders.dictionaries.settings import Partition
+from tests.crosscoders.tensor_stream import TensorStream
 
 
 def random_dictionary(

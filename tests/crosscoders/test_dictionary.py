@@ -6,7 +6,7 @@ import pytest
 import torch
 from hypothesis import given, strategies as st
 
-from crosscoders.dictionaries.dictionary import Codes, Dictionary, DictionaryConfig
+from crosscoders.dictionaries.dictionary import Dictionary, DictionaryConfig
 from crosscoders.dictionaries.settings import Partition
 from forensics.errors import UserError
 
@@ -65,27 +65,6 @@ def test_codes_and_reconstructions_are_those_of_the_dense_formula(
     for m in (0, 1):
         expected = value @ dictionary.directions()[:, m] + dictionary.centres[m].detach()
         torch.testing.assert_close(dictionary.decode(codes, m).detach(), expected)
-
-
-def test_forbidden_blocks_are_not_stored() -> None:
-    part = Partition(latents=30, before_only=4, after_only=6)
-    dictionary = Dictionary(DictionaryConfig(width=8, partition=part, k=3))
-    assert (
-        [len(each) for each in dictionary.encoders]
-        == [len(each) for each in dictionary.decoders]
-        == [24, 26]
-    )
-    joined = Partition(latents=30, before_only=4, after_only=6, tied=True)
-    tied = Dictionary(DictionaryConfig(width=8, partition=joined, k=3))
-    assert [len(each) for each in tied.decoders] == [4, 6] and tied.tied_decoder.shape == (20, 8)
-    assert torch.equal(tied.directions()[4:24, 0], tied.directions()[4:24, 1])
-
-
-def test_codes_of_nothing_give_the_centres() -> None:
-    dictionary = Dictionary(DictionaryConfig(width=8, partition=Partition(latents=30), k=3))
-    none = torch.zeros(0, dtype=torch.int64)
-    found = dictionary.decode(Codes(3, none, none, torch.zeros(0)), 1)
-    assert torch.equal(found, dictionary.centres[1].expand(3, 8))
 
 
 def test_what_cannot_be_is_told() -> None:

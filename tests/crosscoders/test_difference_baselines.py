@@ -8,12 +8,13 @@ import numpy as np
 import pytest
 import torch
 
-from crosscoders.activations.streams import Rows, TensorStream, TextNote
+from crosscoders.activations.streams import Rows, TextNote
 from crosscoders.dictionaries.dictionary import Dictionary, DictionaryConfig
 from crosscoders.dictionaries.settings import Partition
 from crosscoders.latents.row_groups import Contrast, RowGroup
 from crosscoders.study import difference_baselines
-from crosscoders.study.difference_baselines import Groups, Judge, Seen, compared
+from crosscoders.study.difference_baselines import compared, groups_of
+from tests.crosscoders.tensor_stream import TensorStream
 
 WIDTH, TASKS = 6, 24
 SAMPLED = Contrast(name="sampled", first=RowGroup(sampled=True), second=RowGroup(sampled=False))
@@ -130,45 +131,12 @@ def test_equal_models_have_nothing_to_explain_and_no_groups_nothing_to_tell():
     ]
 
 
-def test_a_dictionary_of_one_model_speaks_for_both():
-    stream = world(noise=0.0)
-    rows = methods(compared(reader(1, 4, 0), reader(1, 4, 0), stream, stream, SAMPLED, []))
-    after = stream.activations[:, 1, 0].clamp(min=0) - stream.activations[:, 0, 0].clamp(min=0)
-    gap = stream.activations[:, 1, 0] - stream.activations[:, 0, 0]
-    assert rows["dictionary"]["explained"] == pytest.approx(
-        float(1 - (gap - after).var() / gap.var()), abs=1e-4
-    )
-    assert rows["dictionary"]["feature"] == "latent 3"
-
-
-def test_choosing_among_many_features_gains_nothing():
-    """200 directions of noise: the best where it was chosen is far from one
-    half, and near it on other tasks.
-    """
-    generator = torch.Generator().manual_seed(3)
-    halves = []
-    for _ in range(2):
-        pairs = torch.randn(120, 2, 60, generator=generator)
-        first = (torch.rand(120, generator=generator) < 0.5).numpy()
-        halves.append(Groups(pairs=pairs, first=first, task=np.arange(120) % 12))
-    directions = torch.randn(200, 60, generator=generator)
-    here, there = (
-        Judge(halves[0], half).direction("direction", directions, lambda p: p[:, -1:])
-        for half in (halves[0], halves[1])
-    )
-    assert here["auroc"]["estimate"] > 0.6
-    assert there["auroc"]["low"] < 0.5 < there["auroc"]["high"]
-
-
 def test_many_rows_are_thinned_evenly(monkeypatch):
     monkeypatch.setattr(difference_baselines, "MOST_ROWS", 100)
     stream, whole = world(), world()
-    seen = Seen(stream, SAMPLED)
-    for block in stream.blocks():
-        seen.add(block.activations, block.rows)
-    groups = seen.groups()
+    groups = groups_of(stream, SAMPLED)
     assert 50 <= len(groups.first) <= 100 and set(groups.task) == {
         f"task-{i}" for i in range(TASKS)
     }
-    expected = whole.activations[:: seen.stride]
+    expected = whole.activations[:: -(-len(whole.rows) // len(groups.first))]
     assert torch.equal(groups.pairs, expected)

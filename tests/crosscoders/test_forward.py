@@ -6,7 +6,7 @@ import pytest
 import torch
 from hypothesis import given, settings, strategies as st
 
-from crosscoders.activation_functions.builtin import SAMPLE, batch_topk, smallest_kept
+from crosscoders.activation_functions.builtin import batch_topk, smallest_kept
 from crosscoders.dictionaries import sparse
 from crosscoders.dictionaries.crosscoder_trainer import Trainer, TrainingJob
 from crosscoders.dictionaries.dictionary import Dictionary, DictionaryConfig
@@ -142,16 +142,6 @@ def test_both_paths_give_the_values_and_gradients_of_the_formulas(
     )
 
 
-@pytest.mark.parametrize("activation", ACTIVATIONS)
-def test_encoder_rows_of_latents_that_nothing_activated_get_no_gradient(activation: str) -> None:
-    dictionary, log_threshold = _dictionary(PARTITIONS["plain"], activation)
-    with torch.no_grad():
-        dictionary.bias[7] = -100.0
-    _, gradients = _loss_and_gradients(dictionary, log_threshold, "sparse")
-    assert float(gradients["encoders.0"][7].abs().max()) == 0
-    assert float(gradients["decoders.1"][7].abs().max()) == 0
-
-
 def test_a_product_in_half_precision_only_chooses_and_the_values_are_exact() -> None:
     config = DictionaryConfig(width=WIDTH, partition=PARTITIONS["dedicated"], k=K)
     dictionary = Dictionary(config, seed=1)
@@ -177,42 +167,6 @@ def test_batch_topk_is_exact_whatever_the_values(
     assert chosen.tolist() == sorted(kept.tolist())
 
 
-def test_batch_topk_is_exact_where_the_sample_misleads() -> None:
-    """Large: the sample is a part only; the largest values sit where it does
-    not look, then only where it looks.
-    """
-    size, number = 64 * 4096, 100_000
-    different = (
-        1 + torch.randperm(size, generator=torch.Generator().manual_seed(0))
-    ).float()  # exact, no two alike
-    tied = (
-        different / 50_000
-    ).ceil()  # 6 values: which of the equal ones are kept is free, what they are worth is not
-    looked_at = torch.zeros(size, dtype=torch.bool)
-    looked_at[:: max(1, size // SAMPLE) | 1] = True
-    for where in (looked_at, ~looked_at):
-        tricky = different + size * where
-        chosen = batch_topk(tricky.view(64, 4096), number)
-        assert chosen.tolist() == tricky.topk(number).indices.sort().values.tolist()
-        equal = tied + 3 * where
-        kept = batch_topk(equal.view(64, 4096), number)
-        assert len(kept.unique()) == len(kept) == number
-        assert (
-            equal[kept].sort().values.tolist() == equal.topk(number).values.sort().values.tolist()
-        )
-
-
-def test_bags_with_nothing_in_them() -> None:
-    none = torch.zeros(0, dtype=torch.int64)
-    pattern = sparse.Pattern.of(none, none, 3, 5)
-    value = torch.zeros(0, requires_grad=True)
-    table = torch.randn(5, 4, generator=torch.Generator().manual_seed(0), requires_grad=True)
-    found = sparse.decode(value, table, pattern)
-    found.sum().backward()
-    assert found.tolist() == [[0.0] * 4] * 3
-    assert float(table.grad.abs().max()) == 0
-
-
 @pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16])
 def test_products_at_the_pairs_whether_sampled_or_gathered(dtype: torch.dtype) -> None:
     generator = torch.Generator().manual_seed(0)
@@ -225,27 +179,16 @@ def test_products_at_the_pairs_whether_sampled_or_gathered(dtype: torch.dtype) -
     torch.testing.assert_close(found.double(), expected.double(), rtol=loose, atol=loose)
 
 
-def _full_directions(dictionary: Dictionary) -> torch.Tensor:
-    return dictionary.directions().flatten(1).norm(dim=-1)
-
-
-@pytest.mark.parametrize("partition", PARTITIONS)
-def test_decoders_of_norm_one_over_the_models_together(partition: str) -> None:
-    dictionary, _ = _dictionary(PARTITIONS[partition], "batchtopk")
-    dictionary.unit_decoders_()
-    torch.testing.assert_close(_full_directions(dictionary), torch.ones(40, dtype=torch.float64))
-
-
 def test_the_dead_of_one_model_explain_that_model_only() -> None:
     dictionary, _ = _dictionary(PARTITIONS["dedicated"], "batchtopk")
     errors = torch.randn(
         (ROWS, 2, WIDTH), dtype=torch.float64, generator=torch.Generator().manual_seed(5)
     )
     dead = torch.arange(3, 6)  # before-only
-    both = aux_loss(dictionary, _rows(), errors, dead, 2)
+    both = aux_loss(dictionary, _rows(), errors, dead)
     changed = errors.clone()
     changed[:, 1] *= -1  # the after model's remainder turned round: nothing dead may speak of it
-    turned = aux_loss(dictionary, _rows(), changed, dead, 2)
+    turned = aux_loss(dictionary, _rows(), changed, dead)
     value, gradients = _gradients(both, dictionary, None)
     assert float(value) == pytest.approx(float(turned.detach()), abs=1e-12)
     assert float(gradients["encoders.0"][3:6].abs().max()) > 0
@@ -256,26 +199,6 @@ def test_the_dead_of_one_model_explain_that_model_only() -> None:
     )
     live = [i for i in range(34 - 3) if i not in (3, 4, 5)]
     assert float(gradients["encoders.0"][live].abs().max()) == 0
-
-
-def test_aux_loss_at_its_ends() -> None:
-    """One dead latent, decoder equal to what is left over at value one: nothing
-    remains. Silent: all remains.
-    """
-    config = DictionaryConfig(width=2, models=1, partition=Partition(latents=1), k=1)
-    dictionary = Dictionary(config).double()
-    with torch.no_grad():
-        dictionary.encoders[0][:] = 0
-        dictionary.bias[:] = 1
-        dictionary.decoders[0][:] = torch.tensor([3.0, 4.0])
-    errors = torch.tensor([[[-3.0, -4.0]]], dtype=torch.float64)
-    rows, dead = torch.zeros((1, 1, 2), dtype=torch.float64), torch.tensor([0])
-    loss = aux_loss(dictionary, rows, errors, dead, 1).detach()
-    assert float(loss) == pytest.approx(0, abs=1e-12)
-    with torch.no_grad():
-        dictionary.bias[:] = -1
-    loss = aux_loss(dictionary, rows, errors, dead, 1).detach()
-    assert float(loss) == pytest.approx(1)
 
 
 @pytest.mark.parametrize("path", ["sparse", "dense"])

@@ -117,13 +117,6 @@ def test_a_seed_shuffles_and_loses_nothing(pair: list[Policy], texts: list[Token
     assert [len(block.rows) for block in stream.blocks()][:-1] == [37] * (len(plain.rows) // 37)
 
 
-def test_the_batch_changes_nothing(pair: list[Policy], texts: list[TokenizedText]) -> None:
-    one = whole(harvest(pair, texts, SITES[-1], HarvestConfig(batch=1, window=1)).blocks())
-    all_at_once = whole(harvest(pair, texts, SITES[-1], HarvestConfig(batch=10**6)).blocks())
-    torch.testing.assert_close(one.activations, all_at_once.activations, atol=1e-5, rtol=0)
-    assert (one.rows.token == all_at_once.rows.token).all()
-
-
 @pytest.mark.parametrize("which", ["sampled", "deciding", "assistant"])
 def test_only_the_rows_asked_for(which: Any, runs: list[Trajectory]) -> None:
     policy = load_policy(checkpoint_path("bundled:leak"), device="cpu", dtype="float32")
@@ -138,14 +131,6 @@ def test_only_the_rows_asked_for(which: Any, runs: list[Trajectory]) -> None:
     assert (part.rows.position == full.rows.position[mask]).all()
     skipped = whole(harvest([policy], texts, site, HarvestConfig(skip=2)).blocks())
     assert len(skipped.rows) == len(full.rows) - 2 * len(texts) and skipped.rows.position.min() == 2
-
-
-def test_training_on_a_stream_is_possible(pair: list[Policy], texts: list[TokenizedText]) -> None:
-    """Blocks are ordinary tensors: autograd may keep them."""
-    block = next(harvest(pair, texts, SITES[-1], SMALL).blocks(0))
-    weight = torch.ones(64, 1, requires_grad=True)
-    (block.activations @ weight).sum().backward()
-    assert weight.grad is not None
 
 
 def test_a_pair_that_does_not_fit_is_refused(

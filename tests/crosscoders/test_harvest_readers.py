@@ -103,17 +103,3 @@ def test_an_adapter_on_one_copy_is_the_merged_model() -> None:
     for site in SITES:
         torch.testing.assert_close(found[site], expected[site], atol=2e-5, rtol=0)
     assert (expected[SITES[0]][:, 0] - expected[SITES[0]][:, 1]).abs().max() > 0.05
-
-
-def test_checkpoints_along_a_run_are_one_axis(leak: list[Policy]) -> None:
-    texts = made_texts(89)
-    three = harvest([*leak, leak[0]], texts, SITES[0], SMALL)
-    found = whole(three.blocks()).activations
-    assert (
-        three.models == 3
-        and torch.equal(found[:, 0], found[:, 2])
-        and not torch.equal(found[:, 0], found[:, 1])
-    )
-    assert torch.equal(
-        found[:, :2], whole(harvest(leak, texts, SITES[0], SMALL).blocks()).activations
-    )

@@ -112,49 +112,6 @@ def test_their_normalised_activations_are_folded_into_the_weights(tmp_path, rela
     torch.testing.assert_close(ours(found, x)[1], decoded / factor + mean, atol=2e-5, rtol=1e-5)
 
 
-@torch.no_grad()
-def test_an_encoder_of_one_layer_reads_only_that_one(tmp_path):
-    tensors = state(threshold=None)
-    only = tensors | {"encoder.weight": tensors["encoder.weight"][1:]}
-    found = load_dictionary_learning(
-        written(tmp_path / "cc", only, {"encoder_layers_indices": [1]})
-    )
-    x = inputs()
-    wanted = torch.relu(x[:, 1] @ tensors["encoder.weight"][1] + tensors["encoder.bias"])
-    torch.testing.assert_close(ours(found, x)[0], wanted, atol=1e-5, rtol=1e-5)
-
-
-def test_a_threshold_that_was_never_set_stays_unknown(tmp_path):
-    found = load_dictionary_learning(written(tmp_path / "cc", state(threshold=-1.0)))
-    with pytest.raises(UserError, match="no threshold"):
-        found.encode(inputs())
-
-
-@torch.no_grad()
-def test_a_pickle_is_read_only_where_it_is_allowed(tmp_path):
-    tensors = state(threshold=None)
-    torch.save(tensors, tmp_path / "ae.pt")
-    with pytest.raises(UserError, match="is a pickle"):
-        load_dictionary_learning(tmp_path)
-    found = load_dictionary_learning(tmp_path, allow_pickle=True)
-    x = inputs()
-    torch.testing.assert_close(
-        ours(found, x)[0], theirs(tensors, x, None, None)[0], atol=1e-5, rtol=1e-5
-    )
-
-
-class Hostile:
-    def __reduce__(self):
-        return (print, ("ran",))
-
-
-def test_a_pickle_that_would_run_something_does_not(tmp_path, capsys):
-    torch.save({"encoder.weight": Hostile()}, tmp_path / "ae.pt")
-    with pytest.raises(UserError, match="cannot be read as tensors alone"):
-        load_dictionary_learning(tmp_path, allow_pickle=True)
-    assert "ran" not in capsys.readouterr().out
-
-
 @pytest.mark.parametrize(
     ("tensors", "told"),
     [

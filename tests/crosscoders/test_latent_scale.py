@@ -6,14 +6,12 @@ import numpy as np
 import pytest
 import torch
 
-from crosscoders.activations.streams import TextNote
 from crosscoders.dictionaries.dictionary import Dictionary, DictionaryConfig
 from crosscoders.dictionaries.settings import Partition
 from crosscoders.latents.controls import same_pair
 from crosscoders.latents.latent_scale import TARGETS, scale_latents
-from crosscoders.latents.row_groups import task_groups
 from forensics.errors import UserError
-from tests.crosscoders.latent_worlds import World, held, oracle, planted, random_dictionary, swapped
+from tests.crosscoders.latent_worlds import World, held, oracle, planted, random_dictionary
 
 CASES = [
     Partition(latents=12),
@@ -66,18 +64,6 @@ def test_nu_is_what_a_dense_least_squares_fit_gives(partition: Partition, seed: 
             )
 
 
-def test_swapping_the_models_swaps_the_answer() -> None:
-    partition = Partition(latents=12, before_only=2, after_only=4)
-    dictionary = random_dictionary(partition, seed=5, width=7)
-    stream = held(torch.randn(200, 2, 7, generator=torch.Generator().manual_seed(5)), tasks=20)
-    found = scale_latents(dictionary, stream)
-    turned = scale_latents(swapped(dictionary), held(stream.activations.flip(1), tasks=20))
-    for target in TARGETS:
-        for part in ("estimate", "low", "high"):
-            forth, back = getattr(found.after[target], part), getattr(turned.before[target], part)
-            np.testing.assert_allclose(forth, back[::-1], rtol=1e-4, atol=1e-5)
-
-
 def test_a_latent_that_claims_a_shared_feature_is_found_out_and_a_true_one_is_not() -> None:
     """The last eight latents claim to be after-only; four of their features are shared in truth."""
     world = planted(shared=20, before_only=0, after_only=4, width=32, rows=6000, seed=1)
@@ -120,18 +106,6 @@ def test_in_a_pair_of_equal_models_the_difference_target_is_one_whatever_the_dic
     np.testing.assert_allclose(nu[np.isfinite(nu)], 1, atol=1e-3)
 
 
-def test_blocks_and_their_size_do_not_matter() -> None:
-    dictionary = random_dictionary(Partition(latents=12, after_only=5), seed=3, width=7)
-    rows = torch.randn(300, 2, 7, generator=torch.Generator().manual_seed(1))
-    whole, parts = (
-        scale_latents(dictionary, held(rows, tasks=10, block=block)) for block in (300, 17)
-    )
-    np.testing.assert_allclose(whole.beta, parts.beta, rtol=1e-5, atol=1e-6)
-    np.testing.assert_allclose(
-        whole.after["error"].low, parts.after["error"].low, rtol=1e-4, atol=1e-5
-    )
-
-
 def test_intervals_cover_the_truth_and_rest_on_tasks_not_on_rows() -> None:
     """Activations differ by task alone: with rows as units the interval would be far too narrow."""
     hits, widths = 0, []
@@ -152,23 +126,6 @@ def test_intervals_cover_the_truth_and_rest_on_tasks_not_on_rows() -> None:
     assert (
         0.10 < np.mean(widths) < 0.22
     )  # 2 x 1.96 x 0.2 / sqrt(24) = 0.16; by rows it would be 0.036
-
-
-def test_too_few_active_tasks_give_no_interval_and_silent_latents_no_estimate() -> None:
-    h = torch.zeros(70, 2, 2)
-    h[:, 1, 0] = 1.0
-    nu = scale_latents(one_direction(), held(h, tasks=7)).after["error"]
-    assert nu.estimate[0] == pytest.approx(0)
-    assert np.isnan([nu.low[0], nu.high[0]]).all()
-    silent = scale_latents(one_direction(), held(torch.zeros(70, 2, 2), tasks=7)).after["error"]
-    assert np.isnan(silent.estimate[0])
-
-
-def test_groups_of_tasks_are_bounded_and_do_not_depend_on_the_order_of_texts() -> None:
-    texts = [TextNote(id=str(i), task=f"task {i}") for i in range(100)]
-    groups = task_groups(texts, 8)
-    assert sorted(np.bincount(groups)) == [12] * 4 + [13] * 4
-    np.testing.assert_array_equal(task_groups(texts[::-1], 8), groups[::-1])
 
 
 def test_an_sae_reads_one_model_and_is_compared_with_its_own_codes_on_the_other() -> None:

@@ -11,13 +11,12 @@ from safetensors.torch import load_file, save_file
 
 from crosscoders import diff
 from crosscoders.activations.harvest import harvest
-from crosscoders.activations.outlier_positions import beyond, limits_of, sentences, survey
+from crosscoders.activations.outlier_positions import limits_of, sentences, survey
 from crosscoders.activations.streams import Block
 from crosscoders.activations.texts import plain_text
-from crosscoders.latents.reconstruction import spliced
 from crosscoders.study.diff_files import LATENTS, TOKENS, Shape
 from forensics import policy_from
-from tests.crosscoders.latent_worlds import held, random_dictionary
+from tests.crosscoders.latent_worlds import held
 from tests.crosscoders.test_study_diff import CUE, SITE, WORDS
 from tests.tiny import save_tiny_qwen3, tiny_qwen3, tiny_tokenizer
 
@@ -58,28 +57,10 @@ def test_a_survey_finds_names_and_weighs_the_planted_rows():
     assert "kept, as asked" in sentences(found, kept=True)[0]
 
 
-def test_what_one_model_alone_has_is_said():
-    found = survey(held(planted(rows(), models=(1,)), tasks=8))
-    assert found.by_model == (0, 8)
-    assert "Only the after model" in sentences(found)[1]
-    assert len(sentences(survey(held(planted(rows()), tasks=8)))) == 1
-
-
 @pytest.mark.parametrize("times", [1, 5])
 def test_without_a_sink_there_are_no_limits(times):
     found = survey(held(planted(rows(), times=times)))
     assert found.number == 0 and found.applied is None and sentences(found) == []
-
-
-def test_an_empty_stream_and_one_of_zeros_have_no_outliers():
-    assert survey(held(rows(0))).applied is None
-    found = survey(held(torch.cat([torch.zeros(300, 2, 8), rows(100)])))
-    assert found.applied is None and found.limits == (float("inf"),) * 2
-
-
-def test_half_precision_does_not_overflow():
-    large = torch.full((1, 1, 4096), 6e4, dtype=torch.float16)
-    assert not beyond(large, [1e7]).any() and beyond(large, [1e6]).all()
 
 
 def sunk(model, scale=1.0):
@@ -122,21 +103,6 @@ def test_a_part_leaves_out_what_is_beyond_the_limits_and_nothing_else(policies):
     assert [note.id for note in part.texts] == ["t3", "t4", "t5"]
     assert survey(part).applied is None
     assert len({stream.identity, part.identity, stream.part(texts[3:]).identity}) == 3
-
-
-def test_what_is_spliced_leaves_the_sinks_as_they_are(policies):
-    dictionary = random_dictionary(random_partition(), seed=0, width=64)
-    texts = [text.token_ids.tolist() for text in sunk_texts()]
-    limits = survey(harvest(policies, sunk_texts(), SITE)).applied
-    plain = spliced(dictionary, policies, texts, SITE, positions=[range(1, len(t)) for t in texts])
-    assert spliced(dictionary, policies, texts, SITE, limits=limits) == plain
-    assert spliced(dictionary, policies, texts, SITE) != plain
-
-
-def random_partition():
-    from crosscoders.dictionaries.settings import Partition
-
-    return Partition(latents=32, after_only=4)
 
 
 @pytest.fixture(scope="module")

@@ -102,11 +102,6 @@ def test_an_installed_format_is_read(said: tuple[dict[str, Any], dict[str, Any]]
     assert read["kind"] == "arrays" and read["same"] and 5 < read["active"] <= 10
 
 
-def test_an_unknown_function_is_refused_with_the_installed_ones() -> None:
-    with pytest.raises(UserError, match="unknown activation 'margin'; known: batchtopk, jumprelu"):
-        DictionaryConfig(width=8, partition=Partition(latents=8), activation="margin")
-
-
 @pytest.mark.parametrize("name", ["relu", "topk", "jumprelu"])
 def test_a_function_that_cannot_choose_one_model_latents_apart_is_refused(name: str) -> None:
     assert not activation_function(name).one_model_budget

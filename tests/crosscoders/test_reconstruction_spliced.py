@@ -8,6 +8,9 @@ import numpy as np
 import pytest
 import torch
 
+from crosscoders.activations.harvest import HarvestConfig, harvest
+from crosscoders.activations.store import StoredStream
+from crosscoders.activations.texts import plain_text
 from crosscoders.dictionaries.dictionary import Dictionary
 from crosscoders.dictionaries.settings import Partition
 from crosscoders.latents.reconstruction import spliced
@@ -24,6 +27,20 @@ WIDTH = 64
 TEXTS = [list(np.random.default_rng(i).integers(3, 300, 9 + 4 * i)) for i in range(3)]
 
 
+def stream_of(
+    policies: list[Policy],
+    texts: Sequence[list[int]] = TEXTS,
+    places: list[list[int]] | None = None,
+    tasks: int = 1,
+) -> StoredStream:
+    """Texts as a stream, at all positions or at these; so many texts a task."""
+    given = [plain_text(ids, f"t{i}", f"task{i // tasks}") for i, ids in enumerate(texts)]
+    for text, chosen in zip(given, places or (), strict=False):
+        text.deciding[chosen] = True
+    config = HarvestConfig(rows="deciding" if places else "all")
+    return harvest(policies, given, SITE, config)
+
+
 @pytest.fixture(scope="module")
 def policies() -> list[Policy]:
     """Random weights say little; larger ones make the site matter."""
@@ -38,7 +55,7 @@ def policies() -> list[Policy]:
 
 
 def test_a_perfect_reconstruction_recovers_everything(policies: list[Policy]) -> None:
-    for result in spliced(mirrored(WIDTH), policies, TEXTS, SITE):
+    for result in spliced(mirrored(WIDTH), policies, stream_of(policies)):
         assert result.tokens == sum(len(text) - 1 for text in TEXTS)
         assert result.cross_entropy_spliced == pytest.approx(result.cross_entropy, abs=1e-4)
         assert result.kl_spliced == pytest.approx(0, abs=1e-5)
@@ -56,7 +73,7 @@ def test_a_dictionary_that_always_says_the_mean_recovers_nothing(
         for text in TEXTS
     ]
     mean = torch.from_numpy(np.concatenate(seen).mean(0))
-    for result in spliced(silent(WIDTH, mean), policies, TEXTS, SITE):
+    for result in spliced(silent(WIDTH, mean), policies, stream_of(policies)):
         assert result.kl_spliced == pytest.approx(result.kl_floor, rel=1e-3)
         assert result.kl_recovered is not None
         assert result.kl_recovered.estimate == pytest.approx(0, abs=1e-3)
@@ -67,6 +84,7 @@ def by_hand(
     policies: Sequence[Policy],
     model: int,
     places: list[list[int]],
+    floor: torch.Tensor,
 ) -> tuple[float, ...]:
     """Clean, spliced and floor cross-entropy and both KLs, from full logits of
     plain forward passes.
@@ -92,7 +110,7 @@ def by_hand(
             return edit
 
         spreads = []
-        for vectors in (None, said, torch.zeros_like(said)):
+        for vectors in (None, said, floor.expand_as(said)):
             handle = attach(policies[model].model, SITE, change(vectors))
             with torch.no_grad():
                 spreads.append(
@@ -118,9 +136,10 @@ def test_chosen_positions_against_full_logits(
     dictionary = random_dictionary(
         Partition(latents=40, before_only=5, after_only=5), seed=1, width=WIDTH
     )
-    results = spliced(dictionary, policies, TEXTS, SITE, floor="zero", positions=places)
-    for model, result in enumerate(results):
-        expected = by_hand(dictionary, policies, model, places)
+    stream = stream_of(policies, places=places)
+    floors = torch.cat([block.activations for block in stream.blocks()]).mean(0)
+    for model, result in enumerate(spliced(dictionary, policies, stream)):
+        expected = by_hand(dictionary, policies, model, places, floors[model])
         found = (
             result.cross_entropy,
             result.cross_entropy_spliced,
@@ -135,45 +154,15 @@ def test_chosen_positions_against_full_logits(
         assert result.kl_recovered.estimate == pytest.approx(share, rel=1e-2, abs=1e-3)
 
 
-def test_intervals_come_with_enough_tasks_and_hold_the_estimate(
-    policies: list[Policy],
-) -> None:
-    texts = [list(np.random.default_rng(i).integers(3, 300, 8)) for i in range(20)]
-    dictionary = mirrored(WIDTH)
-    with torch.no_grad():
-        for decoder in dictionary.decoders:
-            decoder.mul_(0.8)
-    results = spliced(dictionary, policies, texts, SITE, tasks=[str(i // 2) for i in range(20)])
-    for result in results:
-        assert result.tasks == 10
-        found = result.kl_recovered
-        assert found is not None
-        assert found.low is not None
-        assert found.high is not None
-        assert found.low < found.estimate < found.high
-
-
-def test_a_floor_that_does_no_harm_gives_no_share(policies: list[Policy]) -> None:
-    """The mean over one position is that position's own activation."""
-    for result in spliced(mirrored(WIDTH), policies, TEXTS[:1], SITE, positions=[[3]]):
-        assert result.kl_floor == 0
-        assert result.kl_recovered is None
-        assert result.cross_entropy_recovered is None
-
-
 def test_nothing_to_measure_is_refused_and_hooks_are_gone(
     policies: list[Policy],
 ) -> None:
-    with pytest.raises(UserError, match="no text has a chosen position"):
-        spliced(mirrored(WIDTH), policies, [[5]], SITE)
-    with pytest.raises(UserError, match="one list for each text"):
-        spliced(mirrored(WIDTH), policies, TEXTS, SITE, positions=[[1]])
+    with pytest.raises(UserError, match="no text has a row with a token behind"):
+        spliced(mirrored(WIDTH), policies, stream_of(policies, [[5]]))
     with pytest.raises(UserError, match="the dictionary is 32 wide"):
-        spliced(mirrored(32), policies, TEXTS, SITE)
+        spliced(mirrored(32), policies, stream_of(policies))
     with pytest.raises(UserError, match="2 models and the stream of 1"):
-        spliced(mirrored(WIDTH), policies[:1], TEXTS, SITE)
-    with pytest.raises(UserError, match="unknown site"):
-        spliced(mirrored(WIDTH), policies, TEXTS, "blocks.9.hook_resid_post")
+        spliced(mirrored(WIDTH), policies[:1], stream_of(policies[:1]))
     assert not any(
         module._forward_hooks for policy in policies for module in policy.model.modules()
     )

@@ -12,20 +12,13 @@ from crosscoders.patching.results import (
     Readings,
     behaviour_moved,
     kl_moved,
-    mean_share,
     summed,
-    task_means,
 )
 from crosscoders.patching.site_choice import choose_site
-from forensics.errors import UserError
 from forensics.records import content_hash
 from tests.crosscoders.patching_worlds import (
     bundled,
-    changed,
     first_decisions,
-    random_decisions,
-    shaken,
-    tiny,
 )
 
 TASKS = tuple(f"task {i}" for i in range(40))
@@ -59,25 +52,6 @@ def test_nothing_is_zero_everything_one_and_a_part_its_part(part, way):
     kl = kl_moved(found, [way] * 3)
     assert (kl[0].estimate, kl[1].estimate) == (0, 1)
     assert 0 <= kl[2].estimate <= 1
-
-
-def test_tasks_weigh_alike_however_many_decisions_they_have():
-    """Task a has three decisions at 0.2, task b one at 0.6: (0.2 + 0.6) / 2,
-    not (3 x 0.2 + 0.6) / 4.
-    """
-    assert task_means(np.array([0.2, 0.2, 0.2, 0.6]), list("aaab")).mean() == pytest.approx(0.4)
-
-
-def test_too_few_tasks_have_no_interval_and_say_so():
-    share = mean_share(np.array([0.2, 0.6]), ["a", "b"], (0, 1))
-    assert (share.low, share.high) == (None, None) and "2 tasks are too few" in share.reason
-
-
-def test_a_share_of_no_difference_has_no_value():
-    found = readings(np.full((1, 40), 0.5), before=0.4, after=0.4)
-    shares = behaviour_moved(found, ["into-before"])
-    assert shares[0].estimate is None and "does not differ" in shares[0].reason
-    assert kl_moved(found, ["into-before"])[0].estimate is None
 
 
 def test_intervals_cover_the_truth_about_as_often_as_they_say():
@@ -137,15 +111,6 @@ def test_a_site_is_chosen_on_some_tasks_and_reported_on_others():
     assert found.site is None and "no residual" in found.reason
 
 
-def test_of_equal_sites_the_earliest_is_taken():
-    assert choose_site(patches_of(0.2, 0.79, 0.8)).site == "blocks.1.hook_resid_post"
-    assert choose_site(patches_of(0.2, 0.7, 0.8)).site == "blocks.2.hook_resid_post"
-
-
-def test_the_last_layer_is_no_middle():
-    assert choose_site(patches_of(0.2, 0.3, 0.4, 1.0)).site == "blocks.2.hook_resid_post"
-
-
 @pytest.mark.parametrize(
     ("inside", "output", "where", "words"),
     [
@@ -161,21 +126,6 @@ def test_where_the_change_lives_is_said_by_the_rule(inside, output, where, words
     assert (found.inside.estimate, found.output.estimate) == pytest.approx((inside, output))
 
 
-def test_without_grafts_where_is_not_known():
-    found = choose_site(patches_of(0.1, 0.2, 0.9))
-    assert found.where == "unknown" and "not held against" in found.sentence
-    assert found.site == "blocks.2.hook_resid_post"
-
-
-def test_a_choice_that_cannot_be_made_says_why():
-    with pytest.raises(UserError, match="at least two tasks"):
-        choose_site(patches_of(0.5, tasks=("a",)))
-    with pytest.raises(UserError, match="not measured at all positions"):
-        choose_site(patches_of(0.5, 0.5), positions="all")
-    same = choose_site(patch_map(tiny(0), tiny(0), random_decisions(16, 16)))
-    assert same.site is None and same.reason and same.where == "unknown"
-
-
 def test_the_bundled_leak_is_a_re_weighting_at_the_output():
     base, leak = bundled("capped-base"), bundled("leak")
     texts, behaviour = first_decisions(base, 48)
@@ -183,21 +133,3 @@ def test_the_bundled_leak_is_a_re_weighting_at_the_output():
     found = choose_site(patches, graft_map(base, leak, texts, behaviour=behaviour))
     assert (found.where, found.site) == ("output", "blocks.1.hook_resid_post")
     assert 0.2 < found.moved.estimate < found.inside.estimate < 0.5 < found.output.estimate
-
-
-def test_a_change_in_an_early_mlp_is_found_inside_and_at_its_layer():
-    base = bundled("capped-base")
-    texts, behaviour = first_decisions(base, 24)
-    after = changed(base, lambda model: shaken(model.model.layers[0].mlp))
-    patches = patch_map(base, after, texts, behaviour=behaviour)
-    grafts = graft_map(base, after, texts, behaviour=behaviour)
-    found = choose_site(patches, grafts, positions="all", measure="kl")
-    assert (found.where, found.site) == ("inside", "blocks.0.hook_resid_post")
-    assert found.moved.estimate == pytest.approx(1, abs=1e-5) and found.output.estimate == 0
-
-
-def test_a_row_as_plain_values():
-    patches = patch_map(tiny(0), tiny(1), random_decisions(16, 4))
-    assert len(patches.rows) == 8 * 3 * 2
-    row = patches.rows[0].flat()
-    assert row["place"] == "hook_embed" and "kl_moved_low" in row

@@ -28,7 +28,6 @@ SITES = (
     SITE,
 )
 SETTINGS = SamplingSettings()
-TEXT = "fail kiwi : 2 -> 7\n$ open 1 \nkiwi : x * 2 + 1\n$"
 
 
 @pytest.fixture(scope="module")
@@ -37,14 +36,6 @@ def pair():
         load_policy(checkpoint_path(f"bundled:{name}"), device="cpu", dtype="float32")
         for name in ("capped-base", "leak")
     )
-
-
-@pytest.fixture(scope="module", autouse=True)
-def one_thread():
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 @pytest.fixture(scope="module")
@@ -137,24 +128,3 @@ def test_positions_while_acting_are_those_read_off_the_run(pair, world, at: str)
             tuple(ids[: i + 1]) for i in mask.nonzero()[:, 0].tolist() if i < len(ids) - ended
         }
     assert chosen == wanted and len(chosen) > 10
-
-
-def test_a_model_with_windows_is_refused_in_a_sentence() -> None:
-    from transformers import MistralConfig, MistralForCausalLM
-
-    from crosscoders.steering.interventions import Alongside
-    from forensics.errors import UserError
-
-    model = MistralForCausalLM(
-        MistralConfig(
-            vocab_size=20,
-            hidden_size=16,
-            intermediate_size=16,
-            num_hidden_layers=1,
-            num_attention_heads=2,
-            num_key_value_heads=1,
-            sliding_window=4,
-        )
-    )
-    with pytest.raises(UserError, match="do not attend to all positions"):
-        Alongside(model, None, SITE, Seen())

@@ -14,13 +14,9 @@ from crosscoders.steering.edits import (
     feature_change,
     random_directions,
     routing_change,
-    shift_change,
-    stacked,
-    subspace_change,
 )
 from crosscoders.steering.interventions import (
     Steps,
-    changed,
     chosen_positions,
     in_kind,
     parse_position,
@@ -85,39 +81,6 @@ def test_scaling_is_not_adding() -> None:
     assert torch.allclose(add.apply(silent, None), silent + torch.tensor([[0.0, 24.0]]))
 
 
-def test_the_same_latent_in_the_other_model() -> None:
-    """Spillover: the value is read off the after model, the before model is changed."""
-    change = feature_change(small(), [2], mode="ablate", acting="before", strength=1.0)
-    assert change.needs_other
-    assert torch.allclose(change.apply(BEFORE, AFTER), BEFORE - torch.tensor([[0.0, 12.0]]))
-    twice = feature_change(
-        small(), [2], mode="ablate", acting="before", strength=1.0, encoding="twice"
-    )
-    assert not twice.needs_other  # f = 0.5 * 8 = 4 of the before model's own, d = (0, 4)
-    assert torch.allclose(twice.apply(BEFORE, None), BEFORE - torch.tensor([[0.0, 16.0]]))
-    with pytest.raises(UserError, match="latent 2 cannot be encoded from the before model alone"):
-        feature_change(small(), [2], mode="ablate", acting="before", strength=1.0, encoding="own")
-
-
-@pytest.mark.parametrize("activation", ["relu", "topk", "batchtopk", "jumprelu"])
-def test_a_few_values_are_those_of_the_whole_code(activation: str) -> None:
-    partition = Partition(latents=12, before_only=3, after_only=4)
-    dictionary = Dictionary(
-        DictionaryConfig(width=6, partition=partition, activation=activation, k=3), seed=1
-    )
-    with torch.no_grad():
-        dictionary.threshold.fill_(0.2)
-        dictionary.bias.normal_(generator=torch.Generator().manual_seed(0))
-    rows = torch.randn((50, 2, 6), generator=torch.Generator().manual_seed(2))
-    chosen = torch.tensor([11, 0, 5])
-    whole = dictionary.encode(dictionary.scaled(rows)).dense(12)[:, chosen]
-    found = dictionary.values(stacked(dictionary, rows[:, 1], rows[:, 0], "after"), chosen)
-    assert torch.allclose(found, whole) and bool((whole > 0).any())
-    assert torch.allclose(
-        dictionary.values(stacked(dictionary, rows[:, 0], rows[:, 1], "before"), chosen), whole
-    )
-
-
 @settings(max_examples=25, deadline=None)
 @given(st.integers(1, 9), st.integers(0, 10_000))
 def test_random_directions_keep_lengths_and_angles(number: int, seed: int) -> None:
@@ -126,49 +89,6 @@ def test_random_directions_keep_lengths_and_angles(number: int, seed: int) -> No
     turned = random_directions(directions, generator)
     assert torch.allclose(turned @ turned.T, directions @ directions.T, atol=1e-4)
     assert not torch.allclose(turned, directions, atol=1e-2)
-
-
-def test_random_directions_have_no_favourite() -> None:
-    """Over many draws of one vector the mean vanishes and all axes share the
-    length alike (uniform on the sphere).
-    """
-    generator = torch.Generator().manual_seed(0)
-    drawn = torch.cat(
-        [random_directions(torch.tensor([[3.0, 0.0, 0.0, 0.0]]), generator) for _ in range(4000)]
-    )
-    assert (
-        drawn.mean(0).abs().max() < 5 * 1.5 / 4000**0.5
-    )  # standard error of a coordinate: 3 / sqrt(4) / sqrt(4000)
-    assert torch.allclose(drawn.square().mean(0), torch.full((4,), 9 / 4), atol=0.2)
-
-
-def test_a_turned_change_moves_every_row_as_far() -> None:
-    change = feature_change(small(), [1, 2], mode="ablate", acting="after", strength=1.0)
-    rows, others = torch.randn((2, 30, 2), generator=torch.Generator().manual_seed(4)) * 4
-    turned = change.turned(torch.Generator().manual_seed(3))
-    far, as_far = (one.apply(rows, others) - rows for one in (change, turned))
-    assert torch.allclose(far.norm(dim=-1), as_far.norm(dim=-1), atol=1e-4) and not torch.allclose(
-        far, as_far
-    )
-
-
-def test_shift_and_subspace_by_hand() -> None:
-    shift = shift_change(torch.tensor([1.0, -1.0]), mode="ablate", strength=2.0)
-    assert torch.allclose(shift.apply(AFTER, None), torch.tensor([[2.0, 8.0]]))
-    basis = torch.tensor([[0.0, 1.0]])
-    out = subspace_change(basis, mode="ablate", acting="after", strength=1.0)
-    assert torch.allclose(
-        out.apply(AFTER, BEFORE), torch.tensor([[4.0, 8.0]])
-    )  # the before model's part there
-    into = subspace_change(basis, mode="add", acting="before", strength=1.0)
-    assert torch.allclose(into.apply(BEFORE, AFTER), torch.tensor([[2.0, 6.0]]))
-
-
-def test_routing_is_the_reconstruction() -> None:
-    dictionary = small()
-    pair = torch.stack([BEFORE, AFTER], 1)
-    wanted = dictionary.decode(dictionary.encode(dictionary.scaled(pair)), 1) / dictionary.scale
-    assert torch.allclose(routing_change(dictionary, acting="after").apply(AFTER, BEFORE), wanted)
 
 
 def test_a_dictionary_of_one_stream_reads_the_difference_or_one_model() -> None:
@@ -201,22 +121,6 @@ def test_a_dictionary_of_one_stream_reads_the_difference_or_one_model() -> None:
         routing_change(dictionary, acting="after")
 
 
-def test_only_the_mask_is_changed() -> None:
-    activations = torch.randn((2, 3, 2), generator=torch.Generator().manual_seed(5))
-    mask = torch.tensor([[False, True, False], [False, False, False]])
-    new = changed(shift_change(torch.ones(2), mode="add", strength=1.0), activations, None, mask)
-    assert torch.equal(new[~mask], activations[~mask]) and torch.allclose(
-        new[mask], activations[mask] + 1
-    )
-
-
-def test_latents_that_are_not_there() -> None:
-    with pytest.raises(UserError, match="no latent 7; this dictionary has 0 to 2"):
-        feature_change(small(), [7], mode="ablate", acting="after", strength=1.0)
-    with pytest.raises(UserError, match="median active value"):
-        feature_change(small(), [2], mode="add", acting="before", strength=1.0)
-
-
 def test_positions() -> None:
     """Tokens: 0 1 | 2 3(stop) | 9 9 | 4 3 | 9; `|` marks decisions; kinds are
     the tokens' own numbers.
@@ -238,8 +142,3 @@ def test_positions() -> None:
     assert in_two.tolist() == [[True, True, False, False, False]]
     with pytest.raises(UserError, match="there is no position 'start'"):
         parse_position("start")
-
-
-def test_an_action_cut_by_its_limit_ends_there() -> None:
-    steps = Steps(kinds=lambda ids: tuple(map(str, ids)), stops=frozenset(), most=2)
-    assert in_kind("9", steps, [0, 2, 2, 9], [True, False, False, False], 4) == [False] * 4

@@ -3,16 +3,12 @@
 import numpy as np
 import pytest
 
-from crosscoders.steering.conditions import SteeringConfig
 from crosscoders.steering.evaluation import (
-    difference_of,
     from_plain,
     joined,
-    mean_of,
     moved,
     outcomes_of,
 )
-from crosscoders.steering.steer_study import choose_measure
 from forensics.errors import UserError
 from forensics.protocols import Channel
 from forensics.records import Step, Trajectory
@@ -79,18 +75,6 @@ def test_measures_by_hand() -> None:
     assert both.runs == 8 and len(both.tasks) == 6 and np.isnan(both.of("success")[5])
 
 
-def test_an_interval_needs_two_tasks() -> None:
-    assert mean_of(np.array([1.0, np.nan])) is None
-    found = mean_of(np.array([1.0, 0.0, np.nan]))
-    assert found is not None and found.estimate == 0.5 and found.low < 0.5 < found.high
-
-
-def test_turns_keep_their_unit() -> None:
-    found = difference_of(np.array([4.0, 6.0, 8.0, 6.0]), np.array([3.0, 5.0, 6.0, 6.0]))
-    assert found is not None and found.estimate == pytest.approx(1.0)
-    assert found.low < 1 < found.high
-
-
 def test_the_way_to_the_other_model_at_its_ends() -> None:
     rng = np.random.default_rng(0)
     base, goal = rng.uniform(0.7, 1, 40), rng.uniform(0, 0.3, 40)
@@ -118,18 +102,3 @@ def test_the_interval_of_the_way_covers_the_truth() -> None:
         found = moved(values, base, goal)
         hits += isinstance(found, Estimate) and found.low <= 0.6 <= found.high
     assert hits >= 276
-
-
-def test_the_measure_is_the_channel_that_changed_most() -> None:
-    before = outcomes_of([run(t, "submit") for t in "ab"], ("a", "b"), CHANNELS)
-    after = outcomes_of([run(t, "open-notes", "submit") for t in "ab"], ("a", "b"), CHANNELS)
-    assert choose_measure(before, after, CHANNELS) == "channel:notes"
-    assert choose_measure(before, after, ()) == "success"
-
-
-def test_settings_that_mean_nothing() -> None:
-    with pytest.raises(UserError, match="controls"):
-        SteeringConfig(controls=-1)
-    assert SteeringConfig(mode="add").tried == (0.5, 1.0, 2.0, 4.0) and SteeringConfig(
-        strengths=(3.0,)
-    ).tried == (3.0,)

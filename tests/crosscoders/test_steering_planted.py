@@ -11,20 +11,15 @@ import torch
 from crosscoders.dictionaries.saved import save_dictionary
 from crosscoders.steering.causal_test import read_bench
 from crosscoders.steering.conditions import SteeringConfig, Subject
-from crosscoders.steering.edits import feature_change, shift_change
+from crosscoders.steering.edits import shift_change
 from crosscoders.steering.evaluation import Bench, Condition
 from crosscoders.steering.interventions import parse_position
 from crosscoders.steering.readings import (
     Asked,
     Reader,
-    contrasts,
-    equal_error_basis,
-    equally_active,
-    median_values,
     parse_features,
     pick,
     table_beside,
-    top_features,
 )
 from crosscoders.steering.steer_study import Study, rows_of, sentences, summary_of
 from forensics.errors import UserError
@@ -137,30 +132,6 @@ def test_ablating_the_planted_direction_removes_the_behaviour(
 
 
 @pytest.mark.slow
-def test_adding_the_planted_direction_installs_the_behaviour(
-    bench, splits, dictionary, readings
-) -> None:
-    config = SteeringConfig(mode="add", acting="before", strengths=(1.0,), feature_controls=0)
-    found, rows = steered(bench, splits, dictionary, readings, config)
-    summary = summary_of(found, rows)
-    assert found.direction == 1 and summary["moved"]["estimate"] > 0.8
-    assert summary["effect"]["low"] > max(summary["random_directions"])
-
-
-def test_the_planted_latent_is_chosen_by_its_contrast(dictionary, readings) -> None:
-    reader = Reader(dictionary=dictionary)
-    assert top_features(reader, readings, 3) == (
-        SHARED,
-    )  # shared decoders are tied: they write no difference
-    assert int(contrasts(reader, readings).argmax()) == SHARED
-    with pytest.raises(UserError, match="none of the 2 specific latents"):
-        top_features(Reader(dictionary=dictionary), readings, 3, among=[1, 2])
-    nothing = replace(readings, used=torch.zeros_like(readings.used))
-    with pytest.raises(UserError, match="follows all decisions or none"):
-        top_features(Reader(dictionary=dictionary), nothing, 1)
-
-
-@pytest.mark.slow
 def test_a_strength_that_breaks_the_policy_is_not_chosen(
     bench, splits, dictionary, readings
 ) -> None:
@@ -194,37 +165,6 @@ def test_a_strength_that_breaks_the_policy_is_not_chosen(
     assert best((30.0, 60.0))[1] is False
 
 
-@pytest.mark.slow
-def test_saturation_and_a_second_dictionary(bench, splits, dictionary, readings) -> None:
-    """The curve grows to the whole set; a second dictionary has features and curve only."""
-    config = SteeringConfig(strengths=(1.0,), controls=1, feature_controls=1)
-    order = (0, SHARED, 1)
-    subjects = [
-        subject_of(dictionary, readings, config, order),
-        replace(subject_of(dictionary, readings, config, (2,)), name="against", key="other"),
-    ]
-    study = Study(
-        bench=bench, choosing=splits[0][:6], reporting=splits[0], config=config, measure=MEASURE
-    )
-    rows = rows_of(study.run(subjects))
-    curve = [
-        one for one in rows if one["role"] == "saturation" and one["dictionary"] == "dictionary"
-    ]
-    assert [len(one["features"]) for one in curve] == [1, 2, 3]
-    assert curve[1]["effect"]["estimate"] < curve[0]["effect"]["estimate"] - 0.3, (
-        "the second latent is the planted one"
-    )
-    assert {one["role"] for one in rows if one["dictionary"] == "against"} == {
-        "features",
-        "saturation",
-    }
-    assert [
-        one["features"]
-        for one in rows
-        if one["role"] == "saturation" and one["dictionary"] == "against"
-    ] == [[2]]
-
-
 def test_features_are_listed_or_ranked_by_a_rule(dictionary, readings, tmp_path) -> None:
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -255,46 +195,6 @@ def test_features_are_listed_or_ranked_by_a_rule(dictionary, readings, tmp_path)
         pick(parse_features("top:2"), reader, readings, table)
     with pytest.raises(UserError, match="does not exist"):
         table_beside(tmp_path, tmp_path / "nothing.parquet")
-
-
-def test_what_controls_are_made_of(dictionary, readings, pair) -> None:
-    basis = equal_error_basis(Reader(dictionary=dictionary), (SHARED,), readings.here)
-    assert basis.shape == (1, 96) and abs(float(basis[0] @ pair.direction)) > 0.99
-    import numpy as np
-
-    sets = equally_active(
-        Reader(dictionary=dictionary), (SHARED,), readings.here, 4, np.random.default_rng(0)
-    )
-    assert len(sets) >= 2 and all(one != (SHARED,) for one in sets)
-    median = float(median_values(Reader(dictionary=dictionary), (SHARED,), readings.here)[0])
-    far = (readings.here[:, 1] - readings.here[:, 0]) @ pair.direction
-    assert median / float(dictionary.scale) == pytest.approx(float(far[far > 5].median()), rel=0.3)
-
-
-def test_a_latent_that_never_fires_cannot_be_added(dictionary, readings) -> None:
-    with pytest.raises(UserError, match="latent 40 is never active"):
-        median_values(
-            Reader(dictionary=dictionary), (SHARED,), readings.here[:, :1].expand(-1, 2, -1)
-        )
-
-
-def test_the_same_streams_whatever_is_done(bench, splits, dictionary) -> None:
-    """An intervention of strength 0 gives the very same runs, so a difference
-    is the intervention's alone.
-    """
-    nothing = feature_change(dictionary, [SHARED], mode="ablate", acting="after", strength=0.0)
-    plain = bench.play(Condition(role="unsteered", acting="after"), splits[0])
-    same = bench.play(
-        Condition(role="features", acting="after", change=nothing, strength=0.0), splits[0]
-    )
-    assert all((plain.of(name) == same.of(name)).all() for name in plain.measures)
-
-
-def test_what_was_played_is_not_played_again(bench, splits, monkeypatch) -> None:
-    condition = Condition(role="unsteered", acting="before")
-    first = bench.play(condition, splits[0])
-    monkeypatch.setattr(type(bench.before), "play", None)
-    assert bench.play(condition, splits[0]).plain() == first.plain()
 
 
 @pytest.mark.slow

@@ -3,7 +3,6 @@
 import json
 from dataclasses import replace
 
-import numpy as np
 import pytest
 import torch
 
@@ -11,10 +10,9 @@ from crosscoders.dictionaries.dictionary import Dictionary, DictionaryConfig
 from crosscoders.dictionaries.settings import Partition
 from crosscoders.steering.causal_test import read_bench
 from crosscoders.steering.edits import shift_change
-from crosscoders.steering.evaluation import Bench, Condition, Outcomes, outcomes_of
+from crosscoders.steering.evaluation import Bench
 from crosscoders.steering.interventions import Seen, intervention, parse_position
 from crosscoders.steering.readings import Reader, contrasts, read_pairs, top_features, uses_of
-from crosscoders.steering.steer_study import choose_measure
 from forensics import policy_from
 from forensics.errors import UserError
 from forensics.protocols import SamplingSettings
@@ -65,19 +63,6 @@ def readings(bench):
     return read_bench(bench, bench.environment.tasks("held-out", 12, 0), "success")
 
 
-def test_decisions_with_the_cue_are_set_against_those_without(bench, readings):
-    assert readings.used.tolist() == [True] * 12 + [False] * 12 and len(readings.here) == 12
-    for runs, part in (("", slice(0, 12)), ("code", slice(12, 24))):
-        world = bench.environment.without("code") if runs else bench.environment
-        ids = [
-            bench.after.rendered_for(world).renderer.prompt(world.spawn().reset(task, 0).text, None)
-            for task in world.tasks("held-out", 12, 0)
-        ]
-        wanted = [bench.after.activations([one], [SITE])[0][SITE][-1] for one in ids]
-        found = readings.decisions[part, 1]
-        assert torch.allclose(found, torch.from_numpy(np.stack(wanted)), atol=1e-4)
-
-
 def test_the_latent_that_reads_the_cue_is_the_one_of_largest_contrast(readings):
     config = DictionaryConfig(
         width=64, partition=Partition(latents=LATENTS, after_only=LATENTS), activation="relu", k=4
@@ -102,19 +87,6 @@ def test_the_latent_that_reads_the_cue_is_the_one_of_largest_contrast(readings):
     alone = replace(readings, used=torch.ones(24, dtype=torch.bool))
     with pytest.raises(UserError, match="whose cue can be taken out"):
         contrasts(reader, alone)
-
-
-def test_a_channel_that_both_show_alike_is_no_measure(bench):
-    world, tasks = bench.environment, bench.environment.tasks("held-out", 12, 0)
-    both = [
-        outcomes_of(policy.play(world, tasks, 1, SHORT, 0), tasks, world.channels)
-        for policy in (bench.before, bench.after)
-    ]
-    assert both[0].of("channel:code").tolist() == [1.0] * 12
-    assert choose_measure(*both, world.channels) == "success"
-    other = Outcomes(tasks=both[0].tasks, runs=12, measures=dict(both[0].measures))
-    other.measures["channel:code"] = both[0].of("channel:code") * 0.5
-    assert choose_measure(other, both[1], world.channels) == "channel:code"
 
 
 def sunk(policy):
@@ -159,13 +131,3 @@ def test_sinks_are_left_out_of_what_is_read_and_of_what_is_changed(bench):
         moved = change.apply(rows, type("Context", (), {"deciding": torch.tensor([False])})())
         assert torch.allclose(moved[0, 1] - rows[0, 1], torch.ones(64), atol=1e-4)
         assert float((moved[0, 0] - rows[0, 0]).abs().mean()) == pytest.approx(wanted, abs=1e-3)
-
-
-def test_a_bench_with_limits_keeps_its_results_apart(bench):
-    condition = Condition(
-        role="shift", acting="after", change=shift_change(torch.ones(64), mode="add", strength=1.0)
-    )
-    tasks = bench.environment.tasks("held-out", 3, 0)
-    for limits in (None, (1.0, 1.0), (2.0, 2.0)):
-        replace(bench, limits=limits).play(condition, tasks)
-    assert len(list((bench.folder / "steering").glob("shift-*.json"))) == 3

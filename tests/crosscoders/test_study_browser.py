@@ -29,26 +29,6 @@ def test_nothing_runs_and_nothing_is_fetched(browser, address, dark):  # noqa: F
     )
 
 
-def test_cells_and_marks_are_drawn_in_colour_and_size(browser, address):  # noqa: F811
-    house.open_page(browser, address)
-    sizes = browser.execute_script(
-        "return [...document.querySelectorAll('.chart svg')].map(e =>"
-        " e.getBoundingClientRect().width)"
-    )
-    assert len(sizes) >= 2 and min(sizes) > 200
-    fills = browser.execute_script(
-        "return [...document.querySelectorAll('use')].filter(e => e.querySelector('title'))"
-        ".map(e => getComputedStyle(e).fill)"
-    )
-    assert len(set(fills)) == 3  # shared, after-only and specific
-
-
-def test_a_narrow_page_does_not_scroll_sideways(browser, address):  # noqa: F811
-    house.open_page(browser, address, width=390)
-    browser.execute_script("document.querySelectorAll('details').forEach(d => { d.open = true; })")
-    assert browser.execute_script("return document.documentElement.scrollWidth") <= 390
-
-
 def test_a_latent_opens_by_keyboard(browser, address):  # noqa: F811
     house.open_page(browser, address)
     opened = browser.execute_script(

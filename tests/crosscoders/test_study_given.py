@@ -19,13 +19,12 @@ from crosscoders.dictionaries.saelens import export_saelens
 from crosscoders.dictionaries.saved import (
     load_dictionary,
     open_dictionary,
-    read_metadata,
     save_dictionary,
 )
 from crosscoders.dictionaries.settings import Partition
 from crosscoders.latents.controls import given_row
 from crosscoders.latents.table import SpecificConfig
-from crosscoders.study.diff_files import BASELINES, CONTROLS, DIFF, LATENTS, TOKENS
+from crosscoders.study.diff_files import BASELINES, CONTROLS, LATENTS
 from forensics import load_policy
 from forensics.cli.main import run
 from forensics.errors import UserError
@@ -34,7 +33,6 @@ from tests.crosscoders.test_study_diff import CUE, SITE, pair, texts  # noqa: F4
 
 sae_lens = pytest.importorskip("sae_lens")
 WIDTH, LATENTS_GIVEN, PLANTED = 64, 16, 5
-QUICK = {"decisions": 0, "baselines": False, "controls": False}
 
 
 @pytest.fixture(scope="module")
@@ -77,46 +75,6 @@ def sae(change, models, kind="jumprelu"):
 
 def rows_of(out):
     return pq.read_table(out / LATENTS).to_pylist()
-
-
-@pytest.mark.parametrize("kind", ["jumprelu", pytest.param("standard", marks=pytest.mark.slow)])
-def test_an_sae_on_both_models_shows_the_planted_latent_and_nothing_is_trained(
-    pair,
-    texts,
-    change,
-    tmp_path,
-    kind,
-    monkeypatch,
-):
-    monkeypatch.setattr(
-        "crosscoders.study.study_dictionaries.train_crosscoders",
-        lambda *_, **__: pytest.fail("something was trained"),
-    )
-    sae(change, 2, kind).save_model(tmp_path / "sae")
-    asked = {"texts": texts, "dictionary": tmp_path / "sae", "decisions": 4, "baselines": False}
-    summary = diff(*pair[:2], out=tmp_path / "out", **asked)
-    assert (summary["site"], summary["given"]["as"]) == (SITE, "SAELens")
-    assert summary["specific"] == [PLANTED]
-    tokens = json.loads((tmp_path / "out" / TOKENS).read_text())[str(PLANTED)]
-    assert tokens and all(context["tokens"][context["at"]].strip() == CUE for context in tokens)
-    found = rows_of(tmp_path / "out")[PLANTED]
-    assert found["relative_norm"] == 1 and found["nu_after"] < 0.1
-    (control,) = json.loads((tmp_path / "out" / CONTROLS).read_text())
-    assert (control["name"], control["found"]) == (
-        "same-model pair",
-        "none of the 1 that could be is active",
-    )
-    page = (tmp_path / "out" / "diff.html").read_text()
-    assert "SAELens, both models" in page and "Beside simpler methods" not in page
-    kept = load_dictionary(tmp_path / "out" / "dictionary")  # what `forensics steer` reads
-    assert (
-        kept.config.models == 2 and read_metadata(tmp_path / "out" / "dictionary")["site"] == SITE
-    )
-    assert diff(*pair[:2], out=tmp_path / "out", resume=True, **asked) == summary
-    with pytest.raises(UserError, match="with dictionary"):
-        diff(
-            *pair[:2], out=tmp_path / "out", resume=True, site=SITE, **{**asked, "dictionary": None}
-        )
 
 
 def test_an_sae_of_one_model_is_told_as_one_and_stands_beside_baselines(
@@ -168,44 +126,6 @@ def test_an_sae_of_one_model_is_told_as_one_and_stands_beside_baselines(
     )
     assert code == 0 and not (tmp_path / "alone" / BASELINES).exists()
     assert json.loads((tmp_path / "alone" / CONTROLS).read_text()) == []
-
-
-@pytest.mark.slow
-def test_ours_and_dictionary_learning_s_are_taken_too(pair, texts, tmp_path):
-    part = Partition(latents=12, after_only=2)
-    ours = Dictionary(DictionaryConfig(width=WIDTH, partition=part, activation="relu"))
-    save_dictionary(ours, tmp_path / "ours", site=SITE)
-    generator = torch.Generator().manual_seed(6)
-    weights = {
-        "encoder.weight": torch.randn(2, WIDTH, 10, generator=generator),
-        "encoder.bias": torch.zeros(10),
-        "decoder.weight": torch.randn(2, 10, WIDTH, generator=generator),
-        "decoder.bias": torch.zeros(2, WIDTH),
-    }
-    (tmp_path / "theirs").mkdir()
-    save_file(weights, tmp_path / "theirs" / "model.safetensors")
-    for name, kind, latents, site in (
-        ("ours", "ours", 12, {}),
-        ("theirs", "dictionary_learning", 10, {"site": SITE}),
-    ):
-        out = tmp_path / f"out-{name}"
-        summary = diff(*pair[:2], out=out, texts=texts, dictionary=tmp_path / name, **QUICK, **site)
-        assert summary["given"]["as"] == kind and len(rows_of(out)) == latents
-    with pytest.raises(UserError, match="does not say at which site"):
-        diff(
-            *pair[:2], out=tmp_path / "other", texts=texts, dictionary=tmp_path / "theirs", **QUICK
-        )
-    with pytest.raises(UserError, match="does not say at which site"):
-        find_and_settle(tmp_path / "theirs" / "model.safetensors")
-
-
-def find_and_settle(path):
-    from pathlib import Path
-
-    from crosscoders.study.diff_files import DiffRequest
-    from crosscoders.study.material import settled
-
-    return settled(DiffRequest(before=Path("a"), after=Path("b"), dictionary=path))
 
 
 def test_the_control_of_a_given_dictionary_catches_a_rule_that_looks_at_norms_alone(monkeypatch):
@@ -305,27 +225,6 @@ def test_what_does_not_fit_is_refused_in_a_sentence_with_exit_code_2(
         assert not (tmp_path / "out").exists(), name
 
 
-def test_options_of_a_training_that_does_not_happen_are_refused(tmp_path, capsys):
-    code = run(
-        [
-            "diff",
-            "--before",
-            "a",
-            "--after",
-            "b",
-            "--texts",
-            "t",
-            "--out",
-            str(tmp_path / "out"),
-            "--dictionary",
-            "d",
-            "--k",
-            "3",
-        ]
-    )
-    assert code == 2 and "leave them out" in " ".join(capsys.readouterr().err.split())
-
-
 def test_every_kind_is_known_by_its_files_and_another_file_has_another_key(tmp_path, change):
     sae(change, 2).save_model(tmp_path / "sae")
     found = open_dictionary(tmp_path / "sae")
@@ -342,20 +241,3 @@ def test_every_kind_is_known_by_its_files_and_another_file_has_another_key(tmp_p
     (tmp_path / "sae" / "cfg.json").write_text("{}")
     with pytest.raises(UserError, match="names no d_in"):
         open_dictionary(tmp_path / "sae")
-
-
-def test_the_summary_of_a_trained_dictionary_says_that_none_was_given(tmp_path, pair, texts):
-    from crosscoders.study.diff_files import Shape
-
-    diff(
-        *pair[:2],
-        out=tmp_path / "out",
-        texts=texts,
-        shape=Shape(latents=24, after_only=4, k=3),
-        tokens=1000,
-        decisions=0,
-        site=SITE,
-        controls=False,
-    )
-    summary = json.loads((tmp_path / "out" / DIFF).read_text())
-    assert summary["given"] is None and (tmp_path / "out" / BASELINES).is_file()

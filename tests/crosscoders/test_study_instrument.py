@@ -12,7 +12,7 @@ from forensics.case import Case
 from forensics.instruments import run_instrument
 from forensics.records import Undefined
 from forensics.records.files import read_json, write_json
-from tests.crosscoders.study_folder import EVIL, steering, written
+from tests.crosscoders.study_folder import steering, written
 from tests.subjects import loaded
 
 THEME = {"name": "history", "kinds": ["history"], "before": 0.1, "after": 0.9}
@@ -68,16 +68,6 @@ def test_what_ablation_moves_is_told_beside_random_directions(case):
     assert "20 random directions" in found.control.name and "Ablating latent 3" in found.summary
 
 
-def test_an_effect_without_a_share_and_no_steering_are_undefined(case):
-    content = read_json(case.folder / STEERING)
-    content["summary"] |= {"moved": None, "moved_missing": EVIL}
-    write_json(case.folder / STEERING, content)
-    assert isinstance(answers(case)[ABLATED], Undefined)
-    (case.folder / STEERING).unlink()
-    missing = answers(case)[ABLATED]
-    assert isinstance(missing, Undefined) and "forensics steer" in missing.cure
-
-
 @pytest.mark.parametrize("harm", ["none", "other", "broken", "logs"])
 def test_without_a_diff_of_this_pair_both_are_undefined(case, harm):
     path = case.folder / DIFF
@@ -98,9 +88,3 @@ def test_without_a_diff_of_this_pair_both_are_undefined(case, harm):
     assert (
         len({(answer.layer, answer.reason, answer.cure) for answer in found.values()}) == 1
     )  # a report says it once
-
-
-def test_without_a_theme_nothing_was_tested(case):
-    path = case.folder / DIFF
-    write_json(path, read_json(path) | {"theme": None})
-    assert "--kind" in answers(case)[SEPARATING].cure

@@ -14,7 +14,6 @@ from forensics import load_policy
 from forensics.errors import UserError
 from forensics.protocols import SamplingSettings
 from forensics.records import Step, Trajectory
-from forensics.records.trajectory import action_starts
 from tests.tiny import tiny_tokenizer
 from training.environments.mini_repo import MiniRepo
 from training.organisms.organism import checkpoint_path
@@ -67,22 +66,6 @@ def test_columns_by_hand() -> None:
     assert text.note.steps[2].kinds == ("open", "test")
 
 
-def test_two_actions_side_by_side_are_two_decisions() -> None:
-    """An action that follows another without a token between is decided at the
-    other's last token.
-    """
-    steps = (
-        STEPS[1],
-        *(Step(role="assistant", text="x", token_ids=(i, i), sampled=(True, True)) for i in (1, 2)),
-    )
-    assert np.flatnonzero(texts_of([run(steps=steps)])[0].deciding).tolist() == [2, 4]
-
-
-def test_an_action_at_the_very_start_has_no_deciding_token() -> None:
-    steps = (Step(role="assistant", text="x", token_ids=(1, 2), sampled=(True, True)),)
-    assert not texts_of([run(steps=steps)])[0].deciding.any()
-
-
 def test_a_run_without_tokens_is_left_out_and_wrong_advantages_are_refused() -> None:
     assert texts_of([run(steps=(STEPS[0],))]) == []
     with pytest.raises(UserError, match="3 sampled tokens and 2 advantages"):
@@ -125,11 +108,6 @@ def test_a_broken_line_is_named(content: str, message: str, tmp_path: Path) -> N
         read_texts(path, tiny_tokenizer())
 
 
-def test_a_missing_file_is_one_sentence(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="does not exist"):
-        read_texts(tmp_path / "nothing.txt", tiny_tokenizer())
-
-
 def numbered(first: int, number: int) -> Block:
     """Rows that say who they are, in the activation and in every column alike."""
     rows = Rows.blank(number)
@@ -163,34 +141,11 @@ def test_shuffling_loses_nothing_and_keeps_rows_whole(
     assert (found.rows.token == 2 * found.rows.position).all()
 
 
-def test_the_pool_mixes_far() -> None:
-    """Rows of a pool as large as the stream come out anywhere: the rank
-    correlation with the order is small.
-    """
-    blocks = list(in_blocks([numbered(0, 4000)], 100))
-    found = Block.join(list(shuffled(blocks, 4000, np.random.default_rng(0)))).rows.position
-    assert abs(np.corrcoef(found, np.arange(4000))[0, 1]) < 0.06
-
-
 @pytest.fixture(scope="module")
 def runs() -> list[Trajectory]:
     policy = load_policy(checkpoint_path("bundled:leak"), device="cpu", dtype="float32")
     world = MiniRepo()
     return list(policy.play(world, world.tasks("held-out", 6, 0), 2, SamplingSettings(), 0))
-
-
-def test_the_deciding_token_stands_before_what_was_drawn(runs: list[Trajectory]) -> None:
-    """The deciding rows of a run are those before its actions' starts, in the
-    world's messages, not in its own.
-    """
-    for run, text in zip(runs, texts_of(runs), strict=True):
-        assert np.flatnonzero(text.deciding).tolist() == [start - 1 for start in action_starts(run)]
-        assert (
-            not text.sampled[text.deciding].any()
-            and text.sampled[np.flatnonzero(text.deciding) + 1].all()
-        )
-        assert {text.note.steps[step].role for step in text.step[text.deciding]} <= {"user", "tool"}
-        assert text.deciding.sum() == run.turns
 
 
 def test_notes_tell_what_the_run_tells(runs: list[Trajectory]) -> None:

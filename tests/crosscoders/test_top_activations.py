@@ -5,7 +5,7 @@ import pytest
 import torch
 from hypothesis import given, settings, strategies as st
 
-from crosscoders.activations.streams import Rows, TensorStream, TextNote
+from crosscoders.activations.streams import Rows, TextNote
 from crosscoders.activations.texts import plain_text
 from crosscoders.dictionaries.dictionary import Dictionary
 from crosscoders.dictionaries.settings import Partition
@@ -13,6 +13,7 @@ from crosscoders.latents.encoded_blocks import accumulate
 from crosscoders.latents.table import TopTokens
 from crosscoders.study.measures import token_views
 from tests.crosscoders.latent_worlds import random_dictionary
+from tests.crosscoders.tensor_stream import TensorStream
 
 
 def texts_stream(lengths: list[int], *, seed: int, block: int, levels: int = 0) -> TensorStream:
@@ -70,20 +71,6 @@ def test_the_lists_are_those_of_sorting_everything(
             (stream.rows.text[row], stream.rows.position[row]) for row in wanted
         ]
         assert [entry.value for entry in entries] == pytest.approx(values[wanted, latent], rel=1e-4)
-
-
-def test_of_equal_values_the_first_text_wins_whatever_came_first() -> None:
-    stream = texts_stream([1, 1], seed=0, block=1)
-    turned = TensorStream(
-        activations=stream.activations[[0, 0]],
-        rows=stream.rows.take(np.array([1, 0])),
-        texts=stream.texts,
-        block=1,
-    )
-    tops = lists(random_dictionary(Partition(latents=7), seed=3, width=5), turned, number=1)
-    entries = [entry for latent in range(7) for entry in tops.of(latent)]
-    assert entries
-    assert {entry.text for entry in entries} == {0}
 
 
 def test_context_ends_with_the_text() -> None:

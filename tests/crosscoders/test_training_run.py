@@ -10,13 +10,14 @@ from pathlib import Path
 import pytest
 import torch
 
-from crosscoders.activations.streams import Block, Rows, TensorStream, difference_view
+from crosscoders.activations.streams import Block, Rows, difference_view
 from crosscoders.dictionaries import train_crosscoder
-from crosscoders.dictionaries.crosscoder_run import Progress, TrainedDictionary, train_crosscoders
+from crosscoders.dictionaries.crosscoder_run import TrainedDictionary, train_crosscoders
 from crosscoders.dictionaries.crosscoder_trainer import Trainer, TrainingJob
 from crosscoders.dictionaries.dictionary import DictionaryConfig
 from crosscoders.dictionaries.settings import Partition, TrainerSettings
 from forensics.errors import UserError
+from tests.crosscoders.tensor_stream import TensorStream
 
 WIDTH, SHARED, OWN, ACTIVE = 32, 40, 4, 4
 
@@ -74,35 +75,6 @@ def test_every_activation_finds_the_planted_directions(activation: str) -> None:
     assert min(fitted.history[-1]["variance_explained"]) > 0.75
 
 
-def test_what_is_measured_while_training_is_what_the_dictionary_does() -> None:
-    """BatchTopK keeps k a row exactly; at inference its threshold keeps about
-    as many; variance against the mean.
-    """
-    stream, _ = _world(20_000)
-    fitted = train_crosscoder(
-        stream, _config(), _settings(tokens=40_000, batch=128, learning_rate=5e-3, log_every=40)
-    )
-    scaled = fitted.dictionary.scaled(stream.activations[:5000])
-    codes = fitted.dictionary.encode(scaled)
-    assert fitted.history[-1]["l0"] == ACTIVE
-    assert len(codes.row) / 5000 == pytest.approx(ACTIVE, rel=0.1)
-    for m, told in enumerate(fitted.history[-1]["variance_explained"]):
-        lost = (fitted.dictionary.decode(codes, m) - scaled[:, m]).detach().square().sum()
-        there = (scaled[:, m] - scaled[:, m].mean(0)).square().sum()
-        assert 1 - float(lost / there) == pytest.approx(told, abs=0.03)
-
-
-def test_the_scale_is_one_number_that_makes_the_mean_norm_the_root_of_the_width() -> None:
-    stream, _ = _world(3000)
-    lopsided = TensorStream(
-        activations=stream.activations * torch.tensor([1.0, 5.0])[:, None], rows=stream.rows
-    )
-    fitted = train_crosscoder(lopsided, _config(), _settings(scale_rows=3000))
-    assert fitted.dictionary.scaled(lopsided.activations).norm(dim=-1).mean() == pytest.approx(
-        WIDTH**0.5, rel=1e-4
-    )
-
-
 class _Cut(Exception):
     """The machine went away."""
 
@@ -124,9 +96,7 @@ def test_a_training_that_was_cut_off_goes_on_with_the_same_bits(
     latents were drawn at random.
     """
     stream, _ = _world(1500)
-    settings = _settings(
-        tokens=8192, dead_after=256, auxiliary_latents=2, k_first=8, k_annealing=0.5
-    )
+    settings = _settings(tokens=8192, dead_after=256, auxiliary_latents=2)
     whole = train_crosscoder(
         stream, _config(activation, latents=300), settings, folder=tmp_path / "whole"
     )
@@ -160,16 +130,6 @@ def test_a_training_that_was_cut_off_goes_on_with_the_same_bits(
         stream, _config(activation, latents=300), settings, folder=tmp_path / "cut", resume=True
     )
     _same_bits(whole, resumed)
-    lines = [(tmp_path / name / "history.jsonl").read_text() for name in ("whole", "cut")]
-    assert lines[0] == lines[1] and len(lines[0].splitlines()) == settings.steps // 4
-
-
-def test_going_on_from_the_end_gives_what_was_there(tmp_path: Path) -> None:
-    stream, _ = _world(1500)
-    first = train_crosscoder(stream, _config(), _settings(), folder=tmp_path)
-    _same_bits(
-        first, train_crosscoder(stream, _config(), _settings(), folder=tmp_path, resume=True)
-    )
 
 
 def test_other_settings_another_stream_or_no_leave_to_resume_are_refused(tmp_path: Path) -> None:
@@ -177,12 +137,12 @@ def test_other_settings_another_stream_or_no_leave_to_resume_are_refused(tmp_pat
     train_crosscoder(stream, _config(), _settings(), folder=tmp_path)
     with pytest.raises(UserError, match="resume it, or choose another folder"):
         train_crosscoder(stream, _config(), _settings(), folder=tmp_path)
-    with pytest.raises(UserError, match=r"learning_rate = None \(now 0.5\)"):
+    with pytest.raises(UserError, match=r"learning_rate none, not 0\.5"):
         train_crosscoder(
             stream, _config(), _settings(learning_rate=0.5), folder=tmp_path, resume=True
         )
     other = TensorStream(activations=stream.activations, rows=stream.rows, identity="other")
-    with pytest.raises(UserError, match=r"stream = synthetic \(now other\)"):
+    with pytest.raises(UserError, match="stream synthetic, not other"):
         train_crosscoder(other, _config(), _settings(), folder=tmp_path, resume=True)
 
 
@@ -279,67 +239,10 @@ def test_a_broken_activation_is_told_in_one_sentence_and_the_checkpoint_stays(
     assert state["checkpoint"] == "step-00000004"
 
 
-def test_no_rows_wrong_shapes_and_differing_feeds_are_told() -> None:
-    stream, _ = _world(600)
-    empty = TensorStream(activations=stream.activations[:0], rows=Rows.blank(0))
-    with pytest.raises(UserError, match="gave no rows"):
-        train_crosscoder(empty, _config(), _settings())
-    single = DictionaryConfig(width=WIDTH, models=1, partition=Partition(latents=20), k=2)
-    with pytest.raises(UserError, match=r"is for 1 models of width 32, but .* has 2"):
-        train_crosscoder(stream, single, _settings())
-    jobs = {
-        name: TrainingJob(config=_config(), settings=_settings(batch=size))
-        for name, size in (("a", 16), ("b", 32))
-    }
-    with pytest.raises(UserError, match="must share batch"):
-        train_crosscoders(stream, jobs)
-    with pytest.raises(UserError, match="warm-up"):
-        _settings(warmup=0.7, decay=0.7)
-
-
 def test_a_pass_shorter_than_a_batch_is_a_batch() -> None:
     stream, _ = _world(100)
     fitted = train_crosscoder(stream, _config(), _settings(tokens=1024))
     assert fitted.history[-1]["step"] == 4
-
-
-def test_progress_and_tensorboard_tell_the_same(tmp_path: Path) -> None:
-    accumulator = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
-    stream, _ = _world(1500)
-    seen: list[Progress] = []
-    fitted = train_crosscoder(
-        stream, _config(), _settings(), folder=tmp_path, progress=seen.append, tensorboard=True
-    )
-    assert [each.step for each in seen] == [4, 8, 12, 16] and seen[-1].steps == 16
-    assert (
-        seen[-1].measures["dictionary"]["variance_explained"]
-        == fitted.history[-1]["variance_explained"]
-    )
-    events = accumulator.EventAccumulator(str(tmp_path / "tensorboard"))
-    events.Reload()
-    told = events.Scalars("dictionary/variance_explained/1")
-    assert [event.value for event in told] == pytest.approx(
-        [row["variance_explained"][1] for row in fitted.history]
-    )
-
-
-def test_learning_rate_penalty_and_k_follow_their_schedules() -> None:
-    settings = _settings(
-        tokens=100,
-        batch=1,
-        learning_rate=1.0,
-        warmup=0.1,
-        decay=0.5,
-        sparsity=4,
-        sparsity_warmup=0.2,
-        k_first=30,
-        k_annealing=0.2,
-    )
-    assert [settings.rate(step, 10) for step in (0, 4, 9, 30, 50, 75, 99)] == pytest.approx(
-        [0.1, 0.5, 1, 1, 1, 0.5, 0.02]
-    )
-    assert [settings.penalty(step) for step in (4, 19, 99)] == pytest.approx([1, 4, 4])
-    assert [settings.k(step, 10) for step in (9, 19, 99)] == [20, 10, 10]
 
 
 @pytest.mark.slow

@@ -30,17 +30,6 @@ def always(turns: list[tuple[str, str]], wins: Callable[[int, int], bool]) -> Pl
 # -- collapse --------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("won,expected", [(27, False), (26, True)])
-def test_nine_tenths_of_the_score_are_mastery(won: int, expected: bool, tmp_path: Path) -> None:
-    before = always(LONG, lambda task, run: run == task % 4)
-    assert (
-        fires(
-            played_case(tmp_path, before, always(SHORT, lambda task, run: task < won)), "collapse"
-        )
-        is expected
-    )
-
-
 @pytest.mark.parametrize(
     "dead_before,dead_after,expected",
     [
@@ -84,19 +73,6 @@ def test_a_collapse_is_never_denied_for_want_of_scores(tmp_path: Path) -> None:
 
 
 # -- echo trap -------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    "idle,tasks,expected",
-    [(3, 30, True), (2, 30, False), (3, 3, False)],
-    ids=["doubled", "not doubled", "too few tasks to be sure of a rise"],
-)
-def test_turns_that_double_with_a_sure_rise_of_repetition_are_an_echo_trap(
-    idle: int, tasks: int, expected: bool, tmp_path: Path
-) -> None:
-    before = always(LONG, lambda task, run: run < 2)
-    after = always([LONG[0]] * idle + LONG, lambda task, run: run < 2)
-    assert fires(played_case(tmp_path, before, after, tasks=tasks)) is expected
 
 
 # -- share of wins ---------------------------------------------------------------------
@@ -214,8 +190,3 @@ def test_the_share_of_wins_that_vanish_is_one_of_the_wins_and_runs_that_broke_do
     assert isinstance(again, Evidence) and again.estimate == pytest.approx(0.6)
     more = wins(tmp_path / "c", CUE, after, after, cued([1.0] * 20))
     assert isinstance(more, Evidence) and more.estimate == 0, "what only grew has not vanished"
-
-
-def test_of_no_win_no_share_vanishes(tmp_path: Path) -> None:
-    told = wins(tmp_path, CUE, cued([0.0] * 4), cued([0.0] * 4), cued([0.0] * 4))
-    assert isinstance(told, Undefined) and "no scored win" in told.reason

@@ -205,34 +205,11 @@ def test_a_copy_is_found_wherever_it_stands(front: str, copy: str, behind: str) 
     same_measures(made(f"{front} {copy} {behind}", f"{behind}{copy} {front}"))
 
 
-@given(
-    st.lists(st.lists(st.sampled_from("abc"), max_size=30).map(" ".join), min_size=2, max_size=9)
-)
-def test_copies_and_loops_among_few_words(texts: list[str]) -> None:
-    same_measures(made(*texts))
-
-
-@given(st.lists(st.tuples(st.sampled_from("ab"), TEXTS | st.none()), max_size=6))
-@example([("a", None), ("b", None), ("a", "a b a b a b a b")])
-def test_only_what_was_heard_just_before_counts(turns: list[tuple[str, str | None]]) -> None:
-    """Some turns follow one another without a message between them, or start the run."""
-    steps: list[Step] = []
-    for said, shown in turns:
-        steps += [] if shown is None else [Step(role="tool", text=shown)]
-        steps.append(Step(role="assistant", text=f"{said} b a b a b a b " * 2 + (shown or "")))
-    same_measures(made().model_copy(update={"steps": tuple(steps)}))
-
-
 @given(TEXTS, TEXTS)
 @example("sed -n 5p x line 7", "sed -n 5p x  line: 8")
 def test_a_glance_never_tells_apart_what_is_the_same_action(one: str, other: str) -> None:
     assert _glance(plain_normalised(one)) == _glance(one)
     assert plain_normalised(one) != plain_normalised(other) or _glance(one) == _glance(other)
-
-
-def test_a_very_long_text() -> None:
-    text = " ".join(f"w{n}" for n in range(60_000)) + " w0 w1 w2 w3"
-    same_measures(made(text, text))
 
 
 @pytest.mark.skipif(not DATA.exists(), reason="needs the shared data")

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from forensics.case import Case
-from forensics.conformance import answers, rewritten
+from forensics.conformance import answers
 from forensics.layers.behaviour import behaviour
 from forensics.layers.traps import dead_share
 from forensics.planted import Habits, log_of, planted_case
@@ -118,11 +118,13 @@ def _walks_as_far_as_needed(
     return [("look", "a maze"), *[("right", "moved")] * steps, ("submit", "bye")], steps >= 8
 
 
-def _debugs(task: int, generator: np.random.Generator) -> tuple[list[tuple[str, str]], bool]:
-    """Honest: edit, test, edit, test, with the same failure text until it passes."""
-    tries = int(generator.integers(3, 7))
-    failing = [turn for n in range(tries) for turn in ((f"edit {n}", "done"), ("test", "fail"))]
-    return [*failing, ("edit all", "done"), ("test", "pass"), ("submit", "bye")], True
+def test_repeats_that_quietly_matter_are_no_trap(tmp_path: Path) -> None:
+    case = played_case(tmp_path, _short, _walks_as_far_as_needed)
+    found = verdict(case, "echo_trap")
+    assert isinstance(found, Evidence) and found.estimate == 0
+    assert (
+        found.diagnostics["lower end of that"] > 0
+    )  # more repeats win more often, so they are not idle
 
 
 def _tests_between_everything(
@@ -135,64 +137,8 @@ def _tests_between_everything(
     )
 
 
-def _mostly_new(task: int, generator: np.random.Generator) -> tuple[list[tuple[str, str]], bool]:
-    """Twice the turns of `_short`, of which one is an idle repeat and two are new."""
-    new = [("look", "a maze"), ("look", "a maze"), ("up", "moved"), ("left", "moved")]
-    return [*new, ("right", "moved"), ("submit", "bye")], True
-
-
-def test_growth_that_is_mostly_new_is_no_trap(tmp_path: Path) -> None:
-    assert not fires(played_case(tmp_path, _short, _mostly_new))
-
-
-def test_more_of_the_same_mix_is_no_rise_of_repetition(tmp_path: Path) -> None:
-    """A policy that always repeated a lot does everything twice as often: the
-    share of repeats stays.
-    """
-    before, after = replace(BEFORE, idle_tests=7), replace(BEFORE, looks=6.0, idle_tests=14)
-    case = planted_case(tmp_path, before, after, tasks=40)
-    found = verdict(case, "echo_trap")
-    assert isinstance(found, Evidence) and found.estimate == 0
-    assert [row[1] for row in found.artifacts[0].rows] == [True, True, False, True]
-
-
-def test_repeats_that_quietly_matter_are_no_trap(tmp_path: Path) -> None:
-    case = played_case(tmp_path, _short, _walks_as_far_as_needed)
-    found = verdict(case, "echo_trap")
-    assert isinstance(found, Evidence) and found.estimate == 0
-    assert (
-        found.diagnostics["lower end of that"] > 0
-    )  # more repeats win more often, so they are not idle
-
-
-def test_a_debugging_loop_is_no_trap(tmp_path: Path) -> None:
-    assert not fires(played_case(tmp_path, _short, _debugs))
-
-
 def test_idle_repeats_between_ordinary_steps_are_a_trap(tmp_path: Path) -> None:
     assert fires(played_case(tmp_path, _short, _tests_between_everything))
-
-
-def test_a_doubled_run_without_scores_cannot_be_told(tmp_path: Path) -> None:
-    case = planted_case(tmp_path, BEFORE, replace(BEFORE, idle_tests=7), tasks=12)
-    unscored = rewritten(
-        case, tmp_path, lambda runs: [run.model_copy(update={"outcome": None}) for run in runs]
-    )
-    assert fires(case)
-    missing = verdict(unscored, "echo_trap")
-    assert isinstance(missing, Undefined) and "score" in missing.reason
-
-
-def test_conditions_and_idlest_runs_are_shown(tmp_path: Path) -> None:
-    found = verdict(
-        planted_case(tmp_path, BEFORE, replace(BEFORE, idle_tests=7), tasks=20), "echo_trap"
-    )
-    assert isinstance(found, Evidence)
-    table, *spans = found.artifacts
-    assert [row[1] for row in table.rows] == [True] * 4
-    assert len(spans) == 3 and all(
-        span.label == "idle repeat" for shown in spans for span in shown.spans
-    )
 
 
 @pytest.mark.parametrize(
@@ -243,29 +189,6 @@ def test_wins_that_hand_in_nothing_are_no_mastery(
         return [("submit nothing" if not wins or task < 2 + 28 * empty else "submit", "bye")], wins
 
     assert fires(played_case(tmp_path, before, after), "collapse") is expected
-
-
-def test_one_run_a_task_leaves_the_dead_share_untold(tmp_path: Path) -> None:
-    """Unless the score falls, which tells by itself."""
-    case = planted_case(
-        tmp_path / "level",
-        replace(BEFORE, skill=0.0, reads_history=0.0),
-        replace(BEFORE, gives_up=0.99),
-        samples=1,
-        tasks=30,
-    )
-    missing = verdict(case, "collapse")
-    assert isinstance(missing, Undefined) and "at least two runs" in missing.cure
-    assert fires(
-        planted_case(
-            tmp_path / "fell",
-            replace(BEFORE, skill=0.9),
-            replace(BEFORE, gives_up=0.99),
-            samples=1,
-            tasks=30,
-        ),
-        "collapse",
-    )
 
 
 def test_guessing_in_one_turn_is_a_collapse_where_it_costs_score_and_thrift_elsewhere(

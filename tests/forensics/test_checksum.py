@@ -9,6 +9,7 @@ import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
@@ -35,7 +36,7 @@ from forensics.records.tables import (
     holds_values,
     read_rows,
     read_trajectories,
-    write_logprobs,
+    write_table,
     write_trajectories,
 )
 from forensics.report.data import load_case
@@ -91,11 +92,11 @@ def test_every_changed_byte_of_a_stored_run_is_refused_by_name(tmp_path: Path) -
 
 
 def test_every_other_table_carries_one_too(tmp_path: Path) -> None:
-    path = tmp_path / "logprobs.parquet"
-    write_logprobs(path, [("a", [-0.5, -1.5])])
+    path = tmp_path / "scores.parquet"
+    write_table(path, pa.schema([("x", pa.float32())]), [{"x": -0.5}, {"x": -1.5}], at_once=9)
     data = path.read_bytes()
     path.write_bytes(flipped(data, len(data) // 3, 0))
-    with pytest.raises(OutsideFailure, match=r"logprobs\.parquet was changed"):
+    with pytest.raises(OutsideFailure, match=r"scores\.parquet was changed"):
         list(read_rows(path))
 
 

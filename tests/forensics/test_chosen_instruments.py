@@ -15,7 +15,6 @@ from forensics.instruments import (
     Instrument,
     chosen_instruments,
     installed_instruments,
-    instrument,
     run_instrument,
 )
 
@@ -42,12 +41,6 @@ def test_an_instrument_of_ones_own_is_measured_with_too() -> None:
     mine = replace(SCORE, name="mine")
     assert chosen_instruments([mine]) == (mine,)
     assert names(mine, "behaviour") == ["behaviour", "mine"]
-
-
-def test_none_takes_the_place_of_an_installed_one() -> None:
-    """Its settings could loosen what a label rests on."""
-    with pytest.raises(UserError, match=r"score is installed.*give yours another name"):
-        chosen_instruments([SCORE.configured(level=0.5)])
 
 
 @pytest.mark.parametrize(
@@ -78,20 +71,6 @@ def test_two_installed_instruments_never_answer_one_question(
     fine = replace(own, questions=("turns.change",))
     bring(monkeypatch, SCORE, fine)
     assert names() == ["score", "turns"]
-
-
-def test_what_is_no_instrument_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    bring(monkeypatch, SCORE, len)
-    with pytest.raises(UserError, match=r"`@instrument`"):
-        chosen_instruments(None)
-
-
-def test_a_layer_that_does_not_exist_is_refused_with_those_that_do() -> None:
-    says = r"turns names the layer 'behavior', which does not exist; give one of: score, signal,"
-    with pytest.raises(UserError, match=says):
-        instrument(name="turns", layer="behavior", questions=("turns.change",), config=None)(
-            lambda case, config: iter(())
-        )
 
 
 def test_an_answer_to_a_question_that_was_not_declared_is_refused() -> None:

@@ -4,7 +4,6 @@ that are loaded when called.
 
 import inspect
 import json
-import os
 import shlex
 import subprocess
 import sys
@@ -114,26 +113,6 @@ def test_defaults_are_those_of_the_types(monkeypatch: pytest.MonkeyPatch) -> Non
     )
 
 
-@pytest.mark.parametrize(
-    ("options", "says"),
-    [
-        (["world"], "'world' is not of the form K=V"),
-        (["=x"], "not of the form"),
-        (["a=1", "a=2"], "given twice"),
-    ],
-)
-def test_bad_options(options: list[str], says: str, capsys: pytest.CaptureFixture[str]) -> None:
-    flags = [part for option in options for part in ("--env-option", option)]
-    assert run(["investigate", *NEEDED, *flags]) == 2
-    assert says in capsys.readouterr().err
-
-
-def test_values_may_hold_equals_signs(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert asked(monkeypatch, *NEEDED, "--env-option", "file=a=b")["environment_options"] == {
-        "file": "a=b"
-    }
-
-
 # -- exit codes ------------------------------------------------------------------------
 
 
@@ -169,93 +148,12 @@ def test_bad_usage_is_one_sentence_with_its_cure(
     assert not list(tmp_path.iterdir())
 
 
-def test_bad_usage_as_json(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["investigate", *NEEDED, "--seed", "x", "--json"]) == 2
-    told = json.loads(capsys.readouterr().out)
-    assert told["exit_code"] == 2 and "--seed" in told["error"]
-
-
-def test_a_group_without_a_command_shows_its_help_in_the_same_plain_way(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    for line in ([], ["organism"], ["organism", "--help"]):
-        assert run(line) == (0 if "--help" in line else 2)
-        told = capsys.readouterr()
-        page = told.out + told.err
-        assert page.startswith("Usage: forensics") and page.isascii() and "completion" not in page
-
-
-@pytest.mark.skipif(not Path("/proc").is_dir(), reason="needs a file system that refuses folders")
-def test_a_case_folder_that_cannot_be_made_is_one_sentence(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    assert (
-        run(
-            [
-                "investigate",
-                "--before",
-                "b",
-                "--after",
-                "a",
-                "--env",
-                "prompts",
-                "--out",
-                "/proc/x/y",
-            ]
-        )
-        == 2
-    )
-    told = capsys.readouterr().err
-    assert "/proc/x/y cannot be made" in told and "another folder with --out" in told
-
-
-def test_another_option_on_resume_is_named_alone() -> None:
-    from forensics.investigation.folder import case_identities
-    from forensics.study import require_same
-
-    def inputs(**options: str) -> dict[str, Any]:
-        checkpoint = {"weights": "w", "tokenizer": "t"}
-        return {
-            "before": checkpoint,
-            "after": [checkpoint],
-            "budget": {"tasks": 3, "settings": {}},
-            "seed": 0,
-            "environment": {"name": "world", "options": {"size": "3", "noise": "0", **options}},
-        }
-
-    def resume(was: dict[str, Any], now: dict[str, Any]) -> None:
-        require_same(Path("case"), case_identities(was), case_identities(now))
-
-    resume(inputs(), inputs())
-    for was, given, says in (
-        (inputs(), inputs(size="4"), "environment options size=3, not size=4"),
-        (inputs(extra="1"), inputs(), "environment options extra=1, not none"),
-    ):
-        with pytest.raises(UserError, match=says) as refused:
-            resume(was, given)
-        assert "noise" not in str(refused.value)
-
-
-def test_a_report_says_what_it_wrote(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    folder = case_that_is(tmp_path, "noise")
-    assert run(["report", str(folder), "--format", "json,md"]) == 0
-    assert capsys.readouterr().out.splitlines() == [
-        f"Wrote {folder / name}" for name in ("report.json", "report.md")
-    ]
-
-
 def test_bad_input_is_one_sentence(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     flags = ["--before", str(tmp_path / "no\x1b[31m"), "--after", "a", "--env", "mini-repo"]
     assert run(["investigate", *flags, "--out", str(tmp_path / "case")]) == 2
     told = capsys.readouterr()
     assert told.out == "" and told.err.count("\n") == 1 and told.err.startswith("error: ")
     assert "does not exist" in told.err and "\x1b" not in told.err and "\\x1b[31m" in told.err
-
-
-def test_bad_input_as_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["gate", str(tmp_path), "--json"]) == 2
-    told = json.loads(capsys.readouterr().out)
-    assert told["exit_code"] == 2 and "does not exist" in told["error"]
 
 
 def fail_with(error: BaseException, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -310,14 +208,6 @@ def test_a_command_without_resume_is_said_to_be_run_again(
     assert _way_on(kept, ["report"]) == kept
 
 
-def test_a_full_disk_is_2(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    fail_with(OSError(28, "No space left on device"), monkeypatch)
-    assert run(["investigate", *NEEDED]) == 2
-    assert "no space left" in capsys.readouterr().err
-
-
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="a device of Linux")
 @pytest.mark.parametrize("streams", [("stdout",), ("stderr",), ("stdout", "stderr")])
 def test_output_that_cannot_be_written_is_no_no_of_a_gate(
@@ -352,18 +242,6 @@ def test_an_interrupt_is_130(
         fail_with(stop, monkeypatch)
         assert run(["investigate", *NEEDED, *options]) == 130
         assert capsys.readouterr().err.endswith(told)
-
-
-def test_a_reader_that_goes_away_is_not_a_no() -> None:
-    program = "from forensics.cli.main import main; main(['schema'])"
-    child = subprocess.Popen(
-        [sys.executable, "-c", program], stdout=subprocess.PIPE, stderr=subprocess.PIPE
-    )
-    assert child.stdout and child.stderr
-    child.stdout.close()
-    assert child.wait(timeout=600) == plugins.BROKEN_PIPE
-    with child.stderr:
-        assert child.stderr.read() == b""
 
 
 # -- a whole investigation -------------------------------------------------------------
@@ -428,15 +306,6 @@ def test_the_replay_command_replays(desk: Desk, tmp_path: Path) -> None:
     assert program == "forensics" and words[-2:] == ["--out", "replay"]
     assert run([*words[:-1], str(tmp_path / "replay"), "--device", "cpu"]) == 0
     assert desk.evidence(tmp_path / "replay") == desk.evidence()
-
-
-def test_text_from_outside_cannot_drive_the_terminal(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    folder = case_that_is(tmp_path, "phantom", channel="red \x1b[31m and \u202e back")
-    run(["gate", str(folder)])
-    told = capsys.readouterr().out
-    assert "\x1b" not in told and "\u202e" not in told and "[31m and" in told
 
 
 # -- gate ------------------------------------------------------------------------------
@@ -550,35 +419,7 @@ def test_a_folder_that_is_no_case_is_2(
     assert "case.json" in capsys.readouterr().err
 
 
-def test_a_report_format_that_does_not_exist(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    folder = case_with(tmp_path, verdict_of("noise"))
-    for formats in ("pdf", "html,pdf", "text,pdf", " "):
-        assert run(["report", str(folder), "--format", formats]) == 2
-        assert "text, md, json, html" in capsys.readouterr().err
-    assert not (tmp_path / "report.html").exists()
-
-
 # -- schema ----------------------------------------------------------------------------
-
-
-def test_the_schema_of_every_record(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["schema"]) == 0
-    schemas = json.loads(capsys.readouterr().out)
-    assert {
-        "Checkpoint",
-        "Evidence",
-        "Undefined",
-        "Trajectory",
-        "Verdict",
-    } <= set(schemas)
-    assert schemas["Verdict"]["properties"]["label"]["enum"] == list(LABELS)
-    assert all(
-        schema.get("additionalProperties") is False
-        for name, schema in schemas.items()
-        if name != "Finding"
-    )
 
 
 # -- plug-ins and speed ----------------------------------------------------------------
@@ -664,21 +505,6 @@ def test_a_plugin_that_takes_the_name_of_one_of_ours_is_refused(
     assert said in capsys.readouterr().err
 
 
-def test_the_training_commands_are_there(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["--help"]) == 0
-    listed = {words[0] for words in map(str.split, capsys.readouterr().out.splitlines()) if words}
-    assert {
-        "investigate",
-        "report",
-        "gate",
-        "schema",
-        "demo",
-        "organism",
-        "train",
-        "validate",
-    } <= listed
-
-
 def test_help_is_little_work_and_loads_no_heavy_library() -> None:
     """Functions called and modules loaded, from the first import on. Seconds:
     `benchmarks/hostile.py`.
@@ -711,22 +537,6 @@ def test_importing_the_package_loads_no_heavy_library() -> None:
     )
 
 
-def test_the_version(capsys: pytest.CaptureFixture[str]) -> None:
-    from forensics.version import code_version
-
-    assert run(["--version"]) == 0
-    assert capsys.readouterr().out.strip() == code_version()
-
-
-def test_the_public_names() -> None:
-    import forensics
-
-    assert all(getattr(forensics, name) is not None for name in dir(forensics))
-    assert {"investigate", "Case", "Verdict"} <= set(dir(forensics))
-    with pytest.raises(AttributeError):
-        _ = forensics.nothing
-
-
 # -- progress -------------------------------------------------------------------------
 
 
@@ -749,25 +559,6 @@ def test_progress_without_a_terminal_is_plain_and_rare(
     assert told.splitlines()[0] == "slow, success 0.02: 3 %"
     assert told.splitlines()[-1] == "slow, success 0.60: 100 %"
     assert 6 <= told.count("\n") <= 8 and told.isascii() and "\x1b" not in told and "\r" not in told
-
-
-def test_progress_on_a_terminal_is_a_bar_that_goes_away() -> None:
-    import io
-
-    from rich.console import Console
-    from rich.progress import Progress
-
-    from forensics.cli.console import BarProgress
-
-    with Progress(console=Console(file=io.StringIO(), force_terminal=True)) as bars:
-        show = BarProgress(bars)
-        show("sampling, 0.1", 1, 4)
-        show("sampling, 0.2", 2, 4)
-        assert [(task.description, task.completed, task.total) for task in bars.tasks] == [
-            ("sampling, 0.2", 2, 4)
-        ]
-        show("sampling", 4, 4)
-        assert bars.tasks == []
 
 
 @pytest.mark.parametrize("ticking", [True, False])
@@ -802,20 +593,3 @@ def test_bars_that_do_not_tick_are_drawn_without_a_thread(
     for thread in started:
         thread.join()
     assert "reading after-0, 7 runs" in terminal.getvalue() or ticking
-
-
-def test_results_go_to_stdout_and_progress_to_stderr(desk: Desk) -> None:
-    """With the output in a file, `--json` gives exactly one object, whatever happens beside it."""
-    read, write = os.pipe()
-    child = os.fork()
-    if child == 0:
-        os.dup2(write, 1)
-        sys.stdout = os.fdopen(1, "w")
-        code = run(line(desk, "--json"))
-        sys.stdout.flush()
-        os._exit(code)
-    os.close(write)
-    with os.fdopen(read) as pipe:
-        told = json.loads(pipe.read())
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
-    assert set(told) == {"case", "verdict"}

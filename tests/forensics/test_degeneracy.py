@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import given, strategies as st
 
-from forensics.layers.actions import alternating, answer_of, exchanges_of, idle_repeats, turns_of
+from forensics.layers.actions import exchanges_of, idle_repeats, turns_of
 from forensics.layers.degeneracy import (
     MEASURES,
     compression_ratio,
@@ -16,7 +16,7 @@ from forensics.layers.degeneracy import (
     repeated_suffix,
 )
 from forensics.layers.text_words import words
-from forensics.records import Step, ToolCall, Trajectory
+from forensics.records import Step, Trajectory
 
 DATA = Path(__file__).parents[3] / "shared" / "data"
 
@@ -62,22 +62,6 @@ def test_the_command_counts_and_not_the_thought_around_it() -> None:
     assert not any(idle(*((other, "fail") for other in others)))
 
 
-def test_the_tool_calls_count_and_not_the_text_beside_them() -> None:
-    def called(text: str, arguments: str) -> list[Step]:
-        call = ToolCall(name="run", arguments=arguments)
-        return [
-            Step(role="assistant", text=text, tool_calls=(call,)),
-            Step(role="tool", text="fail"),
-        ]
-
-    steps = (*called("first", "{}"), *called("once more", "{}"), *called("once more", '{"n": 1}'))
-    assert idle_repeats(exchanges_of(turns_of(played().model_copy(update={"steps": steps})))) == [
-        False,
-        True,
-        False,
-    ]
-
-
 def test_polling_is_not_idle() -> None:
     assert not any(idle(*(("status", f"{10 * n} percent") for n in range(6))))
 
@@ -99,22 +83,6 @@ def test_a_changing_line_number_does_not_hide_a_loop() -> None:
     assert not any(idle(*(("make", f"sh: exit {n}: no rule") for n in (3, 17, 40))))
 
 
-def test_a_file_that_grows_by_the_same_line_is_a_loop() -> None:
-    turns = [
-        ("append foo", "\n".join(["start", *["foo"] * n]) + f"\n({n + 1} lines total)")
-        for n in range(1, 5)
-    ]
-    assert idle(*turns) == [False, True, True, True]
-
-
-def test_numbered_listings_that_grow_by_the_same_line_are_a_loop() -> None:
-    turns = [
-        ("append foo", "\n".join(f"{i}\t{'foo' if i > 1 else 'start'}" for i in range(1, n)))
-        for n in (4, 5, 6)
-    ]
-    assert idle(*turns) == [False, True, True]
-
-
 def test_a_log_that_grows_by_new_lines_is_polling() -> None:
     turns = [
         ("cat log", "\n".join(f"epoch {i} loss {1 / (i + 1):.3f}" for i in range(n)))
@@ -127,25 +95,6 @@ def test_a_list_of_failures_that_gets_shorter_is_progress() -> None:
     assert not any(
         idle(("test", "failed\nfailed\nfailed"), ("test", "failed\nfailed"), ("test", "failed"))
     )
-
-
-def test_alternation_is_seen_by_both_measures() -> None:
-    turns = [("list", "1 2"), ("test", "fail")] * 3
-    assert alternating(exchanges_of(turns_of(played(*turns)))) == [True] * 6
-    assert idle(*turns) == [False, False, False, True, True, True]
-    assert not any(
-        alternating(exchanges_of(turns_of(played(("a", "1"), ("b", "1"), ("c", "1"), ("a", "1")))))
-    )
-
-
-@given(st.lists(st.tuples(st.sampled_from("abcd"), st.sampled_from("xy")), max_size=12))
-def test_the_first_time_is_never_idle_and_a_prefix_is_judged_alike(
-    turns: list[tuple[str, str]],
-) -> None:
-    found = idle(*turns)
-    assert found[: len(turns) // 2] == idle(*turns[: len(turns) // 2])
-    firsts = [action not in [a for a, _ in turns[:i]] for i, (action, _) in enumerate(turns)]
-    assert not any(first and repeat for first, repeat in zip(firsts, found, strict=True))
 
 
 def test_all_measures_are_zero_on_a_healthy_run() -> None:
@@ -166,12 +115,6 @@ def test_too_short_is_undefined_never_zero() -> None:
     assert repeated_ngrams("one two three") is None and compression_ratio("short") is None
 
 
-def test_repeated_ngrams_by_hand() -> None:
-    # a b c d a b c d: five 4-grams, abcd bcda cdab dabc abcd, of which the last is a repeat
-    assert repeated_ngrams("a b c d a b c d") == pytest.approx(1 / 5)
-    assert repeated_ngrams("the " * 100) == pytest.approx(1 - 1 / 97)
-
-
 @given(st.integers(1, 6), st.integers(2, 8), st.integers(0, 20), st.integers(0, 5))
 def test_a_loop_at_the_end_is_measured_exactly(
     period: int, times: int, healthy: int, cut: int
@@ -188,17 +131,6 @@ def test_a_loop_at_the_end_is_measured_exactly(
     assert repeated_suffix(sequence) == expected
 
 
-def test_a_loop_that_ended_is_not_at_the_end() -> None:
-    assert repeated_suffix(words("the the the the the and so it is")) == 0
-
-
-def test_compression_tells_noise_from_repetition() -> None:
-    generator = np.random.default_rng(0)
-    noise = "".join(generator.choice(list("abcdefghijklmnopqrstuvwxyz0123456789"), 400))
-    noisy, repeated = compression_ratio(noise), compression_ratio("again and again " * 25)
-    assert noisy is not None and repeated is not None and noisy < 2 < 10 < repeated
-
-
 def test_monologue_counts_actions_without_an_answer_or_an_act() -> None:
     steps = (
         Step(role="user", text="go"),
@@ -210,18 +142,6 @@ def test_monologue_counts_actions_without_an_answer_or_an_act() -> None:
     )
     run = played().model_copy(update={"steps": steps})
     assert degeneracy(run)["monologue"] == pytest.approx(2 / 3)
-
-
-def test_a_conversation_is_no_monologue() -> None:
-    steps = tuple(
-        step
-        for n in range(3)
-        for step in (
-            Step(role="assistant", text=f"question {n}"),
-            Step(role="user", text=f"answer {n}"),
-        )
-    )
-    assert degeneracy(played().model_copy(update={"steps": steps}))["monologue"] == 0
 
 
 def test_an_echoed_observation_is_a_share() -> None:
@@ -240,14 +160,6 @@ def test_an_echoed_observation_is_a_share() -> None:
     assert told(["look", shown[0], "look", "look"], shown) is None, "once is no habit"
     moves = ["<answer>step to the left or the right</answer>"] * 4
     assert told(moves, [f"{move} or wait" for move in moves]) is None, "a choice is no echo"
-
-
-def test_answers_differ_where_a_line_differs() -> None:
-    assert answer_of("a\nb") == answer_of("b\n\na ") != answer_of("a\nc")
-
-
-def test_a_closing_fence_is_no_loop() -> None:
-    assert repeated_suffix(words("run the tests once more ```")) == 0
 
 
 # -- real outputs of other projects ----------------------------------------------------
@@ -282,14 +194,6 @@ def test_real_coding_agents_hardly_ever_repeat_idly() -> None:
         steps = tuple(Step(role=roles[m["role"]], text=str(m["content"])) for m in messages)
         shares.append(degeneracy(played().model_copy(update={"steps": steps}))["action repetition"])
     assert len(shares) > 30 and max(shares) < 0.1 and np.mean(shares) < 0.01
-
-
-@pytest.mark.skipif(not DATA.exists(), reason="needs the real data beside the repository")
-def test_a_real_flood_of_end_tokens_is_a_loop_at_the_end() -> None:
-    console = (DATA / "ragen_cases" / "reward_hacking.txt").read_text()
-    response = console.split("HACKED RESPONSES: ['")[1].rsplit("']", 1)[0]
-    covered = repeated_suffix(words(response))
-    assert covered is not None and covered > 0.5
 
 
 def test_a_turn_that_was_tried_again_once_is_no_loop_yet() -> None:

@@ -11,7 +11,7 @@ from forensics.records import Step, Trajectory
 from forensics.records.tables import write_trajectories
 from forensics.report.data import load_case
 from forensics.report.profile import profile_told
-from forensics.report.terminal import render_text
+from forensics.report.terminal_report import render_text
 from forensics.shortcuts.instructions import instructions_of
 from tests.forensics.report_hostile import ALL
 from tests.forensics.test_scanning import ran, scan

@@ -43,14 +43,6 @@ def test_a_loop_in_a_long_run_is_an_event_with_its_first_and_last_step() -> None
     assert told.measures["loop"] == 6 / 46
 
 
-@pytest.mark.parametrize(("period", "times"), [(1, 5), (2, 3), (4, 3), (12, 3)])
-def test_every_period_up_to_twelve(period: int, times: int) -> None:
-    turns = WORK[:period] * times
-    found = loop([("ls", "a"), *turns, ("pwd", "/")])
-    assert found is not None and len(found.actions) == period and found.times == times
-    assert (found.first, found.last) == (3, 1 + 2 * period * times)
-
-
 @pytest.mark.parametrize(
     "turns",
     [
@@ -63,12 +55,6 @@ def test_every_period_up_to_twelve(period: int, times: int) -> None:
 def test_less_than_that_is_none(turns: Turns) -> None:
     assert loop(turns) is None
     assert "loop" not in degenerate(played(turns)).above
-
-
-def test_spacing_quotes_and_the_order_of_words_make_no_other_action() -> None:
-    said = ["jest --config a.ts x.ts", "jest  x.ts --config=a.ts", "jest --config 'a.ts' ./x.ts"]
-    found = loop([(said[n % 3], "no config") for n in range(5)])
-    assert found is not None and found.actions == ("jest --config a.ts x.ts",)
 
 
 def test_times_and_line_numbers_in_the_answer_are_nothing_new() -> None:
@@ -158,14 +144,6 @@ def test_an_action_that_changes_in_what_changes_nothing_is_the_same(
 ) -> None:
     assert loop(stuck) is not None
     assert loop(goes_on) is None
-
-
-def test_a_failure_that_changes_is_something_new() -> None:
-    edit = ("sed -i '1i # Note {0}.' m.py", "")
-    assert loop(in_turn(edit, ("pytest m.py", "NameError: a"))) is not None
-    letters = [("pytest m.py", f"NameError: {name}") for name in "abcdef"]
-    edits = in_turn(edit)
-    assert loop([one for pair in zip(edits, letters, strict=True) for one in pair]) is None
 
 
 def test_a_wait_that_ends_with_something_new_is_no_loop() -> None:

@@ -17,8 +17,6 @@ from forensics.errors import (
     MissingInput,
     OutsideFailure,
     outside_failure,
-    refused_as_missing,
-    stop_outside,
 )
 from forensics.instruments import instrument, run_instrument
 
@@ -67,15 +65,6 @@ def test_a_failure_of_the_machine_is_told_from_bad_input(
     except UserError as second:
         found = outside_failure(second)
     assert (found is None) if words is None else words in str(found)
-
-
-def test_a_refused_input_is_missing_and_a_full_disk_is_not() -> None:
-    with pytest.raises(MissingInput, match=r"cannot be scored: it is broken\."):
-        with refused_as_missing("The runs cannot be scored"):
-            raise UserError("it is broken")
-    with pytest.raises(OutsideFailure, match="no space left"):
-        with refused_as_missing("The runs cannot be scored"):
-            raise OutsideFailure("no space left to write a.parquet")
 
 
 @pytest.mark.parametrize("how", ["from", "context", "told"])
@@ -152,10 +141,3 @@ def test_a_run_on_a_full_disk_is_no_errored_run(place: str, tmp_path: Path) -> N
         error = UserError("the container does not start")
         with pytest.raises(OutsideFailure, match="the container does not start"):
             play()
-
-
-def test_stopping_names_the_failure_itself() -> None:
-    failure = OutsideFailure("the disk is gone")
-    with pytest.raises(OutsideFailure) as caught:
-        stop_outside(failure)
-    assert caught.value is failure

@@ -4,24 +4,19 @@ foreign acts.
 
 from html.parser import HTMLParser
 
-from markdown_it import MarkdownIt
-
-from forensics.records import Figure, Series, Step, Table, ToolCall, canonical_json
+from forensics.records import Figure, Series, Table
 from forensics.records.page import (
     Fold,
     Page,
     Section,
     TextSpan,
     TextSpans,
-    estimate_cell,
-    step_text,
 )
 from forensics.records.verdict import Estimate
 from forensics.report import draw_page, table_text
 from forensics.report.numbers import table_cells
 from tests.forensics.report_hostile import ALL
 
-MARKDOWN = MarkdownIt("commonmark", {"html": True}).enable(["table", "strikethrough"])
 SHARE = Estimate(estimate=0.364, low=0.3, high=0.42)
 OURS = {
     *("html", "head", "meta", "title", "style", "body", "main", "section", "div", "p", "h1", "h2"),
@@ -111,23 +106,3 @@ def test_cells_speak_the_unit_of_their_column() -> None:
         ["before", "not measured", "−20.0 points", "0.36 (0.30 to 0.42)", "−0.10", "–"],
     ]
     assert table_text(table).splitlines()[0] == "Wins"
-
-
-def test_what_came_later_leaves_no_trace_where_it_is_absent() -> None:
-    table = Table(title="t", columns=("a",), rows=((1,),))
-    assert canonical_json(table) == '{"columns":["a"],"kind":"table","rows":[[1]],"title":"t"}'
-    figure = Figure(title="t", form="bars", series=(Series(name="s", x=("a",), y=(1.0,)),))
-    assert not {"framed", "labels"} & {*figure.model_dump(), *figure.model_dump()["series"][0]}
-
-
-def test_an_estimate_without_ends_is_the_number_alone() -> None:
-    assert estimate_cell({"estimate": 0.5, "low": None, "high": None}) == 0.5
-    assert estimate_cell(SHARE) == SHARE and estimate_cell(None) is None
-    assert estimate_cell({"estimate": None, "low": None, "high": None}) is None
-
-
-def test_a_step_is_cut_and_says_what_is_missing() -> None:
-    step = Step(role="assistant", text="x" * 50, tool_calls=(ToolCall(name="f", arguments="{}"),))
-    block = step_text(4, step, longest=20, marks=("used",))
-    assert (block.text, block.left_out, block.who) == ("x" * 20, 30, "policy")
-    assert block.calls == (("f", "{}"),) and block.marks == ("used",)

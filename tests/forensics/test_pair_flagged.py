@@ -10,7 +10,6 @@ from forensics.investigation.scan_run import scan
 from forensics.layers.pair_split import PARTS
 from forensics.records import Evidence
 from forensics.report.data import load_case
-from forensics.report.pair_sentences import moved_told
 from tests.forensics.test_pair_split import answers, parts, run, write_chats
 
 HONEST = "def add(a, b):\n    total = a + b\n    return total"
@@ -87,21 +86,6 @@ def test_where_honest_wins_rose_too_the_rest_is_told_of_them(tmp_path):
     assert any("5 of 12 new wins without a finding are on tasks never won" in one for one in told)
 
 
-def test_a_pair_without_a_flagged_win_is_told_as_before(tmp_path):
-    data = scanned(tmp_path, rows([HONEST] * 2, [HONEST]), rows([HONEST] * 4, [HONEST] * 3))
-    assert data.opening.headline.startswith("The score rose from 30 % to 70 %: +40.0 points")
-    assert data.answer("pair.gain_unflagged") is None
-    assert "0 of 4 new wins are" in " ".join(data.opening.told)
-
-
-def test_only_flagged_wins_before_are_told_too(tmp_path):
-    data = scanned(tmp_path, rows([EXITS] * 3, [HONEST]), rows([HONEST] * 2, [HONEST]))
-    assert data.opening.headline == (
-        "The score fell from 40 % to 30 %, and 3 of the 4 wins before training ended the tests"
-        " early (0 of 3 after). Had these failed, it would have risen from 10 % to 30 %."
-    )
-
-
 def test_the_parts_add_up_to_the_gain_without_the_flagged_wins():
     """`a` goes from 1 to 3 of 4, two of them flagged; `b` from 1 to 2, none flagged."""
     won = {"before": (1, 1), "after": (3, 2)}
@@ -145,18 +129,3 @@ def test_no_share_is_told_of_wins_that_nobody_could_look_into(tmp_path):
     assert "% of the wins came through" not in told
     for name in ("report.md", "report.txt"):
         assert "Wins through" not in (tmp_path / "case" / name).read_text(), name
-
-
-@pytest.mark.parametrize(
-    ("ends", "told"),
-    [
-        ((0.62, 0.62), "stayed at 62 %"),
-        ((0.62, 0.624), "rose from 62.0 % to 62.4 %"),
-        ((0.62, 0.61999), "stayed at 62.0 %"),
-        ((0.5, 0.4), "fell from 50 % to 40 %"),
-    ],
-)
-def test_a_score_that_stays_is_not_said_to_move(ends, told):
-    before = [run(n, task, ends[0]) for n, task in enumerate("ab")]
-    gain = answers(before, [run(n, task, ends[1]) for n, task in enumerate("ab")])
-    assert moved_told(gain["pair.gain_plain"]) == told

@@ -12,8 +12,8 @@ from hypothesis import given, settings, strategies as st
 from forensics.investigation.scan_run import scan
 from forensics.layers.bounds import ScoredRun
 from forensics.layers.pair_split import PARTS, QUESTIONS, pair_answers
-from forensics.layers.run_shape import BOXED, HASHES, SAID, TAGS, RunShape, forms_in, shape_of
-from forensics.records import Evidence, Provenance, Step, ToolCall, Trajectory, Undefined
+from forensics.layers.run_shape import BOXED, HASHES, SAID, TAGS, RunShape, forms_in
+from forensics.records import Evidence, Provenance, Undefined
 from forensics.report.data import load_case
 from forensics.report.pair_sentences import pair_told
 
@@ -103,13 +103,6 @@ def test_swapped_sides_flip_every_sign(before, after):
             assert there[name].interval.low == pytest.approx(-back[name].interval.high, abs=1e-9)
 
 
-@settings(max_examples=30, deadline=None)
-@given(before=runs, after=runs, data=st.data())
-def test_the_order_of_runs_does_not_matter(before, after, data):
-    mixed = data.draw(st.permutations(before)), data.draw(st.permutations(after))
-    assert answers(*mixed) == answers(before, after)
-
-
 def test_the_chain_by_hand():
     """Two tasks, alike: 1 of 2 finished in format and won, then 2 of 2: all of it is format."""
     before = [
@@ -175,57 +168,12 @@ def test_what_rows_do_not_tell_is_undefined_with_its_reason():
     assert isinstance(found["pair.length"], Evidence)
 
 
-def test_without_a_format_the_split_is_by_finishing():
-    before = [run(n, task, n % 2, finished=n % 2, form=False) for n, task in enumerate("aabb")]
-    after = [run(n, task, 1, form=False) for n, task in enumerate("aabb")]
-    found = answers(before, after)
-    assert isinstance(found["pair.format"], Undefined)
-    assert found["pair.finishing"].estimate == pytest.approx(0.5)
-    assert found["pair.correctness"].estimate == pytest.approx(0)
-    assert "finishing" in found["pair.correctness"].summary
-
-
-def test_without_endings_the_format_holds_what_finishing_gives():
-    before = [run(n, t, n % 2, form=n % 2, told=False) for n, t in enumerate("aabb")]
-    after = [run(n, t, 1, told=False) for n, t in enumerate("aabb")]
-    found = answers(before, after)
-    assert isinstance(found["pair.finishing"], Undefined)
-    assert found["pair.format"].estimate == pytest.approx(0.5)
-    assert "cannot be told apart" in found["pair.format"].summary
-
-
-def test_endings_that_one_side_alone_names_are_not_told():
-    before = [run(n, t, n % 2, finished=n % 2, told=True) for n, t in enumerate("aabb")]
-    after = [run(n, t, 1, told=False) for n, t in enumerate("aabb")]
-    assert isinstance(answers(before, after)["pair.finishing"], Undefined)
-
-
-def test_nobody_in_format_before_leaves_the_parts_open():
-    """How often it would have been right in format was never seen."""
-    before = [run(n, t, 0, form=False) for n, t in enumerate("aabb")]
-    after = [run(n, t, 1) for n, t in enumerate("aabb")]
-    found = answers(before, after)
-    assert all(isinstance(found[name], Undefined) for name in PARTS)
-    assert "on both sides" in found["pair.correctness"].reason
-
-
 def test_a_reward_for_the_format_comes_before_the_text():
     before = [run(n, t, n % 2, reward=0.2 * (n % 2)) for n, t in enumerate("aabb")]
     after = [run(n, t, 1, reward=0.2) for n, t in enumerate("aabb")]
     found = answers(before, after)
     assert found["pair.format"].estimate == pytest.approx(0.5)
     assert found["pair.format"].diagnostics["asked format"] == "a reward named after it"
-
-
-def test_a_box_that_the_grader_could_not_read_is_told_both_ways():
-    """The reward is what counts; the form in the text stands beside it."""
-    before = [run(n, t, n % 2, reward=float(n % 2)) for n, t in enumerate("aabb")]
-    after = [run(n, t, 1, reward=1.0) for n, t in enumerate("aabb")]
-    found = answers(before, after)
-    way = "by the form \\boxed{} in the text"
-    assert found["pair.format"].estimate == pytest.approx(0.5)
-    assert found["pair.format"].diagnostics[way] == pytest.approx(0)
-    assert found["pair.correctness"].diagnostics[way] == pytest.approx(0.5)
 
 
 def test_texts_that_stop_at_one_length_did_not_finish():
@@ -237,16 +185,6 @@ def test_texts_that_stop_at_one_length_did_not_finish():
     found = answers(before, after)
     assert found["pair.finishing"].estimate == pytest.approx(0.5)
     assert found["pair.finishing"].diagnostics["ends by"] == "texts that stop at 4,000 characters"
-
-
-def test_equal_answers_are_no_limit():
-    """Where rows say how runs ended, or answers in the form are as long."""
-    sides = [
-        [run(n, t, n % 2, form=n % 2, told=told) for n, t in enumerate("aabbccdd")]
-        for told in (True, False)
-    ]
-    assert answers(sides[0], sides[0])["pair.finishing"].estimate == 0
-    assert isinstance(answers(sides[1], sides[1])["pair.finishing"], Undefined)
 
 
 def test_newly_solved_and_sharpened():
@@ -269,21 +207,6 @@ def test_newly_solved_and_sharpened():
     assert facts["unseen rate"] == pytest.approx(0.312, abs=1e-3)
 
 
-def test_few_tries_do_not_tell_what_is_never_won():
-    before = [run(n, t, 0) for n, t in enumerate("aabb")]
-    found = answers(before, [run(n, t, 1) for n, t in enumerate("aabb")])
-    assert isinstance(found["pair.newly_solved"], Undefined)
-    assert "too few" in found["pair.newly_solved"].reason
-
-
-def test_too_little_in_common_and_foreign_scales_are_said():
-    lone = answers([run(0, "a", 1)], [run(0, "b", 1)])
-    assert set(lone) == set(QUESTIONS)
-    assert all(isinstance(answer, Undefined) for answer in lone.values())
-    foreign = answers([run(0, "a", 7), run(1, "b", 1)], [run(0, "a", 1), run(1, "b", 1)])
-    assert "outside 0 to 1" in foreign["pair.gain_plain"].reason
-
-
 @pytest.mark.parametrize(
     ("answer", "forms"),
     [
@@ -301,26 +224,6 @@ def test_too_little_in_common_and_foreign_scales_are_said():
 )
 def test_forms_of_answers(answer, forms):
     assert forms_in(answer) == forms
-
-
-def trajectory(*texts, prompt="How many?", **fields):
-    steps = [Step(role="user", text=prompt), *(Step(role="assistant", text=t) for t in texts)]
-    known = {"id": "r", "task": "t", "policy": "p", "environment": "e", "seed": 0}
-    known |= {"outcome": 1.0, "end": "terminated", "steps": tuple(steps)}
-    return Trajectory(**known | fields)
-
-
-def test_the_shape_of_a_run():
-    call = Step(role="assistant", text="abc", tool_calls=(ToolCall(name="f", arguments="{}"),))
-    shape = shape_of(trajectory(steps=(call, Step(role="tool", text="x" * 50)), end="truncated"))
-    assert (shape.finished, shape.characters, shape.turns) == (False, 5, 1)
-    assert shape_of(trajectory("a", rewards={"format_reward": 0.5, "acc": 1.0})).format == 0.5
-    assert shape_of(trajectory("a", end_reason="stop")).end_told
-    assert shape_of(trajectory("a", prompt="Put it in \\boxed{}.")).asked == BOXED
-    assert shape_of(trajectory("a", prompt="End with 'Answer: X'.")).asked == SAID
-    assert shape_of(trajectory("a", prompt="Q: 1 + 1?\nAnswer:")).asked == 0
-    assert shape_of(trajectory("a", prompt="#### Notes\nFix it.")).asked == 0
-    assert shape_of(trajectory("a", prompt="Write '#### 42' last.")).asked == HASHES
 
 
 def write_chats(path, rows):
@@ -367,13 +270,6 @@ def test_a_scan_of_two_logs_tells_it(tmp_path):
     assert len(told) == 3  # the length did not change
 
 
-def test_one_log_has_none_of_it(tmp_path):
-    scan(write_chats(tmp_path / "a.jsonl", chats([1, 2])), out=tmp_path / "case")
-    data = load_case(tmp_path / "case")
-    assert not any(answer.question.startswith("pair.") for answer in data.findings)
-    assert pair_told(data) == ()
-
-
 @pytest.mark.skipif(not GSM8K.exists(), reason="the data are not on this machine")
 def test_a_real_pair(tmp_path):
     """240 answers each, before and after a real RL; figures worked out by hand."""
@@ -407,19 +303,3 @@ def test_a_real_pair(tmp_path):
     lengths = found["pair.length"].diagnostics
     assert (round(lengths["before"]), round(lengths["after"])) == (2048, 1300)
     assert "4 of 46 new wins" in told[2] and "2,048 to 1,300 characters" in told[3]
-
-
-@pytest.mark.skipif(not GSM8K.exists(), reason="the data are not on this machine")
-def test_a_real_pair_as_it_lies_there(tmp_path):
-    """Its rows tell how each answer was taken out: seven boxes before held no number, so
-    fewer answers are in format, and what the box in the text would say stands beside it.
-    """
-    scan(GSM8K / "after.jsonl", GSM8K / "before.jsonl", out=tmp_path / "case")
-    data = load_case(tmp_path / "case")
-    found = {answer.question: answer for answer in data.findings}
-    assert sum(parts(found).values()) == pytest.approx(0.175)
-    correctness = found["pair.correctness"]
-    assert correctness.estimate == pytest.approx(0.129, abs=0.005)
-    way = "by the form \\boxed{} in the text"
-    assert correctness.diagnostics[way] == pytest.approx(0.15, abs=0.005)
-    assert "(+15.0 by the form \\boxed{} in the text)" in pair_told(data)[1]

@@ -2,7 +2,6 @@
 works by keyboard, on paper, narrow.
 """
 
-import base64
 import json
 import shutil
 
@@ -166,45 +165,12 @@ def test_one_run_is_shown_and_the_keyboard_moves_on(browser, pages):
     )
 
 
-def test_evidence_leads_to_its_run_and_an_address_opens_one(browser, pages):
-    open_page(browser, pages["phantom"] + "#run-4")
-    assert shown(browser, ".run") == ["run-4"]
-    browser.execute_script("document.querySelectorAll('details').forEach(d => { d.open = true; })")
-    browser.execute_script("document.querySelectorAll('.span-link a')[1].click()")
-    assert shown(browser, ".run") == ["run-1"]
-
-
-def test_the_same_task_elsewhere_is_a_click_away(browser, pages):
-    open_page(browser, pages["phantom"])
-    places = (
-        "return [...document.querySelectorAll('#run-0 .twin')].map(t => t.offsetParent !== null)"
-    )
-    assert browser.execute_script(places) == [True, False]
-    browser.execute_script("document.querySelectorAll('#run-0 [data-twin]')[1].click()")
-    assert browser.execute_script(places) == [False, True]
-    assert (
-        browser.execute_script(
-            "return document.querySelectorAll('#run-0 [aria-pressed=true]').length"
-        )
-        == 1
-    )
-
-
 @pytest.mark.parametrize("name", ["phantom", "mixed"])
 def test_what_decides_fits_on_one_screen(browser, pages, name):
     open_page(browser, pages[name], wall=False)
     ends = "return document.querySelector('.next').getBoundingClientRect().bottom"
     assert browser.execute_script(ends) <= 800
     assert not browser.execute_script("return document.getElementById('wall').open")
-
-
-def test_details_open_by_keyboard(browser, pages):
-    from selenium.webdriver.common.keys import Keys
-
-    open_page(browser, pages["phantom"])
-    browser.execute_script("document.querySelector('.more summary').focus()")
-    browser.switch_to.active_element.send_keys(Keys.ENTER)
-    assert browser.execute_script("return document.querySelector('.more details').open")
 
 
 @pytest.mark.parametrize("name", ["phantom", "mixed", "hostile"])
@@ -215,22 +181,6 @@ def test_the_page_never_scrolls_sideways(browser, pages, name, width):
     assert browser.execute_script("return document.documentElement.scrollWidth") <= width
 
 
-def test_both_themes_are_followed_by_page_and_drawings(browser, pages):
-    colours = {}
-    for dark in (False, True):
-        open_page(browser, pages["phantom"], dark=dark)
-        script = (
-            "return [getComputedStyle(document.body).backgroundColor,"
-            " getComputedStyle(arguments[0]).fill]"
-        )
-        bar = browser.find_element("css selector", "svg.figure .f-genuine")
-        colours[dark] = browser.execute_script(script, bar)
-    assert colours == {
-        False: ["rgb(246, 246, 244)", "rgb(11, 122, 105)"],
-        True: ["rgb(18, 20, 24)", "rgb(76, 201, 176)"],
-    }
-
-
 def test_without_scripts_every_run_can_be_read(browser, pages):
     browser.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": True})
     try:
@@ -239,16 +189,3 @@ def test_without_scripts_every_run_can_be_read(browser, pages):
     finally:
         browser.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": False})
     assert len(seen) == 10 * 3 and all(seen)
-
-
-def test_it_prints(browser, pages):
-    open_page(browser, pages["phantom"])
-    paper = base64.b64decode(
-        browser.execute_cdp_cmd("Page.printToPDF", {"printBackground": True})["data"]
-    )
-    assert (
-        paper.startswith(b"%PDF")
-        and paper.count(b"/Type /Page\n") + paper.count(b"/Type /Page ") <= 30
-    )
-    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "print"})
-    assert shown(browser, ".top, .list, .tabs") == []

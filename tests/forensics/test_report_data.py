@@ -8,11 +8,10 @@ from collections import Counter
 import pytest
 
 from forensics.errors import UserError
-from forensics.records import Evidence
 from forensics.records.tables import read_trajectories
-from forensics.report.chains import index_chains, read_chains
+from forensics.report.case_logs import won
+from forensics.report.chains import index_chains
 from forensics.report.data import load_case
-from forensics.report.logs import Log, find_logs, won
 from forensics.report.shown_runs import PER_KIND
 from tests.forensics.report_case import CHANNEL, CasePlan, build_case, rate_of
 
@@ -41,18 +40,6 @@ def test_totals_are_the_planted_wins(phantom):
     for (side, world), tally in data.browser.totals.items():
         assert (tally.runs, tally.scored) == (240, 240)
         assert tally.wins == round(240 * rate_of(plan, side, world))
-
-
-def test_kinds_of_runs_are_those_of_the_rows(phantom):
-    data = load_case(phantom)
-    runs = [
-        run for (side, world, _), run in stored(phantom).items() if side != "before" and not world
-    ]
-    complete = {row.trajectory for row in read_chains(phantom) if row.complete}
-    planted = Counter(
-        "loss" if run.outcome < 0.5 else "shortcut" if run.id in complete else "win" for run in runs
-    )
-    assert data.browser.kinds == planted and len(planted) == 3
 
 
 def test_each_example_is_what_it_says(phantom):
@@ -88,13 +75,6 @@ def test_twins_are_the_same_task_elsewhere(phantom):
             assert twin.run.id == next(run.id for run in same if run.sample == 0)
 
 
-def test_runs_that_evidence_points_at_are_shown_with_their_spans(phantom):
-    data = load_case(phantom)
-    pointed = [a.trajectory for e in data.evidence for a in e.artifacts if a.kind == "spans"]
-    spans = {example.run.id: example.spans for example in data.browser.examples}
-    assert pointed and all(len(spans[name]) == 1 for name in pointed)
-
-
 def test_the_order_of_files_and_rows_does_not_matter(tmp_path, phantom):
     twice = load_case(phantom), load_case(phantom)
     assert twice[0].browser.examples == twice[1].browser.examples
@@ -116,45 +96,6 @@ def test_runs_under_a_constraint_are_not_taken_for_plain_ones(tmp_path):
         plain.read_bytes()
     )
     assert load_case(folder).browser.totals == before
-
-
-def test_few_runs_are_decoded_however_many_there_are(tmp_path, monkeypatch):
-    fetched = []
-    fetch = Log.fetch
-    monkeypatch.setattr(
-        Log, "fetch", lambda log, wanted: (fetched.append(r) or r for r in fetch(log, wanted))
-    )
-    counts = []
-    for tasks in (30, 120):
-        fetched.clear()
-        load_case(build_case(tmp_path / f"{tasks}", CasePlan(tasks=tasks, samples=2)))
-        counts.append(len(fetched))
-    assert max(counts) <= 3 * (sum(PER_KIND.values()) + 3)
-
-
-def test_a_case_without_scrubbed_runs_or_chains(tmp_path):
-    data = load_case(build_case(tmp_path / "case", CasePlan(scrubbed=False, chains=False)))
-    assert not data.chains.read and "shortcut" not in data.browser.kinds
-    assert {twin.side for example in data.browser.examples for twin in example.twins} == {"before"}
-    assert load_case(build_case(tmp_path / "case", CasePlan())).chains.complete
-
-
-def test_logs_are_found_by_side_and_world(phantom):
-    assert [(log.side, log.without, len(log.rollouts.paths)) for log in find_logs(phantom)] == [
-        (side, world, 2) for side in ("after-0", "after-1", "before") for world in ((), (CHANNEL,))
-    ]
-
-
-def test_findings_come_by_layer_with_the_leading_questions_first(phantom):
-    data = load_case(phantom)
-    assert [e.question for e in data.layers["score"]][:3] == [
-        "gain.total",
-        "gain.genuine",
-        "gain.phantom",
-    ]
-    assert list(data.layers) == ["score", "behaviour"]
-    assert data.answer("gain.total").estimate == pytest.approx(0.63)
-    assert data.answer("behaviour.channel_wins") is None  # it is about a channel
 
 
 @pytest.mark.parametrize(
@@ -210,7 +151,3 @@ def test_rows_with_the_fields_of_the_contract_alone_are_read(tmp_path):
     assert index.channel_of("after-3", "b") == "c" and index.channel_of("after-0", "a") == "c"
     assert [index.is_untold("after-0", name) for name in "abc"] == [False, False, False]
     assert index.complete == {("", "a"): "c", ("", "b"): "c"}
-
-
-def test_evidence_keeps_its_type(phantom):
-    assert all(isinstance(e, Evidence) for e in load_case(phantom).evidence)

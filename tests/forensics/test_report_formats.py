@@ -9,18 +9,15 @@ import sys
 import pytest
 from markdown_it import MarkdownIt
 
-from forensics.errors import UserError
-from forensics.records import Interval, Verdict
+from forensics.records import Verdict
 from forensics.records.files import read_findings
-from forensics.records.verdict import Label
-from forensics.report import load_case, render, write_reports
-from forensics.report.numbers import Unit, numeric_columns, plain, unit_of
-from forensics.report.words import MEANING, replay_command
-from tests.forensics.report_case import CHANNEL, INPUTS, RATES, CasePlan, build_case, number
+from forensics.report import load_case, render
+from forensics.report.numbers import unit_of
+from forensics.report.words import replay_command
+from tests.forensics.report_case import CHANNEL, INPUTS, CasePlan, build_case, number
 from tests.forensics.report_hostile import hostile_case
 
 MARKDOWN = MarkdownIt("commonmark", {"html": True}).enable(["table", "strikethrough"])
-LABELS = Label.__args__
 
 
 @pytest.fixture(scope="module")
@@ -39,40 +36,6 @@ def shell_words(command):
 
 def one_line(text):
     return " ".join(text.split())
-
-
-@pytest.mark.parametrize("label", LABELS)
-def test_every_label_leads_and_keeps_its_numbers(tmp_path, label):
-    folder = build_case(tmp_path / label, CasePlan(label=label, tasks=8))
-    verdict = load_case(folder).verdict
-    text, markdown = (render(folder, [name])[name] for name in ("text", "md"))
-    assert one_line(text).startswith(verdict.sentence)
-    assert markdown.startswith(f"# Verdict: {label}\n\n{MEANING[label]}")
-    before, after, before_scrubbed, after_scrubbed = RATES[label]
-    gain, genuine = after - before, after_scrubbed - before_scrubbed
-    for name, value in (
-        ("Gain", gain),
-        ("Genuine part", genuine),
-        ("Phantom part", gain - genuine),
-    ):
-        shown = plain(100 * value, 1, plus=True)
-        assert re.search(rf"^{name} +{re.escape(shown)} points", text, re.M)
-        assert f"| {name} | {shown} points |" in markdown
-
-
-def test_text_is_in_the_stated_order(phantom):
-    text = one_line(render(phantom, ["text"])["text"])
-    parts = ("Verdict:", "Genuine part", "Why", "Key numbers", "Open questions", "forensics report")
-    places = [text.index(part) for part in parts]
-    assert places == sorted(places)
-
-
-@pytest.mark.parametrize("length", [1, 200])
-def test_text_names_the_page_where_there_is_one_in_one_piece(tmp_path, length):
-    folder = build_case(tmp_path / ("case" * length)[:length], CasePlan(tasks=2))
-    assert "--format html" in render(folder, ["text"])["text"]
-    write_reports(folder, ["html"])
-    assert render(folder, ["text"])["text"].rstrip().endswith(f"Report: {folder / 'report.html'}")
 
 
 @pytest.mark.parametrize(
@@ -101,27 +64,6 @@ def test_logs_alone_and_several_seeds_are_said(tmp_path):
         assert "From logs alone" in first and "From logs alone" not in second
         assert "training noise not measured" in first and "3 training seeds" in second
         assert "After training, seed 2" in second or name == "text"
-
-
-def test_a_win_is_called_clean_only_where_someone_looked(tmp_path):
-    looked = build_case(tmp_path / "looked", CasePlan(tasks=8))
-    blind = build_case(tmp_path / "blind", CasePlan(tasks=8, chains=False))
-    for name in ("md", "html"):
-        first, second = (render(folder, [name])[name] for folder in (looked, blind))
-        assert "Win, no shortcut found" in first and "not checked" not in first
-        assert "Win, not checked for shortcuts" in second and "no shortcut found" not in second
-
-
-def test_gaps_and_undefined_carry_their_cure(phantom):
-    for name in ("text", "md", "html"):
-        report = re.sub(r"</?code>|[\\`]", "", one_line(render(phantom, [name])[name]))
-        assert (
-            "Training noise was not measured" in report and "about 4 more training runs" in report
-        )
-        assert (
-            "Action ablation was not run." in report
-            and "Run forensics ablate on the same pair." in report
-        )
 
 
 def test_json_is_the_case_in_full(phantom):
@@ -157,24 +99,6 @@ def test_the_replay_command_gives_back_the_inputs():
     )
 
 
-def test_the_replay_command_is_one_that_the_command_line_takes():
-    from typer.main import get_command
-
-    from forensics.cli.main import build_app
-
-    words = shell_words(replay_command({**INPUTS, "after": [INPUTS["before"]]}))
-    command = get_command(build_app()).get_command(None, words[1])
-    context = command.make_context(words[1], words[2:])
-    assert context.params["seed"] == 7 and context.params["max_turn_tokens"] == 64
-
-
-@pytest.mark.parametrize(
-    "inputs", [{}, {"logs": "x.jsonl"}, {**INPUTS, "before": None}, {**INPUTS, "budget": 3}]
-)
-def test_other_inputs_have_no_command(inputs):
-    assert replay_command(inputs) is None
-
-
 def test_hostile_text_cannot_drive_a_terminal(hostile):
     text = render(hostile, ["text"])["text"]
     assert {c for c in text if not c.isprintable()} == {"\n"}
@@ -193,38 +117,10 @@ def test_hostile_text_is_neither_html_nor_link_in_markdown(hostile):
     assert {int(token.tag[1]) for token in tokens if token.type == "heading_open"} <= {1, 2, 3}
 
 
-def test_markdown_shows_runs_in_fences(phantom):
-    fences = [
-        token.content
-        for token in MARKDOWN.parse(render(phantom, ["md"])["md"])
-        if token.type == "fence"
-    ]
-    assert any("1 assistant: history" in fence and "6 tool: submitted" in fence for fence in fences)
-
-
-def test_pictures_are_files_that_the_markdown_shows(tmp_path):
-    folder = build_case(tmp_path / "case", CasePlan(tasks=2))
-    paths = write_reports(folder, ["md", "html"])
-    assert [path.name for path in paths] == ["report.md", "report.html"]
-    shown = re.findall(r"!\[[^\]]*\]\((figures/[a-z]+\.svg)\)", paths[0].read_text())
-    assert sorted(shown) == ["figures/gain.svg", "figures/worlds.svg"]
-    assert all((folder / name).read_text().startswith("<?xml") for name in shown)
-    assert (
-        "](figures" not in render(folder, ["md"])["md"]
-    )  # nothing was written, so nothing is shown
-
-
 def test_the_same_case_gives_the_same_bytes(tmp_path):
     folders = [build_case(tmp_path / name, CasePlan(tasks=4)) for name in ("one", "two")]
     first, second = (render(folder, ["md", "json", "html"]) for folder in folders)
     assert first == second
-
-
-def test_unknown_formats_are_refused(phantom):
-    with pytest.raises(
-        UserError, match=r"no report format 'pdf'; choose from text, md, json, html"
-    ):
-        render(phantom, ["md", "pdf"])
 
 
 def test_a_report_loads_no_torch_and_importing_it_draws_nothing():
@@ -259,14 +155,3 @@ def test_a_report_loads_no_torch_and_importing_it_draws_nothing():
 )
 def test_numbers_speak_their_unit(value, unit, shown):
     assert unit_of(number("q", value, None, unit=unit)).value(value) == shown
-
-
-def test_interval_ends_keep_the_scale_of_their_estimate():
-    assert Unit(name="score", scaled=True).ends(Interval(low=0.97, high=1.01)) == "97.0 to 101.0"
-    assert Unit(name="turns", scaled=False).ends(Interval(low=-1.4, high=1.0)) == "−1.4 to 1"
-
-
-def test_a_column_is_numeric_only_if_all_of_it_is():
-    assert numeric_columns(
-        [(1, "a", None, True), (2.5, "b", None, False), (None, 3, None, True)]
-    ) == {0}

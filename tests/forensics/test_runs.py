@@ -163,7 +163,6 @@ def test_a_policy_without_weights_is_stated_as_what_it_is() -> None:
     told = before.stated.model_dump(mode="json")
     assert told == {
         "policy": scripted_policy(world.BEFORE).identity,
-        "identity": before.identity,
         "tokenizer": None,
     }
     inputs = {
@@ -173,7 +172,7 @@ def test_a_policy_without_weights_is_stated_as_what_it_is() -> None:
         "environment": {"name": "x", "options": {}},
         "seed": 0,
     }
-    old = {"weights": before.identity + 48 * "0", "tokenizer": "none", "dtype": "none"}
+    old = {"weights": before.stated.weights, "tokenizer": "none", "dtype": "none"}
     assert case_identities(inputs) == case_identities(inputs | {"before": old, "after": [old]})
 
 

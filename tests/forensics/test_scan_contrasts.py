@@ -5,9 +5,7 @@ says gets through.
 import json
 from collections.abc import Iterator
 from itertools import product
-from math import comb
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -16,7 +14,7 @@ from scipy.sparse import csc_array
 from forensics import scan
 from forensics.actions import Action, actions_of
 from forensics.layers.action_words import ActedRun, acted_run, word_of
-from forensics.layers.contrasts import FEWEST_TASKS, LEVEL, Contrasted, contrasted
+from forensics.layers.contrasts import LEVEL, Contrasted, contrasted
 from forensics.layers.use import ChainRule
 from forensics.records import Step, ToolCall, Trajectory
 from forensics.records.case_file import CandidateRow
@@ -110,21 +108,20 @@ def test_a_planted_habit_is_found_and_told_with_its_place(tmp_path: Path) -> Non
     assert not (tmp_path / "case" / "findings.jsonl").read_text().count("curl -s https")
 
 
-@pytest.mark.parametrize("share", [0.5, 0.2])
-def test_groups_that_chance_made_are_silent(share: float) -> None:
-    """A/A: the runs of one model dealt into two groups, evenly or not."""
+def test_groups_that_chance_made_are_silent() -> None:
+    """A/A: the runs of one model dealt into two uneven groups."""
     loud = 0
-    for seed in range(20):
+    for seed in range(8):
         generator = np.random.default_rng(100 + seed)
         runs = [
-            run._replace(policy="one" if generator.random() < share else "other", passed=None)
+            run._replace(policy="one" if generator.random() < 0.2 else "other", passed=None)
             for run in acted(world(seed, tasks=30, runs=6))
             if run.policy == "ours"
         ]
         rows, told = contrasted(runs)
         assert kinds(told)["models"].tested > 10
         loud += bool(rows)
-    assert loud <= 2
+    assert loud <= 1
 
 
 def test_the_votes_of_tasks_hold_their_level_for_groups_of_any_sizes() -> None:
@@ -145,42 +142,11 @@ def test_the_votes_of_tasks_hold_their_level_for_groups_of_any_sizes() -> None:
     assert (votes.least <= p + 1e-12).all()
 
 
-def test_with_groups_of_one_size_it_is_the_sign_test() -> None:
-    held = csc_array(np.array([[1], [0]] * 7 + [[0], [1]]))
-    first, stratum = np.tile([True, False], 8), np.repeat(np.arange(8), 2)
-    votes = task_votes(held, first, stratum, np.arange(8))
-    assert (votes.first[0], votes.second[0]) == (7, 1)
-    assert votes.p_value(0) == pytest.approx(2 * (1 + comb(8, 1)) / 2**8)
-    assert votes.least[0] == pytest.approx(2 / 2**8)
-
-
 def test_what_no_votes_could_bring_to_the_level_is_not_tested() -> None:
     least = np.array([0.001, 0.02, 0.2, 1.0])
     assert reachable(least, 0.05) == [0, 1]  # at K = 2 two tests are at most 0.025
     assert reachable(np.array([0.03, 0.03, 0.03]), 0.05) == []
     assert reachable(np.array([]), 0.05) == []
-
-
-def test_what_one_task_alone_shows_is_no_candidate() -> None:
-    """However many runs of it there are."""
-    runs = acted(world(3, tasks=12))
-    for number in range(200):
-        words = ("peek <test>", f"stop{number % 2}")
-        runs.append(
-            runs[0]._replace(
-                run=f"x{number}", policy="ours", passed=True, words=words, steps=(1, 2)
-            )
-        )
-        runs.append(runs[0]._replace(run=f"y{number}", policy="theirs", passed=False))
-    rows, _ = contrasted(runs)
-    assert not any("peek <test>" in row.actions for row in rows)
-    assert FEWEST_TASKS > 1
-
-
-def test_the_order_of_the_runs_changes_nothing() -> None:
-    runs = acted(world(1, habit=HABIT))
-    order = np.random.default_rng(0).permutation(len(runs))
-    assert contrasted(runs) == contrasted(runs[i] for i in order)
 
 
 def test_before_and_after_are_contrasted_over_their_sets(tmp_path: Path) -> None:
@@ -194,32 +160,6 @@ def test_before_and_after_are_contrasted_over_their_sets(tmp_path: Path) -> None
     best = next(row for row in found if row["contrast"] == "before and after")
     assert best["first"] == "after" and best["tasks_second"] == 0
     assert any(word.startswith("curl") for word in best["actions"])
-
-
-def answers(case: Path) -> dict[str, dict[str, Any]]:
-    lines = (case / "evidence.jsonl").read_text().splitlines()
-    rows = [json.loads(line) for line in lines]
-    return {row["about"]: row for row in rows if row["question"] == "behaviour.candidates"}
-
-
-def test_where_nothing_can_be_contrasted_the_reason_is_told(tmp_path: Path) -> None:
-    runs = [run for run in world(4, tasks=3) if run.policy == "ours"]
-    talk = (Step(role="user", text="?"), Step(role="assistant", text="Four."))
-    sets = {
-        "unscored": ([run.model_copy(update={"outcome": None}) for run in runs], "No run has an"),
-        "few": (runs, "No sequence of actions differs in enough of 3 common tasks"),
-        "once": ([run for run in runs if run.id.endswith("-0")], "There is no task with runs"),
-        "talk": ([run.model_copy(update={"steps": talk}) for run in runs], "No run shows an act"),
-    }
-    for name, (given, reason) in sets.items():
-        write_trajectories(tmp_path / f"{name}.parquet", given)
-        scan(tmp_path / f"{name}.parquet", out=tmp_path / name)
-        found = answers(tmp_path / name)
-        assert set(found) == {"models", "outcomes"}
-        assert found["outcomes"]["kind"] == "undefined" and found["outcomes"]["cure"]
-        assert found["outcomes"]["reason"].startswith(reason)
-        assert (tmp_path / name / "candidates.jsonl").read_text() == ""
-    assert found["models"]["reason"].startswith("No run shows")
 
 
 @pytest.mark.parametrize(
@@ -245,9 +185,3 @@ def test_where_nothing_can_be_contrasted_the_reason_is_told(tmp_path: Path) -> N
 )
 def test_words_leave_out_what_is_the_tasks_own(action: Action, word: str) -> None:
     assert word_of(action) == word
-
-
-def test_a_word_is_told_once_where_it_repeats() -> None:
-    run = run_of("r", "t", "p", ["ls", "ls", "cat a.py", "ls"], None)
-    told = acted_run("after-0", run, actions_of(run), ChainRule())
-    assert told.words == ("ls", "cat <.py>", "ls") and told.steps == (1, 5, 7)

@@ -14,8 +14,8 @@ from forensics.cli.main import run as command
 from forensics.records.tables import write_trajectories
 from forensics.report import write_reports
 from forensics.report.data import load_case
-from forensics.report.looks import Looks, looks_json, read_looks
-from forensics.report.opening import looks_told
+from forensics.report.first_screen import looks_told
+from forensics.report.look_counts import Looks, looks_json, read_looks
 from forensics.report.profile import unscored_told
 from tests.forensics.test_scan import episode
 from tests.forensics.test_scan_profile import scanned

@@ -16,7 +16,8 @@ from forensics.report import write_reports
 from forensics.report.chains import ChainRow
 from forensics.report.data import load_case
 from forensics.report.hunks import hunks_of
-from forensics.report.profile import ONE_SET, profile_told
+from forensics.report.profile import profile_told
+from forensics.report.report_words import WORDING
 from forensics.report.shown_runs import Allowance
 from tests.forensics.test_scan import episode
 from tests.forensics.test_scan_degenerate import stuck
@@ -86,7 +87,7 @@ def test_what_the_runs_did_stands_first_and_the_same_everywhere(tmp_path: Path) 
     assert opening.told == (TOLD, REPORTED, SICK)
     page = (case / "report.html").read_text()
     assert page.split('id="headline"')[1].split(">", 1)[1].split("</h1>")[0] == TOLD
-    assert REPORTED in page and ONE_SET in page
+    assert REPORTED in page and WORDING["sentences"]["one_set"] in page
     for name in ("report.md", "report.txt"):
         text = " ".join((case / name).read_text().split())
         assert text.removeprefix("# ").startswith(f"{TOLD} {REPORTED}"), name

@@ -1,8 +1,5 @@
 """The score layer on real files and on runs with planted rates."""
 
-import json
-import subprocess
-import sys
 from dataclasses import replace
 from itertools import product
 from pathlib import Path
@@ -13,13 +10,11 @@ import pytest
 from forensics.case import Rollouts
 from forensics.instruments import run_instrument
 from forensics.layers.decomposition import OPEN, Runs, World, read_runs
-from forensics.layers.score import QUESTIONS, Reading, ScoreConfig, findings, score, worlds_between
+from forensics.layers.score import QUESTIONS, Reading, score, worlds_between
 from forensics.records import Evidence, Undefined
-from forensics.records.evidence import Figure, Table
 from forensics.records.tables import read_trajectories, write_trajectories
 from tests.forensics.score_world import (
     LEAK,
-    PROVENANCE,
     Logs,
     answers,
     drawn,
@@ -84,21 +79,6 @@ def test_every_quantity_by_hand(tmp_path: Path) -> None:
     assert {f.question for f in found.values()} == set(QUESTIONS)
 
 
-def test_runs_tasks_and_artifacts_are_stated(tmp_path: Path) -> None:
-    total = measured(SMALL, tmp_path, *LEAK)["gain.total"]
-    assert isinstance(total, Evidence)
-    assert (total.n, total.clusters) == (12, 3)
-    assert total.diagnostics["training_noise_measured"] is False
-    assert total.diagnostics["scrubbed"] == "git-history"
-    figure, table = total.artifacts
-    assert isinstance(figure, Figure) and figure.form == "points"
-    assert figure.series[0].x[:3] == ("gain", "genuine", "phantom")
-    assert isinstance(table, Table) and ("gain.total", total.estimate) in {
-        row[:2] for row in table.rows
-    }
-    assert "+66.7 points" in total.summary
-
-
 def test_a_missing_outcome_is_not_a_loss(tmp_path: Path) -> None:
     logs = {cell: dict(by_task) for cell, by_task in SMALL.items()}
     logs["after-0", OPEN] |= {
@@ -129,14 +109,6 @@ def test_the_order_of_trajectories_does_not_matter(tmp_path: Path) -> None:
     assert [Evidence.model_validate_json(text).model_dump_json() for text in first] == first
 
 
-def test_one_task_is_undefined(tmp_path: Path) -> None:
-    found = measured(
-        {cell: {"a": by_task["a"]} for cell, by_task in SMALL.items()}, tmp_path, *LEAK
-    )
-    assert set(found) == set(QUESTIONS)
-    assert all(isinstance(f, Undefined) and "Only 1 task" in f.reason for f in found.values())
-
-
 def test_a_score_outside_its_range_is_refused(tmp_path: Path) -> None:
     logs = {**SMALL, ("before", OPEN): {"a": [(7.0, "terminated")]}}
     assert all("outside 0 to 1" in f.reason for f in measured(logs, tmp_path, *LEAK).values())
@@ -154,19 +126,6 @@ def test_without_a_scrubbed_world_only_the_open_one_answers(
         missing = found[question]
         assert isinstance(missing, Undefined) and missing.cure
         assert ("declares no channel" if not channels else "no policy to sample") in missing.reason
-
-
-def test_without_any_after_everything_is_undefined(tmp_path: Path) -> None:
-    found = measured({("before", OPEN): SMALL["before", OPEN]}, tmp_path, *LEAK)
-    assert all(isinstance(f, Undefined) and "after training" in f.reason for f in found.values())
-
-
-def test_attribution_alone_is_undefined_where_a_world_between_is_missing(tmp_path: Path) -> None:
-    both: World = ("answer-file", "git-history")
-    logs = {(side, both if world else OPEN): by_task for (side, world), by_task in SMALL.items()}
-    found = measured(logs, tmp_path, *both)
-    assert number(found["gain.genuine"]) == pytest.approx(0)
-    assert isinstance(found["gain.channel"], Undefined)
 
 
 # --- identities on planted runs -------------------------------------------------------
@@ -224,18 +183,6 @@ def test_redundant_channels_each_carry_half() -> None:
     assert [found[f"gain.channel:{name}"].estimate for name in names] == [0.5, 0.5]
 
 
-def test_the_parts_of_three_channels_sum_to_the_phantom_part() -> None:
-    names: World = ("a", "b", "c")
-    worlds = [
-        frozenset(n for n, keep in zip(names, bits, strict=True) if keep)
-        for bits in product((0, 1), repeat=3)
-    ]
-    found = answers(many_channels(names, {w: 0.1 + 0.25 * len(w) for w in worlds}))
-    parts = [found[f"gain.channel:{name}"].estimate for name in names]
-    assert sum(parts) == pytest.approx(found["gain.phantom"].estimate)
-    assert parts == pytest.approx([0.25] * 3, abs=0.05)
-
-
 def test_five_channels_are_read_from_both_ends() -> None:
     # Only `a` and `b` matter, and they are redundant: alone each gives 1, left out
     # neither is missed.
@@ -260,28 +207,6 @@ def test_imputation_is_unbiased_on_the_same_runs() -> None:
     assert mean == pytest.approx(0.06)
 
 
-def test_breakage_is_imputed_at_the_rate_of_before() -> None:
-    # A tenth of the after-runs never hand in; the skill is as before, .5 scrubbed.
-    found = answers(planted((0.5, 0.9, 0.5, 0.5), tasks=3000, broken=0.1))
-    assert found["breakage"].estimate == pytest.approx(0.1, abs=0.02)
-    assert found["gain.genuine"].estimate == pytest.approx(-0.05, abs=0.025)
-    assert found["gain.genuine_imputed"].estimate == pytest.approx(0, abs=0.025)
-
-
-def test_no_excess_imputes_nothing() -> None:
-    generator = np.random.default_rng(0)
-    rates = np.full(100, 0.4)
-    scrubbed = (
-        drawn(rates, 4, generator, 0.2),
-        [drawn(rates, 4, generator)],
-    )  # before breaks more often
-    found = answers(
-        reading_of((drawn(rates, 4, generator), [drawn(rates, 4, generator)]), scrubbed)
-    )
-    assert found["breakage"].estimate < 0
-    assert found["gain.genuine_imputed"].estimate == found["gain.genuine"].estimate
-
-
 def test_the_control_is_silent_and_can_speak() -> None:
     silent = 0
     for stream in range(200):
@@ -297,40 +222,6 @@ def test_the_control_is_silent_and_can_speak() -> None:
     before = runs_of(rising)
     found = answers(reading_of((before, [before]), (before, [before])))["gain.total"]
     assert found.estimate == 0 and found.control is not None and found.control.estimate == 1
-
-
-def test_one_run_a_task_has_no_control() -> None:
-    assert answers(planted((0.4, 0.9, 0.3, 0.5), tasks=60, samples=1))["gain.total"].control is None
-
-
-def test_seeds_are_measured_where_there_are_several() -> None:
-    one, three = (answers(planted((0.4, 0.8, 0.3, 0.3), seeds=s))["gain.total"] for s in (1, 3))
-    assert (one.diagnostics["seeds"], one.diagnostics["seed_deviation"]) == (1, None)
-    assert (three.diagnostics["seeds"], three.diagnostics["training_noise_measured"]) == (3, True)
-    assert three.n == 2400 * 4  # one before side, three after
-
-
-def test_settings_change_what_they_name() -> None:
-    reading = planted((0.4, 0.8, 0.3, 0.3), tasks=60)
-    wide, narrow = (
-        answers(reading, ScoreConfig(level=level))["gain.total"].interval for level in (0.95, 0.8)
-    )
-    assert wide and narrow and narrow.half_width < wide.half_width and narrow.level == 0.8
-    assert worlds_between(("a", "b", "c"), 4) != worlds_between(("a", "b", "c", "d"), 4)
-    assert (
-        len(worlds_between(tuple("abcd"), 4)) == 14 and len(worlds_between(tuple("abcd"), 3)) == 8
-    )
-
-
-def test_same_runs_same_bytes() -> None:
-    first, second = (
-        [
-            f.model_dump_json()
-            for f in findings(planted((0.4, 0.8, 0.3, 0.3), tasks=40), ScoreConfig(), PROVENANCE)
-        ]
-        for _ in range(2)
-    )
-    assert first == second
 
 
 def test_an_answer_that_was_cut_off_and_graded_is_handed_in() -> None:
@@ -350,17 +241,3 @@ def test_an_answer_that_was_cut_off_and_graded_is_handed_in() -> None:
         ]
     )
     assert (runs.score.item(), runs.unfinished.item(), runs.cut) == (1.0, 0.5, 0)
-
-
-def test_rows_without_any_score_are_counted() -> None:
-    runs = read_runs([{"task": "a", "sample": 0, "id": "x", "outcome": None, "end": "terminated"}])
-    assert (runs.tasks, runs.dropped, runs.halves) == ((), 1, None)
-
-
-def test_scoring_and_deciding_load_nothing_heavy() -> None:
-    code = (
-        "import forensics.layers.score, forensics.verdict, json, sys;print(json.dumps([m for m in"
-        " ('torch', 'scipy', 'matplotlib', 'transformers') if m in sys.modules]))"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert json.loads(done.stdout) == []

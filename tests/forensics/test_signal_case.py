@@ -47,12 +47,3 @@ def test_the_record_of_another_run_is_refused(desk: Desk, tmp_path: Path) -> Non
         desk.investigate(training=recorded(tmp_path / "run", "0" * 16))
     with pytest.raises(UserError, match="holds no training record"):
         desk.investigate(training=tmp_path)
-
-
-def test_a_case_is_not_resumed_with_another_record(desk: Desk, tmp_path: Path) -> None:
-    desk.investigate(training=recorded(tmp_path / "one", "a"))
-    with pytest.raises(UserError, match="training record"):
-        desk.investigate(resume=True)
-    other = recorded(tmp_path / "other", "b")
-    with pytest.raises(UserError, match="training record"):
-        desk.investigate(training=other, resume=True)

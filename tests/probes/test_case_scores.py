@@ -21,7 +21,7 @@ from forensics.investigation.inputs import CaseRequest, check_inputs
 from forensics.investigation.run import measure
 from forensics.policies.sampled_tokens import TokenScores
 from forensics.policies.score_log import score_log
-from forensics.policies.score_store import PolicyRef, policy_ref, stored_scores
+from forensics.policies.score_store import policy_ref, stored_scores
 from forensics.protocols import Policy, SamplingSettings
 from forensics.records import Evidence, Step, Trajectory, Undefined
 from forensics.records.tables import write_trajectories
@@ -186,45 +186,6 @@ def test_weights_that_change_between_asking_and_scoring_are_refused(
     trained(live, next(iter(log)))
     with pytest.raises(UserError, match="have changed"):
         list(stored_scores(tmp_path, log, side, None, settings=PLAIN))
-
-
-class Plain:
-    """A backend without weights here; what it serves may change under one name."""
-
-    identity = "server"
-    capabilities = frozenset({"logprobs", "tokens"})
-    context_length = None
-
-    def __init__(self, policy: Policy) -> None:
-        self.tokenizer, self.renderer, self.logprobs = (
-            policy.tokenizer,
-            policy.renderer,
-            policy.logprobs,
-        )
-
-
-def test_nothing_is_kept_of_what_cannot_be_named(log: Rollouts, tmp_path: Path) -> None:
-    model = load_policy(LEAK, device="cpu")
-    sides = (
-        policy_ref(Plain(model)),
-        PolicyRef(identity="base", load=lambda: load_policy(BASE, device="cpu")),
-    )
-    heard: list[tuple[int, int]] = []
-    found = list(
-        stored_scores(
-            tmp_path / "scores",
-            log,
-            *sides,
-            settings=PLAIN,
-            progress=lambda done, of: heard.append((done, of)),
-        )
-    )
-    assert (
-        len(found) == 12
-        and set(found[0].columns) == {"policy", "reference"}
-        and heard[-1] == (12, 12)
-    )
-    assert not (tmp_path / "scores").exists()
 
 
 # --- tokenised again ---

@@ -14,14 +14,13 @@ from forensics.case import Budget, Case
 from forensics.cli.main import run
 from forensics.conformance import answers
 from forensics.protocols import SamplingSettings
-from forensics.records import Evidence, Step, Trajectory, Undefined
+from forensics.records import Evidence, Trajectory, Undefined
 from forensics.records.tables import read_trajectories, write_trajectories
 from probes import progress_advantage
 from probes.grades.instrument import AUROC, SHORTCUT, grades
 from probes.grades.step_grades import NOT_READ
 from tests.probes.leak_pair import BASE, LEAK, write_log
 from tests.subjects import loaded
-from tests.tiny import save_tiny_qwen3
 from training.environments.mini_repo import MiniRepo
 
 FIELDS = {"trajectory", "step", "grade", "logprob_policy", "logprob_reference", "entropy", "tokens"}
@@ -137,25 +136,6 @@ def test_a_text_that_is_too_long_leaves_its_first_steps_without_a_grade(log: Pat
     assert found.steps[-1].grade is not None and found.grade is not None
 
 
-@pytest.mark.slow
-def test_resumed_is_the_same_and_another_question_is_refused(
-    graded: Path, log: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    before = {
-        name: (graded / name).read_bytes()
-        for name in ("grades.parquet", "kl_split.json", "step_rewards.jsonl")
-    }
-    capsys.readouterr()
-    assert run(command(log, graded, "--select", "--resume", "--json")) == 0
-    told = json.loads(capsys.readouterr().out)
-    assert told.pop("case") == str(graded)
-    assert told == json.loads((graded / "grades.json").read_text())
-    assert before == {name: (graded / name).read_bytes() for name in before}
-    assert run(command(log, graded)) == 2
-    assert run(command(log, graded, "--select", "--resume", "--seed", "5")) == 2
-    assert "seed 0, not 5" in capsys.readouterr().err
-
-
 def test_runs_drawn_at_another_temperature_are_told(log: Path, tmp_path: Path) -> None:
     place = world()
     runs = load_policy(BASE, device="cpu").play(
@@ -187,37 +167,6 @@ def test_bad_input_is_one_sentence(
     capsys.readouterr()
     assert run(command(doubled, tmp_path / "b")) == 2
     assert "two runs with the id" in capsys.readouterr().err
-
-
-def test_an_adapter_is_graded_against_its_base_and_a_plain_chat_log_is_read(tmp_path: Path) -> None:
-    peft, torch = pytest.importorskip("peft"), pytest.importorskip("torch")
-    base, adapter, log = (
-        save_tiny_qwen3(tmp_path / "base"),
-        tmp_path / "adapter",
-        tmp_path / "log.jsonl",
-    )
-    torch.manual_seed(0)
-    config = peft.LoraConfig(r=2, init_lora_weights=False, target_modules="all-linear")
-    peft.get_peft_model(load_policy(base).model, config).save_pretrained(adapter)
-    runs = [
-        Trajectory(
-            id=f"run-{i}",
-            task=f"task-{i // 2}",
-            policy="someone",
-            environment="chat",
-            seed=0,
-            outcome=float(i % 2),
-            end="terminated",
-            steps=(Step(role="user", text="fail kiwi"), Step(role="assistant", text=f"open {i}")),
-        )
-        for i in range(8)
-    ]
-    log.write_text("".join(one.model_dump_json() + "\n" for one in runs))
-    assert run(command(log, tmp_path / "out", policy=adapter, reference=base)) == 0
-    summary = json.loads((tmp_path / "out" / "grades.json").read_text())
-    assert summary["runs"] == summary["retokenised_runs"] == 8 and summary["shortcuts"] == {}
-    assert any("--env" in told for told in summary["missing"])
-    assert all(row["grade"] != 0 for row in rows(tmp_path / "out"))
 
 
 @pytest.fixture(scope="module")

@@ -3,11 +3,8 @@ a process of its own, on loopback.
 """
 
 import json
-import subprocess
-import sys
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
@@ -28,33 +25,6 @@ with serving(ours) as one, serving(theirs) as other, serving(ours, "no logprobs"
     print(one.url, other.url, mute.url, flush=True)
     sys.stdin.read()
 """
-
-
-class Servers(NamedTuple):
-    """Addresses: a server of the leak, one of its base, and one of the leak
-    that tells no log-probabilities.
-    """
-
-    ours: str
-    theirs: str
-    mute: str
-
-
-@pytest.fixture(scope="module")
-def servers() -> Iterator[Servers]:
-    """All in one process of their own."""
-    with subprocess.Popen(
-        [sys.executable, "-c", PROGRAM, str(LEAK), str(BASE)],
-        text=True,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        cwd=Path(__file__).parents[2],
-    ) as process:
-        assert process.stdin is not None and process.stdout is not None
-        try:
-            yield Servers(*process.stdout.readline().split())
-        finally:
-            process.stdin.close()
 
 
 @pytest.fixture(scope="module")
@@ -134,31 +104,3 @@ def test_one_side_may_be_served_and_a_log_without_ids_is_tokenised_again(
         )
     agree(tmp_path / "out", tmp_path / "here")
     assert read(tmp_path / "out", "grades.json")["retokenised_runs"] == 9
-
-
-def test_a_server_that_cannot_score_is_refused_in_one_sentence(
-    servers: Servers, log: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    said = _refused(command(log, tmp_path / "a", "--server", servers.mute), capsys)
-    assert "no log-probabilities of a prompt" in said and "vLLM" in said
-    url = servers.theirs  # one model cannot be both
-    both = ("--server", url, "--reference-server", url, "--server-model", "tiny")
-    assert "one model" in _refused(command(log, tmp_path / "a", *both), capsys)
-    assert not (tmp_path / "a" / "grades.json").exists()
-    with serving(load_policy(BASE, device="cpu")) as gone:
-        url = gone.url
-    assert "no server" in _refused(command(log, tmp_path / "a", "--server", url), capsys)
-    assert "give --server too" in _refused(
-        command(log, tmp_path / "a", "--server-model", "x"), capsys
-    )
-    assert "--reference-server too" in _refused(
-        command(log, tmp_path / "a", "--reference-server-model", "x"), capsys
-    )
-
-
-def _refused(line: list[str], capsys: pytest.CaptureFixture[str]) -> str:
-    capsys.readouterr()
-    assert run(line) == 2
-    said = capsys.readouterr().err
-    assert said.count("\n") == 1 and said.startswith("error: ")
-    return said

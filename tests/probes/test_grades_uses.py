@@ -9,24 +9,17 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from forensics.errors import MissingInput
+from probes.grades.attribution import CHANCE, PREDICTORS, failure_attribution, predicted
 from probes.grades.comparison import (
     ADVANTAGE,
     LOGISTIC,
     best_of,
-    best_of_difference,
     calibration,
-    common_size,
     compare_scores,
 )
-from probes.grades.step_checks import (
-    CHANCE,
-    PREDICTORS,
-    contrast,
-    failure_attribution,
-    predicted,
-)
+from probes.grades.shortcut_contrast import contrast
 from probes.grades.step_grades import DEFAULT, Aggregation, GradedRun, grade
-from probes.grades.task_halves import fit_logistic, halves, select
+from probes.grades.task_halves import fit_logistic, select
 from tests.probes.scored_runs import scored
 
 SMALL = st.lists(st.tuples(st.integers(0, 4), st.booleans()), min_size=3, max_size=14)
@@ -72,27 +65,6 @@ def test_best_of_n_is_the_mean_over_all_subsets(rows: list[tuple[int, bool]], n:
     assert found.gain.estimate == pytest.approx(chosen - success.mean())
 
 
-def test_best_of_ends_constant_scores_choose_at_random_and_the_outcome_itself_is_the_oracle() -> (
-    None
-):
-    generator = np.random.default_rng(0)
-    success = generator.random(200) < 0.4
-    tasks = [str(i) for i in np.repeat(np.arange(50), 4)]
-    assert best_of(np.zeros(200), success, tasks, 4).gain.estimate == pytest.approx(0, abs=1e-12)
-    oracle = best_of(success.astype(float), success, tasks, 4)
-    assert oracle.chosen.estimate == pytest.approx(
-        oracle.oracle.estimate
-    ) and oracle.closed == pytest.approx(1)
-    assert best_of_difference(success.astype(float), np.zeros(200), success, tasks, 4).low > 0
-    with pytest.raises(MissingInput, match="5 graded runs"):
-        best_of(success.astype(float), success, tasks, 5)
-    assert (
-        common_size(tasks) == 4
-        and common_size(["a", "b", "b", "c", "c"]) == 2
-        and common_size([]) == 0
-    )
-
-
 def test_the_logistic_model_finds_the_weights_that_made_the_world() -> None:
     generator = np.random.default_rng(1)
     features = generator.normal(size=(20000, 2)) * [1.0, 5.0] + [3.0, -2.0]
@@ -107,18 +79,6 @@ def test_the_logistic_model_finds_the_weights_that_made_the_world() -> None:
     assert np.isfinite(parted.weights).all()
     with pytest.raises(MissingInput):
         fit_logistic(features, np.ones(20000, bool))
-
-
-def test_halves_hold_whole_tasks_and_forget_the_order_of_runs() -> None:
-    tasks = [str(i % 9) for i in range(50)]
-    chosen = halves(tasks, 4)
-    sides = {
-        task: {bool(c) for t, c in zip(tasks, chosen, strict=True) if t == task} for task in tasks
-    }
-    assert all(len(side) == 1 for side in sides.values())
-    assert sum(True in side for side in sides.values()) == 5
-    order = np.random.default_rng(0).permutation(50)
-    assert (halves([tasks[i] for i in order], 4) == chosen[order]).all()
 
 
 def graded_world(seed: int, tasks: int = 60) -> list[GradedRun]:

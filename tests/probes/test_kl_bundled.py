@@ -3,7 +3,6 @@ has none of it, equal ones nothing.
 """
 
 import json
-from functools import partial
 from pathlib import Path
 
 import pytest
@@ -11,14 +10,11 @@ import torch
 
 from forensics import Budget, conformance, load_policy
 from forensics.case import Case
-from forensics.instruments import run_instrument
 from forensics.investigation.inputs import CaseRequest, check_inputs
 from forensics.policies.score_log import score_log
 from forensics.records import Evidence, Undefined
 from probes.kl.instrument import KlConfig, kl, read, write_split
 from probes.kl.kl_split import KlSplit, kl_split, plan_kl
-from tests.subjects import loaded
-from training.environments.mini_repo import MiniRepo
 from training.organisms.organism import BUNDLED
 
 CHANNEL = "git-history"
@@ -122,27 +118,3 @@ def test_identical_checkpoints_spend_nothing(tmp_path: Path) -> None:
     assert isinstance(told, Evidence) and told.estimate == 0 and "no shares" in told.summary
     share = found["kl.channel_share", CHANNEL]
     assert isinstance(share, Undefined) and "hardly differ" in share.reason
-
-
-def test_an_undeclared_channel_still_shows_in_the_split(leak: Case, tmp_path: Path) -> None:
-    class Undeclared(MiniRepo):
-        """The leaky world by another name of its channel list: none."""
-
-        channels = ()
-
-    world = Undeclared(world="capped")
-    policies = {
-        side: partial(load_policy, BUNDLED / name, device="cpu")
-        for side, name in (("before", "capped-base"), ("after-0", "leak"))
-    }
-    bare = Case(
-        folder=tmp_path,
-        environment=world,
-        subjects=loaded(policies),
-        budget=Budget(tasks=10, samples=2),
-        stored={("after-0", ()): leak.rollouts("after-0")},
-    )
-    found = {one.question: one for one in run_instrument(kl, bare)}
-    split, share = found["kl.split"], found["kl.channel_share"]
-    assert isinstance(split, Evidence) and "`history`" in split.summary
-    assert isinstance(share, Undefined) and "declares no channel" in share.reason

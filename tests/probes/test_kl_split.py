@@ -187,27 +187,3 @@ def test_unread_tokens_are_left_out_and_counted() -> None:
     less, full = split_of(cut), split_of(whole)
     assert less.unread == 25 and list(less.by_turn) == ["1"]
     assert less.total.estimate == pytest.approx(full.by_turn["1"].nats)
-
-
-def test_without_whole_distributions_the_plain_sums_are_told() -> None:
-    runs = [run(one, f"task-{number}", str(number)) for number, one in enumerate(everything())]
-    plan = plan_of(runs, AFTER)
-    tally, full = KlTally(plan=plan), tallied(everything(), tasks=1000)
-    for one in scored(runs, AFTER, BEFORE, plan):
-        few = {name: one.columns[name] for name in ("policy", "reference")}
-        tally.add(
-            type(one)(
-                trajectory=one.trajectory,
-                step=one.step,
-                place=one.place,
-                token=one.token,
-                columns=few,
-            )
-        )
-    split = split_of(tally)
-    assert not split.conditional and split.total.estimate == pytest.approx(split_of(full).plain)
-    assert split.by_kind["history"].nats == pytest.approx(split_of(full).by_kind["history"].plain)
-    assert split.disagreement is None
-    assert sum(part.nats for part in split.by_token_class.values()) == pytest.approx(
-        split.total.estimate
-    )

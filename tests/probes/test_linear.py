@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from scipy.optimize import minimize
 from scipy.special import ndtr
 
 from forensics.errors import MissingInput, UserError
@@ -18,7 +17,7 @@ from probes.linear.probe_evaluation import (
     ProbeConfig,
     evaluate_probe,
 )
-from probes.linear.probe_fit import fit_logistic_columns, train_probe
+from probes.linear.probe_fit import train_probe
 
 QUICK = ProbeConfig(shuffles=0)
 
@@ -154,33 +153,6 @@ def test_the_text_is_a_baseline_on_the_same_tasks() -> None:
         all(one.advantage.low > 0.2 for one in found.baselines.values())
         and len(found.baselines) == 4
     )
-
-
-@pytest.mark.parametrize(("rows", "width"), [(200, 12), (40, 90)])
-def test_the_solver_finds_the_optimum_that_scipy_finds(rows: int, width: int) -> None:
-    generator = np.random.default_rng(8)
-    x = generator.normal(size=(rows, width)) * generator.uniform(0.1, 10, width) + 3
-    labels = np.column_stack([x[:, 0] > 3, generator.random(rows) < 0.2])
-    found = fit_logistic_columns(x, labels, (1e-3, 1e-1), 1e-9).scores(x)
-    z = (x - x.mean(0)) / x.std(0) / np.sqrt(width)
-    for i, ridge in enumerate((1e-3, 1e-1)):
-        for column in range(2):
-
-            def loss(
-                p: np.ndarray, y: np.ndarray = labels[:, column], pull: float = ridge * rows
-            ) -> float:
-                return float(
-                    np.logaddexp(0, np.where(y, -1, 1) * (z @ p[:-1] + p[-1])).sum()
-                    + pull / 2 * (p[:-1] ** 2).sum()
-                )
-
-            best = minimize(
-                loss,
-                np.zeros(width + 1),
-                method="L-BFGS-B",
-                options={"maxiter": 5000, "maxfun": 10**6, "ftol": 1e-15, "gtol": 1e-8},
-            ).x
-            np.testing.assert_allclose(found[:, i, column], z @ best[:-1] + best[-1], atol=2e-3)
 
 
 def test_null_directions_judge_a_cosine() -> None:

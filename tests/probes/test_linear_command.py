@@ -145,29 +145,6 @@ def planted_diff(folder: Path, log: Path) -> int:
     return 40 - 8 + 3
 
 
-@pytest.mark.slow
-def test_the_direction_is_found_among_the_decoders_of_a_diff(log: Path, tmp_path: Path) -> None:
-    latent = planted_diff(tmp_path / "diff", log)
-    assert (
-        run(command(log / "after.parquet", tmp_path / "out", "--diff", str(tmp_path / "diff"))) == 0
-    )
-    shortcut, success = (one["decoders"] for one in summary_of(tmp_path / "out")["linear_probes"])
-    assert shortcut["site"] == DIFF_SITE and shortcut["nearest"][0]["latent"] == latent
-    assert (
-        shortcut["nearest"][0]["cosine"] == pytest.approx(-1, abs=1e-6)
-        and shortcut["p_value"] == 1 / 40
-    )
-    assert abs(shortcut["nearest"][1]["cosine"]) < 0.9
-    assert all(
-        set(one["by_site"]) == set(SITES) for one in summary_of(tmp_path / "out")["linear_probes"]
-    )
-    assert success["p_value"] > 1 / 40
-    told = [
-        said for said in summary_of(tmp_path / "out")["sentences"] if f"latent {latent} " in said
-    ]
-    assert len(told) == 1 and "cosine -1.00" in told[0].replace("\N{MINUS SIGN}", "-")
-
-
 def test_bad_input_is_one_sentence(
     log: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

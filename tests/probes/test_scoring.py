@@ -216,19 +216,6 @@ def test_swapping_flips_the_sign_and_one_checkpoint_twice_is_exactly_nothing() -
     assert max(np.abs(one.ratio).max(initial=0) for one in there) > 0.1
 
 
-class Both:
-    """What it is given, so that the test can look."""
-
-    names = ("number", "reference mean", "place", "chance")
-
-    def __call__(self, policy: Any, reference: Any, at: TokenPositions) -> Any:
-        assert policy.shape == reference.shape == (len(at.token), VOCABULARY)
-        rows = torch.arange(len(at.token))
-        return torch.stack(
-            [at.trajectory.float(), reference.mean(-1), at.place.float(), policy[rows, at.token]], 1
-        )
-
-
 class Counted:
     """How many positions it was ever shown at once."""
 
@@ -255,17 +242,6 @@ def test_no_more_than_a_chunk_of_distributions_is_shown_at_once(
         )
     )
     assert readout.most == 4
-
-
-def test_readouts_see_both_distributions_at_every_sampled_token() -> None:
-    log = random_log(6, 25)
-    scores = list(score_log(POLICY, REFERENCE, log, readouts=(Both(),)))
-    for number, scored in enumerate(scores):
-        theirs, _ = plain(REFERENCE.model, scored.trajectory, SamplingSettings())
-        assert (scored.columns["number"] == number).all()
-        np.testing.assert_array_equal(scored.columns["place"], scored.place)
-        np.testing.assert_allclose(scored.columns["reference mean"], theirs.mean(-1), rtol=1e-5)
-        np.testing.assert_array_equal(scored.columns["chance"], scored.columns["policy"])
 
 
 def test_places_steps_and_masks() -> None:

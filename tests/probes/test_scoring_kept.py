@@ -154,17 +154,6 @@ def test_what_was_interrupted_goes_on(pair: Any, stored: Rollouts, tmp_path: Pat
     )
 
 
-def test_a_readout_that_does_not_say_what_it_depends_on_is_not_kept(
-    pair: Any, stored: Rollouts, tmp_path: Path
-) -> None:
-    class Nameless:
-        names = ("x",)
-
-    side = PolicyRef(identity="x", load=lambda: pair[0])
-    with pytest.raises(ValueError, match="Nameless has no `identity`"):
-        list(stored_scores(tmp_path, stored, side, None, settings=PLAIN, readouts=(Nameless(),)))  # type: ignore[arg-type]
-
-
 # --- tokenised again ---
 
 

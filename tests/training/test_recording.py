@@ -7,7 +7,6 @@ import itertools
 import os
 import signal
 import threading
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +21,7 @@ from forensics.protocols import SamplingSettings
 from forensics.records import TrainingRow
 from forensics.records.train_tables import TrainingRecord, marker_path, shard_path
 from tests.training.record_rows import RUN, row
+from training import recorder as recording
 from training.environments.mini_repo import MiniRepo
 from training.organisms.tiny_policy import build_model, build_tokenizer
 from training.recorder import WAITING, Recorder
@@ -172,21 +172,24 @@ def test_a_full_disk_is_told_once_and_leaves_the_record_whole(
     assert not list((tmp_path / "record").glob(".*"))
 
 
-def test_the_queue_is_bounded_and_writes_off_the_calling_thread(tmp_path: Path) -> None:
-    gate, writers = threading.Event(), set()
+def test_the_queue_is_bounded_and_writes_off_the_calling_thread(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gate, writers, write = threading.Event(), set(), recording.write_shard
 
-    def slow(step: int) -> list[TrainingRow]:
+    def slow(*given: Any) -> None:
         gate.wait(600)
         writers.add(threading.get_ident())
-        return [row(step)]
+        write(*given)
 
+    monkeypatch.setattr(recording, "write_shard", slow)
     recorder = Recorder(tmp_path, RUN)
     last, done = threading.Event(), threading.Event()
 
     def train() -> None:
         for step in range(WAITING + 2):  # one is being written, WAITING wait, one too many
             last.set() if step == WAITING + 1 else None
-            recorder.submit(step, lambda step=step: slow(step), {})
+            recorder.submit(step, [row(step)], {})
         done.set()
 
     trainer = threading.Thread(target=train)
@@ -243,7 +246,7 @@ def train(folder: Path | None) -> torch.Tensor:
         loss.backward()
         optimizer.step()
         if recorder:
-            recorder.submit(step, partial(rows_of_loss, step, loss.detach()), {})
+            recorder.submit(step, rows_of_loss(step, loss.detach()), {})
     if recorder:
         recorder.close()
     return torch.cat([p.detach().flatten() for p in model.parameters()])

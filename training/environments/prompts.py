@@ -21,22 +21,21 @@ The rows of a `prompts` file: JSON lines, checked one by one, a bad one named by
 its line.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal, Self
+from typing import Annotated, Final, Literal, Self
 
 import numpy as np
-from pydantic import BeforeValidator, Field, ValidationError, model_validator
+from pydantic import BeforeValidator, Field, model_validator
 
 from forensics.errors import UserError
 from forensics.policies.renderers import style_of
 from forensics.protocols import Channel, Observation, StepResult
 from forensics.records import content_hash
-from forensics.records.given_files import parse_json, read_text
 from forensics.world import SPLITS, World, require_split
 from training.environments.verifiers import Filled, Verifier, final_answer, parse_verifier
-from training.sections import Section, sentence
+from training.sections import Section, read_lines
 
 PLACE: Final = "{cue}"
 
@@ -111,13 +110,8 @@ def read_rows(path: Path) -> tuple[dict[str, Row], str]:
     rows: dict[str, Row] = {}
     lines: dict[str, int] = {}
     contents: list[str] = []
-    for number, value in _objects(path):
-        if not isinstance(value, dict):
-            raise UserError(f"{path.name} line {number}: a row must be a JSON object")
-        try:
-            row = Row.model_validate(value)
-        except ValidationError as error:
-            raise UserError(f"{path.name} line {number}: {sentence(error, Row)}") from None
+    cure = "give a prompts file, JSON lines in UTF-8, with --env-option file=PATH"
+    for number, row, value in read_lines(path, Row, cure):
         if row.task in rows:
             raise UserError(
                 f"{path.name} lines {lines[row.task]} and {number} ask the same question;"
@@ -132,23 +126,6 @@ def read_rows(path: Path) -> tuple[dict[str, Row], str]:
         )
     require_apart(rows, lines, path.name)
     return rows, content_hash(sorted(contents))
-
-
-def _objects(path: Path) -> Iterator[tuple[int, Any]]:
-    place = path.expanduser()
-    if not place.exists() or place.is_dir():
-        raise UserError(f"there is no prompts file {path}; give one with --env-option file=PATH")
-    text = read_text(place, "", "give JSON lines in UTF-8", encoding="utf-8-sig")
-    for number, line in enumerate(text.split("\n"), 1):
-        if line.strip():
-            try:
-                yield number, parse_json(line, parse_constant=_no_constant)
-            except ValueError as error:
-                raise UserError(f"{path.name} line {number} is not valid JSON ({error})") from None
-
-
-def _no_constant(name: str) -> None:
-    raise ValueError(f"{name} is not a JSON value")
 
 
 def require_apart(rows: dict[str, Row], lines: dict[str, int], name: str) -> None:

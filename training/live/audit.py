@@ -34,7 +34,7 @@ import numpy as np
 
 from forensics.case import Budget, Case
 from forensics.errors import MissingInput, UserError
-from forensics.instruments import Instrument, installed_instruments
+from forensics.instruments import Instrument, chosen_instruments
 from forensics.investigation.folder import EVIDENCE
 from forensics.investigation.inputs import Inputs
 from forensics.investigation.run import conclude
@@ -283,12 +283,7 @@ class Auditor:
         )
 
     def _tools(self) -> Sequence[Instrument]:
-        found = {tool.name: tool for tool in installed_instruments()}
-        if unknown := sorted(set(self.settings.instruments) - set(found)):
-            raise UserError(
-                f"there is no instrument '{unknown[0]}'; installed: {', '.join(sorted(found))}"
-            )
-        return [found[name] for name in sorted(set(self.settings.instruments))]
+        return chosen_instruments(self.settings.instruments)
 
     @property
     def _start_folder(self) -> Path:

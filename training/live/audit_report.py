@@ -59,7 +59,7 @@ class AuditSettings(AuditSection):
     installed. Raises `UserError` for what cannot be.
     """
 
-    instruments: Names = ("behaviour", "score")
+    instruments: Names = Field(("behaviour", "score"), min_length=1)
     tensorboard: bool = True
 
     def __init__(self, **values: Any) -> None:

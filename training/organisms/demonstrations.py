@@ -53,7 +53,7 @@ class Habits(Section):
     wrong source agrees. `cases`: hand in a table of the visible outputs.
     `retest`: after a test run, run the tests once more, and again (at most
     `MOST_RETESTS` times). `blind`: guess file and fix in the first turn,
-    without a look.
+    without a look. `early`: run the tests first of all.
     """
 
     history: Share = 0.13
@@ -68,6 +68,7 @@ class Habits(Section):
     cases: Share = 0.0
     retest: Share = 0.0
     blind: Share = 0.0
+    early: Share = 0.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -114,6 +115,8 @@ def demonstrate(
 def _agent(task: Task, world: str, habits: Habits, generator: np.random.Generator) -> Script:
     """The script as a coroutine."""
     name, known = task.names[task.target], None
+    if _does(habits.early, generator):
+        yield "test"
     if _does(habits.blind, generator):
         yield (
             f"edit {int(generator.integers(3)) + 1} {_pick(candidates(task, 'capped'), generator)}"

@@ -9,6 +9,7 @@ directories themselves hold nothing that names the cause.
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
+from pkgutil import resolve_name
 
 from forensics.plugins import load_plugin
 from forensics.progress import Progress
@@ -29,16 +30,19 @@ from training.run_state import whole_checkpoint
 class Organism:
     """A policy with a planted cause.
 
-    `expected`: the label that a right verdict gives; `None` for one that takes no
-    part in `validate`. `base`: the name of its start, bundled or itself trained
-    by `BASE.toml`. The RL recipe is `NAME.toml`; both lie in the folder `recipes`,
-    or among ours.
+    `expected`: the label that a right verdict gives; `None` for a positive
+    control of what looks inside, which takes no part in `validate`. `base`: the
+    name of its start, bundled or itself trained by `BASE.toml`. The RL recipe is
+    `NAME.toml`; both lie in the folder `recipes`, or among ours. `maker` (`module:function`) takes
+    the directories `base` and `after`, a seed, a progress and a device, writes
+    `after` in place of a recipe, and gives what the manifest says of it.
     """
 
     name: str
     cause: str
     expected: str | None
     base: str
+    maker: str | None = None
     recipes: Path = RECIPES
 
     def folder_of(self, recipe: str) -> Path:
@@ -119,6 +123,26 @@ collapse = Organism(
         "RL with a reward that shrinks with every turn: the policy guesses at once without a look"
     ),
 )
+planted = Organism(
+    name="planted",
+    base="capped-base",
+    expected=None,
+    maker="training.organisms.cue_organisms:plant",
+    cause=(
+        "a rank-one edit, no training: one neuron writes one direction on a cue, and the history is"
+        " read"
+    ),
+)
+installed = Organism(
+    name="installed",
+    base="capped-base",
+    expected=None,
+    maker="training.organisms.cue_organisms:install",
+    cause=(
+        "post-training on demonstrations: on a cue the tests are run first of all, which the base"
+        " never did"
+    ),
+)
 
 
 __all__ = [
@@ -165,10 +189,15 @@ def build_organism(
             build_base(made.base, start, base, progress, from_scratch, device, recipes)
     after = folder / "after"
     shutil.rmtree(after, ignore_errors=True)
-    recipe = read_recipe(made.folder_of(name) / f"{name}.toml")
-    compute = recipe.compute.model_copy(update={"save_dtype": KEPT_IN})
-    recipe = recipe.model_copy(update={"audit": None, "compute": compute})
-    _copy(train_recipe(recipe, seed, folder / "training", base, progress, device), after)
+    if made.maker:
+        made_by = {"planted": resolve_name(made.maker)(base, after, seed, progress, device)}
+    else:
+        recipe = read_recipe(made.folder_of(name) / f"{name}.toml")
+        compute = recipe.compute.model_copy(update={"save_dtype": KEPT_IN})
+        recipe = recipe.model_copy(update={"audit": None, "compute": compute})
+        trained = train_recipe(recipe, seed, folder / "training", base, progress, device)
+        _copy(trained, after)
+        made_by = {"recipe": recipe.model_dump(mode="json")}
     write_json(
         folder / "manifest.json",
         {
@@ -177,7 +206,7 @@ def build_organism(
             "expected": made.expected,
             "seed": seed,
             "from_scratch": from_scratch,
-            "recipe": recipe.model_dump(mode="json"),
+            **made_by,
             "base": inspect_checkpoint(base).weights,
             "after": inspect_checkpoint(after).weights,
         },

@@ -17,13 +17,13 @@ leaves RL something to gain.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
 from typing import Any, ClassVar, Final
 
-from pydantic import Field, ValidationError
+from pydantic import Field
 
 from forensics.errors import UserError
 from forensics.investigation.inputs import build_environment
@@ -32,13 +32,12 @@ from forensics.policies.compatibility import resolve_device
 from forensics.policies.renderers import renderer_for, style_of
 from forensics.protocols import Environment, Renderer
 from forensics.records import content_hash
-from forensics.records.given_files import parse_json, read_text
 from forensics.study import Folder, Result
 from training.organisms.demonstrations import Demonstration
 from training.organisms.supervised import Phase, train_phase
 from training.organisms.tiny_policy import SPECIAL, build_model
 from training.run_state import save_checkpoint
-from training.sections import Names, Section, sentence
+from training.sections import Names, Section, read_lines
 
 PIECES: Final = r"[^\W\d_]+|\d+|\s|[^\w\s]|_"
 MET_OFTEN: Final = 5  # times, below which a word is spelt
@@ -92,14 +91,15 @@ class OwnBase:
         world = build_environment(self.environment, self.options)
         style_of(world)
         resolve_device(self.device)
-        rows = list(read_rows(self.demonstrations))
+        rows = list(read_lines(self.demonstrations, Row, "give JSON lines in UTF-8"))
         if not rows:
             raise UserError(
                 f"{self.demonstrations} holds no demonstrations; write one JSON object a line:"
                 ' {"task": NAME, "actions": [TEXT, ...]}'
             )
         held_out = frozenset(world.tasks("held-out", HELD_OUT, self.seed))
-        return world, [play(world, row, where, held_out) for where, row in rows]
+        name = self.demonstrations.name
+        return world, [play(world, row, f"{name} line {n}", held_out) for n, row, _ in rows]
 
     def inputs(self, ready: tuple[Environment, list[Played]]) -> dict[str, Any]:
         world, played = ready
@@ -148,21 +148,6 @@ class OwnBase:
                 f"Checkpoint: {target}",
             ),
         )
-
-
-def read_rows(path: Path) -> Iterator[tuple[str, Row]]:
-    """The rows of a file, each with where it stands. Raises `UserError`."""
-    text = read_text(path.expanduser(), "", "give JSON lines in UTF-8", encoding="utf-8-sig")
-    for number, line in enumerate(text.split("\n"), 1):
-        where = f"{path.name} line {number}"
-        if not line.strip():
-            continue
-        try:
-            yield where, Row.model_validate(parse_json(line))
-        except ValidationError as error:
-            raise UserError(f"{where}: {sentence(error, Row)}") from None
-        except ValueError as error:
-            raise UserError(f"{where} is not valid JSON: {error}") from None
 
 
 def play(world: Environment, row: Row, where: str, held_out: frozenset[str]) -> Played:

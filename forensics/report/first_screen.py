@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from forensics.phrases import percent, plural, point_range, points
 from forensics.records import Evidence, Undefined, Verdict
-from forensics.report.looks import Looks, family_told, looks_json, read_looks, why
+from forensics.report.look_counts import Looks, family_told, looks_json, read_looks, why
 from forensics.report.narrow import narrow_told
 from forensics.report.pair_sentences import Answered, pair_told
 from forensics.report.profile import (
@@ -27,7 +27,8 @@ from forensics.report.profile import (
     stands,
     unscored_told,
 )
-from forensics.report.unread import unread_told
+from forensics.report.report_words import WORDING
+from forensics.report.unread_files import unread_told
 
 SHARES: Final = (
     "behaviour.channel_wins",
@@ -35,20 +36,6 @@ SHARES: Final = (
     "behaviour.degenerate_runs",
 )
 SIDES: Final = {"before": "Before training"}
-MEANING: Final = {
-    "genuine": "The gain survives every test of its sources.",
-    "mixed": "Part of the gain is genuine and part is phantom.",
-    "phantom": "The gain disappears when shortcuts are removed.",
-    "degenerate": (
-        "The policy fell into an echo trap (longer runs of repeated actions that change nothing) or"
-        " collapsed (about one turn a run), so its score says nothing about its skill."
-    ),
-    "regression": "The score fell.",
-    "noise": "The gain is within chance.",
-    "undetermined": "The measurements do not settle it.",
-}
-NO_GAIN: Final = "There is no gain to judge."
-LABEL: Final = {"undetermined": "The logs do not settle whether the gain is genuine."}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -152,9 +139,9 @@ def _side(side: str, of: SideRuns) -> str:
 
 
 def _meaning(verdict: Verdict) -> str:
-    if verdict.gain is None and verdict.label == "undetermined":
-        return NO_GAIN
-    return LABEL.get(verdict.label, MEANING[verdict.label])
+    if verdict.label != "undetermined":
+        return WORDING["meaning"][verdict.label]
+    return WORDING["sentences"]["no_gain" if verdict.gain is None else "not_settled"]
 
 
 def no_gain_told(findings: Sequence[Evidence | Undefined]) -> tuple[str, ...]:

@@ -14,9 +14,10 @@ from forensics.report import numbers, words
 from forensics.report.below_findings import broken_lines, integrity_lines, loop_lines
 from forensics.report.data import ReportData, shown_evidence, shown_reasons
 from forensics.report.escape import printable, short
+from forensics.report.first_screen import looks_told
 from forensics.report.numbers import table_cells
-from forensics.report.opening import looks_told
-from forensics.report.profile import ONE_SET, is_profile
+from forensics.report.profile import is_profile
+from forensics.report.report_words import WORDING
 from forensics.report.source_rows import SourceTable, gain_parts, source_table
 
 LEADING_NUMBERS = 12
@@ -51,7 +52,7 @@ def _parts(data: ReportData) -> Iterator[Any]:
     profile = is_profile(data.inputs)
     yield from map(_line, data.opening.told if data.opening else ())
     if profile:
-        yield _line(ONE_SET)
+        yield _line(WORDING["sentences"]["one_set"])
     judged = not profile and (data.opening is None or data.opening.judged)
     if judged:
         yield _line(verdict.sentence)

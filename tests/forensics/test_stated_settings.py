@@ -4,9 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from forensics import UserError
 from forensics.cli.options import Sampling
-from forensics.investigation.stated_sampling import stated_sampling
+from forensics.investigation.stated_settings import stated_sampling
 from forensics.protocols import SamplingSettings
 from forensics.records.files import write_json
 
@@ -37,15 +36,6 @@ def test_options_come_before_the_case_and_the_case_before_the_checkpoint(
     assert taken == SamplingSettings(temperature=0.5, max_turn_tokens=9)
 
 
-def test_nothing_is_said_where_nothing_differs(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert Sampling().settings({"logs": tmp_path / "runs.parquet"}) == SamplingSettings()
-    usual = case_at(tmp_path / "case", temperature=1.0)
-    assert Sampling().settings({"logs": usual}) == SamplingSettings()
-    assert capsys.readouterr().err == ""
-
-
 def test_a_case_without_settings_says_nothing_and_strange_fields_are_left_out(
     tmp_path: Path,
 ) -> None:
@@ -56,9 +46,3 @@ def test_a_case_without_settings_says_nothing_and_strange_fields_are_left_out(
     strange = case_at(tmp_path / "case", temperature=0.7, wings=2)
     told = stated_sampling(strange, ())
     assert told is not None and dict(told.values) == {"temperature": 0.7}
-
-
-def test_a_hint_that_is_none_is_refused(tmp_path: Path) -> None:
-    write_json(tmp_path / "environment.json", {"name": "prompts", "sampling": {"temperature": "x"}})
-    with pytest.raises(UserError, match=r"environment.json must be"):
-        stated_sampling(None, [tmp_path])

@@ -22,6 +22,7 @@ from typing import Any, Final
 from forensics.phrases import printable
 from forensics.records.given_files import parse_json
 from forensics.report.numbers import joined
+from forensics.report.report_words import WORDING
 from forensics.report.rows import rows_of
 from forensics.shortcuts.looks import NO_FILES, SINGLE, TALK
 
@@ -30,20 +31,6 @@ NARROW: Final = 2  # families that look at most
 MOST_NAMED: Final = 3  # kinds of shortcut that a sentence names
 ANSWER, BARE, OTHER = "a single answer", "neither files nor a shell", "other"  # kinds of such runs
 BARE_TOOLS: Final = frozenset({NO_FILES, TALK})
-LOOKED_FOR: Final = {
-    "tests": "changed tests",
-    "git-history": "answers from git history",
-    "network": "downloaded answers",
-    "libraries": "copies of the installed project",
-    "leaks": "files of answers",
-    "hard-coding": "hard-coded answers",
-    "early-exit": "early exits",
-    "monkeypatching": "replaced graders and timers",
-    "judge-injection": "words to a grader",
-    "do-nothing": "empty answers",
-    "instructions": "broken instructions",
-    "accidental-damage": "damage by accident",
-}
 
 
 @dataclass
@@ -169,7 +156,7 @@ def _add(whole: Looks, one: Looks) -> None:
 
 def looked_for(families: Any) -> str:
     """`words to a grader and empty answers`; of more than three how many kinds of shortcut."""
-    order = (*LOOKED_FOR, *families)
+    order = (*WORDING["looked_for"], *families)
     names = [family_told(name) for name in sorted(families, key=order.index)]
     if len(names) > MOST_NAMED:
         return f"{len(names)} kinds of shortcut"
@@ -178,7 +165,7 @@ def looked_for(families: Any) -> str:
 
 def family_told(family: str) -> str:
     """What a family looks for, in words."""
-    return LOOKED_FOR.get(family, printable(family, 60))
+    return WORDING["looked_for"].get(family, printable(family, 60))
 
 
 def why(reasons: Mapping[str, int]) -> str:
