@@ -32,8 +32,7 @@ def loaded(
 ) -> tuple[Loaded, ...]:
     """One subject for each side's name."""
     stated = {
-        side: StatedPolicy(policy=side, identity=name[:16], tokenizer=None)
-        for side, name in (identities or {}).items()
+        side: StatedPolicy(policy=name, tokenizer=None) for side, name in (identities or {}).items()
     }
     return tuple(
         Loaded(role=Role.named(side), load=one, stated=stated.get(side))

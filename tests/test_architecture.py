@@ -61,3 +61,10 @@ def test_a_folder_names_at_most_thirty_things(folder: Path) -> None:
         for alias in one.names
     }
     assert len(given - {"lazy_names"}) <= 30
+
+
+@pytest.mark.parametrize("folder", FOLDERS, ids=lambda path: str(path.relative_to(ROOT)))
+def test_every_name_that_a_folder_gives_is_there(folder: Path) -> None:
+    room = importlib.import_module(".".join(folder.relative_to(ROOT).parts))
+    if hasattr(room, "__getattr__"):
+        assert all(getattr(room, name) is not None for name in dir(room))
