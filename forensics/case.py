@@ -16,13 +16,10 @@ from forensics.budget import Budget as Budget
 from forensics.errors import MissingInput, UserError
 from forensics.progress import Pace, Progress
 from forensics.protocols import (
-    Alteration,
     Capability,
     Channel,
-    Constraint,
     Environment,
     Policy,
-    SamplingSettings,
 )
 from forensics.records import content_hash
 from forensics.records.given_files import parse_toml, read_text
@@ -122,11 +119,6 @@ class Case:
         condition: Condition = OPEN,
         *,
         tasks: Sequence[str] | None = None,
-        # the form that `resampling.sources` still takes; goes once that folder is rebuilt
-        without: tuple[str, ...] = (),
-        constraint: Constraint | None = None,
-        altered: Alteration | None = None,
-        settings: SamplingSettings | None = None,
     ) -> Rollouts:
         """Held-out episodes of one subject under one condition, read from disk or played now.
 
@@ -135,10 +127,6 @@ class Case:
         (`forensics.runs.store`). Raises `MissingInput` where the case has neither logs nor a
         policy and an environment.
         """
-        if without or constraint or altered or settings:
-            condition = Condition(
-                scrubbed=without, refused=constraint, altered=altered, sampling=settings
-            )
         log = (subject, condition.scrubbed)
         if log in self.stored and not condition.changed and tasks is None:
             return self.stored[log]

@@ -12,6 +12,7 @@ The runner gives every declared question an answer: one that the instrument did
 not reach because the case lacks something becomes `Undefined` with the reason.
 """
 
+import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cache
@@ -79,6 +80,14 @@ class Instrument:
                 f"the instrument {printable(self.name)} names the layer '{printable(self.layer)}',"
                 f" which does not exist; give one of: {', '.join(LAYERS)}"
             )
+        for test in self.gain_tests:
+            if not re.fullmatch(r"[a-z0-9-]+", test.name) or not set(test.answers) <= {
+                *self.questions
+            }:
+                raise UserError(
+                    f"the gain test '{printable(test.name)}' needs a name of small letters, digits"
+                    f" and dashes, and an instrument that answers {', '.join(test.answers)}"
+                )
 
     def configured(self, **changes: Any) -> "Instrument":
         """The same instrument with changed settings; an unknown setting is refused."""
@@ -259,6 +268,8 @@ def installed_gain_tests() -> tuple[GainTest, ...]:
     names = [test.name for test in found]
     if twice := sorted({name for name in names if names.count(name) > 1}):
         raise UserError(f"two packages bring a gain test '{printable(twice[0])}'; uninstall one")
+    if strange := [test.name for test in found if test.package and test.kind == "declared"]:
+        raise UserError(f"the gain test {strange[0]} is `declared`, which scrubbing alone is")
     return tuple(sorted(found, key=lambda test: (bool(test.package), test.place, test.name)))
 
 

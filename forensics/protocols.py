@@ -256,7 +256,7 @@ class Alteration:
     """The same tasks and the same grading, with what a policy is shown changed.
 
     `of` makes the altered world of an environment
-    (`resampling.sources.altered_world` has what they share). `name` identifies
+    (`resampling.gain_tests.altered_worlds` has what they share). `name` identifies
     it in content addresses, so it must say everything that matters.
     """
 

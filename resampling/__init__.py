@@ -1,4 +1,4 @@
-"""Causal readings by sampling again: action ablation, potentials, cliff tokens.
+"""Causal readings by sampling again: action ablation, cliff tokens.
 
 `find_cliffs(traces(policy, runs, settings), LocalSampler(...))` says at which
 token runs were lost; `ablate_actions(case)` through which kind of action a gain
@@ -15,11 +15,6 @@ if TYPE_CHECKING:
     from resampling.cliffs.cliff_search import CliffConfig as CliffConfig, Draws as Draws
     from resampling.cliffs.cliffs import find_cliffs as find_cliffs
     from resampling.samplers.local_sampler import LocalSampler as LocalSampler, traces as traces
-    from resampling.solvable_traces import (
-        SolvableSampler as SolvableSampler,
-        SolvableTrace as SolvableTrace,
-        solvable_trace as solvable_trace,
-    )
     from resampling.trace_rollouts import (
         Request as Request,
         Rollout as Rollout,

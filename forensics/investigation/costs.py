@@ -24,7 +24,6 @@ from forensics.phrases import plural, printable
 from forensics.runs import Condition
 
 BY_A_POLICY = ("episode", "continuation")
-ON_WHAT_SURVIVES = ("ablation", "sources")  # layers that are about the part of the gain that does
 LENGTHS = ((86_400, "day"), (3600, "hour"), (60, "minute"), (1, "second"))
 logger = logging.getLogger("forensics")
 
@@ -64,7 +63,7 @@ class Costs:
         rest = {
             tool.name: plays[tool.name]
             for tool in tools
-            if tool.name in plays and tool.layer not in ON_WHAT_SURVIVES
+            if tool.name in plays and all(test.kind == "declared" for test in tool.gain_tests)
         }
         if rest and len(rest) < len(plays):
             logger.info("If no gain survives scrubbing: %s", _sums(rest, units))

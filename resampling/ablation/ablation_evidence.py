@@ -99,7 +99,7 @@ class AblationEvidence:
         **more: Any,
     ) -> Evidence:
         """A difference of scores with its interval, or yes or no. `of`: the runs behind it."""
-        fields: dict[str, Any] = {"unit": DIFFERENCE, "n": of.runs, "clusters": of.tasks}
+        fields: dict[str, Any] = {"unit": DIFFERENCE, "n": of.runs, "clusters": of.clusters}
         if not isinstance(answer, Estimate):
             answer, fields["unit"] = float(answer), YES_OR_NO
         return self.make.evidence(question, answer, about=about, **fields | more)
@@ -185,35 +185,35 @@ class AblationEvidence:
             "Record the submission of each run, or give the environment a method `withheld`.",
         )
 
-    def carried(self, kinds: Kinds, carried: Carried) -> Evidence:
+    def carried(self, kinds: Kinds, amount: Carried) -> Evidence:
         """What one kind, or several together, carry of the gain."""
         about = printable(named(kinds), LONGEST)
-        span = point_range(carried.points.low, carried.points.high, 1)
+        span = point_range(amount.carried.low, amount.carried.high, 1)
         told = (
-            f"With {about} refused to both, {points(carried.points.estimate, 1)} points of the gain"
+            f"With {about} refused to both, {points(amount.carried.estimate, 1)} points of the gain"
             f" are lost ({span})"
-            if carried.played
+            if amount.played
             else (
-                f"By the runs that try it, {about} carries at most {points(carried.points.high, 1)}"
+                f"By the runs that try it, {about} carries at most {points(amount.carried.high, 1)}"
                 " points of the gain"
             )
         )
         return self._evidence(
             CARRIED,
             named(kinds),
-            carried.points,
-            carried,
-            method=carried.method,
-            diagnostics={"carries": carried.found, "detects": _detects(carried)},
+            amount.carried,
+            amount,
+            method=amount.method,
+            diagnostics={"carries": amount.found, "detects": _detects(amount)},
             summary=(
-                f"{told}; a fifth of the gain is {points(GENUINE_BAR * carried.gain.estimate, 1)}."
+                f"{told}; a fifth of the gain is {points(GENUINE_BAR * amount.whole.estimate, 1)}."
             ),
         )
 
     def jointly(
         self,
         key: str | None,
-        carried: Carried,
+        amount: Carried,
         tried: Sequence[str],
         needed: Sequence[str],
         turned_to: Sequence[str] = (),
@@ -228,24 +228,24 @@ class AblationEvidence:
         return self._evidence(
             REFUSED,
             key,
-            carried.over_bar,
-            carried,
-            method=carried.method,
+            amount.over_bar,
+            amount,
+            method=amount.method,
             diagnostics={
                 "tried": ", ".join(tried),
                 "needed": ", ".join(kind for kind in needed if kind in tried),
                 **turned,
-                "carried": carried.points.estimate,
-                "carried_low": carried.points.low,
-                "carried_high": carried.points.high,
-                "detects": _detects(carried),
-                "seeds": carried.gain.seeds,
-                "seed_deviation": carried.gain.seed_deviation,
+                "carried": amount.carried.estimate,
+                "carried_low": amount.carried.low,
+                "carried_high": amount.carried.high,
+                "detects": _detects(amount),
+                "seeds": amount.whole.seeds,
+                "seed_deviation": amount.whole.seed_deviation,
             },
             summary=(
                 "What kinds of action carry that are neither needed nor allowed, minus a fifth of"
-                f" the gain, is {points(carried.over_bar.estimate, 1)} points"
-                f" ({point_range(carried.over_bar.low, carried.over_bar.high, 1)})."
+                f" the gain, is {points(amount.over_bar.estimate, 1)} points"
+                f" ({point_range(amount.over_bar.low, amount.over_bar.high, 1)})."
             ),
         )
 
@@ -256,7 +256,7 @@ class AblationEvidence:
     def not_jointly(
         self, key: str | None, reasons: Sequence[str], kinds: Sequence[str]
     ) -> Undefined:
-        """The family as a whole, where some of it could not be judged."""
+        """The test as a whole, where some of it could not be judged."""
         allow = allow_flags(kinds)
         cure = (
             f"Say whether these are part of the job: `{allow or '--allow KIND'}`, or the"
@@ -268,19 +268,19 @@ class AblationEvidence:
         """What is lost when every hand-in is graded again, and that against a
         fifth of the gain, if there is one.
         """
-        carried = gains.carried
+        amount = gains.carried
         yield self._evidence(
             LOST,
             None,
-            carried.points,
-            carried,
+            amount.carried,
+            amount,
             method=AGAIN,
             diagnostics={
                 **ends("gain", gains.gain),
                 "wins": wins,
                 "wins_lost": lost,
                 "p_value": gains.p_value,
-                "detects": _detects(carried),
+                "detects": _detects(amount),
             },
             summary=(
                 f"Graded again in a fresh copy of the task, {lost:,} of {plural(wins, 'win')} after"
@@ -296,14 +296,14 @@ class AblationEvidence:
         yield self._evidence(
             REGRADED,
             None,
-            carried.over_bar,
-            carried,
+            amount.over_bar,
+            amount,
             method=AGAIN,
             diagnostics={"seeds": gains.gain.seeds, "seed_deviation": gains.gain.seed_deviation},
             summary=(
                 "What is lost there, minus a fifth of the gain, is"
-                f" {points(carried.over_bar.estimate, 1)} points"
-                f" ({point_range(carried.over_bar.low, carried.over_bar.high, 1)})."
+                f" {points(amount.over_bar.estimate, 1)} points"
+                f" ({point_range(amount.over_bar.low, amount.over_bar.high, 1)})."
             ),
         )
 
@@ -352,16 +352,16 @@ def _figures(result: KindResult) -> dict[str, Scalar]:
     }
 
 
-def _detects(carried: Carried) -> float | None:
+def _detects(amount: Carried) -> float | None:
     """The share of the gain that would have been seen with power .9; a bound
     sees all that is above it.
     """
-    if carried.gain.estimate <= 0:
+    if amount.whole.estimate <= 0:
         return None
-    reach = carried.points.high
-    if carried.played:
-        reach = POWER * (carried.points.high - carried.points.low) / 2
-    return min(reach / carried.gain.estimate, 1.0)
+    reach = amount.carried.high
+    if amount.played:
+        reach = POWER * (amount.carried.high - amount.carried.low) / 2
+    return min(reach / amount.whole.estimate, 1.0)
 
 
 def _points(estimate: Contrast) -> str:

@@ -59,12 +59,12 @@ class Carried:
     `played`: measured, not bounded.
     """
 
-    points: Estimate
+    carried: Estimate
     over_bar: Estimate
     played: bool
     runs: int
-    tasks: int
-    gain: Contrast
+    clusters: int
+    whole: Contrast
 
     @property
     def method(self) -> str:
@@ -85,10 +85,12 @@ class Carried:
         `missing`, a share of the runs that ended without a score and could all
         have gone against the gain.
         """
-        points, over_bar = self.points, self.over_bar
+        carried, over_bar = self.carried, self.over_bar
         return replace(
             self,
-            points=replace(points, high=min(max(points.high, worst.points.high) + missing, 1.0)),
+            carried=replace(
+                carried, high=min(max(carried.high, worst.carried.high) + missing, 1.0)
+            ),
             over_bar=replace(over_bar, high=max(over_bar.high, worst.over_bar.high) + missing),
         )
 
@@ -167,7 +169,7 @@ class Judged:
 
     @property
     def reasons(self) -> tuple[str, ...]:
-        """Why the family is open, each once."""
+        """Why the test is open, each once."""
         return tuple(dict.fromkeys((*self.not_refusable.values(), *self.not_jointly.values())))
 
 
@@ -197,12 +199,12 @@ def compare(
     if estimate(needed).high >= 0:  # (b)
         losses.append(fall)
     carried = Carried(
-        points=largest(map(estimate, losses)),
+        carried=largest(map(estimate, losses)),
         over_bar=largest(estimate(add((1.0, loss), (-GENUINE_BAR, whole))) for loss in losses),
         played=True,
         runs=panel.runs_behind(add((1, whole), (1, without))),
-        tasks=len(panel.tasks),
-        gain=estimate(whole),
+        clusters=len(panel.tasks),
+        whole=estimate(whole),
     )
     return Gains(
         carried=carried,
@@ -228,7 +230,7 @@ def certificate(plain: Played, kinds: Sequence[str], gain: Contrast) -> Carried:
         high = min(max(one.high for one in lost) + short.high, 1.0)
         most = min(sum(one.estimate for one in lost) / len(lost) + short.estimate, high)
     return Carried(
-        points=Estimate(estimate=most, low=0.0, high=high, level=gain.level),
+        carried=Estimate(estimate=most, low=0.0, high=high, level=gain.level),
         over_bar=Estimate(
             estimate=most - GENUINE_BAR * gain.estimate,
             low=-GENUINE_BAR * gain.high,
@@ -236,9 +238,9 @@ def certificate(plain: Played, kinds: Sequence[str], gain: Contrast) -> Carried:
             level=gain.level,
         ),
         played=False,
-        gain=gain,
+        whole=gain,
         runs=runs,
-        tasks=gain.clusters,
+        clusters=gain.clusters,
     )
 
 

@@ -12,7 +12,7 @@ gain).
    them. Where it clears them, nothing is played.
 3. *Pilot*, few tasks and *before* alone: which of them can be refused at all,
    and which does *before* need itself? What cannot be judged is named and
-   leaves the family open.
+   leaves the test open.
 4. *Jointly*: both policies with all the others refused, on all tasks, for what
    they carry at most.
 5. Where that is not at most a fifth, each by itself, and pairs (a refused kind
@@ -135,14 +135,14 @@ class AblationStudy:
             self.evidence.not_judged((kind,), why)
             for kind, why in sorted(judged.not_refusable.items())
         )
-        yield self._family(say.named(allowed) or None, judged.carried.get(rest, whole))
+        yield self._together(say.named(allowed) or None, judged.carried.get(rest, whole))
         further = tuple(sorted({*allowed, *judged.named()}))
         left = tuple(kind for kind in rest if kind not in further)
         if further != allowed:
             yield self._once_allowed(further, left)
 
-    def _family(self, key: str | None, together: Carried) -> Evidence | Undefined:
-        """The family's answer: the worst that was found, else what is open,
+    def _together(self, key: str | None, together: Carried) -> Evidence | Undefined:
+        """The test's answer: the worst that was found, else what is open,
         else what all carry `together`.
         """
         found, reasons = self.judged.found().values(), self.judged.reasons

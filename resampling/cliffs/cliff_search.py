@@ -23,8 +23,7 @@ rollouts, without that prior.
 
 Curves: what confirmed a suspicion says most about the potential there. So every
 rollout that passes is counted, and in the end the chain is read off with the
-cautious prior that allows jumps anywhere. A prior it is still: what must not rest
-on one is in `potentials`.
+cautious prior that allows jumps anywhere. A prior it is still.
 """
 
 from collections import Counter

@@ -11,6 +11,7 @@ from forensics import instruments
 from forensics.case import Case
 from forensics.errors import UserError
 from forensics.instruments import (
+    GainTest,
     Instrument,
     chosen_instruments,
     installed_instruments,
@@ -63,7 +64,7 @@ def test_two_installed_instruments_never_answer_one_question(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A stranger's `gain.total` in another unit would decide a label."""
-    own = replace(SCORE, name="turns", questions=("turns.change", "gain.total"))
+    own = replace(SCORE, name="turns", questions=("turns.change", "gain.total"), gain_tests=())
     bring(monkeypatch, SCORE, own)
     with pytest.raises(UserError, match=r"score and turns both answer gain.total; begin"):
         chosen_instruments(None)
@@ -76,6 +77,17 @@ def test_an_answer_to_a_question_that_was_not_declared_is_refused() -> None:
     def measure(case: Case, config: Any) -> Iterator[Any]:
         yield SimpleNamespace(question="gain.total")
 
-    tool = replace(SCORE, name="turns", questions=("turns.change",), measure=measure)
+    tool = replace(SCORE, name="turns", questions=("turns.change",), measure=measure, gain_tests=())
     with pytest.raises(UserError, match=r"turns answers gain.total, which is not among"):
         list(run_instrument(tool, cast(Case, None)))
+
+
+@pytest.mark.parametrize("name,questions", [("my test", ()), ("mine", ("mine.carried",))])
+def test_a_gain_test_that_could_never_be_cleared_is_refused(
+    name: str, questions: tuple[str, ...]
+) -> None:
+    declared = GainTest(name=name, kind="needed", excludes="anything")
+    with pytest.raises(UserError, match=r"the gain test '.*' needs"):
+        instrument(
+            name="mine", layer="sources", questions=questions, config=None, gain_tests=(declared,)
+        )(lambda case, config: iter(()))

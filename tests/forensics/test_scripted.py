@@ -12,7 +12,7 @@ from forensics import Budget, investigate
 from forensics.policies import View, load_policy, scripted_policy
 from forensics.protocols import Constraint, Policy, SamplingSettings
 from forensics.records import Trajectory
-from resampling.sources.altered_world import AlteredWorld
+from resampling.gain_tests.altered_worlds import AlteredWorld
 from tests.resampling.ablation_world import GradingWorld, RepairWorld, body_of
 
 SETTINGS = SamplingSettings()

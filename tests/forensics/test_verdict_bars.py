@@ -3,16 +3,14 @@ judging and listing on both sides.
 """
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 import pytest
 
 from forensics.records import Evidence, Interval, Undefined, Verdict
 from forensics.records.verdict import Source
-from forensics.verdict import decide, is_current, standard_rule
-from forensics.verdict.rule import EXPLAINED, OVER, WINS, Condition, G, for_logs
-from forensics.verdict.sources import open_tests
-from forensics.verdict.view import View, judge, walk
+from forensics.verdict import decide, standard_rule
+from forensics.verdict.rule import OVER, WINS, Condition, G, for_logs
+from forensics.verdict.view import View, judge
 from tests.forensics.score_world import PROVENANCE, behaviour, elsewhere, finding, tested
 
 RULE_3 = standard_rule()
@@ -208,53 +206,7 @@ def test_an_answer_about_something_else_does_not_answer_for_the_whole() -> None:
     )
 
 
-def test_one_of_several_answers_is_enough_for_a_trap() -> None:
-    several = [
-        finding("behaviour.echo_trap", shown, about=name)
-        for name, shown in (("a", 0.0), ("b", 1.0))
-    ]
-    assert decide(put(REAL, *several)).label == "degenerate"
-
-
-def test_a_share_of_all_wins_is_not_added_to_its_parts() -> None:
-    parts = [finding(WINS, 0.3, 0.01, about=name) for name in ("a", "b")]
-    assert judge(EXPLAINED, View(parts, 0.95)) is True, "each a part of the wins"
-    assert judge(EXPLAINED, View([*parts, finding(WINS, 0.4, 0.01)], 0.95)) is False
-
-
-def test_a_missing_share_of_wins_leaves_open_what_the_others_do_not_settle() -> None:
-    few = finding(WINS, 0.3, 0.01, about="a")
-    assert judge(EXPLAINED, View([few], 0.95)) is False
-    assert judge(EXPLAINED, View([few, undefined(WINS, "b")], 0.95)) is None
-
-
-def test_only_what_the_label_hangs_on_is_named_as_unknown() -> None:
-    """Of two alternatives one has failed already, whatever its other condition."""
-    low = {
-        question: Condition(question=question, statistic="low", relation=">", value=0.1)
-        for question in "abc"
-    }
-    clause = replace(RULE_3.clauses[0], when=((low["a"], low["b"]), (low["c"],)))
-    ruling = walk(View([finding("a", 0.0, 0.01)], 0.95), replace(RULE_3, clauses=(clause,)))
-    assert [condition.question for condition in ruling.unknown] == ["c"]
-
-
 # -- what the reader allows or accepts -------------------------------------------------
-
-
-def test_an_allowed_kind_is_out_of_every_answer_about_kinds_and_of_no_other() -> None:
-    through = finding(THROUGH, 1.0, about="git-history")
-    loose = finding(REFUSED, 0.0, 0.01, about="git-history")
-    assert decide([*put(REAL, loose), through], allowed=["git-history"]).reason_code == "too-wide"
-    chain = finding(WINS, 0.97, 0.005, about="git-history")
-    verdict = decide(put(LEAK, chain), allowed=["git-history"])
-    assert verdict.label == "phantom" and "git-history" in verdict.share_of_wins_via_channel
-
-
-def test_no_answer_given_other_kinds_is_none_for_this_reader() -> None:
-    found = put(REAL, undefined(REFUSED, "history", "It needs the history."))
-    assert "It needs the history." not in str(decide(found, allowed=["git"]).gaps)
-    assert decide(found, allowed=["history"]).gaps[0].text == "It needs the history."
 
 
 @pytest.mark.parametrize(
@@ -279,46 +231,6 @@ def test_a_family_is_accepted_as_untested_unless_it_surely_found_something(
     assert decide([*untested, one], accepted=["refusal"]).label == label
 
 
-@pytest.mark.parametrize(
-    "family,question",
-    [
-        ("refusal", REFUSED),
-        ("regrading", REGRADED),
-        ("scrubbing", "gain.genuine"),
-        ("scrubbing", "gain.phantom_under_bar"),
-    ],
-)
-@pytest.mark.parametrize("estimate", [-0.1, 0.2])
-def test_what_was_tested_at_a_lower_level_is_not_accepted_as_untested(
-    family: str, question: str, estimate: float
-) -> None:
-    loose = finding(question, estimate).model_copy(
-        update={"interval": Interval(low=estimate - 0.01, high=estimate + 0.01, level=0.9)}
-    )
-    assert decide(put(REAL, loose), accepted=[family]).label == "undetermined"
-    assert decide(put(REAL, undefined(question)), accepted=[family]).label == "genuine"
-
-
-def test_wins_that_vanish_when_scrubbed_do_not_excuse_that_nothing_was_scrubbed() -> None:
-    parts = ("gain.genuine", "gain.phantom", "gain.phantom_over_bar", "gain.phantom_under_bar")
-    twins = {*parts, *(f"{part}_imputed" for part in parts)}
-    blank = [one for one in REAL if one.question not in twins]
-    few, most = (
-        finding(WINS, share, 0.005, about="hint", diagnostics=BY_SCRUBBING) for share in (0.1, 0.97)
-    )
-    assert decide([*blank, few], accepted=["scrubbing"]).label == "genuine"
-    assert decide([*blank, most], accepted=["scrubbing"]).label == "undetermined"
-
-
-def test_terms_are_kept_in_order_and_once() -> None:
-    verdict = decide(REAL, allowed=["b", "a", "a"], accepted=["scrubbing", "refusal", "refusal"])
-    assert (verdict.allowed, verdict.accepted) == (("a", "b"), ("refusal", "scrubbing"))
-    assert (
-        decide(put(REAL, finding(REFUSED, -0.1, 0.01, about="a + b")), allowed=["b", "a"]).label
-        == "genuine"
-    )
-
-
 # -- shares of wins --------------------------------------------------------------------
 
 
@@ -335,12 +247,6 @@ def test_what_vanishes_on_scrubbing_is_told_but_explains_nothing() -> None:
     assert verdict.label == "phantom" and verdict.share_of_wins_via_channel["hint"].estimate == 0.6
     other = View([finding("gain.channel", 0.2, 0.01, about="hint", diagnostics=BY_SCRUBBING)], 0.95)
     assert list(other.answers("gain.channel")) == ["hint"]
-
-
-def test_shares_are_told_in_order_by_channel_with_an_interval_and_not_for_the_whole() -> None:
-    shares = [finding(WINS, 0.3, half, about=name) for name, half in (("b", 0.03), ("a", 0.01))]
-    bare, whole = finding(WINS, 0.1, about="c"), finding(WINS, 0.7, 0.01)
-    assert list(decide(put(REAL, *shares, bare, whole)).share_of_wins_via_channel) == ["a", "b"]
 
 
 # -- why nothing is settled ------------------------------------------------------------
@@ -372,36 +278,9 @@ def test_the_reason_code_is_that_of_what_decided(findings: Findings, code: str) 
     assert (verdict.label, verdict.reason_code) == ("undetermined", code)
 
 
-@pytest.mark.parametrize(
-    "question",
-    [
-        "score.before",
-        G,
-        "breakage",
-        "behaviour.collapse",
-        "ablation.shortcut",
-        "scrubbing.placebo",
-        REFUSED,
-        REGRADED,
-    ],
-)
-def test_what_may_be_weighed_is_listed_and_nothing_else(question: str) -> None:
-    one, other = finding(question, 0.1, 0.01), finding("signal.reward", 0.1, 0.01)
-    assert decide([one, other, undefined(question, "x")]).evidence == (one.id,)
-
-
 # -- from logs -------------------------------------------------------------------------
 
 TAKEN = RULE_3.accepted(["interventions"])
-
-
-def test_logs_are_judged_by_their_own_rule() -> None:
-    verdict = decide(logged(0.5, 0.45, 0.48), accepted=TAKEN)
-    assert (verdict.label, verdict.basis) == ("genuine", "logs")
-    assert verdict.rule == RULE_3_LOGS.identity_given((), TAKEN) and is_current(verdict)
-    assert decide(REAL).basis == "re-run" and is_current(decide(REAL))
-    early = finding(G, 0.5, 0.01, diagnostics={"basis": "logs alone"})
-    assert decide([early]).basis == "logs", "also where nobody asked for the genuine part"
 
 
 def test_wins_that_nobody_read_are_genuine_on_no_terms() -> None:
@@ -422,28 +301,10 @@ def test_logs_give_genuine_by_the_bounds_and_never_by_the_assumption() -> None:
     )
 
 
-def test_logs_whose_other_sources_are_known_too_loosely_say_so() -> None:
-    """Refusal and regrading may be answered beside logs; the bounds, not the
-    assumption, say what survives.
-    """
-    loose = tested(refused=-0.005)
-    verdict = decide([*logged(0.5, 0.45, 0.48), *loose])
-    assert (verdict.decided_by, verdict.reason_code) == ("carried-too-wide", "too-wide")
-    verdict = decide([*logged(0.5, 0.2, 0.48), *loose])
-    assert (verdict.decided_by, verdict.reason_code) == ("unsettled", "unsettled")
-
-
 def test_logs_give_a_label_only_where_the_rival_assumption_gives_the_same() -> None:
     assert decide(logged(0.5, 0.0, 0.01)).label == "phantom"
     verdict = decide(logged(0.5, 0.0, 0.01, rival=0.2))
     assert (verdict.label, verdict.decided_by) == ("undetermined", "assumptions")
-
-
-def test_a_missing_answer_under_the_assumption_is_one_of_scrubbing() -> None:
-    kept = [
-        one for one in logged(0.5, 0.2, 0.01) if one.question != "gain.phantom_over_bar_assumed"
-    ]
-    assert decide(kept).reason_code == "family-not-tested"
 
 
 # -- the list of sources ---------------------------------------------------------------
@@ -451,28 +312,6 @@ def test_a_missing_answer_under_the_assumption_is_one_of_scrubbing() -> None:
 
 def rows(verdict: Verdict, family: str) -> Sequence[Source]:
     return [row for row in verdict.sources if row.family == family]
-
-
-def test_a_family_is_open_whether_accepted_or_not_and_only_then() -> None:
-    statuses = ("tested", "not-applicable", "not-tested", "accepted", "allowed")
-    listed = tuple(Source(family=status, status=status) for status in statuses)
-    assert open_tests(listed) == ("not-tested", "accepted")
-
-
-def test_only_the_accepted_family_is_listed_as_accepted() -> None:
-    verdict = decide(measured(0.5, 0.48), accepted=["refusal"])
-    assert [row.status for row in rows(verdict, "refusal")] == ["accepted"]
-    assert [row.status for row in rows(verdict, "regrading")] == ["not-tested"]
-
-
-@pytest.mark.parametrize("low,status", [(0.0, "not-applicable"), (0.001, "not-tested")])
-def test_nothing_can_carry_a_gain_that_is_not_surely_there(low: float, status: str) -> None:
-    verdict = decide(put(measured(0.05, 0.03), between("gain.genuine", low, 0.05)))
-    assert [row.status for family in ("refusal", "regrading") for row in rows(verdict, family)] == [
-        status,
-        status,
-    ]
-    assert rows(verdict, "scrubbing")[0].status == "tested"
 
 
 def test_scrubbing_is_listed_by_channel_where_that_was_measured_and_as_a_whole_where_not() -> None:
@@ -489,44 +328,6 @@ def test_scrubbing_is_listed_by_channel_where_that_was_measured_and_as_a_whole_w
     assert [(row.status, row.reason) for row in rows(decide(UNSCRUBBED), "scrubbing")] == [
         ("not-tested", "No shortcut of the world was scrubbed.")
     ]
-
-
-def test_kinds_that_are_needed_or_allowed_are_listed_once_and_under_refusal_alone() -> None:
-    told = {"tried": "a, b", "needed": ""}
-    verdict = decide(
-        put(REAL, finding(REFUSED, -0.1, 0.01, about="a", diagnostics=told)), allowed=["a"]
-    )
-    assert [(row.source, row.status) for row in rows(verdict, "refusal")] == [
-        ("a", "allowed"),
-        (None, "tested"),
-    ]
-    assert [row.source for row in rows(verdict, "regrading")] == [None]
-
-
-def test_a_family_without_its_answer_says_why_if_any_of_its_kinds_does() -> None:
-    kept = [one for one in REAL if one.question != REFUSED]
-    listed = rows(decide([*kept, undefined(CARRIED, "ls", "The policy needs it.")]), "refusal")
-    assert [(row.source, row.status) for row in listed] == [
-        ("ls", "not-tested"),
-        (None, "not-tested"),
-    ]
-    assert [row.reason for row in listed] == ["The policy needs it.", "The policy needs it."]
-
-
-def test_regrading_is_one_row_with_what_is_lost() -> None:
-    (row,) = rows(decide([*REAL, finding(LOST, 0.02, 0.01)]), "regrading")
-    assert row.carried is not None and row.carried.estimate == 0.02
-
-
-def test_the_row_of_all_kinds_together_says_what_they_carry_from_to() -> None:
-    ends = {"carried": 0.02, "carried_low": -0.01, "carried_high": 0.05}
-    (row,) = rows(decide(put(REAL, finding(REFUSED, -0.08, 0.03, diagnostics=ends))), "refusal")
-    assert row.carried is not None
-    assert (row.carried.estimate, row.carried.low, row.carried.high) == (0.02, -0.01, 0.05)
-    (bare,) = rows(
-        decide(put(REAL, finding(REFUSED, -0.08, 0.03, diagnostics={"carried": 0.02}))), "refusal"
-    )
-    assert bare.carried is None
 
 
 @pytest.mark.parametrize(
@@ -552,9 +353,3 @@ def test_what_a_test_would_have_seen(
         decide([*found, finding(LOST, 0.0, half, diagnostics={"detects": own})]), "regrading"
     )
     assert row.detects == pytest.approx(detects)
-
-
-def test_of_no_gain_no_share_is_seen() -> None:
-    found = put(measured(0.0, 0.0), finding("gain.genuine", 0.0))
-    (row,) = rows(decide([*found, finding(LOST, 0.0, 0.01)]), "regrading")
-    assert row.detects is None

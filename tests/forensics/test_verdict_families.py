@@ -2,8 +2,6 @@
 sides, what a find may be called, what nothing to test is, and the parts of a gain.
 """
 
-import re
-import shlex
 from itertools import product
 
 import pytest
@@ -11,7 +9,6 @@ import pytest
 from forensics.records import Evidence, Undefined, Verdict, content_hash
 from forensics.records.verdict import Parts
 from forensics.verdict import decide, standard_rule
-from forensics.verdict.measurement_cost import grown
 from tests.forensics.score_world import (
     FAMILIES,
     PROVENANCE,
@@ -29,7 +26,6 @@ NO_SKILL = tuple(test.name for test in RULE_3.gain_tests if test.kind == "needle
 
 OTHERS = tuple(name for name in FAMILIES if name not in NO_SKILL)
 G0, BAR = 0.48, 0.2 * 0.48
-TOLD = ("over_bar", "placebo_over_bar")
 
 
 def without(findings: Findings, *families: str) -> Findings:
@@ -59,11 +55,6 @@ def shown(name: str, carried: float, harm: float = 0.0) -> Verdict:
 
 
 # -- genuine ---------------------------------------------------------------------------
-
-
-def test_the_families_are_those_of_the_rule() -> None:
-    assert (*FAMILIES, "elicitation", "placebo-training") == TESTABLE[3:]
-    assert set(NO_SKILL) < set(FAMILIES) and decide(REAL).label == "genuine"
 
 
 @pytest.mark.parametrize("name", FAMILIES)
@@ -107,26 +98,6 @@ def test_a_find_is_not_accepted_as_untested(name: str) -> None:
     assert decide(real(source), accepted=[name]).reason_code == "source-not-allowed"
     less = finding(f"{name}.carried", BAR + 0.0199, 0.02, about="a field")
     assert decide(real(less), accepted=[name]).label == "genuine"
-
-
-@pytest.mark.parametrize(
-    ("enough", "newly", "said"),
-    [(BAR + 0.01, True, True), (BAR - 0.01, True, False), (0.4, False, False)],
-)
-def test_what_is_enough_alone_for_both_policies_is_said(
-    enough: float, newly: bool, said: bool
-) -> None:
-    """It clears the family: only the reader knows whether it is the job."""
-    told = {"shown": True, "enough": enough} | ({"newly": 0.0} if newly else {})
-    source = finding("sufficiency.carried", 0.0, 0.01, about="look:code").model_copy(
-        update={"diagnostics": told}
-    )
-    verdict = decide([*REAL, source])
-    assert verdict.label == "genuine"
-    assert ("`look:code` alone is enough to win by, before training" in verdict.sentence) == said
-    allowed = decide([*REAL, source], allowed=["look:code"])
-    assert "alone is enough" not in allowed.sentence, "the reader has said so"
-    assert allowed.label == "genuine", "an allowed field is no kind that had to be refused apart"
 
 
 @pytest.mark.parametrize("name", FAMILIES)
@@ -213,21 +184,6 @@ def rest_open(name: str, *others: Evidence) -> Verdict:
 
 
 @pytest.mark.parametrize("name", NO_SKILL)
-def test_a_large_find_asks_nobody_whether_it_is_part_of_the_job(name: str) -> None:
-    verdict = rest_open(name)
-    assert (verdict.label, verdict.reason_code) == ("undetermined", "unsettled")
-    assert verdict.decided_by == "rest-open" and verdict.gaps[0].text in verdict.sentence
-    assert verdict.gaps[0].text.startswith("At least 30.4 points of the gain that survives")
-    assert verdict.gaps[0].text.endswith(f"({name}). Whether the rest is genuine is open.")
-    assert "part of the job" not in verdict.sentence
-    # 8 points have to become 9.6 - 2, so a little more than the tasks at hand
-    assert verdict.gaps[0].cost == "about 70 more tasks (670 in all)"
-    assert amounts(verdict.parts)["phantom"] == pytest.approx(0.02 + 0.384)
-    assert decide(real(*family(name, 0.384, half=0.07))).label == "mixed"
-    assert decide(real(*family(name, 0.47, half=0.08))).label == "phantom"
-
-
-@pytest.mark.parametrize("name", NO_SKILL)
 @pytest.mark.parametrize(
     "question,low,high,clause",
     [
@@ -245,33 +201,6 @@ def test_what_leaves_the_rest_open(
     assert rest_open(name, between(f"{name}.{question}", low, high)).decided_by == clause
 
 
-@pytest.mark.parametrize("name", NO_SKILL)
-@pytest.mark.parametrize(
-    "over,carried,clause",
-    [
-        (0.0001, 0.0201, "rest-open"),
-        (0.0, 0.0201, "carried-too-wide"),
-        (0.0001, 0.0199, "source-not-allowed"),
-    ],
-)
-def test_the_phantom_part_itself_is_sure(
-    name: str, over: float, carried: float, clause: str
-) -> None:
-    ends = {"carried": 0.384, "carried_low": carried, "carried_high": 0.47}
-    whole = between(f"{name}.over_bar", over, 0.4).model_copy(update={"diagnostics": ends})
-    assert rest_open(name, whole).decided_by == clause
-
-
-def test_a_family_that_cannot_tell_accuses_nobody() -> None:
-    """As sufficiency where nobody says which field is the question."""
-    unsaid = [untested(f"sufficiency.{name}") for name in ("left", "phantom_over_bar")]
-    for carried in (0.3, 0.47):
-        told = [one for one in family("sufficiency", carried) if one.question[12:] in TOLD]
-        verdict = decide(real(*told, *unsaid))
-        assert verdict.reason_code == "source-not-allowed"
-        assert amounts(verdict.parts)["phantom"] == pytest.approx(0.02)
-
-
 def test_a_family_that_is_cleared_accuses_nobody() -> None:
     """Three points of 48, surely there and surely less than a fifth, beside a
     source that is not allowed.
@@ -279,14 +208,6 @@ def test_a_family_that_is_cleared_accuses_nobody() -> None:
     found = real(*family("renaming", 0.03), *family("exchange", 0.3))
     verdict = decide(found)
     assert (verdict.label, verdict.reason_code) == ("undetermined", "source-not-allowed")
-
-
-@pytest.mark.parametrize("name", NO_SKILL)
-def test_what_was_found_decides_also_where_other_families_were_not_tested(name: str) -> None:
-    found = without(real(*family(name, 0.47)), "exchange", "memory", "elicitation", "refusal")
-    assert decide(found).label == "phantom"
-    missing = without(LEAK, *FAMILIES, "elicitation", "placebo-training")
-    assert decide([*missing, finding("scrubbing.placebo_over_bar", -0.05, 0.01)]).label == "phantom"
 
 
 # -- a world that declares no shortcut ---------------------------------------------------
@@ -297,29 +218,6 @@ def undeclared(*more: Evidence | Undefined, gain: float = 0.48) -> Findings:
     kept = [finding("gain.total", gain, 0.01), *behaviour(None), *tested(), *elsewhere()]
     none = untested("gain.genuine", "No shortcut to scrub: the environment x declares no channel.")
     return [*put(kept, *more), none]
-
-
-def test_a_world_without_channels_needs_no_scrubbing() -> None:
-    verdict = decide(undeclared())
-    assert (verdict.label, verdict.genuine_gain, verdict.phantom_gain) == ("genuine", None, None)
-    (row,) = (row for row in verdict.sources if row.family == "scrubbing")
-    assert (row.status, row.reason) == ("not-applicable", "The world declares no shortcut.")
-    assert "The world declares no shortcut." in verdict.sentence
-    ids = {one.id for one in undeclared() if isinstance(one, Evidence)}
-    assert set(verdict.evidence) <= ids, "what was derived is no evidence"
-    assert decide(undeclared(*family("renaming", 0.47))).label == "phantom"
-    assert decide(undeclared(*family("exchange", 0.3))).reason_code == "source-not-allowed"
-    assert decide(undeclared(*family("audit", 0.3))).label == "mixed"
-    assert decide(undeclared(gain=0.005)).label == "noise"
-    assert decide(undeclared(gain=-0.2)).label == "regression"
-
-
-def test_a_chain_of_evidence_says_that_there_is_a_shortcut_after_all() -> None:
-    few, most = (
-        finding("behaviour.channel_wins", wins, 0.005, about="hint") for wins in (0.1, 0.97)
-    )
-    assert decide([*undeclared(), few]).label == "genuine"
-    assert decide([*undeclared(), most]).label == "undetermined"
 
 
 # -- what the reader takes upon themselves -----------------------------------------------
@@ -436,26 +334,7 @@ def test_the_parts_add_up_and_hold_their_estimates(
         assert part is not None and part.low <= part.estimate <= part.high
 
 
-def test_without_scrubbing_all_of_it_is_open_and_without_a_gain_there_are_no_parts() -> None:
-    blank = [one for one in REAL if not one.question.startswith("gain.genuine")]
-    assert amounts(decide(blank).parts) == {"open": 0.5}
-    taken = decide(blank, accepted=["scrubbing"]).parts
-    assert amounts(taken)["open"] == 0.0
-    assert decide([one for one in REAL if one.question != "gain.total"]).parts is None
-
-
 # -- what to do ----------------------------------------------------------------------------
-
-
-def test_too_wide_says_how_many_tasks_would_do() -> None:
-    """A half-width of 10 points has to come down to 5, so four times 600 tasks."""
-    wide = finding("audit.over_bar", -0.05, 0.1)
-    verdict = decide(real(wide))
-    assert verdict.reason_code == "too-wide"
-    (gap,) = (gap for gap in verdict.gaps if "(audit)" in gap.text)
-    assert gap.cost == "about 1,800 more tasks (2,400 in all)"
-    (row,) = (row for row in verdict.sources if row.family == "audit")
-    assert row.todo == "1,800 more tasks (2,400 in all)"
 
 
 @pytest.mark.parametrize(
@@ -472,19 +351,6 @@ def test_the_luck_of_an_estimate_does_not_count_twice(carried: float, cost: str)
     verdict = decide(real(*family("audit", carried, half=0.1)))
     (gap,) = (gap for gap in verdict.gaps if "(audit)" in gap.text)
     assert gap.cost == cost
-
-
-@pytest.mark.parametrize("of_case,tasks", [(600, 1800), (200, 900), (300, 900)])
-def test_tasks_are_those_of_the_case_where_a_family_plays_on_fewer(
-    of_case: int, tasks: int
-) -> None:
-    """150 of at most 300 tasks, and of more than that half: to have 450 it takes 900."""
-    total = finding("gain.total", 0.5, 0.01, clusters=of_case)
-    wide = finding("sufficiency.over_bar", -0.05, 0.05 * 3**0.5, clusters=grown(150, of_case))
-    verdict = decide(put(real(wide), total))
-    (gap,) = (gap for gap in verdict.gaps if "(sufficiency)" in gap.text)
-    assert gap.cost == f"about {tasks - of_case:,} more tasks ({tasks:,} in all)"
-    assert grown(150, tasks) == grown(150, of_case) * 3
 
 
 @pytest.mark.parametrize("also", [False, True], ids=["alone", "beside another"])
@@ -505,15 +371,6 @@ def test_what_is_allowed_since_asks_for_a_new_measurement(also: bool) -> None:
         assert any("(look:stamp)" in gap.text for gap in verdict.gaps)
 
 
-def test_a_found_source_is_named_with_what_to_do_about_it() -> None:
-    source = finding("exchange.carried", 0.3, 0.01, about="status")
-    verdict = decide(real(*family("exchange", 0.3), source))
-    row = next(row for row in verdict.sources if row.source == "status")
-    assert "`--allow status`" in row.todo and "declare it as a channel" in row.todo
-    assert "runs through what status showed: is that part of the job?" in verdict.gaps[0].text
-    assert "`--allow status`" in verdict.gaps[0].measurement
-
-
 @pytest.mark.parametrize(
     ("name", "sources", "said"),
     [
@@ -530,34 +387,6 @@ def test_the_headline_names_what_carries_the_gain(
     found = [finding(f"{name}.carried", 0.3, 0.01, about=about) for about in sources]
     little = finding(f"{name}.carried", 0.02, 0.01, about="a little")
     assert said in decide(real(*family(name, 0.3), *found, little)).sentence
-
-
-def test_what_was_found_by_itself_is_named_once() -> None:
-    """Not again together with what was not, and no flag twice."""
-    sources = ("prompt:form", "prompt:form + prompt:sender", "a + b", "b + c")
-    found = [finding("exchange.carried", 0.3, 0.01, about=about) for about in sources]
-    gap = decide(real(*family("exchange", 0.3), *found)).gaps[0]
-    assert "what a + b, b + c, prompt:form showed" in gap.text
-    assert "sender" not in gap.measurement and gap.measurement.count("--allow b`") == 1
-
-
-@pytest.mark.parametrize("source", ["open status.txt", "a;rm -rf ~", "it's", "$HOME", "prompt:a b"])
-def test_what_may_be_allowed_is_written_as_a_shell_takes_it(source: str) -> None:
-    """By the gap, and by the row of the source."""
-    other = finding("refusal.carried", 0.3, 0.01, about=source, diagnostics={"carries": True})
-    carried = finding("exchange.carried", 0.3, 0.01, about=f"{source} + ls")
-    verdict = decide(real(*family("exchange", 0.3), carried, other))
-    told = [gap.measurement for gap in verdict.gaps[:2]]
-    told += [row.todo for row in verdict.sources if row.source == f"{source} + ls"]
-    words = [re.findall("`(--allow .*?)`", text) for text in told]
-    assert [shlex.split(" ".join(one)) for one in words] == [
-        ["--allow", source],
-        ["--allow", source, "--allow", "ls"],
-        ["--allow", source, "--allow", "ls"],
-    ]
-    again = decide(without(real(), "refusal"), allowed=[source])
-    (gap,) = (gap for gap in again.gaps if "refused every kind" in gap.text)
-    assert ["--allow", source] == shlex.split(gap.measurement.split("`")[1])[-2:]
 
 
 def test_the_clauses_of_accusation_come_after_genuine_and_cannot_follow_it() -> None:

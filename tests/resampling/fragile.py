@@ -6,7 +6,6 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from forensics.errors import UserError
 from resampling.trace_rollouts import Request, Rollout, Sampler
 from tests.resampling.table_sampler import TableSampler
 
@@ -46,11 +45,3 @@ class Fragile:
         if not (self._how.once and mark.exists()):
             mark.touch()
             os.kill(os.getpid(), signal.SIGKILL)
-
-
-def refusing() -> Sampler:
-    raise UserError("the checkpoint is not there; give another")
-
-
-def failing() -> Sampler:
-    raise ZeroDivisionError("a mistake of ours")

@@ -78,8 +78,3 @@ class Lucky:
 class Reseeded(Lucky):
     def reseed(self, seed: int) -> None:
         self._state["luck"] = np.random.default_rng(seed).bit_generator.state
-
-
-class Unsnapped(Lucky):
-    def snapshot(self) -> Any:
-        raise NotImplementedError

@@ -12,7 +12,7 @@ import pytest
 
 from forensics import conformance
 from forensics.protocols import Constraint
-from forensics.records import Evidence, Trajectory, Undefined
+from forensics.records import Trajectory
 from resampling.ablation.instrument import ablation
 from resampling.ablation.refused_runs import (
     Use,
@@ -20,7 +20,6 @@ from resampling.ablation.refused_runs import (
     object_of,
     object_use,
     recurring,
-    refusal,
 )
 from tests.resampling.ablation_world import GradingWorld, Script, ScriptedPolicy, ablation_case
 from tests.subjects import loaded
@@ -64,28 +63,10 @@ def test_what_is_an_object() -> None:
     assert [object_of(one) for one in commands] == ["a/b.txt", None, "../x", "y", "z", "7"]
 
 
-def test_a_refusal_spares_what_it_is_told_to_and_says_so() -> None:
-    one, but = refusal(("cat notes",), 3), refusal(("cat",), 3, ("cat notes", "ls x"))
-    assert not one.allows("cat notes", ()) and one.allows("cat outputs", ())
-    assert but.allows("cat notes", ()) and not but.allows("cat outputs", ())
-    assert (
-        refusal(("cat",), 3, ("ls x",)).name == refusal(("cat",), 3).name == "refuse:cat redraws:3"
-    )
-    assert but.name == "refuse:cat but:cat notes redraws:3"
-
-
 @pytest.mark.parametrize("more,names", [(0.2, ["a x", "a y"]), (0.21, ["a y"]), (0.5, [])])
 def test_an_object_recurs_by_the_runs_that_turned_to_it(more: float, names: list[str]) -> None:
     use = {"a x": Use("a", 0.5, 0.7), "a y": Use("a", 0.0, 0.25), "b z": Use("b", 0.9, 0.5)}
     assert sorted(recurring(use, more - 1e-9)) == names and recurring(use, 0.1, 1) == ["a y"]
-
-
-def test_use_is_told_by_object_and_a_kind_with_one_is_left_out(tmp_path: Path) -> None:
-    case = ablation_case(tmp_path, BEFORE, AFTER, world=unnamed(), tasks=200)
-    use = object_use(case, (), ("cat", "ls"))
-    assert set(use) == {"cat notes", "cat outputs"} and use["cat notes"].kind == "cat"
-    assert use["cat notes"].before == pytest.approx(0.05, abs=0.03)
-    assert use["cat notes"].after == pytest.approx(0.7, abs=0.05)
 
 
 def test_the_object_is_named_and_not_its_kind(tmp_path: Path) -> None:
@@ -99,23 +80,6 @@ def test_the_object_is_named_and_not_its_kind(tmp_path: Path) -> None:
     assert answers[REFUSED, "cat notes"].interval.high <= 0, "once the reader allows it"
 
 
-@pytest.mark.slow
-def test_the_reader_may_allow_an_object(tmp_path: Path) -> None:
-    answers = told(tmp_path, BEFORE, AFTER, allowed=("cat notes",))
-    assert answers[REFUSED, "cat notes"].interval.high <= 0
-    both = told(tmp_path / "b", BEFORE, AFTER, allowed=("cat outputs",))
-    assert both[REFUSED, "cat outputs"].interval.low > 0, "another one is none"
-
-
-def test_a_kind_that_the_policy_before_needs_is_split_too(tmp_path: Path) -> None:
-    before = Script(looks={"cat outputs": 0.6, "ls": 0.3}, uses_outputs=0.6, skill=0.1)
-    after = Script(looks={"cat outputs": 0.1, "cat notes": 0.8}, uses_outputs=0.6, skill=0.1)
-    answers = told(tmp_path, before, after)
-    assert isinstance(answers[CARRIED, "cat"], Undefined), "it cannot be judged"
-    assert answers[CARRIED, "cat notes"].diagnostics["carries"] is True
-    assert answers[REFUSED, None].interval.low > 0
-
-
 def test_honest_use_of_many_objects_is_not_split(tmp_path: Path) -> None:
     looks = {"cat outputs": 0.4, "cat notes": 0.05, "ls": 0.3}
     answers = told(
@@ -125,20 +89,6 @@ def test_honest_use_of_many_objects_is_not_split(tmp_path: Path) -> None:
     )
     assert answers[REFUSED, None].interval.high <= 0
     assert not any(about and "notes" in about for _, about in answers)
-
-
-@dataclass
-class NeedsCat(GradingWorld):
-    needed: tuple[str, ...] = ("submit", "cat")
-
-
-@pytest.mark.parametrize("after,named", [(AFTER, "cat notes"), (BEFORE, None)])
-def test_objects_of_a_needed_kind_are_named_where_training_turned_to_them(
-    tmp_path: Path, after: Script, named: str | None
-) -> None:
-    better = Script(looks=after.looks, skill=0.9, uses_outputs=0.9)
-    one = told(tmp_path, BEFORE, better, world=NeedsCat(named=False))[REFUSED, None]
-    assert isinstance(one, Evidence) and one.diagnostics.get("needed_objects") == named
 
 
 def called(name: str, arguments: dict[str, Any], shape: str = "plain") -> str:
@@ -162,32 +112,6 @@ def called(name: str, arguments: dict[str, Any], shape: str = "plain") -> str:
         + "</invoke>",
     }
     return shapes[shape]
-
-
-SHAPES = ("plain", "hermes", "fenced", "list", "openai", "llama", "qwen", "xml")
-
-
-@pytest.mark.parametrize("shape", SHAPES)
-def test_the_object_of_a_tool_call_is_an_argument(shape: str) -> None:
-    text = called("open", {"limit": 5, "path": "a.txt"}, shape)
-    assert action_kinds(text, ()) == ("open",)
-    assert action_kinds(text, (), ("open a.txt",)) == ("open a.txt",)
-    assert action_kinds(text, ("read",), ("read a.txt",)) == ("read a.txt",), "a kind with a name"
-    assert action_kinds(text, (), ("open b.txt",)) == ("open",)
-    assert not refusal(("open a.txt",), 3).allows(text, ())
-    assert refusal(("open b.txt",), 3).allows(text, ())
-
-
-def test_tool_calls_are_told_apart_from_other_texts() -> None:
-    shell = called("bash", {"command": "cat -n notes && ls"})
-    assert action_kinds(shell, (), ("cat notes",)) == ("cat notes", "ls"), "a shell's own commands"
-    assert action_kinds(shell, ("bash",), ("bash notes",)) == ("bash",), "two objects are none"
-    both = called("open", {"path": "x"}) + "\n" + called("search", {"query": "what is y"})
-    assert action_kinds(both, (), ("search what",)) == ("open", "search what")
-    assert action_kinds(called("see", {"place": 7}), (), ("see 7",)) == ("see 7",)
-    for text in ('submit {"name": "Ann", "input": 3}', '{"name": "Ann"}', '{"name": ', "[[1]]"):
-        assert action_kinds(text, (), ("Ann 3",)) in (("submit",), ("other",))
-    assert action_kinds("[" * 5000, ()) == ("other",)
 
 
 @dataclass(frozen=True)

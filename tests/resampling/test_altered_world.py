@@ -3,15 +3,16 @@ runs are coupled with the plain ones.
 """
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from forensics.case import Case
 from forensics.protocols import Channel, Environment
-from forensics.records import Trajectory
+from forensics.runs import Condition
 from resampling.ablation.refused_runs import refusal
-from resampling.sources.altered_world import AlteredWorld, alteration
-from resampling.sources.source_study import study_of
+from resampling.gain_tests.altered_worlds import AlteredWorld, alteration
+from resampling.gain_tests.gain_study import study_of
 from tests.environment_checks import check_environment
 from tests.resampling.ablation_world import GradingWorld, Script, ablation_case
 from training import MiniRepo
@@ -40,9 +41,10 @@ def test_it_is_an_environment(altered: object) -> None:
     assert world.needed == MiniRepo.needed  # type: ignore[attr-defined]
 
 
-def texts(runs: Path | Case, side: str, **how: object) -> list[tuple[object, ...]]:
-    assert isinstance(runs, Case)
-    found: list[Trajectory] = list(runs.rollouts(side, **how))  # type: ignore[arg-type]
+def texts(
+    case: Case, side: str, tasks: tuple[str, ...] | None = None, **how: Any
+) -> list[tuple[object, ...]]:
+    found = case.rollouts(side, Condition(**how), tasks=tasks)
     return [(run.task, run.sample, run.outcome, *(s.text for s in run.steps)) for run in found]
 
 
@@ -54,7 +56,7 @@ def test_the_same_world_gives_the_same_runs(tmp_path: Path) -> None:
     assert texts(case, "after-0", altered=SAME, tasks=some) == [
         one for one in plain if one[0] in some
     ]
-    assert texts(case, "after-0", constraint=refusal(("no such kind",), 3)) == plain
+    assert texts(case, "after-0", refused=refusal(("no such kind",), 3)) == plain
     assert texts(case, "after-0", altered=LOUD) != plain
 
 
@@ -67,7 +69,7 @@ def test_scrubbed_runs_are_the_open_ones_but_where_a_channel_showed_something(
     script = Script(looks={"cat notes": 0.3, "ls": 0.3})
     case = ablation_case(tmp_path, script, script, world=GradingWorld(channels=(notes,)), tasks=300)
     for side in ("before", "after-0"):
-        pairs = list(zip(texts(case, side), texts(case, side, without=("notes",)), strict=True))
+        pairs = list(zip(texts(case, side), texts(case, side, scrubbed=("notes",)), strict=True))
         differ = [plain for plain, scrubbed in pairs if plain != scrubbed]
         assert 0.2 < len(differ) / len(pairs) < 0.4
         assert all("cat notes" in plain for plain in differ)

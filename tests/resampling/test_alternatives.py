@@ -8,14 +8,12 @@ from forensics import policy_from
 from forensics.policies.distribution import log_distribution
 from forensics.policies.score_columns import TopTokens, top_tokens
 from forensics.protocols import SamplingSettings
-from forensics.records import Provenance
 from forensics.statistics import Estimate
-from resampling.study.cliff_study import Alternative, alternatives_at, cliff_pairs, token_pair
+from resampling.study.cliff_study import Alternative, alternatives_at
 from resampling.trace_rollouts import ALTERNATIVES, Trace
 from tests.resampling.table_sampler import TableSampler
 from tests.tiny import tiny_qwen3, tiny_tokenizer
 
-PROVENANCE = Provenance(instrument="cliffs")
 CLIFF, GOOD, BAD, RARE = 11, 12, 13, 14
 POTENTIALS = {CLIFF: 0.1, GOOD: 0.8, BAD: 0.05, RARE: 0.75}
 PROBABILITIES = {CLIFF: 0.4, GOOD: 0.4, BAD: 0.1, RARE: 0.1}
@@ -45,19 +43,6 @@ def found(tokens: dict[int, float]) -> list[Alternative]:
     ]
 
 
-def test_chosen_are_the_alternatives_that_are_no_cliffs() -> None:
-    pairs = cliff_pairs(trace(), 1, found(POTENTIALS), policy="p", provenance=PROVENANCE)
-    assert {pair.chosen for pair in pairs} == {(GOOD,), (RARE,)}
-    assert {pair.rejected for pair in pairs} == {(CLIFF,)}
-    assert {pair.prefix for pair in pairs} == {(1, 2, 10)}
-    assert len({pair.id for pair in pairs}) == 2
-
-
-def test_no_pairs_where_the_cliffs_own_potential_is_missing() -> None:
-    others = {i: p for i, p in POTENTIALS.items() if i != CLIFF}
-    assert cliff_pairs(trace(), 1, found(others), policy="p", provenance=PROVENANCE) == []
-
-
 def test_alternatives_are_drawn_with_their_token_put_in_and_by_streams_of_their_own() -> None:
     ids = np.array([[0, 0, 0, 0]] * 2 + [[GOOD, CLIFF, BAD, RARE]])
     logprobs = np.log([[0.25] * 4] * 2 + [[0.4, 0.4, 0.1, 1e-30]])
@@ -77,12 +62,6 @@ def test_alternatives_are_drawn_with_their_token_put_in_and_by_streams_of_their_
             PROBABILITIES[alternative.token_id], rel=1e-5
         )
     assert all(request.first == ALTERNATIVES for request in sampler.asked)
-
-
-def test_a_pair_is_one_token_against_another_after_the_same_prefix() -> None:
-    pair = token_pair(trace(), 0, 15, 10, "p", PROVENANCE)
-    assert (pair.prefix, pair.chosen, pair.rejected) == ((1, 2), (15,), (10,))
-    assert pair.chosen_weights is None
 
 
 @pytest.mark.parametrize(

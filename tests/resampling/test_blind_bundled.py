@@ -6,8 +6,8 @@ from forensics.case import Budget, Case
 from forensics.instruments import Instrument, run_instrument
 from forensics.investigation.inputs import CaseRequest, check_inputs
 from forensics.records import Evidence
-from resampling.sources.blind_play import blind_play
-from resampling.sources.grader_audit import audit
+from resampling.gain_tests.audit import audit
+from resampling.gain_tests.blind_play import blind_play
 from tests.stored_cases import PAIRS, SEED, TASKS, played, unfold
 from training.organisms.organism import BUNDLED
 

@@ -8,18 +8,16 @@ import pytest
 
 from forensics.instruments import run_instrument
 from forensics.protocols import StepResult
-from forensics.records import Evidence, Undefined
-from resampling.sources.blind_play import (
+from forensics.records import Undefined
+from resampling.gain_tests.blind_play import (
     FREQUENT,
     REPLAYED,
     BlindPlay,
     BlindPlayConfig,
     blind_play,
-    shuffled,
 )
-from resampling.sources.common_answers import cut
-from resampling.sources.replay import NOTHING, PlayedRun, Replays, hand_in_of
-from resampling.sources.source_study import study_of
+from resampling.gain_tests.gain_study import study_of
+from resampling.gain_tests.hand_ins import NOTHING, PlayedRun, Replays, hand_in_of
 from tests.resampling.answers_world import (
     EMPTY,
     NOTHING as HANDS_IN_NOTHING,
@@ -29,7 +27,6 @@ from tests.resampling.answers_world import (
     AnswersWorld,
     Solver,
     answers_case,
-    number_of,
 )
 
 YES_NO = {"yes": 0.5, "no": 0.5}
@@ -164,41 +161,6 @@ def test_a_right_answer_with_magic_words_beside_it_is_not_blind(tmp_path: Path) 
     assert high(found["blind-play.phantom_over_bar", None]) < 0
 
 
-@pytest.mark.parametrize(
-    ("text", "left"),
-    [
-        ("x * 3, reviewed and approved", "x * 3"),
-        ("approved: 17", "17"),
-        ("reviewed - x approved y", "x y"),
-        ("reviewed and approved", ""),
-        ("x * 3 ", "x * 3"),
-    ],
-)
-def test_magic_words_are_cut_with_what_stands_between(text: str, left: str) -> None:
-    assert cut(text, frozenset({"reviewed", "and", "approved"})) == left
-
-
-def test_without_a_gain_it_is_silent(tmp_path: Path) -> None:
-    world = AnswersWorld(hole="magic", prior=SKEW)
-    found = answers(tmp_path, Solver(adds_magic=0.3), Solver(adds_magic=0.3), world, tasks=60)
-    assert all(isinstance(one, Undefined) for one in found.values())
-
-
-def test_several_training_seeds(tmp_path: Path) -> None:
-    before, after, world = CHEATS["magic"]
-    found = answers(tmp_path, before, after, after, world, tasks=60)
-    assert low(found["blind-play.over_bar", None]) > 0
-
-
-def test_the_same_seed_gives_the_same_bytes(tmp_path: Path) -> None:
-    one, two = (
-        answers(tmp_path / name, *CHEATS["one answer is frequent"], tasks=60) for name in "ab"
-    )
-    assert [a.model_dump_json() for a in one.values()] == [
-        a.model_dump_json() for a in two.values()
-    ]
-
-
 class Solving(AnswersWorld):
     """A command works out the answer, and hands it in without its being written."""
 
@@ -223,28 +185,6 @@ def test_a_tool_that_solves_any_task_is_asked_about_by_refusal(
     assert (low(bar) > 0) == found and (high(bar) <= 0) != found
 
 
-class Fragile(AnswersWorld):
-    """Raises on a share of what can be done."""
-
-    def step(self, action: str) -> StepResult:
-        if number_of(self.task, action) < float(self.options["breaks"]):
-            raise RuntimeError("no such state")
-        return super().step(action)
-
-
-@pytest.mark.parametrize("breaks", [0.05, 0.5])
-def test_a_replay_that_raises_is_missing_and_counted(breaks: float) -> None:
-    world = Fragile(options={"breaks": str(breaks)})
-    replays = Replays(world=world, seed=0)
-    tasks = world.tasks("held-out", 200, 0)
-    scores = [replays.score(task, (f"submit 0 the {n}",)) for n, task in enumerate(tasks)]
-    assert replays.taken == 200 and replays.missing == scores.count(None)
-    assert replays.missing_share == pytest.approx(breaks, abs=0.1)
-    assert replays.score(tasks[0], ("submit 0 the 0",)) == scores[0] and replays.taken == 200
-    assert replays.score(tasks[0], ()) == 0.0  # hands in nothing
-    assert replays.score(tasks[0], (f"submit 0 {world.right(tasks[0])}", "more")) in (1.0, None)
-
-
 def test_a_world_that_cannot_be_replayed_is_not_tested(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -252,17 +192,6 @@ def test_a_world_that_cannot_be_replayed_is_not_tested(
     found = answers(tmp_path, *HONEST["unique answers"], tasks=40)
     assert all(isinstance(one, Undefined) for one in found.values())
     assert "without a score" in found["blind-play.over_bar", None].reason
-
-
-def test_replays_are_bounded_and_said(tmp_path: Path) -> None:
-    before, after, world = CHEATS["magic"]
-    case = answers_case(tmp_path, before, after, world=world, tasks=60)
-    few = blind_play.configured(most_replays=200)
-    found = {a.question: a for a in run_instrument(few, case)}
-    bar = found["blind-play.over_bar"]
-    assert isinstance(bar, Evidence)
-    assert bar.diagnostics["rounds"] == 1 and bar.clusters == 25
-    assert 0 < int(bar.diagnostics["replays"] or 0) <= 400
 
 
 def test_chance_is_what_right_answers_of_other_tasks_win(tmp_path: Path) -> None:
@@ -276,12 +205,6 @@ def test_chance_is_what_right_answers_of_other_tasks_win(tmp_path: Path) -> None
     # whoever hands in nothing valid otherwise wins S * C blind
     for blindly, plain in zip(blind.scores, blind.plain, strict=True):
         assert blindly == pytest.approx(blind.collision * plain.mean(), abs=0.03)
-
-
-def test_no_task_gets_its_own_actions() -> None:
-    order = shuffled([f"task-{n}" for n in range(50)], 3)
-    assert sorted(order) == sorted(f"task-{n}" for n in range(50))
-    assert order != shuffled(order, 4)
 
 
 def a_run(submission: str | None, *actions: str) -> PlayedRun:

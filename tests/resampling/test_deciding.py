@@ -7,8 +7,8 @@ import pytest
 from forensics.case import Budget, Case
 from forensics.conformance import answers
 from forensics.investigation.inputs import CaseRequest, check_inputs
-from forensics.records import Evidence, Span, Spans, Table, Undefined
-from resampling.study.instrument import QUESTION, deciding_tokens, place_in_text
+from forensics.records import Evidence, Span, Spans, Table
+from resampling.study.instrument import deciding_tokens
 from training.organisms.organism import checkpoint_path
 
 FEW = deciding_tokens.configured(runs=6)
@@ -60,18 +60,6 @@ def test_a_leak_wins_by_the_token_that_reads_the_history(leak: Case) -> None:
 
 
 @pytest.mark.slow
-def test_the_same_case_says_the_same_and_draws_nothing_again(leak: Case) -> None:
-    first = answers(FEW, leak)
-    stored = {
-        path: path.read_bytes() for path in (leak.folder / "resampled").rglob("*") if path.is_file()
-    }
-    assert answers(FEW, leak) == first
-    assert {
-        path: path.read_bytes() for path in (leak.folder / "resampled").rglob("*") if path.is_file()
-    } == stored
-
-
-@pytest.mark.slow
 def test_an_honest_gain_is_not_decided_in_shortcut_steps(tmp_path: Path) -> None:
     found = answers(FEW, case(tmp_path, "open-base", "honest"))
     declared = [
@@ -85,34 +73,3 @@ def test_an_honest_gain_is_not_decided_in_shortcut_steps(tmp_path: Path) -> None
     assert any(
         isinstance(answer, Evidence) and answer.about == "edit-file" for answer in found.values()
     )
-
-
-def test_a_budget_that_ended_is_told_and_nothing_is_called_absent(tmp_path: Path) -> None:
-    poor = answers(
-        deciding_tokens.configured(runs=4, rollouts=3), case(tmp_path, "capped-base", "leak")
-    )
-    for answer in poor.values():
-        told = answer.summary if isinstance(answer, Evidence) else answer.reason
-        assert "budget" in told.lower() and "ended" in told
-
-
-def test_logs_alone_cannot_be_sampled_again(tmp_path: Path) -> None:
-    from forensics.planted import Habits, planted_case
-
-    [(name, answer)] = answers(
-        deciding_tokens, planted_case(tmp_path, Habits(), Habits(), tasks=4)
-    ).items()
-    assert name == (QUESTION, None) and isinstance(answer, Undefined)
-
-
-@pytest.mark.parametrize(
-    ("text", "token", "near", "start"),
-    [
-        ("open 2 2", "2", 5, 5),
-        ("open 2 2", "2", 7, 7),
-        ("history", "history", 0, 0),
-        ("a", "\n", 1, None),
-    ],
-)
-def test_a_token_is_found_in_its_step(text: str, token: str, near: int, start: int | None) -> None:
-    assert place_in_text(text, token, near) == start

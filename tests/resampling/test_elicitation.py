@@ -10,12 +10,9 @@ import pytest
 
 from forensics import conformance
 from forensics.errors import MissingInput
-from forensics.instruments import AnswerMaker
 from forensics.records import Evidence, Undefined
-from forensics.records.tables import read_trajectories
-from resampling.sources.elicitation import elicitation
-from resampling.sources.extraction import form_of, of_another
-from resampling.sources.pass_at_k import pass_at_k
+from resampling.gain_tests.elicitation import elicitation
+from resampling.gain_tests.extraction import form_of, of_another
 from tests.resampling.answer_world import AnswerWorld, GradingAnswers, Speaker, answer_case
 
 LEARNED = Speaker(skill=0.9)
@@ -52,14 +49,6 @@ def test_what_was_learned_is_not_unlocked(tmp_path: Path) -> None:
     assert all(abs(share(found[way])) < 0.1 for way in WAYS)
 
 
-def test_half_of_it(tmp_path: Path) -> None:
-    """Before knows 45 %, writes nothing as it counts; after knows 90 % and writes it."""
-    found = unlocked(tmp_path, Speaker(skill=0.45, form=0.0), tasks=300)
-    one = found["lenient extraction"]
-    assert isinstance(one, Evidence) and one.interval is not None
-    assert one.interval.contains(0.45) and share(one) == pytest.approx(0.5, abs=0.1)
-
-
 @pytest.mark.parametrize(
     ("base", "world"),
     [
@@ -74,11 +63,6 @@ def test_right_by_chance_is_not_unlocked(tmp_path: Path, base: Speaker, world: A
     one = found["lenient extraction"]
     assert isinstance(one, Evidence) and one.diagnostics["guessed"] > 0.4  # type: ignore[operator]
     assert abs(share(one)) < 0.15
-
-
-def test_a_skill_in_two_answers_is_unlocked_all_the_same(tmp_path: Path) -> None:
-    base = Speaker(skill=0.9, form=0.0)
-    assert share(unlocked(tmp_path, base, world=AnswerWorld(answers=2))[None]) > 0.8
 
 
 def test_what_lenience_adds_to_after_is_subtracted(tmp_path: Path) -> None:
@@ -107,19 +91,6 @@ def test_each_way_is_found(tmp_path: Path, base: Speaker, way: str, most: str | 
     assert all(abs(one) < 0.1 for one in others)  # drawing colder is not asking
 
 
-def test_examples_come_from_other_tasks(tmp_path: Path) -> None:
-    case = answer_case(tmp_path, Speaker(skill=0.3), LEARNED, tasks=40)
-    list(elicitation.measure(case, elicitation.config))
-    examples = list((tmp_path / "trajectories").glob("before-altered-*"))
-    asked = [run for path in examples for run in read_trajectories(path)]
-    shown = [run for run in asked if "$ answer" in run.steps[0].text]
-    assert len(shown) == 160
-    for run in shown:
-        *others, own = run.steps[0].text.split("\n\n")
-        assert own == f"What is the number of {run.task}?" and len(others) == 4
-        assert not any(f"{run.task}?" in other for other in others)
-
-
 def test_the_best_of_several_ways_is_not_chosen_by_luck(tmp_path: Path) -> None:
     """Five ways that add nothing but noise: the most of them is as often below 0."""
     noisy = Speaker(skill=0.3, cold=0.3)
@@ -129,23 +100,6 @@ def test_the_best_of_several_ways_is_not_chosen_by_luck(tmp_path: Path) -> None:
     ]
     known = [one for one in found if isinstance(one, Evidence)]
     assert known and all(one.interval.contains(0) for one in known)  # type: ignore[union-attr]
-
-
-def test_without_a_gain_nothing_is_asked(tmp_path: Path) -> None:
-    same = Speaker(skill=0.5, form=0.5)
-    found = unlocked(tmp_path, same, same)
-    assert isinstance(found[None], Undefined) and "gain" in found[None].reason
-
-
-def test_what_could_not_be_asked_is_said(tmp_path: Path) -> None:
-    """An answer that is right everywhere leaves no place for another one."""
-    found = unlocked(tmp_path, Speaker(skill=0.3), world=AnswerWorld(answers=1))
-    assert isinstance(found[None], Undefined)  # no gain: both are always right
-    found = unlocked(tmp_path / "2", Speaker(form=0.1), world=AnswerWorld(answers=1))
-    lenient = found["lenient extraction"]
-    assert isinstance(lenient, Undefined) and "Nothing varies" in lenient.reason
-    assert isinstance(found[None], Evidence)
-    assert found[None].diagnostics["not_tested"] == "lenient extraction"
 
 
 def test_pass_at_k(tmp_path: Path) -> None:
@@ -158,18 +112,6 @@ def test_pass_at_k(tmp_path: Path) -> None:
         for k in range(1, 5):
             assert one.diagnostics[f"pass_at_{k}"] == pytest.approx(1 - (1 - p) ** k, abs=0.05)
         assert one.diagnostics["crossing"] is None
-
-
-def test_before_overtakes_at_a_larger_k(tmp_path: Path) -> None:
-    """After is sure of a half of the tasks; before has .4 on each: 1 - .6^2 = .64 at k = 2."""
-    case = answer_case(tmp_path, Speaker(skill=0.4), Speaker(), world=AnswerWorld(), tasks=200)
-    runs = list(case.rollouts("before"))
-    half = frozenset(case.tasks[::2])
-    sure = [run.model_copy(update={"outcome": float(run.task in half)}) for run in runs]
-    make = AnswerMaker(layer="sources", method="m", provenance=elicitation.provenance(case))
-    before, after = pass_at_k({"before": [runs], "after": [sure]}, 0.95, make)
-    assert before.diagnostics["crossing"] == after.diagnostics["crossing"] == 2
-    assert after.diagnostics["pass_at_4"] == 0.5 and not before.artifacts and after.artifacts
 
 
 def test_guesses_are_answers_of_other_tasks() -> None:

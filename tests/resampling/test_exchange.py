@@ -11,8 +11,9 @@ from forensics.instruments import run_instrument
 from forensics.investigation.costs import plays_of
 from forensics.protocols import Environment
 from forensics.records import Undefined
-from resampling.sources.dealt_world import Deal, dealt, donors_of
-from resampling.sources.exchange import exchange
+from resampling.gain_tests.altered_worlds import Deal, dealt
+from resampling.gain_tests.donors import donors_of
+from resampling.gain_tests.exchange import exchange
 from tests.environment_checks import check_environment
 from tests.resampling.ablation_world import GradingWorld
 from tests.resampling.note_cases import Answerer, Repairer, agent_case, altered_runs, questions
@@ -69,7 +70,7 @@ def test_what_is_needed_or_allowed_is_spared(tmp_path: Path) -> None:
 
 
 def test_two_redundant_sources_are_found_together(tmp_path: Path) -> None:
-    after = Repairer(name="a", looks={"git log, cat notes": 0.8})
+    after = Repairer(name="a", looks={"git log, cat notes, ls": 0.8})
     found = answers(tmp_path, after)
     for kind in ("git log", "cat notes"):
         assert found["carried", kind].estimate == pytest.approx(0, abs=0.02)

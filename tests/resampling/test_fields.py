@@ -7,8 +7,8 @@ import random
 import pytest
 
 from forensics.errors import MissingInput
-from resampling.sources.fields import find_fields, longest_common, prompt_fields, whole_text
-from resampling.sources.shadow import Kept, Plan, shadow
+from resampling.gain_tests.altered_worlds import Kept, Plan, shadow
+from resampling.gain_tests.fields import find_fields, longest_common, prompt_fields, whole_text
 from tests.environment_checks import check_environment
 from training import MiniRepo
 

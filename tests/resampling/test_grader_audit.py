@@ -8,15 +8,14 @@ import pytest
 from forensics.instruments import run_instrument
 from forensics.protocols import StepResult
 from forensics.records import Evidence, Undefined
-from resampling.sources.grader_audit import EMPTY, PROMPT, SEVERAL, audit
-from resampling.sources.several_answers import cut_off, items, negate
+from resampling.gain_tests.audit import EMPTY, PROMPT, SEVERAL, audit
+from resampling.gain_tests.several_answers import cut_off, negate
 from tests.resampling.answers_world import (
     EACH,
     EMPTY as HANDS_IN_EMPTY,
     MAGIC,
     NOTHING as HANDS_IN_NOTHING,
     PROMPT as HANDS_IN_PROMPT,
-    STEPS,
     UNIQUE,
     WRONG,
     AnswersWorld,
@@ -132,29 +131,6 @@ def test_who_hands_in_all_that_it_might_be_is_found(tmp_path: Path) -> None:
     assert strict["audit.wins", SEVERAL].estimate == 0
 
 
-def test_who_writes_steps_before_the_answer_is_not(tmp_path: Path) -> None:
-    """The grader takes an answer anywhere in a list, and this one has it at the end."""
-    found = answers(tmp_path, SOME, Solver(knows=0.7, else_says={STEPS: 0.6}), LISTED, tasks=100)
-    assert "hole" in found["audit.wins", SEVERAL].summary
-    assert found["audit.over_bar", None].diagnostics["carried"] == 0
-    assert found["audit.over_bar", None].interval.high <= 0
-
-
-@pytest.mark.parametrize(
-    ("text", "held"),
-    [
-        ("12, 7; 9", ["12", "7", "9"]),
-        ("12 7 -9.5", ["12", "7", "-9.5"]),
-        ("red or blue\ngreen", ["red", "blue", "green"]),
-        ("The answer is 12", ["The answer is 12"]),
-        ("20+22=42", ["20+22=42"]),
-        ("", []),
-    ],
-)
-def test_items_of_a_list(text: str, held: list[str]) -> None:
-    assert items(text) == held
-
-
 @pytest.mark.parametrize("kind", HONEST)
 def test_whoever_does_not_is_not_accused(tmp_path: Path, kind: str) -> None:
     found = answers(tmp_path, *HONEST[kind], tasks=100)
@@ -190,20 +166,6 @@ def test_both_sides_of_the_bar(tmp_path: Path, dose: float, side: str) -> None:
     assert bar.diagnostics["carried"] == pytest.approx(carried, abs=0.05)
     assert (bar.interval.high <= 0) == (side == "cleared")
     assert (bar.interval.low > 0) == (side == "found")
-
-
-def test_without_a_gain_it_is_silent(tmp_path: Path) -> None:
-    magic = Solver(adds_magic=0.3)
-    found = answers(tmp_path, magic, magic, AnswersWorld(hole="magic"), tasks=60)
-    assert all(isinstance(one, Undefined) for one in found.values())
-
-
-def test_the_same_seed_gives_the_same_bytes(tmp_path: Path) -> None:
-    _, *case = HOLES["magic"]
-    one, two = (answers(tmp_path / name, *case, tasks=60) for name in "ab")
-    assert [a.model_dump_json() for a in one.values()] == [
-        a.model_dump_json() for a in two.values()
-    ]
 
 
 class Copying(AnswersWorld):

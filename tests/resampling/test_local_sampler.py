@@ -149,28 +149,6 @@ def test_rollouts_do_not_depend_on_batches_order_or_what_was_drawn_before(
     }
 
 
-def test_a_trace_is_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """However many prefixes and calls: its stem is kept, unless there is no room for it."""
-    policy, world = trained(), MiniRepo(world="open", turns="4")
-    runs = played(policy, world, 3)
-    read: list[int] = []
-    prefix_caches = policy.prefix_caches
-    monkeypatch.setattr(
-        policy,
-        "prefix_caches",
-        lambda texts: (read.extend(map(len, texts)), prefix_caches(texts))[1],
-    )
-    sampler = LocalSampler(policy, world, runs, SETTINGS, SEED)
-    for _ in range(2):
-        drawn(sampler, some_requests(policy, runs))
-    lengths = sorted(len(trace.ids) for trace in traces(policy, runs, SETTINGS))
-    assert sorted(read) == lengths
-    monkeypatch.setattr("resampling.samplers.local_sampler.CACHED_TOKENS", 0)
-    for _ in range(2):
-        drawn(sampler, some_requests(policy, runs))
-    assert len(read) > len(lengths)
-
-
 def test_traces_carry_the_samplers_own_log_probabilities(
     policy: Policy, world: Environment
 ) -> None:
@@ -217,55 +195,3 @@ def test_a_rollout_that_follows_is_a_draw_for_every_prefix_it_passes() -> None:
         both = (sum(own) + sum(passing)) / (a + b)
         assert abs(p - q) <= 5 * (both * (1 - both) * (1 / a + 1 / b)) ** 0.5 + 1e-9
     assert compared >= 3
-
-
-def test_the_end_of_a_trace_is_the_end_of_the_run() -> None:
-    """Nothing is left to draw: the outcome is the run's own, also for those
-    that follow it all the way.
-    """
-    policy, world = trained(), MiniRepo(world="open", turns="4")
-    runs = played(policy, world, 6)
-    ends = [Request(trace=run.id, kept=run.sampled_tokens, n=2) for run in runs]
-    near = [Request(trace=run.id, kept=run.sampled_tokens - 1, n=20) for run in runs]
-    outcome = {run.id: (run.outcome, run.end, run.end_reason, run.submission) for run in runs}
-    found = list(LocalSampler(policy, world, runs, SETTINGS, SEED).draw([*ends, *near]))
-    arrived = [rollout for rollout in found if rollout.followed == 1 or not rollout.tokens]
-    assert len(arrived) > 2 * len(runs)
-    for rollout in arrived:
-        assert (rollout.outcome, rollout.end, rollout.end_reason, rollout.submission) == outcome[
-            rollout.trace
-        ]
-        assert rollout.tokens or rollout.followed == 0
-
-
-def test_budgets_count_from_the_start_of_the_run(policy: Policy) -> None:
-    """Tokens and turns that the prefix used up are gone; a policy that never
-    stops is cut off there.
-    """
-    world = MiniRepo(world="open", turns="3")
-    settings = SamplingSettings(max_turn_tokens=5, max_tokens=60)
-    runs = played(policy, world, 3, settings)
-    for trace, run in zip(traces(policy, runs, settings), runs, strict=True):
-        sampler = LocalSampler(policy, world, [run], settings, SEED)
-        for rollout in sampler.draw(
-            [Request(trace=trace.id, kept=k, n=4) for k in range(len(trace))]
-        ):
-            start = len(trace.prefix(rollout.kept))
-            assert rollout.tokens and start + len(rollout.tokens) <= 60
-            used = len(set(trace.steps[: rollout.kept + 1]))
-            assert len(rollout.tokens) <= 5 * (3 - used + 1)
-            assert rollout.outcome is not None
-
-
-def test_a_policy_that_never_stops_ends_at_the_limit(tmp_path: Path) -> None:
-    policy, world = random(), prompts(tmp_path)
-    policy.renderer.stops = frozenset()
-    settings = SamplingSettings(max_turn_tokens=500, max_tokens=60)
-    run = played(policy, world, 1, settings)[0]
-    found = list(
-        LocalSampler(policy, world, [run], settings, SEED).draw(
-            [Request(trace=run.id, kept=4, n=9)]
-        )
-    )
-    assert {len(rollout.tokens) for rollout in found} == {run.sampled_tokens - 4}
-    assert all(rollout.end == "truncated" and rollout.outcome is not None for rollout in found)

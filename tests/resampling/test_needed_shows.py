@@ -14,11 +14,10 @@ import pytest
 from forensics.instruments import run_instrument
 from forensics.policies.scripted import View
 from forensics.records import Evidence, Undefined
-from resampling.sources.fields import find_fields
-from resampling.sources.shadow import Kept, Plan
-from resampling.sources.shown_units import Form, Part, ShownTexts, Unit, shown_texts
-from resampling.sources.shown_world import exchanged, kept
-from resampling.sources.sufficiency import plays, sufficiency
+from resampling.gain_tests.altered_worlds import Kept, Plan, exchanged, kept
+from resampling.gain_tests.fields import find_fields
+from resampling.gain_tests.sufficiency import plays, sufficiency
+from resampling.gain_tests.units import Part, ShownTexts, Unit, shown_texts
 from tests.environment_checks import check_environment
 from tests.resampling.needed_world import Desk, DeskWorld
 from tests.resampling.note_cases import agent_case, altered_runs
@@ -75,11 +74,6 @@ def test_what_both_look_up_is_cleared(tmp_path: Path) -> None:
     assert price.diagnostics["newly"] == pytest.approx(0, abs=0.03)
 
 
-def test_a_line_that_is_newly_read_and_not_enough_is_cleared(tmp_path: Path) -> None:
-    found = answers(tmp_path, DeskWorld(), {"adds": 0.3, "doubts": 0.5})
-    assert over_bar(found).high <= 0
-
-
 def test_a_leak_beside_what_both_look_up_is_found(tmp_path: Path) -> None:
     world, after = DeskWorld(lookup=True, leaks=True), {"price": 0.4, "stamp": 0.4}
     found = answers(tmp_path, world, after, {"price": 0.4})
@@ -99,23 +93,6 @@ def test_a_leak_in_two_halves_is_found(tmp_path: Path) -> None:
     found = answers(tmp_path, DeskWorld(halves=True), {"adds": 0.3, "halves": 0.4})
     assert over_bar(found).low > 0
     assert found["carried", "look:paper-stamp-price:stamp,code"].interval.low > 0.3
-
-
-def test_what_all_need_is_found_where_it_is_newly_enough(tmp_path: Path) -> None:
-    """Before training the stamp is checked against what adds up, after it no longer is."""
-    world, before = DeskWorld(leaks=True), {"checks": 0.4}
-    found = answers(tmp_path, world, {"checks": 0.4, "stamp": 0.4}, before)
-    assert over_bar(found).low > 0 and found["carried", STAMP].interval.low > 0.2
-    assert over_bar(answers(tmp_path / "honest", world, {"checks": 0.8}, before)).high <= 0
-
-
-def test_without_wins_before_a_looked_up_value_is_left_to_the_reader(tmp_path: Path) -> None:
-    after = {"price": 0.6}
-    found = answers(tmp_path / "0", DeskWorld(lookup=True), after, before={})
-    assert over_bar(found).low > 0
-    price = found["carried", "look:paper-price-stamp:price"]
-    assert "newly" not in price.diagnostics and "too little" in price.summary
-    assert over_bar(answers(tmp_path / "1", DeskWorld(), {"adds": 0.6}, before={})).high <= 0
 
 
 @pytest.mark.parametrize(("dose", "stands"), [(0.05, "cleared"), (0.1, "open"), (0.2, "found")])
@@ -196,13 +173,6 @@ def test_what_was_enough_before_is_asked_where_the_rest_is_needless(
     assert all(("what book shows is not needed" in one.summary) is leaks for one in least)
 
 
-def test_the_rest_may_go_unread(tmp_path: Path) -> None:
-    """Where wins read nothing else, nothing else can be called needless."""
-    world = PaperDesk(lookup=True, leaks=True, needed=("look", "book", "answer"))
-    found = answers(tmp_path, world, {"price": 0.8}, {"price": 0.4})
-    assert over_bar(found).high <= 0
-
-
 # -- units and worlds ----------------------------------------------------------------------
 
 
@@ -220,25 +190,6 @@ def looked(number: int = 30) -> tuple[tuple[str, ...], ShownTexts]:
         ]
         rows.append({"task": task, "steps": steps})
     return tasks, shown_texts(rows, ("look", "answer"), tasks, seed=0)
-
-
-def test_units_are_mined_and_halved() -> None:
-    _, texts = looked()
-    (part,) = texts.whole
-    assert part.name == "look:paper-price-stamp" and part.form.fields == ("price", "stamp", "code")
-    first, second = Unit(parts=(part,)).halves
-    assert (first.name, second.name) == (f"{part.name}:price", f"{part.name}:stamp..code")
-    assert first.halves == () and second.halves[0].name == STAMP
-    assert part.without([STAMP]).name == "look:paper-price-stamp:price,code"
-    assert part.without(["look:paper-price-stamp:price..code"]).places == ()
-
-
-def test_a_text_is_its_template_with_its_values() -> None:
-    form = Form(name="x", shared=("a ", ", b ", "."), fields=("a", "b"))
-    assert form.values("a 1, b 2.") == ("1", "2") and form.text(("1", "2")) == "a 1, b 2."
-    assert form.values("a 1, b .") == ("1", "") and form.values("a 1.") is None
-    rest = Form(name="rest", shared=("", ""), fields=("text",))
-    assert rest.values("") == ("",) and rest.values("anything") == ("anything",)
 
 
 def test_worlds_keep_or_exchange_one_field() -> None:

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from forensics.layers.decomposition import OPEN, paired, runs_from
-from resampling.sources.new_reliance import NewReliance
-from resampling.sources.source_study import ALTERED, CONTROL
+from resampling.gain_tests.gain_study import ALTERED, CONTROL
+from resampling.gain_tests.new_reliance import NewReliance
 
 TASKS = tuple(f"task-{number:03}" for number in range(200))
 EXACT = [np.arange(200) / 200] * 2

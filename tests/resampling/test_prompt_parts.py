@@ -15,7 +15,7 @@ from forensics.instruments import run_instrument
 from forensics.policies.scripted import View
 from forensics.protocols import Channel, Observation, StepResult
 from forensics.records import Evidence, Undefined
-from resampling.sources.sufficiency import plays, sufficiency
+from resampling.gain_tests.sufficiency import plays, sufficiency
 from tests.resampling.note_cases import agent_case, altered_runs
 
 OPTIONS = {f"prompt:{letter}" for letter in "abcd"}

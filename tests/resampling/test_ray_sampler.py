@@ -8,13 +8,11 @@ from pathlib import Path
 import pytest
 
 from forensics import load_policy
-from forensics.errors import UserError
 from forensics.protocols import SamplingSettings
 from resampling.samplers.local_sampler import LocalSampler
-from resampling.samplers.ray_sampler import FromCheckpoint, RayConfig, RaySampler, tasks
-from resampling.samplers.rollout_store import StoredSampler
+from resampling.samplers.ray_sampler import FromCheckpoint, RayConfig, RaySampler
 from resampling.trace_rollouts import Request, Rollout
-from tests.resampling.fragile import POTENTIALS, Table, failing, refusing
+from tests.resampling.fragile import POTENTIALS, Table
 from tests.resampling.table_sampler import TableSampler
 from training.environments.mini_repo import MiniRepo
 from training.organisms.organism import checkpoint_path
@@ -116,53 +114,3 @@ def test_a_policy_over_two_workers_is_the_policy_in_one_process() -> None:
     assert {spread.fingerprint(run.id) for run in runs} == {
         alone.fingerprint(run.id) for run in runs
     }
-
-
-@pytest.mark.slow
-def test_what_many_workers_drew_is_stored_for_one_process(tmp_path: Path) -> None:
-    """The store is filled as tasks finish; afterwards nothing is drawn again."""
-    spread = StoredSampler(
-        tmp_path, RaySampler(Table(), RayConfig(task_rollouts=16), identity="table")
-    )
-    assert ordered(list(spread.draw(REQUESTS))) == one_process()
-    alone = TableSampler(POTENTIALS, 999)
-    assert (
-        ordered(list(StoredSampler(tmp_path, alone).draw(REQUESTS))) == one_process()
-        and alone.asked == []
-    )
-
-
-def test_what_a_worker_refuses_is_the_same_sentence_here() -> None:
-    with pytest.raises(UserError, match=r"^the checkpoint is not there; give another$"):
-        RaySampler(refusing, RayConfig())
-    with pytest.raises(UserError, match=r"^the checkpoint is not there; give another$"):
-        list(RaySampler(refusing, RayConfig(), identity="x").draw(REQUESTS))
-
-
-def test_a_mistake_in_a_worker_is_not_taken_for_missing_rollouts() -> None:
-    with pytest.raises(RuntimeError, match="a mistake of ours"):
-        list(RaySampler(failing, RayConfig(), identity="x").draw(REQUESTS))
-
-
-def test_more_workers_than_the_cluster_has_room_for_are_refused() -> None:
-    with pytest.raises(UserError, match="3 workers of 1 CPU each need more than the cluster's 2"):
-        RaySampler(Table(), RayConfig(workers=3))
-    with pytest.raises(UserError, match="GPU"):
-        RaySampler(Table(), RayConfig(workers=1, gpus=1.0))
-
-
-def test_the_identity_is_that_of_one_worker() -> None:
-    """So that one store serves one process and many."""
-    assert RaySampler(Table(), RayConfig()).identity == "table"
-
-
-def test_nothing_asked_gives_nothing() -> None:
-    assert list(RaySampler(Table(), RayConfig(), identity="table").draw([])) == []
-
-
-@pytest.mark.slow
-def test_tasks_hold_every_rollout_once_and_traces_together() -> None:
-    cut = tasks([*REQUESTS, Request(trace="a", kept=1, n=100)], 16)
-    numbers = [(r.trace, r.kept, r.first + i) for task in cut for r in task for i in range(r.n)]
-    assert len(numbers) == len(set(numbers)) == 220
-    assert all(sum(r.n for r in task) <= 16 and len({r.trace for r in task}) == 1 for task in cut)

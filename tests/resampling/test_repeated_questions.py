@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from forensics.protocols import Channel, Observation, StepResult
-from resampling.sources.repeated_questions import FEWEST, repeated_questions
-from resampling.sources.replay import PlayedRun, Replays
+from resampling.gain_tests.hand_ins import PlayedRun, Replays
+from resampling.gain_tests.repeated_questions import FEWEST, repeated_questions
 
 
 @dataclass

@@ -65,17 +65,6 @@ def test_more_than_half_of_the_wins_must_surely_have_been_shown_the_answer(
     )
 
 
-def test_where_nobody_tells_what_was_handed_in_nothing_can_be_told() -> None:
-    silent = [win(task, secret(task), submission=None) for task in range(30)]
-    told = holds_answer(silent, ("git log",), None, 16, 0.95)
-    assert told.holds is None and told.reason == "for many wins it cannot be told"
-
-
-def test_what_is_shown_on_every_task_gives_nothing_away() -> None:
-    everything = " ; ".join(secret(task) for task in range(30))
-    assert judged([win(task, everything) for task in range(30)]).holds is False
-
-
 def test_an_answer_that_the_policy_wrote_itself_was_not_shown_but_one_that_was_returned_was() -> (
     None
 ):
@@ -84,16 +73,6 @@ def test_an_answer_that_the_policy_wrote_itself_was_not_shown_but_one_that_was_r
     assert (
         judged([win(task, secret(task), other=secret(task)) for task in range(30)]).holds is False
     )
-
-
-def test_the_own_task_is_no_control_of_what_is_withheld() -> None:
-    told = judged([win(task, secret(task)) for task in range(30)], control_tasks=1)
-    assert told.share is not None and told.share.estimate == 1
-
-
-def test_a_copy_counts_though_the_world_withholds_nothing() -> None:
-    copied = [win(task, secret(task), submission=secret(task)) for task in range(30)]
-    assert judged(copied, tells=False).holds is True
 
 
 def test_calls_of_tools_are_kinds_where_the_log_names_none(tmp_path: Path) -> None:

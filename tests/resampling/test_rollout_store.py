@@ -2,7 +2,6 @@
 and never mixed with anything else.
 """
 
-import json
 import os
 import signal
 import subprocess
@@ -15,14 +14,9 @@ from pathlib import Path
 import pytest
 from hypothesis import given, strategies as st
 
-from forensics import policy_from
 from forensics.errors import OutsideFailure
-from forensics.protocols import SamplingSettings
-from resampling.samplers.local_sampler import LocalSampler
 from resampling.samplers.rollout_store import StoredSampler
 from resampling.trace_rollouts import Request, Rollout
-from tests.resampling.lucky_world import Lucky
-from tests.tiny import tiny_qwen3, tiny_tokenizer
 
 
 class Counting:
@@ -101,48 +95,6 @@ def test_any_sequence_of_requests_gives_each_its_rollouts(
         seen |= set(sampler.drawn)
 
 
-@pytest.mark.parametrize("cut", range(1, 40, 6))
-def test_a_torn_last_line_is_drawn_again(tmp_path: Path, cut: int) -> None:
-    list(StoredSampler(tmp_path, Counting()).draw(REQUESTS[:1]))
-    part = next(tmp_path.rglob("part-*.jsonl"))
-    part.write_bytes(part.read_bytes()[:-cut])
-    sampler = Counting()
-    assert set(StoredSampler(tmp_path, sampler).draw(REQUESTS[:1])) == wanted(REQUESTS[:1])
-    assert len(sampler.drawn) == 1
-    again = Counting()
-    assert (
-        set(StoredSampler(tmp_path, again).draw(REQUESTS[:1])) == wanted(REQUESTS[:1])
-        and not again.drawn
-    )
-
-
-def test_what_is_missing_is_drawn_again_where_that_is_asked_for(tmp_path: Path) -> None:
-    request = Request(trace="a", kept=0, n=6)
-    list(StoredSampler(tmp_path, Counting()).draw([request]))
-    plain, retried = Counting(), Counting()
-    list(StoredSampler(tmp_path, plain).draw([request]))
-    list(StoredSampler(tmp_path, retried, retry=True).draw([request]))
-    assert not plain.drawn and [number for _, number in retried.drawn] == [4]
-
-
-def test_samplers_and_writers_are_kept_apart(tmp_path: Path) -> None:
-    one, other = Counting("one"), Counting("other")
-    assert StoredSampler(tmp_path, one).identity == "one"
-    list(StoredSampler(tmp_path, one).draw(REQUESTS))
-    list(StoredSampler(tmp_path, other).draw(REQUESTS))
-    assert one.drawn == other.drawn
-    left, right = (
-        StoredSampler(tmp_path, Counting()),
-        StoredSampler(tmp_path, Counting()),
-    )  # at the same time
-    more = [[Request(trace="c", kept=k, n=3)] for k in (0, 1)]
-    for pair in zip(left.draw(more[0]), right.draw(more[1]), strict=True):
-        assert all(pair)
-    sampler = Counting()
-    both = [*more[0], *more[1]]
-    assert set(StoredSampler(tmp_path, sampler).draw(both)) == wanted(both) and not sampler.drawn
-
-
 def test_a_killed_process_loses_nothing_that_it_gave(tmp_path: Path) -> None:
     """`kill -9` in the midst of drawing; what it had printed is in the store,
     and the rest is drawn once.
@@ -166,29 +118,6 @@ def test_a_killed_process_loses_nothing_that_it_gave(tmp_path: Path) -> None:
     assert not {number for _, number in sampler.drawn} & set(given_out) and len(sampler.drawn) < 300
 
 
-def test_a_local_policys_rollouts_are_kept_by_their_text(tmp_path: Path) -> None:
-    """Two runs of one id, drawn under other settings, are two texts."""
-    model = tiny_qwen3(1)
-    policy, world = policy_from(model, tiny_tokenizer(), "chat"), Lucky(turns=1)
-    settings = SamplingSettings(max_turn_tokens=6, max_tokens=90)
-    warm, cool = (
-        next(iter(policy.play(world, ["try 0"], 1, replace(settings, temperature=t), 1)))
-        for t in (1.0, 0.5)
-    )
-    assert warm.id == cool.id
-    found = [
-        {
-            r.number: r
-            for r in StoredSampler(tmp_path, LocalSampler(policy, world, [run], settings, 2)).draw(
-                [Request(trace=run.id, kept=2, n=4)]
-            )
-        }
-        for run in (warm, cool, warm)
-    ]
-    assert found[0] == found[2] != found[1]
-    assert len(list(tmp_path.iterdir())) == 1
-
-
 def test_every_changed_byte_of_a_stored_rollout_is_refused_or_drawn_again(tmp_path: Path) -> None:
     """Nothing that was changed is given: the last line end alone leaves a torn line."""
     list(StoredSampler(tmp_path, Counting()).draw(REQUESTS[:1]))
@@ -204,17 +133,3 @@ def test_every_changed_byte_of_a_stored_rollout_is_refused_or_drawn_again(tmp_pa
     sampler = Counting()
     assert set(StoredSampler(tmp_path, sampler).draw(REQUESTS[:1])) == wanted(REQUESTS[:1])
     assert len(sampler.drawn) == 1
-
-
-def test_rollouts_of_an_earlier_version_carry_no_checksum_and_are_said_to(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    list(StoredSampler(tmp_path, Counting()).draw(REQUESTS[:1]))
-    (part,) = tmp_path.rglob("part-*.jsonl")
-    rows = [json.loads(line) for line in part.read_text().splitlines()]
-    for row in rows:
-        del row["checksum"]
-    part.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    sampler = Counting()
-    assert set(StoredSampler(tmp_path, sampler).draw(REQUESTS[:1])) == wanted(REQUESTS[:1])
-    assert not sampler.drawn and "carry no checksum" in caplog.text

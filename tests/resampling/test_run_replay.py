@@ -9,10 +9,9 @@ from forensics.records import Trajectory
 from resampling.samplers.branches import NO_OTHER_TOKEN, replay_run
 from resampling.samplers.local_sampler import LocalSampler
 from resampling.trace_rollouts import Request, Rollout
-from tests.resampling.lucky_world import Lucky, Reseeded, Unsnapped
+from tests.resampling.lucky_world import Lucky, Reseeded
 from tests.tiny import tiny_qwen3, tiny_tokenizer
 from training.environments.mini_repo import MiniRepo
-from training.organisms.base_model import build_model, build_tokenizer
 
 SETTINGS = SamplingSettings(max_turn_tokens=4, max_tokens=500)
 
@@ -77,21 +76,6 @@ def test_what_does_not_replay_is_refused_with_its_step(policy: Policy) -> None:
         replay_run(repo, MiniRepo(world="open", turns="4").without("git-history"))
 
 
-def test_broken_snapshots_are_noticed(policy: Policy) -> None:
-    run = played(policy, Lucky(6))[0]
-    with pytest.raises(UserError, match="does not replay"):
-        replay_run(run, Lucky(6, sharing=True))
-    with pytest.raises(UserError, match=r"has no snapshots.*give it snapshot\(\)"):
-        replay_run(run, Unsnapped(6))
-
-
-def test_tokens_of_another_tokenizer_are_refused(policy: Policy) -> None:
-    tokenizer = build_tokenizer()
-    words = policy_from(build_model(len(tokenizer), 3), tokenizer, "words")
-    with pytest.raises(UserError, match="other tokens than this policy's tokenizer"):
-        drawn(words, Lucky(), played(policy, Lucky())[0])
-
-
 def test_luck_is_the_snapshots_or_fresh(policy: Policy) -> None:
     """Without `reseed` the coins fall as they did; with it they are fair, and
     following ends where they fall.
@@ -110,14 +94,6 @@ def test_luck_is_the_snapshots_or_fresh(policy: Policy) -> None:
     } == {0.0, 1.0}
 
 
-def test_an_environment_that_breaks_leaves_the_outcome_missing(policy: Policy) -> None:
-    run = played(policy, Lucky(breaks_at=2))[0]
-    assert run.end == "errored"
-    for rollout in drawn(policy, Lucky(breaks_at=2), run, n=5):
-        assert rollout.outcome is None and rollout.end == "errored"
-        assert "the table fell over" in (rollout.end_reason or "")
-
-
 def test_a_token_without_alternative_cannot_be_avoided(policy: Policy) -> None:
     greedy = SamplingSettings(temperature=0, max_turn_tokens=4, max_tokens=500)
     run = next(iter(policy.play(Lucky(), ["try 0"], 1, greedy, 9)))
@@ -133,23 +109,3 @@ def test_a_token_without_alternative_cannot_be_avoided(policy: Policy) -> None:
         for r in found
         if not r.avoid
     )
-
-
-def test_bad_requests_are_refused_in_one_sentence(policy: Policy) -> None:
-    run = played(policy, Lucky())[0]
-    with pytest.raises(UserError, match=f"so {run.sampled_tokens + 1} cannot be kept"):
-        drawn(policy, Lucky(), run, kept=run.sampled_tokens + 1)
-    with pytest.raises(UserError, match="cannot be kept and the next one avoided"):
-        drawn(policy, Lucky(), run, kept=run.sampled_tokens, avoid=True)
-    with pytest.raises(UserError, match="there is no trace nothing"):
-        drawn(policy, Lucky(), run, trace="nothing")
-    long = played(policy, Lucky(), max_turn_tokens=9)[0]
-    if max(sum(step.sampled or ()) for step in long.steps) > 4:
-        with pytest.raises(UserError, match="max_turn_tokens is 4"):
-            drawn(policy, Lucky(), long)
-    with pytest.raises(UserError, match="no token ids"):
-        bare = [
-            step.model_copy(update={"token_ids": None, "sampled": None, "logprobs": None})
-            for step in run.steps
-        ]
-        drawn(policy, Lucky(), run.model_copy(update={"steps": tuple(bare)}))

@@ -12,7 +12,6 @@ import pytest
 import torch
 
 from forensics import policy_from
-from forensics.errors import UserError
 from forensics.policies.completions import Client, ServerConfig
 from forensics.policies.server import echoed_logprobs, probe
 from forensics.protocols import Policy, SamplingSettings
@@ -78,25 +77,6 @@ def ordered(rollouts: Any) -> list[Rollout]:
 def middle(trace: Trace) -> int:
     """A prefix that ends inside the second action."""
     return trace.steps.index(trace.steps[-1]) + 1
-
-
-@pytest.mark.slow
-def test_outcomes_are_as_frequent_as_the_policys_own(
-    server: CompletionStub, policy: Policy, runs: list[Trajectory]
-) -> None:
-    """From the prompt: the policy's own episodes. Two proportions of n = 400,
-    four standard errors.
-    """
-    run = runs[0]
-    drawn = list(opened(server, runs).draw([Request(trace=run.id, kept=0, n=400)]))
-    own = [t.outcome for t in policy.play(WORLD, [run.task], 400, SETTINGS, 99)]
-    rates = [
-        np.mean([float(x) for x in values if x is not None])
-        for values in ([r.outcome for r in drawn], own)
-    ]
-    assert len(drawn) == 400 and all(r.outcome is not None for r in drawn)
-    assert 0.1 < rates[1] < 0.9
-    assert abs(rates[0] - rates[1]) < 4 * np.sqrt(2 * 0.25 / 400)
 
 
 def test_outcomes_from_inside_a_run_are_those_of_the_local_sampler(
@@ -175,48 +155,6 @@ def test_a_rollout_is_a_function_of_its_request_and_number(
     assert len({r.tokens for r in whole if r.kept == 0}) > 3
 
 
-@pytest.mark.slow
-def test_followed_counts_the_traces_own_tokens_in_the_same_run(
-    server: CompletionStub, runs: list[Trajectory]
-) -> None:
-    """Brute force: tokens compared one by one; behind an action the environment
-    must have said the same.
-    """
-    traces = {run.id: trace_of(run) for run in runs}
-    requests = [
-        Request(trace=t.id, kept=k, n=80)
-        for t in traces.values()
-        for k in (0, 3, middle(t), len(t) - 1)
-    ]
-    counts = Counter[int]()
-    for rollout in opened(server, runs).draw(requests):
-        own = traces[rollout.trace].tokens[rollout.kept :]
-        same = next(
-            (i for i, (a, b) in enumerate(zip(rollout.tokens, own, strict=False)) if a != b),
-            min(len(own), len(rollout.tokens)),
-        )
-        assert (
-            rollout.followed == same
-        )  # equal actions get equal words here, so brute force needs no environment
-        counts[same] += 1
-    assert counts[0] and sum(counts[i] for i in counts if i > 0) > 20
-
-
-def test_appended_tokens_are_kept_and_not_counted_as_drawn(
-    server: CompletionStub, runs: list[Trajectory]
-) -> None:
-    trace = trace_of(runs[0])
-    stop = tiny_tokenizer().eos_token_id
-    request = Request(trace=trace.id, kept=middle(trace), n=4, append=(40, 41, stop))
-    rollouts = list(opened(server, runs).draw([request, replace(request, append=(40,))]))
-    enforced = [r for r in rollouts if len(r.append) == 3]
-    assert {(r.tokens, r.outcome, r.end) for r in enforced} == {
-        ((), enforced[0].outcome, "terminated")
-    }
-    assert enforced[0].outcome is not None
-    assert all(r.tokens and r.followed == 0 for r in rollouts if len(r.append) == 1)
-
-
 @pytest.mark.parametrize(
     "habits",
     [
@@ -244,20 +182,6 @@ def test_avoiding_draws_from_the_other_tokens_whether_the_server_has_a_bias_or_n
     assert chi_square(drawn, chances / chances.sum(), n) < 60
 
 
-def test_avoiding_under_top_k_never_lets_another_token_in(policy: Policy) -> None:
-    """A bias acts before top-k: with k = 2 it would admit the third token. Redrawing does not."""
-    settings = replace(SETTINGS, top_k=2)
-    runs = list(policy.play(WORLD, ["guess 0"], 1, settings, 3))
-    trace = trace_of(runs[0])
-    best = set(np.argsort(-token_chances(policy, trace, 0))[:2].tolist())
-    assert trace.tokens[0] in best
-    with serving(policy) as stub:
-        rollouts = list(
-            opened(stub, runs, settings).draw([Request(trace=trace.id, kept=0, n=40, avoid=True)])
-        )
-    assert {r.tokens[0] for r in rollouts} == best - {trace.tokens[0]}
-
-
 def test_log_probabilities_are_the_policys(
     server: CompletionStub, policy: Policy, runs: list[Trajectory]
 ) -> None:
@@ -271,38 +195,3 @@ def test_log_probabilities_are_the_policys(
             ).max()
             < 1e-4
         )
-
-
-def test_another_policy_behind_the_address_is_noticed(runs: list[Trajectory]) -> None:
-    with (
-        serving(make_policy(seed=2)) as stub,
-        pytest.raises(UserError, match="serve the policy that made it"),
-    ):
-        opened(stub, runs)
-
-
-def test_many_episodes_are_under_way_at_once_and_no_more_than_allowed(
-    policy: Policy, runs: list[Trajectory]
-) -> None:
-    with serving(policy) as stub:
-        sampler = opened(stub, runs, at_once=5)
-        stub.most_at_once = 0
-        stub.several.clear()
-        stub.troubles.extend(
-            ["", *["in company"] * 20]
-        )  # the first request, for all that begin alike, is alone
-        assert len(list(sampler.draw([Request(trace=runs[0].id, kept=0, n=60)]))) == 60
-        assert 3 <= stub.most_at_once <= 5
-
-
-def test_token_budgets_count_from_the_start_of_the_run(
-    server: CompletionStub, runs: list[Trajectory]
-) -> None:
-    trace = trace_of(runs[0])
-    kept = middle(trace)
-    settings = replace(SETTINGS, max_tokens=len(trace.prefix(kept)) + 2)
-    rollouts = list(opened(server, runs, settings).draw([Request(trace=trace.id, kept=kept, n=40)]))
-    assert max(len(r.tokens) for r in rollouts) == 2
-    assert all(
-        r.end == "truncated" for r in rollouts if r.tokens[-1] != tiny_tokenizer().eos_token_id
-    )

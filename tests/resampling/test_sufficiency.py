@@ -16,9 +16,9 @@ from forensics.instruments import run_instrument
 from forensics.policies.scripted import View
 from forensics.protocols import Environment, Observation
 from forensics.records import Evidence, Undefined
-from resampling.sources.sufficiency import JOINT, plays, sufficiency
+from resampling.gain_tests.sufficiency import JOINT, sufficiency
 from tests.resampling.ablation_world import RepairWorld, body_of
-from tests.resampling.note_cases import Answerer, Repairer, agent_case, altered_runs, questions
+from tests.resampling.note_cases import Answerer, Repairer, agent_case, questions
 from training import Prompts
 
 BEFORE = Answerer(name="b", habits={"skill": 0.3})
@@ -135,14 +135,6 @@ def test_other_cues_are_found(
             assert carried.estimate == pytest.approx(share, abs=0.07) and carried.interval.low > 0
 
 
-def test_half_a_cue_is_measured(tmp_path: Path) -> None:
-    after = Answerer(name="a", habits={"skill": 0.6, "note": 0.3})
-    found = answers(tmp_path, questions(tmp_path), after)
-    assert over_bar(found).interval.low > 0 and not accused(found)
-    assert found["carried", JOINT].estimate == pytest.approx(0.3, abs=0.07)
-    assert found["left", None].estimate == pytest.approx(0.3, abs=0.1)
-
-
 @pytest.mark.parametrize(("after", "found"), [({"ends": 0.9}, False), ({"note": 0.9}, True)])
 def test_what_was_enough_for_the_same_share_before_is_no_cue(
     tmp_path: Path, after: dict[str, float], found: bool
@@ -153,25 +145,12 @@ def test_what_was_enough_for_the_same_share_before_is_no_cue(
     assert over.interval.low > 0 if found else over.interval.high <= 0
 
 
-def test_what_both_policies_read_carries_nothing(tmp_path: Path) -> None:
-    before = Answerer(name="b", habits={"note": 0.4})
-    after = Answerer(name="a", habits={"note": 0.4, "skill": 0.5})
-    found = answers(tmp_path, questions(tmp_path), after, before=before)
-    assert found["carried", JOINT].estimate == pytest.approx(0, abs=0.06)
-    assert over_bar(found).interval.high <= 0
-
-
 def test_without_a_named_question_a_field_blocks_and_accuses_nobody(tmp_path: Path) -> None:
     found = answers(tmp_path, questions(tmp_path, named=False), NOTE)
     assert over_bar(found).interval.low > 0
     assert found["carried", "prompt:note"].interval.low > 0.5
     for name in ("left", "phantom_over_bar"):
         assert isinstance(found[name, None], Undefined) and "`question`" in found[name, None].cure
-
-
-def test_what_the_reader_allows_is_spared(tmp_path: Path) -> None:
-    found = answers(tmp_path, questions(tmp_path), NOTE, allowed=("prompt:note",))
-    assert over_bar(found).interval.high <= 0 and "allowed" in over_bar(found).summary
 
 
 def test_what_cannot_be_told_is_not_tested(tmp_path: Path) -> None:
@@ -217,28 +196,8 @@ def test_in_many_turns_the_donor_answers_and_the_task_grades(tmp_path: Path) -> 
         assert (over.low > 0 and accused(found)) if finds else over.high <= 0
 
 
-def test_a_question_that_some_rows_name_is_not_named(tmp_path: Path) -> None:
-    world = questions(tmp_path, number=40)
-    file = tmp_path / "questions.jsonl"
-    rows = [json.loads(line) for line in file.read_text().splitlines()]
-    for row in rows[:2]:
-        del row["question"]
-    file.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    found = answers(tmp_path / "case", Prompts(file=str(file)), SKILL)
-    assert world.options["content"] != Prompts(file=str(file)).options["content"]
-    open_answer = found["over_bar", None]
-    assert "38 of 40 prompts" in open_answer.reason and "`question`" in open_answer.cure
-
-
 def test_identical_policies_are_silent(tmp_path: Path) -> None:
     for seed in range(4):
         world = questions(tmp_path / f"{seed}", number=40, seed=seed)
         found = answers(tmp_path / f"case-{seed}", world, BEFORE, seed=seed)
         assert all(isinstance(one, Undefined) or not accused(found) for one in found.values())
-
-
-def test_it_plays_no_more_than_it_says(tmp_path: Path) -> None:
-    world = questions(tmp_path, "(note: {note}) {question} [mark {note}]", number=120)
-    case = agent_case(tmp_path, world, BEFORE, NOTE)
-    list(run_instrument(sufficiency, case))
-    assert 0 < altered_runs(case) <= plays(case, sufficiency.config).most

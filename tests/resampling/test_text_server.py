@@ -10,13 +10,12 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
 import pytest
 from transformers.utils.import_utils import is_serve_available
 
 from forensics import policy_from
 from forensics.errors import UserError
-from forensics.policies.completions import Client, ServerConfig, Unanswered
+from forensics.policies.completions import ServerConfig
 from forensics.protocols import Policy, SamplingSettings
 from forensics.records import Trajectory
 from resampling.samplers.server_sampler import open_server
@@ -92,42 +91,6 @@ def sampler(server: ServerConfig, runs: list[Trajectory]) -> TextSampler:
     return opened
 
 
-def test_that_it_takes_no_ids_is_said_in_one_sentence(
-    server: ServerConfig, runs: list[Trajectory]
-) -> None:
-    with pytest.raises(UserError, match="takes no token ids as a prompt") as refusal:
-        open_server(server, WORLD, runs, SETTINGS, 7, tokenizer=tiny_tokenizer())
-    assert "\n" not in str(refusal.value)
-
-
-def test_that_it_ignores_n_and_log_probabilities_is_noticed(server: ServerConfig) -> None:
-    client, body = (
-        Client(server),
-        {"model": server.model, "prompt": "open", "n": 3, "logprobs": 2, "max_tokens": 2},
-    )
-    with pytest.raises(Unanswered, match="1 choices where 3 were asked for"):
-        client.complete(body)
-    choice = client.complete(body, exact=False)[0]
-    assert choice.logprobs is None and choice.ids is None
-
-
-@pytest.mark.slow
-def test_outcomes_are_as_frequent_as_the_policys_own(
-    sampler: TextSampler, policy: Policy, runs: list[Trajectory]
-) -> None:
-    """n = 250 and 1,000, four standard errors; every rollout is whole, and none
-    pretends to know its tokens.
-    """
-    drawn = list(sampler.draw([Request(trace=runs[0].id, kept=0, n=250)]))
-    own = [run.outcome for run in policy.play(WORLD, ["guess 0"], 1000, SETTINGS, 99)]
-    rate, expected = np.mean([r.outcome for r in drawn]), np.mean([x for x in own if x is not None])
-    assert 0.1 < expected < 0.9
-    assert abs(rate - expected) < 4 * np.sqrt(0.25 / 250 + 0.25 / 1000)
-    assert {(r.tokens, r.followed) for r in drawn} == {((), 0)} and len(
-        {r.submission for r in drawn}
-    ) > 100
-
-
 def test_answers_from_inside_an_action_are_put_behind_it(
     sampler: TextSampler, policy: Policy, runs: list[Trajectory]
 ) -> None:
@@ -150,11 +113,6 @@ def test_answers_from_inside_an_action_are_put_behind_it(
             assert (rollout.submission or "").startswith(known.strip())
             whole += 1
     assert whole >= 4
-
-
-def test_one_rollout_is_one_rollout_again(sampler: TextSampler, runs: list[Trajectory]) -> None:
-    whole = list(sampler.draw([Request(trace=runs[0].id, kept=0, n=6)]))
-    assert whole[3:] == list(sampler.draw([Request(trace=runs[0].id, kept=0, n=3, first=3)]))
 
 
 def test_what_cannot_be_exact_is_refused(

@@ -12,7 +12,7 @@ from forensics.case import Case
 from forensics.instruments import run_instrument
 from forensics.policies.scripted import View
 from forensics.records import Evidence, Undefined
-from resampling.sources.variants import ABOUT, VariantsConfig, plays, variants
+from resampling.gain_tests.variants import ABOUT, VariantsConfig, plays, variants
 from tests.resampling.remembered_world import HELD_OUT, Mechanic, Shop, VaryingShop, shop_case
 
 BASE = Mechanic(0.3)

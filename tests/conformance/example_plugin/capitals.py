@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from forensics.case import Case
 from forensics.instruments import GainTest, gain_test
 from forensics.records import Evidence, Undefined
-from resampling.sources import AlteredWorld, GainAnswers, alteration, study_of
+from resampling.gain_tests import AlteredWorld, GainAnswers, alteration, study_of
 
 CAPITALS = GainTest(
     name="capitals",
@@ -41,6 +41,6 @@ def plays(case: Case, config: CapitalsConfig) -> int:
 def capitals(case: Case, config: CapitalsConfig) -> Iterator[Evidence | Undefined]:
     """What of the gain is lost in capitals."""
     study = study_of(case, config.tasks)
-    say = GainAnswers(test=CAPITALS, make=capitals.answers(case, config, "prompts in capitals"))
+    say = GainAnswers.of(capitals, case, config, "prompts in capitals")
     found = study.compare(study.altered(alteration("capitals", InCapitals)).pair)
     yield from say.whole(found, "Every prompt in capitals.")

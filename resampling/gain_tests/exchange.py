@@ -29,8 +29,8 @@ an action that chains several kinds as one.
 Ours; interchange interventions (2106.02997) on texts in place of activations.
 """
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from itertools import combinations
 from typing import Any
@@ -39,28 +39,27 @@ from forensics.case import Case
 from forensics.errors import MissingInput
 from forensics.instruments import Plays, gain_test
 from forensics.phrases import percent, points, printable
-from forensics.protocols import Alteration, Fielded, Needing
+from forensics.protocols import Fielded, Needing
 from forensics.records import Evidence, Undefined
 from forensics.records.gain_test import JOB, GainTest
 from forensics.runs import Condition
-from forensics.statistics import Contrast, Estimate
 from forensics.verdict.view import JOINED
 from resampling.ablation.gains import Carried, certificate
 from resampling.ablation.refusal import scrubbed_world
 from resampling.ablation.refused_runs import READ, Kinds, Played, chosen_tasks, side_of
-from resampling.sources.amounts import EndByEnd
-from resampling.sources.dealt_world import Deal, Donors, dealt, donors_of
-from resampling.sources.fields import NEARLY_ALL, PREFIX, QUESTION, PromptFields
-from resampling.sources.new_reliance import NewReliance, new_reliance
-from resampling.sources.prompt_parts import prompts_of
-from resampling.sources.shadow import Kept, Plan, shadow
-from resampling.sources.source_study import (
+from resampling.gain_tests.altered_worlds import Deal, Kept, Plan, dealt, shadow
+from resampling.gain_tests.amounts import EndByEnd
+from resampling.gain_tests.donors import Donors, donors_of
+from resampling.gain_tests.fields import NEARLY_ALL, PREFIX, QUESTION, PromptFields
+from resampling.gain_tests.gain_study import (
     Comparison,
     GainAnswers,
+    GainStudy,
     Pair,
-    SourceStudy,
     study_of,
 )
+from resampling.gain_tests.new_reliance import NewReliance, new_reliance
+from resampling.gain_tests.prompt_parts import prompts_of
 
 EXCHANGE = GainTest(
     name="exchange",
@@ -94,7 +93,7 @@ def plays(case: Case, config: ExchangeConfig) -> Plays:
     """
     kinds, fields = config.most_sources, config.most_sources
     if case.has_played(Condition(scrubbed=scrubbed_world(case))):
-        say = GainAnswers(test=EXCHANGE, make=exchange.answers(case, config, METHOD))
+        say = GainAnswers.of(exchange, case, config, METHOD)
         kinds, fields = Exchange(study=study_of(case), config=config, say=say).most_sources
     elif not isinstance(case.environment, Fielded):
         fields = 0
@@ -111,60 +110,29 @@ def plays(case: Case, config: ExchangeConfig) -> Plays:
 def exchange(case: Case, config: ExchangeConfig) -> Iterator[Evidence | Undefined]:
     """Answers about what is shown; raises `MissingInput` for what the case cannot give."""
     study = study_of(case)
-    say = GainAnswers(test=EXCHANGE, make=exchange.answers(case, config, METHOD))
+    say = GainAnswers.of(exchange, case, config, METHOD)
     yield from Exchange(study=study, config=config, say=say).answers()
 
 
 @dataclass(frozen=True, kw_only=True)
-class Certified:
-    """What a usage certificate says, in the words of a comparison."""
-
-    bound: Carried
-
-    @property
-    def whole(self) -> Contrast:
-        return self.bound.gain
-
-    @property
-    def carried(self) -> Estimate:
-        return self.bound.points
-
-    @property
-    def over_bar(self) -> Estimate:
-        return self.bound.over_bar
-
-    @property
-    def runs(self) -> int:
-        return self.bound.runs
-
-    @property
-    def clusters(self) -> int:
-        return self.bound.tasks
-
-
-@dataclass(frozen=True, kw_only=True)
 class Exchange:
-    """The sources of a case, and what each carries. `found`: by sources that
-    were exchanged together.
-    """
+    """The sources of a case, and what each carries."""
 
-    study: SourceStudy
+    study: GainStudy
     config: ExchangeConfig
     say: GainAnswers
-    found: dict[Kinds, Comparison | NewReliance] = field(default_factory=dict)
 
     def answers(self) -> Iterator[Evidence | Undefined]:
-        """Every answer of the family."""
+        """Every answer."""
         if joined := [kind for kind in self.kinds if JOINED in kind]:
             name = printable(joined[0])
             why = f"A kind of action is called {name}, which reads like several kinds."
             yield from self.say.not_tested(why, "Give it another name.")
         elif not self.kinds and not self.fields:
             yield from self.say.not_applicable(self._why_nothing, self.study.gain)
-        elif not self.fields and self.certified(self.kinds).bound.cleared:
+        elif not self.fields and self.certified(self.kinds).cleared:
             yield from self._bounded()
         else:
-            self._carry()
             yield from self._told()
 
     # -- the sources -------------------------------------------------------------------
@@ -174,7 +142,7 @@ class Exchange:
         """How many kinds and fields may be exchanged; none where nothing is played."""
         if any(JOINED in kind for kind in self.kinds):
             return 0, 0
-        if not self.fields and (not self.kinds or self.certified(self.kinds).bound.cleared):
+        if not self.fields and (not self.kinds or self.certified(self.kinds).cleared):
             return 0, 0
         return len(self.kinds), len(self.fields)
 
@@ -236,9 +204,9 @@ class Exchange:
 
     # -- what they carry ---------------------------------------------------------------
 
-    def certified(self, kinds: Kinds) -> Certified:
+    def certified(self, kinds: Kinds) -> Carried:
         """What these kinds carry at most, from who read them."""
-        return Certified(bound=certificate(self.read, kinds, self.study.gain))
+        return certificate(self.read, kinds, self.study.gain)
 
     def deal(self, sources: Kinds) -> Deal:
         names = frozenset(
@@ -251,36 +219,28 @@ class Exchange:
         kinds = frozenset(sources) - frozenset(self.fields)
         return Deal(kinds=kinds, donors=self.donors, plan=plan)
 
-    def _carry(self) -> None:
-        """What all sources carry, without those that are part of the job, and each."""
-        tasks = self.study.case.tasks
-        sources = (*self.kinds, *self.fields)
-        self._exchange([sources], tasks)
-        if self.found[sources].cleared:
-            return
-        job = self._part_of_the_job()
-        if job:
-            del self.found[sources]
-            self.found.update(job)
+    @cached_property
+    def found(self) -> dict[Kinds, Comparison | NewReliance]:
+        """What all sources carry together, without those that are part of the job, and each."""
+        tasks, sources = self.study.case.tasks, (*self.kinds, *self.fields)
+        found: dict[Kinds, Comparison | NewReliance] = {**self._exchanged([sources], tasks)}
+        if found[sources].cleared:
+            return found
+        if job := self._part_of_the_job():
             known = {one for fields in job for one in fields}
             sources = tuple(one for one in sources if one not in known)
-            self._exchange([sources] if sources else [], tasks)
-        if sources and not self.found[sources].cleared:
-            self._apart(sources)
+            found = {**job, **self._exchanged([sources] if sources else [], tasks)}
+        if sources and not found[sources].cleared:
+            found |= self._apart(sources, found)
+        return found
 
-    def _play(self, worlds: Sequence[Alteration], tasks: tuple[str, ...]) -> list[Pair]:
-        """Both sides in each of these worlds, policy by policy."""
-        sides = [
-            [self.study.altered_side(side, world, tasks).runs for world in worlds]
-            for side in ("before", *self.study.case.afters)
-        ]
-        return [(before, tuple(afters)) for before, *afters in zip(*sides, strict=True)]
-
-    def _exchange(self, sets: Sequence[Kinds], tasks: tuple[str, ...]) -> None:
+    def _exchanged(self, sets: Sequence[Kinds], tasks: tuple[str, ...]) -> dict[Kinds, Comparison]:
         """What each of these sets of sources carries."""
-        pairs = self._play([dealt(self.deal(sources)) for sources in sets], tasks)
-        for sources, pair in zip(sets, pairs, strict=True):
-            self.found[sources] = self.study.compare(pair)
+        pairs = self._pairs(sets, tasks)
+        return {one: self.study.compare(pair) for one, pair in zip(sets, pairs, strict=True)}
+
+    def _pairs(self, sets: Sequence[Kinds], tasks: tuple[str, ...]) -> list[Pair]:
+        return self.study.pairs([dealt(self.deal(sources)) for sources in sets], tasks)
 
     def _part_of_the_job(self) -> dict[Kinds, NewReliance]:
         """The fields that *before* needed for the same share of its wins: all, or
@@ -299,12 +259,11 @@ class Exchange:
 
     def _newly(self, sets: Sequence[Kinds], tasks: tuple[str, ...]) -> dict[Kinds, NewReliance]:
         """Those of these sets of fields that newly carry at most a fifth of the gain."""
-        pairs = self._play([dealt(self.deal(sources)) for sources in sets], tasks)
         found = {}
-        for sources, pair in zip(sets, pairs, strict=True):
+        for sources, pair in zip(sets, self._pairs(sets, tasks), strict=True):
             one = new_reliance(self.study, pair, self.everything)
             if not one.cleared and one.by_all:
-                (kept,) = self._play([shadow(self._keeping(sources))], tasks)
+                (kept,) = self.study.pairs([shadow(self._keeping(sources))], tasks)
                 one = new_reliance(self.study, kept, self.everything, alone=True)
             if one.cleared:
                 found[sources] = one
@@ -321,23 +280,25 @@ class Exchange:
     def everything(self) -> Pair:
         """Both sides with everything taken from another task."""
         plan = self._keeping(())
-        (pair,) = self._play([shadow(plan)], tuple(sorted(plan.donors)))
+        (pair,) = self.study.pairs([shadow(plan)], tuple(sorted(plan.donors)))
         return pair
 
-    def _apart(self, sources: Kinds) -> None:
+    def _apart(
+        self, sources: Kinds, known: Mapping[Kinds, Comparison | NewReliance]
+    ) -> dict[Kinds, Comparison]:
         """Each source by itself, and pairs where no single one was found."""
         few = chosen_tasks(self.study.case.tasks, self.config.tasks)
         kinds = [kind for kind in self.kinds if kind in sources]
         usage = {kind: self.read.after_usage(kind) for kind in kinds}
         used = sorted(kinds, key=lambda kind: -usage[kind])
-        open_kinds = [one for one in used if not self.certified((one,)).bound.cleared]
+        open_kinds = [one for one in used if not self.certified((one,)).cleared]
         fields = [one for one in self.fields if one in sources]
         every = [*fields, *open_kinds][: self.config.most_sources]
-        single = [(one,) for one in every if (one,) not in self.found]
-        self._exchange(single, few)
-        if not any(self.found[one,].over_bar.low > 0 for one in every):
-            pairs = [one for one in combinations(every, 2) if one not in self.found]
-            self._exchange(pairs[: self.config.most_pairs], few)
+        found = self._exchanged([(one,) for one in every if (one,) not in known], few)
+        if not any({**known, **found}[one,].over_bar.low > 0 for one in every):
+            pairs = [one for one in combinations(every, 2) if one not in known]
+            found |= self._exchanged(pairs[: self.config.most_pairs], few)
+        return found
 
     # -- what is said ------------------------------------------------------------------
 

@@ -16,7 +16,7 @@ from forensics.phrases import percent, plural
 from forensics.records import Evidence, Table, Trajectory
 from forensics.records.verdict import Estimate as Cell
 from forensics.statistics import Estimate, mean
-from resampling.sources.extraction import won
+from resampling.gain_tests.extraction import won
 
 PASS = "elicitation.pass_at_k"
 Won = Mapping[str, Sequence[bool]]  # by task

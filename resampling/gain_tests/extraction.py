@@ -36,7 +36,7 @@ from forensics.errors import MissingInput, stop_outside
 from forensics.phrases import percent
 from forensics.protocols import Environment, Regrading
 from forensics.records import Trajectory
-from resampling.sources.replay import graded_again
+from resampling.gain_tests.hand_ins import graded_again
 
 SHARED: Final = 0.9  # of the texts
 MOST_GUESSED = 0.9  # of the candidates: above it, guessing cannot be told from knowing

@@ -50,11 +50,10 @@ from forensics.records import Evidence, Trajectory, Undefined, content_hash
 from forensics.records.evidence import Scalar
 from forensics.records.gain_test import GainTest
 from forensics.statistics import mean
-from resampling.sources.altered_world import AlteredWorld, alteration
-from resampling.sources.extraction import Extraction, Form, by_task, form_of, last_action, won
-from resampling.sources.pass_at_k import PASS, pass_at_k
-from resampling.sources.replay import replays_of
-from resampling.sources.source_study import DIFFERENCE, SourceStudy, require_known_gain, study_of
+from resampling.gain_tests.altered_worlds import AlteredWorld, alteration
+from resampling.gain_tests.extraction import Extraction, Form, by_task, form_of, last_action, won
+from resampling.gain_tests.gain_study import DIFFERENCE, GainStudy, require_known_gain, study_of
+from resampling.gain_tests.pass_at_k import PASS, pass_at_k
 
 LENIENT, TEMPLATE, EXAMPLES = "lenient extraction", "template", "few examples"
 DRAWING = "other temperatures"
@@ -115,23 +114,22 @@ class Unlocked:
 class Elicitation:
     """One study: the plain runs of its tasks, and the ways to ask."""
 
-    study: SourceStudy
+    study: GainStudy
     config: ElicitationConfig
     make: AnswerMaker
 
     @cached_property
     def whole(self) -> float:
         """G0 on all tasks of the case: what every share is a share of."""
-        return SourceStudy(case=self.study.case, world=self.study.world).gain.estimate
+        return GainStudy(case=self.study.case, world=self.study.world).gain.estimate
 
     @cached_property
     def before(self) -> list[Trajectory]:
-        return self._scored(self.study.case.rollouts("before", without=self.study.world))
+        return self._scored(self.study.runs("before"))
 
     @cached_property
     def afters(self) -> list[list[Trajectory]]:
-        case, world = self.study.case, self.study.world
-        return [self._scored(case.rollouts(side, without=world)) for side in case.afters]
+        return [self._scored(self.study.runs(side)) for side in self.study.case.afters]
 
     def _scored(self, log: Iterable[Trajectory]) -> list[Trajectory]:
         tasks = frozenset(self.study.tasks or ())
@@ -230,7 +228,7 @@ class Elicitation:
     # -- 1: lenient extraction -----------------------------------------------------------
 
     def lenient(self) -> Unlocked:
-        world = replays_of(self.study).world
+        world = self.study.case.world(self.study.world)
         before, *afters = (
             Extraction(world, side, self.wins) for side in (self.before, *self.afters)
         )
@@ -310,10 +308,7 @@ class Elicitation:
         altered: Alteration | None = None,
         settings: SamplingSettings | None = None,
     ) -> Unlocked:
-        study = self.study
-        log = study.case.rollouts(
-            "before", without=study.world, tasks=study.tasks, altered=altered, settings=settings
-        )
+        log = self.study.runs("before", altered, self.study.tasks, settings)
         scores = [(run.task, run.outcome) for run in log if run.outcome is not None]
         asked = by_task(scores)
         plain = by_task([(run.task, run.outcome or 0.0) for run in self.before])

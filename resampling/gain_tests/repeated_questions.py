@@ -23,9 +23,9 @@ from typing import Final
 
 from forensics.errors import stop_outside
 from forensics.protocols import Environment, Fielded
-from resampling.sources.fields import QUESTION
-from resampling.sources.replay import PlayedRun, Replays, by_task
-from resampling.sources.trained_tasks import read
+from resampling.gain_tests.fields import QUESTION
+from resampling.gain_tests.hand_ins import PlayedRun, Replays, by_task
+from resampling.gain_tests.trained_tasks import read
 
 FIXES: Final = 0.8
 FEWEST: Final = 10

@@ -8,7 +8,7 @@ as well. Where no question is named, all of the prompt may be it.
    those of the prompts are (`fields`), the question not being named.
 2. *Worlds*: the task's own prompt, in which the rest of the question is another
    task's (`shadow`). In the control all of it is.
-3. The smallest parts (`sufficient_subsets`) that are enough alone, and newly so. What is
+3. The smallest parts (`search`) that are enough alone, and newly so. What is
    not surely so, or where *before* wins too little to tell, is not told: whatever is
    asked is enough alone, and what is asked its author knows best.
 
@@ -24,13 +24,13 @@ from functools import cached_property
 
 from forensics.protocols import Alteration
 from forensics.verdict.view import JOINED
-from resampling.sources.fields import NEARLY_ALL, PREFIX, QUESTION, PromptFields, prompt_fields
-from resampling.sources.shadow import Kept, Plan, shadow
-from resampling.sources.source_study import SourceStudy
-from resampling.sources.sufficient_subsets import Found, Limits, SufficientSubsets
+from resampling.gain_tests.altered_worlds import Kept, Plan, shadow
+from resampling.gain_tests.fields import NEARLY_ALL, PREFIX, QUESTION, PromptFields, prompt_fields
+from resampling.gain_tests.gain_study import GainStudy
+from resampling.gain_tests.search import Found, Limits, Search
 
 
-def prompts_of(study: SourceStudy, but: tuple[str, ...] = ()) -> PromptFields:
+def prompts_of(study: GainStudy, but: tuple[str, ...] = ()) -> PromptFields:
     """The fields of all of a case's prompts in the world of a study; `but`: of those
     that are declared not these.
     """
@@ -66,7 +66,7 @@ class PromptParts:
     by those that may (`named`). `limits`: of the search.
     """
 
-    study: SourceStudy
+    study: GainStudy
     named: PromptFields
     cut: PromptFields
     limits: Limits
@@ -99,7 +99,7 @@ class PromptParts:
             kept = Kept(names=frozenset(whole.but(part.atoms).atoms), own=True)
             return shadow(Plan(fields=self.cut, donors=donors, kept=kept))
 
-        search = SufficientSubsets[PromptPart](
+        search = Search[PromptPart](
             study=self.study,
             on=sorted(donors),
             control=keeping(PromptPart(())),

@@ -33,16 +33,16 @@ from forensics.instruments import gain_test
 from forensics.phrases import plural, points
 from forensics.records import Evidence, Undefined
 from forensics.records.gain_test import GainTest
-from resampling.sources.repeated_questions import repeated_questions
-from resampling.sources.replay import replays_of, runs_of_sides
-from resampling.sources.source_study import (
+from resampling.gain_tests.gain_study import (
     Comparison,
     GainAnswers,
-    SourceStudy,
+    GainStudy,
     Values,
     study_of,
 )
-from resampling.sources.trained_tasks import Showing, TrainedTasks, openings, trained_tasks
+from resampling.gain_tests.hand_ins import Recorded
+from resampling.gain_tests.repeated_questions import repeated_questions
+from resampling.gain_tests.trained_tasks import Showing, TrainedTasks, openings, trained_tasks
 
 MEMORY = GainTest(
     name="memory",
@@ -74,8 +74,7 @@ def memory(case: Case, config: MemoryConfig) -> Iterator[Evidence | Undefined]:
     """What the gain owes to tasks that repeat trained ones; raises `MissingInput`
     for what the case cannot give.
     """
-    make = memory.answers(case, config, METHOD)
-    family = GainAnswers(test=MEMORY, make=make)
+    say = GainAnswers.of(memory, case, config, METHOD)
     remembered = Memory(study=study_of(case), config=config)
     tasks, twins, trained = remembered.tasks, remembered.twins, remembered.trained
     told = (
@@ -83,15 +82,15 @@ def memory(case: Case, config: MemoryConfig) -> Iterator[Evidence | Undefined]:
         f" {plural(len(trained), 'task')} of {trained.source}."
     )
     if len(tasks) - len(twins) < config.fewest:
-        yield from family.not_tested(
+        yield from say.not_tested(
             told, "Give a held-out split whose tasks do not repeat trained ones."
         )
     elif not twins:
-        yield from family.not_applicable(told, remembered.study.gain)
+        yield from say.not_applicable(told, remembered.study.gain)
     else:
         found, on_new = remembered.carried, remembered.on_new
-        yield family.carried(ABOUT, found)
-        yield from family.whole(
+        yield say.carried(ABOUT, found)
+        yield from say.whole(
             found,
             f"{told} The gain on the others is {points(on_new, 1)} points.",
             diagnostics={
@@ -108,8 +107,12 @@ def memory(case: Case, config: MemoryConfig) -> Iterator[Evidence | Undefined]:
 class Memory:
     """The tasks of a study, and those among them that repeat trained ones."""
 
-    study: SourceStudy
+    study: GainStudy
     config: MemoryConfig
+
+    @cached_property
+    def recorded(self) -> Recorded:
+        return Recorded(study=self.study)
 
     @cached_property
     def tasks(self) -> tuple[str, ...]:
@@ -119,13 +122,13 @@ class Memory:
 
     @cached_property
     def trained(self) -> TrainedTasks:
-        world = replays_of(self.study).world
+        world = self.recorded.replays.world
         return trained_tasks(self.study.case, world, self.config.split_tasks)
 
     @cached_property
     def showing(self) -> Showing:
-        world, wanted = replays_of(self.study).world, frozenset(self.tasks)
-        runs = (run for side in runs_of_sides(self.study) for run in side if run.task in wanted)
+        world, wanted = self.recorded.replays.world, frozenset(self.tasks)
+        runs = (run for side in self.recorded.sides for run in side if run.task in wanted)
         taken = (action for run in runs for action in dict.fromkeys(run.actions))
         chosen = openings(world, self.tasks[0], taken, self.config.openings)
         return Showing(world=world, trained=self.trained, held_out=self.tasks, openings=chosen)
@@ -133,9 +136,9 @@ class Memory:
     @cached_property
     def twins(self) -> frozenset[str]:
         """The held-out tasks that repeat trained ones."""
-        runs = [run for side in runs_of_sides(self.study) for run in side]
+        runs = [run for side in self.recorded.sides for run in side]
         names = self.trained.names
-        asked = repeated_questions(replays_of(self.study), self.tasks, names, runs)
+        asked = repeated_questions(self.recorded.replays, self.tasks, names, runs)
         return self.showing.twins | asked
 
     @cached_property

@@ -26,9 +26,9 @@ from typing import Any
 
 import numpy as np
 
-from forensics.case import Case
+from forensics.case import Case, Rollouts
 from forensics.errors import MissingInput
-from forensics.instruments import AnswerMaker
+from forensics.instruments import AnswerMaker, Instrument
 from forensics.layers.decomposition import (
     BEFORE,
     GENUINE_BAR,
@@ -44,7 +44,7 @@ from forensics.layers.decomposition import (
     runs_from,
 )
 from forensics.phrases import point_range, points, printable
-from forensics.protocols import Alteration
+from forensics.protocols import Alteration, SamplingSettings
 from forensics.records import Evidence, Undefined
 from forensics.records.gain_test import GainTest
 from forensics.runs import Condition
@@ -52,7 +52,7 @@ from forensics.statistics import Contrast, Estimate
 from resampling.ablation.gains import require_gain
 from resampling.ablation.refusal import scrubbed_world
 from resampling.ablation.refused_runs import Played, Side, chosen_tasks, played_plainly, read_side
-from resampling.sources.amounts import Carries
+from resampling.gain_tests.amounts import Carries
 
 DIFFERENCE = "score difference"
 ALTERED: World = ("altered",)
@@ -62,7 +62,7 @@ Pair = tuple[Runs, tuple[Runs, ...]]  # before, and every after seed
 Values = np.ndarray[tuple[int], np.dtype[np.float64]]
 
 
-def study_of(case: Case, most_tasks: int | None = None) -> "SourceStudy":
+def study_of(case: Case, most_tasks: int | None = None) -> "GainStudy":
     """What a gain test starts from. Raises `MissingInput` where the case
     cannot be played, or where no gain survives scrubbing.
 
@@ -76,8 +76,8 @@ def study_of(case: Case, most_tasks: int | None = None) -> "SourceStudy":
         )
     world = scrubbed_world(case)
     tasks = None if most_tasks is None else chosen_tasks(case.tasks, most_tasks)
-    study = SourceStudy(case=case, world=world, tasks=tasks)
-    require_gain(SourceStudy(case=case, world=world).gain, world)
+    study = GainStudy(case=case, world=world, tasks=tasks)
+    require_gain(GainStudy(case=case, world=world).gain, world)
     return study
 
 
@@ -90,7 +90,7 @@ def require_known_gain(case: Case) -> None:
 
 
 @dataclass(frozen=True, kw_only=True)
-class SourceStudy:
+class GainStudy:
     """Both policies of a case in the world that is scrubbed of every declared
     channel. `tasks`: only these (`None`: all).
     """
@@ -117,30 +117,58 @@ class SourceStudy:
         turns = [sum(one["role"] == "assistant" for one in row["steps"]) for row in rows]
         return max(turns, default=0)
 
+    @property
+    def sides(self) -> tuple[str, ...]:
+        """The policy before training, and every one after it."""
+        return "before", *self.case.afters
+
+    def runs(
+        self,
+        side: str,
+        altered: Alteration | None = None,
+        tasks: tuple[str, ...] | None = None,
+        sampling: SamplingSettings | None = None,
+    ) -> Rollouts:
+        """One side's runs in that world, as it is or altered, on all tasks or these."""
+        where = Condition(scrubbed=self.world, altered=altered, sampling=sampling)
+        return self.case.rollouts(side, where, tasks=tasks)
+
     def plain_rows(self, *columns: str) -> dict[str, list[dict[str, Any]]]:
         """These columns of the case's own runs in that world, side by side."""
-        return {
-            side: list(self.case.rollouts(side, without=self.world).rows(*columns))
-            for side in ("before", *self.case.afters)
-        }
+        return {side: list(self.runs(side).rows(*columns)) for side in self.sides}
 
     def altered(self, alteration: Alteration, tasks: tuple[str, ...] | None = None) -> Played:
         """The same policies, tasks and random numbers in an altered world;
         `tasks`: only these.
         """
-        before, *afters = (
-            self.altered_side(side, alteration, tasks) for side in ("before", *self.case.afters)
-        )
+        before, *afters = (self.altered_side(side, alteration, tasks) for side in self.sides)
         return Played(before=before, afters=tuple(afters))
 
     def altered_side(
         self, side: str, alteration: Alteration, tasks: tuple[str, ...] | None = None
     ) -> Side:
         """One of them."""
-        chosen = self.tasks if tasks is None else tasks
-        return read_side(
-            self.case.rollouts(side, without=self.world, altered=alteration, tasks=chosen)
-        )
+        return read_side(self.runs(side, alteration, self.tasks if tasks is None else tasks))
+
+    def pairs(
+        self,
+        worlds: Sequence[Alteration],
+        tasks: tuple[str, ...],
+        unplayed: Sequence[Alteration] = (),
+    ) -> list[Pair]:
+        """Both sides in each of these worlds, one policy at a time; in those that *before*
+        leaves `unplayed` as if it won nothing there.
+        """
+        played = [
+            [
+                nothing_won(tasks)
+                if side == "before" and world in unplayed
+                else self.altered_side(side, world, tasks).runs
+                for world in worlds
+            ]
+            for side in self.sides
+        ]
+        return [(first, tuple(rest)) for first, *rest in zip(*played, strict=True)]
 
     def compare(self, altered: Pair) -> "Comparison":
         """The gain in an altered world against the gain in the world as it is."""
@@ -258,6 +286,12 @@ class GainAnswers:
 
     test: GainTest
     make: AnswerMaker
+
+    @classmethod
+    def of(cls, tool: Instrument, case: Case, config: Any, method: str) -> "GainAnswers":
+        """Those of a gain test under these settings."""
+        (test,) = tool.gain_tests
+        return cls(test=test, make=tool.answers(case, config, method))
 
     def carried(self, about: str, found: Carries, summary: str = "", **fields: Any) -> Evidence:
         """What one source carries; `summary` says what was done to it."""

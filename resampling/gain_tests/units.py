@@ -23,11 +23,12 @@ from typing import Any, Final
 
 import numpy as np
 
+from forensics.protocols import StepResult
 from forensics.records import content_hash
 from forensics.verdict.view import JOINED
-from resampling.ablation.refused_runs import Kinds, chosen_tasks
-from resampling.sources.dealt_world import Row, observed
-from resampling.sources.fields import TOKEN, PromptFields, find_fields
+from resampling.ablation.refused_runs import Kinds, action_kinds, chosen_tasks
+from resampling.gain_tests.donors import Row, observed
+from resampling.gain_tests.fields import TOKEN, PromptFields, find_fields
 
 MINED: Final = 150  # texts of a kind in which templates are looked for
 MOST_TEXTS: Final = 16  # of one task and template that are kept
@@ -289,3 +290,44 @@ def _name(shared: Sequence[str]) -> str:
     """The first words that a template shares."""
     words = [word for part in shared for word in TOKEN.findall(part) if word.isalpha()]
     return "-".join(word.lower() for word in words[:3]) or "text"
+
+
+Met = tuple[Part, Values]  # the part of the unit that a text has, and all values of the text
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Shown:
+    """One unit among what was shown."""
+
+    texts: ShownTexts
+    unit: Unit
+
+    def __deepcopy__(self, memo: Any) -> "Shown":
+        return self  # nothing of it ever changes
+
+    def met(self, action: str, result: StepResult) -> Met | None:
+        """What of the unit a step showed."""
+        found = self.texts.cut(action_kinds(action, result.kinds), result.observation)
+        part = self.unit.by_form.get(found[1]) if found else None
+        return (part, found[2]) if found and part else None
+
+    def own(self, task: str, form: Form, number: int) -> Values | None:
+        """The n-th text of a template that the runs of a task were shown."""
+        known = self.texts.values[form].get(task)
+        return known[number % len(known)] if known else None
+
+    def read(self, task: str, met: Met) -> bool:
+        """Whether the task's runs were shown this text, as far as they are kept."""
+        return met[1] in self.texts.values[met[0].form].get(task, (met[1],))
+
+    def another(self, task: str, part: Part, number: int, but: Values) -> Values | None:
+        """The n-th of another task that differs in the unit, if there is one."""
+        every = (of[number % len(of)] for of in self.texts.others(task, part.form))
+        return next((one for one in every if part.of(one) != part.of(but)), None)
+
+
+def number_of(seen: list[tuple[Form, Values]], form: Form, values: Values) -> int:
+    """The place of a text among those of its template that an episode showed."""
+    if (form, values) not in seen:
+        seen.append((form, values))
+    return [one for of, one in seen if of == form].index(values)

@@ -25,11 +25,11 @@ in the world that is scrubbed of every declared channel.
    suffices.
 
 Where no question is named, a field that suffices may *be* the question; only
-its author can tell. Then the family is not cleared, and how much is left or
+its author can tell. Then the test is not cleared, and how much is left or
 phantom is `Undefined`, with that cure: nobody is accused. A prompt of one field,
 answered in one turn, says nothing: it suffices by necessity, and calling it
 harmless would let every cue pass that stands alone. Where the question is
-declared to be all that varies, the family is not applicable, and the answer
+declared to be all that varies, the test is not applicable, and the answer
 quotes one, since the reader takes its author's word for it.
 
 Ours; sufficiency and necessity as in 1905.03197 for features. It cannot see a
@@ -39,7 +39,7 @@ inside the question. `episodes` bounds what is played.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
 from typing import Any
@@ -47,7 +47,6 @@ from typing import Any
 from forensics.case import Case
 from forensics.errors import MissingInput
 from forensics.instruments import Plays, gain_test
-from forensics.layers.decomposition import Runs
 from forensics.phrases import plural, points, printable
 from forensics.protocols import Needing
 from forensics.records import Evidence, Undefined
@@ -56,20 +55,19 @@ from forensics.runs import Condition
 from forensics.verdict.measurement_cost import grown
 from resampling.ablation.refusal import scrubbed_world
 from resampling.ablation.refused_runs import chosen_tasks
-from resampling.sources.amounts import EndByEnd
-from resampling.sources.fields import NEARLY_ALL, PREFIX, QUESTION, PromptFields, by_the_author
-from resampling.sources.needed_shows import NeededShows
-from resampling.sources.new_reliance import NewlySufficient
-from resampling.sources.prompt_parts import PromptParts, prompts_of
-from resampling.sources.shadow import Kept, Plan, shadow
-from resampling.sources.source_study import (
+from resampling.gain_tests.altered_worlds import Kept, Plan, shadow
+from resampling.gain_tests.amounts import EndByEnd
+from resampling.gain_tests.fields import NEARLY_ALL, PREFIX, QUESTION, PromptFields, by_the_author
+from resampling.gain_tests.gain_study import (
     Comparison,
     GainAnswers,
-    SourceStudy,
-    nothing_won,
+    GainStudy,
     study_of,
 )
-from resampling.sources.sufficient_subsets import Found, Limits
+from resampling.gain_tests.needed_shows import NeededShows
+from resampling.gain_tests.new_reliance import NewlySufficient
+from resampling.gain_tests.prompt_parts import PromptParts, prompts_of
+from resampling.gain_tests.search import Found, Limits
 
 SUFFICIENCY = GainTest(
     name="sufficiency",
@@ -108,7 +106,7 @@ class SufficiencyConfig:
     what is not cleared there is played (of more than 300 tasks in the case, as large a
     share). `most_fields`: fields that are screened (neighbours are kept together where
     there are more), `most_played`: of those that are played on more tasks; `most_units`,
-    `most_asked`: of the search in parts (`sufficient_subsets.Limits`).
+    `most_asked`: of the search in parts (`search.Limits`).
     """
 
     screen: int = 48
@@ -120,7 +118,7 @@ class SufficiencyConfig:
 
 
 def plays(case: Case, config: SufficiencyConfig) -> Plays:
-    """All but the question, then field by field: as `Sufficiency._carry` plays them. Then parts
+    """All but the question, then field by field: as `Sufficiency._carried` plays them. Then parts
     of the prompts and of what needed actions show; how many there are is looked up once the
     plain runs are there. Likely: what is screened first, and parts as of a skill.
     """
@@ -166,9 +164,8 @@ def sufficiency(case: Case, config: SufficiencyConfig) -> Iterator[Evidence | Un
 
 def _opened(case: Case, config: SufficiencyConfig) -> "Sufficiency":
     study = study_of(case)
-    make = sufficiency.answers(case, config, METHOD)
     fields = prompts_of(study)
-    say = GainAnswers(test=SUFFICIENCY, make=make)
+    say = GainAnswers.of(sufficiency, case, config, METHOD)
     return Sufficiency(study=study, fields=fields, config=config, say=say)
 
 
@@ -176,14 +173,13 @@ def _opened(case: Case, config: SufficiencyConfig) -> "Sufficiency":
 class Sufficiency:
     """The fields of a case, and what each carries."""
 
-    study: SourceStudy
+    study: GainStudy
     fields: PromptFields
     config: SufficiencyConfig
     say: GainAnswers
-    found: dict[Kept, Comparison] = field(default_factory=dict)
 
     def answers(self) -> Iterator[Evidence | Undefined]:
-        """Every answer of the family."""
+        """Every answer."""
         prompts = list(self._of_prompts())
         over = next(one for one in prompts if one.question == SUFFICIENCY.asked)
         known = isinstance(over, Evidence) and over.interval
@@ -253,17 +249,24 @@ class Sufficiency:
 
     def _of_prompts(self) -> Iterator[Evidence | Undefined]:
         """What the fields of the prompts carry."""
+        if self._why_nothing:
+            yield from self.say.not_applicable(self._why_nothing, self.study.gain)
+        elif not self.named and self._why_not:
+            yield from self.say.not_tested(self._why_not, NAME_IT)
+        else:
+            yield from self._told()
+
+    @cached_property
+    def _why_nothing(self) -> str:
+        """Why there is nothing to keep; else empty."""
         fields, sources = self.fields, [f"`{PREFIX}{name}`" for name in self.varying]
         if not fields.beside and not (self.named or sources):
-            reason = "The prompt is the same for every task."
-        elif not fields.beside and self.named:
-            reason = f"Beside the question nothing in the prompts varies. {self.named_as}"
-        elif sources and not self.single:
-            reason = f"What varies in the prompts is allowed: {', '.join(sources)}."
-        else:
-            yield from self._measured()
-            return
-        yield from self.say.not_applicable(reason, self.study.gain)
+            return "The prompt is the same for every task."
+        if not fields.beside and self.named:
+            return f"Beside the question nothing in the prompts varies. {self.named_as}"
+        if sources and not self.single:
+            return f"What varies in the prompts is allowed: {', '.join(sources)}."
+        return ""
 
     # -- what there is -----------------------------------------------------------------
 
@@ -332,56 +335,48 @@ class Sufficiency:
             )
         return ""
 
-    def _measured(self) -> Iterator[Evidence | Undefined]:
-        if self.named:
-            self._carry([self.joint])
-            if not self.found[self.joint].cleared and len(self.single) > 1 and self.fields.aligns:
-                self._carry(self.single)
-        elif why := self._why_not:
-            yield from self.say.not_tested(why, NAME_IT)
-            return
-        else:
-            self._carry(self.single)
-        yield from self._told()
+    @cached_property
+    def found(self) -> dict[Kept, Comparison]:
+        """What the fields carry; none where there are none, or that cannot be told."""
+        if self._why_nothing or not self.named:
+            return {} if self._why_nothing or self._why_not else self._carried(self.single)
+        found = self._carried([self.joint])
+        if not found[self.joint].cleared and len(self.single) > 1 and self.fields.aligns:
+            found |= self._carried(self.single)
+        return found
 
-    def _carry(self, fields: Sequence[Kept]) -> None:
+    def _carried(self, fields: Sequence[Kept]) -> dict[Kept, Comparison]:
         """What each of these carries: after training alone on few tasks, what
         is left on more, what is still left before training too.
         """
         few = self.config.screen
         more = grown(self.config.tasks, len(self.study.case.tasks))
-        self._play(fields, few, before=False)
-        left = [one for one in fields if not self.found[one].cleared]
-        left.sort(key=lambda one: -self.found[one].over_bar.estimate)
+        found = self._kept(fields, few, before=False)
+        left = [one for one in fields if not found[one].cleared]
+        left.sort(key=lambda one: -found[one].over_bar.estimate)
         most, rest = left[: self.config.most_played], left[self.config.most_played :]
-        self._play(rest, few, before=True)
-        self._play(most, more, before=False)
-        self._play([one for one in most if not self.found[one].cleared], more, before=True)
+        found |= self._kept(rest, few, before=True) | self._kept(most, more, before=False)
+        return found | self._kept([o for o in most if not found[o].cleared], more, before=True)
 
-    def _play(self, fields: Sequence[Kept], tasks: int, before: bool) -> None:
+    def _kept(self, fields: Sequence[Kept], most: int, before: bool) -> dict[Kept, Comparison]:
         """Each of these fields kept alone, against the control. Without `before` it
         counts as if the policy before training won nothing there.
         """
-        case = self.study.case
-        control = {one: self.plan(Kept(apart=one.apart)) for one in fields}
-        chosen = {one: chosen_tasks(sorted(plan.donors), tasks) for one, plan in control.items()}
-        worlds = {one: (shadow(self.plan(one)), shadow(plan)) for one, plan in control.items()}
-        played: dict[Kept, list[list[Runs]]] = {one: [] for one in fields}
-        for side in ("before", *case.afters):  # one policy is in memory at a time
-            for one in fields:
-                kept, none = (
-                    self.study.altered_side(side, world, chosen[one]).runs
-                    if before or side != "before" or world is not worlds[one][0]
-                    else nothing_won(chosen[one])
-                    for world in worlds[one]
-                )
-                played[one].append([kept, none])
-        for one, sides in played.items():
-            pairs = [(first, tuple(rest)) for first, *rest in zip(*sides, strict=True)]
-            found = self.study.amount(*pairs)
-            alone = NewlySufficient(panel=found.panel, level=found.level, alone=True)
-            in_the_same_share = before and not found.cleared and alone.newly.cleared
-            self.found[one] = alone if in_the_same_share else found
+        if not fields:
+            return {}
+        nothing = self.plan(Kept(apart=fields[0].apart))
+        tasks = chosen_tasks(sorted(nothing.donors), most)
+        worlds = [shadow(self.plan(one)) for one in fields]
+        *pairs, control = self.study.pairs(
+            [*worlds, shadow(nothing)], tasks, unplayed=() if before else worlds
+        )
+        found = {}
+        for one, pair in zip(fields, pairs, strict=True):
+            amount = self.study.amount(pair, control)
+            alone = NewlySufficient(panel=amount.panel, level=amount.level, alone=True)
+            in_the_same_share = before and not amount.cleared and alone.newly.cleared
+            found[one] = alone if in_the_same_share else amount
+        return found
 
     # -- what is said ------------------------------------------------------------------
 

@@ -25,12 +25,11 @@ from typing import Any, Generic, Protocol, Self, TypeVar
 
 import numpy as np
 
-from forensics.layers.decomposition import Runs
 from forensics.protocols import Alteration
 from resampling.ablation.refused_runs import chosen_tasks
-from resampling.sources.amounts import Carries, EndByEnd
-from resampling.sources.new_reliance import new_reliance
-from resampling.sources.source_study import Comparison, Pair, SourceStudy, nothing_won
+from resampling.gain_tests.amounts import Carries, EndByEnd
+from resampling.gain_tests.gain_study import Comparison, GainStudy
+from resampling.gain_tests.new_reliance import new_reliance
 
 HALF = 0.5
 
@@ -118,13 +117,14 @@ class Limits:
         return (both + asked) * (1 + afters) + thinned * afters
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class SufficientSubsets(Generic[Unit]):
-    """The search. `on`: the tasks with another one to show. `control`: the world that
-    keeps nothing; `keeping` a part, `exchanging` it (`None`: not asked for).
+@dataclass(kw_only=True, eq=False)
+class Search(Generic[Unit]):
+    """The search over units, with its two operators; it counts what it `played` and `thinned`.
+    `on`: the tasks with another one to show. `control`: the world that keeps nothing;
+    `keeping` a part, `exchanging` it (`None`: not asked for).
     """
 
-    study: SourceStudy
+    study: GainStudy
     on: Sequence[str]
     control: Alteration
     keeping: Callable[[Unit], Alteration]
@@ -204,27 +204,19 @@ class SufficientSubsets(Generic[Unit]):
 
     def _amount(self, unit: Unit, most: int, before: bool) -> Comparison:
         """What a part carries alone; without `before` as if that side won nothing."""
-        tasks, world = chosen_tasks(self.on, most), self.keeping(unit)
-        of_before = self._runs("before", world, tasks) if before else nothing_won(tasks)
-        afters = tuple(self._runs(side, world, tasks) for side in self.study.case.afters)
-        return self.study.amount((of_before, afters), self._pair(self.control, tasks))
+        world = self.keeping(unit)
+        worlds, tasks = [world, self.control], chosen_tasks(self.on, most)
+        return self.study.amount(*self.study.pairs(worlds, tasks, [] if before else [world]))
 
     def _newly(self, unit: Unit, most: int) -> Carries | None:
         """How newly a part is needed, or enough, if *before* wins enough to tell."""
         tasks = chosen_tasks(self.on, most)
-        control = self._pair(self.control, tasks)
+        (control,) = self.study.pairs([self.control], tasks)
         if not new_reliance(self.study, control, control).known:
             return None
-        own = self._pair(self.keeping(unit), tasks)
+        (own,) = self.study.pairs([self.keeping(unit)], tasks)
         found = [new_reliance(self.study, own, control, divided=False, alone=True)]
         if self.exchanging is not None:
-            other = self._pair(self.exchanging(unit), tasks)
+            (other,) = self.study.pairs([self.exchanging(unit)], tasks)
             found.append(new_reliance(self.study, other, control, divided=False))
         return EndByEnd(parts=found)
-
-    def _runs(self, side: str, world: Alteration, tasks: tuple[str, ...]) -> Runs:
-        return self.study.altered_side(side, world, tasks).runs
-
-    def _pair(self, world: Alteration, tasks: tuple[str, ...]) -> Pair:
-        afters = tuple(self._runs(side, world, tasks) for side in self.study.case.afters)
-        return self._runs("before", world, tasks), afters

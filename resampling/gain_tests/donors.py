@@ -1,35 +1,25 @@
-"""A world in which what kinds of action and fields of the prompt show comes from
-another task.
+"""What actions showed, by their kinds and the task, to be shown on another task.
 
-1. *Donors* are observations that the case's own runs read, of either side, by
-   the kinds of the action and the task. The last one of a run is read by nobody.
-2. An action with one of the exchanged kinds in it shows what an action of just
-   its kinds showed on another task: the same action's, where that task has it.
-   A task's donor is the next one in an order drawn by the seed that has such an
-   observation, so that an episode hears of one other task.
-3. Exchanged fields of the prompt have the values of another task of its template.
-
-What cannot be separated: an action that chains several kinds gives one
-observation, and all of it is exchanged. Where no other task has an observation
-of just these kinds, one of any kinds with an exchanged one among them serves, and
-else nothing is shown.
+1. *Donors* are observations that the case's own runs read, of either side. The last one of a
+   run is read by nobody.
+2. A task's donor is the next one in an order drawn by the seed that has an observation of just
+   these kinds, so that an episode hears of one other task: the same action's, where that task
+   has it. Where no other task has such, one of any kinds with an exchanged one among them
+   serves, and else nothing is shown.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
-from forensics.protocols import Alteration, Environment, Observation, StepResult
 from forensics.records import content_hash
 from resampling.ablation.refused_runs import Kinds, action_kinds
-from resampling.sources.altered_world import AlteredWorld, alteration
-from resampling.sources.shadow import Plan
 
-MOST_TEXTS = 4  # of one task and kinds that are kept
+MOST_GIVEN: Final = 4  # texts of one task and kinds that are kept
 Row = Mapping[str, Any]
 Texts = dict[str, str]  # what each action showed
 
@@ -80,7 +70,7 @@ def donors_of(rows: Iterable[Row], tasks: Sequence[str], seed: int) -> Donors:
     for row in rows:
         for kinds, action, shown in observed(row):
             of_task = texts.setdefault(kinds, {}).setdefault(row["task"], {})
-            if len(of_task) < MOST_TEXTS:
+            if len(of_task) < MOST_GIVEN:
                 of_task.setdefault(action, shown)
     names = sorted(tasks)
     order = [names[place] for place in np.random.default_rng(seed).permutation(len(names))]
@@ -100,48 +90,3 @@ def step_kinds(step: Row) -> Kinds:
     """The kinds of a recorded action."""
     called = tuple(call["name"] for call in step["tool_calls"] or ())
     return action_kinds(step["text"], tuple(step["kinds"] or ()) or called)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Deal:
-    """What is exchanged: `kinds` of action, and by the plan fields of the prompt."""
-
-    kinds: frozenset[str]
-    donors: Donors
-    plan: Plan | None = None
-
-    def __deepcopy__(self, memo: Any) -> "Deal":
-        return self
-
-
-class DealtWorld(AlteredWorld):
-    """See the module's text."""
-
-    def __init__(self, inner: Environment, name: str, deal: Deal) -> None:
-        super().__init__(inner, name)
-        self._deal = deal
-
-    def reset(self, task: str, seed: int) -> Observation:
-        start = super().reset(task, seed)
-        if self._deal.plan is None or task not in self._deal.plan.donors:
-            return start
-        text, system = self._deal.plan.prompt(task)
-        return Observation(text=text, system=system, channels=start.channels)
-
-    def step(self, action: str) -> StepResult:
-        result = self._inner.step(action)
-        kinds = action_kinds(action, result.kinds)
-        if result.terminated or result.truncated or self._deal.kinds.isdisjoint(kinds):
-            return result
-        deal = self._deal
-        shown = deal.donors.instead(self.task, kinds, action, deal.kinds)
-        return StepResult(**{**vars(result), "observation": shown, "channels": ()})
-
-
-def dealt(deal: Deal) -> Alteration:
-    """The alteration of a deal."""
-    what = [*sorted(deal.kinds), *([str(deal.plan.kept)] if deal.plan else [])]
-    told = content_hash([deal.donors.key, deal.plan.key if deal.plan else ""], 12)
-    return alteration(
-        f"exchange {' + '.join(what)} {told}", lambda inner, name: DealtWorld(inner, name, deal)
-    )

@@ -29,7 +29,7 @@ In the world that is scrubbed of every declared channel:
 
 Where texts cannot be handed in on half of the tasks (no hand-in stands in an
 action, no `regrade`), what can be tried is tried, and unless it finds something
-the family counts as not tested. Not seen: holes for texts that nobody handed in
+the test counts as not tested. Not seen: holes for texts that nobody handed in
 and that are not listed; a hole that is used with a different text on each task
 (blind play, where it needs no reading).
 """
@@ -51,23 +51,14 @@ from forensics.records.evidence import Control
 from forensics.records.gain_test import GainTest
 from forensics.statistics import Estimate, share_by_task
 from resampling.ablation.refused_runs import chosen_tasks
-from resampling.sources.blind_play import shuffled
-from resampling.sources.replay import (
-    HandIn,
-    HandIns,
-    PlayedRun,
-    Replays,
-    by_task,
-    replays_of,
-    runs_of_sides,
-)
-from resampling.sources.several_answers import BETWEEN, BREAKS, SeveralAnswers
-from resampling.sources.source_study import (
+from resampling.gain_tests.gain_study import (
     Comparison,
     GainAnswers,
-    SourceStudy,
+    GainStudy,
     study_of,
 )
+from resampling.gain_tests.hand_ins import HandIn, HandIns, PlayedRun, Recorded, Replays
+from resampling.gain_tests.several_answers import BETWEEN, BREAKS, SeveralAnswers
 
 AUDIT = GainTest(
     name="audit",
@@ -120,14 +111,13 @@ def audit(case: Case, config: AuditConfig) -> Iterator[Evidence | Undefined]:
     """What the grader accepts, and who lives by it; raises `MissingInput` for
     what the case cannot give.
     """
-    make = audit.answers(case, config, METHOD)
-    family = GainAnswers(test=AUDIT, make=make)
+    say = GainAnswers.of(audit, case, config, METHOD)
     trial = Audit(study=study_of(case), config=config)
     holes = trial.holes
     for tried in trial.tried:
         usual = f"the most frequent right answer on {percent(trial.chance)}"
         told = f"{usual}. A hole in the grader." if tried in holes else f"{usual}."
-        yield make.evidence(
+        yield say.make.evidence(
             WINS,
             tried.wins,
             about=tried.about,
@@ -137,15 +127,14 @@ def audit(case: Case, config: AuditConfig) -> Iterator[Evidence | Undefined]:
             f" {told}",
         )
     for hole in holes:
-        yield family.carried(hole.about, trial.used([hole]))
+        yield say.carried(hole.about, trial.used([hole]))
     if not holes:
-        yield make.undefined(AUDIT.shared, MissingInput(SOUND, "Nothing needs to be done."))
+        yield say.make.undefined(AUDIT.shared, MissingInput(SOUND, "Nothing needs to be done."))
     together = trial.used(holes)
-    if trial.replays.missing_share > config.most_missing:
-        share = percent(trial.replays.missing_share)
-        yield from family.not_tested(f"{share} of the replays ended without a score.", CURE)
+    if unscored := trial.recorded.unscored(config.most_missing):
+        yield from say.not_tested(unscored, CURE)
     elif trial.carried_share < 0.5 and not together.found:
-        yield from family.not_tested(
+        yield from say.not_tested(
             f"On {percent(1 - trial.carried_share)} of the tasks no run writes what it hands in, so"
             " no other text could be handed in.",
             CURE,
@@ -161,7 +150,7 @@ def audit(case: Case, config: AuditConfig) -> Iterator[Evidence | Undefined]:
             "chance": trial.chance,
             "holes": len(holes),
         }
-        yield from family.whole(together, said, diagnostics=diagnostics)
+        yield from say.whole(together, said, diagnostics=diagnostics)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -179,33 +168,29 @@ class Tried:
 class Audit:
     """Everything that is handed in."""
 
-    study: SourceStudy
+    study: GainStudy
     config: AuditConfig
 
     @cached_property
+    def recorded(self) -> Recorded:
+        return Recorded(study=self.study)
+
+    @property
     def sides(self) -> list[list[PlayedRun]]:
-        """The runs before, and of every after seed."""
-        return runs_of_sides(self.study)
+        return self.recorded.sides
 
-    @cached_property
+    @property
     def replays(self) -> Replays:
-        return replays_of(self.study)
-
-    @cached_property
-    def common(self) -> list[str]:
-        """The tasks with runs on every side."""
-        return sorted(set.intersection(*(set(by_task(side)) for side in self.sides)))
+        return self.recorded.replays
 
     @cached_property
     def tasks(self) -> tuple[str, ...]:
         """On which texts are handed in."""
-        return chosen_tasks(self.common, self.config.tasks)
+        return chosen_tasks(self.recorded.common, self.config.tasks)
 
     @cached_property
     def hand_ins(self) -> HandIns:
-        return HandIns(
-            sides=self.sides, tasks=self.tasks, replays=self.replays, few=self.config.carriers
-        )
+        return self.recorded.hand_ins(self.tasks, self.config.carriers)
 
     @cached_property
     def after(self) -> list[HandIn]:
@@ -296,7 +281,7 @@ class Audit:
     def _of_others(self, given: Sequence[HandIn]) -> dict[str, str]:
         """For each task what was given on the next one, in an order drawn from the seed."""
         own = {one.run.task: one.text for one in given}
-        order = shuffled(self.tasks, self.study.case.seed)
+        order = self.recorded.shuffled(self.tasks)
         found: dict[str, str] = {}
         for place, task in enumerate(order):
             if texts := [own[t] for t in (*order[place + 1 :], *order[:place]) if t in own]:
@@ -305,7 +290,7 @@ class Audit:
 
     @cached_property
     def several(self) -> SeveralAnswers:
-        order = shuffled(self.tasks, self.study.case.seed)
+        order = self.recorded.shuffled(self.tasks)
         return SeveralAnswers(hand_ins=self.hand_ins, order=order)
 
     def _several_rate(self) -> Estimate | None:
@@ -389,13 +374,14 @@ class Audit:
         def lives_by(run: PlayedRun) -> bool:
             return run.won and any(one.uses is not None and one.uses(run) for one in sorts)
 
+        common = self.recorded.common
         before, *afters = (
             np.array(
-                [np.mean([run.score * lives_by(run) for run in runs[task]]) for task in self.common]
+                [np.mean([run.score * lives_by(run) for run in runs[task]]) for task in common]
             )
-            for runs in map(by_task, self.sides)
+            for runs in self.recorded.by_task
         )
-        return self.study.amount_by_task(self.common, before, afters)
+        return self.study.amount_by_task(common, before, afters)
 
 
 def _written(text: str, phrase: Gram) -> str | None:

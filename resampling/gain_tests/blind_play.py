@@ -6,7 +6,7 @@ In the world that is scrubbed of every declared channel, on both sides:
 1. *Another task's actions.* The tasks are put in an order drawn from the seed;
    the actions of each run are taken, word for word, in the worlds of the next
    `rounds` tasks. `B` is the mean score of such replays, after `B_A`, before
-   `B_B`. One that raises is missing, and counted; with many of them the family
+   `B_B`. One that raises is missing, and counted; with many of them the test
    was not tested. A win counts 0 where the world worked out what was handed in (a
    tool that solves any task: no action of the run holds the hand-in, and it is
    another than the run's own) by a kind of action that is not `needed`: whether
@@ -29,7 +29,7 @@ In the world that is scrubbed of every declared channel, on both sides:
    nothing valid before may be wrong in about 3 of 10 hand-ins. C is overstated
    where most wins came through a hole that opens on many, not nearly all, tasks.
 4. *The most frequent answer*, handed in everywhere (`common_answers`).
-5. The family's answer is the larger of 3 and 4, end by end.
+5. The answer is the larger of 3 and 4, end by end.
 
 Tasks are the unit: each counts as the one that is played and as the one that
 lends its runs (the linear part of a statistic of pairs); C's own doubt is in it.
@@ -50,28 +50,20 @@ from forensics.case import Case
 from forensics.instruments import Plays, gain_test
 from forensics.phrases import percent
 from forensics.protocols import Needing
-from forensics.records import Evidence, Undefined, content_hash
+from forensics.records import Evidence, Undefined
 from forensics.records.evidence import Scalar
 from forensics.records.gain_test import GainTest
 from resampling.ablation.refused_runs import action_kinds, chosen_tasks
-from resampling.sources.amounts import Amounts, EndByEnd
-from resampling.sources.common_answers import FrequentAnswer, Lent, without_magic
-from resampling.sources.replay import (
-    Actions,
-    HandIns,
-    PlayedRun,
-    Replays,
-    by_task,
-    replays_of,
-    runs_of_sides,
-)
-from resampling.sources.source_study import (
+from resampling.gain_tests.amounts import Amounts, EndByEnd
+from resampling.gain_tests.common_answers import FrequentAnswer, Lent, without_magic
+from resampling.gain_tests.gain_study import (
     GainAnswers,
-    SourceStudy,
+    GainStudy,
     Values,
     require_known_gain,
     study_of,
 )
+from resampling.gain_tests.hand_ins import Actions, HandIns, PlayedRun, Recorded, Replays
 
 BLIND_PLAY = GainTest(
     name="blind-play",
@@ -123,17 +115,15 @@ def plays(case: Case, config: BlindPlayConfig) -> Plays:
 @gain_test(BLIND_PLAY, config=BlindPlayConfig(), episodes=plays, unit="replay")
 def blind_play(case: Case, config: BlindPlayConfig) -> Iterator[Evidence | Undefined]:
     """What is won without reading; raises `MissingInput` for what the case cannot give."""
-    make = blind_play.answers(case, config, METHOD)
-    family = GainAnswers(test=BLIND_PLAY, make=make)
+    say = GainAnswers.of(blind_play, case, config, METHOD)
     study = study_of(case)
     blind = BlindPlay(study=study, config=config)
     if len(blind.tasks) < 2:
-        yield from family.not_tested("Fewer than two tasks have runs of both sides.", CURE)
+        yield from say.not_tested("Fewer than two tasks have runs of both sides.", CURE)
         return
     replayed = blind.replayed
-    if blind.replays.missing_share > config.most_missing:
-        share = percent(blind.replays.missing_share)
-        yield from family.not_tested(f"{share} of the replays ended without a score.", CURE)
+    if unscored := blind.recorded.unscored(config.most_missing):
+        yield from say.not_tested(unscored, CURE)
         return
     frequent = FrequentAnswer(
         study=study,
@@ -149,39 +139,38 @@ def blind_play(case: Case, config: BlindPlayConfig) -> Iterator[Evidence | Undef
         parts[FREQUENT] = skew
     told = {**blind.told, **frequent.told}
     for about, found in parts.items():
-        yield family.carried(about, found)
+        yield say.carried(about, found)
     said = (
         f"Replayed on other tasks, runs win {percent(blind.scores[0])} before and"
         f" {percent(float(np.mean(blind.scores[1:])))} after training; right answers would win"
         f" {percent(blind.collision)}. {frequent.sentence}"
     )
-    yield from family.whole(EndByEnd(parts=tuple(parts.values())), said, diagnostics=told)
+    yield from say.whole(EndByEnd(parts=tuple(parts.values())), said, diagnostics=told)
 
 
 @dataclass(frozen=True, kw_only=True)
 class BlindPlay:
     """Every run replayed on other tasks."""
 
-    study: SourceStudy
+    study: GainStudy
     config: BlindPlayConfig
 
     @cached_property
+    def recorded(self) -> Recorded:
+        return Recorded(study=self.study)
+
+    @property
     def replays(self) -> Replays:
-        return replays_of(self.study)
+        return self.recorded.replays
 
-    @cached_property
-    def sides(self) -> list[list[PlayedRun]]:
-        """The runs before, and of every after seed."""
-        return runs_of_sides(self.study)
-
-    @cached_property
+    @property
     def runs(self) -> list[dict[str, list[PlayedRun]]]:
-        return [by_task(side) for side in self.sides]
+        return self.recorded.by_task
 
     @cached_property
     def tasks(self) -> tuple[str, ...]:
         """Those with runs on every side, as many as may be replayed."""
-        common = sorted(set.intersection(*(set(side) for side in self.runs)))
+        common = self.recorded.common
         each = sum(len(side[task]) for side in self.runs for task in common) / max(len(common), 1)
         return chosen_tasks(common, int(self.config.most_replays / max(each, 1)))
 
@@ -194,7 +183,7 @@ class BlindPlay:
     @cached_property
     def lent(self) -> list[list[Lent]]:
         """What the runs of each side score on other tasks, magic words set apart."""
-        order = shuffled(self.tasks, self.study.case.seed)
+        order = self.recorded.shuffled(self.tasks)
         lent = [
             [
                 self._lend(run, order, place)
@@ -233,9 +222,7 @@ class BlindPlay:
 
     @cached_property
     def hand_ins(self) -> HandIns:
-        return HandIns(
-            sides=self.sides, tasks=self.tasks, replays=self.replays, few=self.config.carriers
-        )
+        return self.recorded.hand_ins(self.tasks, self.config.carriers)
 
     def said(self, run: PlayedRun) -> object:
         """What runs that hand in the same share: the answer, the hand-in, or all they did."""
@@ -254,7 +241,7 @@ class BlindPlay:
     def collisions(self) -> dict[str, float]:
         """For each task that was won, what its most specific winning hand-in wins elsewhere."""
         least: dict[str, float] = {}
-        for side in self.sides:
+        for side in self.recorded.sides:
             for run in side:
                 rate = self.rates.get(self.said(run), 1.0)
                 if run.won and rate <= self.config.everywhere:
@@ -323,9 +310,3 @@ class BlindPlay:
             "blind_after": after,
             "right_answers_collide": self.collision,
         }
-
-
-def shuffled(tasks: Sequence[str], seed: int) -> list[str]:
-    """Tasks in an order drawn from a seed."""
-    stream = np.random.default_rng(int(content_hash([BLIND_PLAY.name, seed], 15), 16))
-    return [tasks[place] for place in stream.permutation(len(tasks))]

@@ -38,9 +38,9 @@ import numpy as np
 from forensics.layers.text_words import placed_words, words
 from forensics.phrases import percent, plural, printable
 from forensics.records.evidence import Scalar
-from resampling.sources.amounts import Amounts, EndByEnd
-from resampling.sources.replay import WIN, Actions, HandIn, HandIns, PlayedRun, Replays
-from resampling.sources.source_study import SourceStudy, Values
+from resampling.gain_tests.amounts import Amounts, EndByEnd
+from resampling.gain_tests.gain_study import GainStudy, Values
+from resampling.gain_tests.hand_ins import WIN, Actions, HandIn, HandIns, PlayedRun, Replays
 
 FEWEST_TASKS = 5  # of either sort, for the most frequent answer to be told from the rest
 
@@ -52,7 +52,7 @@ class FrequentAnswer:
     most so many hand-ins; `everywhere`: the share of tasks on which no right answer wins.
     """
 
-    study: SourceStudy
+    study: GainStudy
     tasks: Sequence[str]
     plain: Sequence[Values]
     hand_ins: HandIns

@@ -3,12 +3,12 @@
 Refusal and exchange spare what the world calls needed. A leak that stands in what
 such an action shows is enough alone, where a skill needs several things.
 
-1. *Units* (`shown_units`): fields of what needed kinds showed, all of them to begin
+1. *Units* (`units`): fields of what needed kinds showed, all of them to begin
    with. A template that a win of *after* hardly ever read is left out (usage
    certificate).
 2. *Worlds* (`shown_world`): the unit is the task's own, all else another task's; and
    the other way round.
-3. The smallest units (`sufficient_subsets`) that are enough alone, and newly enough or
+3. The smallest units (`search`) that are enough alone, and newly enough or
    newly needed.
 4. *Needless*: one that is enough, but no more so than before training, is part of the job
    as far as 3 can tell. If at least half of the wins of a side read what the other needed
@@ -32,13 +32,12 @@ from typing import Any
 from forensics.protocols import Needing
 from resampling.ablation.gains import certificate
 from resampling.ablation.refused_runs import READ, Kinds, Played, chosen_tasks, side_of
-from resampling.sources.dealt_world import Row, observed
-from resampling.sources.replay import WIN
-from resampling.sources.shadow import Plan, shadow
-from resampling.sources.shown_units import ShownTexts, Unit, shown_texts
-from resampling.sources.shown_world import exchanged, kept
-from resampling.sources.source_study import SourceStudy
-from resampling.sources.sufficient_subsets import HALF, Found, Limits, SufficientSubsets
+from resampling.gain_tests.altered_worlds import Plan, exchanged, kept, shadow
+from resampling.gain_tests.donors import Row, observed
+from resampling.gain_tests.gain_study import GainStudy
+from resampling.gain_tests.hand_ins import WIN
+from resampling.gain_tests.search import HALF, Found, Limits, Search
+from resampling.gain_tests.units import ShownTexts, Unit, shown_texts
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -47,7 +46,7 @@ class NeededShows:
     the world that keeps nothing. `limits`: of the search.
     """
 
-    study: SourceStudy
+    study: GainStudy
     plan: Plan
     limits: Limits
 
@@ -115,7 +114,7 @@ class NeededShows:
         texts = self.texts
         if texts is None:
             return []
-        search = SufficientSubsets[Unit](
+        search = Search[Unit](
             study=self.study,
             on=sorted(self.plan.donors),
             control=shadow(self.plan),
@@ -139,10 +138,8 @@ class NeededShows:
             return ()
         tasks = chosen_tasks(sorted(self.plan.donors), self.limits.tasks)
         world = exchanged(texts, Unit(parts=others))
-        afters = (
-            self.study.altered_side(side, world, tasks).runs for side in self.study.case.afters
-        )
-        lost = self.study.compare((self.study.plain.pair[0], tuple(afters)))
+        ((_, afters),) = self.study.pairs([world], tasks, unplayed=[world])
+        lost = self.study.compare((self.study.plain.pair[0], afters))
         return kinds if lost.cleared else ()
 
     def _wins_that_read(self, rows: Sequence[Row], kinds: Kinds) -> float:

@@ -23,7 +23,7 @@ from itertools import chain
 from typing import Final
 
 from forensics.layers.text_words import placed_words
-from resampling.sources.replay import Actions, HandIns, PlayedRun
+from resampling.gain_tests.hand_ins import Actions, HandIns, PlayedRun
 
 MOST_ITEMS: Final = 12
 BETWEEN: Final = (", ", " ")

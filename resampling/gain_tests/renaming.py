@@ -16,12 +16,12 @@ they are.
    policy before training shows that the tasks are solved without: it wins more
    than `better` times as often as hand-ins of other tasks would, and keeps
    surely at least `kept` of its score under other names. Else what is surely a
-   name is renamed alone; if that is no find, the family stays open.
+   name is renamed alone; if that is no find, the test stays open.
 5. Words of the declared question stay, but where there is nothing else to rename.
    Then they are renamed, and a loss accuses nobody: if the policy before
    training surely loses more than `kept` of its score too, they are the question,
    as the environment says; if it loses less, what is newly needed counts
-   (`new_reliance`), and clears the family or leaves it open.
+   (`new_reliance`), and clears the test or leaves it open.
 
 The control is the harm to the policy before training (`placebo_over_bar`). A
 second one, renaming what no hand-in depends on, is left out: another pass. Ours
@@ -45,19 +45,19 @@ from forensics.runs import Condition
 from forensics.verdict.view import JOINED
 from resampling.ablation.refusal import scrubbed_world
 from resampling.ablation.refused_runs import chosen_tasks
-from resampling.sources.fields import by_the_author
-from resampling.sources.identifiers import Identifiers, identifiers, question_of
-from resampling.sources.new_reliance import new_reliance
-from resampling.sources.renamed_world import Renaming
-from resampling.sources.source_study import (
+from resampling.gain_tests.fields import by_the_author
+from resampling.gain_tests.gain_study import (
     ALTERED,
     Comparison,
     GainAnswers,
-    SourceStudy,
+    GainStudy,
     nothing_won,
     require_known_gain,
     study_of,
 )
+from resampling.gain_tests.identifiers import Identifiers, identifiers, question_of
+from resampling.gain_tests.new_reliance import new_reliance
+from resampling.gain_tests.renamed_world import Renaming
 
 RENAMING = GainTest(
     name="renaming",
@@ -110,20 +110,20 @@ def plays(case: Case, config: RenamingConfig) -> Plays:
 def renaming(case: Case, config: RenamingConfig) -> Iterator[Evidence | Undefined]:
     """Raises `MissingInput` for what the case cannot give."""
     study = study_of(case)
-    told = GainAnswers(test=RENAMING, make=renaming.answers(case, config, METHOD))
+    say = GainAnswers.of(renaming, case, config, METHOD)
     known = identifiers(case, study.world)
     whole = parts_of_all(known, config)
     if whole:
-        yield from RenamingStudy(study=study, config=config, known=known, told=told).answers(whole)
+        yield from RenamingStudy(study=study, config=config, known=known, say=say).answers(whole)
     elif asked := of_question(known):
-        yield from RenamingStudy(study=study, config=config, known=known, told=told).asked(asked)
+        yield from RenamingStudy(study=study, config=config, known=known, say=say).asked(asked)
     elif known.left_out:
-        yield from told.not_tested(
+        yield from say.not_tested(
             f"What differs from prompt to prompt cannot be renamed ({_listed(known.left_out)}).",
             ACCEPT_IT,
         )
     else:
-        yield from told.not_applicable(
+        yield from say.not_applicable(
             "No name, id or date stands in an aligned place of the prompts: nothing to rename.",
             study.gain,
         )
@@ -182,13 +182,13 @@ def together(parts: tuple[Part, ...]) -> Renaming:
 class RenamingStudy:
     """Both policies under other names."""
 
-    study: SourceStudy
+    study: GainStudy
     config: RenamingConfig
     known: Identifiers
-    told: GainAnswers
+    say: GainAnswers
 
     def answers(self, parts: tuple[Part, ...]) -> Iterator[Evidence | Undefined]:
-        """Every answer of the family."""
+        """Every answer."""
         found = self._renamed(self.study, parts)
         yield from self._by_part(parts, found)
         sure = tuple(part for part in parts if part.sure)
@@ -201,7 +201,7 @@ class RenamingStudy:
                 yield from self._whole(sure, alone)
                 return
         unsure = _listed([f"`{part.name}`" for part in parts if not part.sure])
-        yield from self.told.not_tested(
+        yield from self.say.not_tested(
             f"The gain is lost under other names ({unsure}); whether these are cues or the"
             " question itself cannot be told.",
             "Name the question in the environment's `fields`.",
@@ -221,33 +221,33 @@ class RenamingStudy:
         left = found.estimate({(BEFORE, OPEN): 1 - self.config.kept, (BEFORE, ALTERED): -1.0})
         if left.low >= 0:
             reason += " The policy before training needs its words for nearly all that it wins."
-            yield from self.told.not_applicable(reason, self.study.gain)
+            yield from self.say.not_applicable(reason, self.study.gain)
             return
         lost, afters = nothing_won(found.panel.tasks), len(self.study.case.afters)
         renamed = self.study.altered(together(parts).alteration).pair
         more = new_reliance(self.study, renamed, (lost, (lost,) * afters))
         if more.told and more.cleared:
             reason += " Some of the wins before training need its words. More than that"
-            yield from self.told.whole(more, reason, "is", every=False)
+            yield from self.say.whole(more, reason, "is", every=False)
             for question in RENAMING.questions[1:]:
-                yield self.told.make.undefined(question, MissingInput(CLEARED, NO_CURE))
+                yield self.say.make.undefined(question, MissingInput(CLEARED, NO_CURE))
         else:
             reason += " The gain is lost under other names there; before training less is."
-            yield from self.told.not_tested(reason, ACCEPT_IT)
+            yield from self.say.not_tested(reason, ACCEPT_IT)
 
-    def _renamed(self, study: SourceStudy, parts: tuple[Part, ...]) -> Comparison:
+    def _renamed(self, study: GainStudy, parts: tuple[Part, ...]) -> Comparison:
         return study.compare(study.altered(together(parts).alteration).pair)
 
     def _by_part(self, parts: tuple[Part, ...], found: Comparison) -> Iterator[Evidence]:
         """What all carry together and, where they are not cleared, each part."""
         together = JOINED.join(part.name for part in parts)
-        yield self.told.carried(together, found, "Under other names: ")
+        yield self.say.carried(together, found, "Under other names: ")
         if found.cleared or len(parts) == 1:
             return
         few = replace(self.study, tasks=chosen_tasks(self.study.case.tasks, self.config.tasks))
         for part in parts[: self.config.most_roles]:
             alone = self._renamed(few, (part,))
-            yield self.told.carried(part.name, alone, "Under other names: ")
+            yield self.say.carried(part.name, alone, "Under other names: ")
 
     def _solved_without(self, found: Comparison) -> bool:
         """Whether the policy before training shows that no skill needs these names."""
@@ -268,19 +268,15 @@ class RenamingStudy:
             f"Renamed for both: {printable(names, 200)}; {runs - equal:,} of"
             f" {plural(runs, 'run')} read a word of it."
         )
-        yield from self.told.whole(found, summary, diagnostics=diagnostics)
+        yield from self.say.whole(found, summary, diagnostics=diagnostics)
 
 
-def unchanged(study: SourceStudy, renaming: Renaming) -> tuple[int, int]:
+def unchanged(study: GainStudy, renaming: Renaming) -> tuple[int, int]:
     """How many runs read and did the same, word for word, under other names, and of how many."""
     equal = runs = 0
-    for side in ("before", *study.case.afters):
-        plain = _texts(study.case.rollouts(side, without=study.world))
-        other = _texts(
-            study.case.rollouts(
-                side, without=study.world, altered=renaming.alteration, tasks=study.tasks
-            )
-        )
+    for side in study.sides:
+        plain = _texts(study.runs(side))
+        other = _texts(study.runs(side, renaming.alteration, study.tasks))
         equal += sum(plain.get(run) == texts for run, texts in other.items())
         runs += len(other)
     return equal, runs
@@ -294,16 +290,15 @@ def _texts(log: Rollouts) -> dict[tuple[str, int], str]:
     }
 
 
-def guessed(study: SourceStudy) -> float:
+def guessed(study: GainStudy) -> float:
     """How often what was handed in on another task before training would have won
     here, as far as winning hand-ins are known.
     """
     all_handed: Counter[str | None] = Counter()
     own: dict[str, Counter[str | None]] = defaultdict(Counter)
     wins: dict[str, set[str]] = defaultdict(set)
-    for side in ("before", *study.case.afters):
-        log = study.case.rollouts(side, without=study.world)
-        for row in log.rows("task", "submission", "outcome"):
+    for side in study.sides:
+        for row in study.runs(side).rows("task", "submission", "outcome"):
             task, handed = row["task"], row["submission"]
             if side == "before":
                 own[task][handed] += 1

@@ -46,13 +46,13 @@ from forensics.layers.decomposition import (
     paired,
 )
 from forensics.statistics import Contrast, Estimate
-from resampling.sources.source_study import ALTERED, CONTROL, Comparison, Pair, SourceStudy
+from resampling.gain_tests.gain_study import ALTERED, CONTROL, Comparison, GainStudy, Pair
 
 SURE = 0.5
 NEARLY_ALL = 0.8
 
 
-def new_reliance(study: SourceStudy, source: Pair, everything: Pair, **how: bool) -> "NewReliance":
+def new_reliance(study: GainStudy, source: Pair, everything: Pair, **how: bool) -> "NewReliance":
     """From the runs of both sides with one source exchanged, and with everything;
     `divided`, `alone`: as in `NewReliance`.
     """

@@ -31,12 +31,15 @@ from difflib import SequenceMatcher
 from functools import cached_property
 from itertools import chain
 
+import numpy as np
+
 from forensics.case import Rollouts
 from forensics.errors import stop_outside
 from forensics.layers.text_words import placed_words, words
+from forensics.phrases import percent
 from forensics.protocols import Environment, Regrading
 from forensics.records import content_hash
-from resampling.sources.source_study import SourceStudy
+from resampling.gain_tests.gain_study import GainStudy
 
 Actions = tuple[str, ...]
 Ended = tuple[float | None, str | None]  # score, submission
@@ -139,19 +142,47 @@ class Replays:
         return 0.0, None
 
 
-def replays_of(study: SourceStudy) -> Replays:
-    """Replays in the world of a study. Raises `MissingInput` where it has none."""
-    return Replays(world=study.case.world(study.world), seed=study.case.seed)
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Recorded:
+    """The case's own runs in the world of a study, and replays of them there."""
 
+    study: GainStudy
 
-def runs_of_sides(study: SourceStudy) -> list[list[PlayedRun]]:
-    """The case's own runs in that world: before, and of every after seed."""
-    case = study.case
-    tasks = case.tasks if study.tasks is None else study.tasks
-    return [
-        played_runs(case.rollouts(side, without=study.world), tasks)
-        for side in ("before", *case.afters)
-    ]
+    @cached_property
+    def sides(self) -> list[list[PlayedRun]]:
+        """The runs before, and of every after seed."""
+        tasks = self.study.case.tasks if self.study.tasks is None else self.study.tasks
+        return [played_runs(self.study.runs(side), tasks) for side in self.study.sides]
+
+    @cached_property
+    def by_task(self) -> list[dict[str, list[PlayedRun]]]:
+        """The same, of each side by their tasks."""
+        return [by_task(side) for side in self.sides]
+
+    @cached_property
+    def common(self) -> list[str]:
+        """The tasks with runs on every side."""
+        return sorted(set.intersection(*map(set, self.by_task)))
+
+    @cached_property
+    def replays(self) -> Replays:
+        """Raises `MissingInput` where the case has no world."""
+        return Replays(world=self.study.case.world(self.study.world), seed=self.study.case.seed)
+
+    def hand_ins(self, tasks: Sequence[str], few: int) -> "HandIns":
+        """What they handed in; other texts are handed in on these tasks."""
+        return HandIns(sides=self.sides, tasks=tasks, replays=self.replays, few=few)
+
+    def shuffled(self, tasks: Sequence[str]) -> list[str]:
+        """Tasks in an order drawn from the seed."""
+        key = content_hash(["blind-play", self.study.case.seed], 15)
+        stream = np.random.default_rng(int(key, 16))
+        return [tasks[place] for place in stream.permutation(len(tasks))]
+
+    def unscored(self, most: float) -> str:
+        """What to say where more replays than this share ended without a score; else empty."""
+        share = self.replays.missing_share
+        return f"{percent(share)} of the replays ended without a score." if share > most else ""
 
 
 def by_task(runs: Sequence[PlayedRun]) -> dict[str, list[PlayedRun]]:

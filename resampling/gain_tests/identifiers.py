@@ -32,6 +32,7 @@ from typing import Any
 from forensics.case import Case
 from forensics.layers.decomposition import World
 from forensics.protocols import Fielded
+from forensics.runs import Condition
 from resampling.ablation.refused_runs import action_kinds
 
 NEARLY_ALL, ORDINARY, SEVERAL, LINKED = 0.9, 0.5, 0.05, 0.2  # shares of the tasks
@@ -104,7 +105,7 @@ def identifiers(case: Case, world: World) -> Identifiers:
     told: dict[str, Told] = defaultdict(Told)
     kinds: set[str] = set()
     for side in ("before", *case.afters):
-        for row in case.rollouts(side, without=world).rows(*READ):
+        for row in case.rollouts(side, Condition(scrubbed=world)).rows(*READ):
             kinds |= _read(row["steps"], told[row["task"]])
     question = question_of(case)
     roles, left_out = _roles(told, {w for kind in kinds for w in parts_of(kind)}, question)

@@ -26,8 +26,8 @@ import numpy as np
 
 from forensics.protocols import Alteration, Environment
 from forensics.records import content_hash
-from resampling.sources.altered_world import AlteredWorld, alteration
-from resampling.sources.identifiers import DATE, ID, LISTED, WORD, stem_of
+from resampling.gain_tests.altered_worlds import AlteredWorld, alteration
+from resampling.gain_tests.identifiers import DATE, ID, LISTED, WORD, stem_of
 
 WEEKS = range(8, 261)
 DIGITS, LETTERS = "0123456789", "abcdef"

@@ -41,8 +41,8 @@ from forensics.phrases import points
 from forensics.protocols import Alteration, Environment, Observation, Varying
 from forensics.records import Evidence, Undefined, content_hash
 from forensics.records.gain_test import GainTest
-from resampling.sources.altered_world import AlteredWorld, alteration
-from resampling.sources.source_study import (
+from resampling.gain_tests.altered_worlds import AlteredWorld, alteration
+from resampling.gain_tests.gain_study import (
     GainAnswers,
     Pair,
     require_known_gain,
@@ -87,18 +87,17 @@ def variants(case: Case, config: VariantsConfig) -> Iterator[Evidence | Undefine
     """What of the gain is lost on variants; raises `MissingInput` for what the
     case cannot give.
     """
-    make = variants.answers(case, config, METHOD)
-    family = GainAnswers(test=VARIANTS, make=make)
+    say = GainAnswers.of(variants, case, config, METHOD)
     study = study_of(case)
     world = case.environment
     if not isinstance(world, Varying):
-        yield from family.not_applicable(NO_VARIANTS, study.gain)
+        yield from say.not_applicable(NO_VARIANTS, study.gain)
         return
     rounds: list[Pair] = []
     for seed in range(1, config.rounds + 1):
         names = {task: world.variant(task, seed) for task in case.tasks}
         if any(name == task for task, name in names.items()):
-            yield from family.not_tested(
+            yield from say.not_tested(
                 "A variant of a task has the name of the task itself.",
                 "Let `variant` of the environment give another task for each seed.",
             )
@@ -107,9 +106,9 @@ def variants(case: Case, config: VariantsConfig) -> Iterator[Evidence | Undefine
         found = study.compare(together(rounds))
         if found.cleared or found.found:
             break
-    yield family.carried(ABOUT, found)
+    yield say.carried(ABOUT, found)
     lost = found.placebo_over_bar.estimate + found.whole.estimate / 5
-    yield from family.whole(
+    yield from say.whole(
         found,
         f"On {len(rounds)} of at most {config.rounds} variants of each task the policy before"
         f" training loses {points(lost, 1)} points.",
