@@ -127,19 +127,9 @@ class Case:
         (`forensics.runs.store`). Raises `MissingInput` where the case has neither logs nor a
         policy and an environment.
         """
-<<<<<<< HEAD
-        log = self.stored.get((subject, condition.scrubbed))
-        if log is not None and not condition.changed and tasks is None:
-            return log
-=======
-        if without or constraint or altered or settings:
-            condition = Condition(
-                scrubbed=without, refused=constraint, altered=altered, sampling=settings
-            )
         log = (subject, condition.scrubbed)
         if log in self.stored and not condition.changed and tasks is None:
             return self.stored[log]
->>>>>>> main
         if not self.opens(subject, "play"):
             channels = ", ".join(condition.scrubbed)
             place = f" with {channels} scrubbed" if channels else ""
