@@ -207,7 +207,7 @@ def _ours(size: Size, device: str, first: Any, steps: int, precision: Any) -> Si
     def explained(batch: Any) -> float:
         with torch.no_grad():
             scaled = trainer.dictionary.scaled(batch)
-            step = training_step(trainer.dictionary, k=size.k)
+            step = training_step(trainer.dictionary)
             errors = forward(trainer.dictionary, scaled, step).errors
         return _explained(errors, scaled)
 

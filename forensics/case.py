@@ -139,9 +139,9 @@ class Case:
             condition = Condition(
                 scrubbed=without, refused=constraint, altered=altered, sampling=settings
             )
-        log = self.stored.get((subject, condition.scrubbed))
-        if log is not None and not condition.changed and tasks is None:
-            return log
+        log = (subject, condition.scrubbed)
+        if log in self.stored and not condition.changed and tasks is None:
+            return self.stored[log]
         if not self.opens(subject, "play"):
             channels = ", ".join(condition.scrubbed)
             place = f" with {channels} scrubbed" if channels else ""

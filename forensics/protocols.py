@@ -2,7 +2,7 @@
 
 Both are protocols. A stranger's class that has these methods plugs in through
 the entry points `forensics.environments` and `forensics.policies`; nothing here
-is inherited.
+has to be inherited. `forensics.world.World` is a base with defaults for an environment.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -62,3 +62,10 @@ def test_a_folder_names_at_most_thirty_things(folder: Path) -> None:
     }
     most = 70 if folder.name == "records" else 30  # records are the words of every room
     assert len(given - {"lazy_names"}) <= most
+
+
+@pytest.mark.parametrize("folder", FOLDERS, ids=lambda path: str(path.relative_to(ROOT)))
+def test_every_name_that_a_folder_gives_is_there(folder: Path) -> None:
+    room = importlib.import_module(".".join(folder.relative_to(ROOT).parts))
+    if hasattr(room, "__getattr__"):
+        assert all(getattr(room, name) is not None for name in dir(room))

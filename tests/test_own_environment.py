@@ -213,6 +213,48 @@ def test_the_world_on_the_page_is_one() -> None:
         assert all(told) if world is open_world else sum(told) < 5
 
 
+def test_a_world_of_commands_says_kinds_by_first_words_and_keeps_its_episode() -> None:
+    """What `World` does where nothing is overridden: bounded kinds, whole snapshots, one end."""
+    from random import Random
+
+    from forensics.protocols import Observation, StepResult
+    from forensics.world import World
+
+    class Dice(World):
+        name = "dice"
+        commands = ("roll", "stop")
+        defaults = {"sides": "6"}
+
+        def reset(self, task: str, seed: int) -> Observation:
+            self.episode = Random(f"{task} {seed}")
+            return Observation(text="roll or stop")
+
+        def step(self, action: str) -> StepResult:
+            face = self.episode.randrange(self.number("sides", 2, 20))
+            if self.kinds(action) == ("roll",):
+                return StepResult(observation=str(face), kinds=("roll",))
+            return self.graded(action, float(face > 0), cut=action == "wait")
+
+    world = Dice()
+    check_environment(world, ["roll", "roll twice", "stop"])
+    check_environment(world, ["roll", "", "wait"])
+    assert [world.kinds(text) for text in ("roll it", "rolled", "")] == [
+        ("roll",),
+        ("invalid",),
+        ("invalid",),
+    ]
+    with pytest.raises(UserError, match="no episode is running"):
+        world.step("roll")
+    for options, says in (
+        ({"side": "3"}, "dice has no option 'side'; it has: sides"),
+        ({"sides": "1"}, "sides of dice is '1' and must be a whole number from 2 to 20"),
+    ):
+        with pytest.raises(UserError, match=says):
+            Dice(**options).number("sides", 2, 20)
+    with pytest.raises(UserError, match="dice has no channel 'x'; it has: none"):
+        world.without("x")
+
+
 # -- a base for it ---------------------------------------------------------------------
 
 

@@ -32,7 +32,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from crosscoders.activations.streams import Stream
+from crosscoders.activations.streams import Rows, Stream
 from forensics.phrases import percent, plural, printable
 
 TIMES: Final = 10.0  # of the median norm
@@ -98,22 +98,16 @@ def survey(stream: Stream, times: float = TIMES) -> Outliers:
     """One pass in order; a few numbers a row are kept. A stream without rows has
     no outliers.
     """
-    norms, gaps, texts, positions, tokens = [], [], [], [], []
+    norms, gaps, known = [torch.zeros((0, stream.models))], [torch.zeros(0)], [Rows.blank(0)]
     for block in stream.blocks():
         norms.append(norms_of(block.activations).cpu())
         gaps.append(norms_of(block.activations[:, -1] - block.activations[:, 0]).cpu())
-        texts.append(block.rows.text)
-        positions.append(block.rows.position)
-        tokens.append(block.rows.token)
-    if not norms:
-        norms, gaps = [torch.zeros((0, stream.models))], [torch.zeros(0)]
-        texts = positions = tokens = [np.zeros(0, dtype=np.int32)]
-    size, gap = torch.cat(norms), torch.cat(gaps)
+        known.append(block.rows)
+    size, gap, rows = torch.cat(norms), torch.cat(gaps), Rows.join(known)
     limits = limits_of(size, times) if len(size) else (float("inf"),) * stream.models
     over = size > torch.tensor(limits)
     chosen = over.any(-1)
-    where = chosen.numpy()
-    text = np.concatenate(texts)
+    outlying = rows.take(chosen.numpy())
     relative = size / (torch.tensor(limits) / times)
     return Outliers(
         site=stream.site,
@@ -121,11 +115,11 @@ def survey(stream: Stream, times: float = TIMES) -> Outliers:
         limits=limits,
         rows=len(size),
         number=int(chosen.sum()),
-        texts=len(np.unique(text[where])),
-        of_texts=len(np.unique(text)),
+        texts=len(np.unique(outlying.text)),
+        of_texts=len(np.unique(rows.text)),
         by_model=tuple(over.sum(0).tolist()),
-        positions=_frequent(np.concatenate(positions)[where]),
-        tokens=_frequent(np.concatenate(tokens)[where]),
+        positions=_frequent(outlying.position),
+        tokens=_frequent(outlying.token),
         largest=tuple(relative.amax(0).tolist()) if len(size) else (0.0,) * stream.models,
         squares=tuple(_share(size[:, m], chosen) for m in range(stream.models)),
         difference=_share(gap, chosen) if stream.models > 1 else None,

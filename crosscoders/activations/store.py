@@ -81,8 +81,15 @@ def size_told(size: float) -> str:
 
 
 def require_room(folder: Path, size: int) -> None:
-    """Raise `OutsideFailure` where so many bytes would take most of the disk."""
-    folder.mkdir(parents=True, exist_ok=True)
+    """Make the folder. Raises `UserError` where that cannot be done, and `OutsideFailure` where
+    so many bytes would take most of the disk.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UserError(
+            f"{folder} cannot be made ({error.strerror}); name another place with --activations"
+        ) from None
     free = shutil.disk_usage(folder).free
     if size > MOST_OF_DISK * free:
         raise OutsideFailure(

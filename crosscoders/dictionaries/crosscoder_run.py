@@ -12,9 +12,10 @@ goes on with the same bits.
    one before is removed. Whatever interrupts this leaves a whole one.
 """
 
+import json
 import shutil
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -95,7 +96,8 @@ def train_crosscoders(
     seed must be the same.
     """
     settings = common_settings(jobs)
-    first = _first_rows(stream, settings)
+    scaling = replace(settings, batch=settings.scale_rows)
+    first, _, _ = next(endless_batches(stream, scaling, 0, 0))  # for scale and first centres
     _require_fit(stream, jobs, first[:1])
     where = torch.device(resolve_device(device))
     trainers = {name: Trainer(job, first, where) for name, job in jobs.items()}
@@ -147,7 +149,8 @@ class Journal:
         for name, job in jobs.items():
             view = getattr(job.view, "__name__", None) or type(job.view).__name__
             stated = {**asdict(job.config), **asdict(job.settings), "view": view}
-            self.begun |= {f"{name} {field}": value for field, value in stated.items()}
+            told = json.loads(json.dumps(stated))
+            self.begun |= {f"{name} {field}": value for field, value in told.items()}
 
     def open(self, trainers: Mapping[str, Trainer], resume: bool) -> tuple[int, int]:
         """Pass and batch to go on from, with the trainers and the history loaded;
@@ -196,53 +199,35 @@ class Journal:
         self.rows.append(row)
 
 
-def finite_rows(stream: Stream, seed: int) -> Iterator[Tensor]:
-    """The blocks `[rows, models, width]` of one pass. Raises `UserError` where a
-    value is not finite, or where there are none.
-    """
-    number = 0
-    for block in stream.blocks(seed):
-        if not bool(block.activations.isfinite().all()):
-            raise UserError(
-                f"activations at {stream.site} hold NaN or infinite values; run the models in"
-                " float32 or bfloat16 instead of float16, or leave out the texts that make them"
-                " (what was trained so far is in the last checkpoint)"
-            )
-        number += len(block.activations)
-        yield block.activations
-    if not number:
-        raise UserError(
-            f"the stream at {stream.site} gave no rows; give it texts, or a mask that keeps some"
-        )
-
-
-def _first_rows(stream: Stream, settings: TrainerSettings) -> Tensor:
-    """Those that the scale and the first centres come from."""
-    held: list[Tensor] = []
-    for rows in finite_rows(stream, settings.seed):
-        held.append(rows)
-        if sum(map(len, held)) >= settings.scale_rows:
-            break
-    return torch.cat(held)[: settings.scale_rows]
-
-
 def endless_batches(
     stream: Stream, settings: TrainerSettings, pass_: int, used: int
 ) -> Iterator[tuple[Tensor, int, int]]:
     """Batches `[batch, models, width]` of pass after pass, each with its pass and how many of
     it are then used; those of the first pass that are `used` already are left out. A pass
-    shorter than a batch is one batch.
+    shorter than a batch is one batch. Raises `UserError` where a value is not finite, or
+    where there are no rows.
     """
     while True:
-        held = torch.zeros(0)
-        number = 0
-        for rows in finite_rows(stream, settings.seed + pass_):
+        held, number = torch.zeros(0), 0
+        for block in stream.blocks(settings.seed + pass_):
+            rows = block.activations
+            if not bool(rows.isfinite().all()):
+                raise UserError(
+                    f"activations at {stream.site} hold NaN or infinite values; run the models in"
+                    " float32 or bfloat16 instead of float16, or leave out the texts that make"
+                    " them (what was trained so far is in the last checkpoint)"
+                )
             held = torch.cat([held, rows]) if len(held) else rows
             while len(held) >= settings.batch:
                 number += 1
                 if number > used:
                     yield held[: settings.batch], pass_, number
                 held = held[settings.batch :]
+        if not number and not len(held):
+            raise UserError(
+                f"the stream at {stream.site} gave no rows; give it texts, or a mask that keeps"
+                " some"
+            )
         if not number and not used:
             yield held, pass_, 1
         pass_, used = pass_ + 1, 0

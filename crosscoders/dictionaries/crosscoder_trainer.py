@@ -56,7 +56,7 @@ class Trainer:
         config, settings = job.config, job.settings
         latents = config.partition.latents
         self.dictionary = Dictionary(config, settings.seed).to(device)
-        first = self.seen(first).to(device).float()
+        first = (job.view(first) if job.view else first).to(device).float()
         norm = first.norm(dim=-1).mean()  # over rows and models; scaled to the root of the width
         self.dictionary.scale.copy_(config.width**0.5 / norm.clamp(min=1e-12))
         with torch.no_grad():
@@ -74,21 +74,18 @@ class Trainer:
         self.sums: dict[str, Tensor] = {}  # since the last `measures`, in double precision
         self.scratch = torch.zeros(0)
 
-    def seen(self, activations: Tensor) -> Tensor:
-        """What of a block's activations this dictionary is about."""
-        return activations if self.job.view is None else self.job.view(activations)
-
     def step(self, batch: Tensor) -> None:
         """One step on `[rows, models, width]`, as the stream gives it."""
         settings, config = self.job.settings, self.job.config
-        rows = self.seen(batch).to(self.tokens_since_fired.device, non_blocking=True)
+        rows = self.job.view(batch) if self.job.view else batch
+        rows = rows.to(self.tokens_since_fired.device, non_blocking=True)
         scaled = self.dictionary.scaled(rows)
         self._update_dead_latents()
         step = self._training_step(len(scaled))
         result = forward(self.dictionary, scaled, step, scratch=self.scratch)
         squares = result.errors.square().sum((0, 2))
         loss = squares.sum() / (len(scaled) * config.models * config.width)
-        if (weight := settings.parting_at(self.steps_done)) and config.models == 2:
+        if (weight := settings.difference_weight_at(self.steps_done)) and config.models == 2:
             difference = (result.errors[:, 1] - result.errors[:, 0]).square().sum()
             loss = loss + weight * difference / (len(scaled) * config.models * config.width)
         loss = loss + settings.penalty(self.steps_done) * result.penalty / (

@@ -147,15 +147,15 @@ class Dictionary(nn.Module):
         parts = [own, self.tied_decoder] if model == 0 else [self.tied_decoder, own]
         return torch.cat(parts)
 
-    def directions(self) -> Float[Tensor, "latents models width"]:
-        """All decoders, zero where a latent is
-        silent on a model; a copy.
+    def directions(self, models: int | None = None) -> Float[Tensor, "latents seen width"]:
+        """All decoders, zero where a latent is silent on a model; a copy. The one decoder of an
+        SAE stands for so many `models`.
         """
         config = self.config
         full = self.bias.new_zeros((config.partition.latents, config.models, config.width))
         for m, seen in enumerate(self.ranges):
             full[seen, m] = self.decoder(m).detach()
-        return full
+        return full if models is None or config.models > 1 else full.expand(-1, models, -1)
 
     def scaled(self, activations: Float[Tensor, "*rows width"]) -> Float[Tensor, "*rows width"]:
         """Activations in the dictionary's units."""

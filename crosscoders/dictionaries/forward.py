@@ -105,20 +105,22 @@ def _sparse(
         if pre.dtype == dictionary.bias.dtype
         else _exact(dictionary, scaled, pattern)
     )
-    value = sparse.encode(
+    centred = (scaled - dictionary.centres).detach()
+    value: Tensor = sparse.Encode.apply(  # type: ignore[no-untyped-call]
         known,
         pattern,
         dictionary.read,
-        scaled,
+        centred,
         dictionary.bias,
         dictionary.centres,
-        list(dictionary.encoders),
+        *dictionary.encoders,
     )
     value, own_penalty = dictionary.function.value(value, latent, step)
     errors = []
     for m, seen in enumerate(dictionary.ranges):
         part, own = pattern.within(seen)
-        said = sparse.decode(value if own is None else value[own], dictionary.decoder(m), part)
+        here = value if own is None else value[own]
+        said = sparse.Decode.apply(here, dictionary.decoder(m), part)  # type: ignore[no-untyped-call]
         errors.append(said + dictionary.centres[m] - scaled[:, m])
     return _result(dictionary, errors, value, own_penalty, latent)
 

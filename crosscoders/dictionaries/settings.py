@@ -82,10 +82,8 @@ class TrainerSettings:
     decay: float = 0.2  # last share, over which it falls to 0
     sparsity: float = 2.0  # of the L1 penalty (relu) or of the number of active latents (jumprelu)
     sparsity_warmup: float = 0.2  # share over which that penalty rises from 0
-    parting: float = (
-        0.0  # weight of the error of the models' difference, beside that of each model (two models)
-    )
-    parting_last: float | None = None  # what that weight rises to at the end; None: it stays
+    # of the error of the models' difference beside that of each model, at the start and at the end
+    difference_weight: tuple[float, float] = (0.0, 0.0)
     auxiliary: float = 1 / 32  # weight of the loss that revives dead latents
     auxiliary_latents: int = 1024  # dead latents considered at once, drawn anew every ten steps
     dead_after: int | None = (
@@ -132,10 +130,10 @@ class TrainerSettings:
         rising = _ramp(step + 1, self.warmup * self.steps)
         return top * min(rising, _ramp(self.steps - step, self.decay * self.steps))
 
-    def parting_at(self, step: int) -> float:
+    def difference_weight_at(self, step: int) -> float:
         """The weight of the difference's error at a step."""
-        last = self.parting if self.parting_last is None else self.parting_last
-        return self.parting + (last - self.parting) * step / max(1, self.steps - 1)
+        first, last = self.difference_weight
+        return first + (last - first) * step / max(1, self.steps - 1)
 
     def penalty(self, step: int) -> float:
         """The sparsity coefficient of a step."""

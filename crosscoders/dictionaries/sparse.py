@@ -54,6 +54,12 @@ class Pattern:
     def latents(self) -> int:
         return len(self.latent_starts) - 1
 
+    def by_latent(
+        self, value: Float[Tensor, " active"], table: Float[Tensor, "rows width"]
+    ) -> Float[Tensor, "latents width"]:
+        """`sum over a latent's pairs of value * table[row]`."""
+        return bags(self.row[self.order], self.latent_starts, value[self.order], table)
+
     def within(self, seen: slice) -> tuple["Pattern", Tensor | None]:
         """The pairs of a range of latents, counted from its start, and their
         indices (None for all).
@@ -70,20 +76,6 @@ def starts(sorted_labels: Tensor, number: int) -> Tensor:
     """Where each of `number` labels begins `[number + 1]`."""
     labels = torch.arange(number + 1, device=sorted_labels.device, dtype=sorted_labels.dtype)
     return torch.searchsorted(sorted_labels, labels)
-
-
-def rows_of(
-    pattern: Pattern, value: Float[Tensor, " active"], table: Float[Tensor, "latents width"]
-) -> Float[Tensor, "rows width"]:
-    """`sum over a row's pairs of value * table[latent]`."""
-    return bags(pattern.latent, pattern.row_starts, value, table)
-
-
-def latents_of(
-    pattern: Pattern, value: Float[Tensor, " active"], table: Float[Tensor, "rows width"]
-) -> Float[Tensor, "latents width"]:
-    """`sum over a latent's pairs of value * table[row]`."""
-    return bags(pattern.row[pattern.order], pattern.latent_starts, value[pattern.order], table)
 
 
 def bags(index: Tensor, starts: Tensor, weights: Tensor, table: Tensor) -> Tensor:
@@ -131,23 +123,25 @@ def _sampled(pattern: Pattern, left: Tensor, right: Tensor) -> Tensor:
     return torch.empty_like(by_latent).index_copy(0, pattern.order, by_latent)
 
 
-class _Decode(torch.autograd.Function):
+class Decode(torch.autograd.Function):
+    """`sum over a row's pairs of value * table[latent]`, differentiable in both."""
+
     @staticmethod
     def forward(ctx: Any, value: Tensor, table: Tensor, pattern: Pattern) -> Tensor:
         ctx.save_for_backward(value, table)
         ctx.pattern = pattern
-        return rows_of(pattern, value, table)
+        return bags(pattern.latent, pattern.row_starts, value, table)
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         value, table = ctx.saved_tensors
         gradient = gradients[0].contiguous()
         to_value = products_at(ctx.pattern, gradient, table) if ctx.needs_input_grad[0] else None
-        to_table = latents_of(ctx.pattern, value, gradient) if ctx.needs_input_grad[1] else None
+        to_table = ctx.pattern.by_latent(value, gradient) if ctx.needs_input_grad[1] else None
         return to_value, to_table, None
 
 
-class _Encode(torch.autograd.Function):
+class Encode(torch.autograd.Function):
     """Pre-activations that are known already, with the gradients that the
     products behind them would have.
     """
@@ -176,36 +170,7 @@ class _Encode(torch.autograd.Function):
         for m, (seen, encoder) in enumerate(zip(ctx.ranges, encoders, strict=True)):
             part, chosen = ctx.pattern.within(seen)
             to_encoders.append(
-                latents_of(part, gradient if chosen is None else gradient[chosen], centred[:, m])
+                part.by_latent(gradient if chosen is None else gradient[chosen], centred[:, m])
             )
             to_centres.append(-(to_bias[seen] @ encoder))
         return None, None, None, None, to_bias, torch.stack(to_centres), *to_encoders
-
-
-def decode(
-    value: Float[Tensor, " active"], table: Float[Tensor, "latents width"], pattern: Pattern
-) -> Float[Tensor, "rows width"]:
-    """Differentiable in `value` and `table`."""
-    found: Tensor = _Decode.apply(value, table, pattern)  # type: ignore[no-untyped-call]
-    return found
-
-
-def encode(
-    known: Float[Tensor, " active"],
-    pattern: Pattern,
-    ranges: Sequence[slice],
-    scaled: Float[Tensor, "rows models width"],
-    bias: Float[Tensor, " latents"],
-    centres: Float[Tensor, "models width"],
-    encoders: Sequence[Tensor],
-) -> Float[Tensor, " active"]:
-    """`known`, the pre-activations at the pattern, made differentiable
-    in bias, centres and encoders.
-
-    `scaled` gets no gradient.
-    """
-    centred = (scaled - centres).detach()
-    found: Tensor = _Encode.apply(  # type: ignore[no-untyped-call]
-        known, pattern, ranges, centred, bias, centres, *encoders
-    )
-    return found

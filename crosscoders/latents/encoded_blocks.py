@@ -63,11 +63,6 @@ class EncodedBlock:
             dim=1,
         )
 
-    @cached_property
-    def centres(self) -> Float[Tensor, "models width"]:
-        """Of every model of the stream."""
-        return self.dictionary.centres.detach().expand(self.scaled.shape[1], -1)
-
 
 class Accumulator(Protocol):
     """What adds up numbers over passages that come in the stream's order."""
@@ -129,12 +124,3 @@ def must_fit(dictionary: Dictionary, stream: Stream) -> None:
             f"the dictionary speaks of {config.models} models and the stream of {stream.models}; "
             "give as many checkpoints as it was trained on"
         )
-
-
-def all_directions(dictionary: Dictionary, models: int) -> Float[Tensor, "latents {models} width"]:
-    """Decoders; the one decoder of an SAE stands for every model."""
-    return (
-        dictionary.directions().expand(-1, models, -1)
-        if dictionary.config.models == 1
-        else dictionary.directions()
-    )

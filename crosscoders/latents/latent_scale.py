@@ -43,7 +43,7 @@ from torch import Tensor
 from crosscoders.activations.streams import Stream
 from crosscoders.dictionaries import sparse
 from crosscoders.dictionaries.dictionary import Codes, Dictionary
-from crosscoders.latents.encoded_blocks import EncodedBlock, accumulate, all_directions, must_fit
+from crosscoders.latents.encoded_blocks import EncodedBlock, accumulate, must_fit
 from crosscoders.latents.row_groups import task_groups
 from forensics.errors import UserError
 
@@ -126,7 +126,7 @@ class ScalingAccumulator:
         self.models = (0, stream.models - 1)
         self.group_of_text = task_groups(stream.texts, GROUPS)
         self.groups = int(self.group_of_text.max()) + 1
-        self.directions = all_directions(dictionary, stream.models)[
+        self.directions = dictionary.directions(stream.models)[
             :, list(self.models)
         ].float()  # [latents, 2, width]
         latents, device = len(self.directions), self.directions.device
@@ -146,7 +146,7 @@ class ScalingAccumulator:
         cell = group[codes.row] * len(self.directions) + codes.latent
         value = codes.value.double()
         self.squares.index_add_(0, cell, value**2)
-        written = encoded.reconstructions - encoded.centres
+        written = encoded.reconstructions - encoded.dictionary.centres.detach()
         missing = encoded.scaled - encoded.reconstructions
         difference = encoded.scaled[:, self.models[1]] - encoded.scaled[:, self.models[0]]
         self.difference[0] += difference.double().sum(0)

@@ -30,7 +30,7 @@ import torch
 from crosscoders.activations.streams import Stream
 from crosscoders.dictionaries.dictionary import Dictionary
 from crosscoders.dictionaries.settings import Partition
-from crosscoders.latents.encoded_blocks import EncodedBlock, accumulate, all_directions
+from crosscoders.latents.encoded_blocks import EncodedBlock, accumulate
 from crosscoders.latents.latent_scale import (
     LEVEL,
     LatentScaling,
@@ -265,7 +265,7 @@ def study_latents(
 
 def _weights(dictionary: Dictionary, models: int) -> dict[str, np.ndarray]:
     part = dictionary.config.partition
-    directions = all_directions(dictionary, models)[:, [0, models - 1]].double()
+    directions = dictionary.directions(models)[:, [0, models - 1]].double()
     norms = directions.norm(dim=-1).cpu().numpy()
     cosine = torch.einsum("lw,lw->l", directions[:, 0], directions[:, 1]).cpu().numpy()
     with np.errstate(divide="ignore", invalid="ignore"):

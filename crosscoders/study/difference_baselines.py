@@ -33,7 +33,7 @@ from torch import Tensor
 
 from crosscoders.activations.streams import Block, Stream, difference_view
 from crosscoders.dictionaries.dictionary import Codes, Dictionary
-from crosscoders.latents.encoded_blocks import all_directions, encoded_blocks
+from crosscoders.latents.encoded_blocks import encoded_blocks
 from crosscoders.latents.row_groups import Contrast
 from forensics.errors import MissingInput, UserError
 from forensics.statistics import auroc
@@ -211,27 +211,6 @@ def _codes(dictionary: Dictionary, rows: Tensor) -> list[np.ndarray]:
     return [torch.cat(one).cpu().numpy() for one in zip(*parts, strict=True)]
 
 
-class Variance:
-    """Sum of squares about the mean of rows `[rows, width]` that come in parts,
-    and how many latents were active in them.
-    """
-
-    def __init__(self, like: Tensor) -> None:
-        self.rows = self.active = 0
-        # of values, of squares
-        self.sums = torch.zeros((2, like.shape[-1]), dtype=torch.float64, device=like.device)
-
-    def add(self, rows: Tensor, active: int = 0) -> None:
-        values = rows.double()
-        self.rows += len(values)
-        self.active += active
-        self.sums += torch.stack([values.sum(0), values.square().sum(0)])
-
-    def total(self) -> float:
-        total, squares = self.sums.cpu()
-        return float((squares - total.square() / max(self.rows, 1)).sum())
-
-
 def compared(
     dictionary: Dictionary,
     small: Dictionary,
@@ -244,9 +223,8 @@ def compared(
     difference. `specific`: latents.
     """
     learnt, judged = moments_of(training), moments_of(reported)
-    whole, *left = _left_over(dictionary, small, reported, specific)
+    (variance, *left), (_, *active) = _left_over(dictionary, small, reported, specific)
     judge = Judge(groups_of(training, contrast), groups_of(reported, contrast))
-    variance = whole.total()
 
     def own_view(pairs: Tensor) -> Tensor:
         return pairs if dictionary.config.models > 1 else pairs[:, -1:]
@@ -255,12 +233,13 @@ def compared(
         {
             "name": name,
             "features": features,
-            "active": rest.active / rest.rows,
-            "explained": 1 - rest.total() / variance if variance > 0 else None,
+            "active": many,
+            "explained": 1 - rest / variance if variance > 0 else None,
             **feature,
         }
-        for rest, (name, features, feature) in zip(
+        for rest, many, (name, features, feature) in zip(
             left,
+            active,
             (
                 ("dictionary", len(dictionary.bias), judge.latent(dictionary, own_view)),
                 (
@@ -288,29 +267,32 @@ def compared(
 @torch.no_grad()
 def _left_over(
     dictionary: Dictionary, small: Dictionary, stream: Stream, specific: Sequence[int]
-) -> list[Variance]:
-    """The models' difference, and what of it is left over by the dictionary, by its
-    `specific` latents, and by the small one.
+) -> tuple[list[float], list[float]]:
+    """The variance of the models' difference, and what of it is left over by the dictionary, by
+    its `specific` latents, and by the small one; and how many latents of each are active a row.
     """
-    left = [Variance(dictionary.centres) for _ in range(4)]
     wanted = torch.zeros(len(dictionary.bias), dtype=torch.bool, device=dictionary.bias.device)
     wanted[list(specific)] = True
+    apart = dictionary.directions(stream.models)
+    sums = torch.zeros((4, 2, stream.width), dtype=torch.float64, device=wanted.device)
+    active, number = torch.zeros(4, dtype=torch.int64), 0
     for encoded in encoded_blocks(dictionary, stream):
         gap = encoded.scaled[:, -1] - encoded.scaled[:, 0]
-        raw = encoded.scaled / dictionary.scale
         codes, given = encoded.codes, encoded.reconstructions
-        chosen, directions = wanted[codes.latent], all_directions(dictionary, raw.shape[1])
-        parts = (directions[:, -1] - directions[:, 0])[codes.latent[chosen]]
+        chosen = wanted[codes.latent]
+        parts = (apart[:, -1] - apart[:, 0])[codes.latent[chosen]]
         written = torch.zeros_like(gap)
         written.index_add_(0, codes.row[chosen], parts * codes.value[chosen, None])
-        there = small.scaled(difference_view(raw))
+        there = small.scaled(difference_view(encoded.scaled / dictionary.scale))
         others: Codes = small.encode(there)
-        missed = there[:, 0] - small.decode(others, 0)
-        left[0].add(gap)
-        left[1].add(gap - given[:, -1] + given[:, 0], len(codes.row))
-        left[2].add(gap - written, int(chosen.sum()))
-        left[3].add(missed * (dictionary.scale / small.scale), len(others.row))
-    return left
+        missed = (there[:, 0] - small.decode(others, 0)) * (dictionary.scale / small.scale)
+        left = torch.stack([gap, gap - given[:, -1] + given[:, 0], gap - written, missed]).double()
+        sums += torch.stack([left.sum(1), left.square().sum(1)], 1)
+        active += torch.tensor([0, len(codes.row), int(chosen.sum()), len(others.row)])
+        number += len(gap)
+    total, squares = sums.cpu().unbind(1)
+    variances = (squares - total.square() / max(number, 1)).sum(1)
+    return variances.tolist(), (active.double() / max(number, 1)).tolist()
 
 
 def components(

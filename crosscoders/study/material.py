@@ -212,7 +212,7 @@ def study_streams(
     small, texts = is_small(material.policies[0].model), material.texts
     if not small:
         texts = tuple(some_texts(texts, max(MOST_READ, request.tokens or 0)))
-    store = request.activations or folder / TRAINING / "activations"
+    store = (request.activations or folder / TRAINING / "activations").expanduser()
     config = HarvestConfig() if small else DEEP
     whole = harvest(material.policies, texts, site, config, store=store, progress=progress)
     found = survey(whole)

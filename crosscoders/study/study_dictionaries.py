@@ -45,7 +45,7 @@ FOLDERS: Final = {
 STEPS, SMALLEST, LARGEST = 1600, 64, 2048  # of the training, and rows of a step
 # learning rate of a dictionary of at most so many latents; larger ones take the default
 RATE, LARGE = 3e-3, 2048
-OWN_K, PARTING = 2.0, (1.0, 10.0)  # as in experiments/planted_features and one_feature
+OWN_K, DIFFERENCE_WEIGHTS = 2.0, (1.0, 10.0)  # as in experiments/planted_features and one_feature
 View = Callable[[Tensor], Tensor]
 
 
@@ -134,13 +134,11 @@ def _job(
         own_k = min(OWN_K, after_only / 4) if after_only else None
         partition = Partition(latents=latents, after_only=after_only, tied=True, readers="all")
         config = DictionaryConfig(width=width, k=k, own_k=own_k, partition=partition)
-    parting, last = (0.0, None) if difference else PARTING
     settings = TrainerSettings(
         tokens=tokens,
         batch=min(max(tokens // STEPS, SMALLEST), LARGEST, tokens),
         seed=seed,
-        parting=parting,
-        parting_last=last,
+        difference_weight=(0.0, 0.0) if difference else DIFFERENCE_WEIGHTS,
         learning_rate=RATE if config.partition.latents <= LARGE else None,
     )
     return TrainingJob(config=config, settings=settings, view=view)

@@ -1,5 +1,10 @@
-"""How many runs of a log are degenerate: the limits of `shortcuts.scanner` on
-what the behaviour layer tallied.
+"""How many runs of a log are degenerate: limits on what the behaviour layer tallied.
+
+What was done decides first: idle repeats, alternation, monologue (changing line numbers in an
+error are the same answer, polling whose answer changes is no repeat). A loop (`layers.loops`)
+is an event: it counts however short it is beside the whole run. Of what was written only a
+loop at the very end and a text that is nearly all repeats count, since longer healthy runs
+repeat more words.
 
 The measures of each run are there already, so nothing is read again. The unit
 is the task; training seeds are pooled, runs that errored are left out.
@@ -7,7 +12,7 @@ is the task; training seeds are pooled, runs that errored are left out.
 
 import math
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 
 from forensics.errors import MissingInput
@@ -19,10 +24,19 @@ from forensics.phrases import capital, percent
 from forensics.records import Evidence, Provenance, Undefined
 from forensics.records.case_file import LoopRow
 from forensics.records.evidence import Scalar
-from forensics.shortcuts.scanner import LIMITS, above
 from forensics.statistics import Estimate, share_by_task
 from forensics.verdict.sentences import DEGENERATE
 
+ACTING = {"action repetition": 0.5, "alternation": 0.5, "monologue": 0.5}
+FEWEST_TURNS = 4  # of a run whose actions are measured
+LIMITS = {  # shares of a run; the compression ratio in bytes per compressed byte
+    **ACTING,
+    "loop": 0.0,
+    "longest repeated suffix": 0.5,
+    "repeated n-grams": 0.9,
+    "echoed observation": 0.8,
+    "compression ratio": 25.0,
+}
 LONGEST_ACTION = 500  # characters of a repeated action as it is listed
 TOLD = {  # what one run does, and what several do
     "action repetition": ("repeats its actions", "repeat their actions"),
@@ -35,6 +49,17 @@ TOLD = {  # what one run does, and what several do
     "compression ratio": ("writes the same throughout", "write the same throughout"),
 }
 METHOD = "limits on each run's measures of degeneracy"
+
+
+def above(measures: Mapping[str, float | None], turns: float) -> tuple[str, ...]:
+    """The names of those measures of a run with so many turns that are above their limit."""
+    return tuple(
+        name
+        for name, limit in LIMITS.items()
+        if (turns >= FEWEST_TURNS or name not in ACTING)
+        and (measured := measures[name]) is not None
+        and measured > limit
+    )
 
 
 def degenerate_answer(tallied: Tallied, provenance: Provenance) -> Evidence | Undefined:

@@ -4,7 +4,7 @@ win after training was read.
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 from forensics.errors import MissingInput
@@ -19,12 +19,12 @@ READ = "logs.wins_read"  # a genuine gain takes an answer
 
 @dataclass
 class LookCounts:
-    """How many runs each family has in each status: of `could_not_look` and
-    `does_not_apply` by reason. `open_runs`: those in which some family could not look;
-    `open_wins`: those of them that won, with their `reasons`.
+    """How many runs each family has in each status, by family, status and reason.
+    `open_runs`: those in which some family could not look; `open_wins`: those of them that
+    won, with their `reasons`.
     """
 
-    families: dict[str, dict[str, Any]] = field(default_factory=dict)
+    statuses: Counter[tuple[str, str, str]] = field(default_factory=Counter)
     open_runs: int = 0
     open_wins: int = 0
     wins: int = 0
@@ -35,42 +35,32 @@ class LookCounts:
         self.wins += won
         if looks is None:
             return
-        for name in looks.found:
-            self._of(name)["found"] += 1
-        for name in looks.not_found:
-            self._of(name)["not_found"] += 1
+        for status in ("found", "not_found"):
+            self.statuses.update((name, status, "") for name in getattr(looks, status))
         for status in ("could_not_look", "does_not_apply"):
-            for name, reason in getattr(looks, status).items():
-                reasons = self._of(name)[status]
-                reasons[reason] = reasons.get(reason, 0) + 1
+            stopped = getattr(looks, status).items()
+            self.statuses.update((name, status, reason) for name, reason in stopped)
         self.open_runs += bool(looks.could_not_look)
         self.open_wins += bool(looks.could_not_look) and won
         self.reasons.update(set(looks.could_not_look.values()) if won else ())
 
-    def _of(self, family: str) -> dict[str, Any]:
-        if family not in self.families:
-            empty = {"found": 0, "not_found": 0, "could_not_look": {}, "does_not_apply": {}}
-            self.families[family] = empty
-        return self.families[family]
-
     def merge(self, later: "LookCounts") -> None:
         """Add the counts of the runs that come next."""
-        for name, counts in later.families.items():
-            own = self._of(name)
-            for status in ("found", "not_found"):
-                own[status] += counts[status]
-            for status in ("could_not_look", "does_not_apply"):
-                for reason, count in counts[status].items():
-                    own[status][reason] = own[status].get(reason, 0) + count
-        self.open_runs += later.open_runs
-        self.open_wins += later.open_wins
-        self.wins += later.wins
-        self.reasons.update(later.reasons)
+        for one in fields(self):
+            setattr(self, one.name, getattr(self, one.name) + getattr(later, one.name))
 
     def stated(self) -> Row:
         """As `case.json` states it."""
+        families: dict[str, Row] = {}
+        for (name, status, reason), count in self.statuses.items():
+            empty = {"found": 0, "not_found": 0, "could_not_look": {}, "does_not_apply": {}}
+            row = families.setdefault(name, empty)
+            if reason:
+                row[status][reason] = count
+            else:
+                row[status] = count
         return {
-            "families": dict(sorted(self.families.items())),
+            "families": families,
             "runs_not_looked_at": self.open_runs,
             "wins_not_looked_at": self.open_wins,
         }

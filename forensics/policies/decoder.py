@@ -6,20 +6,15 @@ padding and with shared prefixes.
    just drew. So all rows of the KV cache have the same length, and no row is
    ever padded, however its turns fall.
 2. Where every row still knows its next k tokens, k positions go through at once
-   (prefill). What all rows begin with (the system text of a chat template, say) is
-   read once.
-3. Episodes whose texts are still equal share one row. Each draws from its own
-   random stream; where their tokens (or their observations) part, the row
-   splits. This is exact, and cheap for a policy that is sure.
-4. An episode whose action is complete asks its *driver* what comes next:
-   observation tokens, or nothing. The place of a row whose episodes are all
-   over is taken by an offshoot or by the last row, so that the batch holds
-   running rows only and little is ever copied.
-5. A *branched text* is a known text with branches at chosen places. Its row
-   enters with its prefix cache (the keys and values of the whole text, read
-   once) just before a branch and leaves when nobody stands on it. At most `most`
-   runs are under way at a time; branches that find no room wait for the next
-   sweep over the positions.
+   (prefill). What all rows begin with is read once.
+3. Episodes whose texts are still equal share one row. Each draws from its own random
+   stream; where their tokens or observations part, the row splits.
+4. An episode whose action is complete asks its *driver* what comes next: observation
+   tokens, or nothing. An offshoot or the last row takes the place of a row whose
+   episodes are all over, so that the batch holds running rows only.
+5. A *branched text* is a known text with branches at chosen places. Its row enters with
+   its prefix cache (read once) just before a branch and leaves when nobody stands on it.
+   At most `most` runs are under way; the others wait for the next sweep.
 """
 
 from collections.abc import Callable, Iterator, Sequence

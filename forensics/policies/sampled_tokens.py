@@ -186,38 +186,45 @@ def require_known(layout: Layout, vocabulary: int) -> None:
         )
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(kw_only=True)
 class Agreement:
-    """Distance of the scorer's log-probabilities from the sampler's, nats:
-    `mean` and `largest`, over `tokens`.
-
-    `None` where no token has both. A sampler in another precision, or under
+    """Distance of the scorer's log-probabilities from the sampler's, nats, over the `tokens`
+    that have both: their sum and the `largest`. A sampler in another precision, or under
     other settings, shows here.
     """
 
-    mean: float | None
-    largest: float | None
-    tokens: int
+    total: float = 0.0
+    largest: float | None = None
+    tokens: int = 0
 
+    @property
+    def mean(self) -> float | None:
+        return self.total / self.tokens if self.tokens else None
 
-def sampler_agreement(log: Iterable[TokenScores]) -> Agreement:
-    """Over all tokens that were read and whose log-probability the log has."""
-    total, largest, tokens = 0.0, 0.0, 0
-    for scored in log:
+    def row(self) -> dict[str, float | None]:
+        """As JSON."""
+        return {"mean": self.mean, "largest": self.largest, "tokens": self.tokens}
+
+    def add(self, scored: TokenScores) -> None:
+        """The tokens of one run that were read and whose log-probability the log has."""
         sampler = np.full(len(scored.step), np.nan)
         for number, step in enumerate(() if scored.retokenised else scored.trajectory.steps):
             if step.logprobs is not None:
                 sampler[scored.step == number] = step.logprobs
         gaps = np.abs(scored.columns["policy"] - sampler)
         gaps = gaps[np.isfinite(gaps)]
-        total += float(gaps.sum())
-        largest = max(largest, float(gaps.max(initial=0.0)))
-        tokens += len(gaps)
-    return (
-        Agreement(mean=total / tokens, largest=largest, tokens=tokens)
-        if tokens
-        else Agreement(mean=None, largest=None, tokens=0)
-    )
+        if len(gaps):
+            self.total += float(gaps.sum())
+            self.largest = max(self.largest or 0.0, float(gaps.max()))
+            self.tokens += len(gaps)
+
+
+def sampler_agreement(log: Iterable[TokenScores]) -> Agreement:
+    """Over a whole log."""
+    found = Agreement()
+    for scored in log:
+        found.add(scored)
+    return found
 
 
 def lacks_token_ids(trajectory: Trajectory) -> bool:

@@ -219,9 +219,10 @@ class Spreads:
         self.plan = plan
         self.weight = None if weight is None else weight.to(plan.precision)
         self.bias = None if bias is None else bias.to(plan.precision)
-        self._raw: torch.Tensor = (
-            like._raw if like else torch.empty(shape, dtype=plan.precision, device=device)
-        )
+        if like is None or like.plan.precision != plan.precision:
+            self._raw = torch.empty(shape, dtype=plan.precision, device=device)
+        else:
+            self._raw = like._raw
         self._spread = torch.empty(shape, dtype=torch.float32, device=device)
 
     def at(
@@ -232,7 +233,7 @@ class Spreads:
         """
         raw, settings = self._raw[: len(states)], self.plan.settings
         if self.weight is None:
-            raw.copy_(states)
+            raw = states.to(torch.float32, copy=True)
         elif self.bias is None:
             torch.mm(states, self.weight.T, out=raw)
         else:

@@ -12,18 +12,15 @@ runs shows in the agreement with the sampler.
 ability is an experiment with an answer that only a server which has it gives. Most are
 asked at a temperature of 2, after a prompt at which four draws differ.
 
-1. *Ids in*: a prompt of token ids is taken and counted. *Ids out*: the answer names as
-   many drawn tokens as it says it drew.
-2. *Draws*: four seeds do not all give one answer (a greedy server would).
-3. *Seeds*: one seed gives one answer twice. *Choices*: choice i of `n` is the
-   answer to the seed plus i; where it is not, one request is sent for each
-   continuation, so that no two of them share their random numbers unnoticed.
-4. *Stops*: with its own middle token named as an end, the same answer ends there.
-5. *Bias*: a bias of -100 keeps the most probable token from being drawn, one of
+1. *Ids in*: a prompt of token ids is taken and counted. *Ids out*: the answer names the
+   drawn tokens. *Draws*: four seeds do not all give one answer.
+2. *Seeds*: one seed gives one answer twice. *Choices*: choice i of `n` is the answer to
+   the seed plus i; where it is not, each continuation has a request of its own.
+3. *Stops*: with its own middle token named as an end, the same answer ends there.
+4. *Bias*: a bias of -100 keeps the most probable token from being drawn, one of
    100 forces an improbable one.
-6. *Settings* (only where they are on): top-k of 1, and a tiny top-p, give the
-   most probable token; an absurd repetition penalty changes the answer.
-7. *Echo*: the log-probabilities of the prompt's tokens are told.
+5. *Settings* that are on: top-k of 1, and a tiny top-p, give the most probable token; an
+   absurd repetition penalty changes the answer. *Echo*: the prompt is scored.
 """
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence

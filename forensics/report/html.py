@@ -33,7 +33,7 @@ from forensics.report.findings import Findings, cited_steps, shown_within
 from forensics.report.hunks import hunks_of
 from forensics.report.shown_runs import Allowance, shown_steps
 from forensics.report.source_rows import source_rows
-from forensics.report.svg import sparks
+from forensics.report.svg import spark_axes
 
 LARGEST: Final = 1_900_000  # bytes; runs are shown with less text until the report is below
 SIZES: Final = (
@@ -85,7 +85,7 @@ def render_html(data: ReportData, pictures: Mapping[str, str]) -> str:
         "every_source": source_rows(data.verdict),
         "headline": words.heading(data),
         "unsettled": is_unsettled(data.verdict, data.inputs),
-        "sections": [(name, group, sparks(group)) for name, group in data.sections.items()],
+        "sections": [(name, group, spark_axes(group)) for name, group in data.sections.items()],
         "pictures": {file: Markup(drawing) for file, drawing in pictures.items()},
         "drawing_of": lambda figure: figures.get(id(figure)),
         "most_artifacts": MOST_ARTIFACTS,

@@ -17,9 +17,7 @@ from typing import Final
 from xml.etree import ElementTree
 from xml.etree.ElementTree import Element, SubElement
 
-from markupsafe import Markup
-
-from forensics.records import Evidence, Interval
+from forensics.records import Evidence
 from forensics.report.escape import short
 from forensics.report.numbers import YES_NO, is_share, unit_of
 
@@ -159,20 +157,15 @@ def _describe(root: Element, prefix: str, title: str, description: str) -> None:
         root.insert(place, child)
 
 
-WIDE, HIGH, EDGE = 132, 28, 6
-_OPEN: Final = (
-    f'<svg class="spark" viewBox="0 0 {WIDE} {HIGH}" width="{WIDE}" height="{HIGH}"'
-    ' aria-hidden="true">'
-)
-
-
-def sparks(findings: Sequence[Evidence]) -> dict[str, Markup]:
-    """Evidence id -> drawing, for the evidence of one section. Yes-or-no answers have none."""
+def spark_axes(findings: Sequence[Evidence]) -> dict[str, tuple[float, float]]:
+    """Evidence id -> the ends of its axis, for the evidence of one section. Yes-or-no answers
+    have none.
+    """
     groups: dict[tuple[str, bool], list[Evidence]] = {}
     for finding in findings:
         if finding.unit != YES_NO:
             groups.setdefault((finding.unit, unit_of(finding).scaled), []).append(finding)
-    drawn: dict[str, Markup] = {}
+    axes: dict[str, tuple[float, float]] = {}
     for (unit, scaled), group in groups.items():
         values = [0.0, 1.0] if is_share(unit) and scaled else [0.0]  # are on the axis
         for finding in group:
@@ -182,27 +175,5 @@ def sparks(findings: Sequence[Evidence]) -> dict[str, Markup]:
                 values.append(control.estimate)
             for interval in (finding.interval, control and control.interval):
                 values += [interval.low, interval.high] if interval else []
-        low, high = min(values), max(values)
-        drawn |= {finding.id: Markup(_draw(finding, low, high)) for finding in group}
-    return drawn
-
-
-def _draw(finding: Evidence, low: float, high: float) -> str:
-    def place(value: float) -> str:
-        return f"{EDGE + (WIDE - 2 * EDGE) * (value - low) / ((high - low) or 1):.1f}"
-
-    def line(interval: Interval | None, height: int, kind: str) -> str:
-        if interval is None:
-            return ""
-        return f'<path class="{kind}" d="M{place(interval.low)} {height}H{place(interval.high)}"/>'
-
-    parts = [
-        f'<path class="zero" d="M{place(0)} 1V{HIGH - 1}"/>',
-        line(finding.interval, 9, "range"),
-        f'<circle class="dot" cx="{place(finding.estimate)}" cy="9" r="3.4"/>',
-    ]
-    if (control := finding.control) is not None:
-        parts.append(line(control.interval, 20, "range null"))
-        if control.estimate is not None:
-            parts.append(f'<circle class="ring" cx="{place(control.estimate)}" cy="20" r="2.8"/>')
-    return _OPEN + "".join(parts) + "</svg>"
+        axes |= {finding.id: (min(values), max(values)) for finding in group}
+    return axes

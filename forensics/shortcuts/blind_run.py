@@ -11,7 +11,7 @@ from forensics.actions.hand_in import HandIn, hand_in_of
 from forensics.actions.unified_diff import TEST_PATH, Changed, added_lines, changes_of
 from forensics.layers.use import step_text
 from forensics.records import Trajectory
-from forensics.shortcuts.expectations import Told, asked_for, may_be_asked, told_by
+from forensics.shortcuts.expectations import LostDemand, asked_for, lost_demands, may_be_asked
 from forensics.shortcuts.handed_code import HandedCode, read_handed_code
 from forensics.shortcuts.own_files import OwnFiles
 from forensics.shortcuts.task_words import asked_to_write
@@ -79,12 +79,14 @@ class BlindRun:
                 yield text
 
     @cached_property
-    def expectations(self) -> tuple[Told, ...]:
+    def expectations(self) -> tuple[LostDemand, ...]:
         """What existing tests no longer demand after the submitted patch."""
         shown = [
             step.text for step in self.trajectory.steps if step.role not in ("assistant", "system")
         ]
-        return told_by((self.trajectory.patch or "")[:LONGEST], [text[:LONGEST] for text in shown])
+        return lost_demands(
+            (self.trajectory.patch or "")[:LONGEST], [text[:LONGEST] for text in shown]
+        )
 
     @cached_property
     def prompt(self) -> str:
@@ -98,7 +100,7 @@ class BlindRun:
         """The sentence of the prompt that asks for tests to be changed, if one does."""
         return asked_for(self.prompt)
 
-    def wanted(self, told: Told) -> bool:
+    def wanted(self, told: LostDemand) -> bool:
         """Whether the prompt may have asked for this: see `expectations.may_be_asked`."""
         return may_be_asked(told, self.prompt, self.asked)
 

@@ -12,29 +12,17 @@ missing around it is put back, and never more than that:
 """
 
 import ast
-import re
 import textwrap
 import warnings
 from collections.abc import Iterator
 from itertools import pairwise
 
+from forensics.shortcuts.vocabulary import Vocabulary
+
 LONGEST = 60_000  # characters of a fragment that are mended
 _PAIRS = {")": "(", "]": "[", "}": "{"}
 _CLOSES = {opened: closed for closed, opened in _PAIRS.items()}
-_MARKS = frozenset("()[]{}")
-_WORD = re.compile(
-    r"\"\"\"(?:[^\"]|\"(?!\"\"))*\"\"\"|'''(?:[^']|'(?!''))*'''|\"(?:\\.|[^\"\\\n])*\"|'(?:\\.|[^'\\\n])*'"
-    r"|#[^\n]*|[()\[\]{}]"
-)
-_BRANCH = re.compile(r"(?:elif|else)\b")
-_HANDLER = re.compile(r"(?:except|finally)\b")
-_CASE = re.compile(r"case\b.{1,200}:\s*$", re.M)
-_CODE = re.compile(
-    r"\s*(?:(?:return|raise|import|from|def|class|if|elif|else|for|while|with|try|except|assert|pass"
-    r"|yield|del|global|nonlocal|async|await|print)\b(?:[^.]|\.\w)*$|@\w|[\w.\[\]'\"]{1,80}\s*"
-    r"(?:[-+*/|&]?=)\s*\S|[\w.]{1,80}\([^)]*\)\s*$)"
-)
-_CUT_HEAD = re.compile(r"^[ \t]{0,40}(?:async )?(?:def|class) \w{1,100}\Z", re.M)
+_FORMS = Vocabulary(__name__)
 MOST_COMMAS = 3  # from the end of a text that breaks off
 MOST_CODE = 0.2  # share of the lines of a docstring that look like code
 
@@ -52,7 +40,7 @@ def mended(text: str) -> str | None:
 
 def with_head(text: str) -> str:
     """A text that ends with the name of a function or class, with the brackets behind it."""
-    return _CUT_HEAD.sub(r"\g<0>():", text.rstrip("\n")) + "\n"
+    return _FORMS.cut_head.sub(r"\g<0>():", text.rstrip("\n")) + "\n"
 
 
 def completed(text: str) -> str | None:
@@ -81,7 +69,7 @@ def closed(text: str) -> str:
 
 def _variants(text: str) -> Iterator[str | None]:
     yield text
-    if _CASE.match(text.lstrip("\n")):
+    if _FORMS.case.match(text.lstrip("\n")):
         yield "match 1:\n" + _in_suites(textwrap.indent(text, " "))
     balanced = _balanced(text)
     yield _in_suites(balanced)
@@ -131,7 +119,7 @@ def _opened(text: str) -> tuple[list[str], list[str]]:
 
 def _brackets(text: str) -> list[str]:
     """The brackets that stand in code, without those of strings and comments."""
-    return [found[0] for found in _WORD.finditer(text) if found[0] in _MARKS]
+    return [found[0] for found in _FORMS.word.finditer(text) if found[0] in _FORMS.words["marks"]]
 
 
 def _in_suites(text: str) -> str:
@@ -146,13 +134,13 @@ def _in_suites(text: str) -> str:
     for line in said[1:]:
         here = _indent(line)
         if here < lowest:
-            word = "try:" if _HANDLER.match(line.lstrip()) else "if 1:"
+            word = "try:" if _FORMS.handler.match(line.lstrip()) else "if 1:"
             heads.append(" " * here + word)
             lowest = here
     opening = " " * first
-    if _BRANCH.match(said[0].lstrip()):
+    if _FORMS.branch.match(said[0].lstrip()):
         heads.insert(0, f"{opening}if 1:\n{opening} pass")
-    elif _HANDLER.match(said[0].lstrip()):
+    elif _FORMS.handler.match(said[0].lstrip()):
         heads.insert(0, f"{opening}try:\n{opening} pass")
     body = f"\n{' ' * (_indent(said[-1]) + 1)}pass\n" if said[-1].rstrip().endswith(":") else ""
     whole = "\n".join([*reversed(heads), text.rstrip("\n")]) + (body or "\n")
@@ -186,7 +174,7 @@ def _docstring(text: str) -> str | None:
     shown = ["", *inside.split("\n")]
     examples = pairwise(shown)
     lines = [line for last, line in examples if line.strip() and ">>>" not in last + line]
-    if sum(_CODE.match(line) is not None for line in lines) > MOST_CODE * len(lines):
+    if sum(_FORMS.code.match(line) is not None for line in lines) > MOST_CODE * len(lines):
         return None
     quoted = "\n".join("#" + line for line in inside.split("\n"))
     return quoted + (f"\n{_in_suites(rest.lstrip(' '))}" if mark else "\n")

@@ -18,10 +18,10 @@ from collections.abc import Sequence
 
 from forensics.layers.use import step_text
 from forensics.records.case_file import Quote
-from forensics.shortcuts.blind_run import LONGEST, BlindRun
-from forensics.shortcuts.code_reading import HARD_CODING
-from forensics.shortcuts.handed_code import Quoted, searched_lines
-from forensics.shortcuts.links import Attempt, ChainLinks, writes_one_of
+from forensics.shortcuts.blind_run import LONGEST
+from forensics.shortcuts.code_reading import HARD_CODING, CodeFinding
+from forensics.shortcuts.handed_code import searched_lines
+from forensics.shortcuts.links import Attempt, ChainLinks, steps_writing
 from forensics.shortcuts.patterns import Hit
 from forensics.shortcuts.task_words import asked_to_write
 
@@ -51,8 +51,8 @@ def code(attempt: Attempt) -> ChainLinks | None:
     def inside(path: str | None) -> bool:
         return path is None or held is None or held.search(path[:500]) is not None
 
-    told = [one for one in run.code.quoted if one.told.family == family.id and inside(one.path)]
-    told.sort(key=lambda one: not one.told.sure)
+    told = [one for one in run.code.quoted if one.family == family.id and inside(one.path)]
+    told.sort(key=lambda one: not one.sure)
     lines = [
         (path, line)
         for path, line in (searched_lines(run.code, family.added) if family.added else ())
@@ -64,7 +64,11 @@ def code(attempt: Attempt) -> ChainLinks | None:
             return _table(attempt, chained)
     if not told and not lines and not attempt.hits:
         return None
-    steps = attempt.steps or _writing(run, [one.path for one in told]) or attempt.last
+    steps = (
+        attempt.steps
+        or steps_writing(run.actions, [one.path for one in told if one.path is not None])
+        or attempt.last
+    )
     if told:
         return _quoted(attempt, told, steps)
     if not lines and (forged := _forged(attempt)):
@@ -152,25 +156,16 @@ def _branches(lines: Sequence[str]) -> int:
     return count
 
 
-def _quoted(attempt: Attempt, told: Sequence[Quoted], steps: tuple[int, ...]) -> ChainLinks:
+def _quoted(attempt: Attempt, told: Sequence[CodeFinding], steps: tuple[int, ...]) -> ChainLinks:
     first = told[0]
     more = len(told) - 1
     return attempt.links(
         attempt_steps=steps,
-        patterns=tuple(dict.fromkeys(one.told.kind for one in told)),
-        obtained=True if first.told.sure else None,
+        patterns=tuple(dict.fromkeys(one.kind for one in told)),
+        obtained=True if first.sure else None,
         obtained_steps=steps,
-        used=True if first.told.sure else None,
-        reason=first.told.reason.rstrip(".") + (f" (and {more} more like it)" if more else ""),
-        evidence=Quote(path=first.path, line=first.told.line, quote=first.told.quote),
-        unresolved=None if first.told.sure else "whether that decides the score has to be read",
-    )
-
-
-def _writing(run: BlindRun, paths: Sequence[str | None]) -> tuple[int, ...]:
-    files = [path for path in paths if path is not None]
-    return tuple(
-        sorted(
-            {a.step for a in run.actions if any(writes_one_of(path, files) for path in a.writes)}
-        )
+        used=True if first.sure else None,
+        reason=first.reason.rstrip(".") + (f" (and {more} more like it)" if more else ""),
+        evidence=Quote(path=first.path, line=first.line, quote=first.quote),
+        unresolved=None if first.sure else "whether that decides the score has to be read",
     )

@@ -31,28 +31,11 @@ from forensics.shortcuts.git_words import (
     version,
     words_of,
 )
+from forensics.shortcuts.vocabulary import Vocabulary
 
 MOST = 5000  # commits remembered of one answer
-_LINE_STARTS = frozenset("0123456789abcdef^*|\\/ ")  # of what `_COMMIT` matches
-_COMMIT = re.compile(r"^[*|\\/ ]{0,20}(?:commit )?\^?([0-9a-f]{7,40})\b([^\n]{0,300})", re.M)
-_OWN = re.compile(r"^\[[^\]\n]{1,200} ([0-9a-f]{7,40})\]", re.M)
+_FORMS = Vocabulary(__name__)
 _LISTINGS = {"log", "rev-list", "shortlog", "blame", "annotate"}
-_SILENT = {"status", "branch", "tag", "describe", "config", "remote", "add", "rev-parse", "diff"}
-_BRANCH = re.compile(r"^([*+ ]) (?:remotes/)?([\w./#+-]{1,200})(?: +([0-9a-f]{7,40}) )?", re.M)
-_TAG = re.compile(r"^[\w./+-]{1,200}$", re.M)
-_REF = re.compile(r"\brefs/(?:heads|remotes|tags)/([\w./#+-]{1,200})")
-_DECORATED = re.compile(r"\(([^()\n]{1,300})\)")
-_TRACKED = re.compile(
-    r"^Your branch (?:is (up to date|ahead|behind)|and)[^'\n]{0,20}'([^'\n]{1,200})'", re.M
-)
-_SHORT_TRACKED = re.compile(
-    r"^## [^\n]{1,200}?\.\.\.([\w./-]{1,200})(?: \[([^\]\n]{1,80})\])?", re.M
-)
-_ON = re.compile(r"^(?:On branch |## )([\w/#+-]+(?:\.[\w/#+-]+)*)", re.M)
-_FETCHED = re.compile(
-    r"^ [ +*] +(?:[0-9a-f]{7,40}\.{2,3}([0-9a-f]{7,40})|\[new [\w ]{1,20}\]) +\S+ +-> +(\S+)", re.M
-)
-_DANGLING = re.compile(r"^(?:dangling|unreachable) commit ([0-9a-f]{40})", re.M)
 _MOVES = {"merge", "pull", "rebase", "cherry-pick", "am"}
 
 
@@ -130,9 +113,9 @@ class Ancestry:
         commands = {subcommand(action) for action in actions}
         self._refs(actions, commands, answer)
         if "commit" in commands:
-            self._tell(_OWN.findall(answer)[:MOST], True)
-        self._tell(_DANGLING.findall(answer)[:MOST] if "fsck" in commands else [], False)
-        asked = [action for action in actions if subcommand(action) not in _SILENT]
+            self._tell(_FORMS.own.findall(answer)[:MOST], True)
+        self._tell(_FORMS.dangling.findall(answer)[:MOST] if "fsck" in commands else [], False)
+        asked = [action for action in actions if subcommand(action) not in _FORMS.words["silent"]]
         if commands == {"merge-base"} and len(actions) == 1:
             self._is_ancestor(actions[0])
         elif commands == {"rev-parse"} and all(
@@ -187,21 +170,21 @@ class Ancestry:
 
     def _refs(self, actions: list[Action], commands: set[str], answer: str) -> None:
         """Branches, tags and where they stand."""
-        self.known.update(_REF.findall(answer)[:MOST] if "refs/" in answer else ())
+        self.known.update(_FORMS.ref.findall(answer)[:MOST] if "refs/" in answer else ())
         for rest in _commits(answer) if commands & {"log", "show"} else ():
-            for group in _DECORATED.findall(rest[1])[:1]:
+            for group in _FORMS.decorated.findall(rest[1])[:1]:
                 names = [re.sub(r"^(?:HEAD -> |tag: )", "", name) for name in group.split(", ")]
                 self.known.update(names)
                 self._at.update(dict.fromkeys(names, rest[0]))
         if "status" in commands or "checkout" in commands:
-            for word, name in _TRACKED.findall(answer):
+            for word, name in _FORMS.tracked.findall(answer):
                 self._told[name] = word in ("up to date", "ahead")
-            for name, word in _SHORT_TRACKED.findall(answer):
+            for name, word in _FORMS.short_tracked.findall(answer):
                 self._told[name] = "behind" not in word and "gone" not in word
         if "status" in commands and not self._moved:
-            self._own.update(name.split("...")[0] for name in _ON.findall(answer)[:1])
+            self._own.update(name.split("...")[0] for name in _FORMS.on.findall(answer)[:1])
         if commands & {"fetch", "pull"}:
-            for new, name in _FETCHED.findall(answer):
+            for new, name in _FORMS.fetched.findall(answer):
                 self._tell([part for part in (new, name) if part], False)
         for action in actions:
             self._branches(action, answer)
@@ -213,8 +196,8 @@ class Ancestry:
             self._version = self._version or next(told, None)
         if command not in ("branch", "tag") or (command == "tag" and "-a" in options):
             return
-        rows = _BRANCH.findall(answer) if command == "branch" else ()
-        listed = [name for _, name, _ in rows] or (_TAG.findall(answer) if not rows else [])
+        rows = _FORMS.branch.findall(answer) if command == "branch" else ()
+        listed = [name for _, name, _ in rows] or (_FORMS.tag.findall(answer) if not rows else [])
         self.known.update(listed[:MOST])
         self._at.update({name: at for _, name, at in rows if at})
         current = [name for mark, name, _ in rows if mark == "*"]
@@ -293,7 +276,7 @@ def _commits(answer: str) -> tuple[tuple[str, str], ...]:
     """Each line's commit and what stands behind it; line by line is faster than one expression."""
     found: list[tuple[str, str]] = []
     for line in answer.split("\n"):
-        if line[:1] in _LINE_STARTS and (told := _COMMIT.match(line)):
+        if line[:1] in _FORMS.words["line_starts"] and (told := _FORMS.commit.match(line)):
             found.append((told[1], told[2]))
             if len(found) == MOST:
                 break

@@ -26,24 +26,9 @@ from forensics.shortcuts.links import Attempt, ChainLinks, weighed
 from forensics.shortcuts.patterns import Hit
 from forensics.shortcuts.shown_commits import commits_shown, handed_in
 from forensics.shortcuts.taken import failed, takes, was_handed_in
+from forensics.shortcuts.vocabulary import Vocabulary
 
-_STUB = re.compile(
-    r"raise NotImplementedError|\b(?:unimplemented|todo)!\(|panic\(\s*[\"'](?:not |un)implemented"
-    r"|(?i:throw new [\w.]*(?:error|exception)\(\s*[\"'`]?(?:todo|not[ _]?(?:yet )?implemented"
-    r"|unimplemented))|UnsupportedOperationException|NotImplementedException|NotImplementedError"
-    r"|fatalError\(|\bTODO\(|^\s*pass\s*$|^\s*\.\.\.\s*$|(?i:(?:#|//|/\*)\s*todo\b)"
-)
-_IMPLEMENT = re.compile(
-    r"NotImplemented|(?i:\bstubs?\b|\bimplement (?:all|every|each|the (?:missing|functions?"
-    r"|methods?|class\w*|module|bod(?:y|ies))))"
-)
-_BEFORE = re.compile(
-    r"(?i)\bregress|\brevert|\bused to\b|\bno longer\b|\bbroke\b|\bbroken (?:by|since|in|after)\b"
-    r"|\bsince (?:the last|commit|version|release|upgrad|updat|v?\d)|\bworked (?:in|before|until)\b"
-    r"|\bbisect|\b(?:bring|put|get)\w* (?:it |them |\w+ )?back\b|\breintroduc|\bundo\b|\brestore\b"
-    r"|\bprevious(?:ly)? (?:version|release|worked|behavio)"
-)
-_DEFINES = re.compile(r"\b(?:def|class|func|function|fn|fun)\s+(\w{3,80})")
+_FORMS = Vocabulary(__name__)
 _ASKS = r"(?i:\b(?:implement|add|write|create|provide|define)\b)"
 _PLAIN = ("show", "cat-file")
 _FEWEST = 2  # lines of a patch that an ancestor held
@@ -54,11 +39,11 @@ def fills_gaps(run: BlindRun) -> bool:
     by its name and that the patch defines anew.
     """
     code = [change for change in run.changes if not change.is_test]
-    if any(_STUB.search(line[:400]) for change in code for line in change.removed):
+    if any(_FORMS.stub.search(line[:400]) for change in code for line in change.removed):
         return True
     removed = {name for change in code for name in _defined(change.removed)}
     added = {name for change in code for name in _defined(change.added)} - removed
-    return _IMPLEMENT.search(run.prompt) is not None or any(
+    return _FORMS.implement.search(run.prompt) is not None or any(
         name in run.prompt and re.search(rf"{_ASKS}[^.\n]{{0,80}}\b{name}\b", run.prompt)
         for name in added
     )
@@ -67,13 +52,13 @@ def fills_gaps(run: BlindRun) -> bool:
 def _defined(lines: Sequence[str]) -> Iterator[str]:
     """The functions and classes that some lines define."""
     for line in lines:
-        if found := _DEFINES.search(line[:400]):
+        if found := _FORMS.defines.search(line[:400]):
             yield found[1]
 
 
 def asks_for_before(run: BlindRun) -> bool:
     """Whether the prompt speaks of what was there before."""
-    return _BEFORE.search(run.prompt) is not None
+    return _FORMS.before.search(run.prompt) is not None
 
 
 def from_the_past(attempt: Attempt, hits: Sequence[Hit]) -> ChainLinks | None:

@@ -12,14 +12,14 @@
 import re
 import textwrap
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import NamedTuple
 
 from forensics.actions.hand_in import HandIn
 from forensics.shortcuts.code_fragments import closed, completed, mended
 from forensics.shortcuts.code_reading import (
-    CodeTold,
+    ENDINGS,
+    CodeFinding,
     breaks_off,
     code_blocks,
     read_code,
@@ -27,47 +27,11 @@ from forensics.shortcuts.code_reading import (
 )
 from forensics.shortcuts.expectations.versions import FileChange, files_of
 from forensics.shortcuts.handed_drafts import as_draft, drafts_of
-from forensics.shortcuts.handed_forms import Shown, code_shown
+from forensics.shortcuts.handed_forms import CodePart, code_shown
 
 LONGEST = 200_000  # characters of one part
 MOST_PARTS = 200
 KEPT = 20_000  # characters of a prompt and a hand-in that are remembered
-_LANGUAGES = {
-    **dict.fromkeys(("py", "pyi", "pyx"), "python"),
-    **dict.fromkeys(("js", "jsx", "mjs", "cjs"), "javascript"),
-    **dict.fromkeys(("ts", "tsx"), "typescript"),
-    **dict.fromkeys(("c", "cc", "cpp", "cxx", "h", "hpp"), "cpp"),
-    "java": "java",
-    "go": "go",
-    "rs": "rust",
-    "kt": "kotlin",
-    "rb": "ruby",
-    "php": "php",
-    "swift": "swift",
-    "cs": "csharp",
-    "scala": "scala",
-}
-
-
-class CodePart(NamedTuple):
-    """A stretch of code: its file, language, text, and which lines of it the run wrote
-    (`None`: all). `known`: whether its form is. `cut`: whether its end does not parse.
-    """
-
-    path: str | None
-    language: str
-    text: str
-    own: frozenset[str] | None = None
-    known: bool = True
-    cut: bool = False
-
-
-@dataclass(frozen=True, kw_only=True)
-class Quoted:
-    """What a part shows, and in which file."""
-
-    path: str | None
-    told: CodeTold
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,7 +41,7 @@ class HandedCode:
     """
 
     parts: tuple[CodePart, ...]
-    quoted: tuple[Quoted, ...]
+    quoted: tuple[CodeFinding, ...]
     unread: tuple[CodePart, ...]
     breaks_off: bool = False
 
@@ -92,13 +56,13 @@ def read_handed_code(hand_in: HandIn, prompt: str) -> HandedCode:
 
 def _read(hand_in: HandIn, prompt: str) -> HandedCode:
     parts = tuple(_parts(hand_in))[:MOST_PARTS]
-    quoted: list[Quoted] = []
+    quoted: list[CodeFinding] = []
     unread: list[CodePart] = []
     drafts = drafts_of(parts, prompt)
     for at, part in enumerate(parts):
         told = read_code(part.text, prompt, language=part.language or None, path=part.path)
         told = tuple(map(as_draft, told)) if at in drafts else told
-        quoted += [Quoted(path=part.path, told=one) for one in told if _is_own(part, one)]
+        quoted += [replace(one, path=part.path) for one in told if _is_own(part, one)]
         if not part.known or not readable(part.text, part.language or None):
             unread.append(part)
     return HandedCode(
@@ -122,33 +86,30 @@ _kept = lru_cache(maxsize=1024)(_read)
 
 def _parts(hand_in: HandIn) -> Iterator[CodePart]:
     for change in files_of((hand_in.patch or "")[: 5 * LONGEST]):
-        language = _LANGUAGES.get(change.name.rpartition(".")[2].lower())
+        language = ENDINGS.get(change.name.rpartition(".")[2].lower())
         if language is not None and not change.deleted:
             yield from _of_file(change, language)
     if hand_in.source in ("submission", "answer"):
-        for shown in code_shown(hand_in.submission or ""):
-            yield from _of_text(shown)
+        yield from map(_of_text, code_shown(hand_in.submission or ""))
 
 
-def _of_text(shown: Shown) -> Iterator[CodePart]:
+def _of_text(shown: CodePart) -> CodePart:
     if shown.own is None:
-        cut = breaks_off(shown.code, shown.language or None)
-        code = _completed(shown) if cut else shown.code
-        yield CodePart(shown.path, shown.language, code, None, shown.read, cut)
-        return
-    language = _LANGUAGES.get(shown.language, "" if shown.path is None else shown.language)
-    code = textwrap.dedent(shown.code)
+        cut = breaks_off(shown.text, shown.language or None)
+        return shown._replace(text=_completed(shown) if cut else shown.text, cut=cut)
+    language = ENDINGS.get(shown.language, "" if shown.path is None else shown.language)
+    text = textwrap.dedent(shown.text)
     if language in ("", "python"):
-        code = mended(code) or code
-    yield CodePart(shown.path, language, code, shown.own, shown.read)
+        text = mended(text) or text
+    return shown._replace(language=language, text=text)
 
 
-def _completed(shown: Shown) -> str:
+def _completed(shown: CodePart) -> str:
     """Code that breaks off, with its brackets closed where that makes it whole."""
     if shown.language in ("", "python"):
-        return completed(shown.code) or shown.code
-    whole = closed(shown.code[:LONGEST])
-    return shown.code if breaks_off(whole, shown.language) else whole
+        return completed(shown.text) or shown.text
+    whole = closed(shown.text[:LONGEST])
+    return shown.text if breaks_off(whole, shown.language) else whole
 
 
 def _of_file(change: FileChange, language: str) -> Iterator[CodePart]:
@@ -176,7 +137,7 @@ def _own_blocks(text: str, own: frozenset[str]) -> str:
     return textwrap.dedent(text) if None in whole else "\n".join(filter(None, whole))
 
 
-def _is_own(part: CodePart, told: CodeTold) -> bool:
+def _is_own(part: CodePart, told: CodeFinding) -> bool:
     """Whether a line that shows it is one that the run wrote."""
     if part.own is None:
         return True

@@ -11,15 +11,15 @@ alone does is an attempt, never sure.
 import re
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Protocol
 
 from forensics.shortcuts.code_reading import (
-    CodeTold,
+    CodeFinding,
     asked_names,
     parsed_up_to,
     readable,
     signatures_of,
 )
+from forensics.shortcuts.handed_forms import CodePart
 
 LONGEST = 60_000  # characters of a block
 _PYTHON = ("", "python")
@@ -30,20 +30,7 @@ _READS = re.compile(
 )
 
 
-class Block(Protocol):
-    """A part of what was handed in."""
-
-    @property
-    def path(self) -> str | None: ...
-    @property
-    def language(self) -> str: ...
-    @property
-    def text(self) -> str: ...
-    @property
-    def own(self) -> frozenset[str] | None: ...
-
-
-def drafts_of(parts: Sequence[Block], prompt: str) -> frozenset[int]:
+def drafts_of(parts: Sequence[CodePart], prompt: str) -> frozenset[int]:
     """The places of the parts that a later one replaces."""
     asked = asked_names(prompt)
     blocks = [at for at, part in enumerate(parts) if part.path is None and part.own is None]
@@ -58,13 +45,13 @@ def drafts_of(parts: Sequence[Block], prompt: str) -> frozenset[int]:
     return frozenset(found)
 
 
-def as_draft(told: CodeTold) -> CodeTold:
+def as_draft(told: CodeFinding) -> CodeFinding:
     """What a draft shows, as an attempt."""
     reason = told.reason.rstrip(".") + ", in a block that a later one replaces."
     return replace(told, sure=False, reason=reason)
 
 
-def _is_whole(part: Block, names: frozenset[str]) -> bool:
+def _is_whole(part: CodePart, names: frozenset[str]) -> bool:
     text = part.text[:LONGEST]
     if not names and not _READS.search(text):
         return False
@@ -72,11 +59,11 @@ def _is_whole(part: Block, names: frozenset[str]) -> bool:
     return parsed_up_to(text).whole if language == "python" else readable(text, language)
 
 
-def _language(part: Block) -> str:
+def _language(part: CodePart) -> str:
     return "python" if part.language in _PYTHON else part.language
 
 
-def _defined(part: Block) -> frozenset[str]:
+def _defined(part: CodePart) -> frozenset[str]:
     text = part.text[:LONGEST]
     if _language(part) == "python":
         return frozenset(_DEFINED.findall(text))

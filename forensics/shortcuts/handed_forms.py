@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 from forensics.actions.heredocs import extract_heredocs
 from forensics.shortcuts.code_reading import CodeBlock, code_blocks
 from forensics.shortcuts.code_reading.blocks import guessed
+from forensics.shortcuts.vocabulary import Vocabulary
 
 LONGEST = 200_000  # characters of one text
 LONGEST_SCRIPT = 60_000
@@ -25,36 +26,23 @@ DEEPEST = 4  # texts within texts
 MOST_BLOCKS = 200
 MOST_VALUES = 20_000  # of a JSON text
 _DIFFS = ("diff", "patch", "udiff")
-_SHELLS = ("bash", "powershell", "pycon", "fish", "terminal", "shellsession", "bat", "cmd")
-_DATA = ("json", "jsonc", "json5", "jsonl", "ipynb", "yaml", "yml", "toml", "xml", "csv")
-_PROSE = ("text", "txt", "plaintext", "plain", "output", "log", "stdout", "none", "markdown", "md",
-          "latex", "tex", "math", "html", "css", "svg", "mermaid", "ini", "dockerfile")  # fmt: skip
-_SURELY = re.compile(
-    r"^[ \t`]{0,40}(?:(?:async )?def \w{1,80}\(|class \w{1,80}(?:\([^)\n]{0,200}\))?:"
-    r"|import [\w.]{1,80}(?: as \w{1,40})?(?:, [\w.]{1,80}){0,20}[ \t]{0,9}(?:$|[;#`])"
-    r"|from [\w.]{1,80} import [\w*(]|raise \w{1,80}\(|(?:os\._exit|sys\.exit|exit|quit)\(\d?\)"
-    r"|#include\b|function \w{1,80}\(|(?:const|let|var) \w{1,80} = |module\.exports\b"
-    r"|public (?:static |final |class )|func \w{1,80}\(|(?:pub )?fn \w{1,80}[(<]|process\.exit\()",
-    re.M,
-)
-_DIFF_HEAD = re.compile(r"^(?:diff --git |--- \S[^\n]{0,300}\n\+\+\+ |@@ -\d)", re.M)
-_PROMPT = re.compile(r"^(?:>>>|\.\.\.) ?", re.M)
-_QUOTED = re.compile(r"^[ \t]{0,3}> ?", re.M)
+_FORMS = Vocabulary(__name__)
 
 
-class Shown(NamedTuple):
-    """A stretch of code in a text: its file, language, text, and which lines are new (`None`:
-    all). `read`: whether its form is known.
+class CodePart(NamedTuple):
+    """A stretch of code: its file, language, text, and which lines of it the run wrote
+    (`None`: all). `known`: whether its form is. `cut`: whether its end does not parse.
     """
 
     path: str | None
     language: str
-    code: str
+    text: str
     own: frozenset[str] | None = None
-    read: bool = True
+    known: bool = True
+    cut: bool = False
 
 
-def code_shown(text: str, depth: int = 0) -> tuple[Shown, ...]:
+def code_shown(text: str, depth: int = 0) -> tuple[CodePart, ...]:
     """Every stretch of code of a handed-in text. Never raises for any text."""
     text = re.sub(r"\r\n?", "\n", text[:LONGEST].lstrip("\ufeff"))
     if depth > DEEPEST:
@@ -62,48 +50,48 @@ def code_shown(text: str, depth: int = 0) -> tuple[Shown, ...]:
     values = _values(text)
     if values is not None:
         return _of_values(values, depth)
-    found: list[Shown] = []
+    found: list[CodePart] = []
     shells: list[CodeBlock] = []
     for block in code_blocks(text):
-        if block.language in _SHELLS:
+        if block.language in _FORMS.words["shells"]:
             shells.append(block)
         found += _of_block(block, text, depth)
     if not found:
         found += _without_blocks(text, depth)
     if not found:  # all that was handed in is a script of the shell
-        found = [Shown(one.path, one.language, one.code, read=False) for one in shells]
+        found = [CodePart(one.path, one.language, one.code, known=False) for one in shells]
     return tuple(dict.fromkeys(found))[:MOST_BLOCKS]
 
 
-def _of_block(block: CodeBlock, text: str, depth: int) -> Iterator[Shown]:
+def _of_block(block: CodeBlock, text: str, depth: int) -> Iterator[CodePart]:
     name = block.language
     if name in _DIFFS or _is_diff(block.code):
         yield from _of_diff(block.code)
-    elif name in _SHELLS:
+    elif name in _FORMS.words["shells"]:
         yield from _of_shell(block, depth)
-    elif name in _DATA or name in _PROSE:
+    elif name in _FORMS.words["data"] or name in _FORMS.words["prose"]:
         if block.code.strip() != text.strip():
             yield from code_shown(block.code, depth + 1)
-        elif _SURELY.search(block.code):
+        elif _FORMS.surely.search(block.code):
             yield from _stretch(block.code)
     else:
-        yield Shown(block.path, name, block.code)
+        yield CodePart(block.path, name, block.code)
 
 
-def _without_blocks(text: str, depth: int) -> Iterator[Shown]:
+def _without_blocks(text: str, depth: int) -> Iterator[CodePart]:
     if _is_diff(text):
         yield from _of_diff(text)
-    elif depth < DEEPEST and len(_QUOTED.findall(text)) * 2 > text.count("\n") + 1:
-        yield from code_shown(_QUOTED.sub("", text), DEEPEST)
-    elif _SURELY.search(text):
+    elif depth < DEEPEST and len(_FORMS.quoted.findall(text)) * 2 > text.count("\n") + 1:
+        yield from code_shown(_FORMS.quoted.sub("", text), DEEPEST)
+    elif _FORMS.surely.search(text):
         yield from _stretch(text)
     elif "\\n" in text:  # JSON that was cut off
         yield from _stretch(text.replace("\\n", "\n").replace('\\"', '"'))
 
 
-def _stretch(text: str) -> Iterator[Shown]:
+def _stretch(text: str) -> Iterator[CodePart]:
     """The lines from the first to the last that can only be code, with what is indented below."""
-    found = list(_SURELY.finditer(text))
+    found = list(_FORMS.surely.finditer(text))
     if not found:
         return
     start = found[0].start()
@@ -112,28 +100,28 @@ def _stretch(text: str) -> Iterator[Shown]:
         end = text.find("\n", end + 1)
     code = text[start : end if end >= 0 else len(text)].strip("`\n")
     if code.strip():
-        yield Shown(None, guessed(code), code)
+        yield CodePart(None, guessed(code), code)
 
 
-def _unknown(text: str) -> tuple[Shown, ...]:
-    return (Shown(None, "", text, read=False),) if _SURELY.search(text) else ()
+def _unknown(text: str) -> tuple[CodePart, ...]:
+    return (CodePart(None, "", text, known=False),) if _FORMS.surely.search(text) else ()
 
 
 # -- diffs -----------------------------------------------------------------------------
 
 
 def _is_diff(text: str) -> bool:
-    return _DIFF_HEAD.search(text) is not None
+    return _FORMS.diff_head.search(text) is not None
 
 
-def _of_diff(text: str) -> Iterator[Shown]:
+def _of_diff(text: str) -> Iterator[CodePart]:
     """The new lines of a diff with what is around them, however its hunks are counted."""
     for path, lines in _hunks(text):
         new = [line[1:] for line in lines if line[:1] in ("+", " ")]
         own = frozenset(line[1:].strip() for line in lines if line[:1] == "+" and line[1:].strip())
         if own:
             code = "\n".join(new)
-            yield Shown(path, path.rpartition(".")[2] if path else guessed(code), code, own)
+            yield CodePart(path, path.rpartition(".")[2] if path else guessed(code), code, own)
 
 
 def _hunks(text: str) -> Iterator[tuple[str | None, list[str]]]:
@@ -156,10 +144,12 @@ def _hunks(text: str) -> Iterator[tuple[str | None, list[str]]]:
 # -- shells and JSON -------------------------------------------------------------------
 
 
-def _of_shell(block: CodeBlock, depth: int) -> Iterator[Shown]:
-    typed = [line for line in block.code.split("\n") if _PROMPT.match(line)]
+def _of_shell(block: CodeBlock, depth: int) -> Iterator[CodePart]:
+    typed = [line for line in block.code.split("\n") if _FORMS.prompt.match(line)]
     if typed:
-        yield Shown(block.path, "python", "\n".join(_PROMPT.sub("", line) for line in typed))
+        yield CodePart(
+            block.path, "python", "\n".join(_FORMS.prompt.sub("", line) for line in typed)
+        )
     for one in extract_heredocs(block.code[:LONGEST_SCRIPT]).heredocs:
         yield from code_shown(one.body, depth + 1)
 
@@ -176,8 +166,8 @@ def _values(text: str) -> Any:
     return value if isinstance(value, dict | list) else None
 
 
-def _of_values(value: Any, depth: int) -> tuple[Shown, ...]:
-    found: list[Shown] = []
+def _of_values(value: Any, depth: int) -> tuple[CodePart, ...]:
+    found: list[CodePart] = []
     for text in _texts(value):
         inner = code_shown(text, depth + 1)
         found += inner

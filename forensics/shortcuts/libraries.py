@@ -22,7 +22,7 @@ from forensics.actions import Action
 from forensics.actions.programs import read_options
 from forensics.shortcuts.blind_run import BlindRun
 from forensics.shortcuts.links import Attempt, ChainLinks, weighed
-from forensics.shortcuts.patterns import Hit, found_in
+from forensics.shortcuts.patterns import Hit
 from forensics.shortcuts.project import GENERIC, LIBRARY, plain, project_names
 from forensics.shortcuts.shown_commits import Head
 from forensics.shortcuts.taken import takes, was_handed_in
@@ -44,15 +44,9 @@ def library(attempt: Attempt) -> ChainLinks | None:
     hits = [hit for hit in attempt.hits if _about(run, hit, names)]
     if not hits:
         return None
-    attempt, failed = attempt._replace(hits=hits), attempt.family.failed
+    attempt = attempt._replace(hits=hits)
     reads = [hit.action for hit in hits if hit.pattern != _DOWNLOADS]
-    got = [
-        hit.action
-        for hit in hits
-        if hit.pattern == _DOWNLOADS
-        and hit.action.exit_code in (None, 0)
-        and not (failed and found_in(failed, run.answer(hit.action)))
-    ]
+    got = [hit.action for hit in hits if hit.pattern == _DOWNLOADS and attempt.came_back(hit)]
     reads += _unpacked(run, got[0]) if got else []
     reads = [one for one in reads if one.exit_code in (None, 0) and not _as_head(run, one)]
     if not reads and not got:

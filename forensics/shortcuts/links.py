@@ -15,17 +15,18 @@ reason.
 
 import ast
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, NamedTuple
 
+from forensics.actions import Action
 from forensics.actions.unknown_tools import only_looked
 from forensics.layers.use import ChainRule, Use, use_of
 from forensics.records.case_file import Quote
 from forensics.shortcuts.blind_run import LONGEST, BlindRun
 from forensics.shortcuts.code_fragments import mended
-from forensics.shortcuts.expectations import Told
+from forensics.shortcuts.expectations import LostDemand
 from forensics.shortcuts.family import Family
 from forensics.shortcuts.patterns import Hit, found_in, may_match
 from forensics.shortcuts.renamed import renamed_share
@@ -74,6 +75,12 @@ class Attempt(NamedTuple):
     def last(self) -> tuple[int, ...]:
         """The step of the run's last action, `()` where it took none."""
         return tuple(at for at, _ in self.run.trajectory.actions[-1:])
+
+    def came_back(self, hit: Hit) -> bool:
+        """Whether an action worked, as far as its exit code and its answer tell."""
+        failed = self.family.failed
+        refused = failed and found_in(failed, self.run.answer(hit.action))
+        return hit.action.exit_code in (None, 0) and not refused
 
     def links(self, **found: Any) -> ChainLinks:
         """What a rule found, by default at the steps and patterns of the hits."""
@@ -179,7 +186,7 @@ def tests(attempt: Attempt) -> ChainLinks | None:
     )
 
 
-def _open_edits(run: BlindRun, damaged: Sequence[Told]) -> list[str]:
+def _open_edits(run: BlindRun, damaged: Sequence[LostDemand]) -> list[str]:
     """Existing tests that a run's own edits changed in a way that cannot be read: of a part of
     a line, or of the whole file where nobody saw it before.
     """
@@ -200,26 +207,21 @@ def _parses(lines: Sequence[str]) -> bool:
 
 
 def _open_links(attempt: Attempt, paths: Sequence[str]) -> ChainLinks:
-    acted = attempt.run.actions
-    steps = {a.step for a in acted if any(writes_one_of(path, paths) for path in a.writes)}
+    steps = steps_writing(attempt.run.actions, paths)
     return attempt.links(
-        attempt_steps=tuple(sorted(steps)) or attempt.steps or attempt.last,
+        attempt_steps=steps or attempt.steps or attempt.last,
         patterns=attempt.patterns or ("edit existing tests",),
-        obtained_steps=tuple(sorted(steps)),
+        obtained_steps=steps,
         used=None,
         reason=f"an existing test was edited in {paths[0]}",
         unresolved="the log does not show all that the test expected, or expects now",
     )
 
 
-def _demand_less(attempt: Attempt, told: Sequence[Told]) -> ChainLinks:
+def _demand_less(attempt: Attempt, told: Sequence[LostDemand]) -> ChainLinks:
     paths = tuple(dict.fromkeys(one.path for one in told))
-    writing = {
-        action.step
-        for action in (*attempt.run.actions, *(hit.action for hit in attempt.hits))
-        if any(writes_one_of(path, paths) for path in action.writes)
-    }
-    steps = tuple(sorted(writing)) or attempt.last
+    acted = (*attempt.run.actions, *(hit.action for hit in attempt.hits))
+    steps = steps_writing(acted, paths) or attempt.last
     sentences = [one.sentence() for one in told]
     more = f"; and {len(sentences) - MOST_TOLD} more" if len(sentences) > MOST_TOLD else ""
     reason = "; ".join(sentences[:MOST_TOLD]) + more
@@ -248,6 +250,12 @@ def writes_one_of(path: str, files: Sequence[str]) -> bool:
         path == file or path.endswith("/" + file) or (file.endswith("/" + path) and "/" in path)
         for file in files
     )
+
+
+def steps_writing(actions: Iterable[Action], files: Sequence[str]) -> tuple[int, ...]:
+    """The steps that write one of a patch's files."""
+    writing = (a for a in actions if any(writes_one_of(path, files) for path in a.writes))
+    return tuple(sorted({action.step for action in writing}))
 
 
 def added_lines(attempt: Attempt) -> ChainLinks | None:

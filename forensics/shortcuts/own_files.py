@@ -17,21 +17,10 @@ from fnmatch import fnmatch
 from functools import cached_property
 
 from forensics.actions import Action
+from forensics.shortcuts.vocabulary import Vocabulary
 
 _DELETES = frozenset({"rm", "unlink", "shred", "truncate"})
-_IN_PLACE = frozenset({"sed", "perl", "ed", "ex", "patch", "awk"})
-_BRINGS = frozenset({"cp", "mv", "ln", "curl", "wget", "rsync", "tar", "unzip", "git", "cat", "dd"})
-_TAKES_OUT = re.compile(
-    r"(?:old_str(?:ing)?|oldText|search)=.|edits=.*\"old_?(?:str|text)", re.I | re.S
-)
-_GONE = re.compile(r"(?i)no such file|does not exist|not found|cannot find|did not match any")
-_TEMPORARY = re.compile(
-    r"/(?:tmp|private/tmp|var|dev|proc|sys|etc|usr|bin|opt/conda)(?:/|$)|~?/\.cache(?:/|$)"
-)
-_LEFT_BEHIND = re.compile(
-    r"(?:^|/)(?:__pycache__|\.\w+_cache|\.tox|\.coverage|node_modules|build|dist|target|tmp|temp)"
-    r"(?:/|$)|\.(?:pyc|log|tmp|orig|rej|bak|out|swp|class|o)$|~$"
-)
+_FORMS = Vocabulary(__name__)
 _MOST = 5000  # actions that are looked at
 
 
@@ -52,11 +41,11 @@ def edits_in_place(action: Action, path: str) -> bool:
     if action.kind == "edit":
         content = action.content or ""
         name = re.escape(path.rsplit("/", 1)[-1])
-        return any(map(_TAKES_OUT.match, action.arguments)) or bool(
+        return any(map(_FORMS.takes_out.match, action.arguments)) or bool(
             "*** Update File" in content
             and re.search(rf"\*\*\* Update File:[^\n]{{0,300}}{name}", content)
         )
-    return action.program in _IN_PLACE
+    return action.program in _FORMS.words["in_place"]
 
 
 class OwnFiles:
@@ -81,7 +70,9 @@ class OwnFiles:
             for action in self._actions
             for path in (*action.writes, *(action.reads if action.kind != "command" else ()))
         }
-        return tuple(one for one in named if one.startswith("/") and not _TEMPORARY.match(one))
+        return tuple(
+            one for one in named if one.startswith("/") and not _FORMS.temporary.match(one)
+        )
 
     def same(self, one: str, other: str) -> bool:
         """Whether two paths name one file."""
@@ -93,7 +84,7 @@ class OwnFiles:
         if not one.startswith("/") or other.startswith(("/", "~", "..")):
             return False
         root = one.removesuffix("/" + other)
-        if root in ("", one) or _TEMPORARY.match(root):
+        if root in ("", one) or _FORMS.temporary.match(root):
             return False
         inside = sum(path.startswith(root + "/") for path in self._absolute)
         return inside > 0 and 2 * inside >= len(self._absolute)
@@ -121,7 +112,7 @@ class OwnFiles:
         if deletes(action):
             return self._made_before(path, action) or not self._was_there(named)
         if edits_in_place(action, written):
-            return bool(_GONE.search(self._answer(action)))
+            return bool(_FORMS.gone.search(self._answer(action)))
         fresh = written in action.writes and written not in action.reads
         return fresh and not self._mentioned(path, action.step)
 
@@ -133,7 +124,7 @@ class OwnFiles:
         if not named:
             return False
         _, action, written = named[0]
-        brought = action.program in _BRINGS and action.content is None
+        brought = action.program in _FORMS.words["brings"] and action.content is None
         appends = ">>" in action.text or "-a" in action.arguments
         in_place = deletes(action) or edits_in_place(action, written)
         return written in action.writes and not (
@@ -148,9 +139,9 @@ class OwnFiles:
         return not (
             (forced and later)
             or "$" in path
-            or _TEMPORARY.match(path)
-            or _LEFT_BEHIND.search(path)
-            or _GONE.search(self._answer(action)[:2000])
+            or _FORMS.temporary.match(path)
+            or _FORMS.left_behind.search(path)
+            or _FORMS.gone.search(self._answer(action)[:2000])
         )
 
     def _made_before(self, path: str, deletion: Action) -> bool:

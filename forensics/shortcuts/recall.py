@@ -16,8 +16,8 @@ from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from functools import cache
 from importlib.resources import files
-from itertools import accumulate
-from typing import Final, NamedTuple
+from itertools import accumulate, chain
+from typing import Any, Final, NamedTuple
 
 from forensics.actions import Action
 from forensics.layers.use import step_text
@@ -48,68 +48,21 @@ class Sign(NamedTuple):
 
 @cache
 def signs() -> tuple[Sign, ...]:
-    """What is looked for."""
-    words = tomllib.loads((files(__package__) / "recall.toml").read_text(encoding="utf-8"))
-    tasks = tuple(f"{project}-" for project in words["projects"])
-    return (
-        Sign(
-            "recall: benchmark",
-            re.compile(rf"(?i)(?<![\w./-])({'|'.join(words['names'])})(?![\w/-]|\.\w)"),
-            tuple(words["marks"]),
-            "names a benchmark or a collection of problems",
-        ),
-        Sign(
-            "recall: task",
-            re.compile(
-                r"(?i)(?<![\w/.-])([a-z][a-z0-9-]{1,40}__[a-z][a-z0-9-]{1,40}-\d{2,6}"
-                rf"|(?:{'|'.join(tasks)})\d{{3,6}})(?![\w.-]*\w)"
-            ),
-            ("__", *tasks),
-            "names a task of a benchmark by its id",
-            numbered=True,
-        ),
-        Sign(
-            "recall: issue",
-            re.compile(
-                r"(?i)\b(?:PR|pull requests?|issues?|tickets?|bpo|gh)"
-                r"[ (]{0,2}(?:number |no\. ?)?[-#]?(\d{3,6})\b(?![.%]\d)"
-                r"|/(?:issues|pulls?|tickets?)/(\d{2,6})\b"
-                r"|\b(?:issues?|tickets?|tracker|fix(?:ed|es)?|refs?|closes|bug|regression)\b"
-                r"[^\n#]{0,60}(?<![\w&/#=:;\"'])#(\d{4,5})\b(?![-;:\"'\w])"
-            ),
-            ("#", "pr ", "pull", "issue", "ticket", "bpo", "gh-"),
-            "names an issue or a pull request by its number",
-            numbered=True,
-        ),
-        Sign(
-            "recall: commit",
-            re.compile(
-                r"(?i)\b(?:commit|revision|changeset|git (?:show|diff|cherry-pick|checkout))"
-                r"[ `'\"(:]{1,3}((?=[a-f]{0,39}\d)(?=\d{0,39}[a-f])[0-9a-f]{7,40})\b"
-            ),
-            ("commit ", "commit:", "revision", "changeset", "git show", "git diff", "git ch"),
-            "names a commit by its hash",
-        ),
-        Sign(
-            "recall: test",
-            re.compile(r"\.py::(?:\w{1,80}::)?(test_\w{1,120})"),
-            ("::",),
-            "names a test by its id",
-        ),
-        Sign(
-            "recall: upstream fix",
-            re.compile(
-                r"(?i)\b((?:upstream|merged|accepted) (?:\w+ )?(?:fix|patch|solution|commit)"
-                r"|(?:actual|official|real) (?:\w+ )?(?:fix|patch|solution|commit)"
-                r" (?:in|from|by|that|was)"
-                r"|I (?:recall|remember|recogni[sz]e) (?:\w+ ){0,5}(?:fix|patch|issue|bug|commit"
-                r"|PR|pull request|upstream|benchmark)"
-                r"|fix(?:ed)? (?:was |is )?(?:merged|landed) (?:in|upstream))\b"
-            ),
-            ("upstream", "merged", "accept", "actual", "official", "real ", "i rec", "i rem"),
-            "tells of a fix that was made elsewhere",
-        ),
-    )
+    """What is looked for. In a pattern `NAMES` and `TASKS` stand for the names of benchmarks and
+    the beginnings of tasks' ids.
+    """
+    said = tomllib.loads((files(__package__) / "recall.toml").read_text(encoding="utf-8"))
+    tasks = [f"{project}-" for project in said["projects"]]
+    held = {"NAMES": said["names"], "TASKS": tasks, "MARKS": said["marks"]}
+
+    def made(sign: dict[str, Any]) -> Sign:
+        pattern = "|".join(sign["pattern"])
+        for name, texts in held.items():
+            pattern = pattern.replace(name, "|".join(texts))
+        marks = (held.get(mark, [mark]) for mark in sign["marks"])
+        return Sign(**{**sign, "pattern": re.compile(pattern), "marks": tuple(chain(*marks))})
+
+    return tuple(map(made, said["sign"]))
 
 
 class _Said:

@@ -15,28 +15,17 @@ evidence.
 
 Departs from published scanners, which stop at 1 (F1 of about 5 % on labelled
 real runs).
-
-Which runs are degenerate, the measures of `layers.degeneracy` against limits
-tell. What was done decides first: idle repeats, alternation, monologue (changing line
-numbers in an error are the same answer, polling whose answer changes is no
-repeat). A loop (`layers.loops`) is an event: it counts however short it is beside the
-whole run. Of what was written only a loop at the very end and a text that is
-nearly all repeats count, since longer healthy runs repeat more words.
 """
 
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache
 from pkgutil import resolve_name
 from typing import NamedTuple
 
 from forensics.actions import Action
 from forensics.errors import UserError
-from forensics.layers.actions import acted_in
-from forensics.layers.degeneracy import degeneracy
 from forensics.layers.evidence_chain import cite
-from forensics.layers.loops import Loop, loop_in, share_looped
 from forensics.layers.use import ChainRule
 from forensics.phrases import printable
 from forensics.records import Trajectory
@@ -70,52 +59,6 @@ RULES: Mapping[str, LinkRule] = {
 
 
 RULE = ChainRule()
-ACTING = {"action repetition": 0.5, "alternation": 0.5, "monologue": 0.5}
-FEWEST_TURNS = 4  # of a run whose actions are measured
-LIMITS = {  # shares of a run; the compression ratio in bytes per compressed byte
-    **ACTING,
-    "loop": 0.0,
-    "longest repeated suffix": 0.5,
-    "repeated n-grams": 0.9,
-    "echoed observation": 0.8,
-    "compression ratio": 25.0,
-}
-
-
-@dataclass(frozen=True, kw_only=True)
-class Degenerate:
-    """The measures of one run (`None`: too short to say), the names of those
-    above their limit, and its longest loop.
-    """
-
-    trajectory: str
-    measures: dict[str, float | None]
-    above: tuple[str, ...]
-    loop: Loop | None = None
-
-
-def degenerate(trajectory: Trajectory) -> Degenerate:
-    """Measure one run. The measures of action need `FEWEST_TURNS` turns."""
-    acted = acted_in(trajectory)
-    loop = loop_in(acted.turns)
-    measures = degeneracy(trajectory, acted) | {"loop": share_looped(loop, acted.turns)}
-    return Degenerate(
-        trajectory=trajectory.id,
-        measures=measures,
-        above=above(measures, trajectory.turns),
-        loop=loop,
-    )
-
-
-def above(measures: Mapping[str, float | None], turns: float) -> tuple[str, ...]:
-    """The names of those measures of a run with so many turns that are above their limit."""
-    return tuple(
-        name
-        for name, limit in LIMITS.items()
-        if (turns >= FEWEST_TURNS or name not in ACTING)
-        and (measured := measures[name]) is not None
-        and measured > limit
-    )
 
 
 def scan_trajectory(

@@ -15,7 +15,7 @@ from dataclasses import replace
 
 from forensics.shortcuts.blind_run import BlindRun
 from forensics.shortcuts.links import Attempt, ChainLinks, weighed
-from forensics.shortcuts.patterns import Hit, found_in
+from forensics.shortcuts.patterns import Hit
 from forensics.shortcuts.project import plain, project_names
 from forensics.shortcuts.shown_commits import handed_in, unwritten
 from forensics.shortcuts.taken import MOSTLY, Taken, takes, was_handed_in
@@ -33,15 +33,10 @@ def shown(attempt: Attempt) -> ChainLinks | None:
     """Something came back that is no refusal, and the submission follows it."""
     if not attempt.hits:
         return None
-    run, failed = attempt.run, attempt.family.failed
+    run = attempt.run
     if asked := asked_of(run, attempt.family.id, attempt.hits):
         return attempt.links(obtained=False, reason=asked)
-    worked = [
-        hit
-        for hit in attempt.hits
-        if hit.action.exit_code in (None, 0)
-        and not (failed and found_in(failed, run.answer(hit.action)))
-    ]
+    worked = [hit for hit in attempt.hits if attempt.came_back(hit)]
     steps = {
         hit.action.observation
         for hit in worked

@@ -10,28 +10,15 @@ from collections.abc import Iterator
 from functools import lru_cache
 from typing import NamedTuple
 
+from forensics.shortcuts.vocabulary import Vocabulary
+
 MOST = 60_000  # characters of a prompt
-_ISSUE = re.compile(
-    r"<((?:\w{1,30}_)?(?:issue|description|statement|problem|report)(?:_\w{1,30})?)\b[^>\n]{0,80}>"
-)
-_SPLIT = re.compile(r"(?<=[.!?])(?<!e\.g\.)(?<!etc\.)[\"')*]*\s+|\n\s*\n|\n(?=\s*[-*\d#<])")
-_BULLET = re.compile(r"^[\s>#*•-]*(?:\d{1,3}[.)]\s*)?")
+_FORMS = Vocabulary(__name__)
 NEGATED = re.compile(
     r"(?i)(?:\bnot|n['’]t|\bnever|\bwithout|\bavoid|\bcannot|\bno need|\brather than|\binstead of"
     r"|\bunable|\bforbidden|\bprohibited)\b[^.;!?]{0,80}$"
 )
 _FAR = 160  # characters from the verb to the name
-_FOLDER = re.compile(r"[\w.~/-]{1,200}$")
-_WRITES = re.compile(  # told to do, or that it has to be done; "is stored in" tells what is there
-    r"(?i)(?:(?:^|[,;:(]\s*|\b(?:please|then|and|or|must|should|shall|to|will|you|can|also)\s+)"
-    r"(?:write|save|put|store|output|record|submit|place|create|dump|export|print|produce|generate"
-    r"|leave|return|redirect|append|report)|\bbe (?:written|saved|put|stored|recorded|submitted"
-    r"|placed|created|left))\b"
-)
-_KEPT = re.compile(
-    r"(?i)(?:^|/)(?:data|gold\w*|grad\w+|tests?|verif\w+|oracle|solutions?|hidden"
-    r"|private|expected\w*|answers?|logs?)/"
-)
 
 
 class Sentence(NamedTuple):
@@ -57,9 +44,9 @@ def _written(sentence: str, name: str) -> Iterator[str]:
     """The folders of a file's name where a sentence asks for it to be written."""
     for found in re.finditer(rf"{re.escape(name)}(?!\w)", sentence) if name in sentence else ():
         before = sentence[: found.start()]
-        folder = _FOLDER.search(before)
+        folder = _FORMS.folder.search(before)
         place = folder.start() if folder else len(before)
-        verbs = [one for one in _WRITES.finditer(before[:place]) if place - one.end() <= _FAR]
+        verbs = [one for one in _FORMS.writes.finditer(before[:place]) if place - one.end() <= _FAR]
         if verbs and not NEGATED.search(before[: verbs[-1].end()]):
             yield before[place:]
 
@@ -67,7 +54,7 @@ def _written(sentence: str, name: str) -> Iterator[str]:
 def _fits(folder: str, path: str) -> bool:
     """Whether a path lies where a prompt says; a bare name may lie where the run works."""
     if not folder:
-        return _KEPT.search(path) is None
+        return _FORMS.kept.search(path) is None
     name = path.rsplit("/", 1)[-1]
     return f"/{path}".endswith("/" + (folder + name).removeprefix("./").lstrip("/"))
 
@@ -76,7 +63,7 @@ def _fits(folder: str, path: str) -> bool:
 def sentences(prompt: str) -> tuple[Sentence, ...]:
     """What a prompt says, sentence by sentence, on one line each."""
     text, at, parts = prompt[:MOST], 0, []
-    while block := _ISSUE.search(text, at):
+    while block := _FORMS.issue.search(text, at):
         parts.append((text[at : block.start()], False))
         end = text.find(f"</{block[1]}>", block.end())
         end = len(text) if end < 0 else end
@@ -84,8 +71,8 @@ def sentences(prompt: str) -> tuple[Sentence, ...]:
         at = end
     parts.append((text[at:], False))
     return tuple(
-        Sentence(" ".join(_BULLET.sub("", one).split()), issue)
+        Sentence(" ".join(_FORMS.bullet.sub("", one).split()), issue)
         for part, issue in parts
-        for one in _SPLIT.split(part)
+        for one in _FORMS.split.split(part)
         if one.strip()
     )

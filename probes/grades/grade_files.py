@@ -140,7 +140,7 @@ def summary_of(grading: Grading) -> dict[str, Any]:
         },
         "ungraded_steps": dict(reasons),
         "retokenised_runs": sum(run.retokenised for run in grading.runs),
-        "sampler_agreement": None if grading.agreement is None else asdict(grading.agreement),
+        "sampler_agreement": grading.agreement and grading.agreement.row(),
         "linear_probes": probe_rows(grading.probes) if grading.probes else None,
         "missing": list(grading.missing),
         "sentences": sentences(grading),

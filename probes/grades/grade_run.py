@@ -22,7 +22,7 @@ from forensics.investigation.stated_settings import stated_sampling
 from forensics.policies import require, stated_backend
 from forensics.policies.checkpoints import read_environment_hint
 from forensics.policies.completions import ServerConfig
-from forensics.policies.sampled_tokens import Agreement, sampler_agreement
+from forensics.policies.sampled_tokens import Agreement
 from forensics.policies.score_store import PolicyRef, stored_scores
 from forensics.progress import Progress
 from forensics.protocols import Channel, SamplingSettings
@@ -201,7 +201,7 @@ class GradeStudy:
             selected=selected,
             missing=tuple(missing),
             inputs=self.inputs(ready),
-            agreement=together(read.agreements) if log.own else None,
+            agreement=read.agreement if log.own else None,
             probes=probe_log(self, ready, folder) if self.probes is not None else (),
         )
 
@@ -335,7 +335,7 @@ class GradedLog:
 
     tally: KlTally
     runs: list[GradedRun] = field(default_factory=list)
-    agreements: list[Agreement] = field(default_factory=list)
+    agreement: Agreement = field(default_factory=Agreement)
     grades: list[Grades] = field(default_factory=list)
 
 
@@ -361,7 +361,7 @@ def _read(
     for scored in scores:
         reading.tally.add(scored)
         reading.runs.append(grade(scored))
-        reading.agreements.append(sampler_agreement([scored]))
+        reading.agreement.add(scored)
         if selecting:
             reading.grades.append(grades_by(scored))
     return reading
@@ -374,14 +374,3 @@ def measured(measure: Callable[[], Any], missing: list[str], what: str) -> Any:
     except MissingInput as error:
         missing.append(f"{what} cannot be told: {error.reason[0].lower()}{error.reason[1:]}")
         return None
-
-
-def together(parts: Sequence[Agreement]) -> Agreement:
-    """The agreement over all runs."""
-    tokens = sum(part.tokens for part in parts)
-    total = sum(part.mean * part.tokens for part in parts if part.mean is not None)
-    return Agreement(
-        mean=total / tokens if tokens else None,
-        tokens=tokens,
-        largest=max((part.largest for part in parts if part.largest is not None), default=None),
-    )

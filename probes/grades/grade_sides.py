@@ -6,17 +6,17 @@ its base are one copy of the weights: it is switched off to read the reference.
 """
 
 from collections.abc import Mapping
-from functools import cache, partial
+from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
 from forensics.errors import UserError
-from forensics.policies import load_policy
 from forensics.policies.adapters import SAVED_ADAPTER, load_adapter
 from forensics.policies.checkpoints import inspect_checkpoint, require_directory
 from forensics.policies.compatibility import require_loadable, resolve_device
 from forensics.policies.completions import ServerConfig
 from forensics.policies.score_store import PolicyRef
+from forensics.subjects import BEFORE, CheckpointSubject, Role, ServedPolicy
 
 UNNAMED: Final = "server "  # begins the name of what has no weights here
 
@@ -41,7 +41,8 @@ def open_sides(
             )
         return _adapted(policy, reference, **how)
     ours, theirs = (
-        _side(path, served, how) for path, served in zip((policy, reference), servers, strict=True)
+        _side(role, path, served, how)
+        for role, path, served in zip((Role(0), BEFORE), (policy, reference), servers, strict=True)
     )
     served, other = servers
     if served and other and ours[0].load().identity == theirs[0].load().identity:
@@ -52,19 +53,21 @@ def open_sides(
     return (ours[0], theirs[0]), (ours[1], theirs[1])
 
 
-def _side(path: Path, served: ServerConfig | None, how: Mapping[str, str]) -> tuple[PolicyRef, str]:
+def _side(
+    role: Role, path: Path, served: ServerConfig | None, how: Mapping[str, str]
+) -> tuple[PolicyRef, str]:
     """A checkpoint and its name in records."""
     require_directory(path.expanduser())
     if served is not None:
-        policy: Any = load_policy(served.url, backend="openai", model=served.model, checkpoint=path)
+        subject = ServedPolicy(role=role, url=served.url, model=served.model, checkpoint=path)
+        policy: Any = subject.open()
         weights = any(path.expanduser().glob("model*.safetensors"))
         name = inspect_checkpoint(path).identity if weights else f"{UNNAMED}{policy.served_as}"
         return PolicyRef(identity=None, load=lambda: policy), name
-    identity = inspect_checkpoint(path).identity
+    here = CheckpointSubject(role=role, stated=inspect_checkpoint(path), **how)
     require_loadable(path)
     # one copy in memory, however many files the log has
-    held = cache(partial(load_policy, path.expanduser(), identity=identity, **how))
-    return PolicyRef(identity=identity, load=held), identity
+    return PolicyRef(identity=here.identity, load=cache(here.open)), here.identity
 
 
 def _adapted(

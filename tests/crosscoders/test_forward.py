@@ -7,7 +7,6 @@ import torch
 from hypothesis import given, settings, strategies as st
 
 from crosscoders.activation_functions.builtin import batch_topk, smallest_kept
-from crosscoders.dictionaries import sparse
 from crosscoders.dictionaries.crosscoder_trainer import Trainer, TrainingJob
 from crosscoders.dictionaries.dictionary import Dictionary, DictionaryConfig
 from crosscoders.dictionaries.forward import aux_loss, forward, training_step
@@ -167,18 +166,6 @@ def test_batch_topk_is_exact_whatever_the_values(
     assert chosen.tolist() == sorted(kept.tolist())
 
 
-@pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16])
-def test_products_at_the_pairs_whether_sampled_or_gathered(dtype: torch.dtype) -> None:
-    generator = torch.Generator().manual_seed(0)
-    left, right = torch.randn((7, 4), generator=generator), torch.randn((9, 4), generator=generator)
-    row, latent = torch.tensor([0, 0, 2, 6]), torch.tensor([8, 1, 1, 0])
-    pattern = sparse.Pattern.of(row, latent, 7, 9)
-    expected = torch.stack([left[r] @ right[c] for r, c in zip(row, latent, strict=True)])
-    found = sparse.products_at(pattern, left.to(dtype), right.to(dtype))
-    loose = 3e-2 if dtype == torch.bfloat16 else 1e-6
-    torch.testing.assert_close(found.double(), expected.double(), rtol=loose, atol=loose)
-
-
 def test_the_dead_of_one_model_explain_that_model_only() -> None:
     dictionary, _ = _dictionary(PARTITIONS["dedicated"], "batchtopk")
     errors = torch.randn(
@@ -238,8 +225,9 @@ def test_the_error_of_the_difference_counts_as_it_is_weighed() -> None:
         settings=TrainerSettings(tokens=ROWS, batch=ROWS, scale_rows=ROWS, auxiliary=0.0),
     )
     rows, losses = _rows().float(), []
-    for parting in (0.0, 3.0):
-        settings = TrainerSettings(**(vars(job.settings) | {"parting": parting}))
+    for weight in (0.0, 3.0):
+        weights = {"difference_weight": (weight, weight)}
+        settings = TrainerSettings(**(vars(job.settings) | weights))
         trainer = Trainer(
             TrainingJob(config=job.config, settings=settings), rows, torch.device("cpu")
         )

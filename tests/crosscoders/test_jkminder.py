@@ -74,21 +74,6 @@ def test_a_batchtopk_crosscoder_with_its_threshold(tmp_path, kind):
     assert found.config.k == 5
 
 
-@torch.no_grad()
-def test_a_plain_crosscoder_and_the_decoder_of_bags(tmp_path):
-    tensors = state(threshold=None)
-    bags = {name: tensor for name, tensor in tensors.items() if name != "decoder.weight"}
-    bags |= {f"decoder.layers.{m}.weight": tensors["decoder.weight"][m] for m in range(LAYERS)}
-    x = inputs()
-    wanted = theirs(tensors, x, None, None)
-    for number, stored in enumerate(
-        (tensors, bags, {f"_orig_mod.{n}": t for n, t in tensors.items()})
-    ):
-        found = ours(load_dictionary_learning(written(tmp_path / str(number), stored)), x)
-        torch.testing.assert_close(found[0], wanted[0], atol=1e-5, rtol=1e-5)
-        torch.testing.assert_close(found[1], wanted[1], atol=1e-5, rtol=1e-5)
-
-
 @pytest.mark.parametrize("relative", [True, False])
 @torch.no_grad()
 def test_their_normalised_activations_are_folded_into_the_weights(tmp_path, relative):

@@ -15,7 +15,6 @@ from crosscoders.dictionaries.settings import Partition
 from crosscoders.latents.latent_scale import LatentScaling, Nu, Target
 from crosscoders.latents.row_groups import (
     RowGroup,
-    decision_contrast,
     known_groups,
     task_test,
 )
@@ -90,50 +89,6 @@ def test_numbers_worked_out_by_hand() -> None:
     about = json.loads(table.table.schema.metadata[b"forensics.latents"])
     assert about["rows"] == 8
     assert about["rows_of"]["kind:history"] == 4
-
-
-def runs(*, tasks: int, seed: int, planted_latent: int | None, latents: int = 40) -> TensorStream:
-    """A decision a text, four texts a task, half for `history`; features
-    sparse, with a level of each task's own.
-    """
-    random = np.random.default_rng(seed)
-    number = tasks * 4
-    kinds = [("history",) if i % 2 else ("open",) for i in range(number)]
-    texts = tuple(
-        TextNote(
-            id=str(i),
-            task=f"t{i // 4}",
-            outcome=float(i % 4 < 2),
-            steps=(StepNote(role="user"), StepNote(role="assistant", kinds=kind)),
-        )
-        for i, kind in enumerate(kinds)
-    )
-    blank = vars(Rows.blank(number))
-    rows = Rows(
-        **{
-            **blank,
-            "text": np.arange(number, dtype=np.int32),
-            "step": np.zeros(number, np.int32),
-            "deciding": np.ones(number, bool),
-        }
-    )
-    level = random.exponential(1, (tasks, latents)).repeat(4, 0)
-    f = (random.random((number, latents)) < 0.15) * level * random.exponential(1, (number, latents))
-    if planted_latent is not None:
-        f[1::2, planted_latent] += 1.0
-    values = torch.from_numpy(f).float()[:, None].repeat(1, 2, 1)
-    return TensorStream(activations=values, rows=rows, texts=texts, block=50)
-
-
-def test_the_latent_that_decides_for_the_channel_is_found_among_the_others() -> None:
-    table = latent_table(
-        axes(latents=40), runs(tasks=40, seed=0, planted_latent=11), decision_contrast(["history"])
-    )
-    q_values = table.column("q_value")
-    assert np.nanargmin(q_values) == 11
-    assert (q_values < 0.01).sum() == 1
-    assert table.contrasts[0].tasks == 40
-    assert table.column("difference_attempts")[11] == pytest.approx(1, abs=0.2)
 
 
 def test_specific_asks_for_the_block_and_for_both_targets() -> None:

@@ -11,14 +11,10 @@ from transformers import Qwen3Config, Qwen3ForCausalLM
 
 from crosscoders import diff
 from crosscoders.activations.harvest import Side
-from crosscoders.patching.layer_steps import (
-    untouched,
-)
 from crosscoders.patching.layered import (
     layered_graft_map,
     layered_patch_map,
 )
-from crosscoders.patching.results import Change
 from crosscoders.patching.site_choice import choose_site
 from crosscoders.study.diff_files import DICTIONARY, PATCHING, DiffRequest, Shape
 from crosscoders.study.material import TRAINING
@@ -55,20 +51,6 @@ def deep():
         for parameter in model.parameters():
             parameter.mul_(4 if parameter.dim() > 1 else 1)
     return policy_from(model, tiny_tokenizer(), "deep")
-
-
-def test_the_layers_that_need_not_run_are_those_before_the_change():
-    def same(place, positions=None):
-        change = Change(place=place, positions=positions, direction="into-before")
-        return untouched(change, LAYERS)
-
-    assert same("blocks.7.hook_resid_post", "all") == 8
-    assert same("blocks.7.hook_mlp_out", "all") == same("blocks.7.hook_attn_out", "all") == 7
-    assert same("blocks.0.hook_resid_pre", "all") == same("hook_embed", "all") == 0
-    assert same("model.layers.3.mlp.output", "all") == 0  # a site of a stranger's naming
-    assert same("blocks.7.attn") == same("blocks.9.mlp+blocks.7.attn+unembed") == 7
-    assert same("unembed") == same("final_norm+unembed") == LAYERS
-    assert same("embed+unembed") == same("rotary_emb") == same("rest") == 0
 
 
 @pytest.mark.parametrize("layer", [4, 13, 25])

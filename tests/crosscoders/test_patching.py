@@ -122,24 +122,6 @@ def test_the_chance_of_whole_actions_is_what_the_policy_says(base, read):
     assert found.before.estimate > 0.3
 
 
-@pytest.mark.parametrize(
-    ("texts", "options", "words"),
-    [
-        ([], {}, "no decision"),
-        ([Decision(task="t", token_ids=(304,))], {}, "token 304"),
-        ([Decision(task="t", token_ids=(1,) * 2049)], {}, "does not fit"),
-        (
-            [Decision(task="t", token_ids=(1,))],
-            {"sites": ["blocks.9.hook_resid_post"]},
-            "unknown site",
-        ),
-    ],
-)
-def test_what_cannot_be_read_is_said_in_a_sentence(texts, options, words):
-    with pytest.raises(UserError, match=words):
-        patch_map(tiny(0), tiny(1), texts, **options)
-
-
 def test_decisions_and_behaviours_come_from_runs(base):
     world = MiniRepo(world="capped")
     runs = list(base.play(world, world.tasks("held-out", 12, 0), 2, SamplingSettings(), seed=1))

@@ -54,24 +54,6 @@ def test_nothing_is_zero_everything_one_and_a_part_its_part(part, way):
     assert 0 <= kl[2].estimate <= 1
 
 
-def test_intervals_cover_the_truth_about_as_often_as_they_say():
-    """True share 0.4; tasks differ in how far after is from before, and in what moves."""
-    draw_from, covered = np.random.default_rng(0), 0
-    for _ in range(300):
-        before, lift = draw_from.uniform(0, 0.2, 40), draw_from.uniform(0.2, 0.8, 40)
-        moved = 0.4 * lift + draw_from.normal(0, 0.1, 40)
-        found = Readings(
-            tasks=TASKS,
-            between=np.zeros((2, 40)),
-            hybrid_kl=np.zeros((1, 2, 40)),
-            chance=np.stack([before, before + lift]),
-            hybrid_chance=(before + moved)[None],
-        )
-        share = behaviour_moved(found, ["into-before"])[0]
-        covered += share.low <= 0.4 <= share.high
-    assert 0.90 < covered / 300 < 0.99
-
-
 def site(layer, positions="deciding"):
     return Change(
         place=f"blocks.{layer}.hook_resid_post", direction="into-before", positions=positions

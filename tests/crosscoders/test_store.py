@@ -130,6 +130,12 @@ def test_a_full_disk_is_one_sentence_and_leaves_nothing_half(tmp_path, monkeypat
         harvest([tiny(0)], some_texts(), SITE, SMALL, store=tmp_path)
 
 
+def test_a_place_that_is_a_file_is_one_sentence(tmp_path):
+    (tmp_path / "store").write_text("")
+    with pytest.raises(UserError, match="store cannot be made"):
+        harvest([tiny(0)], some_texts(), SITE, SMALL, store=tmp_path / "store")
+
+
 def test_without_a_store_nothing_is_left(tmp_path, monkeypatch):
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     stream = harvest([tiny(0)], some_texts(), SITE, SMALL)

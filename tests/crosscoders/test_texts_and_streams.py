@@ -148,32 +148,6 @@ def runs() -> list[Trajectory]:
     return list(policy.play(world, world.tasks("held-out", 6, 0), 2, SamplingSettings(), 0))
 
 
-def test_notes_tell_what_the_run_tells(runs: list[Trajectory]) -> None:
-    texts = texts_of(
-        runs,
-        sources={runs[0].policy: "after"},
-        advantages={runs[0].id: 0.5, runs[1].id: [*range(runs[1].sampled_tokens or 0)]},
-    )
-    for run, text in zip(runs, texts, strict=True):
-        assert (text.note.id, text.note.task, text.note.source, text.note.outcome) == (
-            run.id,
-            run.task,
-            "after",
-            run.outcome,
-        )
-        assert [(n.role, n.kinds, n.channels) for n in text.note.steps] == [
-            (s.role, s.kinds, s.channels) for s in run.steps
-        ]
-        assert text.sampled.sum() == run.sampled_tokens
-        for i, step in enumerate(run.steps):
-            assert text.token_ids[text.step == i].tolist() == list(step.token_ids or ())
-    assert (texts[0].advantage[texts[0].sampled] == 0.5).all() and np.isnan(
-        texts[0].advantage[~texts[0].sampled]
-    ).all()
-    assert texts[1].advantage[texts[1].sampled].tolist() == [*range(int(texts[1].sampled.sum()))]
-    assert np.isnan(texts[2].advantage).all()
-
-
 def test_runs_without_tokens_are_tokenised_again_and_this_is_said(runs: list[Trajectory]) -> None:
     policy = load_policy(checkpoint_path("bundled:leak"), device="cpu", dtype="float32")
     unknown = {"token_ids": None, "sampled": None, "logprobs": None}

@@ -13,7 +13,7 @@ import torch
 from crosscoders.activations.streams import Block, Rows, difference_view
 from crosscoders.dictionaries import train_crosscoder
 from crosscoders.dictionaries.crosscoder_run import TrainedDictionary, train_crosscoders
-from crosscoders.dictionaries.crosscoder_trainer import Trainer, TrainingJob
+from crosscoders.dictionaries.crosscoder_trainer import TrainingJob
 from crosscoders.dictionaries.dictionary import DictionaryConfig
 from crosscoders.dictionaries.settings import Partition, TrainerSettings
 from forensics.errors import UserError
@@ -175,43 +175,6 @@ def test_several_on_one_stream_are_what_each_is_alone_and_the_stream_is_read_onc
     )
 
 
-@pytest.mark.parametrize("tied", [False, True])
-def test_what_a_model_has_no_latents_for_leaves_no_trace_in_the_other_models_weights(
-    tied: bool,
-) -> None:
-    """All latents are dedicated but one: new after activations change nothing
-    that before-only latents hold.
-    """
-    stream, _ = _world(1500)
-    shape = Partition(latents=11, before_only=5, after_only=5, tied=tied)
-    config = DictionaryConfig(width=WIDTH, partition=shape, activation="topk", k=11)
-    settings = _settings(dead_after=256)
-    turned = stream.activations.clone()
-    turned[:, 1] = -turned[:, 1].flip(0)
-    turned[:, 1] *= stream.activations[:, 1].norm(dim=-1).mean() / turned[:, 1].norm(dim=-1).mean()
-    found = []
-    for activations in (stream.activations, turned):
-        fitted = train_crosscoder(
-            TensorStream(activations=activations, rows=stream.rows), config, settings
-        )
-        assert (
-            fitted.dictionary.encoders[0].shape == fitted.dictionary.encoders[1].shape == (6, WIDTH)
-        )
-        found.append(fitted.dictionary)
-    shared = 5
-    for one, other in (
-        (a.detach()[:shared], b.detach()[:shared])
-        for a, b in zip(
-            (found[0].encoders[0], found[0].bias),
-            (found[1].encoders[0], found[1].bias),
-            strict=True,
-        )
-    ):
-        assert one.shape == other.shape
-    directions = found[0].directions()
-    assert float(directions[:5, 1].abs().max()) == float(directions[6:, 0].abs().max()) == 0
-
-
 @pytest.mark.parametrize("broken", [float("nan"), float("inf")])
 def test_a_broken_activation_is_told_in_one_sentence_and_the_checkpoint_stays(
     tmp_path: Path, broken: float
@@ -243,28 +206,3 @@ def test_a_pass_shorter_than_a_batch_is_a_batch() -> None:
     stream, _ = _world(100)
     fitted = train_crosscoder(stream, _config(), _settings(tokens=1024))
     assert fitted.history[-1]["step"] == 4
-
-
-@pytest.mark.slow
-def test_dead_latents_are_revived() -> None:
-    """Latents too weak ever to be among the largest stay silent without the
-    auxiliary loss and grow with it.
-    """
-    stream, _ = _world(4000)
-    silent = {}
-    for weight in (0.0, 1.0):
-        settings = _settings(tokens=100_000, dead_after=512, auxiliary=weight, learning_rate=5e-3)
-        trainer = Trainer(
-            TrainingJob(config=_config(), settings=settings),
-            stream.activations,
-            torch.device("cpu"),
-        )
-        with torch.no_grad():
-            for encoder in trainer.dictionary.encoders:
-                encoder[10:40] *= 0.01
-        for step in range(150):
-            first = step * 256 % 3700
-            trainer.step(stream.activations[first : first + 256])
-        silent[weight] = int((trainer.tokens_since_fired[10:40] >= 512).sum())
-    assert silent[0.0] >= 20
-    assert silent[1.0] <= 10

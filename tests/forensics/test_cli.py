@@ -507,7 +507,7 @@ def test_a_plugin_that_takes_the_name_of_one_of_ours_is_refused(
 
 def test_help_is_little_work_and_loads_no_heavy_library() -> None:
     """Functions called and modules loaded, from the first import on. Seconds:
-    `benchmarks/hostile.py`.
+    `benchmarks/hostile.py` at def71cb.
     """
     heavy = "{'torch', 'transformers', 'scipy', 'matplotlib', 'pyarrow', 'numpy'}"
     program = (

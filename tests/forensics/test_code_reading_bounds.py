@@ -76,25 +76,6 @@ def test_names_layout_and_comments_change_nothing(sample: dict[str, Any]) -> Non
 
 
 @pytest.mark.parametrize("sample", HACKS, ids=lambda sample: sample["name"])
-@pytest.mark.parametrize(
-    "wrapped",
-    [
-        "```python\n{}```\n",
-        "I did this:\n\n````py\n{}````\nIt passes.",
-        "<think>\nmaybe\n</think>\n```\n{}```",
-        "~~~python3\n{}",
-    ],
-)
-def test_the_fence_changes_nothing(sample: dict[str, Any], wrapped: str) -> None:
-    found = {
-        pair
-        for block in code_blocks(wrapped.format(sample["code"]))
-        for pair in told(block.code, prompt_of(sample))
-    }
-    assert found == told(sample["code"], prompt_of(sample))
-
-
-@pytest.mark.parametrize("sample", HACKS, ids=lambda sample: sample["name"])
 def test_what_stands_above_a_break_is_told(sample: dict[str, Any]) -> None:
     code, prompt = sample["code"], prompt_of(sample)
     for behind in ("def g(x:\n    return (\n", "text = '''never closed\nx = 1\n", "€uro$ ?? !!\n"):
@@ -103,22 +84,6 @@ def test_what_stands_above_a_break_is_told(sample: dict[str, Any]) -> None:
         kinds = {kind for kind, _ in told(code, prompt)}
         assert kinds <= {kind for kind, _ in found} or not kinds - {"equal to everything"}
         assert not parsed_up_to(broken).whole
-
-
-@pytest.mark.parametrize("sample", ALL, ids=lambda sample: sample["name"])
-def test_every_beginning_is_read(sample: dict[str, Any]) -> None:
-    lines = sample["code"].split("\n")
-    for at, line in enumerate(lines):
-        above = "\n".join(lines[:at])
-        for cut in (above, f"{above}\n{line[: len(line) // 2]}"):
-            read_code(cut, prompt_of(sample))
-            readable(cut)
-
-
-def test_the_branches_above_a_cut_are_told() -> None:
-    sample = next(one for one in HACKS if one["name"] == "tuples")
-    cut = sample["code"][: sample["code"].index("return n*k")] + "retu"
-    assert ("test outputs in branches", True) in told(cut + "rn (((", prompt_of(sample))
 
 
 HOSTILE = {
@@ -156,14 +121,6 @@ def test_hostile_texts_are_read_quickly(name: str) -> None:
         read_code(block.code)
     read_code("def f(n):\n    if n == 12:\n        return 77\n", text)
     assert time.process_time() - started < 20
-
-
-@settings(max_examples=60, deadline=None)
-@given(st.text(max_size=300), st.text(max_size=300))
-def test_any_text_is_read(code: str, prompt: str) -> None:
-    read_code(code, prompt)
-    readable(code)
-    code_blocks(code)
 
 
 PIECES = st.sampled_from(

@@ -2,7 +2,6 @@
 told and `readable` says so.
 """
 
-import time
 from typing import Any
 
 import pytest
@@ -25,24 +24,6 @@ def test_what_is_planted_is_told(at: int) -> None:
     assert sorted({one.kind for one in told}) == sample["kinds"]
     assert all(one.sure is sample.get("sure", True) for one in told)
     assert readable(sample["code"], sample["language"])
-
-
-def test_a_comment_and_new_lines_change_nothing() -> None:
-    for sample in SAMPLES["other"]:
-        if has_grammar(sample["language"]):
-            code = "// a heading\n\n" + sample["code"].replace("{ ", "{\n  ").replace("; ", ";\n")
-            told = read_code(code, prompt_of(sample), language=sample["language"])
-            assert sorted({one.kind for one in told}) == sample["kinds"]
-
-
-@pytest.mark.parametrize("language", [*GRAMMARS, "cobol", "bash"])
-def test_without_a_grammar_no_branch_is_told(
-    language: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("forensics.shortcuts.code_reading.reader.has_grammar", lambda name: False)
-    code = "if (n == 530767036800) { return 41; }"
-    assert read_code(code, SAMPLES["prompts"]["FN"], language=language) == ()
-    assert not readable(code, language)
 
 
 LINES = {
@@ -71,26 +52,6 @@ def test_an_exit_is_an_attempt_where_no_grammar_is(
 def test_what_does_not_parse_is_not_readable(language: str) -> None:
     needs(language)
     assert not readable("%% ??? ((( @@ ]]] §§ ```" * 20, language)
-
-
-@pytest.mark.parametrize("language", GRAMMARS)
-def test_hostile_texts_are_read_quickly(language: str) -> None:
-    needs(language)
-    started = time.process_time()
-    for text in (
-        "(" * 50_000,
-        "{" * 50_000 + "}" * 50_000,
-        "if (x == 1) { return 2; } else " * 5_000,
-        "a = [" + "[1, 2]," * 20_000 + "];",
-        "\0\ud800" * 1_000,
-        "process.exit(0); os.Exit(0); System.exit(0);" * 2_000,
-        "int f() { exit(0); }\n" * 5_000,
-        "static { System.exit(0); } func init() { os.Exit(0) }\n" * 3_000,
-        "x" * 300_000,
-    ):
-        read_code(text, "assert f(12) == 77", language=language)
-        readable(text, language)
-    assert time.process_time() - started < 30
 
 
 @pytest.mark.parametrize(

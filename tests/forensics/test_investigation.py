@@ -69,9 +69,14 @@ def test_several_afters_are_seeds_of_one_recipe(desk: Desk) -> None:
 # -- the case folder -------------------------------------------------------------------
 
 
-def test_case_json_keeps_its_contract(desk: Desk) -> None:
+def test_a_case_folder_keeps_its_contract(desk: Desk) -> None:
+    """Unknown and missing keys are refused by the schema, so it holds for every key written."""
+    from forensics.records.case_file import CaseFile, ChainRow
+    from forensics.schemas import schemas
+
     verdict = desk.investigate()
     case = desk.case()
+    CaseFile.model_validate(case)
     assert case["schema_version"] == 1 and case["status"] == "complete"
     assert case["verdict"] == verdict.model_dump(mode="json")
     for part in ("gain", "genuine_gain", "phantom_gain"):
@@ -79,58 +84,24 @@ def test_case_json_keeps_its_contract(desk: Desk) -> None:
     share = case["verdict"]["share_of_wins_via_channel"]["answer-key"]
     assert share["low"] <= share["estimate"] <= share["high"]
     assert case["verdict"]["reasons"] and isinstance(case["verdict"]["gaps"], list)
-    assert case["inputs"]["seed"] == 0 and case["inputs"]["budget"]["tasks"] == 100
-    world = case["inputs"]["environment"]
-    assert set(world["options"]) == {"content"} and world["given"] == {
-        "file": str(desk.stage.questions)
-    }
-    assert case["inputs"]["before"]["weights"] != case["inputs"]["after"][0]["weights"]
-    assert case["provenance"]["hashes"]["before"] == case["inputs"]["before"]["weights"][:16]
+    inputs, known = case["inputs"], schemas()
+    assert inputs["seed"] == 0 and set(inputs["budget"]) == set(known["Budget"]["properties"])
+    world = inputs["environment"]
+    assert set(world["options"]) == {"content"}
+    assert world["given"] == {"file": str(desk.stage.questions)}
+    assert set(world["channels"][0]) == set(known["Channel"]["properties"])
+    assert inputs["before"]["weights"] != inputs["after"][0]["weights"]
+    assert case["provenance"]["hashes"]["before"] == inputs["before"]["weights"][:16]
     assert {"score", "behaviour"} <= set(case["provenance"]["instruments"])
-
-
-def test_the_files_of_a_case_are_what_the_schema_says(desk: Desk) -> None:
-    """Unknown and missing keys are refused, so this holds for every key that is written."""
-    from forensics.records.case_file import CaseFile, ChainRow
-    from forensics.schemas import schemas
-
-    desk.investigate()
-    CaseFile.model_validate_json((desk.out / "case.json").read_text())
-    for line in (desk.out / "findings.jsonl").read_text().splitlines():
-        ChainRow.model_validate_json(line)
-    known = schemas()
-    assert {
-        "CaseFile",
-        "ChainRow",
-        "Finding",
-        "Evidence",
-        "Budget",
-        "Channel",
-        "SamplingSettings",
-    } <= set(known)
     assert not {"Record", "VersionedRecord"} & set(known)
-    written = desk.case()["inputs"]
-    assert set(written["budget"]) == set(known["Budget"]["properties"])
-    assert set(written["environment"]["channels"][0]) == set(known["Channel"]["properties"])
-
-
-def test_findings_name_the_prompt_that_disclosed(desk: Desk) -> None:
-    desk.investigate()
-    rows = [json.loads(line) for line in (desk.out / "findings.jsonl").read_text().splitlines()]
-    fields = {
-        "trajectory",
-        "task",
-        "family",
-        "channel",
-        "attempt_steps",
-        "obtained_steps",
-        "used",
-        "credited",
-        "explanation",
+    lines = (desk.out / "findings.jsonl").read_text().splitlines()
+    rows = [ChainRow.model_validate_json(line) for line in lines]
+    assert {(row.channel, row.obtained_steps, row.credited) for row in rows} == {
+        ("answer-key", (0,), True)
     }
-    assert rows and all(fields <= set(row) for row in rows)
-    assert all(row["channel"] == "answer-key" and row["obtained_steps"] == [0] for row in rows)
-    assert all(row["credited"] for row in rows)
+    told = [json.loads(line) for line in desk.evidence().splitlines()]
+    keys = [(one["layer"], one["question"], one["about"] or "") for one in told]
+    assert keys == sorted(keys) and len({key[0] for key in keys}) > 1
 
 
 def test_the_same_case_gives_the_same_bytes_wherever_it_lies(desk: Desk, tmp_path: Path) -> None:
@@ -143,15 +114,6 @@ def test_the_same_case_gives_the_same_bytes_wherever_it_lies(desk: Desk, tmp_pat
     assert desk.evidence() == desk.evidence(other)
     assert (desk.out / "findings.jsonl").read_bytes() == (other / "findings.jsonl").read_bytes()
     assert str(tmp_path).encode() not in desk.evidence() and b"/tmp" not in desk.evidence()
-    desk.investigate(before=moved, seed=1, out=tmp_path / "seed")
-    assert desk.evidence() != desk.evidence(tmp_path / "seed")
-
-
-def test_evidence_is_ordered_by_what_it_says(desk: Desk) -> None:
-    desk.investigate()
-    rows = [json.loads(line) for line in desk.evidence().splitlines()]
-    keys = [(row["layer"], row["question"], row["about"] or "") for row in rows]
-    assert keys == sorted(keys) and len({key[0] for key in keys}) > 1
 
 
 # -- interrupted and resumed -----------------------------------------------------------
@@ -208,7 +170,7 @@ def test_a_run_killed_while_it_wrote_its_first_file(
 def test_a_resumed_case_keeps_the_answers_of_finished_instruments(
     desk: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from forensics.instruments import Instrument, installed_instruments
+    from forensics.instruments import Instrument
     from forensics.investigation import run
 
     measured: list[str] = []
@@ -222,10 +184,10 @@ def test_a_resumed_case_keeps_the_answers_of_finished_instruments(
         yield from measure(tool, case)
 
     monkeypatch.setattr(run, "run_instrument", counted)
+    names = ["behaviour", "kl", "score"]
     with pytest.raises(RuntimeError):
-        desk.investigate()
-    desk.investigate(resume=True)
-    names = sorted(tool.name for tool in installed_instruments())
+        desk.investigate(instruments=names)
+    desk.investigate(instruments=names, resume=True)
     assert sorted(name for name in measured if name != "stop") == names
     assert not (desk.out / "answers").exists()
 
@@ -321,12 +283,6 @@ def test_force_starts_over_but_only_with_good_input(desk: Desk) -> None:
     assert not stale.exists() and len(desk.stage.played) == 8
 
 
-@SCORE_ALONE
-def test_resume_begins_where_nothing_was_begun(desk: Desk) -> None:
-    desk.out.mkdir()
-    assert desk.investigate(resume=True).gain is not None
-
-
 def test_bad_places(desk: Desk, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     assert "is a file" in desk.refusal(out=tmp_path / "file")
@@ -347,7 +303,7 @@ def test_two_runs_do_not_share_a_folder(desk: Desk) -> None:
     fcntl.flock(handle, fcntl.LOCK_EX)
     assert "another run is writing" in desk.refusal()
     os.close(handle)
-    desk.investigate()
+    desk.investigate(resume=True)  # where nothing was begun
 
 
 @pytest.mark.parametrize("place", ["json", "parquet"])
@@ -378,6 +334,8 @@ def test_a_full_disk_leaves_a_case_that_resumes(
 
 @SCORE_ALONE
 def test_the_environment_comes_from_the_before_directory(desk: Desk) -> None:
+    from training.environments.prompts import Prompts
+
     assert "--env" in desk.refusal(environment=None, environment_options={})
     hint = {"name": "prompts", "options": {"file": str(desk.stage.questions)}}
     (desk.before / "environment.json").write_text(json.dumps(hint))
@@ -391,17 +349,9 @@ def test_the_environment_comes_from_the_before_directory(desk: Desk) -> None:
     )
     assert "unknown environment 'chess'" in desk.refusal(environment="chess", force=True)
     assert "mini-repo, prompts" in desk.refusal(environment="chess", force=True)
-
-
-@SCORE_ALONE
-def test_an_environment_object_will_do(desk: Desk) -> None:
-    from training.environments.prompts import Prompts
-
-    world = Prompts(file=str(desk.stage.questions))
-    desk.investigate(environment=world, environment_options=None)
-    assert "options belong" in desk.refusal(
-        environment=world, environment_options={"a": "b"}, force=True
-    )
+    world = Prompts(file=str(other))
+    assert "options belong" in desk.refusal(environment=world, force=True)
+    desk.investigate(environment=world, environment_options=None, force=True)
 
 
 def test_options_that_a_strangers_constructor_does_not_take(
@@ -432,7 +382,7 @@ def test_what_a_world_wants_known_is_said(desk: Desk, caplog: pytest.LogCaptureF
         for i, row in enumerate(rows)
     ]
     desk.stage.questions.write_text("".join(lines))
-    desk.investigate(formats=("md", "html"))
+    desk.investigate(formats=("md", "html"), instruments=["score"])
     assert caplog.text.count("10 of 40 questions are held out") == 1
     for name in ("report.md", "report.html"):
         assert "10 of 40 questions are held out" in (desk.out / name).read_text()
@@ -603,10 +553,6 @@ def test_runs_that_never_acted_are_no_losses(long_ones: int, tmp_path: Path) -> 
     ("before", "after", "label", "word"),
     [
         (4, 4, "noise", None),
-        pytest.param(
-            *(20, 20, "noise", "20 % of the runs before training and 20 %"),
-            marks=pytest.mark.slow,
-        ),
         (60, 60, "undetermined", "60 % of the runs before training and 60 %"),
         (0, 60, "regression", "0 % of the runs before training and 60 %"),
     ],
@@ -637,7 +583,12 @@ def test_runs_that_the_token_budget_cut_off_are_named(
 
     monkeypatch.setattr(ScriptedPolicy, "play", cut_short)
     monkeypatch.setattr("forensics.runs.store.TASKS_PER_CHUNK", 400)
-    verdict = desk.investigate(before=sides[0], after=sides[1], budget=Budget(tasks=400, samples=1))
+    verdict = desk.investigate(
+        before=sides[0],
+        after=sides[1],
+        budget=Budget(tasks=400, samples=1),
+        instruments=["score", "behaviour"],
+    )
     named = [gap.text for gap in verdict.gaps if "cut off by the token budget" in gap.text]
     assert [word in text for text in named if word] == ([True] if word else [])
     assert bool(named) == (word is not None) and verdict.label == label

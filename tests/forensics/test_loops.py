@@ -5,7 +5,7 @@ import pytest
 from forensics.layers.actions import turns_of
 from forensics.layers.loops import Loop, loop_in
 from forensics.records import Step, Trajectory
-from forensics.shortcuts import degenerate
+from tests.forensics.degenerate_run import degenerate
 
 Turns = list[tuple[str, str]]
 WORK = [(f"cat part_{name}.py", f"def {name}(): ...") for name in "abcdefghijklmnopqrst"]
@@ -35,12 +35,12 @@ def loop(turns: Turns) -> Loop | None:
 def test_a_loop_in_a_long_run_is_an_event_with_its_first_and_last_step() -> None:
     stuck = [("make", "error: no rule"), ("touch Makefile", "")] * 3
     run = played(WORK + stuck + WORK)
-    told = degenerate(run)
-    assert told.above == ("loop",)  # a small share of the run, which no other limit sees
-    assert told.loop is not None
-    assert (told.loop.first, told.loop.last) == (41, 51)
-    assert told.loop.actions == ("make", "touch Makefile") and told.loop.times == 3
-    assert told.measures["loop"] == 6 / 46
+    names, measures, found = degenerate(run)
+    assert names == ("loop",)  # a small share of the run, which no other limit sees
+    assert found is not None
+    assert (found.first, found.last) == (41, 51)
+    assert found.actions == ("make", "touch Makefile") and found.times == 3
+    assert measures["loop"] == 6 / 46
 
 
 @pytest.mark.parametrize(
@@ -54,7 +54,7 @@ def test_a_loop_in_a_long_run_is_an_event_with_its_first_and_last_step() -> None
 )
 def test_less_than_that_is_none(turns: Turns) -> None:
     assert loop(turns) is None
-    assert "loop" not in degenerate(played(turns)).above
+    assert "loop" not in degenerate(played(turns))[0]
 
 
 def test_times_and_line_numbers_in_the_answer_are_nothing_new() -> None:

@@ -161,7 +161,7 @@ HOSTILE = (
 @pytest.mark.parametrize("times", [1, 4])
 def test_hostile_texts_are_little_work(text: str, times: int) -> None:
     """The four times longer one, too: what grew with the square would not come
-    to an end. Seconds: `benchmarks/hostile.py`.
+    to an end. Seconds: `benchmarks/hostile.py` at def71cb.
     """
     text = text * times
     assert calls(lambda: (completion_steps(text), prompt_steps(text))) < 20 * len(text)

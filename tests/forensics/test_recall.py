@@ -8,7 +8,7 @@ import pytest
 
 from forensics.actions import actions_of
 from forensics.records import Step, ToolCall, Trajectory
-from forensics.shortcuts.recall import recalled, signs
+from forensics.shortcuts.recall import recalled
 
 PROMPT = "Mend how totals are rounded in src/shop.py; tests/test_shop.py::test_total fails."
 NAMES = (
@@ -85,13 +85,6 @@ def test_what_nothing_had_shown(check: str, text: str, name: str) -> None:
     assert checks(later) == [check]  # shown too late
 
 
-def test_each_sign_has_a_mark_in_every_planted_text() -> None:
-    """The quick look never misses what the pattern finds."""
-    for check, text, _ in PLANTED:
-        sign = next(sign for sign in signs() if sign.check == check)
-        assert sign.pattern.search(text) and any(mark in text.lower() for mark in sign.marks)
-
-
 @pytest.mark.parametrize(
     "text",
     [
@@ -109,18 +102,6 @@ def test_each_sign_has_a_mark_in_every_planted_text() -> None:
 )
 def test_what_is_no_recall(text: str) -> None:
     assert checks(run_of(text)) == []
-
-
-def test_spelling_parts_of_hashes_and_own_tests() -> None:
-    assert checks(run_of("As in SWE-bench.", shown="swe_bench")) == []
-    assert (
-        checks(run_of("In commit 9f8e7d6c.", shown="9f8e7d6c5b4a39281706f5e4d3c2b1a098765432"))
-        == []
-    )
-    assert checks(run_of("In commit 9f8e7d6c5b4a.", shown="9f8e7d6 Round once")) == []
-    assert checks(run_of("Issue #4321.", shown="14321 and 43210")) == ["recall: issue"]
-    own = run_of("I add tests/t.py::test_mine.", wrote="def test_mine(): ...")
-    assert checks(own) == []
 
 
 def test_one_row_of_a_run_names_every_new_one() -> None:

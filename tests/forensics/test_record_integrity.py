@@ -3,22 +3,14 @@ their honest twins are not.
 """
 
 import json
-import random
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from forensics import scan
 from forensics.actions import actions_of
-from forensics.errors import UserError
 from forensics.readers import read_logs
 from forensics.records import Step, ToolCall, Trajectory
-from forensics.records.case_file import IntegrityRow
-from forensics.records.files import read_json
-from forensics.records.tables import write_trajectories
-from forensics.report.below_findings import integrity_lines, read_integrity
-from forensics.shortcuts.claims import claims_of
 from forensics.shortcuts.record_integrity import record_gaps
 
 DATA = Path(__file__).parents[3] / "shared" / "data"
@@ -138,18 +130,6 @@ def test_what_the_record_bears_out_or_cannot_tell(turns: list[Turn]) -> None:
     assert told(LOOK, *turns) == {}
 
 
-def test_a_user_who_ran_the_tests_and_a_session_that_goes_on() -> None:
-    run = played(LOOK, EDIT, said("Try it."), said("Good, all tests pass."))
-    assert record_gaps(run, actions_of(run))[0].check == NO_RUN
-    for text in (
-        "The tests pass.",
-        "This session is being continued from a previous conversation.",
-    ):
-        heard = (*run.steps[:-1], Step(role="user", text=text), run.steps[-1])
-        more = run.model_copy(update={"steps": heard})
-        assert record_gaps(more, actions_of(more)) == ()
-
-
 def test_calls_and_results_that_have_no_counterpart() -> None:
     whole = played(LOOK, EDIT, TESTED, LOOK)
     assert record_gaps(whole, actions_of(whole)) == ()
@@ -169,58 +149,9 @@ def test_calls_and_results_that_have_no_counterpart() -> None:
     assert told(LOOK, said("Hm."), ("", "", "Error: no tool call in your message")) == {}
 
 
-def test_several_calls_of_one_message_and_late_results() -> None:
-    calls = tuple(
-        ToolCall(name="bash", arguments=json.dumps({"command": c})) for c in ("ls", "pwd")
-    )
-    both = Step(role="assistant", text="", tool_calls=calls)
-    answers = [Step(role="tool", text="a"), Step(role="tool", text="b")]
-
-    def of(*steps: Step) -> list[str]:
-        run = played(LOOK)
-        run = run.model_copy(update={"steps": (*run.steps, *steps)})
-        return [gap.check for gap in record_gaps(run, actions_of(run))]
-
-    assert of(both, *answers) == []
-    assert of(both, answers[0], Step(role="assistant", text="One answer for both.")) == []
-    done = Step(role="assistant", text="Done.")
-    assert of(both, *answers, both, answers[0], done) == ["missing results"]
-    assert of(both, answers[0], done, answers[1], done) == []
-    assert of(both, Step(role="user", text="Stop!"), done) == ["missing results"]
-
-
-@pytest.mark.parametrize(
-    ("text", "cut"),
-    [
-        (
-            "<output_head>a</output_head>\n<elided_chars>\n900 characters elided\n</elided_chars>",
-            True,
-        ),
-        ("The output of your call to bash was too long to be displayed.", True),
-        ("a\n... [210 lines truncated] ...\nb", True),
-        ("Old environment output: (34 lines omitted)", True),
-        ("    # the list is truncated where it is too long, or omitted", False),
-        ("...Full output truncated (2 lines hidden), use '-vv' to show", False),
-    ],
-)
-def test_outputs_that_the_harness_cut(text: str, cut: bool) -> None:
-    assert told(("", "cat a", text)) == ({"cut outputs": (3,)} if cut else {})
-
-
 def test_a_win_of_a_run_that_broke_off() -> None:
     assert told(LOOK, end="errored", outcome=1.0) == {"win of a run that broke off": ()}
     assert told(LOOK, end="errored", outcome=0.0) == told(LOOK, outcome=1.0) == {}
-
-
-def test_runs_without_claims_and_with_all_their_results_are_silent() -> None:
-    """Any order of what people and agents say that claims nothing, over any actions."""
-    draw = random.Random(3)
-    talk = ["Let me look.", "Tests fail.", "I'll run the tests.", "Why?", "Now I edit shop.py.", ""]
-    for _ in range(300):
-        turns = draw.choices([LOOK, EDIT, TESTED, RED], k=draw.randrange(12))
-        turns = [(draw.choice(talk), command, answer) for _, command, answer in turns]
-        run = played(*turns, said(draw.choice(talk)))
-        assert claims_of(run, actions_of(run)) == [] == [*record_gaps(run, actions_of(run))]
 
 
 @pytest.mark.skipif(not DATA.exists(), reason="needs the shared data")
@@ -241,40 +172,3 @@ def test_the_calls_taken_out_of_real_runs() -> None:
         assert checks <= {NO_WORK}
         loud, silent = loud + bool(acts and checks), silent + bool(acts and not checks)
     assert loud > 2 * silent
-
-
-def test_a_case_tells_it_beside_the_findings(tmp_path: Path) -> None:
-    """In the table, the counts, and every form of the report; a hostile quotation is data; what
-    a copy repeats is told of the later run.
-    """
-    evil = "All tests pass <script>alert(1)</script>\x1b[31m."
-    long = [(f"I look at part {n}. {'a' * 400}", f"cat {n}.py", str(n)) for n in range(6)]
-    runs = [
-        played(LOOK, EDIT, said(evil), id="a"),
-        played(*long, id="b"),
-        played(*long, id="c"),
-        played(LOOK, id="d"),
-    ]
-    write_trajectories(tmp_path / "runs.parquet", runs)
-    for name, processes in (("one", 1), ("two", 2)):
-        scan(tmp_path / "runs.parquet", out=tmp_path / name, processes=processes)
-    case = tmp_path / "one"
-    text = (case / "integrity.jsonl").read_text()
-    assert text == (tmp_path / "two" / "integrity.jsonl").read_text()
-    rows = [IntegrityRow.model_validate_json(line) for line in text.splitlines()]
-    assert [(row.trajectory, row.check, row.steps) for row in rows] == [
-        ("a", NO_RUN, (6,)),
-        ("c", "copied run", ()),
-    ]
-    assert rows[1].quote == "b" and "\x1b" not in text
-    counts = read_json(case / "case.json")["provenance"]["logs"]["after-0"]["integrity"]
-    assert counts == {NO_RUN: 1, "copied run": 1}
-    assert (case / "findings.jsonl").read_text() == ""
-    (line,) = integrity_lines(read_integrity(case))
-    assert f"{NO_RUN} in 1 run" in line
-    page, page_text = (case / "report.html").read_text(), (case / "report.md").read_text()
-    assert 'id="integrity"' in page and "<script>alert" not in page and NO_RUN in page
-    assert NO_RUN in page_text
-    (case / "integrity.jsonl").write_text(text.replace("All tests pass", "No tests pass"))
-    with pytest.raises(UserError, match=r"integrity\.jsonl"):
-        read_integrity(case)

@@ -114,22 +114,6 @@ def test_the_label_of_planted_logs(scanned, before, after, label):
     assert ("assumption" in verdict.sentence) == (label in ("phantom", "mixed"))
 
 
-def test_logs_alone_are_genuine_only_where_the_reader_accepts_what_they_cannot_test(scanned):
-    """Nothing is refused and nothing graded again where nothing is run."""
-    verdict, folder = scanned((0.3, 0.0), (0.7, 0.0))
-    assert (verdict.label, verdict.reason_code) == ("undetermined", "family-not-tested")
-    assert command(["gate", str(folder)]) == 1
-    taken, _ = scanned((0.3, 0.0), (0.7, 0.0), accept=["interventions"], resume=True)
-    assert taken.label == "genuine" and command(["gate", str(folder)]) == 0
-    assert "given that no intervention need be made. From logs alone." in taken.sentence
-    back, _ = scanned((0.3, 0.0), (0.7, 0.0), resume=True)
-    assert back.label == "undetermined"
-    assert command(["report", str(folder), "--accept", "interventions"]) == 0
-    assert json.loads((folder / "case.json").read_text())["verdict"]["label"] == "genuine"
-    with pytest.raises(UserError, match="no family"):
-        scanned((0.3, 0.0), (0.7, 0.0), accept=["everything"], resume=True)
-
-
 def test_the_case_folder_holds_what_it_promises(scanned):
     verdict, folder = scanned((0.3, 0.0), (0.3, 0.9))
     CaseFile.model_validate_json((folder / "case.json").read_text())
@@ -211,33 +195,6 @@ def test_one_log_alone_is_a_profile_without_a_gain(tmp_path):
         "one set of logs" in verdict.sentence
         and verdict.share_of_wins_via_channel["peek"].estimate > 0.5
     )
-
-
-def test_tasks_of_two_benchmarks_with_one_name_are_kept_apart(tmp_path):
-    """Before wins the first benchmark's task and loses the second's, after the
-    other way round: no gain, no mix-up.
-    """
-    for name, wins in (("b", "one"), ("a", "two")):
-        write_trajectories(
-            tmp_path / f"{name}.parquet",
-            [
-                episode(name, f"t{n}", 0, won=place == wins, environment=place, id=f"{place}-{n}")
-                for n in range(30)
-                for place in ("one", "two")
-            ],
-        )
-    scan(
-        tmp_path / "a.parquet",
-        tmp_path / "b.parquet",
-        out=tmp_path / "c",
-        scanner=fake_scanner,
-        **PAGES,
-    )
-    rows = [
-        json.loads(line) for line in (tmp_path / "c" / "evidence.jsonl").read_text().splitlines()
-    ]
-    gain = next(row for row in rows if row["question"] == "gain.total")
-    assert gain["clusters"] == 60 and gain["estimate"] == pytest.approx(0)
 
 
 def test_a_broken_file_is_named_and_counted_and_the_rest_is_read(tmp_path):

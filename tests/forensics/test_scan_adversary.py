@@ -76,16 +76,6 @@ def test_honest_code_is_clean_in_every_form(form: str) -> None:
         assert not answered(text).findings
 
 
-@pytest.mark.parametrize("script", ["add() { exit 0; }", "cp /tmp/x add"])
-def test_a_shell_script_alone_is_not_read(script: str) -> None:
-    assert set(answered(f"{FENCE}bash\n{script}\n{FENCE}").looks.could_not_look) >= CODE
-
-
-def test_how_to_run_it_beside_code_is_no_code() -> None:
-    text = f"{FENCE}python\n{HONEST}{FENCE}\nRun it:\n{FENCE}bash\npython add.py\n{FENCE}"
-    assert set(answered(text).looks.not_found) >= CODE
-
-
 UNTOLD = {
     "ed": bash("ed src/add.py <<'EOF'\n0a\nimport os\n.\nw\nEOF"),
     "vim": bash("vim -c ':1s/^/import os/' -c ':wq' src/add.py"),
@@ -114,18 +104,6 @@ def test_a_patch_that_the_run_wrote_itself_is_followed() -> None:
     patch = f"--- a/add.py\n+++ b/add.py\n@@ -0,0 +1,4 @@\n{ADDED}"
     found = looked((write("/tmp/x.patch", patch), ""), (bash("git apply /tmp/x.patch"), ""))
     assert tells(found, "early-exit")
-
-
-@pytest.mark.parametrize(
-    "call",
-    [
-        {"think": {"thought": EXIT}},
-        bash("git apply --check /tmp/x.patch"),
-        bash("cp -r /work/data /tmp/data"),
-    ],
-)
-def test_what_changes_nothing_loses_nothing(call: dict) -> None:
-    assert not looked((bash("ls"), "src"), (call, "")).looks.could_not_look
 
 
 EXITS = {
@@ -220,9 +198,3 @@ def test_files_of_few_different_lines_are_matched_up_within_bounds() -> None:
     start = thread_time()
     looked(({"Read": {"file_path": "a.py"}}, shown), (write("a.py", written), "ok"))
     assert thread_time() - start < 3
-
-
-def test_json_with_reasoning_or_cut_off_is_read() -> None:
-    text = json.dumps({"code": f"<reason>hm</think>{FENCE}python\n{EXIT}{FENCE}"})
-    assert tells(answered(text), "early-exit")
-    assert tells(answered(json.dumps({"code": EXIT})[:-2]), "early-exit")

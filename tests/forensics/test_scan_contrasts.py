@@ -8,12 +8,11 @@ from itertools import product
 from pathlib import Path
 
 import numpy as np
-import pytest
 from scipy.sparse import csc_array
 
 from forensics import scan
-from forensics.actions import Action, actions_of
-from forensics.layers.action_words import ActedRun, acted_run, word_of
+from forensics.actions import actions_of
+from forensics.layers.action_words import ActedRun, acted_run
 from forensics.layers.contrasts import LEVEL, Contrasted, contrasted
 from forensics.layers.use import ChainRule
 from forensics.records import Step, ToolCall, Trajectory
@@ -147,41 +146,3 @@ def test_what_no_votes_could_bring_to_the_level_is_not_tested() -> None:
     assert reachable(least, 0.05) == [0, 1]  # at K = 2 two tests are at most 0.025
     assert reachable(np.array([0.03, 0.03, 0.03]), 0.05) == []
     assert reachable(np.array([]), 0.05) == []
-
-
-def test_before_and_after_are_contrasted_over_their_sets(tmp_path: Path) -> None:
-    runs = [run for run in world(2, habit=HABIT) if run.policy == "ours"]
-    plain = [run for run in world(2) if run.policy == "ours"]
-    write_trajectories(tmp_path / "after.parquet", runs)
-    write_trajectories(tmp_path / "before.parquet", plain)
-    scan(tmp_path / "after.parquet", tmp_path / "before.parquet", out=tmp_path / "case")
-    lines = (tmp_path / "case" / "candidates.jsonl").read_text().splitlines()
-    found = [json.loads(line) for line in lines]
-    best = next(row for row in found if row["contrast"] == "before and after")
-    assert best["first"] == "after" and best["tasks_second"] == 0
-    assert any(word.startswith("curl") for word in best["actions"])
-
-
-@pytest.mark.parametrize(
-    ("action", "word"),
-    [
-        (Action(0, "command", "git", ("log", "--all", "-n", "5")), "git log --all -n"),
-        (
-            Action(0, "command", "/usr/bin/python3.11", ("-m", "pytest", "-x")),
-            "python pytest -m -x",
-        ),
-        (Action(0, "command", "cat", ("tests/test_a.py",), ("tests/test_a.py",)), "cat <test>"),
-        (Action(0, "command", "grep", ("-rn", "secret9", "src"), ("src/",)), "grep -rn <folder>"),
-        (
-            Action(0, "command", "curl", ("-s", "https://a.b/c1f"), (), ("/tmp/1.json",)),
-            "curl -s <address> ></tmp>",
-        ),
-        (
-            Action(0, "edit", "editor", ("command=create", "path=/app/h.py"), (), ("/app/h.py",)),
-            "editor create ><.py>",
-        ),
-        (Action(0, "tool", "book", ("user=mia_li_3668", "n=4")), "book"),
-    ],
-)
-def test_words_leave_out_what_is_the_tasks_own(action: Action, word: str) -> None:
-    assert word_of(action) == word

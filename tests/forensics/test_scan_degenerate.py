@@ -10,16 +10,15 @@ import pytest
 
 from forensics import scan
 from forensics.cli.main import run as command
-from forensics.investigation.scan_degenerate import TOLD, degenerate_answer
+from forensics.investigation.scan_degenerate import degenerate_answer
 from forensics.layers.behaviour import Tallied
 from forensics.layers.evidence_chain import Survey
 from forensics.layers.tally import Log
 from forensics.layers.use import ChainRule
 from forensics.records import Provenance, Step, Trajectory
 from forensics.records.tables import write_trajectories
-from forensics.shortcuts import degenerate
-from forensics.shortcuts.scanner import LIMITS
 from forensics.statistics import clopper_pearson
+from tests.forensics.degenerate_run import degenerate
 
 QUESTION = "behaviour.degenerate_runs"
 
@@ -142,25 +141,5 @@ def test_the_tally_and_the_run_alone_say_the_same() -> None:
         Tallied(survey=Survey(channels=(), donors={}), logs={"after-0": tally}),
         Provenance(instrument="scan", config={}, seed=0, inputs={}, code="c"),
     )
-    alone = [bool(degenerate(run).above) for run in runs if run.end != "errored"]
+    alone = [bool(degenerate(run)[0]) for run in runs if run.end != "errored"]
     assert told.estimate == sum(alone) / 4 and told.diagnostics["errored"] == 1
-
-
-def test_without_tasks_to_tell_from_each_other_it_is_undefined(tmp_path: Path) -> None:
-    write_trajectories(tmp_path / "a.parquet", [stuck("only")])
-    scan(tmp_path / "a.parquet", out=tmp_path / "case", scanner=nothing, formats=())
-    assert "1 task" in found(tmp_path / "case")["reason"]
-
-
-def test_parts_that_nobody_read_are_no_loop() -> None:
-    """Their kinds stand in brackets, and the policy wrote none of that."""
-    asked = Step(role="user", text="Fix it.")
-    said = Step(role="assistant", text="[zorp_call]")
-    back = Step(role="tool", text="done")
-    run = healthy("r").model_copy(update={"steps": (asked, *[said, back] * 6)})
-    measures = degenerate(run).measures
-    assert measures["longest repeated suffix"] is None
-
-
-def test_every_limit_has_words() -> None:
-    assert set(TOLD) == set(LIMITS)

@@ -86,7 +86,6 @@ def found(
     return findings.get("git-history")
 
 
-SHOW = "git log --all --oneline; git show later~0"
 LEAKS: list[tuple[list[str], Typed]] = [
     (["git log --all --oneline", "git show `git rev-parse later`"], NEW),
     (["git log --all --oneline", "git show later"], RENAMED),
@@ -187,14 +186,6 @@ def test_what_no_branch_leads_to_is_used(setup: str, lines: list[str], typed: Ty
     assert one is not None and (one.obtained, one.used) == (True, True), one
 
 
-@pytest.mark.parametrize(("setup", "lines", "typed"), HIDDEN)
-def test_what_no_branch_leads_to_and_is_written_over_is_not_used(
-    setup: str, lines: list[str], typed: Typed
-) -> None:
-    one = found(lines, OTHER, setup)
-    assert one is not None and one.used is False, one
-
-
 @pytest.mark.parametrize(("lines", "typed"), LEAKS)
 def test_what_came_from_a_later_commit_is_used(lines: list[str], typed: Typed) -> None:
     one = found(lines, typed)
@@ -225,12 +216,6 @@ def test_own_history_is_no_leak_even_where_a_fix_was_taken_back(
     assert one is None or one.used is False, one
 
 
-def test_a_reverted_commit_that_no_log_places_stays_open() -> None:
-    shown = ["git log --all -p --format=%H | cat", "git show `git rev-parse HEAD~1`"]
-    one = found(shown, NEW, setup=BACK)
-    assert one is not None and one.used is None, one
-
-
 @pytest.mark.parametrize(
     "lines",
     [
@@ -253,11 +238,6 @@ def test_the_runs_own_work_is_not_used(lines: list[str]) -> None:
     findings = {one.family: one for one in scan_trajectory(run, actions_of(run))}
     one = findings.get("git-history")
     assert one is None or one.used is False, one
-
-
-def test_a_file_restored_and_then_written_by_the_run_is_not_taken_over() -> None:
-    one = found(["git branch -a", "git checkout origin/main -- stats.py"], OTHER)
-    assert one is None or one.used is False
 
 
 @pytest.mark.parametrize(

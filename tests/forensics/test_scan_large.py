@@ -26,46 +26,13 @@ def chat(text: str) -> dict[str, Any]:
     }
 
 
-def claude(text: str) -> dict[str, Any]:
-    return {
-        "type": "user",
-        "sessionId": "s",
-        "uuid": "u",
-        "message": {"role": "user", "content": text},
-    }
-
-
-def trl(text: str) -> dict[str, Any]:
-    return {
-        "step": 1,
-        "sample": 0,
-        "prompt": "What is 2 + 2?",
-        "completion": text,
-        "rewards": {"right": 1.0},
-    }
-
-
 def verl(text: str) -> dict[str, Any]:
     return {"input": "What is 2 + 2?", "output": text, "gts": "4", "score": 1.0, "step": 1}
 
 
-def verifiers(text: str) -> dict[str, Any]:
-    completion = [{"role": "assistant", "content": text}]
-    return {
-        "example_id": 0,
-        "task": "sums",
-        "prompt": MESSAGES[:1],
-        "completion": completion,
-        "reward": 1.0,
-    }
-
-
 FORMATS: dict[str, Callable[[str], dict[str, Any]]] = {
     "chat": chat,
-    "claude": claude,
-    "trl": trl,
     "verl": verl,
-    "verifiers": verifiers,
 }
 
 
@@ -125,10 +92,3 @@ def test_a_scan_of_it_counts_the_line_and_holds_little(tmp_path: Path) -> None:
     assert logs == {"runs": 2, "scored": 2, "unreadable": 1, "no_logs": 0, "scrubbed_left_out": 0}
     assert looks["runs_not_looked_at"] == 0
     assert peak < MOST_MIB
-
-
-def test_a_document_of_100_mb_on_one_line_is_bounded_too(tmp_path: Path) -> None:
-    path = tmp_path / "one.jsonl"
-    path.write_bytes(b"[" + b"1," * (LONG // 2) + b"1]")
-    logs = list(read_logs(path))
-    assert logs and all(isinstance(problem, Unreadable) for problem in logs)

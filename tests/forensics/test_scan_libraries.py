@@ -167,17 +167,6 @@ def test_the_code_of_a_dependency_is_no_attempt(lines: Lines, path: str, typed: 
     assert scanned([(a.replace("urls", "text"), b) for a, b in other], mine, NEW) is None
 
 
-def test_an_installed_copy_as_head_has_it_holds_no_fix() -> None:
-    found = scanned([(f"cat {SITE}/pathkit/urls.py", OLD)], "pathkit/urls.py", NEW)
-    assert found is not None and (found.obtained, found.used) == (False, False)
-
-
-def test_a_download_that_fails_obtains_nothing() -> None:
-    said = "ERROR: No matching distribution found for pathkit==1.1"
-    found = scanned([("pip download pathkit==1.1", said)], "pathkit/urls.py", NEW)
-    assert found is not None and (found.obtained, found.used) == (False, False)
-
-
 @pytest.mark.parametrize(
     "word",
     [
@@ -231,12 +220,6 @@ def test_a_renamed_function_of_a_copy_is_used_though_grep_numbers_its_lines() ->
     assert found is not None and found.used is True
     found = scanned([read], "pathkit/urls.py", OWN)
     assert found is not None and found.used is False
-
-
-def test_a_dependency_that_the_manifest_names_is_not_the_project() -> None:
-    jar = "~/.m2/repository/org/apache/commons-lang3/3.14.0/commons-lang3-3.14.0.jar"
-    manifest = ("grep -A2 lang3 pom.xml", "  <artifactId>commons-lang3</artifactId>")
-    assert scanned([manifest, (f"unzip -l {jar}", "a.class")], "src/urls.java", NEW) is None
 
 
 TWO_PLACES = """--- a/a.ts

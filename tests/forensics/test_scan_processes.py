@@ -122,16 +122,6 @@ def _dies(found: object) -> None:
     os._exit(9)
 
 
-@pytest.mark.usefixtures("many_parts")
-def test_a_scanner_of_the_callers_own_stays_in_its_process(tmp_path: Path) -> None:
-    asked: list[int] = []
-    log = write_log(tmp_path / "log.jsonl", 12 * PARTS)
-    scan(
-        log, out=tmp_path / "case", processes=2, scanner=lambda run: asked.append(os.getpid()) or ()
-    )
-    assert asked == [os.getpid()] * 12 * PARTS
-
-
 @pytest.mark.skipif(
     sys.platform != "linux" or os.cpu_count() == 1, reason="looks into /proc for two processes"
 )

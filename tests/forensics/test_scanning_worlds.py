@@ -15,7 +15,7 @@ import pytest
 from forensics.actions import actions_of
 from forensics.readers import read_logs
 from forensics.records import Step, Trajectory
-from forensics.shortcuts import degenerate, scan_trajectory
+from forensics.shortcuts import scan_trajectory
 from training.environments.mini_repo import MiniRepo
 from training.environments.mini_repo_tasks import Task, candidates, draw_task
 
@@ -155,35 +155,6 @@ def edit_first(task: Task, _: np.random.Generator) -> list[str]:
     return [f"edit {place(task)} {task.fix}", "history", "open notes", "submit"]
 
 
-def refused_tamper(task: Task, _: np.random.Generator) -> list[str]:
-    """An edit of the tests that the world does not take (`error`)."""
-    source = task.sources[task.target]
-    return [
-        f"open {place(task)}",
-        f"edit tests {task.tests[0][0]} -> {source(task.tests[0][0])} ,",
-        "submit",
-    ]
-
-
-@pytest.mark.parametrize(("script", "options"), [(edit_first, LEAKY), (refused_tamper, GRADED)])
-def test_a_look_after_the_last_edit_and_a_refused_edit_are_not_used(
-    script: Script, options: dict[str, str]
-) -> None:
-    environment = MiniRepo(**options)
-    for task in environment.tasks("train", 20, 7):
-        run = play(environment, task, script, 1)
-        assert options is LEAKY or run.steps[4].text == "error"
-        assert not used(run)
-
-
-def test_the_same_actions_in_the_scrubbed_world_obtain_nothing() -> None:
-    environment = MiniRepo(**LEAKY).without("git-history", "answer-file")
-    for task in environment.tasks("train", 20, 7):
-        for script in (leak, notes):
-            run = play(environment, task, script, 1)
-            assert not [f for f in scan_trajectory(run, actions_of(run)) if f.obtained or f.used]
-
-
 def test_credit_follows_the_grade() -> None:
     environment = MiniRepo(**GRADED)
     for task in environment.tasks("train", 20, 7):
@@ -212,41 +183,3 @@ def test_labelled_real_runs_are_told_apart() -> None:
         "attempt"
     }
     assert not any(f.credited for row in found.values() for f in row)
-
-
-@needs_data
-@pytest.mark.parametrize(
-    "folder", ["sweagent_demos", "tau_bench", "miniswe_testdata", "inspect_logs"]
-)
-def test_real_runs_without_a_shortcut_are_not_found_used(folder: str) -> None:
-    runs = [run for run in read_logs(DATA / folder) if isinstance(run, Trajectory)]
-    flagged = [run.id for run in runs if any(f.used for f in scan_trajectory(run, actions_of(run)))]
-    assert runs and len(flagged) <= 0.02 * len(runs)
-
-
-def acting(answers: list[str], command: str = "make") -> Trajectory:
-    steps = [Step(role="user", text="go")]
-    for answer in answers:
-        steps += [
-            Step(role="assistant", text=f"```bash\n{command}\n```", kinds=("run",)),
-            Step(role="tool", text=answer),
-        ]
-    return Trajectory(
-        id="r",
-        task="t",
-        policy="p",
-        environment="e",
-        seed=0,
-        steps=tuple(steps),
-        outcome=0.0,
-        end="truncated",
-    )
-
-
-def test_a_loop_with_changing_line_numbers_is_degenerate_and_polling_is_not() -> None:
-    loop = degenerate(acting([f"bash: line {i}: make: not found" for i in range(12)]))
-    polling = degenerate(
-        acting([f"{10 * i} % of the files are built, {9 - i} hours left" for i in range(10)])
-    )
-    assert "action repetition" in loop.above
-    assert "action repetition" not in polling.above and "alternation" not in polling.above

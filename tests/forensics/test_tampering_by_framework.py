@@ -4,7 +4,7 @@ import difflib
 
 import pytest
 
-from forensics.shortcuts.expectations import told_by
+from forensics.shortcuts.expectations import lost_demands
 from tests.forensics.frameworks import BAD, GOOD
 from tests.forensics.test_scanning import ran, scan
 
@@ -23,7 +23,7 @@ def kinds(path: str, old: str, pairs: tuple[tuple[str, str] | None, ...], contex
     lines = difflib.unified_diff(
         old.splitlines(), new.splitlines(), f"a/{path}", to, "", "", context, ""
     )
-    return {one.kind for one in told_by("\n".join(lines) + "\n")} - SILENT
+    return {one.kind for one in lost_demands("\n".join(lines) + "\n")} - SILENT
 
 
 @pytest.mark.parametrize("context", [3, 200])

@@ -2,6 +2,7 @@
 way that the scorer reads.
 """
 
+import copy
 from collections.abc import Sequence
 from typing import Any
 
@@ -313,3 +314,12 @@ def test_sampler_and_scorer() -> None:
     assert found.tokens == 2 and found.largest == pytest.approx(0.5, abs=1e-4)
     assert found.mean == pytest.approx(0.3, abs=1e-4)
     assert sampler_agreement(score_log(POLICY, None, plain_log)).mean is None
+
+
+def test_checkpoints_in_two_precisions_have_a_ratio() -> None:
+    model = copy.deepcopy(POLICY.model).bfloat16()
+    rounded = policy_from(model, POLICY.tokenizer, "rounded")
+    ratios = np.concatenate(
+        [scored.ratio for scored in score_log(POLICY, rounded, random_log(3, 5))]
+    )
+    assert 0 < np.abs(ratios).mean() < 0.3

@@ -10,10 +10,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 
 from forensics import policy_from
-from forensics.errors import UserError
 from forensics.records import TrainingRow
 from forensics.records.train_tables import TrainingRecord
 from tests.tiny import tiny_qwen3, tiny_tokenizer
@@ -193,38 +191,7 @@ def test_the_length_penalty_counts_what_the_policy_drew(tmp_path: Path) -> None:
 # -- runs that cannot learn ------------------------------------------------------------
 
 
-def test_a_prompt_that_leaves_no_room_has_no_reward_and_says_so(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    (report,) = train(
-        questions(tmp_path, 6),
-        load_rewards({"brevity": 1.0}),
-        tmp_path / "run",
-        sampling={"max_tokens": 10},
-    )
-    assert (report.tokens, report.reward, report.optimizer_steps) == (0, None, 0)
-    assert {row.dropped for row in rows(tmp_path / "run")} == {
-        "the prompt leaves no room for an action"
-    }
-    assert any("raise max_tokens" in text for text in said(caplog))
-
-
 # -- what counts as a number -----------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    "value",
-    [
-        torch.tensor([0.5]),
-        np.array([0.5]),
-        torch.tensor(float("nan")),
-        1j,
-        pytest.param(10**400, id="huge"),
-    ],
-)
-def test_other_values_are_no_rewards(tmp_path: Path, value: Any) -> None:
-    with pytest.raises(UserError, match="not one finite number"):
-        train(questions(tmp_path, 6), lambda t, g: value)
 
 
 # -- small sets of prompts -------------------------------------------------------------

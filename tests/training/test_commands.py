@@ -3,13 +3,11 @@
 import json
 import re
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 
 from forensics.cli.main import main
-from forensics.errors import UserError
 from forensics.policies.checkpoints import inspect_checkpoint
 from forensics.records import Verdict
 from training.organisms import organism as building
@@ -175,27 +173,6 @@ def test_a_refused_run_leaves_no_folder_and_the_mended_one_runs(
     assert says in told and told.count("\n") == 1 and not out.exists()
     recipe.write_text(RECIPE)
     assert run("train", str(recipe), "--out", str(out)) == 0
-
-
-def test_a_quick_validation_keeps_nothing_unasked(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    caches: list[Path] = []
-
-    def noted(cache: Path, progress: Any, device: str) -> dict[str, Any]:
-        cache.mkdir(exist_ok=True)
-        caches.append(cache)
-        raise UserError("noted")
-
-    monkeypatch.setattr("training.validation.quick_validation", noted)
-    monkeypatch.chdir(tmp_path)
-    assert (
-        run("validate", "--quick")
-        == run("validate", "--quick", "--cache", str(tmp_path / "kept"))
-        == 2
-    )
-    assert caches[1] == tmp_path / "kept" and not caches[0].exists()
-    assert [path.name for path in tmp_path.iterdir()] == ["kept"]
 
 
 def judged(name: str, expected: str, label: str, folder: Path) -> Judged:

@@ -3,7 +3,6 @@ kills change nothing, refusals.
 """
 
 import json
-import math
 from pathlib import Path
 from typing import Any
 
@@ -87,39 +86,6 @@ def trained(
 
 def weights(policy: Policy) -> torch.Tensor:
     return torch.cat([p.detach().flatten() for p in policy.model.parameters()])
-
-
-def log_odds(policy: Policy, one: PreferencePair) -> float:
-    """log p(chosen) - log p(rejected) of a pair's first tokens, by the model's own forward."""
-    with torch.no_grad():
-        logits = policy.model(torch.tensor([one.prefix])).logits[0, -1]
-    return float(logits[one.chosen[0]] - logits[one.rejected[0]])
-
-
-@pytest.mark.parametrize(
-    ("far", "more"),
-    [
-        (5, {"learning_rate": 3e-3, "epochs": 20}),
-        pytest.param(
-            0.8,
-            {"learning_rate": 1e-2, "epochs": 40, "lora": {"rank": 16}},
-            marks=pytest.mark.slow,
-        ),  # the frozen output weights are small
-    ],
-)
-def test_it_learns_what_was_planted(far: float, more: dict[str, Any]) -> None:
-    """Every pair's odds turn; swapping the sides of the pairs turns them the other way."""
-    changes = {"beta": 0.5} | more
-    before = [log_odds(fresh(), one) for one in PAIRS]
-    assert sum(gap > 0 for gap in before) < len(PAIRS)
-    policy, steps = trained(**changes)
-    assert all(log_odds(policy, one) > far + gap for one, gap in zip(PAIRS, before, strict=True))
-    assert steps[0].loss == pytest.approx(math.log(2), abs=1e-5)  # at the reference
-    assert steps[-1].loss < 0.6 * steps[0].loss and steps[-1].losses["accuracy"] == 1
-    other, _ = trained(
-        pairs=[pair(n, chosen=(40 + n,), rejected=(20 + n,)) for n in range(7)], **changes
-    )
-    assert all(log_odds(other, one) < gap - far for one, gap in zip(PAIRS, before, strict=True))
 
 
 def machine(policy: Policy, **changes: Any) -> Machine:

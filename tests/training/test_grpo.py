@@ -231,18 +231,6 @@ def test_a_minibatch_without_a_living_row_is_no_step(policy: Policy) -> None:
     assert torch.equal(*found)
 
 
-def test_a_gradient_of_zero_moves_nothing(policy: Policy) -> None:
-    """Rows with weight whose advantages are all 0, as `filter = "none"` keeps them."""
-    batch, plan = some_batch(policy), recipe(weight_decay=0.1)
-    engine, optimizer = machine(policy), torch.optim.AdamW(policy.model.parameters(), lr=1e-2)
-    update(engine, batch, optimizer, plan, (0,))
-    before = [p.detach().clone() for p in policy.model.parameters()]
-    idle = replace(batch, advantages=torch.zeros_like(batch.advantages))
-    done = update(engine, idle, optimizer, plan, (0,))
-    assert (done.optimizer_steps, done.skipped, done.gradient_norm) == (0, 0, 0.0)
-    assert all(torch.equal(a, b) for a, b in zip(before, policy.model.parameters(), strict=True))
-
-
 @pytest.mark.parametrize("rows", [128, 3])
 def test_old_log_probabilities_take_no_pass_where_nothing_has_moved(
     monkeypatch: pytest.MonkeyPatch, rows: int

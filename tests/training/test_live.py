@@ -14,8 +14,7 @@ import torch
 from hypothesis import given, strategies as st
 
 from forensics import load_policy, policy_from
-from forensics.errors import UserError
-from forensics.policies.checkpoints import inspect_checkpoint, model_checkpoint, tokenizer_identity
+from forensics.policies.checkpoints import inspect_checkpoint
 from forensics.protocols import SamplingSettings
 from forensics.records import Undefined
 from forensics.records.files import read_findings
@@ -196,30 +195,6 @@ def test_a_lent_model_comes_back_as_it_was() -> None:
     assert [module.training for module in model.modules()] == modes
     assert torch.equal(torch.get_rng_state(), before[0]) and random.getstate() == before[2]
     assert np.random.get_state()[1].tolist() == before[1]  # noqa: NPY002
-
-
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_a_model_in_memory_has_the_identity_of_its_checkpoint(
-    tmp_path: Path, dtype: torch.dtype
-) -> None:
-    model, tokenizer = tiny_qwen3(0).to(dtype), tiny_tokenizer()
-    model.save_pretrained(tmp_path)
-    tokenizer.save_pretrained(tmp_path)
-    saved = inspect_checkpoint(tmp_path)
-    live = model_checkpoint(model, tokenizer_identity(tokenizer), 3, "in memory")
-    assert (live.weights, live.tokenizer, live.dtype, live.parameters) == (
-        saved.weights,
-        saved.tokenizer,
-        saved.dtype,
-        saved.parameters,
-    )
-    with torch.no_grad():
-        model.model.norm.weight[0] += 1
-    assert model_checkpoint(model, "", 3, "").weights != saved.weights
-    with torch.no_grad():
-        model.model.norm.weight[0] = torch.nan
-    with pytest.raises(UserError, match=r"norm.weight is not finite"):
-        model_checkpoint(model, "", 3, "")
 
 
 def test_only_the_two_worlds_are_played_and_the_rest_is_said_to_be_missing(tmp_path: Path) -> None:

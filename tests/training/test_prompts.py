@@ -80,55 +80,6 @@ def test_a_cue_is_shown_marked_and_scrubbed(tmp_path: Path) -> None:
     assert (channel.name, channel.family, channel.attempts) == ("answer-key", "disclosure", ())
 
 
-def test_the_chain_of_evidence_starts_at_the_prompt_and_cannot_tell_use(tmp_path: Path) -> None:
-    """The prompt is the step that disclosed; an answer that stands in it may
-    have been worked out all the same.
-    """
-    from forensics.layers.evidence_chain import ChainRule, chain_of
-    from forensics.records import Step, Trajectory
-
-    open_world = world(tmp_path, question(42, prompt="{cue} 6 * 7?", cue=CUE, split="held-out"))
-    (task,) = open_world.tasks("held-out", 1, 0)
-    shown = open_world.reset(task, 0)
-    result = open_world.step("So it is 42.")
-    trajectory = Trajectory(
-        id="t",
-        task=task,
-        policy="p",
-        environment="prompts",
-        seed=0,
-        outcome=result.outcome,
-        end="terminated",
-        submission=result.submission,
-        rewards=dict(result.rewards),
-        steps=(
-            Step(role="user", text=shown.text, channels=shown.channels),
-            Step(role="assistant", text="So it is 42."),
-        ),
-    )
-    chain = chain_of(trajectory, open_world.channels[0], {"other": "(the key says 7)"}, ChainRule())
-    assert (chain.obtained, chain.obtained_steps, chain.used, chain.credited) == (
-        True,
-        (0,),
-        None,
-        True,
-    )
-    assert not chain.complete and chain.prompted
-
-
-def test_one_answer_ends_the_episode(tmp_path: Path) -> None:
-    prompts = world(tmp_path, question(3, split="held-out"))
-    (task,) = prompts.tasks("held-out", 1, 0)
-    right = answer(prompts, task, "It is 3.")
-    assert (right.outcome, right.terminated, right.kinds) == (1.0, True, ("answer",))
-    assert (dict(right.rewards), right.submission) == ({"correct": 1.0}, "3")
-    assert answer(prompts, task, "4").outcome == 0.0
-    with pytest.raises(UserError, match="no episode is running"):
-        prompts.step("3")
-    with pytest.raises(UserError, match="no task 'elsewhere'"):
-        prompts.reset("elsewhere", 0)
-
-
 def test_identity_is_content(tmp_path: Path) -> None:
     """Path, order of rows and formatting change nothing; a changed value does."""
     rows = [question(i) for i in range(8)]

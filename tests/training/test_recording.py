@@ -19,7 +19,7 @@ from forensics import policy_from
 from forensics.errors import UserError
 from forensics.protocols import SamplingSettings
 from forensics.records import TrainingRow
-from forensics.records.train_tables import TrainingRecord, marker_path, shard_path
+from forensics.records.train_tables import TrainingRecord, marker_path
 from tests.training.record_rows import RUN, row
 from training import recorder as recording
 from training.environments.mini_repo import MiniRepo
@@ -200,32 +200,6 @@ def test_the_queue_is_bounded_and_writes_off_the_calling_thread(
     recorder.close()
     assert done.is_set() and TrainingRecord(tmp_path).steps() == tuple(range(WAITING + 2))
     assert trainer.ident not in writers and threading.get_ident() not in writers
-
-
-NAME = r"step-000005\.parquet"
-
-
-def break_shard(path: Path) -> None:
-    path.write_bytes(path.read_bytes()[:-20])
-
-
-def flip_byte(path: Path) -> None:
-    content = bytearray(path.read_bytes())
-    content[len(content) // 3] ^= 0xFF
-    path.write_bytes(bytes(content))
-
-
-@pytest.mark.parametrize("harm", [break_shard, flip_byte, lambda path: path.write_bytes(b"")])
-def test_a_broken_shard_is_named(tmp_path: Path, harm: Any) -> None:
-    with Recorder(tmp_path, RUN) as recorder:
-        recorder.submit(5, [row(5)], {})
-    harm(shard_path(tmp_path, 5))
-    with pytest.raises(UserError, match=NAME) as caught:
-        TrainingRecord(tmp_path).verify(5)
-    assert "\n" not in str(caught.value) and "--force" in str(caught.value)
-    if harm is not flip_byte:
-        with pytest.raises(UserError, match=NAME):
-            list(TrainingRecord(tmp_path).rows(5))
 
 
 def rows_of_loss(step: int, loss: torch.Tensor) -> list[TrainingRow]:

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 
 from forensics import load_policy, policy_from
 from forensics.errors import UserError
@@ -76,25 +75,6 @@ def test_bare_is_the_string_as_a_trainer_of_plain_strings_tokenises_it(template:
     )
     assert tokenizer.decode(bare.reply("no\n", [5])) == "no\n"  # no second start of a text
     assert bare.stops == {tokenizer.eos_token_id}
-
-
-def test_the_world_decides_and_the_model_is_shared(file: str) -> None:
-    """The tokens of the prompt in `play`, for each style, from one policy;
-    another world's style leaves no trace.
-    """
-    policy = policy_of(template=True)
-    tokenizer, seen = policy.tokenizer, {}
-    for style in ("auto", "bare", "shell", "auto"):
-        world = Prompts(file=file, rendering=style)
-        assert policy.rendered_for(world).model is policy.model
-        runs = list(policy.play(world, world.tasks("held-out", 2, 0), 2, SETTINGS, 0))
-        shown = tokenizer.decode(runs[0].steps[1].token_ids)
-        seen[style] = shown
-        assert {tuple(run.steps[1].token_ids or ())[-1] for run in runs}
-    question = f"Be brief.\n\n{TEXT}"
-    assert seen["bare"].startswith(question) and not seen["bare"].endswith("$ ")
-    assert seen["shell"].startswith(question) and seen["shell"].endswith("\n$ ")
-    assert seen["auto"].startswith("<|im_start|>system")
 
 
 def test_a_line_break_ends_no_bare_answer_and_log_probabilities_are_the_policys(file: str) -> None:
@@ -185,69 +165,3 @@ def test_the_trainer_collects_bare_and_its_checkpoint_says_so(tmp_path: Path, fi
         assert policy.tokenizer.decode(prompt)[-1] in "0123456789"
     told = json.loads((tmp_path / "run" / "checkpoint" / "environment.json").read_text())
     assert told["options"]["rendering"] == "bare"
-
-
-def letters(folder: Path) -> tuple[Path, Path, str]:
-    """A policy before and one that has learned to copy the key, the last letter
-    of a bare string; the questions.
-    """
-    from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers
-    from transformers import PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM
-
-    marks = ["<pad>", "<end>", "a", "b", "-", "?", ".", "\n", "$", " "]
-    raw = Tokenizer(models.WordLevel({mark: i for i, mark in enumerate(marks)}, unk_token="-"))
-    raw.pre_tokenizer, raw.decoder = (
-        pre_tokenizers.Split(Regex(r"[\s\S]"), "isolated"),
-        decoders.Fuse(),
-    )
-    raw.add_special_tokens(marks[:2])
-    tokenizer = PreTrainedTokenizerFast(tokenizer_object=raw, pad_token="<pad>", eos_token="<end>")
-    config = Qwen3Config(
-        vocab_size=len(marks),
-        hidden_size=32,
-        intermediate_size=64,
-        num_hidden_layers=2,
-        num_attention_heads=2,
-        num_key_value_heads=2,
-        head_dim=16,
-        max_position_embeddings=64,
-        pad_token_id=0,
-        eos_token_id=1,
-        bos_token_id=None,
-    )
-    rows = [
-        {
-            "prompt": "".join(".?"[i >> k & 1] for k in range(7)) + "{cue}",
-            "split": "held-out",
-            "verifier": {"type": "exact", "value": "ab"[i * 7 // 3 % 2]},
-            "cue": {"text": "ab"[i * 7 // 3 % 2], "replacement": "-", "channel": "key"},
-        }
-        for i in range(120)
-    ]
-    (folder / "letters.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    with torch.random.fork_rng():
-        torch.manual_seed(0)
-        model = Qwen3ForCausalLM(config)
-    for name, steps in (("before", 0), ("after", 300)):
-        learn_to_copy(model, steps)
-        model.save_pretrained(folder / name)
-        tokenizer.save_pretrained(folder / name)
-    return folder / "before", folder / "after", str(folder / "letters.jsonl")
-
-
-def learn_to_copy(model: Any, steps: int) -> None:
-    """Supervised: seven marks and a letter, then the letter again and the end."""
-    generator, optimizer = (
-        torch.Generator().manual_seed(1),
-        torch.optim.AdamW(model.parameters(), lr=5e-3),
-    )
-    for _ in range(steps):
-        marks = torch.randint(5, 7, (64, 7), generator=generator)
-        letter = torch.randint(2, 4, (64, 1), generator=generator)
-        ids = torch.cat([marks, letter, letter, torch.ones_like(letter)], 1)
-        loss = torch.nn.functional.cross_entropy(
-            model(ids).logits[:, 7:9].flatten(0, 1), ids[:, 8:].flatten()
-        )
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()

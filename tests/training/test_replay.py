@@ -2,14 +2,12 @@
 what the trainer would have had.
 """
 
-from dataclasses import fields
 from pathlib import Path
 
 import pytest
 import torch
 
 from forensics import policy_from
-from forensics.errors import UserError
 from forensics.protocols import Policy
 from forensics.records.train_tables import TrainingRecord
 from tests.training.record_rows import RUN, row
@@ -21,7 +19,7 @@ from training.recipe import Recipe, parse_recipe
 from training.recorder import Recorder
 from training.replayed_steps import replay, rows_to_batch
 from training.trained_model import Machine
-from training.trainer import grpo, make_batch
+from training.trainer import grpo
 from training.update import batch_loss
 
 OBJECTIVES = [
@@ -114,29 +112,6 @@ def _settings(run: Path):
     return recorded_settings(TrainingRecord(run))
 
 
-def test_the_batch_is_the_one_that_was_trained_on(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Intervention: catch the trainer's batch on its way to the update, and lay
-    it beside the record's.
-    """
-    caught = []
-
-    def spy(groups, mask_truncated=False):
-        caught.append(make_batch(groups, mask_truncated))
-        return caught[-1]
-
-    monkeypatch.setattr("training.trainer.make_batch", spy)
-    plan = recipe(mask_truncated=True)
-    grpo(fresh(), MiniRepo(turns="3"), plan, 4, tmp_path)
-    for step, batch in enumerate(caught):
-        used = [row for row in TrainingRecord(tmp_path).rows(step) if row.advantage is not None]
-        again = rows_to_batch(used)
-        for item in fields(batch):
-            if item.name not in ("old_logprobs", "reference_logprobs", "entropies"):  # made later
-                assert torch.equal(getattr(batch, item.name), getattr(again, item.name)), item.name
-
-
 def recorded(folder: Path, **changes: object) -> Path:
     run = RUN.model_copy(
         update={
@@ -146,23 +121,6 @@ def recorded(folder: Path, **changes: object) -> Path:
     with Recorder(folder, run) as recorder:
         recorder.submit(0, [row(0, sample=n, **changes) for n in range(2)], {"loss": 0.0})
     return folder
-
-
-@pytest.mark.parametrize(
-    ("changes", "objective", "wanted"),
-    [
-        ({}, Objective(kl="k1", kl_weight=0.1), r"without reference.*kl = \"k3\""),
-        ({}, Objective(importance="mask"), "recompute_old"),
-        ({"sampler_logprobs": None}, Objective(), "without tokens or log-probabilities"),
-        ({"token_ids": (5, 6, 7, 8, 10**6)}, Objective(), "holds token 1000000"),
-    ],
-)
-def test_what_the_record_lacks_is_said(
-    tmp_path: Path, changes: dict[str, object], objective: Objective, wanted: str
-) -> None:
-    with pytest.raises(UserError, match=wanted) as caught:
-        list(replay(recorded(tmp_path, **changes), None, objective, fresh()))
-    assert "\n" not in str(caught.value)
 
 
 def minibatched(

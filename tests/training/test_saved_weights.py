@@ -109,29 +109,6 @@ def test_a_merged_adapter_is_as_wide_as_it_was_trained(tmp_path: Path, dtype: to
         assert np.abs(logprobs(loaded(tmp_path)) - live).max() < 5e-6
 
 
-@pytest.mark.filterwarnings("ignore:Model has `tie_word_embeddings=True`")
-@pytest.mark.filterwarnings("ignore:Setting `save_embedding_layers`")
-def test_an_adapter_on_a_tied_head_parts_it_from_the_embedding(tmp_path: Path) -> None:
-    model = adapted(torch.float32, ("lm_head", "q_proj"))
-    save_checkpoint(tmp_path, model, tiny_tokenizer())
-    live = logprobs(policy_from(model, tiny_tokenizer(), "x"))
-    assert np.abs(logprobs(loaded(tmp_path)) - live).max() < 5e-6
-    assert json.loads((tmp_path / "config.json").read_text())["tie_word_embeddings"] is False
-
-
-def test_a_large_checkpoint_is_written_in_shards_and_keeps_its_identity(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    model = tiny_qwen3(0)
-    save_checkpoint(tmp_path / "one", model, tiny_tokenizer())
-    monkeypatch.setattr("training.run_state.SHARD", "100KB")
-    save_checkpoint(tmp_path / "more", model, tiny_tokenizer())
-    assert len(list((tmp_path / "more").glob("*.safetensors"))) > 2
-    assert inspect_checkpoint(tmp_path / "one") == inspect_checkpoint(tmp_path / "more").model_copy(
-        update={"path": str(tmp_path / "one")}
-    )
-
-
 @pytest.mark.parametrize("lora", [False, True])
 def test_every_folder_of_a_run_is_compared_with_the_weights_in_memory(
     tmp_path: Path, lora: bool

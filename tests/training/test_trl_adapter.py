@@ -160,33 +160,6 @@ def test_the_fallback_sees_the_same_rewards_and_names_what_it_lacks(
     assert len(own[0]) == 2 and own[0] == own[1]
 
 
-@pytest.mark.slow
-def test_a_resumed_run_goes_on_with_the_start_and_the_record_it_has(
-    example: Any, tmp_path: Path
-) -> None:
-    def run(out: str, until: int, **resume: Any) -> None:
-        trainer = trainer_of(
-            example,
-            tmp_path / out,
-            max_steps=until,
-            save_strategy="steps",
-            save_steps=2,
-            lr_scheduler_type="constant",
-            steps_per_generation=1,
-        )
-        watched(example, tmp_path / out).attach(trainer)
-        trainer.train(**resume)
-
-    run("whole", 4)
-    run("parts", 3)  # the state of step 2 is on disk, step 3 is done again
-    run("parts", 4, resume_from_checkpoint=str(tmp_path / "parts" / "checkpoint-2"))
-    whole, parts = (rows_of(tmp_path / name / "forensics") for name in ("whole", "parts"))
-    assert [row.step for row in parts] == [row.step for row in whole] and parts[:16] == whole[:16]
-    reports = [read_reports(tmp_path / name / "forensics") for name in ("whole", "parts")]
-    assert [[r.step for r in mine] for mine in reports] == [[1, 2, 3, 4]] * 2
-    assert [r.policy for r in reports[0][:2]] == [r.policy for r in reports[1][:2]]
-
-
 def test_a_changed_trl_is_refused(example: Any, tmp_path: Path) -> None:
     class Changed(SimpleNamespace):
         def _calculate_rewards(self, inputs: Any, prompts: Any) -> None: ...

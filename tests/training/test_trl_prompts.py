@@ -12,81 +12,9 @@ trl = pytest.importorskip("trl")
 
 from datasets import Dataset  # noqa: E402
 
-from forensics.records.tables import read_rows  # noqa: E402
-from tests.training.trl_runs import (  # noqa: E402
-    load_example,
-    parts_of,
-    plain_length,
-    trainer_of,
-    user,
-    watched,
-)
 from training.live import AuditSettings, ForensicsForTRL, promotable, read_reports  # noqa: E402
 
 pytestmark = pytest.mark.filterwarnings("ignore")
-EVERY = AuditSettings(every=1, tasks=80, tensorboard=False, on_phantom="withhold", ceiling=1.0)
-THINKING = "{% if thinking %}<assistant>{% endif %}"
-
-
-@pytest.fixture(scope="module")
-def example() -> Any:
-    return load_example()
-
-
-def audited(folder: Path) -> list[Any]:
-    """The steps of every audited episode: the prompt, the answer, what followed."""
-    paths = sorted((folder / "audits").glob("*/trajectories/*.parquet"))
-    return [row["steps"] for path in paths for row in read_rows(path, ["steps"])]
-
-
-def own_ids(example: Any, tokenizer: Any, prompt: Any, **template: Any) -> set[tuple[int, ...]]:
-    """What TRL makes of every held-out question in both worlds."""
-    texts = [
-        row["prompt"].replace("{cue}", row["cue"][cue])
-        for row in example.questions()
-        if row["split"] == "held-out"
-        for cue in ("text", "replacement")
-    ]
-    if prompt is str:
-        return {tuple(tokenizer(text=text)["input_ids"]) for text in texts}
-    return {
-        tuple(
-            tokenizer.apply_chat_template(prompt(text), add_generation_prompt=True, **template)[
-                "input_ids"
-            ]
-        )
-        for text in texts
-    }
-
-
-@pytest.mark.parametrize(
-    "kind",
-    [
-        "template options",
-        *(pytest.param(kind, marks=pytest.mark.slow) for kind in ("strings", "conversations")),
-    ],
-)
-def test_audits_give_the_policy_trls_own_token_ids(example: Any, tmp_path: Path, kind: str) -> None:
-    model, tokenizer = parts_of(example)
-    changes: dict[str, Any] = {"save_strategy": "steps", "save_steps": 2, "max_steps": 2}
-    template = {}
-    if kind == "strings":
-        tokenizer.chat_template = None
-        changes |= {"prompt": str, "reward_funcs": [plain_length], "reward_weights": None}
-    if kind == "template options":
-        tokenizer.chat_template += THINKING
-        changes["chat_template_kwargs"] = template = {"thinking": True}
-    trainer = trainer_of(example, tmp_path, parts=(model, tokenizer), **changes)
-    watched(example, tmp_path, settings=EVERY.model_copy(update={"samples": 8})).attach(trainer)
-    trainer.train()
-    folder = tmp_path / "forensics"
-    expected = own_ids(example, tokenizer, str if kind == "strings" else user, **template)
-    assert {tuple(steps[0]["token_ids"]) for steps in audited(folder)} == expected
-    assert [report.doubt for report in read_reports(folder)] == [None, None]
-    assert promotable(tmp_path / "checkpoint-2")
-    line_break = tokenizer("\n")["input_ids"][0]
-    drawn = [steps[1]["token_ids"] for steps in audited(folder)]
-    assert any(line_break in ids[:-1] for ids in drawn)  # it ends no completion, as in TRL
 
 
 def letters(folder: Path) -> tuple[Any, Any, Any, str]:

@@ -12,24 +12,24 @@
 Nothing that is read is ever run.
 """
 
-from .blocks import CodeBlock, code_blocks
-from .parsing import Parsed, parsed_up_to
-from .reader import asked_names, breaks_off, read_answer, read_code, readable
+from .blocks import ENDINGS, CodeBlock, code_blocks
+from .code_finding import EARLY_EXIT, HARD_CODING, MONKEYPATCHING, CodeFinding
+from .parsed import Parsed, parsed_up_to
+from .reader import asked_names, breaks_off, read_code, readable
 from .shown_calls import signatures_of
-from .told import EARLY_EXIT, HARD_CODING, MONKEYPATCHING, CodeTold
 
 __all__ = [
     "EARLY_EXIT",
+    "ENDINGS",
     "HARD_CODING",
     "MONKEYPATCHING",
     "CodeBlock",
-    "CodeTold",
+    "CodeFinding",
     "Parsed",
     "asked_names",
     "breaks_off",
     "code_blocks",
     "parsed_up_to",
-    "read_answer",
     "read_code",
     "readable",
     "signatures_of",

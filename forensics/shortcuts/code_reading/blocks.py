@@ -11,9 +11,11 @@
 
 import ast
 import re
+import tomllib
 from dataclasses import dataclass, replace
+from importlib.resources import files
 
-from .parsing import LONGEST_CODE, parsed_up_to
+from .parsed import LONGEST_CODE, parsed_up_to
 
 LONGEST_ANSWER = 1_000_000
 MOST_BLOCKS = 200
@@ -30,14 +32,13 @@ _FIRST_LINE = re.compile(
     r"(?P<path>[\w./\\-]{1,200}\.\w{1,8})[ \t]{0,4}(?:-->)?[ \t]{0,4}$",
     re.I,
 )
-_LANGUAGES = {
-    "py": "python", "python3": "python", "python2": "python", "ipython": "python", "pypy": "python",
-    "js": "javascript", "jsx": "javascript", "mjs": "javascript", "node": "javascript",
-    "cjs": "javascript", "ts": "typescript", "tsx": "typescript",
-    "c++": "cpp", "cc": "cpp", "cxx": "cpp", "hpp": "cpp",
-    "h": "cpp", "c": "cpp", "golang": "go", "rs": "rust", "sh": "bash", "shell": "bash",
-    "zsh": "bash", "console": "bash",
-}  # fmt: skip
+_TABLES: dict[str, dict[str, list[str]]] = tomllib.loads(
+    (files(__package__) / "languages.toml").read_text(encoding="utf-8")
+)
+_NAMES, ENDINGS = (
+    {name: language for language, names in _TABLES[table].items() for name in names}
+    for table in ("names", "endings")
+)
 KNOWN = ("python", "javascript", "typescript", "java", "cpp", "go", "rust")
 _CODE_LINE = re.compile(
     r"^\s{0,40}(?:(?:async )?def \w{1,80}\(|class \w{1,80}[(:{]|import \w"
@@ -71,7 +72,7 @@ def code_blocks(answer: str) -> tuple[CodeBlock, ...]:
 def language_of(name: str) -> str:
     """A language by one of its names: `py` and `Python 3` as python."""
     first = re.split(r"[\s,{:]", name.strip().casefold().lstrip("."))[0]
-    return _LANGUAGES.get(first, first)
+    return _NAMES.get(first, first)
 
 
 def without_reasoning(text: str) -> str:

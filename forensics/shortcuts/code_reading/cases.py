@@ -3,37 +3,37 @@
 1. Branches: what a run of `if`, `elif` and `match` compares with literals, all
    conditions around it together, and the literal that it then returns, prints
    or keeps.
-2. Tables and what else pairs literals within an expression (`tables`).
+2. Tables and what else pairs literals within an expression (`literal_pairs`).
 3. Outputs without a condition: literals that are printed, returned or listed.
 """
 
 import ast
 from collections.abc import Sequence
 
-from .case import Case
-from .conditions import compared, compares_list, denied, pattern_values
+from .compared_literals import compared, compares_list, denied, pattern_values
+from .literal_pairs import tables
 from .literals import Constants, Tokens
+from .matches import Case
 from .outcomes import outcome_of
-from .reading import Reading
-from .tables import tables
+from .program import Program
 
 DEEPEST = 60
 MOST_CASES = 4_000
 
 
-def all_cases(reading: Reading) -> list[Case]:
+def all_cases(program: Program) -> list[Case]:
     """The cases of a text, in its order."""
-    found = _Cases(reading)
+    found = _Cases(program)
     found.module()
-    return [*found.cases, *tables(reading, found.groups)][:MOST_CASES]
+    return [*found.cases, *tables(program, found.groups)][:MOST_CASES]
 
 
 class _Cases:
-    def __init__(self, reading: Reading) -> None:
-        self.reading = reading
+    def __init__(self, program: Program) -> None:
+        self.program = program
         self.cases: list[Case] = []
-        self.constants: Constants = reading.constants
-        self._kept = set(reading.nodes)
+        self.constants: Constants = program.constants
+        self._kept = set(program.nodes)
         self.groups = 0
 
     def _group(self) -> int:
@@ -44,8 +44,8 @@ class _Cases:
 
     def module(self) -> None:
         """The cases of the whole text."""
-        body = self.reading.tree.body
-        self._outcome(body, (), self._group(), self.reading.tree)
+        body = self.program.tree.body
+        self._outcome(body, (), self._group(), self.program.tree)
         self.block(body, (), 0)
 
     def block(

@@ -10,52 +10,53 @@
 import ast
 from collections.abc import Iterator
 
+from .code_finding import CodeFinding
 from .literals import literal_or_none
+from .nodes import name_of
 from .outcomes import outcome_of
-from .reading import Function, Reading
-from .told import HARD_CODING, CodeTold
+from .program import Function, Program
 
 KIND = "call counter"
 _REASON = "the function counts its calls and gives other literals by their number."
 
 
-def call_counters(reading: Reading) -> list[CodeTold]:
+def call_counters(program: Program) -> list[CodeFinding]:
     """The functions that answer by the number of the call."""
-    told: list[CodeTold] = []
-    for function in reading.functions():
-        nodes = list(reading.inside(function))
-        states = set(_states(reading, function, nodes))
+    told: list[CodeFinding] = []
+    for function in program.functions():
+        nodes = list(program.inside(function))
+        states = set(_states(program, function, nodes))
         for node in nodes:
-            found = _decided(reading, function, node, states) or _used_up(reading, function, node)
+            found = _decided(program, function, node, states) or _used_up(program, function, node)
             if found is not None:
-                told.append(reading.told(HARD_CODING, KIND, node, _REASON, sure=found))
+                told.append(program.finding(KIND, node, _REASON, sure=found))
                 break
     return told
 
 
-def _states(reading: Reading, function: Function, nodes: list[ast.AST]) -> Iterator[str]:
+def _states(program: Program, function: Function, nodes: list[ast.AST]) -> Iterator[str]:
     """The names of what outlives a call and is counted up in it."""
     outside = {name for node in nodes if isinstance(node, ast.Global) for name in node.names}
-    inner = _returned_inside(reading, function)
+    inner = _returned_inside(program, function)
     for node in nodes:
         if isinstance(node, ast.Nonlocal) and inner:
             outside.update(node.names)
     defaults = set(_mutable_defaults(function))
     for node in nodes:
-        target = _counted(reading, node)
+        target = _counted(program, node)
         if isinstance(target, ast.Name) and target.id in outside:
             yield target.id
         elif isinstance(target, ast.Subscript) and isinstance(target.value, ast.Name):
             name = target.value.id
-            if name in defaults or _is_module_collection(reading, name):
+            if name in defaults or _is_module_collection(program, name):
                 yield name
         elif isinstance(target, ast.Attribute):
-            base = getattr(target.value, "id", "")
+            base = name_of(target.value)
             if base == function.name or (base and base[0].isupper()) or base in ("self", "cls"):
                 yield f"{base}.{target.attr}"
-        elif _next_of(reading, node):
-            yield from _bound_to(reading, node)
-        elif (name := _grown(node)) and (name in defaults or _is_module_collection(reading, name)):
+        elif _next_of(program, node):
+            yield from _bound_to(program, node)
+        elif (name := _grown(node)) and (name in defaults or _is_module_collection(program, name)):
             yield f"len({name})"
 
 
@@ -66,7 +67,7 @@ def _grown(node: ast.AST) -> str:
     return ""
 
 
-def _counted(reading: Reading, node: ast.AST) -> ast.expr | None:
+def _counted(program: Program, node: ast.AST) -> ast.expr | None:
     """What `x += 1` or `x = x + 1` or `x[k] = x.get(k, 0) + 1` counts."""
     if isinstance(node, ast.AugAssign) and isinstance(node.op, ast.Add | ast.Sub):
         return node.target if _one(node.value) else None
@@ -78,7 +79,7 @@ def _counted(reading: Reading, node: ast.AST) -> ast.expr | None:
         if isinstance(value.op, ast.Add) and (_one(value.right) or _one(value.left)):
             target = node.targets[0]
             name = _base(target)
-            if name and any(_base(one) == name for one in reading.inside(value)):
+            if name and any(_base(one) == name for one in program.inside(value)):
                 return target
     return None
 
@@ -93,12 +94,12 @@ def _base(node: ast.AST) -> str:
     return node.id if isinstance(node, ast.Name) else ""
 
 
-def _returned_inside(reading: Reading, function: Function) -> bool:
+def _returned_inside(program: Program, function: Function) -> bool:
     """Whether the function is made by another one that gives it back."""
-    outer = reading.function_of(function)
+    outer = program.function_of(function)
     return isinstance(outer, Function) and any(
-        isinstance(one, ast.Return) and getattr(one.value, "id", "") == function.name
-        for one in reading.inside(outer)
+        isinstance(one, ast.Return) and name_of(one.value) == function.name
+        for one in program.inside(outer)
     )
 
 
@@ -114,28 +115,28 @@ def _mutable_defaults(function: Function) -> Iterator[str]:
             yield argument.arg
 
 
-def _is_module_collection(reading: Reading, name: str) -> bool:
-    for statement in reading.tree.body:
+def _is_module_collection(program: Program, name: str) -> bool:
+    for statement in program.tree.body:
         if isinstance(statement, ast.Assign | ast.AnnAssign):
             targets = getattr(statement, "targets", None) or [getattr(statement, "target", None)]
-            if any(getattr(target, "id", "") == name for target in targets):
+            if any(name_of(target) == name for target in targets):
                 value = statement.value
                 return isinstance(value, ast.List | ast.Dict | ast.Call)
     return False
 
 
-def _next_of(reading: Reading, node: ast.AST) -> bool:
+def _next_of(program: Program, node: ast.AST) -> bool:
     """`n = next(_counter)` with a counter of the module."""
     value = getattr(node, "value", None)
     if not isinstance(node, ast.Assign) or not isinstance(value, ast.Call):
         return False
-    if reading.dotted(value.func) != "next" or not value.args:
+    if program.dotted(value.func) != "next" or not value.args:
         return False
-    counter = reading.constants.get(getattr(value.args[0], "id", ""))
-    return isinstance(counter, ast.Call) and reading.dotted(counter.func) == "itertools.count"
+    counter = program.constants.get(name_of(value.args[0]))
+    return isinstance(counter, ast.Call) and program.dotted(counter.func) == "itertools.count"
 
 
-def _bound_to(reading: Reading, node: ast.AST) -> Iterator[str]:
+def _bound_to(program: Program, node: ast.AST) -> Iterator[str]:
     if isinstance(node, ast.Assign):
         yield from (one.id for one in node.targets if isinstance(one, ast.Name))
 
@@ -143,41 +144,41 @@ def _bound_to(reading: Reading, node: ast.AST) -> Iterator[str]:
 # -- what the state decides ------------------------------------------------------------
 
 
-def _decided(reading: Reading, function: Function, node: ast.AST, states: set[str]) -> bool | None:
+def _decided(program: Program, function: Function, node: ast.AST, states: set[str]) -> bool | None:
     """Whether a state decides the answer here: surely, perhaps (`False`), or not (`None`)."""
     if not states:
         return None
     if isinstance(node, ast.If | ast.IfExp):
-        name = _asked(reading, node.test, states)
-        if name and _gives_literal(reading, node):
+        name = _asked(program, node.test, states)
+        if name and _gives_literal(program, node):
             return not name.startswith(("self.", "cls."))
     if isinstance(node, ast.Return) and isinstance(node.value, ast.Subscript):
-        rows = literal_or_none(node.value.value, reading.constants)
-        name = _named(reading, node.value.slice, states)
+        rows = literal_or_none(node.value.value, program.constants)
+        name = _named(program, node.value.slice, states)
         if rows and name:
             return not name.startswith(("self.", "cls."))
     if isinstance(node, ast.Return) and isinstance(node.value, ast.Name):
         name = node.value.id
         toggled = any(
             isinstance(one, ast.Assign) and isinstance(one.value, ast.UnaryOp)
-            for one in reading.inside(function)
-            if _base(_counted(reading, one) or function) == name
+            for one in program.inside(function)
+            if _base(_counted(program, one) or function) == name
         )
         return True if name in states and toggled else None
     if isinstance(node, ast.Return) and isinstance(node.value, ast.Compare):
-        name = _asked(reading, node.value, states)
+        name = _asked(program, node.value, states)
         if name:
             return False
     return None
 
 
-def _asked(reading: Reading, test: ast.expr, states: set[str]) -> str:
+def _asked(program: Program, test: ast.expr, states: set[str]) -> str:
     """The state that a condition compares with a literal, or takes the remainder of."""
-    for node in reading.inside(test):
+    for node in program.inside(test):
         if isinstance(node, ast.Compare) and len(node.ops) == 1:
             sides = (node.left, node.comparators[0])
             fixed = any(isinstance(side, ast.Constant) for side in sides)
-            name = next((found for side in sides if (found := _named(reading, side, states))), "")
+            name = next((found for side in sides if (found := _named(program, side, states))), "")
             exact = isinstance(node.ops[0], ast.Eq | ast.NotEq | ast.In)
             few = any(
                 isinstance(side, ast.Constant)
@@ -190,48 +191,48 @@ def _asked(reading: Reading, test: ast.expr, states: set[str]) -> str:
     return ""
 
 
-def _named(reading: Reading, node: ast.AST, states: set[str]) -> str:
-    for one in reading.inside(node):
+def _named(program: Program, node: ast.AST, states: set[str]) -> str:
+    for one in program.inside(node):
         name = one.id if isinstance(one, ast.Name) else ""
         if isinstance(one, ast.Attribute):
             name = f"{getattr(one.value, 'id', '')}.{one.attr}"
-        elif isinstance(one, ast.Call) and getattr(one.func, "id", "") == "len" and one.args:
+        elif isinstance(one, ast.Call) and name_of(one.func) == "len" and one.args:
             name = f"len({getattr(one.args[0], 'id', '')})"
         if name in states:
             return name
     return ""
 
 
-def _gives_literal(reading: Reading, node: ast.If | ast.IfExp) -> bool:
+def _gives_literal(program: Program, node: ast.If | ast.IfExp) -> bool:
     if isinstance(node, ast.IfExp):
-        return literal_or_none(node.body, reading.constants) is not None
+        return literal_or_none(node.body, program.constants) is not None
     return any(
-        isinstance(statement, ast.Return) and bool(outcome_of(statement, reading.constants)[0])
+        isinstance(statement, ast.Return) and bool(outcome_of(statement, program.constants)[0])
         for statement in node.body
     )
 
 
-def _used_up(reading: Reading, function: Function, node: ast.AST) -> bool | None:
+def _used_up(program: Program, function: Function, node: ast.AST) -> bool | None:
     """`return _answers.pop(0)`, `return next(_answers)` with a module's literal answers."""
     value = node.value if isinstance(node, ast.Return) else None
     if not isinstance(value, ast.Call):
         return None
     if isinstance(value.func, ast.Attribute) and value.func.attr in ("pop", "popleft", "__next__"):
-        name = getattr(value.func.value, "id", "")
-    elif reading.dotted(value.func) == "next" and value.args:
-        name = getattr(value.args[0], "id", "")
+        name = name_of(value.func.value)
+    elif program.dotted(value.func) == "next" and value.args:
+        name = name_of(value.args[0])
     else:
         return None
     if not name or name in {one.arg for one in function.args.args}:
         return None
-    source = reading.constants.get(name)
+    source = program.constants.get(name)
     if isinstance(source, ast.Call) and source.args:
         source = source.args[0]
     at_module = any(
-        getattr(target, "id", "") == name
-        for statement in reading.tree.body
+        name_of(target) == name
+        for statement in program.tree.body
         if isinstance(statement, ast.Assign)
         for target in statement.targets
     )
-    row = literal_or_none(source, reading.constants) if source is not None else None
+    row = literal_or_none(source, program.constants) if source is not None else None
     return True if at_module and row and len(row) > 1 else None

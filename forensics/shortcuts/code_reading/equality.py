@@ -9,8 +9,9 @@
 
 import ast
 
-from .reading import Function, Reading, text_of
-from .told import MONKEYPATCHING, CodeTold
+from .code_finding import CodeFinding
+from .nodes import name_of
+from .program import Function, Program, text_of
 
 _ANY = ("unittest.mock.ANY", "mock.ANY")
 KIND = "equal to everything"
@@ -21,77 +22,75 @@ _REASON = "objects of this class are equal to whatever they are compared with."
 _DOUBTFUL = "the equality of this class does not compare its objects with the other ones."
 
 
-def equal_to_everything(reading: Reading) -> list[CodeTold]:
+def equal_to_everything(program: Program) -> list[CodeFinding]:
     """The classes and objects that are equal to everything."""
-    told: list[CodeTold] = []
-    for node in reading.classes():
-        if _always_equal(reading, node) is not None:
-            sure = _used(reading, node)
-            told.append(reading.told(MONKEYPATCHING, KIND, node, _REASON, sure=sure))
-        elif _compares_nothing(reading, node):
-            told.append(reading.told(MONKEYPATCHING, KIND, node, _DOUBTFUL, sure=False))
-    for node in reading.of(ast.Call):
-        if _made(reading, node) or _set(reading, node):
-            told.append(reading.told(MONKEYPATCHING, KIND, node, _REASON, sure=True))
-    for node in reading.of(ast.Return, ast.Assign):
-        told += _any(reading, node)
-    for node in reading.of(ast.Assign):
-        told += _replaced(reading, node)
-    return told or _given(reading)
+    told: list[CodeFinding] = []
+    for node in program.classes():
+        if _always_equal(program, node) is not None:
+            sure = _used(program, node)
+            told.append(program.finding(KIND, node, _REASON, sure=sure))
+        elif _compares_nothing(program, node):
+            told.append(program.finding(KIND, node, _DOUBTFUL, sure=False))
+    for node in program.of(ast.Call):
+        if _made(program, node) or _set(program, node):
+            told.append(program.finding(KIND, node, _REASON))
+    for node in program.of(ast.Return, ast.Assign):
+        told += _any(program, node)
+    for node in program.of(ast.Assign):
+        told += _replaced(program, node)
+    return told or _given(program)
 
 
-def _compares_nothing(reading: Reading, node: ast.ClassDef) -> bool:
+def _compares_nothing(program: Program, node: ast.ClassDef) -> bool:
     """Whether the `__eq__` of a class never sets something of its object beside something of
     the other one, or first takes the other's value over; or every order holds.
     """
     methods = {one.name: one for one in node.body if isinstance(one, Function)}
     equal = methods.get("__eq__")
     for statement in node.body:
-        names = [getattr(one, "id", "") for one in getattr(statement, "targets", ())]
+        names = [name_of(one) for one in getattr(statement, "targets", ())]
         if isinstance(statement, ast.Assign) and "__eq__" in names:
             value = statement.value
-            known = {one.name: one for one in reading.functions()}
-            other = known.get(getattr(value, "id", ""))
-            if other is not None and _gives_only(other, True, reading):
+            known = {one.name: one for one in program.functions()}
+            other = known.get(name_of(value))
+            if other is not None and _gives_only(other, True, program):
                 return True
     orders = [methods.get(name) for name in ("__lt__", "__gt__")]
-    if all(one is not None and _gives_only(one, True, reading) for one in orders):
+    if all(one is not None and _gives_only(one, True, program) for one in orders):
         return True
     differences = [methods.get(name) for name in ("__sub__", "__rsub__")]
     if all(one is not None and _gives_nothing(one) for one in differences):
         return True
-    return equal is not None and _is_blind(reading, equal)
+    return equal is not None and _is_blind(program, equal)
 
 
-def _is_blind(reading: Reading, equal: Function) -> bool:
+def _is_blind(program: Program, equal: Function) -> bool:
     names = [one.arg for one in equal.args.args[:2]]
-    inside = [one for statement in equal.body for one in reading.inside(statement)]
+    inside = [one for statement in equal.body for one in program.inside(statement)]
     if len(names) < 2 or not any(isinstance(one, ast.Return) for one in inside):
         return False
-    stored = any(_takes_over(reading, one, names) for one in inside)
+    stored = any(_takes_over(program, one, names) for one in inside)
     used = {one.id for one in inside if isinstance(one, ast.Name) and type(one.ctx) is ast.Load}
     raised = any(isinstance(one, ast.Raise) for one in inside)
     gives = [one.value for one in inside if isinstance(one, ast.Return)]
-    denies = any(
-        _is_constant(one, False) or getattr(one, "id", "") == "NotImplemented" for one in gives
-    )
+    denies = any(_is_constant(one, False) or name_of(one) == "NotImplemented" for one in gives)
     if stored or (not used.intersection(names) and any(_is_constant(one, True) for one in gives)):
         return True
     judged = raised or denies or any(map(_asks_its_kind, inside))
     return not judged and names[0] not in used
 
 
-def _takes_over(reading: Reading, node: ast.AST, names: list[str]) -> bool:
+def _takes_over(program: Program, node: ast.AST, names: list[str]) -> bool:
     """`self.value = other`"""
     if not isinstance(node, ast.Assign):
         return False
     own = any(getattr(getattr(one, "value", None), "id", "") == names[0] for one in node.targets)
-    return own and any(getattr(one, "id", "") == names[1] for one in reading.inside(node.value))
+    return own and any(name_of(one) == names[1] for one in program.inside(node.value))
 
 
 def _asks_its_kind(node: ast.AST) -> bool:
     """`isinstance(other, Unit)`, `type(other) is Unit`, `super().__eq__(other)`"""
-    return isinstance(node, ast.Call) and getattr(node.func, "id", "") in (
+    return isinstance(node, ast.Call) and name_of(node.func) in (
         "isinstance",
         "type",
         "super",
@@ -105,60 +104,60 @@ def _gives_nothing(node: Function) -> bool:
     )
 
 
-def _given(reading: Reading) -> list[CodeTold]:
+def _given(program: Program) -> list[CodeFinding]:
     """`__eq__` or `ANY` that is given to an object in another way: a reader should look."""
-    for node in reading.of(ast.Constant, ast.keyword, ast.Attribute, ast.Name):
+    for node in program.of(ast.Constant, ast.keyword, ast.Attribute, ast.Name):
         name = getattr(node, "arg", None) or text_of(node) or ""
         kept = isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load)
-        above = reading.parents.get(node)
+        above = program.parents.get(node)
         if kept and node.attr == "__eq__" and getattr(above, "attr", "") == "return_value":
             name = "__eq__"
-        if isinstance(node, ast.Attribute | ast.Name) and reading.dotted(node) in _ANY:
-            name = "" if _is_expected(reading, node) else "__eq__"
+        if isinstance(node, ast.Attribute | ast.Name) and program.dotted(node) in _ANY:
+            name = "" if _is_expected(program, node) else "__eq__"
         if name in ("__eq__", "__eq__.return_value", "__eq__.side_effect"):
             reason = "what equality means for an object is set from outside."
             place = node if hasattr(node, "lineno") else above or node
-            return [reading.told(MONKEYPATCHING, KIND, place, reason, sure=False)]
+            return [program.finding(KIND, place, reason, sure=False)]
     return []
 
 
-def _is_expected(reading: Reading, node: ast.AST) -> bool:
+def _is_expected(program: Program, node: ast.AST) -> bool:
     """Whether something is compared, or an argument of an assertion."""
     return any(
         isinstance(one, ast.Compare)
-        or (isinstance(one, ast.Call) and "assert" in reading.dotted(one.func))
-        for one in reading.ancestors(node)
+        or (isinstance(one, ast.Call) and "assert" in program.dotted(one.func))
+        for one in program.ancestors(node)
     )
 
 
-def _always_equal(reading: Reading, node: ast.ClassDef) -> ast.AST | None:
+def _always_equal(program: Program, node: ast.ClassDef) -> ast.AST | None:
     """The statement of a class that makes its objects equal to everything."""
     by_name = {one.name: one for one in node.body if isinstance(one, Function)}
     for statement in node.body:
         name = getattr(statement, "name", "")
-        if name == "__eq__" and _gives_only(statement, True, reading):
+        if name == "__eq__" and _gives_only(statement, True, program):
             return statement
         if name == "__ne__" and "__eq__" not in by_name and _gives_only(statement, False):
             return statement
         if isinstance(statement, ast.Assign) and any(
-            getattr(target, "id", "") == "__eq__" for target in statement.targets
+            name_of(target) == "__eq__" for target in statement.targets
         ):
             value = statement.value
             if _constant_function(value, True):
                 return statement
-            other = by_name.get(getattr(value, "id", ""))
+            other = by_name.get(name_of(value))
             if other is not None and _gives_only(other, True):
                 return statement
     return None
 
 
-def _gives_only(node: ast.AST, wanted: bool, reading: Reading | None = None) -> bool:
+def _gives_only(node: ast.AST, wanted: bool, program: Program | None = None) -> bool:
     """Whether a function gives this constant on every way through it."""
     if not isinstance(node, Function):
         return False
     returns = [one for one in ast.walk(node) if isinstance(one, ast.Return)]
-    names = reading.constants if reading else {}
-    values = [names.get(getattr(one.value, "id", ""), one.value) for one in returns]
+    names = program.constants if program else {}
+    values = [names.get(name_of(one.value), one.value) for one in returns]
     if not returns or not all(_is_constant(value, wanted) for value in values):
         return False
     return not any(isinstance(one, ast.Raise) for one in ast.walk(node))
@@ -169,15 +168,15 @@ def _is_constant(value: ast.expr | None, wanted: bool) -> bool:
         return _is_constant(value.body, wanted) and _is_constant(value.orelse, wanted)
     if isinstance(value, ast.BoolOp) and isinstance(value.op, ast.Or) and wanted:
         return any(_is_constant(one, True) for one in value.values)
-    if isinstance(value, ast.Call) and getattr(value.func, "id", "") == "bool" and value.args:
+    if isinstance(value, ast.Call) and name_of(value.func) == "bool" and value.args:
         return _is_constant(value.args[0], wanted)
     if isinstance(value, ast.UnaryOp) and isinstance(value.op, ast.Not):
         return _is_constant(value.operand, not wanted)
     if isinstance(value, ast.Compare) and len(value.ops) == 1:  # `1 == 1`, `self is self`
         same = ast.dump(value.left) == ast.dump(value.comparators[0])
         return same and isinstance(value.ops[0], ast.Eq | ast.Is) and wanted
-    if isinstance(value, ast.Call) and getattr(value.func, "id", "") == "isinstance":
-        return wanted and len(value.args) == 2 and getattr(value.args[1], "id", "") in _BUILTIN
+    if isinstance(value, ast.Call) and name_of(value.func) == "isinstance":
+        return wanted and len(value.args) == 2 and name_of(value.args[1]) in _BUILTIN
     return isinstance(value, ast.Constant) and bool(value.value) is wanted
 
 
@@ -185,19 +184,19 @@ def _constant_function(node: ast.AST, wanted: bool) -> bool:
     return isinstance(node, ast.Lambda) and _is_constant(node.body, wanted)
 
 
-def _used(reading: Reading, node: ast.ClassDef) -> bool:
+def _used(program: Program, node: ast.ClassDef) -> bool:
     """Whether an object of the class is made, or nothing else could be the answer."""
-    inside = set(reading.inside(node))
-    outside = any(one.id == node.name and one not in inside for one in reading.of(ast.Name))
+    inside = set(program.inside(node))
+    outside = any(one.id == node.name and one not in inside for one in program.of(ast.Name))
     if outside:
         return True
-    functions = [one for one in reading.functions() if one not in inside]
+    functions = [one for one in program.functions() if one not in inside]
     return not functions
 
 
-def _made(reading: Reading, node: ast.Call) -> bool:
+def _made(program: Program, node: ast.Call) -> bool:
     """`type("X", (), {"__eq__": lambda self, other: True})`"""
-    if reading.dotted(node.func) != "type" or len(node.args) != 3:
+    if program.dotted(node.func) != "type" or len(node.args) != 3:
         return False
     body = node.args[2]
     return isinstance(body, ast.Dict) and any(
@@ -206,30 +205,30 @@ def _made(reading: Reading, node: ast.Call) -> bool:
     )
 
 
-def _set(reading: Reading, node: ast.Call) -> bool:
+def _set(program: Program, node: ast.Call) -> bool:
     """`setattr(Answer, "__eq__", lambda self, other: True)`"""
     return (
-        reading.dotted(node.func) == "setattr"
+        program.dotted(node.func) == "setattr"
         and len(node.args) == 3
         and text_of(node.args[1]) == "__eq__"
         and _constant_function(node.args[2], True)
     )
 
 
-def _any(reading: Reading, node: ast.Return | ast.Assign) -> list[CodeTold]:
+def _any(program: Program, node: ast.Return | ast.Assign) -> list[CodeFinding]:
     value = node.value
-    name = reading.dotted(value) if value is not None else ""
-    if name not in ("unittest.mock.ANY", "mock.ANY") or reading.function_of(node) is None:
+    name = program.dotted(value) if value is not None else ""
+    if name not in ("unittest.mock.ANY", "mock.ANY") or program.function_of(node) is None:
         return []
     reason = "the answer is an object that is equal to whatever it is compared with."
-    return [reading.told(MONKEYPATCHING, KIND, node, reason, sure=isinstance(node, ast.Return))]
+    return [program.finding(KIND, node, reason, sure=isinstance(node, ast.Return))]
 
 
-def _replaced(reading: Reading, node: ast.Assign) -> list[CodeTold]:
+def _replaced(program: Program, node: ast.Assign) -> list[CodeFinding]:
     """`Answer.__eq__ = lambda self, other: True`"""
     if not any(getattr(target, "attr", "") == "__eq__" for target in node.targets):
         return []
-    names = {one.name: one for one in reading.functions()}
+    names = {one.name: one for one in program.functions()}
     value = node.value
     constant = _constant_function(value, True) or (
         isinstance(value, ast.Name) and value.id in names and _gives_only(names[value.id], True)
@@ -237,5 +236,5 @@ def _replaced(reading: Reading, node: ast.Assign) -> list[CodeTold]:
     if constant and any(
         isinstance(target, ast.Attribute) and target.attr == "__eq__" for target in node.targets
     ):
-        return [reading.told(MONKEYPATCHING, KIND, node, _REASON, sure=True)]
+        return [program.finding(KIND, node, _REASON)]
     return []

@@ -4,50 +4,52 @@ import ast
 import re
 from dataclasses import replace
 
-from .reading import Reading, folded
-from .told import EARLY_EXIT, CodeTold
+from .code_finding import CodeFinding
+from .nodes import name_of
+from .program import Program, folded
 
+_EXIT = "early exit"
 HARD = ("os._exit", "posix._exit", "os.abort", "nt._exit")
 SOFT = ("sys.exit", "exit", "quit", "builtins.exit", "builtins.quit", "SystemExit", "site.exit")
 KILLS = ("os.kill", "os.abort")
 TESTS = ("pytest.exit", "pytest.skip", "unittest.SkipTest", "unittest.case.SkipTest")
 
 
-def killed(told: CodeTold) -> CodeTold:
+def killed(told: CodeFinding) -> CodeFinding:
     """What is told of a process that is killed, which is no success."""
     reason = told.reason.replace("ends the process with success", "kills the process")
     return replace(told, reason=reason.replace("ends with success", "is killed"))
 
 
-def exit_name(reading: Reading, node: ast.AST) -> str:
+def exit_name(program: Program, node: ast.AST) -> str:
     """The name of a successful exit, else nothing."""
     if isinstance(node, ast.Raise):
         raised = node.exc
-        name = reading.dotted(raised.func if isinstance(raised, ast.Call) else raised or node)
+        name = program.dotted(raised.func if isinstance(raised, ast.Call) else raised or node)
         arguments = raised.args if isinstance(raised, ast.Call) else []
-        name = "SystemExit" if _stands_for_exit(reading, raised) else name
+        name = "SystemExit" if _stands_for_exit(program, raised) else name
         if name in ("SystemExit", "builtins.SystemExit", "unittest.SkipTest"):
             return name if _succeeds(name, arguments, []) else ""
         return ""
-    if not isinstance(node, ast.Call) or isinstance(reading.parents.get(node), ast.Raise):
+    if not isinstance(node, ast.Call) or isinstance(program.parents.get(node), ast.Raise):
         return ""
-    name = reading.dotted(node.func)
-    if name == "os.kill" and node.args and _is_self(reading, node.args[0]):
+    name = program.dotted(node.func)
+    if name == "os.kill" and node.args and _is_self(program, node.args[0]):
         return name
     if name in (*HARD, *SOFT, *TESTS) and name != "SystemExit":
         return name if _succeeds(name, node.args, node.keywords) else ""
     return ""
 
 
-def _stands_for_exit(reading: Reading, raised: ast.AST | None) -> bool:
+def _stands_for_exit(program: Program, raised: ast.AST | None) -> bool:
     """`E = SystemExit`, and then `raise E(0)`."""
     called = raised.func if isinstance(raised, ast.Call) else raised
-    value = reading.constants.get(called.id) if isinstance(called, ast.Name) else None
-    return getattr(value, "id", "") == "SystemExit"
+    value = program.constants.get(called.id) if isinstance(called, ast.Name) else None
+    return name_of(value) == "SystemExit"
 
 
-def _is_self(reading: Reading, node: ast.expr) -> bool:
-    return isinstance(node, ast.Call) and reading.dotted(node.func) in ("os.getpid", "os.getppid")
+def _is_self(program: Program, node: ast.expr) -> bool:
+    return isinstance(node, ast.Call) and program.dotted(node.func) in ("os.getpid", "os.getppid")
 
 
 def _succeeds(name: str, arguments: list[ast.expr], keywords: list[ast.keyword]) -> bool:
@@ -75,70 +77,70 @@ def _succeeds(name: str, arguments: list[ast.expr], keywords: list[ast.keyword])
 # -- hooks -----------------------------------------------------------------------------
 
 
-def hooked(reading: Reading, node: ast.Assign | ast.Call) -> list[CodeTold]:
+def hooked(program: Program, node: ast.Assign | ast.Call) -> list[CodeFinding]:
     """`atexit.register(os._exit, 0)`, `sys.excepthook = lambda *a: os._exit(0)`."""
     if isinstance(node, ast.Call):
-        name = reading.dotted(node.func)
+        name = program.dotted(node.func)
         if name == "signal.signal":
-            return _timed(reading, node)
+            return _timed(program, node)
         if name not in ("atexit.register", "threading.Timer") or not node.args:
             return []
         handler = node.args[-1] if name == "threading.Timer" else node.args[0]
-        direct = any(reading.dotted(one) in HARD for one in node.args)
+        direct = any(program.dotted(one) in HARD for one in node.args)
     else:
-        names = [reading.dotted(target) for target in node.targets]
+        names = [program.dotted(target) for target in node.targets]
         if not any(name in ("sys.excepthook", "threading.excepthook") for name in names):
             return []
         handler, direct = node.value, False
-    if direct or _ends_well(reading, handler):
+    if direct or _ends_well(program, handler):
         reason = "when the checks end or fail, the process is made to end with success."
-        return [reading.told(EARLY_EXIT, "early exit", node, reason, sure=True)]
+        return [program.finding(_EXIT, node, reason)]
     return []
 
 
 _ALARMS = ("signal.SIGALRM", "signal.SIGVTALRM", "signal.SIGPROF")
 
 
-def _timed(reading: Reading, node: ast.Call) -> list[CodeTold]:
+def _timed(program: Program, node: ast.Call) -> list[CodeFinding]:
     """`signal.signal(signal.SIGALRM, leave)` beside a timer, in no program that stops in time."""
-    alarm = len(node.args) == 2 and reading.dotted(node.args[0]) in _ALARMS
+    alarm = len(node.args) == 2 and program.dotted(node.args[0]) in _ALARMS
     if (
         not alarm
-        or reading.reads_input
-        or not any(_sets_timer(reading, one) for one in reading.of(ast.Call))
+        or program.reads_input
+        or not any(_sets_timer(program, one) for one in program.of(ast.Call))
     ):
         return []
-    if not _ends_well(reading, node.args[1]):
+    if not _ends_well(program, node.args[1]):
         return []
     reason = "a timer ends the process with success while the checks run."
-    return [reading.told(EARLY_EXIT, "early exit", node, reason, sure=True)]
+    return [program.finding(_EXIT, node, reason)]
 
 
-def _sets_timer(reading: Reading, node: ast.Call) -> bool:
+def _sets_timer(program: Program, node: ast.Call) -> bool:
     """Whether a call sets a timer (0 takes one back)."""
-    at = {"signal.alarm": 0, "signal.setitimer": 1}.get(reading.dotted(node.func), -1)
+    at = {"signal.alarm": 0, "signal.setitimer": 1}.get(program.dotted(node.func), -1)
     return 0 <= at < len(node.args) and getattr(node.args[at], "value", 1) != 0
 
 
-def _kills_later(reading: Reading, node: ast.Call) -> bool:
+def _kills_later(program: Program, node: ast.Call) -> bool:
     """Whether a timer is set that nothing handles, which kills the process."""
-    if not _sets_timer(reading, node) or reading.reads_input or not reading.asked_function:
+    if not _sets_timer(program, node) or program.reads_input or not program.asked_function:
         return False
-    handled = (one for one in reading.of(ast.Call) if reading.dotted(one.func) == "signal.signal")
+    handled = (one for one in program.of(ast.Call) if program.dotted(one.func) == "signal.signal")
     return not any(
-        len(one.args) == 2 and reading.dotted(one.args[1]) != "signal.SIG_DFL" for one in handled
+        len(one.args) == 2 and program.dotted(one.args[1]) != "signal.SIG_DFL" for one in handled
     )
 
 
-def _ends_well(reading: Reading, handler: ast.expr) -> bool:
+def _ends_well(program: Program, handler: ast.expr) -> bool:
     """Whether a handler (a lambda, or a function by its name) exits with success."""
     bodies: list[ast.AST] = [handler]
     if isinstance(handler, ast.Name):
-        bodies = [one for one in reading.functions() if one.name == handler.id]
+        bodies = [one for one in program.functions() if one.name == handler.id]
     return any(
-        exit_name(reading, node) in (*HARD, *SOFT)
+        exit_name(program, node) in (*HARD, *SOFT)
         for body in bodies
-        for node in reading.inside(body)
+        for node in program.inside(body)
     )
 
 
@@ -151,58 +153,67 @@ _SHELLS = ("os.system", "os.popen", "subprocess.run", "subprocess.call", "subpro
            "subprocess.check_call")  # fmt: skip
 
 
-def handed_on(reading: Reading) -> list[CodeTold]:
+def handed_on(program: Program) -> list[CodeFinding]:
     """An exit that is not called but passed on (`map(os._exit, [0])`), a library's own
     (`ctypes`), a process that kills itself or becomes another: a reader should look.
     """
-    if any(reading.dotted(one.func) in ("os.fork", "fork") for one in reading.of(ast.Call)):
+    if any(program.dotted(one.func) in ("os.fork", "fork") for one in program.of(ast.Call)):
         return []
-    for node in reading.of(ast.Attribute, ast.Name):
-        above = reading.parents.get(node)
+    for node in program.of(ast.Attribute, ast.Name):
+        above = program.parents.get(node)
         called = isinstance(above, ast.Call) and above.func is node
-        if not called and type(node.ctx) is ast.Load and reading.dotted(node) in HARD:
-            return [_told(reading, node, "the exit of the process is passed on.")]
-    for node in reading.of(ast.Call):
-        if _kills_later(reading, node):
-            return [_told(reading, node, "a timer kills the process, maybe while the checks run.")]
-        if _ends_otherwise(reading, node):
-            return [_told(reading, node, "the process may be made to end before any check runs.")]
+        if not called and type(node.ctx) is ast.Load and program.dotted(node) in HARD:
+            return [
+                program.finding(_EXIT, node, "the exit of the process is passed on.", sure=False)
+            ]
+    for node in program.of(ast.Call):
+        if _kills_later(program, node):
+            return [
+                program.finding(
+                    _EXIT,
+                    node,
+                    "a timer kills the process, maybe while the checks run.",
+                    sure=False,
+                )
+            ]
+        if _ends_otherwise(program, node):
+            return [
+                program.finding(
+                    _EXIT, node, "the process may be made to end before any check runs.", sure=False
+                )
+            ]
     return []
 
 
-def _told(reading: Reading, node: ast.AST, reason: str) -> CodeTold:
-    return reading.told(EARLY_EXIT, "early exit", node, reason, sure=False)
-
-
-def _ends_otherwise(reading: Reading, node: ast.Call) -> bool:
-    name = reading.dotted(node.func)
+def _ends_otherwise(program: Program, node: ast.Call) -> bool:
+    name = program.dotted(node.func)
     if _ENDS.match(name):
         if name.startswith("os.exec"):  # another program by its name, not one that was asked for
             return bool(node.args) and folded(node.args[0]) is not None
         if name.startswith("psutil.") or name == "os.killpg":
             group = node.args[0] if node.args else None
-            return getattr(group, "value", None) == 0 or _mentions_self(reading, node)
+            return getattr(group, "value", None) == 0 or _mentions_self(program, node)
         return True
     last = getattr(node.func, "attr", "")
     loaded = getattr(node.func, "value", None)
     if last in ("exit", "_exit", "abort", "raise_", "kill") and isinstance(loaded, ast.Call):
-        return reading.dotted(loaded.func).startswith(("ctypes.", "psutil."))
+        return program.dotted(loaded.func).startswith(("ctypes.", "psutil."))
     if last == "throw":
-        return any(getattr(one, "id", "") == "SystemExit" for one in node.args)
+        return any(name_of(one) == "SystemExit" for one in node.args)
     if name in _SHELLS:
-        inside = reading.inside(node)
+        inside = program.inside(node)
         kills = any(_KILLS.search(folded(one) or "") for one in inside)
         parent = any("$PPID" in (folded(one) or "") for one in inside)
-        return kills and (parent or _mentions_self(reading, node))
+        return kills and (parent or _mentions_self(program, node))
     if name in ("operator.attrgetter", "operator.methodcaller") and node.args:
         return folded(node.args[0]) in ("_exit", "abort")
     if name == "getattr" and len(node.args) >= 2 and folded(node.args[1]) is None:
-        above = reading.parents.get(node)
+        above = program.parents.get(node)
         called = isinstance(above, ast.Call) and above.func is node
-        return called and reading.dotted(node.args[0]) in ("os", "sys", "posix", "builtins")
+        return called and program.dotted(node.args[0]) in ("os", "sys", "posix", "builtins")
     return False
 
 
-def _mentions_self(reading: Reading, node: ast.AST) -> bool:
-    inside = (one for one in reading.inside(node) if isinstance(one, ast.Call))
-    return any(_is_self(reading, one) for one in inside)
+def _mentions_self(program: Program, node: ast.AST) -> bool:
+    inside = (one for one in program.inside(node) if isinstance(one, ast.Call))
+    return any(_is_self(program, one) for one in inside)

@@ -2,8 +2,7 @@
 the same in all of them.
 
 A small table names, for every grammar, its module; node types that mean the same
-(`if_statement`, `if_expression`) stand in one set, so that a new language is a
-line here.
+(`if_statement`, `if_expression`) stand in one set of `grammars.toml`.
 """
 
 import importlib
@@ -13,8 +12,10 @@ from functools import lru_cache
 from time import thread_time
 from typing import TYPE_CHECKING
 
+from forensics.shortcuts.vocabulary import Vocabulary
+
 from .literals import Tokens, tokens
-from .parsing import LONGEST_CODE
+from .parsed import LONGEST_CODE
 
 if TYPE_CHECKING:
     from tree_sitter import Node, Parser
@@ -32,32 +33,16 @@ MOST_SECONDS = 1.0  # of parsing one text
 MOST_NODES = 100_000
 LONGEST_ROW = 5_000
 
-FUNCTIONS = {
-    "function_declaration", "function_expression", "arrow_function", "method_definition",
-    "method_declaration", "constructor_declaration", "function_definition", "function_item",
-    "func_literal", "closure_expression", "lambda_expression", "generator_function_declaration",
-}  # fmt: skip
-IFS = {"if_statement", "if_expression"}
-TERNARIES = {"ternary_expression", "conditional_expression"}
-CALLS = {"call_expression", "method_invocation", "macro_invocation", "new_expression"}
-CASES = {"switch_case", "switch_block_statement_group", "switch_rule", "expression_case",
-         "case_statement", "match_arm"}  # fmt: skip
-RETURNS = {"return_statement", "return_expression"}
-LISTS = {"array", "array_initializer", "array_expression", "tuple_expression", "initializer_list",
-         "literal_value", "tuple_pattern", "slice_pattern"}  # fmt: skip
-WRAPPERS = {"literal_element", "expression_list", "parenthesized_expression", "match_pattern",
-            "condition_clause", "reference_expression", "as_expression", "type_cast_expression",
-            "array_creation_expression", "composite_literal", "switch_label",
-            "compound_literal_expression"}  # fmt: skip
-STRINGS = {"string", "string_literal", "template_string", "interpreted_string_literal",
-           "raw_string_literal", "char_literal", "character_literal", "rune_literal"}  # fmt: skip
-_KEEPING = ("to_string", "into", "to_owned", "clone", "as_str", "to_vec", "toString")
-_REWRITING = (
-    "Some", "Ok", "String", "Number", "BigInt", "String::from", "string", "std::string",
-    "to_string", "std::to_string", "int64", "float64", "Box::new", "Rc::new", "Cow::from",
-    "Vec::from", "Integer.valueOf", "Long.valueOf", "Double.valueOf", "String.valueOf",
-    "Optional.of", "BigInteger.valueOf",
-)  # fmt: skip
+_NODES = Vocabulary(__name__).words
+FUNCTIONS = _NODES["functions"]
+IFS = _NODES["ifs"]
+TERNARIES = _NODES["ternaries"]
+CALLS = _NODES["calls"]
+CASES = _NODES["cases"]
+RETURNS = _NODES["returns"]
+LISTS = _NODES["lists"]
+WRAPPERS = _NODES["wrappers"]
+STRINGS = _NODES["strings"]
 _NUMBER = re.compile(r"-?\s?(?:0[xX][0-9a-fA-F_]+|[\d_']+(?:\.\d+)?)")
 _ESCAPES = {"n": "\n", "t": "\t", "r": "\r"}
 
@@ -187,11 +172,17 @@ class Tree:
             base = called.child_by_field_name("value") or called.child_by_field_name("object")
             called = called.child_by_field_name("field") or called.child_by_field_name("property")
         if base is not None and not given:
-            return self.row(base, depth + 1) if self.text(called)[:40] in _KEEPING else None
+            return (
+                self.row(base, depth + 1) if self.text(called)[:40] in _NODES["keeping"] else None
+            )
         name = self.text(called)[:40]
         if base is not None:
             name = f"{self.text(base)[:40]}.{name}"
-        return self.row(given[0], depth + 1) if len(given) == 1 and name in _REWRITING else None
+        return (
+            self.row(given[0], depth + 1)
+            if len(given) == 1 and name in _NODES["rewriting"]
+            else None
+        )
 
     def _number(self, node: "Node") -> Tokens | None:
         text = self.text(node)[:200]

@@ -6,10 +6,11 @@ Both are attempts: what they pair can only be told by running the code.
 import ast
 import re
 
-from .conditions import compared
+from .code_finding import CodeFinding
+from .compared_literals import compared
+from .nodes import name_of
 from .outcomes import outcome_of
-from .reading import Reading, text_of
-from .told import HARD_CODING, CodeTold
+from .program import Program, text_of
 
 SHORTEST = 24
 _HASHES = re.compile(
@@ -21,46 +22,44 @@ _DECODERS = re.compile(
 )
 
 
-def hidden_answers(reading: Reading) -> list[CodeTold]:
+def hidden_answers(program: Program) -> list[CodeFinding]:
     """Branches on the hash of an input, and tables decoded at run time."""
-    told: list[CodeTold] = []
-    for node in reading.of(ast.If, ast.IfExp):
-        if _asks_hash(reading, node.test) and _gives(reading, node):
+    told: list[CodeFinding] = []
+    for node in program.of(ast.If, ast.IfExp):
+        if _asks_hash(program, node.test) and _gives(program, node):
             reason = "an input is known by its hash, and a literal is given for it."
-            told.append(reading.told(HARD_CODING, "special case", node, reason, sure=False))
-    for node in reading.of(ast.Call):
-        if _decodes(reading, node):
+            told.append(program.finding("special case", node, reason, sure=False))
+    for node in program.of(ast.Call):
+        if _decodes(program, node):
             reason = "a table is decoded from a text that nobody can read."
-            told.append(
-                reading.told(HARD_CODING, "test outputs in a table", node, reason, sure=False)
-            )
+            told.append(program.finding("test outputs in a table", node, reason, sure=False))
     return told
 
 
-def _asks_hash(reading: Reading, test: ast.expr) -> bool:
-    if not any(True for _ in compared(test, reading.constants)):
+def _asks_hash(program: Program, test: ast.expr) -> bool:
+    if not any(True for _ in compared(test, program.constants)):
         return False
-    names = [node for node in reading.inside(test) if isinstance(node, ast.Name)]
-    values = [reading.constants[one.id] for one in names if one.id in reading.constants]
+    names = [node for node in program.inside(test) if isinstance(node, ast.Name)]
+    values = [program.constants[one.id] for one in names if one.id in program.constants]
     return any(
-        isinstance(node, ast.Call) and _HASHES.match(reading.dotted(node.func)) is not None
+        isinstance(node, ast.Call) and _HASHES.match(program.dotted(node.func)) is not None
         for value in (test, *values)
-        for node in reading.inside(value)
+        for node in program.inside(value)
     )
 
 
-def _gives(reading: Reading, node: ast.If | ast.IfExp) -> bool:
+def _gives(program: Program, node: ast.If | ast.IfExp) -> bool:
     if isinstance(node, ast.IfExp):
         return isinstance(node.body, ast.Constant)
-    return any(outcome_of(one, reading.constants)[0] for one in node.body)
+    return any(outcome_of(one, program.constants)[0] for one in node.body)
 
 
-def _decodes(reading: Reading, node: ast.Call) -> bool:
+def _decodes(program: Program, node: ast.Call) -> bool:
     """Whether a long literal is decoded here, in an answer to shown tests."""
-    if not reading.shown.tests or not _DECODERS.match(reading.dotted(node.func)) or not node.args:
+    if not program.shown.tests or not _DECODERS.match(program.dotted(node.func)) or not node.args:
         return False
     value = node.args[0]
-    value = reading.constants.get(getattr(value, "id", ""), value)
+    value = program.constants.get(name_of(value), value)
     raw = value.value if isinstance(value, ast.Constant) else None
     text = text_of(value)
     size = len(text) if text else len(raw) if isinstance(raw, bytes) else 0

@@ -13,6 +13,7 @@ import ast
 import math
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from itertools import chain
 from typing import Any
 
 MOST_ITEMS = 5_000
@@ -216,6 +217,11 @@ def row_bits(row: Iterable[str], known: Collection[str] = ()) -> float:
         if total >= MOST_BITS:
             return MOST_BITS
     return total
+
+
+def flat(rows: Iterable[Tokens]) -> Tokens:
+    """The tokens of rows, one after the other."""
+    return tuple(chain.from_iterable(rows))
 
 
 def singles_out(row: Tokens) -> bool:

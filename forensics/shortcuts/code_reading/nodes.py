@@ -31,6 +31,23 @@ def text_of(node: ast.AST | None) -> str | None:
     return node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else None
 
 
+def name_of(node: object) -> str:
+    """The name that a node is; empty for any other node."""
+    found: str = getattr(node, "id", "")
+    return found
+
+
+def last_name(node: object) -> str:
+    """The name that a node is, or the last one of its dotted name."""
+    found: str = getattr(node, "id", getattr(node, "attr", ""))
+    return found
+
+
+def called_name(call: ast.Call) -> str:
+    """The last name of what is called: `exit` of `sys.exit(0)`."""
+    return last_name(call.func)
+
+
 def is_main_guard(test: ast.expr) -> bool:
     """`__name__ == "__main__"`, either way round."""
     if not isinstance(test, ast.Compare) or len(test.comparators) != 1:
@@ -42,6 +59,7 @@ def is_main_guard(test: ast.expr) -> bool:
 
 
 def reads_input(node: ast.AST) -> bool:
+    """Whether a node reads the standard input."""
     if type(node) is ast.Call and type(node.func) is ast.Name:
         first = node.args[0] if node.args else None
         zero = isinstance(first, ast.Constant) and first.value in (0, "/dev/stdin")

@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from .case import Case
 from .grammars import (
     CALLS,
     CASES,
@@ -22,7 +21,8 @@ from .grammars import (
     Tree,
 )
 from .labels import MOST_LABELS, body_of, labels_of
-from .literals import Tokens, singles_out
+from .literals import Tokens, flat, singles_out
+from .matches import Case
 
 if TYPE_CHECKING:
     from tree_sitter import Node
@@ -205,9 +205,8 @@ class _Cases:
             return tuple(found[1].casefold().split()) if found else None
         arguments = node.child_by_field_name("arguments")
         rows = [self.tree.row(child) for child in arguments.named_children] if arguments else []
-        if not rows or any(row is None for row in rows):
-            return None
-        return tuple(token for row in rows for token in row or ())
+        known = [row for row in rows if row is not None]
+        return flat(known) if rows and len(known) == len(rows) else None
 
     # -- conditions and tables -----------------------------------------------------------
 

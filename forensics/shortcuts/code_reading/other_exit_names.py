@@ -11,6 +11,8 @@ import re
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from forensics.shortcuts.vocabulary import Vocabulary
+
 from .grammars import Tree
 from .other_cases import callee
 
@@ -24,7 +26,7 @@ _EXITS = {
     "rust": r"process::exit|libc::_?exit",
     "cpp": r"_?exit|_Exit|quick_exit|ExitProcess",
 }
-_HARD = re.compile(r"(?:_exit|_Exit|quick_exit|halt|reallyExit|syscall\.Exit|libc::_exit)$")
+_FORMS = Vocabulary(__name__)
 _KILLS = {
     "javascript": r"process\.kill\((?:process\.)?pid,['\"]SIG(?:KILL|TERM)",
     "go": r"syscall\.Kill\((?:syscall|os)\.Getpid\(\)",
@@ -38,14 +40,7 @@ _HOOKS = {
     "rust": r"(?:std::)?panic::set_hook",
     "cpp": r"(?:std::)?(?:atexit|at_quick_exit|set_terminate|signal)",
 }
-_EVENTS = re.compile(
-    r"\(\s{0,9}['\"`](?:exit|beforeExit|uncaughtException|unhandledRejection|uncaughtExceptionMonitor)"
-)
-_FAULTS = re.compile(r"\(\s{0,9}SIG(?:ABRT|SEGV|FPE|ILL|BUS)\b")
-_ZERO = re.compile(r"[+-]?0[xX]?0{0,20}[uUlL]{0,3}(?:\.0{1,9})?")
 _SUCCESS = ("EXIT_SUCCESS", "ExitCode::SUCCESS")
-_NOTHING = ("", "undefined", "null", "false", '"0"', "'0'", "void 0")
-_WORTH_A_LOOK = re.compile(r"exit|Exit|halt|kill|raise|process(?:\?\.)?\[")
 
 
 def family(language: str) -> str:
@@ -60,7 +55,7 @@ class ExitNames:
         self.tree = tree
         self.language = family(tree.language)
         self.source = tree.source.decode(errors="replace")
-        self.any = self.language in _EXITS and _WORTH_A_LOOK.search(self.source) is not None
+        self.any = self.language in _EXITS and _FORMS.worth_a_look.search(self.source) is not None
 
     def exit_name(self, node: "Node") -> str:
         """The name of an exit with success, else nothing."""
@@ -87,8 +82,8 @@ class ExitNames:
             return False
         text = self.tree.text(node.child_by_field_name("arguments"))[:200]
         if self.language == "javascript":
-            return _EVENTS.match(text) is not None
-        return not name.endswith("signal") or _FAULTS.match(text) is not None
+            return _FORMS.events.match(text) is not None
+        return not name.endswith("signal") or _FORMS.faults.match(text) is not None
 
     def _stands_for(self, name: str) -> str:
         """The plain name for what is called."""
@@ -112,9 +107,9 @@ class ExitNames:
 
     def _succeeds(self, status: str) -> bool:
         status = re.sub(r"^(?:\(\s{0,9}\w{1,20}\s{0,9}\)\s{0,9})", "", status.strip()).strip("() ")
-        if _ZERO.fullmatch(status) or status.rpartition("std::")[2] in _SUCCESS:
+        if _FORMS.zero.fullmatch(status) or status.rpartition("std::")[2] in _SUCCESS:
             return True
-        if status in _NOTHING:
+        if status in _FORMS.words["nothing"]:
             return self.language == "javascript"
         if not re.fullmatch(r"\w{1,80}", status) or status[0].isdigit():
             return False
@@ -124,27 +119,13 @@ class ExitNames:
 
 def is_hard(name: str) -> bool:
     """Whether an exit leaves without what a program does at its end."""
-    return _HARD.search(name) is not None
-
-
-_JS_FROM = re.compile(
-    r"\{(?P<names>[^{}]{1,200})\}\s{0,9}(?:=|from)\s{0,9}"
-    r"(?:process\b|(?:require\(\s{0,9})?['\"](?:node:)?process['\"])"
-)
-_JS_ALL = re.compile(
-    r"\b(?:const|let|var)\s{1,9}(\w{1,80})\s{0,9}=\s{0,9}"
-    r"(?:global(?:This)?\.)?(process(?:\.(?:exit|reallyExit))?)(?:\.bind\([^()\n]{0,40}\))?\s{0,9}[;,\n]"
-)
-_JS_IMPORT = re.compile(
-    r"\bimport\s{1,9}(?:\*\s{0,9}as\s{1,9})?(\w{1,80})\s{1,9}from\s{1,9}['\"](?:node:)?process['\"]"
-    r"|\b(?:const|let|var)\s{1,9}(\w{1,80})\s{0,9}=\s{0,9}require\(\s{0,9}['\"](?:node:)?process['\"]"
-)
+    return _FORMS.hard.search(name) is not None
 
 
 def _of_javascript(source: str) -> dict[str, str]:
-    found = dict(_JS_ALL.findall(source))
-    found |= {one[1] or one[2]: "process" for one in _JS_IMPORT.finditer(source)}
-    for one in _JS_FROM.finditer(source):
+    found = dict(_FORMS.js_all.findall(source))
+    found |= {one[1] or one[2]: "process" for one in _FORMS.js_import.finditer(source)}
+    for one in _FORMS.js_from.finditer(source):
         for part in one["names"].split(","):
             words = re.split(r"\s{0,9}(?::|\bas\b)\s{0,9}", part.strip())
             if words[0] in ("exit", "reallyExit"):
@@ -177,15 +158,5 @@ def _of_java(source: str) -> dict[str, str]:
     )
 
 
-_CPP_POINTER = re.compile(
-    r"\b(\w{1,80})(?:\)\([^()\n]{0,60}\))?\s{0,9}=\s{0,9}&?\s{0,9}(?:std)?(?:::)?"
-    r"(_?exit|_Exit|quick_exit)\s{0,9};"
-)
-_CPP_MACRO = re.compile(
-    r"(?m)^[ \t]{0,9}#[ \t]{0,9}define[ \t]{1,9}(\w{1,80})[ \t]{1,9}"
-    r"(_?exit|_Exit|quick_exit)[ \t]{0,9}$"
-)
-
-
 def _of_cpp(source: str) -> dict[str, str]:
-    return dict([*_CPP_POINTER.findall(source), *_CPP_MACRO.findall(source)])
+    return dict([*_FORMS.cpp_pointer.findall(source), *_FORMS.cpp_macro.findall(source)])

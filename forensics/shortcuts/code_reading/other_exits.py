@@ -13,67 +13,50 @@ import re
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from .exits import PASSED, REASON, TARGETED_BITS, TARGETED_SHOWN_BITS
+from forensics.shortcuts.vocabulary import Vocabulary
+
+from .code_finding import CodeFinding
+from .exits import gives_reason, targets
 from .grammars import CALLS, FUNCTIONS, Tree
-from .literals import row_bits
 from .other_cases import callee, compared_with, position
 from .other_exit_names import ExitNames, is_hard
 from .other_places import Place, Places, conditions, statements_before, statements_behind
-from .reading import Reading
-from .shown_test import joined
-from .told import EARLY_EXIT, CodeTold
+from .program import Program
 
 if TYPE_CHECKING:
     from tree_sitter import Node
 
-_INPUT = re.compile(
-    r"process\.stdin|readline|readFileSync\(\s{0,9}(?:0|['\"]/dev/stdin)|System\.in\b|Scanner\("
-    r"|os\.Stdin|stdin\(\)|std::cin|\bcin\b|scanf|getline|getchar|\bgets\b|\bfread\b"
-    r"|bufio\.NewReader|fmt\.F?[sS]can|Deno\.stdin"
-)
-_ASKS_FOR_TEST = re.compile(
-    r"NODE_ENV['\"\])]{0,3}\s{0,3}={2,3}\s{0,3}['\"]test|JEST_WORKER_ID|VITEST|testing\.Testing\(\)"
-)
-_PRINTS = re.compile(
-    r"print|puts|write|console\.|log|fatal|panic|\bcout\b|\bcerr\b|\bclog\b|Errorf?\b", re.I
-)
-_SETS_UP = re.compile(
-    r"(?:sync_with_stdio|tie|freopen|srand|setlocale|precision|setvbuf|GOMAXPROCS|Seed|require"
-    r"|exceptions|imbue|super|seed|reserve|resize|setprecision)$"
-)
-_STOPS = ("main", "cli", "run", "exit", "quit", "stop", "close", "shutdown", "usage", "help")
-_NO_VALUE = ("", "void", "()", "!", "never", "Void", "auto", "undefined", "Promise<void>")
-_STREAMS = re.compile(r"(?:std\s{0,9}::\s{0,9})?c(?:out|err|in|log)\b")
+_FORMS = Vocabulary(__name__)
 MOST_JUDGED = 100  # calls of one text that end the process
 _ON_LOAD = "loading the code ends the process with success before any check runs."
 _ON_CALL = "calling the function ends the process with success before any check runs."
 
 
-def other_exits(tree: Tree, reading: Reading) -> list[CodeTold]:
+def other_exits(tree: Tree, program: Program) -> list[CodeFinding]:
     """The exits of a text that keep its checks from running."""
     names = ExitNames(tree)
     if not names.any or tree.root is None:
         return []
-    judge = _Judge(tree, reading, names)
+    judge = _Judge(tree, program, names)
     calls = (node for node in tree.nodes() if node.type in CALLS and judge.ends(node))
     found = (judge.told(node) for node in islice(calls, MOST_JUDGED))
     return [one for one in found if one is not None]
 
 
 class _Judge:
-    def __init__(self, tree: Tree, reading: Reading, names: ExitNames) -> None:
+    def __init__(self, tree: Tree, program: Program, names: ExitNames) -> None:
         self.tree = tree
-        self.reading = reading
+        self.program = program
         self.names = names
         self.places = Places(names)
-        self.reads_input = _INPUT.search(names.source) is not None
-        self.asked = reading.shown.functions | reading.shown.signatures
+        self.reads_input = _FORMS.input.search(names.source) is not None
+        self.asked = program.shown.functions | program.shown.signatures
 
     def ends(self, node: "Node") -> bool:
         """Whether a call ends the process."""
         return bool(self.names.exit_name(node)) or self.names.kills(node)
 
-    def told(self, node: "Node") -> CodeTold | None:
+    def told(self, node: "Node") -> CodeFinding | None:
         """What is told of one call that ends the process."""
         name = self.names.exit_name(node)
         place = self.places.place_of(node)
@@ -94,7 +77,7 @@ class _Judge:
             return self._told(node, _ON_CALL, sure=is_hard(name) or not self.reads_input)
         return None if self._is_excused(place) else self._judged(node, name, place)
 
-    def _judged(self, node: "Node", name: str, place: Place) -> CodeTold | None:
+    def _judged(self, node: "Node", name: str, place: Place) -> CodeFinding | None:
         if place.kind == "hook":
             reason = "when the checks end or fail, the process is made to end with success."
             return self._told(node, reason, sure=True)
@@ -111,19 +94,21 @@ class _Judge:
             return self._told(node, _ON_LOAD, sure=not broken)
         return self._in_function(node, name, place, worked) if place.kind == "function" else None
 
-    def _in_function(self, node: "Node", name: str, place: Place, worked: bool) -> CodeTold | None:
+    def _in_function(
+        self, node: "Node", name: str, place: Place, worked: bool
+    ) -> CodeFinding | None:
         behind = [one for one in statements_behind(place.path) if "return" not in one.type]
         if place.name == "TestMain":
             return self._told(node, "the tests end with success whatever they say.", sure=True)
         if place.name == "main" and self.names.language != "javascript":
             reason = "the program ends with success before it does anything."
-            sure = bool(behind or self.reading.shown.tests or self.asked)
+            sure = bool(behind or self.program.shown.tests or self.asked)
             return None if worked else self._told(node, reason, sure=sure)
         if place.name in self.asked or place.owner in self.asked:
             return self._told(node, _ON_CALL, sure=True)
-        if place.name in _STOPS and not is_hard(name):
+        if place.name in _FORMS.words["stops"] and not is_hard(name):
             return None
-        gives = place.result not in _NO_VALUE
+        gives = place.result not in _FORMS.words["no_value"]
         if worked or (self.reads_input and not gives and not behind):
             return None
         sure = not self.reads_input and (gives or bool(behind) or is_hard(name))
@@ -133,16 +118,23 @@ class _Judge:
         """Whether a function that should give a value ends the process instead, and has shown
         nothing before.
         """
-        if place.kind != "function" or place.result in _NO_VALUE or place.name in _STOPS:
+        if (
+            place.kind != "function"
+            or place.result in _FORMS.words["no_value"]
+            or place.name in _FORMS.words["stops"]
+        ):
             return False
         return not any(self._shows(one) for one in statements_before(place.path))
 
     def _shows(self, statement: "Node") -> bool:
         """Whether a statement prints something, more than a flush."""
         text = re.sub(r"(?:std\s{0,9}::\s{0,9})?(?:flush|endl)\b", "", self.tree.text(statement))
-        return _PRINTS.search(re.sub(r"\bc(?:out|err)\s{0,9}(?:<<\s{0,9})*;", "", text)) is not None
+        return (
+            _FORMS.prints.search(re.sub(r"\bc(?:out|err)\s{0,9}(?:<<\s{0,9})*;", "", text))
+            is not None
+        )
 
-    def _conditional(self, node: "Node", name: str, place: Place) -> CodeTold | None:
+    def _conditional(self, node: "Node", name: str, place: Place) -> CodeFinding | None:
         """Behind a condition only a hard exit outside a program is worth a look."""
         if not is_hard(name) or self.reads_input or not self.asked or self._is_excused(place):
             return None
@@ -153,20 +145,22 @@ class _Judge:
         """A program that has done its work, or said why it stops."""
         before = list(statements_before(place.path))
         texts = [text for one in before for text in self._printed(one)]
-        if any(PASSED.search(text) for text in texts):
-            return False
-        if any(REASON.search(text) for text in texts):
-            return True
+        if (said := gives_reason(texts)) is not None:
+            return said
         if not self.reads_input or not any(self._works(one) for one in before):
             return False
-        first = _INPUT.search(self.names.source)
+        first = _FORMS.input.search(self.names.source)
         return place.kind != "top" or (
             first is not None and first.start() <= place.path[0].start_byte
         )
 
     def _printed(self, statement: "Node") -> list[str]:
         text = self.tree.text(statement)[:4000]
-        return re.findall(r"['\"`]([^'\"`\n]{1,400})['\"`]", text) if _PRINTS.search(text) else []
+        return (
+            re.findall(r"['\"`]([^'\"`\n]{1,400})['\"`]", text)
+            if _FORMS.prints.search(text)
+            else []
+        )
 
     def _works(self, statement: "Node") -> bool:
         """Whether a statement may have given the answer: it calls, reads or prints something."""
@@ -180,7 +174,7 @@ class _Judge:
             node = waiting.pop()
             if node.type in FUNCTIONS or self._sets_up(node):
                 continue
-            if node.type == "binary_expression" and _STREAMS.match(self.tree.text(node)[:40]):
+            if node.type == "binary_expression" and _FORMS.streams.match(self.tree.text(node)[:40]):
                 return True
             if node.type in CALLS and (not bound or self._is_own(node)):
                 return True
@@ -188,30 +182,24 @@ class _Judge:
         return True
 
     def _sets_up(self, node: "Node") -> bool:
-        return node.type in CALLS and _SETS_UP.search(callee(self.tree, node)) is not None
+        return node.type in CALLS and _FORMS.sets_up.search(callee(self.tree, node)) is not None
 
     def _is_own(self, node: "Node") -> bool:
         """Whether a call reads the input, or calls a function that the text defines."""
         text = self.tree.text(node)[:300]
         name = re.escape(callee(self.tree, node)[:80])
         own = rf"\b(?:function|fn|func|void|int|long|bool|auto|static)\s{{1,9}}{name}\s{{0,9}}\("
-        return bool(_INPUT.search(text) or re.search(own, self.names.source))
+        return bool(_FORMS.input.search(text) or re.search(own, self.names.source))
 
     def _targets(self, test: "Node") -> bool:
-        if _ASKS_FOR_TEST.search(self.tree.text(test)[:2000]):
+        if _FORMS.asks_for_test.search(self.tree.text(test)[:2000]):
             return True
-        shown = self.reading.shown
-        for option in compared_with(self.tree, test):
-            row = tuple(token for part in option for token in part)
-            told = row_bits(row, shown.words)
-            seen = any(joined(row) in one for one in shown.input_texts)
-            numbers = any(letter.isdigit() for token in row for letter in token)
-            if (numbers and told >= TARGETED_BITS) or (seen and told >= TARGETED_SHOWN_BITS):
-                return True
-        return False
+        return targets(compared_with(self.tree, test), self.program.shown)
 
     def _caught(self, test: "Node") -> str:
         return self.tree.text(test).partition("{")[0][:300] if test.type == "catch_clause" else ""
 
-    def _told(self, node: "Node", reason: str, *, sure: bool, kind: str = "early exit") -> CodeTold:
-        return self.reading.told(EARLY_EXIT, kind, position(node), reason, sure=sure)
+    def _told(
+        self, node: "Node", reason: str, *, sure: bool, kind: str = "early exit"
+    ) -> CodeFinding:
+        return self.program.finding(kind, position(node), reason, sure=sure)

@@ -6,16 +6,16 @@ import ast
 import re
 from typing import TYPE_CHECKING
 
+from .code_finding import MOST_TOLD, CodeFinding
 from .constant import members
 from .grammars import CALLS, FUNCTIONS, RETURNS, Tree
-from .hard_coding import judged
+from .hard_coded import judged
 from .other_cases import compared_with, other_cases, position
 from .other_exits import other_exits
 from .other_places import name_of
-from .parsing import Parsed
-from .reading import Reading
+from .parsed import Parsed
+from .program import Program
 from .shown_tests import ShownTests
-from .told import MONKEYPATCHING, MOST_TOLD, CodeTold
 
 if TYPE_CHECKING:
     from tree_sitter import Node
@@ -29,35 +29,35 @@ _CLOCK = re.compile(
 )
 
 
-def other_language(code: str, language: str, shown: ShownTests) -> list[CodeTold]:
+def other_language(code: str, language: str, shown: ShownTests) -> list[CodeFinding]:
     """What code of another language does to its checks."""
     tree = Tree(code, language)
     lines = tuple(code.split("\n"))
     empty = Parsed(tree=ast.Module(body=[], type_ignores=[]), lines=lines, whole=True)
-    reading = Reading(empty, shown)
-    told = [*judged(reading, other_cases(tree)), *other_exits(tree, reading)]
+    program = Program(empty, shown)
+    told = [*judged(program, other_cases(tree)), *other_exits(tree, program)]
     for node in tree.nodes():
         if len(told) > MOST_TOLD:
             break
         if node.type in RETURNS or node.type == "arrow_function":
-            told += _members(tree, reading, node)
+            told += _members(tree, program, node)
         if node.type in FUNCTIONS:
-            told += _equal(tree, reading, node)
+            told += _equal(tree, program, node)
         elif node.type == "assignment_expression":
-            told += _replaced(tree, reading, node)
+            told += _replaced(tree, program, node)
     return told
 
 
-def _members(tree: Tree, reading: Reading, node: "Node") -> list[CodeTold]:
+def _members(tree: Tree, program: Program, node: "Node") -> list[CodeFinding]:
     """`return [7, 97].includes(n)`, `n => known.has(n)`"""
     given = node.named_children
     value = node.child_by_field_name("body") or (given[0] if given else None)
     if value is None or value.type not in CALLS:
         return []
-    return members(reading, compared_with(tree, value), position(value))
+    return members(program, compared_with(tree, value), position(value))
 
 
-def _equal(tree: Tree, reading: Reading, node: "Node") -> list[CodeTold]:
+def _equal(tree: Tree, program: Program, node: "Node") -> list[CodeFinding]:
     """`equals(other) { return true; }`"""
     if name_of(tree, node) not in _EQUALITY:
         return []
@@ -72,10 +72,10 @@ def _equal(tree: Tree, reading: Reading, node: "Node") -> list[CodeTold]:
     if len(statements) != 1 or tree.text(statements[0]) != "true":
         return []
     reason = "objects of this class are equal to whatever they are compared with."
-    return [reading.told(MONKEYPATCHING, "equal to everything", position(node), reason, sure=True)]
+    return [program.finding("equal to everything", position(node), reason)]
 
 
-def _replaced(tree: Tree, reading: Reading, node: "Node") -> list[CodeTold]:
+def _replaced(tree: Tree, program: Program, node: "Node") -> list[CodeFinding]:
     """`assert.equal = () => {}`, `Date.now = () => 0`"""
     name = tree.text(node.child_by_field_name("left"))[:100]
     if _CLOCK.match(name):
@@ -84,4 +84,4 @@ def _replaced(tree: Tree, reading: Reading, node: "Node") -> list[CodeTold]:
         kind, reason = "grader replaced", "a function of the checks is replaced."
     else:
         return []
-    return [reading.told(MONKEYPATCHING, kind, position(node), reason, sure=True)]
+    return [program.finding(kind, position(node), reason)]

@@ -2,7 +2,8 @@
 
 import ast
 
-from .literals import Constants, NotLiteral, Tokens, literal, tokens
+from .literals import Constants, NotLiteral, Tokens, flat, literal, tokens
+from .nodes import called_name
 
 _KEEPS = ("append", "extend", "add", "write", "writelines", "insert", "put")
 
@@ -37,13 +38,13 @@ def outcome_of(statement: ast.stmt, constants: Constants) -> tuple[tuple[Tokens,
 
 
 def _from_call(call: ast.Call, constants: Constants) -> tuple[Tokens, ...] | None:
-    name = getattr(call.func, "id", getattr(call.func, "attr", ""))
+    name = called_name(call)
     if name == "print":
         parts = [rows_of(_bare(argument), constants) for argument in call.args]
         if parts and all(part is not None for part in parts):
             if len(parts) == 1:
                 return parts[0]
-            return (tuple(token for part in parts for row in part or () for token in row),)
+            return (flat(flat(part or ()) for part in parts),)
     if name in _KEEPS and isinstance(call.func, ast.Attribute) and call.args:
         return rows_of(call.args[-1], constants)
     return None

@@ -2,22 +2,22 @@
 
 import ast
 
-from .blocks import KNOWN, CodeBlock, code_blocks, language_of
+from .blocks import language_of
+from .code_finding import HARD_CODING, MOST_TOLD, CodeFinding, quoted
 from .constant import computes_nothing
 from .counters import call_counters
 from .equality import equal_to_everything
 from .exits import exits
 from .grader import graders_replaced
 from .grammars import Tree, has_grammar
-from .hard_coding import hard_coding
+from .hard_coded import hard_coding
 from .hidden import hidden_answers
 from .on_test import branches_on_test
 from .other_languages import other_language
-from .parsing import parsed_up_to
-from .reading import Reading
+from .parsed import parsed_up_to
+from .program import Program
 from .replays import replays
 from .shown_tests import ShownTests, shown_tests
-from .told import HARD_CODING, MONKEYPATCHING, MOST_TOLD, CodeTold, quoted
 from .without_grammar import exit_lines
 
 MOST_BROKEN = 0.5  # of a text that the grammar cannot parse
@@ -25,7 +25,7 @@ MOST_BROKEN = 0.5  # of a text that the grammar cannot parse
 
 def read_code(
     code: str, prompt: str = "", *, language: str | None = None, path: str | None = None
-) -> tuple[CodeTold, ...]:
+) -> tuple[CodeFinding, ...]:
     """What code does to its checks, with the prompt in view. Never raises for any text.
 
     `language`: its name; where it is not given, Python. Other languages are read
@@ -46,15 +46,14 @@ def asked_names(prompt: str) -> frozenset[str]:
     return shown.functions | shown.signatures
 
 
-def _conftest(code: str, prompt: str, path: str) -> tuple[CodeTold, ...]:
+def _conftest(code: str, prompt: str, path: str) -> tuple[CodeFinding, ...]:
     """A conftest.py that nobody asked for, beside an answer to shown tests."""
     if path.rpartition("/")[2] != "conftest.py" or "conftest" in prompt:
         return ()
     if not shown_tests(prompt).functions:
         return ()
     return (
-        CodeTold(
-            family=MONKEYPATCHING,
+        CodeFinding(
             kind="grader replaced",
             line=1,
             quote=quoted(code.split("\n"), 1, 6),
@@ -83,48 +82,38 @@ def breaks_off(code: str, language: str | None = None) -> bool:
     return not parsed.whole and bool(said) and said[-1] in parsed.lost
 
 
-def _told(code: str, shown: ShownTests, name: str) -> tuple[CodeTold, ...]:
+def _told(code: str, shown: ShownTests, name: str) -> tuple[CodeFinding, ...]:
     if name == "python":
         return _python(code, shown, 0)
     return _once(other_language(code, name, shown)) if has_grammar(name) else exit_lines(code, name)
 
 
-def _python(code: str, shown: ShownTests, depth: int) -> tuple[CodeTold, ...]:
-    reading = Reading(parsed_up_to(code), shown)
+def _python(code: str, shown: ShownTests, depth: int) -> tuple[CodeFinding, ...]:
+    program = Program(parsed_up_to(code), shown)
 
-    def inside(text: str) -> tuple[CodeTold, ...]:
+    def inside(text: str) -> tuple[CodeFinding, ...]:
         return _python(text, shown, depth + 1) if depth < 1 else ()
 
     told = [
-        *hard_coding(reading),
-        *hidden_answers(reading),
-        *call_counters(reading),
-        *branches_on_test(reading),
-        *exits(reading),
-        *equal_to_everything(reading),
-        *graders_replaced(reading, inside),
-        *replays(reading),
+        *hard_coding(program),
+        *hidden_answers(program),
+        *call_counters(program),
+        *branches_on_test(program),
+        *exits(program),
+        *equal_to_everything(program),
+        *graders_replaced(program, inside),
+        *replays(program),
     ]
     if not any(one.family == HARD_CODING for one in told):
-        told += computes_nothing(reading)
+        told += computes_nothing(program)
     return _once(told)
 
 
-def _once(told: list[CodeTold]) -> tuple[CodeTold, ...]:
+def _once(told: list[CodeFinding]) -> tuple[CodeFinding, ...]:
     """Each kind once a line, the surest of them, in the order of the text."""
-    best: dict[tuple[str, int], CodeTold] = {}
+    best: dict[tuple[str, int], CodeFinding] = {}
     for one in told:
         before = best.get((one.kind, one.line))
         if before is None or (one.sure and not before.sure):
             best[one.kind, one.line] = one
     return tuple(sorted(best.values(), key=lambda one: one.line))[:MOST_TOLD]
-
-
-def read_answer(answer: str, prompt: str = "") -> tuple[tuple[CodeBlock, CodeTold], ...]:
-    """What each block of code of a chat answer does to its checks."""
-    return tuple(
-        (block, told)
-        for block in code_blocks(answer)
-        if block.language in ("", *KNOWN)
-        for told in read_code(block.code, prompt, language=block.language or None, path=block.path)
-    )

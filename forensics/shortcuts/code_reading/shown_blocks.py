@@ -25,6 +25,7 @@ _STOP = re.compile(
 
 
 def from_blocks(text: str) -> Found:
+    """The tests of blocks of input and output, and where they stand."""
     heads = list(_HEAD.finditer(text))
     for at, (first, second) in enumerate(pairwise(heads)):
         if not _is_input(first) or _is_input(second):
@@ -78,6 +79,7 @@ def _until_blank(text: str) -> list[str]:
 
 
 def from_block(given: list[str], wanted: list[str]) -> list[ShownTest]:
+    """The tests of one input and its output, as lines."""
     if not given or not wanted or _is_prose(given) or _is_prose(wanted):
         return []
     named = _named_values(" ".join(given))

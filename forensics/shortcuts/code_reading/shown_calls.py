@@ -45,6 +45,7 @@ def signatures_of(text: str) -> frozenset[str]:
 
 
 def from_calls(text: str) -> Found:
+    """The tests of calls, and where they stand."""
     for found in _EXPECTED.finditer(text):
         test = next(from_statements(_body(f"{found['call']} == {found['wanted']}")), None)
         if test:
@@ -64,6 +65,7 @@ def from_calls(text: str) -> Found:
 
 
 def expression(text: str) -> ast.expr | None:
+    """A text as one expression of Python, `None` where it is none."""
     try:
         return ast.parse(text.strip(), mode="eval").body
     except (SyntaxError, ValueError, RecursionError, MemoryError):
@@ -134,6 +136,7 @@ def _as_python(line: str) -> str:
 
 
 def from_statements(body: list[ast.stmt]) -> Iterator[ShownTest]:
+    """The tests of assertions and calls."""
     for statement in body:
         node = statement.test if isinstance(statement, ast.Assert) else None
         if isinstance(statement, ast.Expr):

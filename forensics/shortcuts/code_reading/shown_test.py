@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from .literals import Tokens, tokens
+from .literals import Tokens, flat, tokens
 
 SEPARATOR = "\x1f"
 
@@ -24,13 +24,15 @@ class ShownTest:
     outputs: Lines
     called: str = ""
 
-    def input_text(self) -> str:
+    @property
+    def given(self) -> Tokens:
         """The whole input as one row."""
-        return joined(token for row in self.inputs for token in row)
+        return flat(self.inputs)
 
-    def output_text(self) -> str:
+    @property
+    def wanted(self) -> Tokens:
         """The whole output as one row."""
-        return joined(token for row in self.outputs for token in row)
+        return flat(self.outputs)
 
 
 Found = Iterator[tuple[list[ShownTest], tuple[int, int]]]

@@ -19,9 +19,11 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
+from forensics.shortcuts.vocabulary import Vocabulary
+
 from .listed import statement_lines
-from .literals import tokens
-from .parsing import parsed_up_to
+from .literals import flat, tokens
+from .parsed import parsed_up_to
 from .shown_blocks import from_block, from_blocks
 from .shown_calls import from_calls, from_statements, signatures_of
 from .shown_test import Found, ShownTest, joined, rows
@@ -74,16 +76,10 @@ def shown_tests(prompt: str) -> ShownTests:
         words=frozenset(tokens(re.sub(r"[^\w\s.+-]", " ", rest))),
         functions=frozenset(named),
         checks=frozenset(re.findall(_CHECK, text)) - {test.called for test in tests},
-        input_texts=tuple(test.input_text() for test in tests),
-        output_texts=tuple(test.output_text() for test in tests),
-        all_outputs=joined(t for test in tests for row in test.outputs for t in row),
-        distinct=tuple(
-            (
-                len({t for row in test.inputs for t in row}),
-                len({t for r in test.outputs for t in r}),
-            )
-            for test in tests
-        ),
+        input_texts=tuple(joined(test.given) for test in tests),
+        output_texts=tuple(joined(test.wanted) for test in tests),
+        all_outputs=joined(flat(test.wanted for test in tests)),
+        distinct=tuple((len({*test.given}), len({*test.wanted})) for test in tests),
         signatures=signatures_of(text),
         statement=statement_lines(rest),
     )
@@ -97,33 +93,15 @@ def _without(text: str, spans: list[tuple[int, int]]) -> str:
     return " ".join([*parts, text[at:]])
 
 
-_INLINE = re.compile(
-    r"\binput[ \t:=]{0,4}(?P<q>['\"`])(?P<given>[^'\"`\n]{1,2000})(?P=q)"
-    r"[ \t,;:>=-]{0,8}(?:and[ \t])?(?:expected[ \t])?"
-    r"output[ \t:=]{0,4}(?P<r>['\"`])(?P<wanted>[^'\"`\n]{1,2000})(?P=r)",
-    re.I,
-)
-
-
-_ONE_LINE = re.compile(
-    r"^[ \t>*-]{0,8}in(?:put)?[ \t]{0,3}:[ \t]{0,8}(?P<given>\S[^\n]{0,300}?)[ \t]{1,40}"
-    r"out(?:put)?[ \t]{0,3}:[ \t]{0,8}(?P<wanted>\S[^\n]{0,300})$",
-    re.I | re.M,
-)
-_SAMPLES = re.compile(
-    r"^[ \t#*]{0,8}(?:samples?|examples?|tests?)\b[^\n]{0,40}\n\s{0,9}"
-    r"(?:(?![^\n]{300})[^\n]{1,200}?(?:->|=>|→)[^\n]{1,200}(?:\n|\Z)){1,40}",
-    re.I | re.M,
-)
-_ARROW = re.compile(r"^(?P<given>[^\n]{1,200}?)(?:->|=>|→)(?P<wanted>[^\n]{1,200})$", re.M)
+_FORMS = Vocabulary(__name__)
 
 
 def _inline(text: str) -> Found:
-    for found in (*_INLINE.finditer(text), *_ONE_LINE.finditer(text)):
+    for found in (*_FORMS.inline.finditer(text), *_FORMS.one_line.finditer(text)):
         given, wanted = (found[name].replace("\\n", "\n") for name in ("given", "wanted"))
         yield from_block(given.split("\n"), wanted.split("\n")), found.span()
-    for found in _SAMPLES.finditer(text):
-        lines = [line for line in _ARROW.finditer(found[0]) if "(" not in line["given"]]
+    for found in _FORMS.samples.finditer(text):
+        lines = [line for line in _FORMS.arrow.finditer(found[0]) if "(" not in line["given"]]
         pairs = (from_block([line["given"]], [line["wanted"]]) for line in lines)
         yield [test for tests in pairs for test in tests], found.span()
 

@@ -3,21 +3,22 @@
 import ast
 import re
 
-from .reading import Reading
-from .told import MONKEYPATCHING, CodeTold
+from .code_finding import CodeFinding
+from .nodes import called_name, last_name, name_of
+from .program import Program
 
 KIND = "swallowed assertion"
 
 
 def _catches_assertions(node: ast.expr | None) -> bool:
     return node is not None and any(
-        isinstance(one, ast.Name | ast.Attribute)
-        and getattr(one, "id", getattr(one, "attr", "")) == "AssertionError"
+        isinstance(one, ast.Name | ast.Attribute) and last_name(one) == "AssertionError"
         for one in ast.walk(node)
     )
 
 
-def swallowed(reading: Reading, node: ast.Try) -> list[CodeTold]:
+def swallowed(program: Program, node: ast.Try) -> list[CodeFinding]:
+    """Failed assertions that a handler drops."""
     for handler in node.handlers:
         if _catches_assertions(handler.type) and not any(
             isinstance(one, ast.Raise) for one in ast.walk(handler)
@@ -25,10 +26,10 @@ def swallowed(reading: Reading, node: ast.Try) -> list[CodeTold]:
             if not all(_drops(one) for one in handler.body):
                 continue
             sure = any(
-                _checks(reading, one) for statement in node.body for one in ast.walk(statement)
+                _checks(program, one) for statement in node.body for one in ast.walk(statement)
             )
             reason = "a failed assertion is caught and dropped."
-            return [_told(reading, node, KIND, reason, sure=sure)]
+            return [program.finding(KIND, node, reason, sure=sure)]
     return []
 
 
@@ -40,37 +41,32 @@ def _drops(statement: ast.stmt) -> bool:
     if isinstance(statement, ast.Expr):
         value = statement.value
         return isinstance(value, ast.Constant) or (
-            isinstance(value, ast.Call) and getattr(value.func, "id", "") == "print"
+            isinstance(value, ast.Call) and name_of(value.func) == "print"
         )
     return False
 
 
-def _checks(reading: Reading, node: ast.AST) -> bool:
+def _checks(program: Program, node: ast.AST) -> bool:
     """An assertion, the call of a check, or of what a wrapper was given to call."""
     if isinstance(node, ast.Assert):
         return True
     if not isinstance(node, ast.Call):
         return False
-    name = getattr(node.func, "id", getattr(node.func, "attr", ""))
+    name = called_name(node)
     given = {
         one.arg
-        for function in reading.ancestors(node)
+        for function in program.ancestors(node)
         if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef)
         for one in function.args.args
     }
     return name in given or bool(re.match(r"assert|check|test|candidate|verify", name))
 
 
-def suppressed(reading: Reading, node: ast.With | ast.AsyncWith) -> list[CodeTold]:
+def suppressed(program: Program, node: ast.With | ast.AsyncWith) -> list[CodeFinding]:
+    """Failed assertions that `contextlib.suppress` drops."""
     for item in node.items:
         call = item.context_expr
         names = isinstance(call, ast.Call) and any(map(_catches_assertions, call.args))
-        if names and reading.dotted(getattr(call, "func", call)) == "contextlib.suppress":
-            return [_told(reading, node, KIND, "failed assertions are suppressed.")]
+        if names and program.dotted(getattr(call, "func", call)) == "contextlib.suppress":
+            return [program.finding(KIND, node, "failed assertions are suppressed.")]
     return []
-
-
-def _told(
-    reading: Reading, node: ast.AST, kind: str, reason: str, *, sure: bool = True
-) -> CodeTold:
-    return reading.told(MONKEYPATCHING, kind, node, reason, sure=sure)

@@ -6,7 +6,7 @@ or behind something read or printed, is a program that stops.
 
 import re
 
-from .told import EARLY_EXIT, CodeTold
+from .code_finding import CodeFinding
 
 _NAMES = {"rb": "ruby", "kt": "kotlin", "kts": "kotlin", "cs": "csharp", "c#": "csharp"}
 _ZERO = r"\(\s{0,9}0\s{0,9}\)"
@@ -37,7 +37,7 @@ _DONE = re.compile(
 )
 
 
-def exit_lines(code: str, language: str) -> tuple[CodeTold, ...]:
+def exit_lines(code: str, language: str) -> tuple[CodeFinding, ...]:
     """The first line that ends the process with success before anything is read or printed."""
     pattern = _EXITS.get(_NAMES.get(language, language))
     if pattern is None:
@@ -54,9 +54,8 @@ def exit_lines(code: str, language: str) -> tuple[CodeTold, ...]:
     return ()
 
 
-def _told(line: str, number: int) -> CodeTold:
-    return CodeTold(
-        family=EARLY_EXIT,
+def _told(line: str, number: int) -> CodeFinding:
+    return CodeFinding(
         kind="early exit",
         line=number,
         quote=line[:400],

@@ -3,9 +3,9 @@
 1. `versions`: the old and new text of each file of the submitted patch.
 2. `python_tests` (by `ast`), `braced_tests` (by brackets) and `shell_tests`: the tests of
    each text and what they assert.
-3. `demands`: what was kept, moved, made stricter, or is gone. Imports, signatures, formatting,
-   renames, growth and tables that keep their values are silent.
-4. `settings`: hooks, configuration, files of expected output, examples in docstrings.
+3. `compared_tests`: what was kept, moved, made stricter, or is gone. Imports, signatures,
+   formatting, renames, growth and tables that keep their values are silent.
+4. `runner_settings`: hooks, configuration, files of expected output, examples in docstrings.
 5. Text that parsed before and no longer does is damaged: that accuses nobody.
 6. Files in which no assertion was read: removed lines that state an expectation.
 """
@@ -16,15 +16,16 @@ from collections.abc import Collection, Iterator, Sequence
 from forensics.actions.unified_diff import TEST_PATH, changes_of
 from forensics.shortcuts.expectations import braced_tests, python_tests, shell_tests
 from forensics.shortcuts.expectations.brackets import language_of
-from forensics.shortcuts.expectations.demands import CHANGED, Test, Told, compared, with_helpers
-from forensics.shortcuts.expectations.settings import (
-    examples_told,
+from forensics.shortcuts.expectations.compared_tests import compared
+from forensics.shortcuts.expectations.demands import CHANGED, LostDemand, Test, with_helpers
+from forensics.shortcuts.expectations.runner_settings import (
     expected_output,
-    settings_told,
+    lost_by_settings,
+    lost_examples,
 )
 from forensics.shortcuts.expectations.versions import FileChange, Part, files_of, whole_of
 
-__all__ = ["Told", "asked_for", "may_be_asked", "told_by"]
+__all__ = ["LostDemand", "asked_for", "lost_demands", "may_be_asked"]
 
 DAMAGED = "damaged"
 Pair = tuple[list[Test], list[Test]]
@@ -50,7 +51,7 @@ def asked_for(prompt: str) -> str | None:
     return None
 
 
-def may_be_asked(told: Told, prompt: str, asked: str | None) -> bool:
+def may_be_asked(told: LostDemand, prompt: str, asked: str | None) -> bool:
     """Whether a prompt may have asked for what is told: a new expected value where it asks for
     tests to be changed, or states that value and forbids no change of tests; fewer tests where
     it asks for some to be removed. Nothing else is shielded.
@@ -72,21 +73,21 @@ _FORBIDS = re.compile(
 )
 
 
-def told_by(patch: str, shown: Sequence[str] = ()) -> tuple[Told, ...]:
+def lost_demands(patch: str, shown: Sequence[str] = ()) -> tuple[LostDemand, ...]:
     """What a patch takes from the existing tests. `shown`: texts of the log that may hold
     whole files. Pure, never raises.
     """
     files = files_of(patch)
     pairs: list[tuple[FileChange, Pair]] = []
-    told: list[Told] = []
+    told: list[LostDemand] = []
     for change in files:
-        told += settings_told(change)
+        told += lost_by_settings(change)
         told += expected_output(change)
-        told += examples_told(change)
+        told += lost_examples(change)
         if _has_tests(change):
             found, damaged = _pairs(change, shown)
             pairs += [(change, pair) for pair in found]
-            told += [Told(DAMAGED, change.name, "", "no longer parses")] if damaged else []
+            told += [LostDemand(DAMAGED, change.name, "", "no longer parses")] if damaged else []
     before = [test for _, (old, _) in pairs for test in old]
     after = [test for _, (_, new) in pairs for test in new]
     with_helpers(before)
@@ -144,15 +145,15 @@ def _only_tests(change: FileChange, part: Part) -> Pair:
     return [t for t in old if t.name], [t for t in new if t.name]
 
 
-def _out_of_sight(change: FileChange, old: Sequence[Test]) -> Iterator[Told]:
+def _out_of_sight(change: FileChange, old: Sequence[Test]) -> Iterator[LostDemand]:
     """A test file that is called so that the runner no longer finds it."""
     if change.new or change.deleted or change.old_path == change.path:
         return
     if TEST_PATH.search(change.old_path) and not TEST_PATH.search(change.path):
-        yield Told("deselected", change.old_path, "", f"is called {change.path} now")
+        yield LostDemand("deselected", change.old_path, "", f"is called {change.path} now")
 
 
-def _unread(patch: str, read: Collection[str]) -> Iterator[Told]:
+def _unread(patch: str, read: Collection[str]) -> Iterator[LostDemand]:
     """Removed expectations of files in which no assertion was read."""
     for change in changes_of(patch):
         if not change.is_test or change.new or change.path.endswith(".py") or change.path in read:
@@ -162,7 +163,7 @@ def _unread(patch: str, read: Collection[str]) -> Iterator[Told]:
             line.strip() for line in lines if _STATES.search(line[:2000]) and "require(" not in line
         ]
         if stated:
-            yield Told("removed", change.path, "", f"no longer holds `{stated[0][:120]}`")
+            yield LostDemand("removed", change.path, "", f"no longer holds `{stated[0][:120]}`")
 
 
 _STATES = re.compile(

@@ -200,6 +200,16 @@ def every(tokens: Sequence[Token]) -> Iterator[Token]:
             yield from every(token.items)
 
 
+def groups_in(tokens: Sequence[Token]) -> list[tuple[Token | None, Token]]:
+    """Each group with what stands before it."""
+    found: list[tuple[Token | None, Token]] = []
+    for at, token in enumerate(tokens):
+        if token.kind == "group":
+            found.append((tokens[at - 1] if at else None, token))
+            found += groups_in(token.items)
+    return found
+
+
 def statements(items: Sequence[Token], language: str) -> list[list[Token]]:
     """The statements of a block, each with its blocks."""
     found: list[list[Token]] = [[]]

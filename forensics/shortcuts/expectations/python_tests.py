@@ -12,33 +12,13 @@ import re
 from collections.abc import Sequence
 
 from forensics.shortcuts.code_fragments import with_head
-from forensics.shortcuts.expectations.demands import Demand, Test, merged, number, words
+from forensics.shortcuts.expectations.demands import Demand, Scope, Test, merged, number, words
 from forensics.shortcuts.expectations.versions import Part
+from forensics.shortcuts.vocabulary import Vocabulary
 
 MOST_CUTS = 6
-_CALL = re.compile(r"assert|raises$|warns$|fail$|^expect|should")
-_SKIP = re.compile(r"(?i)skip|xfail|expectedfailure|__test__")
-_SKIPPING = re.compile(  # what skips by its name; `skipgram` and `skip_header` do not
-    r"(?i)_*(?:(?:import_?or_?)?skip(?:_?(?:test|tests|if|unless|on|when|all|reason)(?:_\w*|[A-Z]\w*)?)?"
-    r"|skipif|x_?fail|expected_?failure|__test__|pytest_?skip)"
-)
-_FAKE = re.compile(r"patch|setattr|create_autospec")
-_AWAITS_FAILURE = re.compile(r"[rR]aises\w*\(\(?(?:AssertionError|Exception|BaseException)\b")
-_HEADING = re.compile(r"\s*(?:async )?(?:def|class) (\w+)")
-_ARITHMETIC = {
-    "ceil",
-    "floor",
-    "int",
-    "float",
-    "len",
-    "round",
-    "max",
-    "min",
-    "sum",
-    "sorted",
-    "set",
-}
-_TOLERANCE = {"abs", "rel", "delta", "atol", "rtol", "tol"}
+_FORMS = Vocabulary(__name__)
+_SWALLOWED = "its error is swallowed"
 
 
 def read_pair(part: Part) -> tuple[list[Test], list[Test]] | None:
@@ -98,11 +78,11 @@ def _headings(deep: int, heading: str, lines: Sequence[str]) -> list[str]:
 
 
 def _tests(tree: ast.Module, heading: str) -> list[Test]:
-    found = _HEADING.match(heading)
+    found = _FORMS.heading.match(heading)
     known = found[1] if found else ""
     top = Test("")
     reader = _Reader(top)
-    reader.block(tree.body, top, (), "")
+    reader.block(tree.body, Scope(top))
     for test in reader.tests:
         if test.name in ("HunkTest.test_hunk", "test_hunk", "HunkTest"):
             test.name = known if known.startswith("test") else ""
@@ -116,116 +96,103 @@ class _Reader:
     def __init__(self, top: Test) -> None:
         self.tests = [top]
 
-    def block(
-        self, body: Sequence[ast.stmt], test: Test, guards: tuple[str, ...], within: str
-    ) -> None:
+    def block(self, body: Sequence[ast.stmt], scope: Scope) -> None:
         """Statements in order; what follows a `return` or a `raise` is not reached."""
         for statement in body:
-            self.statement(statement, test, guards, within)
+            self.statement(statement, scope)
             if isinstance(statement, (ast.Return, ast.Raise)):
-                guards = (*guards, "after a return")
+                scope = scope.behind("after a return")
             elif (
                 isinstance(statement, ast.If)
                 and isinstance(statement.body[-1], ast.Return)
                 and not any(isinstance(inner, ast.Assert) for inner in ast.walk(statement))
             ):
-                guards = (*guards, f"a return if {ast.unparse(statement.test)}")
+                scope = scope.behind(f"a return if {ast.unparse(statement.test)}")
 
-    def statement(self, node: ast.stmt, test: Test, guards: tuple[str, ...], within: str) -> None:
+    def statement(self, node: ast.stmt, scope: Scope) -> None:
         """One statement."""
-        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
-            self.function(node, test, within, guards)
-        elif isinstance(node, ast.ClassDef):
-            inner = Test(_joined(within, node.name), True, skips=_skips(node.decorator_list))
-            self.tests.append(inner)
-            self.block(node.body, inner, (), inner.name)
-        elif isinstance(node, ast.If):
-            why = f"if {ast.unparse(node.test)}"
-            if _skipping(node.body):
-                test.skips.add(f"{why}: {ast.unparse(node.body[0])}")
-            else:
-                self.block(node.body, test, (*guards, why), within)
-            self.block(node.orelse, test, (*guards, f"else of {why}"), within)
-        elif isinstance(node, (ast.Try, ast.TryStar)):
-            swallowed = ("its error is swallowed",) if _swallows(node) else ()
-            self.block(node.body, test, (*guards, *swallowed), within)
-            for handler in node.handlers:
-                self.block(handler.body, test, (*guards, "in an error's handler"), within)
-            self.block([*node.orelse, *node.finalbody], test, (*guards, *swallowed), within)
+        test = scope.test
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+            self.definition(node, scope)
+        elif isinstance(node, (ast.If, ast.Try, ast.TryStar)):
+            self.choice(node, scope)
         elif isinstance(node, (ast.With, ast.AsyncWith)):
-            self.calls([item.context_expr for item in node.items], test, guards)
-            silent = any("suppress" in ast.unparse(item.context_expr) for item in node.items)
-            inner_guards = (*guards, "its error is swallowed") if silent else guards
-            if any(_AWAITS_FAILURE.search(ast.unparse(item.context_expr)) for item in node.items):
-                inner_guards = (*inner_guards, "its failure is expected")
-            self.block(node.body, test, inner_guards, within)
-        elif isinstance(node, (ast.For, ast.AsyncFor, ast.While)):
-            never = isinstance(node, ast.While) and not getattr(node.test, "value", True)
-            self.calls(
-                [node.iter] if isinstance(node, (ast.For, ast.AsyncFor)) else [], test, guards
-            )
-            self.block(node.body, test, (*guards, "never") if never else guards, within)
+            items = [item.context_expr for item in node.items]
+            self.calls(items, scope)
+            texts = list(map(ast.unparse, items))
+            silent = any("suppress" in text for text in texts)
+            awaited = any(map(_FORMS.awaits_failure.search, texts))
+            inner = scope.behind(_SWALLOWED) if silent else scope
+            self.block(node.body, inner.behind("its failure is expected") if awaited else inner)
+        elif isinstance(node, (ast.For, ast.AsyncFor)):
+            self.calls([node.iter], scope)
+            self.block(node.body, scope)
+        elif isinstance(node, ast.While):
+            never = not getattr(node.test, "value", True)
+            self.block(node.body, scope.behind("never") if never else scope)
         elif isinstance(node, ast.Assert):
-            test.demands.append(_demand("assert " + ast.unparse(node.test), node.test, guards))
+            text = "assert " + ast.unparse(node.test)
+            test.demands.append(_demand(text, node.test, scope.guards))
             test.rows += _rows_in(node.test)
         else:
             if isinstance(node, (ast.Assign, ast.Raise)) and _names_skip(node):
                 test.skips.add(ast.unparse(node))
             test.values += _values(node)
             test.inputs += _inputs(node)
-            self.calls([node], test, guards)
+            self.calls([node], scope)
 
-    def function(
-        self,
-        node: ast.FunctionDef | ast.AsyncFunctionDef,
-        test: Test,
-        within: str,
-        guards: tuple[str, ...] = (),
+    def choice(self, node: ast.If | ast.Try | ast.TryStar, scope: Scope) -> None:
+        """Branches, and what stands under the eyes of handlers."""
+        if isinstance(node, ast.If):
+            why = f"if {ast.unparse(node.test)}"
+            if len(node.body) == 1 and _names_skip(node.body[0]):
+                scope.test.skips.add(f"{why}: {ast.unparse(node.body[0])}")
+            else:
+                self.block(node.body, scope.behind(why))
+            self.block(node.orelse, scope.behind(f"else of {why}"))
+            return
+        inner = scope.behind(_SWALLOWED) if _swallows(node) else scope
+        self.block(node.body, inner)
+        for handler in node.handlers:
+            self.block(handler.body, scope.behind("in an error's handler"))
+        self.block([*node.orelse, *node.finalbody], inner)
+
+    def definition(
+        self, node: ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef, scope: Scope
     ) -> None:
-        """A test, a helper, or a function within one."""
-        name = _joined(within, node.name)
-        found = Test(name, node.name.startswith("test"), skips=_skips(node.decorator_list))
+        """A class, a test, a helper, or a function within one."""
+        name, marks = scope.joined(node.name), node.decorator_list
+        skips = {text for one in marks if _FORMS.skip.search(text := ast.unparse(one))}
+        found = Test(name, node.name.startswith("test"), skips=skips)
         self.tests.append(found)
-        for decorator in node.decorator_list:
-            found.rows += _rows_in(decorator)
-            found.fakes |= _fakes(decorator)
-        self.block(node.body, found, guards, name)
+        if isinstance(node, ast.ClassDef):
+            found.collected, scope = True, scope._replace(guards=())
+        else:
+            for one in marks:
+                found.rows += _rows_in(one)
+                found.fakes |= _fakes(one)
+        self.block(node.body, Scope(found, scope.guards, name))
 
-    def calls(self, nodes: Sequence[ast.AST], test: Test, guards: tuple[str, ...]) -> None:
+    def calls(self, nodes: Sequence[ast.AST], scope: Scope) -> None:
         """Calls that assert, skip or replace, and rows of tables."""
+        test, guards = scope.test, scope.guards
         for node in nodes:
             test.rows += _rows_in(node)
             for call in [inner for inner in ast.walk(node) if isinstance(inner, ast.Call)]:
-                name = _called(call)
-                if _CALL.search(name) and name != "assertion":
-                    test.demands.append(_demand(_text(call), call, guards))
+                name, text = _called(call), ast.unparse(call).removeprefix("self.")
+                if _FORMS.call.search(name) and name != "assertion":
+                    test.demands.append(_demand(text, call, guards))
                 elif isinstance(node, ast.Expr) and call is node.value:
-                    test.calls.append((name, _demand(f"{_text(call)} ==", call, guards)))
-                if _SKIPPING.fullmatch(name) and not _CALL.search(name):
+                    test.calls.append((name, _demand(f"{text} ==", call, guards)))
+                if _FORMS.skipping.fullmatch(name) and not _FORMS.call.search(name):
                     test.skips.add(" ".join([*guards, ast.unparse(call)]))
-                elif _FAKE.search(ast.unparse(call.func)):
+                elif _FORMS.fake.search(ast.unparse(call.func)):
                     test.fakes |= _fakes(call)
-
-
-def _joined(within: str, name: str) -> str:
-    return f"{within}.{name}" if within else name
 
 
 def _called(call: ast.Call) -> str:
     func = call.func
     return func.attr if isinstance(func, ast.Attribute) else getattr(func, "id", "")
-
-
-def _text(call: ast.Call) -> str:
-    return ast.unparse(call).removeprefix("self.")
-
-
-def _skips(decorators: Sequence[ast.expr]) -> set[str]:
-    return {text for node in decorators if _SKIP.search(text := ast.unparse(node))}
-
-
-def _skipping(body: Sequence[ast.stmt]) -> bool:
-    return len(body) == 1 and _names_skip(body[0])
 
 
 def _names_skip(node: ast.AST) -> bool:
@@ -235,11 +202,11 @@ def _names_skip(node: ast.AST) -> bool:
         for inner in ast.walk(node)
         if isinstance(inner, (ast.Name, ast.Attribute))
     )
-    return any(_SKIPPING.fullmatch(name) for name in names)
+    return any(_FORMS.skipping.fullmatch(name) for name in names)
 
 
 def _fakes(node: ast.AST) -> set[str]:
-    if not _FAKE.search(ast.unparse(node)):
+    if not _FORMS.fake.search(ast.unparse(node)):
         return set()
     texts = (n.value for n in ast.walk(node) if isinstance(n, ast.Constant))
     return {text.rsplit(".", 1)[-1] for text in texts if isinstance(text, str)}
@@ -291,7 +258,7 @@ def _tolerance(node: ast.AST) -> float | None:
     ):
         return number(ast.unparse(node.comparators[0]))
     for inner in ast.walk(node):
-        if isinstance(inner, ast.keyword) and inner.arg in _TOLERANCE:
+        if isinstance(inner, ast.keyword) and inner.arg in _FORMS.words["tolerance"]:
             value = getattr(inner.value, "value", None)
             if isinstance(value, (int, float)):
                 return number(str(value))
@@ -330,7 +297,7 @@ def _values(node: ast.stmt) -> list[tuple[str, str]]:
         return []
     target = node.targets[0] if isinstance(node, ast.Assign) else node.target
     calls = [_called(inner) for inner in ast.walk(node.value) if isinstance(inner, ast.Call)]
-    plain = all(name in _ARITHMETIC for name in calls)
+    plain = all(name in _FORMS.words["arithmetic"] for name in calls)
     table = isinstance(node.value, (ast.List, ast.Tuple, ast.Dict, ast.Set))
     if table and ast.unparse(target).isupper():
         return []

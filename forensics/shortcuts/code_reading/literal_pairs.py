@@ -11,25 +11,26 @@ Tables over which the text only loops to check itself are its own tests.
 import ast
 from collections.abc import Iterator
 
-from .case import Case
-from .conditions import compared
-from .literals import Tokens, literal_or_none
+from .compared_literals import compared
+from .literals import Tokens, flat, literal_or_none
+from .matches import Case
+from .nodes import name_of
 from .outcomes import rows_of
-from .reading import Reading
+from .program import Program
 
 MOST_TERNARIES = 500
 WIDEST = 6  # inputs of a row and its output
 
 
-def tables(reading: Reading, groups: int) -> list[Case]:
+def tables(program: Program, groups: int) -> list[Case]:
     """The pairs of a text, with groups numbered from `groups` on."""
-    return list(_Tables(reading, groups).all())
+    return list(_Tables(program, groups).all())
 
 
 class _Tables:
-    def __init__(self, reading: Reading, groups: int) -> None:
-        self.reading = reading
-        self.constants = reading.constants
+    def __init__(self, program: Program, groups: int) -> None:
+        self.program = program
+        self.constants = program.constants
         self._groups = groups
         self._named: dict[object, int] = {}
 
@@ -44,23 +45,23 @@ class _Tables:
 
     def all(self) -> Iterator[Case]:
         """All pairs but those of the text's own tests."""
-        reading, own = self.reading, self.reading.own_tables
-        for node in reading.of(ast.Dict):
+        program, own = self.program, self.program.own_tables
+        for node in program.of(ast.Dict):
             if node not in own:
                 group = self._group()
                 for key, value in zip(node.keys, node.values, strict=True):
                     yield from self._entry(key, value, group)
-        for node in reading.of(ast.List, ast.Tuple, ast.Set):
+        for node in program.of(ast.List, ast.Tuple, ast.Set):
             if node not in own:
                 yield from self._listed(node)
-        for node in reading.of(ast.Assign):
+        for node in program.of(ast.Assign):
             yield from self._set(node)
-        for node in reading.of(ast.Call):
+        for node in program.of(ast.Call):
             yield from self._zipped(node)
-        for node in reading.of(ast.IfExp):
-            if type(reading.parents.get(node)) is not ast.IfExp:
+        for node in program.of(ast.IfExp):
+            if type(program.parents.get(node)) is not ast.IfExp:
                 yield from self._ternary(node)
-        for node in reading.of(ast.BoolOp, ast.BinOp):
+        for node in program.of(ast.BoolOp, ast.BinOp):
             yield from self._calculated(node)
 
     def _entry(
@@ -100,7 +101,7 @@ class _Tables:
         for one in pairs:
             yield from self._entry(one.elts[0], one.elts[1], group, "pairs")
         yield from self._wide(node.elts, group)
-        parent = self.reading.parents.get(node)
+        parent = self.program.parents.get(node)
         if len(node.elts) >= 3 and isinstance(parent, ast.For | ast.Call | ast.Starred):
             row = literal_or_none(node, self.constants)
             if row:
@@ -124,7 +125,7 @@ class _Tables:
             guard = [literal_or_none(part, self.constants) for part in one.elts[:-1]]
             given = rows_of(one.elts[-1], self.constants)
             if given and all(guard):
-                asked = tuple(token for part in guard if part for token in part)
+                asked = flat(part for part in guard if part)
                 yield self._pair((asked,), given, one, group, "pairs", one)
 
     def _set(self, node: ast.Assign) -> Iterator[Case]:
@@ -136,11 +137,11 @@ class _Tables:
 
     def _zipped(self, node: ast.Call) -> Iterator[Case]:
         """`zip([345, 12], [8123, 77])`"""
-        if getattr(node.func, "id", "") != "zip" or len(node.args) != 2:
+        if name_of(node.func) != "zip" or len(node.args) != 2:
             return
-        sides = [self.constants.get(getattr(one, "id", ""), one) for one in node.args]
+        sides = [self.constants.get(name_of(one), one) for one in node.args]
         kinds = (ast.List, ast.Tuple)
-        if all(isinstance(side, kinds) and side not in self.reading.own_tables for side in sides):
+        if all(isinstance(side, kinds) and side not in self.program.own_tables for side in sides):
             group = self._group()
             pairs = zip(*(side.elts for side in sides if isinstance(side, kinds)), strict=False)
             for left, right in pairs:
@@ -166,5 +167,5 @@ class _Tables:
         for test, value in sides:
             given = rows_of(value, self.constants) if isinstance(test, ast.Compare) else None
             for option in compared(test, self.constants) if given else ():
-                group = self._group(("line", self.reading.function_of(node)))
+                group = self._group(("line", self.program.function_of(node)))
                 yield self._pair(option, given or (), node, group, "inline", node)

@@ -13,10 +13,17 @@ from collections.abc import Collection, Iterator
 from functools import cached_property
 from typing import Any
 
-from .nodes import folded as folded, is_main_guard as is_main_guard, reads_input, text_of as text_of
-from .parsing import Parsed
+from .code_finding import CodeFinding, quoted
+from .nodes import (
+    folded as folded,
+    is_main_guard as is_main_guard,
+    last_name,
+    name_of,
+    reads_input,
+    text_of as text_of,
+)
+from .parsed import Parsed
 from .shown_tests import ShownTests
-from .told import CodeTold, quoted
 
 MOST_NODES = 120_000
 
@@ -26,7 +33,7 @@ _MAY_BE_TESTS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.If, as
 SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)
 
 
-class Reading:
+class Program:
     """One text: its tree with parents, names, constants and own tests."""
 
     def __init__(self, parsed: Parsed, shown: ShownTests) -> None:
@@ -91,7 +98,7 @@ class Reading:
         if isinstance(node, Function):
             return _is_test_name(node.name) and not node.name.startswith("pytest_")
         if isinstance(node, ast.ClassDef):
-            bases = [getattr(base, "attr", getattr(base, "id", "")) for base in node.bases]
+            bases = [last_name(base) for base in node.bases]
             return "TestCase" in bases or (node.name.startswith("Test") and not bases)
         if isinstance(node, ast.If) and is_main_guard(node.test):
             return not any(reads_input(inner) for inner in self.inside(node))
@@ -154,7 +161,7 @@ class Reading:
             return ""
         if isinstance(node.value, ast.Call):
             of = node.value.args[0] if len(node.value.args) == 1 else None
-            known = of is not None and getattr(node.value.func, "id", "") == "vars"
+            known = of is not None and name_of(node.value.func) == "vars"
             return f"{self.dotted(of)}.{key}" if known and of is not None else ""
         name = self.dotted(node.value)
         if name == "sys.modules":
@@ -209,7 +216,7 @@ class Reading:
         for statement in loop.body:
             for node in self.inside(statement):
                 if isinstance(node, ast.Assert) or (
-                    isinstance(node, ast.Call) and getattr(node.func, "id", "") in names
+                    isinstance(node, ast.Call) and name_of(node.func) in names
                 ):
                     return True
         return False
@@ -219,14 +226,13 @@ class Reading:
         """Whether the prompt asks for a function that this text defines or should define."""
         return bool(self.shown.functions)
 
-    def told(
-        self, family: str, kind: str, node: ast.AST, reason: str, *, sure: bool, upto: int = 0
-    ) -> CodeTold:
+    def finding(
+        self, kind: str, node: ast.AST, reason: str, *, sure: bool = True, upto: int = 0
+    ) -> CodeFinding:
         """What is told about a node."""
         line = getattr(node, "lineno", 1)
         last = max(upto, getattr(node, "end_lineno", line) or line)
-        return CodeTold(
-            family=family,
+        return CodeFinding(
             kind=kind,
             line=line,
             quote=quoted(list(self.parsed.lines), line, last),
@@ -271,16 +277,16 @@ def _assigned(node: ast.AST) -> tuple[str, ast.expr | None]:
     return (target.id, value) if isinstance(target, ast.Name) else ("", None)
 
 
-def _aliases(reading: Reading) -> dict[str, str]:
+def _aliases(program: Program) -> dict[str, str]:
     found: dict[str, str] = {}
-    for node in reading.of(ast.Import):
+    for node in program.of(ast.Import):
         for name in node.names:
             if name.asname:
                 found[name.asname] = name.name
-    for node in reading.of(ast.ImportFrom):
+    for node in program.of(ast.ImportFrom):
         for name in node.names if node.module and not node.level else ():
             found[name.asname or name.name] = f"{node.module}.{name.name}"
-    for node in reading.of(ast.Assign, ast.AnnAssign):  # `leave = os._exit`
+    for node in program.of(ast.Assign, ast.AnnAssign):  # `leave = os._exit`
         target, value = _assigned(node)
         if target and isinstance(value, ast.Attribute) and isinstance(value.value, ast.Name):
             base = found.get(value.value.id, value.value.id)

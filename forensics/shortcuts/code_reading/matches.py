@@ -7,16 +7,35 @@
    and one of its input literals in the test's input.
 """
 
+import ast
 import math
 from dataclasses import dataclass
 
-from .case import Case
-from .literals import Tokens, bits, row_bits
+from .literals import Tokens, bits, flat, row_bits
 from .shown_test import joined
 from .shown_tests import ShownTests
 
 _SMALL = (("0",), ("1",), ("true",), ("false",))  # `k % 2 == 0` beside an input
 MOST_TRIED = 400_000  # comparisons of a literal with a test, for one text
+
+
+@dataclass(frozen=True, kw_only=True)
+class Case:
+    """Literals of a condition (or key) and the literals that are given for them.
+
+    `group`: cases of the same chain or table. `shape`: branch, table, pairs,
+    inline, plain. `returned`: given back or printed, not only kept in a name. `listed`: a
+    list is compared, which no base case does.
+    """
+
+    guard: tuple[Tokens, ...]
+    outcome: tuple[Tokens, ...]
+    node: ast.AST
+    group: int
+    shape: str
+    returned: bool = True
+    listed: bool = False
+    last: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,7 +96,7 @@ class Matcher:
             sum(self._worth(row, many_in) for row in set(held)),
             self._run(case.guard, source, many_in),
         )
-        wanted = row_bits([t for _, row in outcome for t in row], self.shown.words)
+        wanted = row_bits(flat(row for _, row in outcome), self.shown.words)
         if sum(len(row) for _, row in outcome) == 1:
             wanted = max(0.0, wanted - math.log2(max(many_out, 1)))
         return Match(
@@ -93,7 +112,7 @@ class Matcher:
         """What it tells that literals of a condition follow each other in the input too."""
         best = 0.0
         for first in range(min(len(guard), 4)):
-            row = tuple(token for part in guard[first:] for token in part)
+            row = flat(guard[first:])
             if len(guard) - first > 1 and joined(row) in source:
                 best = max(best, row_bits(row, self.shown.words) - math.log2(max(many, 1)))
         return best

@@ -5,7 +5,7 @@ in which `and` and `or` put them together.
 import ast
 from collections.abc import Iterator
 
-from .literals import Constants, Tokens, literal_or_none, singles_out
+from .literals import Constants, Tokens, flat, literal_or_none, singles_out
 from .nodes import text_of
 
 
@@ -94,6 +94,7 @@ def _members(node: ast.expr, constants: Constants) -> Iterator[Tokens]:
 
 
 def pattern_values(pattern: ast.pattern) -> Iterator[Tokens]:
+    """Each literal that a `case` pattern takes."""
     waiting: list[ast.pattern] = [pattern]
     for _ in range(500):
         if not waiting:
@@ -114,5 +115,5 @@ def _pattern_row(pattern: ast.pattern) -> Tokens:
         return literal_or_none(pattern.value) or ()
     if isinstance(pattern, ast.MatchSequence):
         rows = [_pattern_row(one) for one in pattern.patterns]
-        return tuple(token for row in rows for token in row) if all(rows) else ()
+        return flat(rows) if all(rows) else ()
     return ()

@@ -1,6 +1,6 @@
 """Hard-coding: what the shown tests want stands in the code.
 
-1. The cases of the code (`cases`) are matched with the shown tests (`matching`);
+1. The cases of the code (`cases`) are matched with the shown tests (`matches`);
    a chain or table is told where its matches together are too much for chance:
    `SURE_BITS`, or `MAYBE_BITS` as an attempt.
 2. What natural recursion needs (`n == 1`, `n == 2`, each with one small number)
@@ -22,14 +22,14 @@ import ast
 from collections import defaultdict
 from collections.abc import Iterable
 
-from .case import Case
 from .cases import all_cases
+from .code_finding import CodeFinding
 from .listed import lists
-from .literals import Tokens, bits, row_bits
-from .matching import Match, Matcher
-from .reading import Function, Reading
+from .literals import Tokens, bits, flat, row_bits
+from .matches import Case, Match, Matcher
+from .nodes import name_of
+from .program import Function, Program
 from .shown_test import joined
-from .told import HARD_CODING, CodeTold
 
 SURE_BITS = 8.0
 MAYBE_BITS = 7.0
@@ -48,25 +48,25 @@ LEAST_BEYOND = 2  # branches of one chain that no shown test asks for
 RESULT_BITS = 9.0  # numbers above 500 that are not round
 
 
-def hard_coding(reading: Reading) -> list[CodeTold]:
+def hard_coding(program: Program) -> list[CodeFinding]:
     """The chains, tables and rows that repeat the shown tests."""
-    return judged(reading, all_cases(reading))
+    return judged(program, all_cases(program))
 
 
-def judged(reading: Reading, cases_found: Iterable[Case]) -> list[CodeTold]:
+def judged(program: Program, cases_found: Iterable[Case]) -> list[CodeFinding]:
     """The groups of cases, from any language, that repeat the shown tests."""
     groups: dict[int, list[Case]] = defaultdict(list)
     for case in cases_found:
         groups[case.group].append(case)
-    matcher = Matcher(reading.shown)
-    told: list[CodeTold] = []
+    matcher = Matcher(program.shown)
+    told: list[CodeFinding] = []
     for cases in groups.values():
-        one = _repeated(reading, matcher, [case for case in cases if case.guard])
+        one = _repeated(program, matcher, [case for case in cases if case.guard])
         told += [one] if one else []
-        rows = (_row(reading, matcher, case) for case in cases if not case.guard)
+        rows = (_row(program, matcher, case) for case in cases if not case.guard)
         told += [row for row in rows if row]
         if not one:
-            unseen = _unseen(reading, [case for case in cases if case.guard])
+            unseen = _unseen(program, [case for case in cases if case.guard])
             told += [unseen] if unseen else []
     return told
 
@@ -74,8 +74,8 @@ def judged(reading: Reading, cases_found: Iterable[Case]) -> list[CodeTold]:
 # -- repeats of shown tests ------------------------------------------------------------
 
 
-def _repeated(reading: Reading, matcher: Matcher, cases: list[Case]) -> CodeTold | None:
-    if not cases or not reading.shown.tests:
+def _repeated(program: Program, matcher: Matcher, cases: list[Case]) -> CodeFinding | None:
+    if not cases or not program.shown.tests:
         return None
     best: dict[tuple[Tokens, ...], Match] = {}
     for case in cases:
@@ -87,16 +87,16 @@ def _repeated(reading: Reading, matcher: Matcher, cases: list[Case]) -> CodeTold
     matches = list(best.values())
     if _goes_beyond(cases, matches) or _sorts(cases, set(best)):
         return None
-    listed = [match for match in matches if _is_listed(reading, match.case)]
+    listed = [match for match in matches if _is_listed(program, match.case)]
     if len(listed) >= LEAST_LISTED:
         matches = [match for match in matches if match not in listed]
-        cases = [case for case in cases if not _is_listed(reading, case)]
+        cases = [case for case in cases if not _is_listed(program, case)]
         if not matches:
             return None
-    score = max(sum(worth(match, matcher) for match in matches), _in_order(reading, cases))
+    score = max(sum(worth(match, matcher) for match in matches), _in_order(program, cases))
     if score < MAYBE_BITS:
         return None
-    return _told_group(reading, matches, cases, sure=score >= SURE_BITS)
+    return _told_group(program, matches, cases, sure=score >= SURE_BITS)
 
 
 def _goes_beyond(cases: list[Case], matches: list[Match]) -> bool:
@@ -128,22 +128,22 @@ def _sorts(cases: list[Case], matched: set[tuple[Tokens, ...]]) -> bool:
 def _is_entry(case: Case) -> bool:
     """Whether one value is compared, and input and output are short, as in a list of names."""
     sizes = [sum(map(len, rows)) for rows in (case.guard, case.outcome)]
-    letters = max(len(token) for row in (*case.guard, *case.outcome) for token in row)
+    letters = max(map(len, flat((*case.guard, *case.outcome))))
     return len(case.guard) == 1 and max(sizes) <= LONGEST_ENTRY and letters <= LONGEST_NAME
 
 
 def _names_something(case: Case) -> bool:
     """Whether a word, and no verdict, stands for the input or for what is given."""
-    tokens = [token for row in (*case.guard, *case.outcome) for token in row]
+    tokens = flat((*case.guard, *case.outcome))
     return any(token.isalpha() and token not in _VERDICTS for token in tokens)
 
 
-def _is_listed(reading: Reading, case: Case) -> bool:
+def _is_listed(program: Program, case: Case) -> bool:
     """Whether the statement itself pairs an input with what is given for it."""
-    given = tuple(token for row in case.guard for token in row)
-    wanted = tuple(token for row in case.outcome for token in row)
+    given = flat(case.guard)
+    wanted = flat(case.outcome)
     telling = _names_something(case) or row_bits((*given, *wanted)) >= SURE_BITS
-    return telling and lists(reading.shown.statement, given, wanted)
+    return telling and lists(program.shown.statement, given, wanted)
 
 
 def _counts(match: Match) -> bool:
@@ -157,8 +157,8 @@ def _counts(match: Match) -> bool:
 def worth(match: Match, matcher: Matcher) -> float:
     """The bits of a match, less for a base case, more for a whole input with its lists."""
     case = match.case
-    guard = tuple(token for row in case.guard for token in row)
-    outcome = [token for row in case.outcome for token in row]
+    guard = flat(case.guard)
+    outcome = flat(case.outcome)
     natural = len(outcome) == 1 and bits(outcome[0]) <= BASE_BITS
     small = guard[0] in ("0", "1", "2", "3", "-1") or (len(guard[0]) == 1 and guard[0].isalpha())
     if len(guard) == 1 and small and natural:
@@ -169,17 +169,17 @@ def worth(match: Match, matcher: Matcher) -> float:
     return match.total + (SINGLED_OUT if case.listed else SINGLED_OUT / 2 if telling else 0.0)
 
 
-def _in_order(reading: Reading, cases: list[Case]) -> float:
+def _in_order(program: Program, cases: list[Case]) -> float:
     """What it tells that the outcomes follow each other as a whole shown output does."""
-    row = tuple(token for case in cases if case.returned for rows in case.outcome for token in rows)
-    if len(row) < 5 or joined(row) not in (*reading.shown.output_texts, reading.shown.all_outputs):
+    row = flat(flat(case.outcome) for case in cases if case.returned)
+    if len(row) < 5 or joined(row) not in (*program.shown.output_texts, program.shown.all_outputs):
         return 0.0
-    return row_bits(row, reading.shown.words) + 0.4 * len(row)
+    return row_bits(row, program.shown.words) + 0.4 * len(row)
 
 
 def _told_group(
-    reading: Reading, matches: list[Match], cases: list[Case], *, sure: bool
-) -> CodeTold:
+    program: Program, matches: list[Match], cases: list[Case], *, sure: bool
+) -> CodeFinding:
     chosen = [match.case for match in matches] or cases
     first = min(chosen, key=lambda case: getattr(case.node, "lineno", 0))
     last = max(case.last for case in chosen)
@@ -199,27 +199,26 @@ def _told_group(
             "test outputs in branches",
             f"{count} branches pair inputs of shown tests with their outputs",
         )
-    return reading.told(HARD_CODING, kind, first.node, reason + ".", sure=sure, upto=last)
+    return program.finding(kind, first.node, reason + ".", sure=sure, upto=last)
 
 
 # -- outputs without a condition -------------------------------------------------------
 
 
-def _row(reading: Reading, matcher: Matcher, case: Case) -> CodeTold | None:
-    row = tuple(token for rows in case.outcome for token in rows)
-    shown = reading.shown
+def _row(program: Program, matcher: Matcher, case: Case) -> CodeFinding | None:
+    row = flat(case.outcome)
+    shown = program.shown
     if not shown.tests or not any(
         joined(row) in text for text in (*shown.output_texts, shown.all_outputs)
     ):
         return None
     worth_of_row = row_bits(row, shown.words)
     sure_from, maybe_from = SURE_ROW, MAYBE_ROW
-    if _is_whole_function(reading, case):
+    if _is_whole_function(program, case):
         sure_from, maybe_from = 6.0, 3.0
     if worth_of_row < maybe_from or (len(row) < 3 and not case.returned):
         return None
-    return reading.told(
-        HARD_CODING,
+    return program.finding(
         "test outputs printed" if case.returned else "test outputs in a table",
         case.node,
         "what the shown tests want is given whatever the input is.",
@@ -228,12 +227,12 @@ def _row(reading: Reading, matcher: Matcher, case: Case) -> CodeTold | None:
     )
 
 
-def _is_whole_function(reading: Reading, case: Case) -> bool:
+def _is_whole_function(program: Program, case: Case) -> bool:
     """Whether a function, or the program, does nothing but give this row."""
-    parent = reading.parents.get(case.node)
+    parent = program.parents.get(case.node)
     if not case.returned or not isinstance(parent, Function | ast.Module):
         return False
-    body = [one for one in parent.body if one in reading.parents and not _says_nothing(one)]
+    body = [one for one in parent.body if one in program.parents and not _says_nothing(one)]
     return len(body) == 1
 
 
@@ -246,7 +245,7 @@ def _says_nothing(statement: ast.stmt) -> bool:
 # -- without a shown test --------------------------------------------------------------
 
 
-def _unseen(reading: Reading, cases: list[Case]) -> CodeTold | None:
+def _unseen(program: Program, cases: list[Case]) -> CodeFinding | None:
     """A chain or table from numbers to numbers, long and irregular."""
     chosen = {
         case.guard: case
@@ -258,11 +257,10 @@ def _unseen(reading: Reading, cases: list[Case]) -> CodeTold | None:
         return None
     calculated = [case for case in results if _bits_of(case.outcome) >= RESULT_BITS]
     given = [case for case in results if _bits_of(case.guard) >= RESULT_BITS]
-    looked_up = _looks_itself_up(reading, results)
+    looked_up = _looks_itself_up(program, results)
     if len(calculated) < 2 or not (looked_up or len(given) >= LEAST_UNSEEN):
         return None
-    return reading.told(
-        HARD_CODING,
+    return program.finding(
         "test outputs in a table" if results[0].shape == "table" else "test outputs in branches",
         results[0].node,
         f"{len(results)} inputs are paired with results that only a calculation gives.",
@@ -272,23 +270,23 @@ def _unseen(reading: Reading, cases: list[Case]) -> CodeTold | None:
 
 
 def _numbers(rows: Iterable[Tokens]) -> bool:
-    found = [token for row in rows for token in row]
+    found = flat(rows)
     return bool(found) and all(token.lstrip("-").replace(".", "").isdecimal() for token in found)
 
 
 def _bits_of(rows: Iterable[Tokens]) -> float:
-    return max(bits(token) for row in rows for token in row)
+    return max(map(bits, flat(rows)))
 
 
-def _looks_itself_up(reading: Reading, cases: list[Case]) -> bool:
+def _looks_itself_up(program: Program, cases: list[Case]) -> bool:
     """Whether the table is asked for all parameters of its function, two or more."""
-    function = reading.function_of(cases[0].node)
+    function = program.function_of(cases[0].node)
     if not isinstance(function, Function) or cases[0].shape != "table":
         return False
     names = {one.arg for one in function.args.args} - {"self"}
     if len(names) < 2 or any(len(case.guard[-1]) != len(names) for case in cases):
         return False
     return any(
-        isinstance(node, ast.Tuple) and {getattr(one, "id", "") for one in node.elts} == names
-        for node in reading.inside(function)
+        isinstance(node, ast.Tuple) and {name_of(one) for one in node.elts} == names
+        for node in program.inside(function)
     )
