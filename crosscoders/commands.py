@@ -7,15 +7,16 @@ from typing import Annotated, Any
 
 from typer import Option
 
-from forensics.cli.console import say, tell
-from forensics.cli.options import (
+from forensics.cli import (
     Before,
     EnvOptions,
     OneAfter,
     PairWorld,
     Run,
     parse_options,
+    say,
     study_command,
+    tell,
 )
 from forensics.errors import UserError
 

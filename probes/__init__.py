@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 from forensics.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from forensics.policies.sampled_tokens import TokenScores as TokenScores
-    from forensics.policies.score_columns import Readout as Readout
-    from forensics.policies.score_log import score_log as score_log
-    from forensics.policies.score_store import (
+    from forensics.policies import (
+        Readout as Readout,
+        TokenScores as TokenScores,
         policy_ref as policy_ref,
+        score_log as score_log,
         stored_scores as stored_scores,
     )
     from probes.grades.attribution import failure_attribution as failure_attribution

@@ -20,8 +20,7 @@ from typing import Final
 
 from forensics.case import Case, Rollouts
 from forensics.errors import MissingInput, refused_as_missing
-from forensics.policies.sampled_tokens import TokenScores
-from forensics.policies.score_store import PolicyRef, policy_ref, stored_scores
+from forensics.policies import PolicyRef, TokenScores, policy_ref, stored_scores
 from forensics.protocols import SamplingSettings
 from forensics.records import Trajectory, content_hash
 from probes.grades.step_grades import TopConfidence

@@ -25,8 +25,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from forensics.errors import UserError
-from forensics.records import Trajectory, content_hash
-from forensics.records.trajectory import Ending
+from forensics.records import Ending, Trajectory, content_hash
 from forensics.statistics import Estimate, binomial
 
 

@@ -52,7 +52,7 @@ FOLDERS = sorted({file.parent for room in ROOMS for file in (ROOT / room).rglob(
 
 
 @pytest.mark.parametrize("folder", FOLDERS, ids=lambda path: str(path.relative_to(ROOT)))
-def test_a_folder_names_at_most_thirty_things(folder: Path) -> None:
+def test_a_folder_names_at_most_forty_things(folder: Path) -> None:
     module = ast.parse((folder / "__init__.py").read_text())
     given = {
         alias.asname or alias.name
@@ -60,7 +60,7 @@ def test_a_folder_names_at_most_thirty_things(folder: Path) -> None:
         if isinstance(one, ast.ImportFrom) and (one.module or "").split(".")[0] in ROOMS
         for alias in one.names
     }
-    most = 70 if folder.name == "records" else 30  # records are the words of every room
+    most = 110 if folder.name in ("records", "policies") else 40  # what every room is written with
     assert len(given - {"lazy_names"}) <= most
 
 

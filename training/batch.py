@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from forensics.policies.shared_prefixes import computed_tokens, held_tokens
+from forensics.policies import computed_tokens, held_tokens
 from forensics.records import Trajectory
 from training.distributed import Process
 

@@ -9,9 +9,17 @@ from typing import Annotated
 
 import typer
 
-from forensics.cli.console import say, say_json
-from forensics.cli.main import SETTINGS
-from forensics.cli.options import Device, EnvOptions, Force, Resume, Run, parse_options
+from forensics.cli import (
+    SETTINGS,
+    Device,
+    EnvOptions,
+    Force,
+    Resume,
+    Run,
+    parse_options,
+    say,
+    say_json,
+)
 from forensics.errors import UserError
 
 LARGEST_SEED = 2**32 - 1
@@ -49,7 +57,7 @@ def demo(
     with a verdict and a report.
     """
     from forensics.budget import Budget
-    from forensics.cli.case_output import run_investigation
+    from forensics.cli import run_investigation
     from training.organisms.base_model import checkpoint_path
 
     run_investigation(
@@ -74,7 +82,7 @@ def train(
     """Train a policy by a recipe: with the GRPO core, or on preference pairs
     where it has a [preference] section.
     """
-    from forensics.cli.console import progress_bars
+    from forensics.cli import progress_bars
     from forensics.progress import silent
     from forensics.study import Folder, hold
     from training.distributed import first_process
@@ -194,8 +202,8 @@ def build(
     as_json: AsJson = False,
 ) -> None:
     """Build an organism: DIR/base, DIR/after and DIR/manifest.json."""
-    from forensics.cli.console import progress_bars
-    from forensics.policies.compatibility import resolve_device
+    from forensics.cli import progress_bars
+    from forensics.policies import resolve_device
     from forensics.study import Folder, hold
     from training.organisms.organism import build_organism, organism as find
 
@@ -232,8 +240,8 @@ def validate(
     device: Device = "auto",
 ) -> None:
     """The verdict against policies with planted causes: the confusion table."""
-    from forensics.cli.console import progress_bars
-    from forensics.policies.compatibility import resolve_device
+    from forensics.cli import progress_bars
+    from forensics.policies import resolve_device
     from training.validation import confusion_text, quick_validation, validate as validate_all
 
     place = resolve_device(device)

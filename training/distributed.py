@@ -23,7 +23,7 @@ import torch
 import torch.distributed as dist
 
 from forensics.errors import UserError
-from forensics.policies.sites import decoder_layers
+from forensics.policies import decoder_layers
 
 if TYPE_CHECKING:
     from torch.distributed.fsdp import FSDPModule

@@ -33,14 +33,11 @@ import numpy as np
 from forensics.case import Case
 from forensics.errors import MissingInput, refused_as_missing
 from forensics.instruments import AnswerMaker, gain_test
-from forensics.layers.decomposition import COLUMNS, GENUINE_BAR, OPEN, Runs, World, read_runs
-from forensics.layers.score import channel_names
+from forensics.layers import COLUMNS, GENUINE_BAR, OPEN, Runs, World, channel_names, read_runs
 from forensics.phrases import point_range, points
-from forensics.policies.checkpoints import inspect_checkpoint
+from forensics.policies import inspect_checkpoint
 from forensics.protocols import Environment, Policy
-from forensics.records import Checkpoint, Evidence, Undefined, content_hash
-from forensics.records.files import write_json
-from forensics.records.gain_test import GainTest
+from forensics.records import Checkpoint, Evidence, GainTest, Undefined, content_hash, write_json
 from forensics.runs import Condition
 from forensics.statistics import Contrast, paired
 from forensics.subjects import CheckpointSubject, Role
@@ -154,7 +151,7 @@ def _contrast(
 
 def _trained(case: Case, recipe: "Recipe", seed: int) -> Path:
     """The checkpoint of one placebo run, trained now unless it is there."""
-    from forensics.investigation.inputs import build_environment
+    from forensics.investigation import build_environment
 
     stated = recipe.environment
     environment = build_environment(stated.name, stated.options)

@@ -18,10 +18,9 @@ import numpy as np
 from pydantic import Field, create_model, model_validator
 
 from forensics.errors import UserError
-from forensics.policies.compatibility import context_length
+from forensics.policies import context_length
 from forensics.protocols import Policy
-from forensics.records import PreferencePair
-from forensics.records.given_files import parse_toml, read_text
+from forensics.records import PreferencePair, parse_toml, read_text
 from training.live.audit_report import AuditSection
 from training.losses import Objective, policy_loss_named
 from training.rewards import Rewards

@@ -10,17 +10,17 @@ from contextlib import closing
 from pathlib import Path
 
 from forensics.plugins import load_plugin
-from forensics.policies.checkpoints import inspect_checkpoint, read_environment_hint, read_object
+from forensics.policies import inspect_checkpoint, read_environment_hint, read_object
 from forensics.progress import Progress
-from forensics.records.train_rows import read_pairs
+from forensics.records import read_pairs
 from training.distributed import check_launch, first_process, own_device
 from training.recipe import PreferenceRecipe, Recipe
 
 
 def check_inputs(recipe: Recipe | PreferenceRecipe, checkpoint: Path, device: str) -> None:
     """Refuse what would fail later, without loading the model. Raises `UserError`."""
-    from forensics.investigation.inputs import build_environment
-    from forensics.policies.compatibility import resolve_device
+    from forensics.investigation import build_environment
+    from forensics.policies import resolve_device
     from training.dpo_trainer import check_alone
     from training.recipe import check_pairs
 
@@ -72,8 +72,7 @@ def _train_with_grpo(
     device: str,
     say: Callable[[str], None],
 ) -> None:
-    from forensics.policies import load_policy
-    from forensics.policies.renderers import warn_of_chat
+    from forensics.policies import load_policy, warn_of_chat
     from training.live import AuditSettings, ForensicsCallback
     from training.recorder import Metrics, StepReport
     from training.trainer import grpo

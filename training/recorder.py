@@ -30,14 +30,18 @@ from queue import Queue
 from typing import Any, Self
 
 from forensics.errors import UserError
-from forensics.policies.checkpoints import tokenizer_identity
+from forensics.policies import tokenizer_identity
 from forensics.protocols import Environment
-from forensics.records import TrainingRow, TrainingRun, canonical_json
-from forensics.records.files import read_json, write_atomically, write_json
-from forensics.records.train_tables import (
+from forensics.records import (
     RECORD_FOLDER as FOLDER,
+    TrainingRow,
+    TrainingRun,
+    canonical_json,
     marker_path,
+    read_json,
     warm_up,
+    write_atomically,
+    write_json,
     write_shard,
 )
 from forensics.version import code_version

@@ -25,8 +25,7 @@ import torch
 
 from forensics.errors import UserError
 from forensics.protocols import Policy, SamplingSettings
-from forensics.records import TrainingRow
-from forensics.records.train_tables import TrainingRecord
+from forensics.records import TrainingRecord, TrainingRow
 from training.batch import Batch, padded, placed
 from training.losses import LossSection, normaliser
 from training.recipe import ComputeSection

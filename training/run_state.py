@@ -23,8 +23,8 @@ from typing import Any
 import torch
 
 from forensics.errors import UserError
-from forensics.policies.merged_weights import plain_model
-from forensics.records.files import disk_told, read_json, write_json
+from forensics.policies import plain_model
+from forensics.records import disk_told, read_json, write_json
 from training.distributed import Process
 from training.recipe import PreferenceRecipe, Recipe
 from training.rewards import Rewards

@@ -10,8 +10,7 @@ from typing import Any
 
 import torch
 
-from forensics.policies.merged_weights import saved_weights
-from forensics.policies.weights import TensorPlace, own_tensors, pieces, trained_tensors
+from forensics.policies import TensorPlace, own_tensors, pieces, saved_weights, trained_tensors
 
 
 def checkpoint_tensors(

@@ -12,7 +12,7 @@ from typing import Annotated, Any, Final, TypeVar, get_args
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from forensics.errors import UserError
-from forensics.records.given_files import parse_json, read_text
+from forensics.records import parse_json, read_text
 
 Names = Annotated[
     tuple[str, ...], Field(strict=False)

@@ -19,9 +19,7 @@ import torch
 from torch.utils.checkpoint import checkpoint
 
 from forensics.errors import UserError
-from forensics.policies.adapters import new_adapter
-from forensics.policies.scorer import token_logprobs_and_entropies
-from forensics.policies.sites import decoder_layers
+from forensics.policies import decoder_layers, new_adapter, token_logprobs_and_entropies
 from forensics.protocols import Policy, SamplingSettings
 from training.activations import activation_budget, token_bytes
 from training.distributed import (

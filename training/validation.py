@@ -24,10 +24,8 @@ from forensics.case import Budget
 from forensics.investigation import investigate
 from forensics.plugins import plugin_points
 from forensics.progress import Progress
-from forensics.records import Verdict
-from forensics.records.files import read_json
-from forensics.records.tables import open_whole, read_rows
-from forensics.report.data import judge_case
+from forensics.records import Verdict, open_whole, read_json, read_rows
+from forensics.report import judge_case
 from forensics.statistics import clopper_pearson, crossed_half_width
 from forensics.subjects import Role
 from forensics.verdict import is_current

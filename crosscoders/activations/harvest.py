@@ -32,8 +32,7 @@ from crosscoders.activations.store import (
 )
 from crosscoders.activations.texts import TokenizedText, texts_hash
 from forensics.errors import UserError
-from forensics.policies import require
-from forensics.policies.sites import read_sites
+from forensics.policies import read_sites, require
 from forensics.progress import Progress, silent
 from forensics.records import content_hash
 

@@ -34,8 +34,7 @@ from crosscoders.activations.outlier_positions import Limits, beyond
 from crosscoders.activations.streams import Block, TextNote, in_blocks, shuffled
 from crosscoders.activations.texts import TokenizedText
 from forensics.errors import OutsideFailure, UserError
-from forensics.records import content_hash
-from forensics.records.files import write_atomically
+from forensics.records import content_hash, write_atomically
 
 NAME: Final = "activations"
 MOST_OF_DISK: Final = 0.5  # of what is free

@@ -19,9 +19,8 @@ import numpy as np
 
 from crosscoders.activations.streams import PLAIN_TEXT, Rows, StepNote, TextNote
 from forensics.errors import UserError
-from forensics.policies.sampled_tokens import with_token_ids
-from forensics.records import Trajectory
-from forensics.records.given_files import parse_json, require_file
+from forensics.policies import with_token_ids
+from forensics.records import Trajectory, parse_json, require_file
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -28,8 +28,8 @@ from crosscoders.dictionaries.crosscoder_trainer import Trainer, TrainingJob
 from crosscoders.dictionaries.dictionary import Dictionary, DictionaryConfig
 from crosscoders.dictionaries.settings import TrainerSettings
 from forensics.errors import UserError
-from forensics.policies.compatibility import resolve_device
-from forensics.records.files import disk_told, read_json, write_json
+from forensics.policies import resolve_device
+from forensics.records import disk_told, read_json, write_json
 from forensics.study import require_same
 
 LATEST = "latest.json"

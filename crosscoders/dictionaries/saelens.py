@@ -36,7 +36,7 @@ from crosscoders.dictionaries.saved import (
     to_dense,
 )
 from forensics.errors import UserError
-from forensics.records.files import write_atomically, write_json
+from forensics.records import write_atomically, write_json
 
 WRITTEN_FOR: Final = "6.54.0"  # SAELens reads the version to know the format
 READ: Final = ("standard", "gated", "topk", "jumprelu")

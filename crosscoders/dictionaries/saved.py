@@ -36,8 +36,7 @@ from crosscoders.dictionaries.dictionary import Dictionary, DictionaryConfig
 from crosscoders.dictionaries.settings import Partition
 from forensics.errors import UserError
 from forensics.plugins import load_point, plugin_points
-from forensics.records.files import write_atomically, write_json
-from forensics.records.given_files import parse_json, read_text
+from forensics.records import parse_json, read_text, write_atomically, write_json
 
 CONFIG: Final = "cfg.json"
 WEIGHTS: Final = "sae_weights.safetensors"

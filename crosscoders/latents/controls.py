@@ -34,7 +34,7 @@ from crosscoders.dictionaries.dictionary import Dictionary
 from crosscoders.latents.table import LatentTable, SpecificConfig, latent_table
 from forensics.errors import UserError
 from forensics.phrases import percent
-from forensics.statistics.intervals import clopper_pearson
+from forensics.statistics import clopper_pearson
 
 POWER = 0.9
 LEAST_COSINE = 0.9  # of a latent that comes back

@@ -42,7 +42,7 @@ from crosscoders.activations.texts import TokenizedText
 from crosscoders.dictionaries.dictionary import Dictionary
 from crosscoders.latents.encoded_blocks import EncodedBlock, accumulate, encoded_blocks
 from forensics.errors import UserError
-from forensics.policies.sites import attach
+from forensics.policies import attach
 from forensics.protocols import Policy, SamplingSettings
 from forensics.statistics import mean, ratio
 

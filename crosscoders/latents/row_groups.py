@@ -36,7 +36,7 @@ from crosscoders.activations.streams import PLAIN_TEXT, Rows, TextNote
 from crosscoders.dictionaries.dictionary import Dictionary
 from crosscoders.latents.encoded_blocks import EncodedBlock
 from forensics.errors import UserError
-from forensics.statistics.permutation import benjamini_hochberg
+from forensics.statistics import benjamini_hochberg
 
 WIN = 0.5
 ACTING = "assistant"

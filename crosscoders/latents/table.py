@@ -47,7 +47,7 @@ from crosscoders.latents.row_groups import (
     known_groups,
 )
 from forensics.errors import UserError
-from forensics.records.tables import whole_file
+from forensics.records import whole_file
 from forensics.version import code_version
 
 NUMBER = 10  # of tokens a latent

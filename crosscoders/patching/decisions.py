@@ -20,8 +20,7 @@ from typing import Literal
 from crosscoders.latents.row_groups import Contrast, decision_contrast, outcome_contrast
 from forensics.errors import UserError
 from forensics.protocols import Channel
-from forensics.records import Trajectory
-from forensics.records.trajectory import action_starts
+from forensics.records import Trajectory, action_starts
 
 Tokens = tuple[int, ...]
 

@@ -37,8 +37,7 @@ from crosscoders.patching.decisions import Decision
 from crosscoders.patching.results import Positions
 from forensics.errors import UserError
 from forensics.phrases import plural
-from forensics.policies import require
-from forensics.policies.sites import attach, decoder_layers, read_sites
+from forensics.policies import attach, decoder_layers, read_sites, require
 from forensics.protocols import Policy
 
 EMBED, UNEMBED, FINAL_NORM = "embed", "unembed", "final_norm"

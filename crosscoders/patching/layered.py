@@ -27,7 +27,7 @@ from crosscoders.patching.layer_steps import coarse_changes, fine_changes, steps
 from crosscoders.patching.maps import default_modules, graft_map, read_decisions
 from crosscoders.patching.results import Change, ChangeMap, Readings, summed
 from crosscoders.patching.site_choice import choose_site, halves
-from forensics.policies.sites import decoder_layers
+from forensics.policies import decoder_layers
 from forensics.progress import Progress, silent
 from forensics.protocols import Policy
 

@@ -59,8 +59,7 @@ from crosscoders.patching.hybrids import (
 from crosscoders.patching.layer_steps import untouched
 from crosscoders.patching.results import Change, ChangeMap, Direction, Positions, Readings, summed
 from forensics.errors import UserError
-from forensics.policies.score_columns import last_logprobs
-from forensics.policies.sites import decoder_layers
+from forensics.policies import decoder_layers, last_logprobs
 from forensics.progress import Progress, silent
 from forensics.protocols import Policy
 

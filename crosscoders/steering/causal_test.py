@@ -46,13 +46,11 @@ from crosscoders.steering.steer_study import (
 )
 from forensics.budget import Budget
 from forensics.errors import UserError
-from forensics.investigation.folder import case_identities
-from forensics.investigation.inputs import CaseRequest, Inputs, check_inputs
+from forensics.investigation import CaseRequest, Inputs, case_identities, check_inputs
 from forensics.policies import Given
 from forensics.progress import Progress, silent
 from forensics.protocols import Environment, SamplingSettings
-from forensics.records import content_hash
-from forensics.records.record import SCHEMA_VERSION
+from forensics.records import SCHEMA_VERSION, content_hash
 from forensics.study import Folder, Result, run_study
 from forensics.version import code_version
 

@@ -36,9 +36,7 @@ from crosscoders.steering.interventions import Position, Seen, Steps, interventi
 from forensics.errors import UserError
 from forensics.progress import Progress
 from forensics.protocols import Channel, Environment, Policy, SamplingSettings
-from forensics.records import Trajectory, content_hash
-from forensics.records.files import read_json, write_json
-from forensics.records.trajectory import handed_in
+from forensics.records import Trajectory, content_hash, handed_in, read_json, write_json
 from forensics.statistics import Estimate, paired, ratio
 from forensics.world import environment_key
 

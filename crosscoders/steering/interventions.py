@@ -40,9 +40,13 @@ from transformers import Cache
 from crosscoders.activations.outlier_positions import norms_of
 from crosscoders.steering.edits import Change
 from forensics.errors import UserError
-from forensics.policies import policy_from
-from forensics.policies.kv_cache import attends_to_everything, new_cache
-from forensics.policies.sites import decoder_layers, read_sites
+from forensics.policies import (
+    attends_to_everything,
+    decoder_layers,
+    new_cache,
+    policy_from,
+    read_sites,
+)
 from forensics.protocols import ActivationContext, Intervention, Policy
 
 

@@ -38,9 +38,7 @@ from crosscoders.steering.edits import Encoding, stacked
 from crosscoders.steering.interventions import Position, Steps, chosen_positions
 from forensics.errors import OutsideFailure, UserError
 from forensics.protocols import Channel, Policy
-from forensics.records import Trajectory
-from forensics.records.tables import read_rows
-from forensics.records.trajectory import action_starts
+from forensics.records import Trajectory, action_starts, read_rows
 
 Rule = Literal["listed", "top", "contrast"]
 TABLE: Final = "latents.parquet"

@@ -18,7 +18,7 @@ from forensics.budget import Budget
 from forensics.errors import UserError
 from forensics.policies import Given, stated_backend
 from forensics.protocols import Environment
-from forensics.records.files import read_json
+from forensics.records import read_json
 
 AUTO = "auto"
 SIDES = ("before", "after")
@@ -204,7 +204,7 @@ def read_latents(folder: Path, contrasts: Sequence[str] | None) -> tuple[Latent,
     """The rows of `latents.parquet`, NaN as `None`. Raises `UserError` where it
     is missing, broken or another table.
     """
-    from forensics.records.tables import open_whole
+    from forensics.records import open_whole
 
     path = folder / LATENTS
     if not path.is_file():

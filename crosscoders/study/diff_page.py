@@ -25,12 +25,20 @@ from crosscoders.study.diff_files import (
     separating,
 )
 from crosscoders.study.instrument import curves, steering_table
-from forensics.records import Figure, Series, Table
-from forensics.records.evidence import Scalar
-from forensics.records.files import write_atomically
-from forensics.records.page import Fold, Page, Section, TextSpan, TextSpans, estimate_cell
-from forensics.report import draw_page
-from forensics.report.numbers import cell, percent, plain
+from forensics.records import (
+    Figure,
+    Fold,
+    Page,
+    Scalar,
+    Section,
+    Series,
+    Table,
+    TextSpan,
+    TextSpans,
+    estimate_cell,
+    write_atomically,
+)
+from forensics.report import cell, draw_page, percent, plain
 
 MOST_CURVES: Final = 8
 MOST_CONTEXTS: Final = 8  # of a latent

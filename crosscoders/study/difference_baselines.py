@@ -36,8 +36,7 @@ from crosscoders.dictionaries.dictionary import Codes, Dictionary
 from crosscoders.latents.encoded_blocks import encoded_blocks
 from crosscoders.latents.row_groups import Contrast
 from forensics.errors import MissingInput, UserError
-from forensics.statistics import auroc
-from forensics.statistics.auroc import auroc_columns, auroc_sparse
+from forensics.statistics import auroc, auroc_columns, auroc_sparse
 
 
 @dataclass(frozen=True)

@@ -57,8 +57,8 @@ from forensics.records import (
     Table,
     Undefined,
     content_hash,
+    estimate_cell,
 )
-from forensics.records.page import estimate_cell
 
 SEPARATING: Final = "features.separating"
 ABLATED: Final = "features.ablated"

@@ -35,13 +35,11 @@ from crosscoders.study.diff_files import (
 )
 from forensics.case import Case
 from forensics.errors import UserError
-from forensics.investigation.inputs import Inputs
-from forensics.policies.compatibility import resolve_device
-from forensics.policies.sites import decoder_layers
+from forensics.investigation import Inputs
+from forensics.policies import decoder_layers, resolve_device
 from forensics.progress import Progress, silent
 from forensics.protocols import Channel
-from forensics.records import Trajectory, content_hash
-from forensics.records.tables import read_trajectories
+from forensics.records import Trajectory, content_hash, read_trajectories
 from forensics.rollout_logs import log_tables
 from forensics.subjects import HeldPolicy, inspect_subjects
 

@@ -45,7 +45,7 @@ from crosscoders.study.study_dictionaries import AGAIN, DIFFERENCE, PAIR, SAME, 
 from forensics.phrases import percent, plural, printable
 from forensics.policies import Given
 from forensics.progress import Progress, silent
-from forensics.records.files import write_json
+from forensics.records import write_json
 
 SPLICED_TEXTS, FEW_SPLICED = 64, 24
 WINDOW: Final = 10  # tokens of context on each side

@@ -70,15 +70,11 @@ from crosscoders.study.material import (
 from crosscoders.study.measures import Measured, measured, rising, steer_command, told
 from crosscoders.study.study_dictionaries import dictionaries_of
 from forensics.errors import UserError
-from forensics.investigation.folder import CASE, CASE_FILES
-from forensics.investigation.inputs import CaseRequest, Inputs, check_case
-from forensics.investigation.run import start_case
-from forensics.policies import Given
-from forensics.policies.sites import decoder_layers
+from forensics.investigation import CASE, CASE_FILES, CaseRequest, Inputs, check_case, start_case
+from forensics.policies import Given, decoder_layers
 from forensics.progress import Progress, silent
 from forensics.protocols import Environment
-from forensics.records import content_hash
-from forensics.records.files import read_json, write_json
+from forensics.records import content_hash, read_json, write_json
 from forensics.study import Folder, Result, run_study
 from forensics.version import code_version
 

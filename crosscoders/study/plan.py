@@ -37,7 +37,7 @@ from crosscoders.study.diff_files import (
     DiffRequest,
 )
 from forensics.errors import UserError
-from forensics.investigation.inputs import choose_environment
+from forensics.investigation import choose_environment
 from forensics.phrases import plural
 
 USED: Final = 0.6  # of the speed of large products

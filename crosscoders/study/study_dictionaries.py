@@ -31,7 +31,7 @@ from crosscoders.dictionaries.settings import Partition, TrainerSettings
 from crosscoders.study.diff_files import DICTIONARY, DiffRequest
 from crosscoders.study.material import TRAINING
 from forensics.phrases import percent
-from forensics.policies.compatibility import resolve_device
+from forensics.policies import resolve_device
 from forensics.progress import Progress
 
 PAIR, SAME, SHUFFLED, AGAIN, DIFFERENCE = "pair", "same", "shuffled", "again", "difference"

@@ -9,7 +9,7 @@ from forensics.actions.command_heads import (
     executable_spans,
     executable_text,
 )
-from forensics.actions.command_line import UNPARSED, actions_of_line
+from forensics.actions.command_lines import UNPARSED, actions_of_line
 from forensics.actions.tool_calls import argument_object, command_line, head_word_actions
 from forensics.actions.transcript import actions_of, exit_code
 from forensics.actions.unified_diff import patched_files

@@ -8,7 +8,7 @@
 import shlex
 
 from forensics.actions.action import Action
-from forensics.actions.command_line import actions_of_line
+from forensics.actions.command_lines import actions_of_line
 
 MOST = 200  # aliases of a run
 

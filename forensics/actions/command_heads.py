@@ -10,7 +10,7 @@ it names.
 
 Small on purpose, for texts that may be no shell at all and for places within
 them: no grammar is read here. What a command line does is told by
-`forensics.actions.command_line`.
+`forensics.actions.command_lines`.
 """
 
 import re

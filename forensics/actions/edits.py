@@ -16,7 +16,7 @@ from copy import deepcopy
 from typing import NamedTuple
 
 from forensics.actions.action import Action
-from forensics.actions.command_line import script_of
+from forensics.actions.command_lines import script_of
 from forensics.actions.known_file import MARK, KnownFile
 from forensics.actions.python_edits import python_edits
 from forensics.actions.python_files import replaced_texts

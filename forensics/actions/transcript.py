@@ -32,7 +32,7 @@ from typing import NamedTuple
 from forensics.actions.action import Action, relative_path
 from forensics.actions.aliases import Aliases
 from forensics.actions.called_text import RawCall, element_calls, spans, tagged_calls
-from forensics.actions.command_line import (
+from forensics.actions.command_lines import (
     actions_of_line,
     script_of,
     with_arguments,

@@ -15,8 +15,22 @@ if TYPE_CHECKING:
     )
     from forensics.cli.main import SETTINGS as SETTINGS
     from forensics.cli.options import (
+        After as After,
+        Backend as Backend,
+        Before as Before,
+        Device as Device,
+        EnvOptions as EnvOptions,
+        Force as Force,
+        Json as Json,
+        OneAfter as OneAfter,
+        PairWorld as PairWorld,
+        Resume as Resume,
         Run as Run,
+        RunsWorld as RunsWorld,
         Sampling as Sampling,
+        Seed as Seed,
+        ServerModel as ServerModel,
+        Without as Without,
         parse_options as parse_options,
         study_command as study_command,
     )

@@ -8,7 +8,16 @@ from forensics.lazy import lazy_names
 
 if TYPE_CHECKING:
     from forensics.investigation import folder as folder
-    from forensics.investigation.folder import case_identities as case_identities
+    from forensics.investigation.folder import (
+        ABLATION as ABLATION,
+        ANSWERS as ANSWERS,
+        CASE as CASE,
+        CASE_FILES as CASE_FILES,
+        EVIDENCE as EVIDENCE,
+        Location as Location,
+        case_identities as case_identities,
+        started_case as started_case,
+    )
     from forensics.investigation.inputs import (
         CaseRequest as CaseRequest,
         Inputs as Inputs,

@@ -7,6 +7,23 @@ from forensics.lazy import lazy_names
 if TYPE_CHECKING:
     from forensics.layers import decomposition as decomposition, text_words as text_words
     from forensics.layers.actions import command_of as command_of, kinds_of as kinds_of
+    from forensics.layers.decomposition import (
+        AFTER as AFTER,
+        BEFORE as BEFORE,
+        COLUMNS as COLUMNS,
+        GENUINE_BAR as GENUINE_BAR,
+        OPEN as OPEN,
+        PHANTOM_BAR as PHANTOM_BAR,
+        Panel as Panel,
+        Runs as Runs,
+        Weights as Weights,
+        World as World,
+        add as add,
+        gain as gain,
+        paired as paired,
+        read_runs as read_runs,
+        runs_from as runs_from,
+    )
     from forensics.layers.evidence_chain import (
         attempt_steps as attempt_steps,
         digest as digest,
@@ -18,6 +35,12 @@ if TYPE_CHECKING:
         LINES as LINES,
         AlertLine as AlertLine,
         parse_line as parse_line,
+    )
+    from forensics.layers.text_words import (
+        Gram as Gram,
+        grams as grams,
+        placed_words as placed_words,
+        words as words,
     )
     from forensics.layers.train_columns import StepNumbers as StepNumbers, read_step as read_step
     from forensics.layers.use import ChainRule as ChainRule, Use as Use, use_of as use_of

@@ -18,16 +18,121 @@ from forensics.plugins import load_plugin
 from forensics.protocols import Capability, Policy, Renderer
 
 if TYPE_CHECKING:
-    from forensics.policies.completions import ServerConfig as ServerConfig
+    from forensics.policies.adapters import (
+        SAVED_ADAPTER as SAVED_ADAPTER,
+        load_adapter as load_adapter,
+        new_adapter as new_adapter,
+    )
+    from forensics.policies.checkpoints import (
+        inspect_checkpoint as inspect_checkpoint,
+        model_checkpoint as model_checkpoint,
+        read_environment_hint as read_environment_hint,
+        read_object as read_object,
+        require_directory as require_directory,
+        tokenizer_identity as tokenizer_identity,
+    )
+    from forensics.policies.compatibility import (
+        context_length as context_length,
+        load_tokenizer as load_tokenizer,
+        require_loadable as require_loadable,
+        resolve_device as resolve_device,
+        stop_tokens as stop_tokens,
+    )
+    from forensics.policies.completions import (
+        Choice as Choice,
+        Client as Client,
+        Declined as Declined,
+        ServerConfig as ServerConfig,
+        Unanswered as Unanswered,
+        echoed_logprobs as echoed_logprobs,
+        served_model as served_model,
+    )
     from forensics.policies.constructed import constructed_policy as constructed_policy
-    from forensics.policies.kv_cache import CacheKind
+    from forensics.policies.distribution import (
+        Refusals as Refusals,
+        row_stream as row_stream,
+        uniforms as uniforms,
+    )
+    from forensics.policies.episodes import how_it_ended as how_it_ended
+    from forensics.policies.kv_cache import (
+        CACHED_TOKENS as CACHED_TOKENS,
+        CacheKind,
+        PrefixCache as PrefixCache,
+        attends_to_everything as attends_to_everything,
+        new_cache as new_cache,
+    )
+    from forensics.policies.merged_weights import (
+        plain_model as plain_model,
+        saved_weights as saved_weights,
+    )
     from forensics.policies.nnsight import from_nnsight as from_nnsight
+    from forensics.policies.renderers import (
+        bare_prompt as bare_prompt,
+        renderer_for as renderer_for,
+        style_of as style_of,
+        warn_of_chat as warn_of_chat,
+    )
+    from forensics.policies.sampled_tokens import (
+        Agreement as Agreement,
+        TokenScores as TokenScores,
+        drawn_tokens as drawn_tokens,
+        lacks_token_ids as lacks_token_ids,
+        layout_of as layout_of,
+        with_token_ids as with_token_ids,
+    )
+    from forensics.policies.score_columns import (
+        Readout as Readout,
+        TokenPositions as TokenPositions,
+        TopTokens as TopTokens,
+        last_logprobs as last_logprobs,
+        top_tokens as top_tokens,
+    )
+    from forensics.policies.score_store import (
+        PolicyRef as PolicyRef,
+        policy_ref as policy_ref,
+        stored_scores as stored_scores,
+    )
+    from forensics.policies.scored_log import score_log as score_log
+    from forensics.policies.scorer import (
+        token_logprobs_and_entropies as token_logprobs_and_entropies,
+    )
     from forensics.policies.scripted import (
         Agent as Agent,
         View as View,
         scripted_policy as scripted_policy,
     )
+    from forensics.policies.sequences import Branch as Branch, BranchedText as BranchedText
+    from forensics.policies.server import (
+        HOT as HOT,
+        LENGTH as LENGTH,
+        ONE_ANSWER as ONE_ANSWER,
+        SEED as SEED,
+        Abilities as Abilities,
+        answering as answering,
+        drawn_ids as drawn_ids,
+        ids_body as ids_body,
+        probe as probe,
+        require_sendable as require_sendable,
+        unheeded as unheeded,
+    )
+    from forensics.policies.shared_prefixes import (
+        computed_tokens as computed_tokens,
+        held_tokens as held_tokens,
+    )
+    from forensics.policies.sites import (
+        attach as attach,
+        decoder_layers as decoder_layers,
+        locate as locate,
+        read_sites as read_sites,
+    )
     from forensics.policies.transformer_lens import from_transformer_lens as from_transformer_lens
+    from forensics.policies.weights import (
+        TensorPlace as TensorPlace,
+        identify_folder as identify_folder,
+        own_tensors as own_tensors,
+        pieces as pieces,
+        trained_tensors as trained_tensors,
+    )
 
 __getattr__, _ = lazy_names(__name__)
 

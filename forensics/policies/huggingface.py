@@ -30,7 +30,7 @@ from forensics.policies.kv_cache import (
 from forensics.policies.one_token import one_token_forward, serves
 from forensics.policies.renderers import renderer_for, style_of
 from forensics.policies.score_columns import distributions
-from forensics.policies.score_log import text_logprobs
+from forensics.policies.scored_log import text_logprobs
 from forensics.policies.sequences import BranchedText
 from forensics.policies.sites import attach, read_sites
 from forensics.protocols import (

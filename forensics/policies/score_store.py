@@ -146,7 +146,7 @@ def stored_scores(
         return ours, ours if same else reference.load() if reference else None
 
     def scores(runs: Iterable[Trajectory], first: int) -> Iterator[TokenScores]:
-        from forensics.policies.score_log import score_log
+        from forensics.policies.scored_log import score_log
 
         here = all("weights" in one.capabilities for one in models() if one is not None)
         return score_log(

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     )
     from forensics.report.escape import printable as printable
     from forensics.report.html import draw_page as draw_page
+    from forensics.report.numbers import cell as cell, percent as percent, plain as plain
     from forensics.report.terminal_report import table_text as table_text
     from forensics.report.writer import (
         checked as checked,

@@ -2,8 +2,10 @@
 training seed, never the rollout.
 """
 
+from typing import TYPE_CHECKING
+
+from forensics.lazy import lazy_names
 from forensics.statistics import evalues
-from forensics.statistics.auroc import auroc, auroc_columns, auroc_difference, auroc_sparse
 from forensics.statistics.estimate import Estimate
 from forensics.statistics.intervals import (
     Contrast,
@@ -28,6 +30,23 @@ from forensics.statistics.permutation import (
     permutation_test,
     sign_flip_test,
 )
+from forensics.statistics.rank_statistics import (
+    auroc,
+    auroc_columns,
+    auroc_difference,
+    auroc_sparse,
+)
+
+if TYPE_CHECKING:
+    from forensics.statistics.evalues import (
+        LEVELS as LEVELS,
+        difference_interval as difference_interval,
+        flat_weights as flat_weights,
+        grid_means as grid_means,
+        log_e_values as log_e_values,
+    )
+
+__getattr__, _ = lazy_names(__name__)
 
 __all__ = [
     "Contrast",

@@ -1,5 +1,8 @@
 """The verdict: a pure function of findings and a rule that was stated beforehand."""
 
+from typing import TYPE_CHECKING
+
+from forensics.lazy import lazy_names
 from forensics.verdict.decision import decide, is_current
 from forensics.verdict.rule import (
     Clause,
@@ -14,6 +17,12 @@ from forensics.verdict.rule import (
     standard_rule_of,
     stated_rule,
 )
+
+if TYPE_CHECKING:
+    from forensics.verdict.measurement_cost import grown as grown
+    from forensics.verdict.view import JOINED as JOINED, View as View, estimate_of as estimate_of
+
+__getattr__, _ = lazy_names(__name__)
 
 __all__ = [
     "Clause",

@@ -21,7 +21,7 @@ from typing import Final
 import numpy as np
 
 from forensics.errors import UserError
-from forensics.records.given_files import parse_json, read_text
+from forensics.records import parse_json, read_text
 from forensics.statistics import Estimate, share
 from probes.grades.step_grades import GradedRun
 

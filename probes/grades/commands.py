@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 import typer
 
-from forensics.cli.options import (
+from forensics.cli import (
     EnvOptions,
     Run,
     RunsWorld,
@@ -181,7 +181,7 @@ def grade(
 def _server(url: str | None, model: str | None, option: str) -> Any:
     """`None` without an address. `option`: the one that gives the address. Raises `UserError`."""
     from forensics.errors import UserError
-    from forensics.policies.completions import ServerConfig
+    from forensics.policies import ServerConfig
 
     if url is None and model is not None:
         raise UserError(f"{option}-model names what a server serves; give {option} too")

@@ -1,7 +1,7 @@
 """The table: progress advantage and every baseline on the same runs, by what
 they are good for.
 
-1. Uncertainty: AUROC of a run's success (`forensics.statistics.auroc`), and the rate of success in
+1. Uncertainty: AUROC of a run's success (`forensics.statistics`), and the rate of success in
    groups of runs from low scores to high.
 2. Best of N: the rate of success of the run that a score chooses among N of one
    task. With `K >= N` graded runs the expectation over all subsets of size N is

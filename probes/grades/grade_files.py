@@ -17,13 +17,23 @@ import numpy as np
 import pyarrow as pa
 
 from forensics.phrases import plural
-from forensics.records import Figure, Series, Table, Trajectory
-from forensics.records.evidence import Scalar
-from forensics.records.page import Fold, Page, Section, TextSpans, estimate_cell, step_text
-from forensics.records.record import SCHEMA_VERSION
-from forensics.records.train_rows import write_step_rewards
-from forensics.records.verdict import Estimate
-from forensics.report.numbers import plain
+from forensics.records import (
+    SCHEMA_VERSION,
+    Estimate,
+    Figure,
+    Fold,
+    Page,
+    Scalar,
+    Section,
+    Series,
+    Table,
+    TextSpans,
+    Trajectory,
+    estimate_cell,
+    step_text,
+    write_step_rewards,
+)
+from forensics.report import plain
 from forensics.study import Folder
 from forensics.version import code_version
 from probes.grades.comparison import ScoreTable, table_rows

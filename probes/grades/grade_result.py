@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from forensics.phrases import capital, percent, plural, point_range, points, printable
-from forensics.policies.sampled_tokens import Agreement
-from forensics.report.numbers import plain
+from forensics.policies import Agreement
+from forensics.report import plain
 from forensics.rollout_logs import OpenedLog
 from probes.grades.attribution import Attribution
 from probes.grades.comparison import ScoreTable

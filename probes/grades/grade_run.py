@@ -17,13 +17,16 @@ from pathlib import Path
 from typing import Any, ClassVar, Final
 
 from forensics.errors import MissingInput, UserError
-from forensics.investigation.inputs import choose_environment
-from forensics.investigation.stated_settings import stated_sampling
-from forensics.policies import require, stated_backend
-from forensics.policies.checkpoints import read_environment_hint
-from forensics.policies.completions import ServerConfig
-from forensics.policies.sampled_tokens import Agreement
-from forensics.policies.score_store import PolicyRef, stored_scores
+from forensics.investigation import choose_environment, stated_sampling
+from forensics.policies import (
+    Agreement,
+    PolicyRef,
+    ServerConfig,
+    read_environment_hint,
+    require,
+    stated_backend,
+    stored_scores,
+)
 from forensics.progress import Progress
 from forensics.protocols import Channel, SamplingSettings
 from forensics.records import content_hash
@@ -319,7 +322,7 @@ def probe_log(request: GradeStudy, ready: Opened, folder: Folder) -> tuple[Probe
 
 def require_activations(policy: Any, sites: Sequence[str] = ()) -> None:
     """Raises `UserError` where a policy shows none, or does not have one of the sites."""
-    from forensics.policies.sites import locate
+    from forensics.policies import locate
 
     require(policy, "activations", task="--linear-probes")
     for site in sites if "weights" in policy.capabilities else ():

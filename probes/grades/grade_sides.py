@@ -11,11 +11,16 @@ from pathlib import Path
 from typing import Any, Final
 
 from forensics.errors import UserError
-from forensics.policies.adapters import SAVED_ADAPTER, load_adapter
-from forensics.policies.checkpoints import inspect_checkpoint, require_directory
-from forensics.policies.compatibility import require_loadable, resolve_device
-from forensics.policies.completions import ServerConfig
-from forensics.policies.score_store import PolicyRef
+from forensics.policies import (
+    SAVED_ADAPTER,
+    PolicyRef,
+    ServerConfig,
+    inspect_checkpoint,
+    load_adapter,
+    require_directory,
+    require_loadable,
+    resolve_device,
+)
 from forensics.subjects import BEFORE, CheckpointSubject, Role, ServedPolicy
 
 UNNAMED: Final = "server "  # begins the name of what has no weights here

@@ -26,8 +26,7 @@ from forensics.errors import MissingInput
 from forensics.instruments import AnswerMaker, instrument
 from forensics.phrases import plural, printable
 from forensics.protocols import Channel
-from forensics.records import Control, Evidence, Table, Undefined, content_hash
-from forensics.records.evidence import Scalar
+from forensics.records import Control, Evidence, Scalar, Table, Undefined, content_hash
 from forensics.statistics import auroc
 from probes.case_scores import case_scores
 from probes.grades.comparison import BOTH, ScoreTable, columns_of, compare_scores

@@ -36,9 +36,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from forensics.policies.sampled_tokens import TokenScores
-from forensics.records import Provenance, Trajectory
-from forensics.records.train_rows import StepRewards, drawn_key
+from forensics.policies import TokenScores
+from forensics.records import Provenance, StepRewards, Trajectory, drawn_key
 
 if TYPE_CHECKING:
     from forensics.protocols import Policy, SamplingSettings
@@ -210,7 +209,7 @@ def progress_advantage(
     (default: the model's own). Raises `UserError` for checkpoints, or a log, of
     other tokenizers.
     """
-    from forensics.policies.score_log import score_log
+    from forensics.policies import score_log
 
     readouts = readouts_for(policy, reference)
     scored = score_log(

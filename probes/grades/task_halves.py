@@ -18,7 +18,7 @@ from typing import Final
 import numpy as np
 
 from forensics.errors import MissingInput
-from forensics.policies.sampled_tokens import TokenScores
+from forensics.policies import TokenScores
 from forensics.statistics import Estimate, auroc, auroc_difference
 from probes.grades.step_grades import ALL, DEFAULT, SUCCESS, Aggregation, step_grades
 from probes.linear.probe_fit import TOLERANCE, Columns, fit_logistic_columns

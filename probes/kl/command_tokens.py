@@ -42,7 +42,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from forensics.actions import Span, command_head, command_spans, executable_spans
-from forensics.policies.sampled_tokens import drawn_tokens
+from forensics.policies import drawn_tokens
 from forensics.records import Trajectory
 
 UNNAMED: Final = "unnamed"  # the kind of what does not begin with a name

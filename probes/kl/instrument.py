@@ -35,9 +35,16 @@ from forensics.case import Case
 from forensics.errors import MissingInput
 from forensics.instruments import AnswerMaker, instrument
 from forensics.phrases import percent, printable
-from forensics.records import Control, Evidence, Figure, Series, Table, Undefined
-from forensics.records.files import write_json
-from forensics.records.record import SCHEMA_VERSION
+from forensics.records import (
+    SCHEMA_VERSION,
+    Control,
+    Evidence,
+    Figure,
+    Series,
+    Table,
+    Undefined,
+    write_json,
+)
 from forensics.statistics import Estimate
 from probes.case_scores import case_scores
 from probes.kl.kl_split import LEAST, NO_CHANNEL, KlSplit, Part, kl_split

@@ -16,7 +16,7 @@ from typing import Any, Final
 import numpy as np
 import torch
 
-from forensics.policies.score_columns import TokenPositions
+from forensics.policies import TokenPositions
 from probes.kl.command_tokens import CLASSES, CommandTrie
 
 

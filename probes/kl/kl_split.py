@@ -26,12 +26,10 @@ from typing import Any, Final
 
 import numpy as np
 
-from forensics.policies.sampled_tokens import TokenScores
-from forensics.policies.score_columns import Readout
+from forensics.policies import Readout, TokenScores
 from forensics.protocols import Channel
 from forensics.records import Trajectory
-from forensics.statistics import Estimate, ratio
-from forensics.statistics.intervals import too_few
+from forensics.statistics import Estimate, ratio, too_few
 from probes.kl.command_tokens import (
     CLASSES,
     ELSE,
@@ -68,7 +66,7 @@ def plan_kl(runs: Iterable[Trajectory], policy: Any) -> KlPlan:
     The readout holds for these runs in this order. Runs without token ids are
     tokenised as the scorer does it.
     """
-    from forensics.policies.sampled_tokens import lacks_token_ids, with_token_ids
+    from forensics.policies import lacks_token_ids, with_token_ids
     from probes.kl.kl_readout import KlReadout, position_key
 
     def tokenised() -> Iterator[Trajectory]:

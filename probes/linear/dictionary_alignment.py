@@ -14,7 +14,7 @@ from typing import Any, Final
 import numpy as np
 
 from forensics.errors import UserError
-from forensics.policies.checkpoints import read_object
+from forensics.policies import read_object
 from probes.linear.probe_data import ProbeData
 from probes.linear.probe_evaluation import null_directions
 from probes.linear.probe_fit import (

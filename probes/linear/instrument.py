@@ -34,11 +34,11 @@ from forensics.records import (
     Evidence,
     Figure,
     Interval,
+    Scalar,
     Series,
     Table,
     Undefined,
 )
-from forensics.records.evidence import Scalar
 from probes.linear.dictionary_alignment import Decoders, LatentAlignment, latent_alignment
 from probes.linear.probe_data import ProbeData, Question, RunActivations, will_succeed, will_use
 from probes.linear.probe_evaluation import ProbeConfig, ProbeEvaluation, ProbeReport, measure
@@ -244,7 +244,7 @@ def usual_sites(policy: Any) -> tuple[str, ...]:
     """The residual stream behind every layer, at most eight, evenly spread.
     Raises `UserError` without a model.
     """
-    from forensics.policies.sites import decoder_layers
+    from forensics.policies import decoder_layers
 
     if "weights" not in policy.capabilities:
         raise UserError("the layers of this policy are not known; name the sites")

@@ -27,9 +27,7 @@ from typing import Any, Final, Protocol
 import numpy as np
 
 from forensics.errors import UserError
-from forensics.policies import require
-from forensics.policies.sampled_tokens import lacks_token_ids, layout_of, with_token_ids
-from forensics.policies.sites import attach
+from forensics.policies import attach, lacks_token_ids, layout_of, require, with_token_ids
 from forensics.records import Trajectory
 
 Floats = np.ndarray

@@ -7,7 +7,7 @@ and what shuffled labels give.
    choice for f (scored on g) and for g (scored on f), so pairs of folds are
    fitted once. Labels that depend on the task alone therefore earn nothing.
 2. AUROC over pairs of rows within a fold, with tasks as the unit
-   (`forensics.statistics.auroc`).
+   (`forensics.statistics.rank_statistics`).
 3. Text-only baselines go through the same nested splits; the difference to each
    is paired by task.
 4. Shuffled labels: the whole distribution, each column with its own choice of
@@ -33,8 +33,7 @@ from typing import Final
 import numpy as np
 
 from forensics.errors import MissingInput, UserError, stop_outside
-from forensics.statistics import Estimate, auroc, auroc_difference
-from forensics.statistics.auroc import auroc_columns
+from forensics.statistics import Estimate, auroc, auroc_columns, auroc_difference
 from probes.linear.probe_data import ProbeData, text_features
 from probes.linear.probe_fit import fit_columns
 

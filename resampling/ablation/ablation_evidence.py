@@ -8,12 +8,11 @@ from typing import Any, Final
 
 from forensics.errors import MissingInput
 from forensics.instruments import AnswerMaker
-from forensics.layers.decomposition import GENUINE_BAR
+from forensics.layers import GENUINE_BAR
 from forensics.phrases import allow_flags, percent, plural, point_range, points, printable
-from forensics.records import Evidence, Provenance, Table, Undefined
-from forensics.records.evidence import Scalar
+from forensics.records import Evidence, Provenance, Scalar, Table, Undefined
 from forensics.statistics import Contrast, Estimate
-from forensics.verdict.view import JOINED
+from forensics.verdict import JOINED
 from resampling.ablation.gains import METHOD, Carried, Gains
 from resampling.ablation.refused_runs import Kinds, Played
 from resampling.ablation.returned_answers import AnswerShare

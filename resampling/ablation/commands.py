@@ -4,15 +4,7 @@ from typing import Annotated, Any
 
 import typer
 
-from forensics.cli.options import (
-    After,
-    Before,
-    EnvOptions,
-    PairWorld,
-    Run,
-    parse_options,
-    study_command,
-)
+from forensics.cli import After, Before, EnvOptions, PairWorld, Run, parse_options, study_command
 
 Tasks = Annotated[
     int,
@@ -59,8 +51,8 @@ def ablate(
     with the same options goes on from there to a verdict.
     """
     from forensics.budget import Budget
-    from forensics.cli.console import progress_bars
-    from forensics.investigation.run import ablation_rows
+    from forensics.cli import progress_bars
+    from forensics.investigation import ablation_rows
     from resampling.ablation.instrument import ablate_pair
 
     with progress_bars() as progress:

@@ -31,7 +31,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from forensics.errors import MissingInput
-from forensics.layers.decomposition import (
+from forensics.layers import (
     AFTER,
     BEFORE,
     GENUINE_BAR,
@@ -44,8 +44,7 @@ from forensics.layers.decomposition import (
     gain,
     paired,
 )
-from forensics.statistics import Contrast, Estimate, share
-from forensics.statistics.intervals import largest
+from forensics.statistics import Contrast, Estimate, largest, share
 from resampling.ablation.refused_runs import Kinds, Played, Side
 
 METHOD = "both policies with the action refused, step-level rejection"

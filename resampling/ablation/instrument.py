@@ -27,16 +27,23 @@ from typing import Any
 from forensics.case import Case
 from forensics.errors import MissingInput, UserError, stop_outside
 from forensics.instruments import Instrument, Plays, instrument, run_instrument
-from forensics.investigation.folder import ABLATION, ANSWERS, EVIDENCE, Location, started_case
-from forensics.investigation.inputs import CaseRequest
-from forensics.investigation.run import ablation_rows, measure, open_case, start_case
-from forensics.layers.decomposition import OPEN, Runs, World, read_runs
+from forensics.investigation import (
+    ABLATION,
+    ANSWERS,
+    EVIDENCE,
+    CaseRequest,
+    Location,
+    ablation_rows,
+    measure,
+    open_case,
+    start_case,
+    started_case,
+)
+from forensics.layers import OPEN, Runs, World, read_runs
 from forensics.phrases import percent, printable
 from forensics.progress import Progress, silent
 from forensics.protocols import Environment, Regrading
-from forensics.records import Evidence, Trajectory, Undefined
-from forensics.records.files import write_json_lines
-from forensics.records.gain_test import JOB, GainTest
+from forensics.records import JOB, Evidence, GainTest, Trajectory, Undefined, write_json_lines
 from forensics.runs import Condition
 from resampling.ablation import ablation_evidence as say
 from resampling.ablation.ablation_evidence import QUESTIONS, AblationEvidence

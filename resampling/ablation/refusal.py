@@ -38,14 +38,13 @@ from functools import cached_property
 
 from forensics.case import Case
 from forensics.errors import MissingInput
-from forensics.layers.decomposition import GENUINE_BAR, OPEN, World, gain, paired
-from forensics.layers.score import channel_names
+from forensics.layers import GENUINE_BAR, OPEN, World, channel_names, gain, paired
 from forensics.phrases import percent, printable
 from forensics.protocols import Needing, Withholding
 from forensics.records import Evidence, Undefined
 from forensics.runs import Condition
 from forensics.statistics import Contrast, benjamini_hochberg
-from forensics.verdict.view import JOINED
+from forensics.verdict import JOINED
 from resampling.ablation import ablation_evidence as say
 from resampling.ablation.ablation_evidence import AblationEvidence
 from resampling.ablation.gains import (

@@ -36,8 +36,7 @@ from forensics.actions import (
     command_spans,
 )
 from forensics.case import Case, Rollouts
-from forensics.layers.actions import command_of
-from forensics.layers.decomposition import COLUMNS, Runs, World, read_runs, runs_from
+from forensics.layers import COLUMNS, Runs, World, command_of, read_runs, runs_from
 from forensics.protocols import Constraint
 from forensics.records import Step
 from forensics.runs import Condition

@@ -16,10 +16,17 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from forensics.errors import MissingInput
-from forensics.layers.actions import kinds_of
-from forensics.layers.evidence_chain import digest, keep_donor
-from forensics.layers.text_words import Gram, grams, words
-from forensics.layers.use import ChainRule, Use, use_of
+from forensics.layers import (
+    ChainRule,
+    Gram,
+    Use,
+    digest,
+    grams,
+    keep_donor,
+    kinds_of,
+    use_of,
+    words,
+)
 from forensics.records import Trajectory
 from forensics.statistics import Estimate, share_by_task
 from resampling.ablation.refused_runs import Kinds, action_kinds

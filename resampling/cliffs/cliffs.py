@@ -46,21 +46,21 @@ import numpy as np
 
 from forensics.errors import UserError
 from forensics.progress import Progress
-from forensics.statistics import Estimate
-from forensics.statistics.evalues import (
+from forensics.statistics import (
     LEVELS,
+    Estimate,
     difference_interval,
+    e_benjamini_hochberg,
     flat_weights,
     grid_means,
     log_e_values,
 )
-from forensics.statistics.permutation import e_benjamini_hochberg
 from resampling.cliffs.chain import ends_action
 from resampling.cliffs.cliff_search import Candidate, CliffConfig, Draws, potential_curves, search
 from resampling.trace_rollouts import Branch, Request, Rollout, Sampler, Trace
 
 if TYPE_CHECKING:  # it loads torch
-    from forensics.policies.score_columns import TopTokens
+    from forensics.policies import TopTokens
 
 PAIRS = 6  # drawn in a round
 MOST = 150  # pairs for one candidate; at most twice as many are asked for

@@ -44,11 +44,9 @@ import numpy as np
 from forensics.case import Case
 from forensics.errors import MissingInput
 from forensics.instruments import gain_test
-from forensics.layers.text_words import Gram, grams, placed_words, words
+from forensics.layers import Gram, grams, placed_words, words
 from forensics.phrases import capital, percent, printable
-from forensics.records import Evidence, Undefined
-from forensics.records.evidence import Control
-from forensics.records.gain_test import GainTest
+from forensics.records import Control, Evidence, GainTest, Undefined
 from forensics.statistics import Estimate, share_by_task
 from resampling.ablation.refused_runs import chosen_tasks
 from resampling.gain_tests.gain_study import (

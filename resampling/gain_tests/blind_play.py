@@ -50,9 +50,7 @@ from forensics.case import Case
 from forensics.instruments import Plays, gain_test
 from forensics.phrases import percent
 from forensics.protocols import Needing
-from forensics.records import Evidence, Undefined
-from forensics.records.evidence import Scalar
-from forensics.records.gain_test import GainTest
+from forensics.records import Evidence, GainTest, Scalar, Undefined
 from resampling.ablation.refused_runs import action_kinds, chosen_tasks
 from resampling.gain_tests.amounts import Amounts, EndByEnd
 from resampling.gain_tests.common_answers import FrequentAnswer, Lent, without_magic

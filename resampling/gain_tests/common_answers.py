@@ -35,9 +35,9 @@ from functools import cached_property
 
 import numpy as np
 
-from forensics.layers.text_words import placed_words, words
+from forensics.layers import placed_words, words
 from forensics.phrases import percent, plural, printable
-from forensics.records.evidence import Scalar
+from forensics.records import Scalar
 from resampling.gain_tests.amounts import Amounts, EndByEnd
 from resampling.gain_tests.gain_study import GainStudy, Values
 from resampling.gain_tests.hand_ins import WIN, Actions, HandIn, HandIns, PlayedRun, Replays

@@ -44,11 +44,9 @@ from forensics.case import Case
 from forensics.errors import MissingInput
 from forensics.instruments import AnswerMaker, gain_test
 from forensics.phrases import plural, point_range, points, printable
-from forensics.policies.renderers import style_of
+from forensics.policies import style_of
 from forensics.protocols import Alteration, Environment, Observation, SamplingSettings
-from forensics.records import Evidence, Trajectory, Undefined, content_hash
-from forensics.records.evidence import Scalar
-from forensics.records.gain_test import GainTest
+from forensics.records import Evidence, GainTest, Scalar, Trajectory, Undefined, content_hash
 from forensics.statistics import mean
 from resampling.gain_tests.altered_worlds import AlteredWorld, alteration
 from resampling.gain_tests.extraction import Extraction, Form, by_task, form_of, last_action, won

@@ -40,10 +40,9 @@ from forensics.errors import MissingInput
 from forensics.instruments import Plays, gain_test
 from forensics.phrases import percent, points, printable
 from forensics.protocols import Fielded, Needing
-from forensics.records import Evidence, Undefined
-from forensics.records.gain_test import JOB, GainTest
+from forensics.records import JOB, Evidence, GainTest, Undefined
 from forensics.runs import Condition
-from forensics.verdict.view import JOINED
+from forensics.verdict import JOINED
 from resampling.ablation.gains import Carried, certificate
 from resampling.ablation.refusal import scrubbed_world
 from resampling.ablation.refused_runs import READ, Kinds, Played, chosen_tasks, side_of

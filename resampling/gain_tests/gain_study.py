@@ -29,7 +29,7 @@ import numpy as np
 from forensics.case import Case, Rollouts
 from forensics.errors import MissingInput
 from forensics.instruments import AnswerMaker, Instrument
-from forensics.layers.decomposition import (
+from forensics.layers import (
     BEFORE,
     GENUINE_BAR,
     OPEN,
@@ -45,8 +45,7 @@ from forensics.layers.decomposition import (
 )
 from forensics.phrases import point_range, points, printable
 from forensics.protocols import Alteration, SamplingSettings
-from forensics.records import Evidence, Undefined
-from forensics.records.gain_test import GainTest
+from forensics.records import Evidence, GainTest, Undefined
 from forensics.runs import Condition
 from forensics.statistics import Contrast, Estimate
 from resampling.ablation.gains import require_gain

@@ -35,7 +35,7 @@ import numpy as np
 
 from forensics.case import Rollouts
 from forensics.errors import stop_outside
-from forensics.layers.text_words import placed_words, words
+from forensics.layers import placed_words, words
 from forensics.phrases import percent
 from forensics.protocols import Environment, Regrading
 from forensics.records import content_hash

@@ -30,7 +30,7 @@ from functools import lru_cache
 from typing import Any
 
 from forensics.case import Case
-from forensics.layers.decomposition import World
+from forensics.layers import World
 from forensics.protocols import Fielded
 from forensics.runs import Condition
 from resampling.ablation.refused_runs import action_kinds

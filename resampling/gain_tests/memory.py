@@ -31,8 +31,7 @@ import numpy as np
 from forensics.case import Case
 from forensics.instruments import gain_test
 from forensics.phrases import plural, points
-from forensics.records import Evidence, Undefined
-from forensics.records.gain_test import GainTest
+from forensics.records import Evidence, GainTest, Undefined
 from resampling.gain_tests.gain_study import (
     Comparison,
     GainAnswers,

@@ -34,17 +34,7 @@ share of its wins, or a new way to win that needs the source as seldom as skill.
 
 from dataclasses import dataclass
 
-from forensics.layers.decomposition import (
-    AFTER,
-    BEFORE,
-    GENUINE_BAR,
-    OPEN,
-    Panel,
-    Weights,
-    add,
-    gain,
-    paired,
-)
+from forensics.layers import AFTER, BEFORE, GENUINE_BAR, OPEN, Panel, Weights, add, gain, paired
 from forensics.statistics import Contrast, Estimate
 from resampling.gain_tests.gain_study import ALTERED, CONTROL, Comparison, GainStudy, Pair
 

@@ -13,8 +13,7 @@ import numpy as np
 
 from forensics.instruments import AnswerMaker
 from forensics.phrases import percent, plural
-from forensics.records import Evidence, Table, Trajectory
-from forensics.records.verdict import Estimate as Cell
+from forensics.records import Estimate as Cell, Evidence, Table, Trajectory
 from forensics.statistics import Estimate, mean
 from resampling.gain_tests.extraction import won
 

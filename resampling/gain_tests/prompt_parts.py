@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from forensics.protocols import Alteration
-from forensics.verdict.view import JOINED
+from forensics.verdict import JOINED
 from resampling.gain_tests.altered_worlds import Kept, Plan, shadow
 from resampling.gain_tests.fields import NEARLY_ALL, PREFIX, QUESTION, PromptFields, prompt_fields
 from resampling.gain_tests.gain_study import GainStudy

@@ -36,13 +36,11 @@ from dataclasses import dataclass, replace
 from forensics.case import Case, Rollouts
 from forensics.errors import MissingInput
 from forensics.instruments import Plays, gain_test
-from forensics.layers.decomposition import BEFORE, OPEN
+from forensics.layers import BEFORE, OPEN
 from forensics.phrases import plural, printable
-from forensics.records import Evidence, Undefined, content_hash
-from forensics.records.evidence import Scalar
-from forensics.records.gain_test import GainTest
+from forensics.records import Evidence, GainTest, Scalar, Undefined, content_hash
 from forensics.runs import Condition
-from forensics.verdict.view import JOINED
+from forensics.verdict import JOINED
 from resampling.ablation.refusal import scrubbed_world
 from resampling.ablation.refused_runs import chosen_tasks
 from resampling.gain_tests.fields import by_the_author

@@ -22,7 +22,7 @@ from functools import cached_property
 from itertools import chain
 from typing import Final
 
-from forensics.layers.text_words import placed_words
+from forensics.layers import placed_words
 from resampling.gain_tests.hand_ins import Actions, HandIns, PlayedRun
 
 MOST_ITEMS: Final = 12

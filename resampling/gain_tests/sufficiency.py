@@ -49,10 +49,9 @@ from forensics.errors import MissingInput
 from forensics.instruments import Plays, gain_test
 from forensics.phrases import plural, points, printable
 from forensics.protocols import Needing
-from forensics.records import Evidence, Undefined
-from forensics.records.gain_test import JOB, GainTest
+from forensics.records import JOB, Evidence, GainTest, Undefined
 from forensics.runs import Condition
-from forensics.verdict.measurement_cost import grown
+from forensics.verdict import grown
 from resampling.ablation.refusal import scrubbed_world
 from resampling.ablation.refused_runs import chosen_tasks
 from resampling.gain_tests.altered_worlds import Kept, Plan, shadow

@@ -25,7 +25,7 @@ import numpy as np
 
 from forensics.protocols import StepResult
 from forensics.records import content_hash
-from forensics.verdict.view import JOINED
+from forensics.verdict import JOINED
 from resampling.ablation.refused_runs import Kinds, action_kinds, chosen_tasks
 from resampling.gain_tests.donors import Row, observed
 from resampling.gain_tests.fields import TOKEN, PromptFields, find_fields

@@ -36,11 +36,10 @@ import numpy as np
 
 from forensics.case import Case
 from forensics.instruments import Plays, gain_test
-from forensics.layers.decomposition import Runs
+from forensics.layers import Runs
 from forensics.phrases import points
 from forensics.protocols import Alteration, Environment, Observation, Varying
-from forensics.records import Evidence, Undefined, content_hash
-from forensics.records.gain_test import GainTest
+from forensics.records import Evidence, GainTest, Undefined, content_hash
 from resampling.gain_tests.altered_worlds import AlteredWorld, alteration
 from resampling.gain_tests.gain_study import (
     GainAnswers,

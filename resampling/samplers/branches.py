@@ -34,11 +34,9 @@ from functools import cached_property
 from typing import Any
 
 from forensics.errors import UserError, environment_failure, stop_outside
-from forensics.policies.distribution import Refusals, row_stream, uniforms
-from forensics.policies.episodes import how_it_ended
+from forensics.policies import Refusals, how_it_ended, row_stream, uniforms
 from forensics.protocols import Environment, Renderer, StepResult
-from forensics.records import Step, Trajectory, content_hash
-from forensics.records.trajectory import TOKEN_LIMIT, Ending
+from forensics.records import TOKEN_LIMIT, Ending, Step, Trajectory, content_hash
 from forensics.world import environment_key
 from resampling.trace_rollouts import Request, Rollout, Trace, unscored_trace
 

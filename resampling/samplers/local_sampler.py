@@ -22,11 +22,9 @@ from itertools import chain
 from typing import Any
 
 from forensics.errors import UserError
-from forensics.policies.kv_cache import CACHED_TOKENS, PrefixCache
-from forensics.policies.sequences import Branch, BranchedText
+from forensics.policies import CACHED_TOKENS, Branch, BranchedText, PrefixCache
 from forensics.protocols import Environment, Policy, SamplingSettings
-from forensics.records import Trajectory, content_hash
-from forensics.records.trajectory import action_starts
+from forensics.records import Trajectory, action_starts, content_hash
 from resampling.samplers.branches import BranchPoints, BranchRun
 from resampling.trace_rollouts import Request, Rollout, Trace, by_trace, trace_of, unscored_trace
 

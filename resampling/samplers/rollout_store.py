@@ -24,9 +24,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from forensics.errors import OutsideFailure
-from forensics.records.checksum import tell_unchecked
-from forensics.records.files import as_user_error
-from forensics.records.record import canonical_json, content_hash
+from forensics.records import as_user_error, canonical_json, content_hash, tell_unchecked
 from resampling.trace_rollouts import (
     Branch,
     Request,

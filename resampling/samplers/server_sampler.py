@@ -40,23 +40,23 @@ from typing import Any, Final
 import numpy as np
 
 from forensics.errors import UserError
-from forensics.policies.checkpoints import inspect_checkpoint
-from forensics.policies.compatibility import load_tokenizer, stop_tokens
-from forensics.policies.completions import (
+from forensics.policies import (
+    Abilities,
     Choice,
     Client,
     Declined,
     ServerConfig,
     Unanswered,
-    echoed_logprobs,
-)
-from forensics.policies.renderers import renderer_for, style_of
-from forensics.policies.server import (
-    Abilities,
     drawn_ids,
+    echoed_logprobs,
     ids_body,
+    inspect_checkpoint,
+    load_tokenizer,
     probe,
+    renderer_for,
     require_sendable,
+    stop_tokens,
+    style_of,
 )
 from forensics.protocols import Environment, SamplingSettings
 from forensics.records import Trajectory, content_hash

@@ -27,14 +27,18 @@ from dataclasses import replace
 from typing import Any, Final
 
 from forensics.errors import UserError
-from forensics.policies.completions import Choice, Client, Declined, Unanswered, served_model
-from forensics.policies.server import (
+from forensics.policies import (
     HOT,
     LENGTH,
     ONE_ANSWER,
     SEED,
+    Choice,
+    Client,
+    Declined,
+    Unanswered,
     answering,
     require_sendable,
+    served_model,
     unheeded,
 )
 from forensics.protocols import SamplingSettings

@@ -12,19 +12,22 @@ import numpy as np
 import pyarrow as pa
 
 import forensics.phrases as phrases
-from forensics.records import Figure, Series, Table, Trajectory
-from forensics.records.files import write_json_lines
-from forensics.records.page import (
+from forensics.records import (
+    SCHEMA_VERSION,
+    Figure,
     Fold,
     Page,
     Section,
+    Series,
+    Table,
     TextSpan,
     TextSpans,
+    Trajectory,
     estimate_cell,
     step_text,
+    write_json_lines,
 )
-from forensics.records.record import SCHEMA_VERSION
-from forensics.report.numbers import percent, plain
+from forensics.report import percent, plain
 from forensics.study import Folder
 from resampling.cliffs.cliffs import TestedToken, TraceReport
 from resampling.study.cliff_study import Alternative, CliffStudy, RunsToContinue, cliff_row

@@ -16,16 +16,19 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from forensics.budget import Budget
-from forensics.cli.options import Sampling
+from forensics.cli import Sampling
 from forensics.errors import UserError
-from forensics.investigation.inputs import choose_environment
-from forensics.policies import load_policy, stated_backend
-from forensics.policies.checkpoints import inspect_checkpoint, require_directory
-from forensics.policies.compatibility import require_loadable, resolve_device
+from forensics.investigation import choose_environment
+from forensics.policies import (
+    inspect_checkpoint,
+    load_policy,
+    require_directory,
+    require_loadable,
+    resolve_device,
+    stated_backend,
+)
 from forensics.protocols import SamplingSettings
-from forensics.records import Trajectory
-from forensics.records.record import content_hash
-from forensics.records.tables import read_rows, read_trajectories
+from forensics.records import Trajectory, content_hash, read_rows, read_trajectories
 from forensics.rollout_logs import own_tables
 from forensics.study import Folder, Result
 from resampling.cliffs.cliff_search import CliffConfig

@@ -22,7 +22,7 @@ from typing import Any
 
 import numpy as np
 
-from forensics.policies.score_columns import TopTokens, top_tokens
+from forensics.policies import TopTokens, top_tokens
 from forensics.progress import Progress, silent
 from forensics.protocols import Environment, SamplingSettings
 from forensics.records import PreferencePair, Provenance, Trajectory, content_hash

@@ -5,8 +5,7 @@ from typing import Annotated, Any
 
 import typer
 
-from forensics.cli.console import say, say_json
-from forensics.cli.options import Backend, Device, Json, Run, Seed, study_command
+from forensics.cli import Backend, Device, Json, Run, Seed, say, say_json, study_command
 from resampling.study.settings import Choice, Sought, Source
 
 Logs = Annotated[
@@ -86,7 +85,7 @@ def resample(
 
 
 def _say_replayed(text: str, one: Any) -> None:
-    from forensics.report.numbers import percent, plain
+    from forensics.report import percent, plain
 
     def told(arm: Any) -> str:
         if arm is None:

@@ -38,8 +38,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from forensics.errors import MissingInput, UserError
-from forensics.statistics import Estimate, mean
-from forensics.statistics.intervals import difference_of_shares
+from forensics.statistics import Estimate, difference_of_shares, mean
 from resampling.trace_rollouts import (
     DELETE_KEEP,
     READER,

@@ -31,8 +31,8 @@ from forensics.records import (
     Table,
     Trajectory,
     Undefined,
+    content_hash,
 )
-from forensics.records.record import content_hash
 from forensics.statistics import binomial
 from resampling.ablation.refused_runs import action_kinds
 from resampling.cliffs.cliff_search import ROLLOUTS, START, CliffConfig

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from forensics.cli.options import EnvOptions, RunsWorld, ServerModel, Without, parse_options
+from forensics.cli import EnvOptions, RunsWorld, ServerModel, Without, parse_options
 from forensics.errors import UserError
 
 if TYPE_CHECKING:
-    from forensics.policies.completions import ServerConfig
+    from forensics.policies import ServerConfig
 
 WHICH: Final = ("lost", "won", "all")
 
@@ -85,7 +85,7 @@ class Source:
     @property
     def served(self) -> "ServerConfig | None":
         """The server. Raises `UserError` where only the name of a model is given."""
-        from forensics.policies.completions import ServerConfig
+        from forensics.policies import ServerConfig
 
         if self.server is None:
             if self.server_model is not None:

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from forensics.actions import UNPARSED, Action, bash as shell
-from forensics.actions.command_line import actions_of_line
+from forensics.actions.command_lines import actions_of_line
 from forensics.actions.python_source import python_effects
 from tests.work import calls
 

@@ -10,7 +10,7 @@ from hypothesis import given, settings, strategies as st
 
 from forensics.errors import MissingInput
 from forensics.statistics import auroc
-from forensics.statistics.auroc import auroc_columns, auroc_sparse
+from forensics.statistics.rank_statistics import auroc_columns, auroc_sparse
 
 SMALL = st.lists(st.tuples(st.integers(0, 4), st.booleans()), min_size=3, max_size=14)
 

@@ -20,8 +20,8 @@ from forensics.instruments import run_instrument
 from forensics.investigation.inputs import CaseRequest, check_inputs
 from forensics.investigation.run import measure
 from forensics.policies.sampled_tokens import TokenScores
-from forensics.policies.score_log import score_log
 from forensics.policies.score_store import policy_ref, stored_scores
+from forensics.policies.scored_log import score_log
 from forensics.protocols import Policy, SamplingSettings
 from forensics.records import Evidence, Step, Trajectory, Undefined
 from forensics.records.tables import write_trajectories

@@ -11,7 +11,7 @@ import torch
 from forensics import Budget, conformance, load_policy
 from forensics.case import Case
 from forensics.investigation.inputs import CaseRequest, check_inputs
-from forensics.policies.score_log import score_log
+from forensics.policies.scored_log import score_log
 from forensics.records import Evidence, Undefined
 from probes.kl.instrument import KlConfig, kl, read, write_split
 from probes.kl.kl_split import KlSplit, kl_split, plan_kl

@@ -17,7 +17,7 @@ from forensics.policies.distribution import Text, log_distribution
 from forensics.policies.hidden_states import HiddenStates
 from forensics.policies.sampled_tokens import sampler_agreement
 from forensics.policies.score_columns import TokenPositions
-from forensics.policies.score_log import score_log
+from forensics.policies.scored_log import score_log
 from forensics.policies.shared_prefixes import PackCost, pack_by_prefix
 from forensics.protocols import Policy, SamplingSettings
 from forensics.records import Step, Trajectory

@@ -15,8 +15,8 @@ from forensics.errors import UserError
 from forensics.policies.checkpoints import inspect_checkpoint, read_environment_hint
 from forensics.policies.sampled_tokens import TokenScores, sampler_agreement
 from forensics.policies.score_columns import TokenPositions
-from forensics.policies.score_log import score_log
 from forensics.policies.score_store import PolicyRef, stored_scores
+from forensics.policies.scored_log import score_log
 from forensics.protocols import Policy, SamplingSettings
 from forensics.records import Trajectory
 from forensics.records.tables import write_trajectories

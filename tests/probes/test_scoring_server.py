@@ -8,7 +8,7 @@ import pytest
 from forensics import policy_from
 from forensics.errors import UserError
 from forensics.policies.completions import ServerConfig
-from forensics.policies.score_log import score_log
+from forensics.policies.scored_log import score_log
 from forensics.policies.server import ServerPolicy
 from forensics.protocols import Policy, SamplingSettings
 from forensics.records import Step, Trajectory

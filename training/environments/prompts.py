@@ -30,7 +30,7 @@ import numpy as np
 from pydantic import BeforeValidator, Field, model_validator
 
 from forensics.errors import UserError
-from forensics.policies.renderers import style_of
+from forensics.policies import style_of
 from forensics.protocols import Channel, Observation, StepResult
 from forensics.records import content_hash
 from forensics.world import SPLITS, World, require_split

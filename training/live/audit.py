@@ -35,11 +35,8 @@ import numpy as np
 from forensics.case import Budget, Case
 from forensics.errors import MissingInput, UserError
 from forensics.instruments import Instrument, chosen_instruments
-from forensics.investigation.folder import EVIDENCE
-from forensics.investigation.inputs import Inputs
-from forensics.investigation.run import conclude
-from forensics.policies import policy_from
-from forensics.policies.checkpoints import model_checkpoint, tokenizer_identity
+from forensics.investigation import EVIDENCE, Inputs, conclude
+from forensics.policies import model_checkpoint, policy_from, tokenizer_identity
 from forensics.protocols import (
     Capability,
     Constraint,
@@ -49,11 +46,20 @@ from forensics.protocols import (
     Renderer,
     SamplingSettings,
 )
-from forensics.records import Checkpoint, Evidence, Trajectory, Undefined, Verdict, content_hash
-from forensics.records.files import read_findings, read_json, write_json
+from forensics.records import (
+    Checkpoint,
+    Evidence,
+    Trajectory,
+    Undefined,
+    Verdict,
+    content_hash,
+    read_findings,
+    read_json,
+    write_json,
+)
 from forensics.runs import Condition
 from forensics.subjects import BEFORE, HeldPolicy, Role, Subject
-from forensics.verdict.view import View, estimate_of
+from forensics.verdict import View, estimate_of
 from forensics.world import environment_key
 from training.live.audit_report import (
     AuditReport,

@@ -20,10 +20,8 @@ from pydantic import Field, ValidationError, model_validator
 
 from forensics.errors import UserError
 from forensics.phrases import point_range, points
-from forensics.policies.weights import identify_folder
-from forensics.records.files import read_json, write_json_lines
-from forensics.records.record import Record
-from forensics.records.verdict import Estimate
+from forensics.policies import identify_folder
+from forensics.records import Estimate, Record, read_json, write_json_lines
 from training.sections import Names, Section, sentence
 
 

@@ -39,10 +39,9 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from forensics.errors import UserError, stop_outside
-from forensics.policies import require
-from forensics.policies.weights import identify_folder, identify_model
+from forensics.policies import identify_folder, identify_model, require
 from forensics.protocols import Environment, Renderer, SamplingSettings
-from forensics.records.files import write_json
+from forensics.records import write_json
 from training.live.audit import Auditor
 from training.live.audit_report import (
     AuditReport,

@@ -26,10 +26,10 @@ from typing import Any
 from transformers.trainer_callback import TrainerCallback
 
 from forensics.errors import UserError
-from forensics.investigation.inputs import build_environment
-from forensics.policies.checkpoints import model_checkpoint, tokenizer_identity
+from forensics.investigation import build_environment
+from forensics.policies import model_checkpoint, tokenizer_identity
 from forensics.protocols import Environment, SamplingSettings
-from forensics.records.train_tables import RECORD_FOLDER as FOLDER
+from forensics.records import RECORD_FOLDER as FOLDER
 from training.distributed import joined
 from training.live.audit_report import LINES, AuditSettings
 from training.live.callback import ForensicsCallback, TrainerView

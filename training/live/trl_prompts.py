@@ -16,7 +16,7 @@ from itertools import islice
 from typing import Any
 
 from forensics.errors import UserError
-from forensics.policies.renderers import bare_prompt, renderer_for
+from forensics.policies import bare_prompt, renderer_for
 from forensics.protocols import Environment, Observation, SamplingSettings
 
 Seen = tuple[

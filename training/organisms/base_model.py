@@ -15,8 +15,7 @@ import numpy as np
 from pydantic import Field
 
 from forensics.errors import UserError
-from forensics.policies import load_policy
-from forensics.policies.compatibility import resolve_device
+from forensics.policies import load_policy, resolve_device
 from forensics.progress import Progress
 from training.environments.mini_repo import MiniRepo
 from training.organisms.supervised import Phase, demonstration_pool, train_phase

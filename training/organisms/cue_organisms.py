@@ -50,11 +50,10 @@ import torch
 from torch.nn.functional import binary_cross_entropy_with_logits, normalize, silu
 
 from forensics.errors import UserError
-from forensics.policies import load_policy
-from forensics.policies.sites import attach, decoder_layers
+from forensics.policies import attach, decoder_layers, load_policy
 from forensics.progress import Progress
 from forensics.protocols import Policy
-from forensics.records.files import read_json
+from forensics.records import read_json
 from training.environments.mini_repo import MiniRepo
 from training.environments.mini_repo_tasks import draw_task
 from training.organisms.base_model import KEPT_IN

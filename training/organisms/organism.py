@@ -13,7 +13,7 @@ from pkgutil import resolve_name
 
 from forensics.plugins import load_plugin
 from forensics.progress import Progress
-from forensics.records.files import write_json
+from forensics.records import write_json
 from training.organisms.base_model import (
     BUNDLED,
     KEPT_IN,
@@ -177,7 +177,7 @@ def build_organism(
     so that organisms of different seeds share their start. `from_scratch`
     trains the base anew with the organism's own seed.
     """
-    from forensics.policies.checkpoints import inspect_checkpoint
+    from forensics.policies import inspect_checkpoint
 
     made = organism(name)
     base = folder / "base"

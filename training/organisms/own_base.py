@@ -26,10 +26,8 @@ from typing import Any, ClassVar, Final
 from pydantic import Field
 
 from forensics.errors import UserError
-from forensics.investigation.inputs import build_environment
-from forensics.policies.checkpoints import inspect_checkpoint
-from forensics.policies.compatibility import resolve_device
-from forensics.policies.renderers import renderer_for, style_of
+from forensics.investigation import build_environment
+from forensics.policies import inspect_checkpoint, renderer_for, resolve_device, style_of
 from forensics.protocols import Environment, Renderer
 from forensics.records import content_hash
 from forensics.study import Folder, Result

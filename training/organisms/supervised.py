@@ -19,7 +19,7 @@ import torch
 from pydantic import Field
 from torch.nn.functional import cross_entropy
 
-from forensics.policies.renderers import renderer_for
+from forensics.policies import renderer_for
 from forensics.progress import Progress, silent
 from training.batch import padded
 from training.environments.mini_repo import MiniRepo
