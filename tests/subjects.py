@@ -27,13 +27,19 @@ class Loaded:
         return self.load()
 
 
+class Named(StatedPolicy):
+    """A policy whose identity is the beginning of its name, as draws hang on it."""
+
+    @property
+    def identity(self) -> str:
+        return self.policy[:16]
+
+
 def loaded(
     load: Mapping[str, Callable[[], Any]], identities: Mapping[str, str] | None = None
 ) -> tuple[Loaded, ...]:
     """One subject for each side's name."""
-    stated = {
-        side: StatedPolicy(policy=name, tokenizer=None) for side, name in (identities or {}).items()
-    }
+    stated = {side: Named(policy=name, tokenizer=None) for side, name in (identities or {}).items()}
     return tuple(
         Loaded(role=Role.named(side), load=one, stated=stated.get(side))
         for side, one in load.items()
