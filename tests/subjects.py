@@ -27,19 +27,24 @@ class Loaded:
         return self.load()
 
 
-class Named(StatedPolicy):
-    """A policy whose identity is the beginning of its name, as draws hang on it."""
+class Known(StatedPolicy):
+    """One whose identity a test sets."""
+
+    known: str
 
     @property
     def identity(self) -> str:
-        return self.policy[:16]
+        return self.known
 
 
 def loaded(
     load: Mapping[str, Callable[[], Any]], identities: Mapping[str, str] | None = None
 ) -> tuple[Loaded, ...]:
     """One subject for each side's name."""
-    stated = {side: Named(policy=name, tokenizer=None) for side, name in (identities or {}).items()}
+    stated = {
+        side: Known(policy=side, tokenizer=None, known=name[:16])
+        for side, name in (identities or {}).items()
+    }
     return tuple(
         Loaded(role=Role.named(side), load=one, stated=stated.get(side))
         for side, one in load.items()

@@ -34,7 +34,12 @@ from forensics.policies.checkpoints import tokenizer_identity
 from forensics.protocols import Environment
 from forensics.records import TrainingRow, TrainingRun, canonical_json
 from forensics.records.files import read_json, write_atomically, write_json
-from forensics.records.train_tables import FOLDER, marker_path, warm_up, write_shard
+from forensics.records.train_tables import (
+    RECORD_FOLDER as FOLDER,
+    marker_path,
+    warm_up,
+    write_shard,
+)
 from forensics.version import code_version
 from training.advantages import TrainedGroup
 from training.dpo_trainer import PreferenceStep

@@ -27,7 +27,7 @@ from crosscoders.steering.evaluation import FOLDER, Bench, Condition
 from crosscoders.steering.interventions import parse_position
 from crosscoders.steering.readings import (
     Asked,
-    Reader,
+    FedDictionary,
     Readings,
     parse_features,
     pick,
@@ -277,7 +277,7 @@ def _subject(
             f"{folder} was trained at a width of {dictionary.config.width} and this site has"
             f" {width}; give the dictionary of this pair and site"
         )
-    reader = Reader(dictionary=dictionary.to(device), encoding=request.config.encoding)
+    reader = FedDictionary(dictionary=dictionary.to(device), encoding=request.config.encoding)
     asked = parse_features(request.features)
     first = name == "dictionary"
     if not first and asked.rule == "listed":  # latents of another dictionary mean nothing here

@@ -34,7 +34,7 @@ from crosscoders.steering.edits import (
 )
 from crosscoders.steering.evaluation import Condition
 from crosscoders.steering.readings import (
-    Reader,
+    FedDictionary,
     Readings,
     equal_error_basis,
     equally_active,
@@ -95,7 +95,7 @@ class Subject:
 
     name: str
     key: str
-    reader: Reader
+    reader: FedDictionary
     features: tuple[int, ...]
     config: SteeringConfig
     readings: Readings

@@ -171,7 +171,7 @@ def decision_activations(
 
 
 @dataclass(frozen=True, kw_only=True)
-class Reader:
+class FedDictionary:
     """A dictionary, and from whose activations it is fed (see `changes`)."""
 
     dictionary: Dictionary
@@ -209,12 +209,12 @@ class Reader:
         return part / self.dictionary.scale
 
 
-def frequencies(reader: Reader, pairs: Tensor) -> Tensor:
+def frequencies(reader: FedDictionary, pairs: Tensor) -> Tensor:
     """Share of the rows in which each latent is active `[latents]`."""
     return torch.stack([(codes > 0).sum(0) for codes in reader.codes(pairs)]).sum(0) / len(pairs)
 
 
-def median_values(reader: Reader, features: Sequence[int], pairs: Tensor) -> Tensor:
+def median_values(reader: FedDictionary, features: Sequence[int], pairs: Tensor) -> Tensor:
     """The median of each latent's active values `[features]`. Raises
     `UserError` for one that is never active.
     """
@@ -233,7 +233,7 @@ def mean_difference(pairs: Tensor) -> Tensor:
     return mean
 
 
-def equal_error_basis(reader: Reader, features: Sequence[int], pairs: Tensor) -> Tensor:
+def equal_error_basis(reader: FedDictionary, features: Sequence[int], pairs: Tensor) -> Tensor:
     """The fewest principal directions of the difference (not centred) that
     leave no more of it than the features do.
 
@@ -254,7 +254,7 @@ def equal_error_basis(reader: Reader, features: Sequence[int], pairs: Tensor) ->
     return few
 
 
-def contrasts(reader: Reader, readings: Readings, whole: bool = False) -> Tensor:
+def contrasts(reader: FedDictionary, readings: Readings, whole: bool = False) -> Tensor:
     """How much more each latent writes before the measured behaviour
     `[latents]`; see `written` for of what.
     """
@@ -274,7 +274,7 @@ def contrasts(reader: Reader, readings: Readings, whole: bool = False) -> Tensor
 
 
 def top_features(
-    reader: Reader,
+    reader: FedDictionary,
     readings: Readings,
     number: int,
     among: Sequence[int] | None = None,
@@ -302,7 +302,7 @@ def top_features(
 
 
 def equally_active(
-    reader: Reader,
+    reader: FedDictionary,
     features: Sequence[int],
     pairs: Tensor,
     sets: int,
@@ -347,7 +347,9 @@ def parse_features(text: str) -> Asked:
     )
 
 
-def pick(asked: Asked, reader: Reader, readings: Readings, table: Path | None) -> tuple[int, ...]:
+def pick(
+    asked: Asked, reader: FedDictionary, readings: Readings, table: Path | None
+) -> tuple[int, ...]:
     """The latents that are asked for. `table`: what `top` keeps to."""
     if asked.rule == "listed":
         return asked.listed

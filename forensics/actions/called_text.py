@@ -17,6 +17,7 @@ import re
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
+from forensics.actions.apply_patch import searched_texts
 from forensics.actions.tool_calls import LONGEST, arguments_of
 from forensics.actions.untrusted import first_of
 
@@ -35,11 +36,6 @@ _ELEMENT = re.compile(
 )
 _CHILD = re.compile(r"<([a-z_]{1,40})>")
 _PATH = re.compile(r"<(path)>")
-_SEARCHED = re.compile(r"^(?:-{3,}|<{3,}) ?SEARCH[^\n]{0,80}\n", re.M)
-_DIVIDED, _REPLACED = (
-    re.compile(r"^={3,}[ \t]*$", re.M),
-    re.compile(r"^(?:\+{3,}|>{3,}) ?REPLACE", re.M),
-)
 _JSON = re.compile(r"^[ \t]*(?:\[TOOL_CALLS\]|<\|python_tag\|>|<tool_call>)?\s*(?=[{\[])", re.M)
 
 
@@ -87,24 +83,12 @@ def element_calls(text: str) -> list[RawCall]:
     for name, body in spans(text, _ELEMENT, "</{}>"):
         given: dict[str, Any] = dict(spans(body, _CHILD, "</{}>"))
         given |= dict(spans(given.pop("args", ""), _PATH, "</{}>"))
-        if edits := _edits(given.get("diff", "")):
+        blocks = searched_texts(given.get("diff", ""))
+        texts = ([one.removesuffix("\n") for one in block[1:]] for block in blocks)
+        if edits := [{"old_string": old, "new_string": new} for old, new in texts]:
             del given["diff"]
             given |= edits[0] if len(edits) == 1 else {"edits": edits}
         found += [RawCall(name, given)] if given else []
-    return found
-
-
-def _edits(diff: str) -> list[dict[str, str]]:
-    """What a text of SEARCH and REPLACE blocks takes out and puts in."""
-    found, at = [], 0
-    while opened := _SEARCHED.search(diff, at):
-        divided = _DIVIDED.search(diff, opened.end())
-        closed = _REPLACED.search(diff, divided.end()) if divided else None
-        if divided is None or closed is None:
-            break
-        old, new = diff[opened.end() : divided.start()], diff[divided.end() + 1 : closed.start()]
-        found.append({"old_string": old.removesuffix("\n"), "new_string": new.removesuffix("\n")})
-        at = closed.end()
     return found
 
 

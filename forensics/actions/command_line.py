@@ -147,7 +147,7 @@ def _told(text: str, directory: str | None, root: str | None, depth: int = 0) ->
         why = line.left_out or f"only its first {MOST} acts were read"
         actions = [
             *actions[:MOST],
-            Action(step=0, kind="command", program=UNPARSED, arguments=(why,), text=text[:200]),
+            Action(0, "command", UNPARSED, (why,), text=text[:200]),
         ]
     return LineActions(tuple(actions), _behind(directory, line.directory))
 
@@ -208,17 +208,9 @@ def _one(
     changed, content = _written(command, program, arguments)
     reads = _placed((*files.reads, *command.inputs), directory, root)
     writes = _placed((*files.writes, *command.outputs, *changed), directory, root)
-    submits = program == "echo" and arguments and arguments[0].strip() in _SUBMITS
-    return Action(
-        step=0,
-        kind="submit" if submits else "command",
-        program="submit" if submits else program,
-        text=command.text,
-        arguments=arguments,
-        reads=reads,
-        writes=writes,
-        content=content,
-    )
+    if program == "echo" and arguments and arguments[0].strip() in _SUBMITS:
+        return Action(0, "submit", "submit", arguments, reads, writes, command.text, content)
+    return Action(0, "command", program, arguments, reads, writes, command.text, content)
 
 
 def _placed(paths: Words, directory: str | None, root: str | None) -> Words:

@@ -84,7 +84,7 @@ class _Scan:
             if found.lastgroup == "word":
                 self.pieces += [
                     self.text[done : found.start()],
-                    f"< {_NAME.format(self._expected())} ",
+                    f"< {_NAME.format(len(self.heredocs) + len(self._waiting))} ",
                 ]
                 self._waiting.append(
                     (
@@ -105,9 +105,6 @@ class _Scan:
     def _pattern(self) -> re.Pattern[str]:
         top = self._inside[-1] if self._inside else ""
         return _QUOTED if top == '"' else _COUNT if top == "((" else _OPEN
-
-    def _expected(self) -> int:
-        return len(self.heredocs) + len(self._waiting)
 
     def _turn(self, token: str) -> None:
         """Into or out of quotes, substitutions and counting."""

@@ -27,11 +27,10 @@ class KnownFile:
     known.
     """
 
-    def __init__(self, text: str | None = None) -> None:
-        self.before: list[str] = text_lines(text or "")
-        self.after = list(self.before)
-        self.whole = text is not None
-        self.new = self.deleted = self.unseen = self.open = False
+    def __init__(self) -> None:
+        self.before: list[str] = []
+        self.after: list[str] = []
+        self.whole = self.new = self.deleted = self.unseen = self.open = False
         self.parts: list[tuple[str, str]] = []
 
     def reach(self, last: int) -> bool:

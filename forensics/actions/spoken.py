@@ -16,7 +16,7 @@ runs.
 
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -100,8 +100,9 @@ def _bare(text: str) -> str:
 def blocks_are_run(steps: Sequence[Step]) -> bool:
     """Whether the blocks in a run's messages were run: `steps` from its first answer on."""
     signs = likely = prose = 0
-    for step, answer in _answered(steps):
-        if not ends_with_block(step.text):
+    for step, answer in pairwise(steps):
+        acts = step.role == "assistant" and answer.role != "assistant" and not step.tool_calls
+        if not acts or not ends_with_block(step.text):
             continue
         text = answer.text[:LOOKED]
         if answer.role == "tool" or _FRAME.match(text):
@@ -113,13 +114,6 @@ def blocks_are_run(steps: Sequence[Step]) -> bool:
         else:
             likely += bool(text.strip())
     return (signs > 0 or likely > 1) and signs + likely > prose
-
-
-def _answered(steps: Sequence[Step]) -> Iterator[tuple[Step, Step]]:
-    """Each message of the policy that calls no tool, with what came back next."""
-    for step, answer in pairwise(steps):
-        if step.role == "assistant" and answer.role != "assistant" and not step.tool_calls:
-            yield step, answer
 
 
 def ends_with_block(text: str) -> bool:

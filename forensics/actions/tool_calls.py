@@ -25,11 +25,11 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
-from forensics.actions.action import Action, relative_path
+from forensics.actions.action import Action, Kind, relative_path
 from forensics.actions.command_heads import command_head
 from forensics.actions.unified_diff import patched_files
 from forensics.actions.unknown_tools import named_by, only_reads
-from forensics.actions.untrusted import TABLES, first_of, json_value
+from forensics.actions.untrusted import TABLES, Words, first_of, json_value
 from forensics.records import ToolCall
 
 SHELLS = re.compile(
@@ -176,36 +176,23 @@ def action_of_call(
     """
     text = f"{name}({', '.join(_told(arguments))})"
     if name.lower() in _TOOLS["submits"]:
-        return Action(
-            step=0, kind="submit", program="submit", arguments=tuple(_told(arguments)), text=text
-        )
+        return Action(0, "submit", "submit", tuple(_told(arguments)), text=text)
     patch = _patch(name, arguments)
-    where = [
+    where = tuple(
         path for key in _TOOLS["paths"] if isinstance(path := arguments.get(key), str) and path
-    ][:1]
-    content = patch or _wrote(arguments) if patch or _changes(name, arguments) else None
-    paths = (
-        patched_files(patch)
-        if patch
-        else tuple(where or ([opened] if content is not None and opened else []))
-    )
-    told = tuple(relative_path(directory, path, root) for path in paths)
+    )[:1]
     changes = _changes(name, arguments) or patch is not None
-    kept = {key: value for key, value in arguments.items() if value != content}
-    found = Action(
-        step=0,
-        kind="edit" if changes and told else "tool",
-        program=name,
-        arguments=tuple(_told(kept)),
-        text=text,
-        reads=() if changes else told,
-        writes=told if changes else (),
-        content=content,
-    )
+    content = patch or (_wrote(arguments) if changes else None)
+    held = (opened,) if content is not None and opened else ()
+    told = _placed(patched_files(patch) if patch else where or held, directory, root)
+    kept = _told({key: value for key, value in arguments.items() if value != content})
+    reads, writes = ((), told) if changes else (told, ())
+    kind: Kind = "edit" if changes and told else "tool"
+    found = Action(0, kind, name, tuple(kept), reads, writes, text, content)
     if told or changes or not only_reads(name):
         return found
     named = named_by(found).paths  # under a name that no table has
-    return found._replace(reads=tuple(relative_path(directory, path, root) for path in named))
+    return found._replace(reads=_placed(named, directory, root))
 
 
 def _patch(name: str, arguments: Mapping[str, Any]) -> str | None:
@@ -249,44 +236,24 @@ def viewer_action(
     text: str, directory: str | None, root: str | None, opened: str | None
 ) -> Action | None:
     """The action of a command of SWE-agent's file viewer, `None` for any other command line."""
-    text = text.strip()
-    if (found := _EDIT.match(text)) is not None and _RANGE.fullmatch(
-        found[2].strip().split("<<")[0].strip()
-    ):
-        writes = (relative_path(directory, opened, root),) if opened else ()
-        words = tuple(found[2].split())
-        return Action(
-            step=0,
-            kind="edit",
-            program=found[1],
-            arguments=words,
-            writes=writes,
-            text=text,
-            content=found[3],
-        )
+    text, held = text.strip(), (opened,) if opened else ()
+    found = _EDIT.match(text)
+    if found and _RANGE.fullmatch(found[2].strip().split("<<")[0].strip()):
+        writes, words = _placed(held, directory, root), tuple(found[2].split())
+        return Action(0, "edit", found[1], words, writes=writes, text=text, content=found[3])
     if (found := _VIEW.match(text)) is None:
         return None
     words = tuple(word.strip("\"'") for word in found[2].split())
-    named = (
-        words[:1]
-        if found[1] in ("open", "create")
-        else words[1:2]
-        if found[1] == "search_file"
-        else ()
-    )
-    paths = tuple(
-        relative_path(directory, path, root) for path in named or ((opened,) if opened else ())
-    )
-    creates = found[1] == "create"
-    return Action(
-        step=0,
-        kind="edit" if creates else "tool",
-        program=found[1],
-        arguments=words,
-        text=text,
-        reads=() if creates else paths,
-        writes=paths if creates else (),
-    )
+    named = words[1:2] if found[1] == "search_file" else ()
+    named = words[:1] if found[1] in ("open", "create") else named
+    paths = _placed(named or held, directory, root)
+    if found[1] == "create":
+        return Action(0, "edit", "create", words, writes=paths, text=text)
+    return Action(0, "tool", found[1], words, paths, text=text)
+
+
+def _placed(paths: Words, directory: str | None, root: str | None) -> Words:
+    return tuple(relative_path(directory, path, root) for path in paths)
 
 
 def head_word_actions(text: str, calls: Sequence[ToolCall] = ()) -> list[Action] | None:
@@ -300,16 +267,9 @@ def head_word_actions(text: str, calls: Sequence[ToolCall] = ()) -> list[Action]
         head, *rest = part.split() or [""]
         edits = head == "edit" and len(rest) > 1
         if part:
-            found.append(
-                Action(
-                    step=0,
-                    kind="submit" if head == "submit" else "edit" if edits else "tool",
-                    program=head,
-                    arguments=tuple(rest),
-                    reads=tuple(rest[:1]) if head == "open" else (),
-                    writes=tuple(rest[:1]) if edits else (),
-                    text=part,
-                    content=" ".join(rest[1:]) if edits else None,
-                )
-            )
+            kind: Kind = "submit" if head == "submit" else "edit" if edits else "tool"
+            path = tuple(rest[:1])
+            reads, writes = path if head == "open" else (), path if edits else ()
+            content = " ".join(rest[1:]) if edits else None
+            found.append(Action(0, kind, head, tuple(rest), reads, writes, part, content))
     return found

@@ -325,14 +325,7 @@ class _Run:
             return self._line(call, line)
         program = program_text(call.name, call.arguments)
         if program is not None:
-            action = Action(
-                step=0,
-                kind="command",
-                program="python",
-                arguments=("-c",),
-                text=program,
-                content=program,
-            )
+            action = Action(0, "command", "python", ("-c",), text=program, content=program)
             return with_effects(action, python_effects(program), self._directory, self._root)
         action = action_of_call(
             call.name, call.arguments, self._directory, self._root, self._opened

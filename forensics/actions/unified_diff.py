@@ -135,16 +135,13 @@ def _file(lines: list[str], at: int) -> tuple[int, Changed]:
 
 
 def _count(line: str, left: list[int], added: list[str], removed: list[str]) -> None:
-    if line.startswith("\\"):
+    sign = line[:1]
+    if sign == "\\":
         return
-    if line.startswith("+"):
-        added.append(line[1:])
-        left[1] = max(0, left[1] - 1)
-    elif line.startswith("-"):
-        removed.append(line[1:])
-        left[0] = max(0, left[0] - 1)
-    else:
-        left[0], left[1] = max(0, left[0] - 1), max(0, left[1] - 1)
+    if sign in ("+", "-"):
+        (added if sign == "+" else removed).append(line[1:])
+    left[0] = max(0, left[0] - (sign != "+"))
+    left[1] = max(0, left[1] - (sign != "-"))
 
 
 def _squeezed(line: str) -> str:

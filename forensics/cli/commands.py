@@ -227,7 +227,7 @@ BeforeLogs = Annotated[
         help="Logs of the policy before training. Without them there is no gain to judge.",
     ),
 ]
-Reader = Annotated[
+ReaderName = Annotated[
     str | None,
     typer.Option(
         metavar="NAME",
@@ -250,7 +250,7 @@ def scan(
     after: AfterLogs,
     out: Out,
     before: BeforeLogs = None,
-    reader: Reader = None,
+    reader: ReaderName = None,
     export: Export = None,
     accept: Accept = None,
     rule: Rule = None,

@@ -35,7 +35,7 @@ from forensics.instruments import Instrument, instrument
 from forensics.layers.channels import ATTEMPTS, WINS, channel_answers, control_of
 from forensics.layers.degeneracy import MEASURES
 from forensics.layers.evidence_chain import chain_rows, has_side
-from forensics.layers.run_columns import BehaviourConfig, Reading, Tallied, read_case
+from forensics.layers.run_columns import BehaviourConfig, CaseColumns, Tallied, read_case
 from forensics.layers.tally import Log
 from forensics.layers.traps import collapse, echo_trap
 from forensics.phrases import percent, printable
@@ -52,7 +52,7 @@ Floats = NDArray[np.float64]
 Endings = dict[str, Counter[tuple[str, str]]]  # task -> (end, reason) -> runs
 
 
-def turns(reading: Reading) -> Evidence:
+def turns(reading: CaseColumns) -> Evidence:
     """Change of mean turns, with the share of runs by how many turns they took."""
     sides = {"before": [reading.compared()], "after": list(reading.afters)}
     counts = {
@@ -80,7 +80,7 @@ def turns(reading: Reading) -> Evidence:
 
 
 def changed(
-    reading: Reading,
+    reading: CaseColumns,
     question: str,
     column: str,
     unit: str,
@@ -109,7 +109,7 @@ def changed(
     )
 
 
-def degeneracy_answers(reading: Reading) -> Iterator[Evidence | Undefined]:
+def degeneracy_answers(reading: CaseColumns) -> Iterator[Evidence | Undefined]:
     """The change of each degeneracy measure."""
     question = "behaviour.degeneracy"
     for name in MEASURES:
@@ -119,7 +119,7 @@ def degeneracy_answers(reading: Reading) -> Iterator[Evidence | Undefined]:
         yield reading.answers.answer(question, measure, name)
 
 
-def action_mix(reading: Reading) -> Evidence:
+def action_mix(reading: CaseColumns) -> Evidence:
     """Jensen-Shannon divergence of the action kinds of both sides, bits, with a
     permutation p-value by task.
     """
@@ -180,7 +180,7 @@ def _rates(logs: Sequence[Log], tasks: Sequence[str], kinds: Sequence[str]) -> F
     return rates
 
 
-def breakage_runs(reading: Reading) -> Evidence:
+def breakage_runs(reading: CaseColumns) -> Evidence:
     """Share of the scrubbed runs after training that never hand in; control:
     the policy before training.
 
@@ -236,7 +236,7 @@ def breakage_runs(reading: Reading) -> Evidence:
     )
 
 
-def cut_off(reading: Reading) -> Evidence:
+def cut_off(reading: CaseColumns) -> Evidence:
     """Share of the wins after training whose last action the limit of a turn cut off, so that
     what stood there so far was graded; control: the policy before training.
 

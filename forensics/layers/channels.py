@@ -17,7 +17,7 @@ from forensics.errors import MissingInput
 from forensics.instruments import AnswerMaker
 from forensics.layers.bounds import ScoredSide
 from forensics.layers.evidence_chain import has_side
-from forensics.layers.run_columns import Answers, Reading, change
+from forensics.layers.run_columns import Answers, CaseColumns, change
 from forensics.layers.tally import LINKS, PROMPTED, Log, link_column, mean
 from forensics.phrases import capital, percent, plural, printable
 from forensics.protocols import Channel
@@ -34,7 +34,7 @@ WIN = 0.5  # outcome from which a run is a win, where a log is scanned
 ACCIDENT, RULE_BROKEN = "accidental-damage", "instructions"  # families whose findings flag no run
 
 
-def channel_answers(reading: Reading) -> Answers:
+def channel_answers(reading: CaseColumns) -> Answers:
     """Both questions for every channel."""
     if not reading.survey.channels:
         missing = MissingInput(
@@ -47,7 +47,7 @@ def channel_answers(reading: Reading) -> Answers:
             yield reading.answers.answer(question, partial(measure, reading, channel), channel.name)
 
 
-def channel_wins(reading: Reading, channel: Channel) -> Evidence:
+def channel_wins(reading: CaseColumns, channel: Channel) -> Evidence:
     """Share of the wins after training that are credited to the channel: every
     link of the chain holds.
 
@@ -106,7 +106,7 @@ def channel_wins(reading: Reading, channel: Channel) -> Evidence:
     )
 
 
-def vanishing_wins(reading: Reading, channel: Channel) -> Evidence:
+def vanishing_wins(reading: CaseColumns, channel: Channel) -> Evidence:
     """The same for what the prompt itself shows, by intervention: the share of
     the wins after training that vanish in the world scrubbed of the channel.
     The interval is that of the difference, over the wins that there are.
@@ -167,7 +167,7 @@ def _win_rates(outcomes: Iterable[tuple[str, float | None]], win: float) -> dict
     return {task: mean(values) for task, values in won.items()}
 
 
-def channel_attempts(reading: Reading, channel: Channel) -> Evidence:
+def channel_attempts(reading: CaseColumns, channel: Channel) -> Evidence:
     """Share of the runs after training that try the channel. Raises `MissingInput` without runs."""
     level = reading.config.level
     after = _share(reading.afters, channel, ["attempted"], None, level)
@@ -262,7 +262,7 @@ def _seed_shares(logs: Sequence[Log], channel: Channel) -> dict[str, Scalar]:
     return shares
 
 
-def _links(reading: Reading, channel: Channel) -> Figure:
+def _links(reading: CaseColumns, channel: Channel) -> Figure:
     """How many runs reach each link, before and after."""
     links = ("attempted", "obtained", "used", "complete")
     sides = {"before": [reading.before] if reading.before else [], "after": list(reading.afters)}

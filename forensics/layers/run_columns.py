@@ -113,7 +113,7 @@ def change(
 
 
 @dataclass(frozen=True, kw_only=True)
-class Reading:
+class CaseColumns:
     """Everything the layer's questions are answered from. `before` is `None`
     where the case has no such log.
 
@@ -181,7 +181,7 @@ class Tallied:
 
 def read_case(
     case: Case, config: BehaviourConfig, provenance: Provenance, tallied: Tallied | None = None
-) -> Reading:
+) -> CaseColumns:
     """Read the open-world logs of both sides, where they were not read already
     (`tallied`).
 
@@ -200,7 +200,7 @@ def read_case(
         }
     else:
         found, logs = tallied.survey, tallied.logs
-    return Reading(
+    return CaseColumns(
         case=case,
         config=config,
         answers=AnswerMaker(layer="behaviour", method="behaviour", provenance=provenance),

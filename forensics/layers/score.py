@@ -69,7 +69,7 @@ QUESTIONS = (*parts.open_weights(), *parts.scrubbed_weights(OPEN), "gain.channel
 
 
 @dataclass(frozen=True, kw_only=True)
-class Reading:
+class WorldRuns:
     """What could be read: runs of each world, the fully scrubbed world, the
     channels to share out the phantom part among (empty where not every world
     was there), and what was missing.
@@ -116,7 +116,7 @@ def score(case: Case, config: ScoreConfig) -> Iterator[Evidence | Undefined]:
         raise reading.missing
 
 
-def read_case(case: Case, config: ScoreConfig) -> Reading:
+def read_case(case: Case, config: ScoreConfig) -> WorldRuns:
     """Stream every world the case can give; the open one is required (`MissingInput`)."""
     if not case.afters:
         raise MissingInput("The case has no runs after training.", "Give at least one `--after`.")
@@ -126,14 +126,14 @@ def read_case(case: Case, config: ScoreConfig) -> Reading:
         everything = channel_names(case)
         worlds[everything] = _read_world(case, everything)
     except MissingInput as missing:
-        return Reading(worlds=worlds, missing=missing, basis=basis)
+        return WorldRuns(worlds=worlds, missing=missing, basis=basis)
     between: dict[World, tuple[Runs, tuple[Runs, ...]]] = {}
     try:
         for world in worlds_between(everything, config.exact_channels):
             between[world] = _read_world(case, world)
     except MissingInput as missing:
-        return Reading(worlds=worlds, scrubbed=everything, missing=missing)
-    return Reading(worlds=worlds | between, scrubbed=everything, channels=everything)
+        return WorldRuns(worlds=worlds, scrubbed=everything, missing=missing)
+    return WorldRuns(worlds=worlds | between, scrubbed=everything, channels=everything)
 
 
 def channel_names(case: Case) -> World:
@@ -219,7 +219,7 @@ def silent_shares(worlds: Mapping[World, tuple[Runs, tuple[Runs, ...]]]) -> dict
     return {name: value for name, value in shares.items() if value}
 
 
-def findings(reading: Reading, config: ScoreConfig, provenance: Provenance) -> Iterator[Evidence]:
+def findings(reading: WorldRuns, config: ScoreConfig, provenance: Provenance) -> Iterator[Evidence]:
     """Every answer that a reading supports, in a fixed order. Pure: no files, no randomness."""
     panel = parts.paired(reading.worlds, reading.scrubbed)
     control = parts.control_panel(reading.worlds, reading.scrubbed)
@@ -274,7 +274,7 @@ def whiskers(title: str, shown: Mapping[str, Evidence]) -> Figure:
 class Maker:
     """Turns weights into evidence: estimate, control, diagnostics, sentence."""
 
-    reading: Reading
+    reading: WorldRuns
     panel: Panel
     control: Panel | None
     level: float

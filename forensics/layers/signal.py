@@ -29,7 +29,7 @@ from forensics.instruments import AnswerMaker, instrument
 from forensics.layers.signal_changes import (
     QUESTIONS,
     AlertLine,
-    Reading,
+    RecordSteps,
     SignalConfig,
     read_record,
     task_means,
@@ -76,7 +76,7 @@ def signal(case: Case, config: SignalConfig) -> Iterator[Evidence | Undefined]:
 
 def _evidence(
     make: AnswerMaker,
-    reading: Reading,
+    reading: RecordSteps,
     question: str,
     change: MeanDifference,
     control: Control,
@@ -135,7 +135,7 @@ def series_figure(
     )
 
 
-def _alerts(make: AnswerMaker, reading: Reading, known: dict[str, MeanDifference]) -> Evidence:
+def _alerts(make: AnswerMaker, reading: RecordSteps, known: dict[str, MeanDifference]) -> Evidence:
     """How many alert lines the end of the run lies beyond. A habit of the field
     is not a test: no interval.
     """

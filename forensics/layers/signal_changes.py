@@ -140,7 +140,7 @@ class SignalConfig:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Reading:
+class RecordSteps:
     """The steps of a record."""
 
     steps: tuple[StepNumbers, ...]
@@ -187,7 +187,7 @@ class Reading:
         return found, Control(name=CHANCE, estimate=chance, p_value=p_value)
 
 
-def read_record(case: Case, config: SignalConfig) -> Reading:
+def read_record(case: Case, config: SignalConfig) -> RecordSteps:
     """Read the case's training record. Raises `MissingInput` where there is
     none, or fewer than two steps of it.
     """
@@ -199,7 +199,7 @@ def read_record(case: Case, config: SignalConfig) -> Reading:
             "Train on.",
         )
     tolerance = float(record.run.estimator.get("dead_tolerance", 0.0))
-    return Reading(
+    return RecordSteps(
         steps=tuple(read_step(record, step, tolerance, config.win) for step in steps),
         missing=record.missing(),
         config=config,

@@ -36,7 +36,7 @@ from typing import NamedTuple
 
 from forensics.errors import MissingInput
 from forensics.layers.degeneracy import MEASURES
-from forensics.layers.run_columns import Change, Reading, change
+from forensics.layers.run_columns import CaseColumns, Change, change
 from forensics.layers.tally import Log, mean
 from forensics.records import Evidence, Table
 from forensics.statistics import benjamini_hochberg
@@ -56,7 +56,7 @@ class Condition(NamedTuple):
     figures: dict[str, float | None]
 
 
-def echo_trap(reading: Reading) -> Evidence:
+def echo_trap(reading: CaseColumns) -> Evidence:
     """1.0 where all four conditions hold, 0.0 where one does not. Raises
     `MissingInput` where it cannot be told.
     """
@@ -82,7 +82,7 @@ def echo_trap(reading: Reading) -> Evidence:
     return _verdict(reading, "behaviour.echo_trap", "echo trap", conditions, turns, artifacts)
 
 
-def collapse(reading: Reading) -> Evidence:
+def collapse(reading: CaseColumns) -> Evidence:
     """1.0 where the policy collapsed, 0.0 where not. Raises `MissingInput`
     where it cannot be told.
     """
@@ -121,7 +121,7 @@ def collapse(reading: Reading) -> Evidence:
     return _verdict(reading, "behaviour.collapse", "collapse", conditions, turns, ())
 
 
-def empty_wins(reading: Reading) -> float | None:
+def empty_wins(reading: CaseColumns) -> float | None:
     """Share of the wins after training that handed in nothing; `None` where
     hand-ins were not recorded before it.
     """
@@ -145,7 +145,7 @@ def dead_share(logs: Sequence[Log]) -> float | None:
     return mean([float(len(set(rows)) == 1) for rows in groups]) if groups else None
 
 
-def _repetition(reading: Reading) -> Condition:
+def _repetition(reading: CaseColumns) -> Condition:
     """Whether any deciding measure rises, after Benjamini-Hochberg over those that are defined."""
     known = {name: reading.known_change(name) for name in MEASURES}
     rises = {name: change for name, change in known.items() if change is not None}
@@ -164,7 +164,7 @@ def _repetition(reading: Reading) -> Condition:
     )
 
 
-def _nothing_lost(reading: Reading, change: Change) -> Condition:
+def _nothing_lost(reading: CaseColumns, change: Change) -> Condition:
     config = reading.config
     cap, growth = config.turns_factor * change.before, change.after - change.before
     idle_growth = reading.change("idle repeats").estimate / growth if growth > 0 else 0.0
@@ -194,7 +194,7 @@ def _nothing_lost(reading: Reading, change: Change) -> Condition:
     )
 
 
-def _dose(reading: Reading) -> Change | None:
+def _dose(reading: CaseColumns) -> Change | None:
     """Within tasks: outcome of runs with more idle repeats than the task's
     mean, minus that of the others.
     """
@@ -214,7 +214,7 @@ def _dose(reading: Reading) -> Change | None:
 
 
 def _verdict(
-    reading: Reading,
+    reading: CaseColumns,
     question: str,
     name: str,
     conditions: Sequence[Condition],

@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
+from forensics.actions.apply_patch import searched_texts
 from forensics.readers.messages import shell_call, tool_call, tool_step
 from forensics.readers.terminal_commands import heredoc_word
 from forensics.readers.values import field_names
@@ -27,7 +28,6 @@ _NAMES = field_names("aider")
 _MODEL = re.compile(r"(?:Main m|M)odels?: (\S+)")
 _RAN, _GOT = "I ran this command:", "And got this output:"
 _FENCE = re.compile(r"[ \t]*(`{3,}|~{3,})")
-_SIGN = re.compile(r"(?:(<{5,9} SEARCH>?)|(={5,9})|(>{5,9} REPLACE))\s*")
 _FILE = re.compile(r"^([^\n]+)\n```[\w+-]*\n((?:(?!```)[^\n]*\n)*+)```", re.M)
 _DIFF = re.compile(r"^```diff\n((?:(?!```)[^\n]*\n)*+)```", re.M)
 Who = Literal["user", "aider", "model"]
@@ -153,7 +153,7 @@ def _told(turn: _Turn | None) -> Iterator[Step]:
 def _edits(turn: _Turn) -> Iterator[ToolCall]:
     """The edits of an answer that were applied."""
     text = f"{turn.text}\n"
-    blocks = list(_blocks(text))
+    blocks = list(searched_texts(text))
     for above, old, new in blocks:
         if path := _named(above, turn.applied):
             yield tool_call("edit", {"path": path, "old_string": old, "new_string": new})
@@ -164,21 +164,6 @@ def _edits(turn: _Turn) -> Iterator[ToolCall]:
     for found in _FILE.finditer(text):
         if path := _named(found[1], turn.applied):
             yield tool_call("write", {"path": path, "content": found[2]})
-
-
-def _blocks(text: str) -> Iterator[tuple[str, str, str]]:
-    """Each SEARCH/REPLACE block: the lines above it, what it looks for and what it puts there."""
-    parts: list[list[str]] = [[]]  # what stands above, the old and the new lines
-    for line in text.split("\n"):
-        sign = _SIGN.fullmatch(line)
-        if sign and sign[len(parts)]:
-            parts.append([])
-        else:
-            parts[-1].append(line)
-        if len(parts) > 3:
-            above, old, new = ("".join(f"{line}\n" for line in part) for part in parts[:3])
-            yield above, old, new
-            parts = [[]]
 
 
 def _named(above: str, applied: list[str]) -> str | None:

@@ -36,7 +36,6 @@ from forensics.readers.content import (
     LIMITS,
     MEBIBYTE,
     PIECE,
-    Limits,
     UnreadableContent,
     bare_name,
     inflated,
@@ -76,15 +75,13 @@ def is_archive(path: Path, head: bytes) -> bool:
 
 
 @contextmanager
-def unpacked(path: Path, limits: Limits = LIMITS) -> Iterator[tuple[Path, Problems]]:
+def unpacked(path: Path) -> Iterator[tuple[Path, Problems]]:
     """A folder with the archive's files, and what is not there: where, and why."""
     problems: Problems = []
     with tempfile.TemporaryDirectory(prefix="logs-") as place:
         folder = Path(place) / safe_name(path.name)  # readers see no random name
         folder.mkdir()
-        unpack = _Unpacking(
-            folder, limits, max(limits.free, path.stat().st_size * limits.ratio), problems
-        )
+        unpack = _Unpacking(folder, max(LIMITS.free, path.stat().st_size * LIMITS.ratio), problems)
         try:
             _unpack_zip(path, unpack) if _is_zip(path) else _unpack_tar(path, unpack)
         except WRONG as error:
@@ -202,9 +199,7 @@ def safe_name(name: str) -> str:
     return "/".join(_short(part) for part in kept if part.strip(". "))
 
 
-def open_member(
-    archive: zipfile.ZipFile, member: zipfile.ZipInfo, limits: Limits = LIMITS
-) -> BinaryIO:
+def open_member(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> BinaryIO:
     """The content of a zip member, compressed as it may be. Raises `UnreadableContent`,
     or while reading it.
     """
@@ -221,25 +216,22 @@ def open_member(
         cast(BinaryIO, BufferedReader(_Part(file, start, member.compress_size))),
         "zstd",
         member.compress_size,
-        limits,
     )
 
 
-def read_member(
-    archive: zipfile.ZipFile, member: zipfile.ZipInfo, limits: Limits = LIMITS
-) -> bytes:
+def read_member(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> bytes:
     """A zip member's whole content. Raises `UnreadableContent` where it is broken or
     larger than one document may be.
     """
     try:
-        with open_member(archive, member, limits) as stream:
-            content = stream.read(limits.document + 1)
+        with open_member(archive, member) as stream:
+            content = stream.read(LIMITS.document + 1)
     except UnreadableContent:
         raise
     except WRONG as error:
         raise UnreadableContent(f"it is broken ({error})") from None
-    if len(content) > limits.document:
-        raise UnreadableContent(f"it is larger than {limits.document // MEBIBYTE} MB")
+    if len(content) > LIMITS.document:
+        raise UnreadableContent(f"it is larger than {LIMITS.document // MEBIBYTE} MB")
     if (
         member.compress_type == ZSTANDARD and zlib.crc32(content) != member.CRC
     ):  # at others Python's module looks
@@ -263,7 +255,6 @@ class _Unpacking:
     """
 
     folder: Path
-    limits: Limits
     proportion: int
     problems: Problems
     members: int = 0
@@ -272,8 +263,8 @@ class _Unpacking:
     def add(self, name: str, open_it: Callable[[], BinaryIO]) -> None:
         """One more file. A member that fails is told; what is out of bounds ends the unpacking."""
         self.members += 1
-        if self.members > self.limits.members:
-            raise UnreadableContent(f"it holds more than {self.limits.members} files")
+        if self.members > LIMITS.members:
+            raise UnreadableContent(f"it holds more than {LIMITS.members} files")
         target = self.folder / (safe_name(name) or f"member-{self.members}")
         try:
             target.parent.mkdir(parents=True, exist_ok=True)
@@ -289,7 +280,7 @@ class _Unpacking:
             self.problems.append((name, f"the member cannot be read ({error})"))
 
     def _copy(self, source: BinaryIO, file: BinaryIO) -> None:
-        allowed = min(self.limits.unpacked, self.proportion)
+        allowed = min(LIMITS.unpacked, self.proportion)
         while data := source.read(MEBIBYTE):
             self.written += len(data)
             if self.written > allowed:
@@ -325,7 +316,7 @@ def _unpack_zip(path: Path, unpack: _Unpacking) -> None:
 
 def _unpack_tar(path: Path, unpack: _Unpacking) -> None:
     with (
-        open_content(path, unpack.limits) as stream,
+        open_content(path) as stream,
         tarfile.open(fileobj=stream, mode="r|") as archive,
     ):
         for member in archive:

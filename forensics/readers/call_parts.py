@@ -61,7 +61,8 @@ def sent_back(part: JsonObject) -> Any:
 
 
 def _told(kind: str, part: JsonObject) -> CallPart:
-    result = _plain(first_of(part, _NAMES.sent_back))
+    held = first_of(part, _NAMES.sent_back)
+    result = held["value"] if isinstance(held, Mapping) and "value" in held else held
     if kind in ("tool-result", "tool-error") or kind.endswith(ANSWERS):
         return CallPart(answered=True, result=result)
     name = first_of(part, _NAMES.names, str)
@@ -69,14 +70,9 @@ def _told(kind: str, part: JsonObject) -> CallPart:
     return CallPart(
         kind.removeprefix("tool-") if name is None else name,
         first_of(part, _NAMES.given),
-        answered=first_of(part, _NAMES.sent_back) is not None and not only_call,
+        answered=held is not None and not only_call,
         result=result,
     )
-
-
-def _plain(value: Any) -> Any:
-    """A result without the kind that stands beside it (`{"type": "json", "value": ...}`)."""
-    return value["value"] if isinstance(value, Mapping) and "value" in value else value
 
 
 def turns(message: JsonObject) -> Iterator[JsonObject]:

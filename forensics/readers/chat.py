@@ -63,7 +63,8 @@ TASKS = "holds prompts without answers: a data set of tasks, no runs"
 
 def recognises(path: Path, head: bytes) -> bool:
     """Whether a file is of this format."""
-    first = _first_of_table(path) if head.startswith(PARQUET) else first_value(head)
+    table = head.startswith(PARQUET)
+    first = getattr(next(read_parquet(path), None), "value", None) if table else first_value(head)
     if isinstance(first, list) and not is_conversation(first) and first:
         first = first[0]
     if not isinstance(first, Mapping):
@@ -72,11 +73,6 @@ def recognises(path: Path, head: bytes) -> bool:
         any(key in first for key in _NAMES.says) and "messageID" not in first
     )  # else a part of one
     return (is_message(first) and whole) or _messages(first) is not None
-
-
-def _first_of_table(path: Path) -> Any:
-    row = next(read_parquet(path), None)
-    return row.value if isinstance(row, Row) else None
 
 
 def _talk(value: Any) -> list[Any] | None:

@@ -59,7 +59,7 @@ class UnreadableContent(ValueError):
     """Content that is broken or out of bounds: one sentence."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(kw_only=True)
 class Limits:
     """Bounds on what one file may hold, in bytes unless said otherwise."""
 
@@ -99,14 +99,14 @@ def bare_name(path: Path) -> str:
     return path.name.removesuffix(path.suffix) if path.suffix.lower() in SUFFIXES else path.name
 
 
-def open_content(path: Path, limits: Limits = LIMITS) -> BinaryIO:
+def open_content(path: Path) -> BinaryIO:
     """The content of a file, inflated where it is compressed. Reading raises
     `UnreadableContent` for what is broken.
     """
     try:
         file = path.open("rb")  # closed by the caller
         kind = compression(file.peek(8))
-        return file if kind is None else inflated(file, kind, path.stat().st_size, limits)
+        return file if kind is None else inflated(file, kind, path.stat().st_size)
     except OSError as error:
         raise UnreadableContent(f"it cannot be opened ({error.strerror})") from None
 
@@ -116,62 +116,60 @@ def compression(start: bytes) -> str | None:
     return next((name for magic, name in MAGIC.items() if start.startswith(magic)), None)
 
 
-def inflated(file: BinaryIO, kind: str, packed: int, limits: Limits = LIMITS) -> BinaryIO:
+def inflated(file: BinaryIO, kind: str, packed: int) -> BinaryIO:
     """A stream of what `file`, `packed` bytes of compressed content, inflates to."""
-    return cast(
-        BinaryIO, io.BufferedReader(_Inflated(file, _INFLATERS[kind], packed, limits), MEBIBYTE)
-    )
+    return cast(BinaryIO, io.BufferedReader(_Inflated(file, _INFLATERS[kind], packed), MEBIBYTE))
 
 
-def read_head(path: Path, limits: Limits = LIMITS, length: int = HEAD) -> bytes:
+def read_head(path: Path, length: int = HEAD) -> bytes:
     """The first `length` bytes of the content. Raises `UnreadableContent` where there
     are none to be had.
     """
-    with open_content(path, limits) as stream:
+    with open_content(path) as stream:
         return stream.read(length)
 
 
-def read_whole(path: Path, limits: Limits = LIMITS) -> bytes:
+def read_whole(path: Path, most: int | None = None) -> bytes:
     """The content of a file that must be held whole. Raises `UnreadableContent`
-    above `limits.document`.
+    above `most` bytes (`LIMITS.document`).
     """
-    with open_content(path, limits) as stream:
-        content = stream.read(limits.document + 1)
-    _require_bounded(content, limits)
+    with open_content(path) as stream:
+        content = stream.read((most or LIMITS.document) + 1)
+    _require_bounded(content, most or LIMITS.document)
     return content
 
 
-def read_text(path: Path, limits: Limits = LIMITS) -> tuple[str, tuple[Unreadable, ...]]:
+def read_text(path: Path, most: int) -> tuple[str, tuple[Unreadable, ...]]:
     """The text of a file that must be held whole, as far as it can be read, and what of it
-    cannot. Raises `UnreadableContent` above `limits.document`.
+    cannot. Raises `UnreadableContent` above `most` bytes.
     """
     content, broken = bytearray(), []
-    with cast(io.BufferedReader, open_content(path, limits)) as stream:
+    with cast(io.BufferedReader, open_content(path)) as stream:
         try:  # piece by piece: a longer read that breaks off gives nothing
-            while len(content) <= limits.document and (piece := stream.read1(MEBIBYTE)):
+            while len(content) <= most and (piece := stream.read1(MEBIBYTE)):
                 content += piece
         except UnreadableContent as refused:
             where = f"after {content.count(10):,} lines"
             broken.append(Unreadable(path, str(refused), where))
-    _require_bounded(content, limits)
+    _require_bounded(content, most)
     return content.decode("utf-8-sig", "replace"), tuple(broken)
 
 
-def _require_bounded(content: bytes | bytearray, limits: Limits) -> None:
-    if len(content) > limits.document:
+def _require_bounded(content: bytes | bytearray, most: int) -> None:
+    if len(content) > most:
         raise UnreadableContent(
-            f"it holds one document above {_megabytes(limits.document)}, too large to be read whole"
+            f"it holds one document above {_megabytes(most)}, too large to be read whole"
         )
 
 
-def read_lines(path: Path, limits: Limits = LIMITS) -> Iterator[Line | Unreadable]:
+def read_lines(path: Path) -> Iterator[Line | Unreadable]:
     """The lines of a file, empty ones left out; what is too long or breaks off is told by line."""
     number = 0
     try:
-        with open_content(path, limits) as stream:
-            for number, content in enumerate(_bounded_lines(stream, limits.line), 1):
+        with open_content(path) as stream:
+            for number, content in enumerate(_bounded_lines(stream, LIMITS.line), 1):
                 if content is None:
-                    reason = f"the line is longer than {_megabytes(limits.line)} and was left out"
+                    reason = f"the line is longer than {_megabytes(LIMITS.line)} and was left out"
                     yield Unreadable(path, reason, f"line {number}")
                 elif content := (
                     content.removeprefix(codecs.BOM_UTF8) if number == 1 else content
@@ -196,11 +194,9 @@ class _Inflated(io.RawIOBase):
     content, as the tools have it.
     """
 
-    def __init__(
-        self, file: BinaryIO, new: Callable[[], Inflater], packed: int, limits: Limits
-    ) -> None:
-        self._file, self._new, self._limits = file, new, limits
-        self._allowed = min(limits.total, max(limits.free, packed * limits.ratio))
+    def __init__(self, file: BinaryIO, new: Callable[[], Inflater], packed: int) -> None:
+        self._file, self._new = file, new
+        self._allowed = min(LIMITS.total, max(LIMITS.free, packed * LIMITS.ratio))
         self._inflater: Inflater | None = new()
         self._held, self._left, self._made = memoryview(b""), b"", 0
 

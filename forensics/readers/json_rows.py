@@ -30,7 +30,6 @@ from forensics.errors import CURE, OutsideFailure, stop_full
 from forensics.readers.content import (
     LIMITS,
     MEBIBYTE,
-    Limits,
     Line,
     Unreadable,
     UnreadableContent,
@@ -141,21 +140,21 @@ def first_row(head: bytes) -> dict[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
-def read_rows(path: Path, limits: Limits = LIMITS) -> Rows:
+def read_rows(path: Path) -> Rows:
     """Every row of a file of lines, of one list, of one document, or of Parquet;
     broken ones are told and passed over.
     """
     try:
-        head = read_head(path, limits).removeprefix(MARKS).lstrip()
+        head = read_head(path).removeprefix(MARKS).lstrip()
     except UnreadableContent as refused:
         yield Unreadable(path, str(refused))
         return
     if head.startswith(PARQUET):
         yield from read_parquet(path)
     elif head[:1] not in (b"[", b"{") or _one_line(head):
-        yield from read_json_lines(path, limits)
+        yield from read_json_lines(path)
     else:
-        yield from (read_elements if head[:1] == b"[" else read_document)(path, limits)
+        yield from (read_elements if head[:1] == b"[" else read_document)(path)
 
 
 def _one_line(head: bytes) -> bool:
@@ -174,9 +173,9 @@ def _one_line(head: bytes) -> bool:
     return bool(rest.strip()) or line.startswith(b"{")
 
 
-def read_json_lines(path: Path, limits: Limits = LIMITS) -> Rows:
+def read_json_lines(path: Path) -> Rows:
     """One row for each line."""
-    for line in read_lines(path, limits):
+    for line in read_lines(path):
         if isinstance(line, Line):
             where = f"line {line.number}"
             try:
@@ -187,12 +186,12 @@ def read_json_lines(path: Path, limits: Limits = LIMITS) -> Rows:
             yield line
 
 
-def read_elements(path: Path, limits: Limits = LIMITS) -> Rows:
+def read_elements(path: Path) -> Rows:
     """The elements of a JSON list, one by one, counted from 0; a broken one ends the list."""
     where = "the list"
     try:
-        with open_content(path, limits) as stream:
-            text = _Text(stream, limits.line)
+        with open_content(path) as stream:
+            text = _Text(stream, LIMITS.line)
             for number, value in enumerate(text.elements()):
                 where = f"after element {number}"
                 yield Row(f"element {number}", value)
@@ -200,16 +199,14 @@ def read_elements(path: Path, limits: Limits = LIMITS) -> Rows:
         yield Unreadable(path, str(refused), where)
 
 
-def read_entries(
-    path: Path, listed: str, limits: Limits = LIMITS
-) -> Iterator[tuple[str, Row] | Unreadable]:
+def read_entries(path: Path, listed: str) -> Iterator[tuple[str, Row] | Unreadable]:
     """The entries of one JSON object as they come, those of the list `listed`
     one by one and counted from 0.
     """
     where = "the document"
     try:
-        with open_content(path, limits) as stream:
-            for key, number, value in _Text(stream, limits.line).entries(listed):
+        with open_content(path) as stream:
+            for key, number, value in _Text(stream, LIMITS.line).entries(listed):
                 where = key if number is None else f"{key} {number}"
                 yield key, Row(where, value)
     except UnreadableContent as refused:
@@ -370,10 +367,10 @@ def read_parquet(path: Path, columns: Sequence[str] | None = None) -> Rows:
         yield Unreadable(path, f"the file is broken ({reason})", f"from row {done}")
 
 
-def read_document(path: Path, limits: Limits = LIMITS) -> Rows:
+def read_document(path: Path) -> Rows:
     """The one JSON value of a file, as a row."""
     try:
-        value = parse(read_whole(path, limits).removeprefix(MARKS))
+        value = parse(read_whole(path).removeprefix(MARKS))
         yield Row("the document", value)
     except UnreadableContent as refused:
         yield Unreadable(path, str(refused))

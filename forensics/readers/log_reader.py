@@ -31,7 +31,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from inspect import isfunction
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 from forensics.errors import UserError, stop_full
 from forensics.plugins import code_of, installed
@@ -41,7 +41,6 @@ from forensics.readers.content import (
     LIMITS,
     LONG_HEAD,
     WHOLE,
-    Limits,
     Unreadable,
     UnreadableContent,
     read_head,
@@ -122,24 +121,12 @@ class _Search:
     """
 
     readers: tuple[LogReader, ...]
-    limits: Limits
     forced: bool = False
     shown: Path = Path()
     held: Path | None = None
     depth: int = 0
     names_files: bool = False
     root: Path | None = None
-
-    @classmethod
-    def by(cls, name: str | None, limits: Limits, **how: Any) -> "_Search":
-        """A look by every reader, or by the one of this name."""
-        readers = installed_readers()
-        if name is None:
-            return cls(readers, limits, **how)
-        if chosen := tuple(reader for reader in readers if reader.name == name):
-            return cls(chosen[:1], limits, forced=True, **how)
-        known = ", ".join(sorted(reader.name for reader in readers)) or "none"
-        raise UserError(f"unknown reader '{name}'; known: {known}")
 
     def told(self, path: Path) -> Path:
         """The path as the user knows it."""
@@ -188,9 +175,7 @@ class _Search:
         return replace(self, shown=self.told(archive), held=folder, depth=self.depth + 1)
 
 
-def read_logs(
-    path: Path, reader: str | None = None, limits: Limits = LIMITS, *, names_files: bool = False
-) -> Runs:
+def read_logs(path: Path, reader: str | None = None, *, names_files: bool = False) -> Runs:
     """Every run in a file, a folder or an archive, streaming; `Unreadable` for
     what could not be read.
 
@@ -198,7 +183,7 @@ def read_logs(
     which file it was read from. Raises `UserError` where the path does not exist, a
     folder holds no file, or there is no such reader.
     """
-    search = _Search.by(reader, limits, names_files=names_files, root=path)
+    search = _Search(_named(reader), reader is not None, names_files=names_files, root=path)
     if not path.exists() and (given := address(path)):
         raise UserError(
             f"{given} is an address, not a log on this machine; download it and give the file or"
@@ -211,26 +196,14 @@ def read_logs(
     return _unique(_all(path, search))
 
 
-def files_to_open(path: Path, reader: str | None = None) -> list[Path]:
-    """The files of a log that `read_logs` reads, in its order: those that only
-    go along with others are left out.
-    """
-    return [path] if not path.is_dir() else list(_Search.by(reader, LIMITS).files(path))
-
-
-def open_files(
-    paths: Iterable[Path],
-    reader: str | None = None,
-    limits: Limits = LIMITS,
-    *,
-    names_files: bool = False,
-    root: Path | None = None,
-) -> Runs:
-    """Every run in some of the files (`files_to_open`) of a log, `root`; ids are told apart
-    within these files only.
-    """
-    search = _Search.by(reader, limits, names_files=names_files, root=root)
-    return _unique(found for path in paths for found in _one(path, search))
+def _named(name: str | None) -> tuple[LogReader, ...]:
+    """Every reader, or the one of this name."""
+    readers = installed_readers()
+    chosen = tuple(reader for reader in readers if name in (None, reader.name))
+    if not chosen:
+        known = ", ".join(sorted(reader.name for reader in readers)) or "none"
+        raise UserError(f"unknown reader '{name}'; known: {known}")
+    return chosen if name is None else chosen[:1]
 
 
 @lru_cache(maxsize=1)
@@ -277,7 +250,7 @@ def _one(path: Path, search: _Search) -> Runs:
             raise UnreadableContent(OUTSIDE)
         if not path.is_file():
             raise UnreadableContent("it is no file, or may not be read")
-        head = read_head(path, search.limits)
+        head = read_head(path)
         if not head:
             raise UnreadableContent("it is empty")
     except UnreadableContent as refused:
@@ -287,7 +260,7 @@ def _one(path: Path, search: _Search) -> Runs:
     chosen, failures = _recognised(path, head, search)
     if chosen is None and len(head) == HEAD and head.lstrip()[:1] in (b"{", b"["):
         with suppress(UnreadableContent):
-            chosen, failures = _recognised(path, read_head(path, search.limits, LONG_HEAD), search)
+            chosen, failures = _recognised(path, read_head(path, LONG_HEAD), search)
     yield from failures
     if chosen is None and search.hides(path):
         return
@@ -296,7 +269,7 @@ def _one(path: Path, search: _Search) -> Runs:
     elif chosen is not None or search.forced:
         yield from _read(chosen or search.readers[0], path, search)
     else:
-        yield replace(search.unreadable(path, UNKNOWN), seen=seen_in(path, head, search.limits))
+        yield replace(search.unreadable(path, UNKNOWN), seen=seen_in(path, head))
 
 
 def _recognised(
@@ -335,12 +308,10 @@ def _read(reader: LogReader, path: Path, search: _Search) -> Runs:
 
 
 def _archive(path: Path, search: _Search) -> Runs:
-    if search.depth >= search.limits.nesting:
-        yield search.unreadable(
-            path, f"archives are nested deeper than {search.limits.nesting} levels"
-        )
+    if search.depth >= LIMITS.nesting:
+        yield search.unreadable(path, f"archives are nested deeper than {LIMITS.nesting} levels")
         return
-    with unpacked(path, search.limits) as (folder, problems):
+    with unpacked(path) as (folder, problems):
         for where, reason in problems:
             yield search.unreadable(path, reason, where)
         yield from _all(folder, search.inside(path, folder))

@@ -10,7 +10,6 @@ from pathlib import Path
 
 from forensics.readers import aider_history, specstory_export
 from forensics.readers.content import (
-    Limits,
     Unreadable,
     UnreadableContent,
     bare_name,
@@ -22,7 +21,7 @@ from forensics.readers.submission import content_beside
 from forensics.readers.values import as_list, as_mapping, run_of
 from forensics.records import Trajectory
 
-WRITTEN = Limits(document=64 << 20)  # bytes, of one file
+WRITTEN = 64 << 20  # bytes, of one file
 HISTORY, RESULTS = ".aider.chat.history.md", ".aider.results.json"
 ALONG = (RESULTS, ".aider.input.history", ".aider.llm.history")
 

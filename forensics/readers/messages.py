@@ -167,7 +167,8 @@ def _steps(message: Any, number: int, resolve: Resolve) -> Iterator[Step]:
             yield from _steps(turn, number, resolve)
         return
     parts = _parts(resolve(_content(message)))
-    parts.thoughts[:0] = _thoughts(message, resolve)
+    thought = message.get("reasoning_content") or message.get("reasoning") or ""
+    parts.thoughts[:0] = _strings(resolve(thought))
     parts.calls += _calls(message, resolve)
     if role == "tool":
         parts.texts += _error(message, parts.texts)
@@ -243,10 +244,6 @@ def _is_json(value: Any) -> bool:
 
 def _strings(value: Any) -> list[str]:
     return [value] if isinstance(value, str) and value else []
-
-
-def _thoughts(message: JsonObject, resolve: Resolve) -> list[str]:
-    return _strings(resolve(message.get("reasoning_content") or message.get("reasoning") or ""))
 
 
 def _calls(message: JsonObject, resolve: Resolve) -> Iterator[ToolCall]:

@@ -38,7 +38,7 @@ from forensics.readers.json_rows import (
 from forensics.readers.log_reader import Reader, numbered
 from forensics.readers.messages import steps_of
 from forensics.readers.paths import Place, first, found, holds, places
-from forensics.readers.product_table import Entry, Product, products
+from forensics.readers.product_table import Product, products
 from forensics.readers.product_talk import Part, Talk, text_of
 from forensics.readers.values import ending, field_names, number, run_of
 from forensics.records import Step, Trajectory
@@ -123,7 +123,10 @@ def _of_rows(name: str, table: Product, path: Path, rows: Sequence[Row]) -> Runs
         parts = _latest(parts, table.latest)
         talk = Talk(path)
         parts = _in_order(parts, table.order)
-        rules = [_rule(table, part.place) for part in parts]
+        rules = [
+            next((rule for rule in table.entry if holds(part.place, rule.when)), None)
+            for part in parts
+        ]
         for part, rule in zip(parts, rules, strict=True):
             talk.add(part, rule)
         around, own = [Place(row.value) for row in rows], [part.place for part in parts]
@@ -178,10 +181,6 @@ def _in_order(parts: list[Part], order: Sequence[str]) -> list[Part]:
             told.append((float("inf"), str(value)) if place is None else (place, ""))
     ranks = sorted(range(len(told)), key=told.__getitem__)
     return [parts[rank] for rank in ranks] if order else parts
-
-
-def _rule(table: Product, place: Place) -> Entry | None:
-    return next((rule for rule in table.entry if holds(place, rule.when)), None)
 
 
 def _run(

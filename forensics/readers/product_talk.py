@@ -1,6 +1,5 @@
 """The entries of a run as its steps, by the rules of a product's table."""
 
-import ast
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -9,7 +8,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from forensics.actions.unread import NOT_UNDERSTOOD
-from forensics.actions.untrusted import first_of
+from forensics.actions.untrusted import first_of, python_literal
 from forensics.phrases import printable
 from forensics.readers.call_order import placed
 from forensics.readers.content import Unreadable
@@ -189,8 +188,7 @@ def _spoken(place: Place, rule: Entry, called: set[Any], order: list[str | None]
 def _object(value: Any) -> Any:
     """What a text that is a Python dictionary holds (LangSmith)."""
     if isinstance(value, str) and value.startswith("{'") and len(value) < LONGEST:
-        with suppress(ValueError, SyntaxError, MemoryError, RecursionError):
-            return ast.literal_eval(value)
+        return python_literal(value) or value
     return value
 
 

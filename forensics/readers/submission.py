@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from forensics.actions.unified_diff import added_lines
-from forensics.readers.content import Limits, UnreadableContent, read_whole
+from forensics.readers.content import UnreadableContent, read_whole
 from forensics.readers.json_rows import parse
 from forensics.readers.values import (
     End,
@@ -38,7 +38,7 @@ HUNK = re.compile(r"^@@ -\d+(,\d+)? \+\d+(,\d+)? @@", re.MULTILINE)
 _NAMES = field_names("reports")
 MOST_SUMMARIES = 200  # files of a folder whose beginning is looked at
 _SUMMARY = b'"resolved_instances"'
-REPORT_LIMITS = Limits(document=32 << 20)
+LONGEST_REPORT = 32 << 20  # bytes
 
 
 def is_patch(text: str) -> bool:
@@ -94,11 +94,6 @@ def benchmark_outcome(path: Path, task: str) -> float | None:
     return None
 
 
-def is_benchmark_report(path: Path) -> bool:
-    """Whether a file has one of the names that a verdict is looked up under."""
-    return path.name in _NAMES.names or path.name.endswith(".report.json")
-
-
 def summaries(folder: Path) -> tuple[Path, ...]:
     """The files of a folder that hold what SWE-bench's harness says of a whole run."""
     try:
@@ -128,7 +123,8 @@ def _head(path: Path) -> bytes:
 
 def is_report_of(path: Path, pattern: str) -> bool:
     """Whether a verdict on a log with such a name is looked up in this file."""
-    told = is_benchmark_report(path) or path in summaries(path.parent)
+    known = path.name in _NAMES.names or path.name.endswith(".report.json")
+    told = known or path in summaries(path.parent)
     return told and any(
         lies_with(folder / path.name, pattern) for folder in (path.parent, path.parent.parent)
     )
@@ -161,7 +157,7 @@ def content_beside(path: Path) -> Any:
 @lru_cache(maxsize=8)
 def _parsed(path: Path, _: int) -> Any:
     try:
-        return parse(read_whole(path, REPORT_LIMITS))
+        return parse(read_whole(path, LONGEST_REPORT))
     except UnreadableContent:
         return None
 

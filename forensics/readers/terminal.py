@@ -22,7 +22,6 @@ from pathlib import Path
 from forensics.readers.content import (
     SUFFIX,
     JsonObject,
-    Limits,
     Unreadable,
     UnreadableContent,
     bare_name,
@@ -49,7 +48,7 @@ from forensics.readers.values import as_list, as_mapping, dig, field_names, run_
 from forensics.records import Step
 
 NAME, BENCH = "terminal", "terminal-bench"
-SHOWN = Limits(document=64 << 20)  # bytes, of what one terminal shows
+SHOWN = 64 << 20  # bytes, of what one terminal shows
 TOOL = "terminal"  # a shell that stays in its directory
 _NAMES = field_names("terminal")
 HARNESS = re.compile(
@@ -153,8 +152,8 @@ def _commands(path: Path, first: JsonObject) -> tuple[list[Command], list[Unread
     total = 0
     for kind, data in _events(path, first, broken):
         total += len(data)
-        if total > SHOWN.document:
-            raise UnreadableContent(f"it shows more than {SHOWN.document >> 20} MB")
+        if total > SHOWN:
+            raise UnreadableContent(f"it shows more than {SHOWN >> 20} MB")
         if kind == "o":
             held.append(data)
             continue

@@ -16,7 +16,7 @@ printed something, and neither a page of documentation nor a list of files.
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from itertools import islice
 from typing import NamedTuple
 
@@ -95,7 +95,8 @@ def is_terminal(head: bytes) -> bool:
     screen.show(text)
     rows = screen.rows()
     shell = _Shell(rows)
-    if (first := shell.first()) is None or _is_page(rows[:first]):
+    fences = sum(_FENCE.match(row.text) is not None for row in rows[: shell.first()])
+    if shell.first() is None or fences % 2:  # it opens a block of a page of documentation
         return False
     found = [one for one in shell.commands() if _PROGRAM.match(one.text)]
     printed = [one for one in found if one.output.strip()]
@@ -109,11 +110,6 @@ def commands_in(rows: Sequence[ShownRow]) -> list[Command]:
     shell = _Shell(rows)
     shell.begin()
     return shell.commands()
-
-
-def _is_page(above: Sequence[ShownRow]) -> bool:
-    """Whether what stands above the first prompt opens a block of a page of documentation."""
-    return sum(_FENCE.match(row.text) is not None for row in above) % 2 == 1
 
 
 Span = tuple[int, int]
@@ -138,11 +134,6 @@ class _Shell:
             self.plain = next((shape for shape in _PLAIN if shape.match(first)), None)
         self._prompts: list[Span | None] = [self._prompt(row) for row in rows]
         self._seen()
-
-    def _spans(self) -> Iterator[tuple[ShownRow, Span]]:
-        for row, span in zip(self.rows, self._prompts, strict=True):
-            if span is not None:
-                yield row, span
 
     def first(self) -> int | None:
         """The row of the first prompt."""
@@ -211,7 +202,8 @@ class _Shell:
         before any prompt was shown is a command: a recording may begin behind its first prompt.
         """
         if not self._known and not self.plain:
-            fronts = {row.text[: span[1]].rstrip() for row, span in self._spans() if row.typed}
+            told = zip(self.rows, self._prompts, strict=True)
+            fronts = {row.text[: span[1]].rstrip() for row, span in told if span and row.typed}
             for at, row in enumerate(self.rows):
                 if self._prompts[at] is None and row.text.rstrip() in fronts:
                     self._prompts[at] = (0, len(row.text))

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 from pydantic_core import from_json
 
 from forensics.phrases import plural, printable
-from forensics.readers.content import Limits, Line, UnreadableContent, read_lines
+from forensics.readers.content import Line, UnreadableContent, read_lines
 from forensics.readers.json_rows import MALFORMED, MARKS, PARQUET, Row, first_value, read_elements
 
 FIELDS, LONGEST_FIELD = 8, 30  # of a row, as they are told
@@ -23,7 +23,7 @@ TEXTS = ("", ".txt", ".log", ".out", ".cast", ".ansi")  # endings of texts that 
 TEXT = "text of "
 
 
-def seen_in(path: Path, head: bytes, limits: Limits) -> str:
+def seen_in(path: Path, head: bytes) -> str:
     """`50 rows with the fields step, loss, lr`, or `text of 210 lines`; `""` for what
     is neither. Never raises.
     """
@@ -33,31 +33,27 @@ def seen_in(path: Path, head: bytes, limits: Limits) -> str:
                 names = dict.fromkeys(file.schema_arrow.names, 0)
                 return _told(file.metadata.num_rows, names)
         start = head.removeprefix(MARKS).lstrip()
-        return (
-            _json(path, start, limits) if start[:1] in (b"{", b"[") else _text(path, head, limits)
-        )
+        return _json(path, start) if start[:1] in (b"{", b"[") else _text(path, head)
     except (*MALFORMED, UnreadableContent, OSError, pa.ArrowException):
         return ""
 
 
-def _json(path: Path, head: bytes, limits: Limits) -> str:
+def _json(path: Path, head: bytes) -> str:
     value = first_value(head)
     if isinstance(value, list):
-        rows = sum(
-            isinstance(row, Row) for row in islice(read_elements(path, limits), MOST_ROWS + 1)
-        )
+        rows = sum(isinstance(row, Row) for row in islice(read_elements(path), MOST_ROWS + 1))
         return _told(rows, value[0] if value else None)
     if not isinstance(value, Mapping):
         return ""
-    lines = islice(read_lines(path, limits), MOST_ROWS + 1)
+    lines = islice(read_lines(path), MOST_ROWS + 1)
     rows = sum(isinstance(line, Line) for line in lines) if _is_whole(head) else 1
     return _told(rows, value) if rows > 1 else f"one object{_fields(value)}"
 
 
-def _text(path: Path, head: bytes, limits: Limits) -> str:
+def _text(path: Path, head: bytes) -> str:
     if path.suffix.lower() not in TEXTS or b"\0" in head:
         return ""
-    found = sum(isinstance(line, Line) for line in islice(read_lines(path, limits), MOST_ROWS + 1))
+    found = sum(isinstance(line, Line) for line in islice(read_lines(path), MOST_ROWS + 1))
     count = f"more than {MOST_ROWS:,} lines" if found > MOST_ROWS else plural(found, "line")
     return f"{TEXT}{count}" if found > 1 else ""
 

@@ -175,11 +175,11 @@ def column(values: list[Any], kind: pa.DataType) -> pa.Array:
     )
 
 
-def read_trajectories(path: Path, columns: list[str] | None = None) -> Iterator[Trajectory]:
+def read_trajectories(path: Path) -> Iterator[Trajectory]:
     """Stream trajectories of one file, a few hundred in memory at a time.
     Raises `OutsideFailure` at one that is broken.
     """
-    for number, row in enumerate(read_rows(path, columns)):
+    for number, row in enumerate(read_rows(path)):
         row["rewards"] = dict(row["rewards"] or [])
         try:
             trajectory = Trajectory.model_validate(row)

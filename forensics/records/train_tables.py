@@ -42,14 +42,14 @@ ROWS_AT_ONCE = 256
 # every number of a float column would cost more than it saves, and statistics find no
 # row in a shard that is always read whole.
 DICTIONARIES = ["token_ids.list.element"]
-FOLDER = "record"
+RECORD_FOLDER = "record"
 # the folder of a TRL run's record in its output folder, unless it was given another
 TRL = "forensics"
 
 
 def shard_path(folder: Path, step: int) -> Path:
     """Where the rows of a step are stored."""
-    return folder / FOLDER / f"step-{step:06d}.parquet"
+    return folder / RECORD_FOLDER / f"step-{step:06d}.parquet"
 
 
 def marker_path(folder: Path, step: int) -> Path:
@@ -100,19 +100,22 @@ class TrainingRecord:
 
     def __init__(self, folder: Path) -> None:
         self.folder = Path(folder)
-        if not (self.folder / FOLDER).exists() and (self.folder / TRL / FOLDER).exists():
+        if (
+            not (self.folder / RECORD_FOLDER).exists()
+            and (self.folder / TRL / RECORD_FOLDER).exists()
+        ):
             self.folder /= TRL
-        if not (self.folder / FOLDER / "run.json").is_file():
+        if not (self.folder / RECORD_FOLDER / "run.json").is_file():
             raise UserError(
-                f"{self.folder} holds no training record ({FOLDER}/run.json is missing); give the"
-                " folder of `forensics train --out`, or the out= (or output_dir) of"
+                f"{self.folder} holds no training record ({RECORD_FOLDER}/run.json is missing);"
+                " give the folder of `forensics train --out`, or the out= (or output_dir) of"
                 " ForensicsForTRL"
             )
 
     @cached_property
     def run(self) -> TrainingRun:
         """What holds for the whole run."""
-        return _read(self.folder / FOLDER / "run.json", TrainingRun)
+        return _read(self.folder / RECORD_FOLDER / "run.json", TrainingRun)
 
     @property
     def key(self) -> str:
@@ -123,7 +126,7 @@ class TrainingRecord:
 
     def steps(self) -> tuple[int, ...]:
         """The complete steps, in order: those whose marker and shard both exist."""
-        markers = (self.folder / FOLDER).glob("step-*.json")
+        markers = (self.folder / RECORD_FOLDER).glob("step-*.json")
         numbers = sorted(int(path.stem.removeprefix("step-")) for path in markers)
         return tuple(step for step in numbers if shard_path(self.folder, step).exists())
 
@@ -139,7 +142,7 @@ class TrainingRecord:
         path = marker_path(self.folder, step)
         if not (path.exists() and shard_path(self.folder, step).exists()):
             raise UserError(
-                f"step {step} is not complete in {self.folder / FOLDER}; {self._range()}"
+                f"step {step} is not complete in {self.folder / RECORD_FOLDER}; {self._range()}"
             )
         return _read(path, StepMarker)
 

@@ -327,7 +327,7 @@ def require_activations(policy: Any, sites: Sequence[str] = ()) -> None:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Reading:
+class GradedLog:
     """What one pass over the log gives: grades, the KL counted, how far sampler
     and scorer are apart, and, where they are asked for, grades under every
     aggregation.
@@ -346,10 +346,10 @@ def _read(
     folder: Path,
     selecting: bool,
     progress: Progress,
-) -> Reading:
+) -> GradedLog:
     """One pass over the log."""
     plan = plan_kl(log.rollouts, sides[0].load())
-    reading = Reading(tally=KlTally(plan=plan))
+    reading = GradedLog(tally=KlTally(plan=plan))
     scores = stored_scores(
         folder,
         log.rollouts,

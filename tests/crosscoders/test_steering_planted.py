@@ -16,7 +16,7 @@ from crosscoders.steering.evaluation import Bench, Condition
 from crosscoders.steering.interventions import parse_position
 from crosscoders.steering.readings import (
     Asked,
-    Reader,
+    FedDictionary,
     parse_features,
     pick,
     table_beside,
@@ -74,7 +74,7 @@ def subject_of(dictionary, readings, config, features=(SHARED,)):
     return Subject(
         name="dictionary",
         key="known",
-        reader=Reader(dictionary=dictionary, encoding=config.encoding),
+        reader=FedDictionary(dictionary=dictionary, encoding=config.encoding),
         features=features,
         config=config,
         readings=readings,
@@ -169,7 +169,7 @@ def test_features_are_listed_or_ranked_by_a_rule(dictionary, readings, tmp_path)
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    reader, table = Reader(dictionary=dictionary), tmp_path / "latents.parquet"
+    reader, table = FedDictionary(dictionary=dictionary), tmp_path / "latents.parquet"
     assert parse_features("12, 7,12") == Asked(rule="listed", number=2, listed=(12, 7))
     for bad in ("top:0", "top:", "first:3", "1,x", ""):
         with pytest.raises(UserError, match="neither a list of latents"):

@@ -12,7 +12,13 @@ from crosscoders.steering.causal_test import read_bench
 from crosscoders.steering.edits import shift_change
 from crosscoders.steering.evaluation import Bench
 from crosscoders.steering.interventions import Seen, intervention, parse_position
-from crosscoders.steering.readings import Reader, contrasts, read_pairs, top_features, uses_of
+from crosscoders.steering.readings import (
+    FedDictionary,
+    contrasts,
+    read_pairs,
+    top_features,
+    uses_of,
+)
 from forensics import policy_from
 from forensics.errors import UserError
 from forensics.protocols import SamplingSettings
@@ -82,7 +88,7 @@ def test_the_latent_that_reads_the_cue_is_the_one_of_largest_contrast(readings):
         dictionary.bias[PLANTED] = -middle
         dictionary.centres.zero_()
         dictionary.scale.fill_(1.0)
-    reader = Reader(dictionary=dictionary)
+    reader = FedDictionary(dictionary=dictionary)
     assert top_features(reader, readings, 1) == (PLANTED,)
     alone = replace(readings, used=torch.ones(24, dtype=torch.bool))
     with pytest.raises(UserError, match="whose cue can be taken out"):

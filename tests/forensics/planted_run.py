@@ -12,7 +12,7 @@ import numpy as np
 from forensics.case import Case
 from forensics.records import TrainingRow, TrainingRun
 from forensics.records.files import write_json
-from forensics.records.train_tables import FOLDER, write_shard
+from forensics.records.train_tables import RECORD_FOLDER as FOLDER, write_shard
 
 RUN = TrainingRun(
     code="test",

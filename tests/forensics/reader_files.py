@@ -8,11 +8,13 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import zstandard
 from hypothesis import strategies as st
 
 from forensics.readers import LogReader, Unreadable
+from forensics.readers.content import LIMITS
 from forensics.records import Step, Trajectory
 
 DATA = Path(__file__).parents[3] / "shared" / "data"
@@ -53,6 +55,11 @@ def damaged(draw: st.DrawFn, content: bytes) -> bytes:
         at = draw(st.integers(0, max(len(broken) - 1, 0)))
         broken[at : at + draw(st.integers(0, 3))] = draw(st.binary(max_size=3))
     return bytes(broken)
+
+
+def limited(**bounds: int) -> Any:
+    """Within it, files may hold no more than this."""
+    return patch.multiple(LIMITS, **{"free": LIMITS.free, **bounds})
 
 
 def survives(reader: LogReader, path: Path, content: bytes) -> list[Trajectory | Unreadable]:

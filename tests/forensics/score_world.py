@@ -9,7 +9,7 @@ import numpy as np
 
 from forensics.case import Case, Rollouts
 from forensics.layers.decomposition import OPEN, Runs, World, runs_from
-from forensics.layers.score import Reading, ScoreConfig, findings
+from forensics.layers.score import ScoreConfig, WorldRuns, findings
 from forensics.protocols import Channel
 from forensics.records import Evidence, Interval, Provenance, Step, Trajectory, Undefined
 from forensics.records.tables import write_trajectories
@@ -58,11 +58,11 @@ def runs_of(table: np.ndarray) -> Runs:
 
 def reading_of(
     open_pair: tuple[Runs, Sequence[Runs]], scrubbed_pair: tuple[Runs, Sequence[Runs]]
-) -> Reading:
+) -> WorldRuns:
     """One channel, both worlds."""
     (before, afters), (before_scrubbed, afters_scrubbed) = open_pair, scrubbed_pair
     worlds = {OPEN: (before, tuple(afters)), LEAK: (before_scrubbed, tuple(afters_scrubbed))}
-    return Reading(worlds=worlds, scrubbed=LEAK, channels=LEAK)
+    return WorldRuns(worlds=worlds, scrubbed=LEAK, channels=LEAK)
 
 
 def planted(
@@ -73,7 +73,7 @@ def planted(
     seeds: int = 1,
     stream: int = 0,
     broken: float = 0.0,
-) -> Reading:
+) -> WorldRuns:
     """Rates (before open, after open, before scrubbed, after scrubbed), the
     same for every task and seed.
     """
@@ -89,7 +89,7 @@ def planted(
     )
 
 
-def answers(reading: Reading, config: ScoreConfig | None = None) -> dict[str, Evidence]:
+def answers(reading: WorldRuns, config: ScoreConfig | None = None) -> dict[str, Evidence]:
     """The score layer's findings by question (and `question:about`)."""
     made = findings(reading, config or ScoreConfig(), PROVENANCE)
     return {f.question if f.about is None else f"{f.question}:{f.about}": f for f in made}

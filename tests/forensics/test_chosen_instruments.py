@@ -15,6 +15,7 @@ from forensics.instruments import (
     Instrument,
     chosen_instruments,
     installed_instruments,
+    instrument,
     run_instrument,
 )
 

@@ -3,6 +3,7 @@ out of all of them.
 """
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -21,82 +22,9 @@ def calling(part: Any) -> dict[str, Any]:
     return {"role": "assistant", "content": [part]}
 
 
-FORMS: dict[str, list[dict[str, Any]]] = {
-    "bedrock": [
-        {"role": "user", "content": [{"text": "Mend it."}]},
-        calling({"toolUse": {"toolUseId": "c", "name": "bash", "input": GIVEN}}),
-        {
-            "role": "user",
-            "content": [{"toolResult": {"toolUseId": "c", "content": [{"text": SHOWN}]}}],
-        },
-    ],
-    "gemini": [
-        {"role": "user", "parts": [{"text": "Mend it."}]},
-        {"role": "model", "parts": [{"functionCall": {"name": "bash", "args": GIVEN}}]},
-        {
-            "role": "user",
-            "parts": [{"functionResponse": {"name": "bash", "response": {"output": SHOWN}}}],
-        },
-    ],
-    "core of vercel": [
-        ASKED,
-        calling({"type": "tool-call", "toolCallId": "c", "toolName": "bash", "input": GIVEN}),
-        {
-            "role": "tool",
-            "content": [
-                {
-                    "type": "tool-result",
-                    "toolName": "bash",
-                    "output": {"type": "text", "value": SHOWN},
-                }
-            ],
-        },
-    ],
-    "anthropic's own tools": [
-        ASKED,
-        calling({"type": "mcp_tool_use", "id": "c", "name": "bash", "input": GIVEN}),
-        {"role": "assistant", "content": [{"type": "mcp_tool_result", "content": [TEXT]}]},
-    ],
-    "named tools of an interface": [
-        {"role": "user", "parts": [{"type": "text", "text": "Mend it."}]},
-        {
-            "role": "assistant",
-            "parts": [
-                {"type": "step-start"},
-                {"type": "tool-bash", "toolCallId": "c", "input": GIVEN, "output": SHOWN},
-            ],
-        },
-    ],
-    "a dynamic tool": [
-        ASKED,
-        {
-            "role": "assistant",
-            "parts": [
-                {"type": "dynamic-tool", "toolName": "bash", "input": GIVEN, "errorText": SHOWN}
-            ],
-        },
-    ],
-    "older invocations": [
-        ASKED,
-        {
-            "role": "assistant",
-            "content": "",
-            "toolInvocations": [{"toolName": "bash", "args": GIVEN, "result": SHOWN}],
-        },
-    ],
-    "invocations as parts": [
-        ASKED,
-        {
-            "role": "assistant",
-            "parts": [
-                {
-                    "type": "tool-invocation",
-                    "toolInvocation": {"toolName": "bash", "args": GIVEN, "result": SHOWN},
-                }
-            ],
-        },
-    ],
-}
+FORMS: dict[str, list[dict[str, Any]]] = json.loads(
+    (Path(__file__).parents[1] / "data" / "call_forms.json").read_text()
+)
 
 
 @pytest.mark.parametrize("form", FORMS)

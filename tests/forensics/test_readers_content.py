@@ -23,7 +23,6 @@ from forensics.errors import UserError
 from forensics.readers import log_reader
 from forensics.readers.archives import safe_name, unpacked
 from forensics.readers.content import (
-    Limits,
     Line,
     Unreadable,
     UnreadableContent,
@@ -39,9 +38,9 @@ from forensics.readers.json_rows import (
     read_entries,
     read_rows,
 )
-from forensics.readers.log_reader import Reader, files_of, files_to_open, read_logs
+from forensics.readers.log_reader import Reader, files_of, read_logs
 from forensics.records import Trajectory
-from tests.forensics.reader_files import Words, damaged, run, write_zstd_zip
+from tests.forensics.reader_files import Words, damaged, limited, run, write_zstd_zip
 
 PACK = {
     ".gz": gzip.compress,
@@ -68,7 +67,8 @@ def words(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def told(path: Path, **limits: int) -> list[str]:
-    found = read_logs(path, limits=Limits(**limits))
+    with limited(**limits):
+        found = list(read_logs(path))
     return [item.id if isinstance(item, Trajectory) else item.reason for item in found]
 
 
@@ -106,10 +106,10 @@ def test_a_compressed_file_that_breaks_off_is_told_and_its_whole_lines_are_read(
 def test_a_bomb_is_refused_with_a_sentence(tmp_path: Path, suffix: str) -> None:
     path = tmp_path / "bomb"
     path.write_bytes(PACK[suffix](bytes(15_000_000)))
-    limits = Limits(free=1 << 20, ratio=100)
     with (
         pytest.raises(UnreadableContent, match="out of proportion"),
-        open_content(path, limits) as stream,
+        limited(free=1 << 20, ratio=100),
+        open_content(path) as stream,
     ):
         while stream.read(1 << 16):
             pass
@@ -124,7 +124,8 @@ def test_a_line_of_a_hundred_megabytes_is_left_out_in_little_memory(tmp_path: Pa
         file.write(b"\nlast\n")
     tracemalloc.start()
     try:
-        first, long, last = read_lines(path, Limits(line=1 << 20))
+        with limited(line=1 << 20):
+            first, long, last = read_lines(path)
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
@@ -339,10 +340,9 @@ def test_a_reader_that_fails_on_what_goes_along_is_named_with_its_package(
         f" (the row has no 'title'); report it to the authors of {Lost.__module__}, which is in no"
         " installed package, or name the format with --reader"
     )
-    for read in (files_to_open, lambda path: list(read_logs(path))):
-        with pytest.raises(UserError) as refused:
-            read(tmp_path / "log")
-        assert str(refused.value) == said
+    with pytest.raises(UserError) as refused:
+        list(read_logs(tmp_path / "log"))
+    assert str(refused.value) == said
     assert command(["scan", str(tmp_path / "log"), "--out", str(tmp_path / "case")]) == 2
     assert capsys.readouterr().err == f"error: {said}\n"
     assert told_names(read_logs(tmp_path / "log", reader="words")) == ["x"]
@@ -466,9 +466,8 @@ def test_archives_in_archives_are_told_by_the_way_to_them(tmp_path: Path, words:
     path.write_bytes(inner)
     deep = path / "in.zip" / "in.zip" / "in.zip"
     # the reader sees the compressed file, whose head is inflated for it
-    found = [
-        item for item in read_logs(path, limits=Limits(nesting=2)) if isinstance(item, Unreadable)
-    ]
+    with limited(nesting=2):
+        found = [item for item in read_logs(path) if isinstance(item, Unreadable)]
     assert [(item.path, item.reason) for item in found] == [
         (deep.parent, "archives are nested deeper than 2 levels")
     ]
@@ -494,7 +493,7 @@ def test_names_lose_what_leads_out() -> None:
 
 def test_a_member_without_a_name_is_read(tmp_path: Path) -> None:
     path = write_zstd_zip(tmp_path / "logs.zip", {"": b"word none", "a": b"word one"})
-    with unpacked(path, Limits(free=1 << 20)) as (folder, problems):
+    with limited(free=1 << 20), unpacked(path) as (folder, problems):
         assert {file.name for file in folder.rglob("*")} == {"member-1", "a"}
     assert not problems
 
@@ -512,7 +511,7 @@ def test_damaged_archives_never_crash(
     good = data.draw(st.sampled_from([tar, packed]))
     path = place / f"bad{''.join(good.suffixes)}"
     path.write_bytes(data.draw(damaged(good.read_bytes())))
-    with unpacked(path, Limits(free=1 << 20)) as (folder, problems):
+    with limited(free=1 << 20), unpacked(path) as (folder, problems):
         assert all(file.resolve().is_relative_to(folder) for file in folder.rglob("*"))
     assert all(isinstance(reason, str) for _, reason in problems)
     assert all(isinstance(item, Trajectory | Unreadable) for item in read_logs(path))

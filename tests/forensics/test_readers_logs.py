@@ -1,5 +1,6 @@
 """Each log of `tests/data/logs` says what stands beside it."""
 
+import gzip
 import json
 import tomllib
 from pathlib import Path
@@ -9,6 +10,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from forensics.readers import Unreadable, installed_readers, read_logs
+from forensics.readers.content import HEAD
 from tests.forensics.reader_files import damaged, survives
 from tests.forensics.reader_fuzz import mutated
 
@@ -61,3 +63,14 @@ def _of_another_kind(data: st.DataObject, text: str) -> bytes:
     except ValueError:
         return text.encode()
     return "\n".join(map(json.dumps, data.draw(mutated(rows)))).encode()
+
+
+@pytest.mark.parametrize("name", ["x.traj", "x.json.gz"])
+def test_a_first_turn_that_ends_behind_the_head_is_recognised(tmp_path: Path, name: str) -> None:
+    case = next(one for key, one in CASES.items() if key == "sweagent: after 1 1 with tool calls")
+    log = json.loads(next(iter(case["files"].values())))
+    turn = {**log["trajectory"][0], "observation": "o" * (3 * HEAD)}
+    content = json.dumps({**log, "trajectory": [turn]}, sort_keys=True).encode()
+    (tmp_path / name).write_bytes(gzip.compress(content) if name.endswith("gz") else content)
+    (found,) = read_logs(tmp_path / name)
+    assert getattr(found, "environment", None) == "swe-agent"

@@ -6,9 +6,7 @@ from typing import Any
 
 import pytest
 
-from forensics.readers import read_logs
 from forensics.readers.submission import benchmark_outcome, submission_of
-from forensics.records import Step, ToolCall, Trajectory
 
 PATCH = """diff --git a/f.py b/f.py
 index 1..2 100644
@@ -20,44 +18,6 @@ index 1..2 100644
 +b = 2
  c
 """
-ASK = "THOUGHT: look\n\n```bash\nls -la\n```"
-HAND_IN = (
-    "```bash\necho COMPLETE_TASK_AND_SUBMIT_FINAL_OUTPUT && git add -A && git diff --cached\n```"
-)
-TALK = [
-    {"role": "system", "content": "You can use a shell."},
-    {"role": "user", "content": "Fix it."},
-    {"role": "assistant", "content": ASK, "extra": {"response": {}}},
-    {"role": "user", "content": "<returncode>0</returncode>\n<output>\nf.py</output>"},
-    {"role": "assistant", "content": HAND_IN},
-    {"role": "user", "content": PATCH},
-]
-BASH = ToolCall(name="bash", arguments='{"command": "ls -la"}')
-ASK_TOOL = {
-    "role": "assistant",
-    "content": "I look.",
-    "extra": {"actions": [{"command": "ls -la", "tool_call_id": "c"}]},
-    "tool_calls": [
-        {
-            "id": "c",
-            "type": "function",
-            "function": {"name": "bash", "arguments": '{"command": "ls -la"}'},
-        }
-    ],
-}
-EXIT = {
-    "role": "exit",
-    "content": PATCH,
-    "extra": {"exit_status": "Submitted", "submission": PATCH},
-}
-
-
-def version_2(*messages: Any, **info: Any) -> dict[str, Any]:
-    return {
-        "info": {"config": {"model": {"model_name": "m"}}, "mini_version": "2.4.6", **info},
-        "messages": [*TALK[:2], *messages],
-        "trajectory_format": "mini-swe-agent-1.1",
-    }
 
 
 def write(folder: Path, value: Any, name: str = "org__repo-7.traj.json") -> Path:
@@ -65,40 +25,6 @@ def write(folder: Path, value: Any, name: str = "org__repo-7.traj.json") -> Path
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(value, indent=2))
     return path
-
-
-def only(path: Path) -> Trajectory:
-    (found,) = read_logs(path)
-    assert isinstance(found, Trajectory), found
-    return found
-
-
-def test_version_2_with_tool_calls(tmp_path: Path) -> None:
-    answer = {
-        "role": "tool",
-        "tool_call_id": "c",
-        "content": '{"returncode": 0}',
-        "extra": {"returncode": 0},
-    }
-    found = only(
-        write(tmp_path, version_2(ASK_TOOL, answer, {"role": "user", "content": "Go on!"}, EXIT))
-    )
-    assert found.steps[2:] == (
-        Step(role="assistant", text="I look.", tool_calls=(BASH,)),
-        Step(role="tool", text='{"returncode": 0}'),
-        Step(role="user", text="Go on!"),
-    )
-    assert (found.end, found.submission, found.patch) == ("terminated", "b = 2", PATCH)
-
-
-def test_version_2_without_tool_calls(tmp_path: Path) -> None:
-    asked = {"role": "assistant", "content": "```mswea_bash_command\nls -la\n```",
-             "extra": {"actions": [{"command": "ls -la"}]}}  # fmt: skip
-    found = only(write(tmp_path, version_2(asked, {"role": "user", "content": "f.py"}, EXIT)))
-    assert found.steps[2] == Step(
-        role="assistant", text="```mswea_bash_command\nls -la\n```", tool_calls=(BASH,)
-    )
-    assert found.steps[3] == Step(role="tool", text="f.py")
 
 
 def test_what_is_handed_in() -> None:

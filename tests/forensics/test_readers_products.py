@@ -65,14 +65,6 @@ def test_an_entry_that_no_rule_knows_makes_the_run_one_that_nobody_looked_at(
     assert unread_actions(run, actions_of(run)) is not None
 
 
-def test_an_unknown_event_among_known_ones_is_named(tmp_path: Path) -> None:
-    table = TABLES["codex-exec"]
-    more = '{"type":"item.completed","item":{"type":"hologram"}}\n'
-    run = read(written(tmp_path, table, table.sample.text + more))
-    assert run.steps[-1].text == "[not understood: item.completed]"
-    assert unread_actions(run, actions_of(run)) is not None
-
-
 @settings(max_examples=60, deadline=None)
 @given(data=st.data())
 def test_whatever_a_file_holds_is_a_run_or_a_sentence(
@@ -83,52 +75,6 @@ def test_whatever_a_file_holds_is_a_run_or_a_sentence(
     path.write_bytes(data.draw(damaged(table.sample.text.encode())))
     for one in read_logs(path):
         assert isinstance(one, Trajectory) or (isinstance(one, Unreadable) and one.reason)
-
-
-def test_calls_of_one_answer_are_paired_with_their_results_in_order(tmp_path: Path) -> None:
-    items = [
-        {"type": "function_call", "name": "bash", "arguments": '{"command": "a"}', "call_id": "1"},
-        {"type": "function_call", "name": "bash", "arguments": '{"command": "b"}', "call_id": "2"},
-        {"type": "function_call_output", "call_id": "1", "output": "of a"},
-        {"type": "function_call_output", "call_id": "2", "output": "of b"},
-    ]
-    row = {"responses_create_params": {"input": "Do it."}, "response": {"output": items}}
-    path = tmp_path / "rollouts.jsonl"
-    path.write_text(json.dumps({**row, "reward": 0.0}) + "\n")
-    run = read(path)
-    assert [len(step.tool_calls) for step in run.steps] == [0, 2, 0, 0]
-    shown = [run.steps[action.observation or 0].text for action in actions_of(run)]
-    assert (run.steps[0].text, run.outcome, shown) == ("Do it.", 0.0, ["of a", "of b"])
-
-
-def test_a_role_that_nobody_knows_is_named_and_the_rest_of_the_run_is_read(tmp_path: Path) -> None:
-    messages = [
-        {"role": "user", "content": "Hi"},
-        {"role": "_checkpoint", "id": 0},
-        {"role": "oracle", "content": "Hm"},
-        {"role": "assistant", "content": "Ha"},
-    ]
-    path = tmp_path / "context.jsonl"
-    path.write_text("".join(json.dumps(message) + "\n" for message in messages))
-    run = read(path)
-    texts = ["Hi", "[not understood: the role oracle]", "Ha"]
-    assert [step.text for step in run.steps] == texts
-    assert unread_actions(run, actions_of(run)) is not None
-
-
-def test_a_session_of_qwen_code_is_one_of_claude_code_with_parts(tmp_path: Path) -> None:
-    call = {"functionCall": {"name": "run_shell_command", "args": {"command": "ls"}}}
-    answer = {"functionResponse": {"name": "run_shell_command", "response": {"output": "a"}}}
-    lines = [
-        {"type": "user", "message": {"role": "user", "parts": [{"text": "Count."}]}},
-        {"type": "assistant", "message": {"role": "model", "parts": [call]}},
-        {"type": "tool_result", "message": {"role": "user", "parts": [answer]}},
-    ]
-    path = tmp_path / "chat.jsonl"
-    path.write_text("".join(json.dumps({"sessionId": "s", **line}) + "\n" for line in lines))
-    run = read(path)
-    assert shape(run) == [("user", ""), ("assistant", "run_shell_command"), ("tool", "")]
-    assert "a" in run.steps[-1].text
 
 
 def test_a_file_that_would_have_to_be_held_whole_has_a_bound(
@@ -219,19 +165,6 @@ def test_a_stranger_brings_a_product_as_a_table_alone(tmp_path: Path) -> None:
     assert (
         "('assistant', '', '{\"command\": \"git log --all\"}'), ('tool', 'a\\n', ())" in done.stdout
     )
-
-
-def test_calls_that_a_log_tells_twice_or_only_when_they_start_are_told_once(tmp_path: Path) -> None:
-    start = {"toolCallId": "t2", "toolName": "bash", "arguments": {"command": "pwd"}}
-    more = [
-        {"type": "tool.execution_start", "data": start},
-        {"type": "tool.execution_complete", "data": {"toolCallId": "t2", "result": "/repo"}},
-    ]
-    table = TABLES["copilot-cli"]
-    text = table.sample.text + "".join(json.dumps(one) + "\n" for one in more)
-    run = read(written(tmp_path, table, text))
-    assert [action.text for action in actions_of(run)] == ["ls", "pwd"]
-    assert run.steps[-1].text == "/repo"
 
 
 @pytest.mark.parametrize(
@@ -363,57 +296,6 @@ def test_command_lines_of_tools_by_many_names(name: str, key: str) -> None:
     assert command_line("search_database", {"query": "git show 9f8e7d6"}) is None
 
 
-def test_a_second_file_of_the_same_run_is_not_another_run(tmp_path: Path) -> None:
-    written(tmp_path, TABLES["cline-ui"])
-    assert len([run for run in read_logs(tmp_path) if isinstance(run, Trajectory)]) == 1
-    (tmp_path / "api_conversation_history.json").write_text(json.dumps(TALK))
-    runs = [run for run in read_logs(tmp_path) if isinstance(run, Trajectory)]
-    assert [len(run.steps) for run in runs] == [3]
-
-
-def test_a_part_of_a_message_is_no_run(tmp_path: Path) -> None:
-    for name, part in {
-        "message": {"id": "m", "sessionID": "s", "role": "assistant", "time": {}},
-        "part": {"id": "p", "messageID": "m", "type": "reasoning", "text": "Hm."},
-    }.items():
-        (tmp_path / f"{name}.json").write_text(json.dumps(part))
-    assert not [one for one in read_logs(tmp_path) if isinstance(one, Trajectory)]
-
-
-def test_a_trace_without_calls_is_its_longest_conversation(tmp_path: Path) -> None:
-    table = TABLES["langfuse"]
-    seen = {"type": "GENERATION", "input": TALK[:1], "output": TALK[1], "startTime": "1"}
-    whole = {"type": "GENERATION", "input": TALK[:3], "output": TALK[1], "startTime": "2"}
-    path = written(tmp_path, table, json.dumps({"id": "t", "observations": [seen, whole]}))
-    assert [step.role for step in read(path).steps] == ["user", "assistant", "user", "assistant"]
-
-
-def test_calls_of_one_trace_are_one_run(tmp_path: Path) -> None:
-    rows = [
-        {"id": str(at), "trace_id": "t", "op_name": "chat", "inputs": {"messages": TALK[:at]}}
-        for at in (1, 3)
-    ]
-    path = tmp_path / "calls.jsonl"
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    assert len(read(path).steps) == 3
-
-
-def test_traces_in_which_nothing_is_said_are_named(tmp_path: Path) -> None:
-    span = {"name": "x", "context": {"trace_id": "1"}, "attributes": {"k": 1}}
-    path = tmp_path / "spans.jsonl"
-    path.write_text(json.dumps(span) + "\n")
-    (told,) = read_logs(path)
-    assert isinstance(told, Unreadable)
-    assert "nothing that was said or done" in told.reason
-
-
 def test_what_a_tool_sends_back_as_an_object_is_kept() -> None:
     (step,) = steps_of([{"role": "tool", "content": {"stdout": "abc fix", "returncode": 0}}])
     assert "abc fix" in step.text
-
-
-def test_an_edit_in_a_form_that_is_not_read_is_named(tmp_path: Path) -> None:
-    table = TABLES["codex-exec-old"]
-    edit = {"id": "0", "msg": {"type": "patch_apply_begin", "changes": {"tests/a.py": {}}}}
-    run = read(written(tmp_path, table, table.sample.text + json.dumps(edit) + "\n"))
-    assert unread_actions(run, actions_of(run)) is not None

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from forensics.readers import Limits, Unreadable, read_logs, terminal, terminal_screen
+from forensics.readers import Unreadable, read_logs, terminal, terminal_screen
 from forensics.readers.terminal_commands import commands_in, is_terminal
 from forensics.readers.terminal_screen import LONG, Screen
 from forensics.records import Trajectory
@@ -162,70 +162,6 @@ def test_a_long_command_is_one_though_the_line_wraps() -> None:
     assert commands(raw) == [(line, "out")]
 
 
-@pytest.mark.parametrize("version", [2, 3])
-@pytest.mark.parametrize("typed", [True, False])
-def test_a_recording_stroke_by_stroke(tmp_path: Path, version: int, typed: bool) -> None:
-    events = [("o", "\x1b[?2004h\x1b[32mme@box\x1b[0m:~$ ")]
-    for key in "git lgo\x7f\x7fog":
-        events += [("i", key)] if typed else []
-        events.append(("o", key if key != "\x7f" else "\b\x1b[K"))
-    events += [("i", "\r")] if typed else []
-    events += [
-        ("o", "\r\n\x1b[?2004l\r"),
-        ("o", LOG.replace("\n", "\r\n")),
-        ("o", "\r\nme@box:~$ "),
-    ]
-    events += [("x", "0")] if version == 3 else [("m", "end")]
-    text = cast(*events, version=version, title="the task")
-    (tmp_path / "a.cast").write_text(
-        text.replace("\n", "\n# a remark\n", 1) if version == 3 else text
-    )
-    found = [one for one in runs(tmp_path) if isinstance(one, Trajectory)]
-    assert [(run.id, run.task, run.outcome) for run in found] == [("a", "the task", None)]
-    assert acted(found[0]) == [("git log", LOG)]
-
-
-def test_an_unknown_prompt_is_told_by_what_was_typed_or_edited(tmp_path: Path) -> None:
-    back = [
-        ("i", "ls\r"),
-        ("o", "ls\r\na\r\nbox § $ "),
-        ("i", "pwd\r"),
-        ("o", "pwd\r\n/\r\nbox § $ "),
-    ]
-    (tmp_path / "typed.cast").write_text(cast(*back))
-    line = "\x1b[?2004hbox § ➜ {}\r\n\x1b[?2004l\r{}\r\n"
-    (tmp_path / "edited.cast").write_text(
-        cast(("o", line.format("ls", "a") + line.format("pwd", "/")))
-    )
-    edited, typed = runs(tmp_path)
-    assert acted(edited) == acted(typed) == [("ls", "a"), ("pwd", "/")]
-
-
-@pytest.mark.parametrize("typed", [True, False])
-def test_a_recording_that_begins_behind_its_first_prompt(tmp_path: Path, typed: bool) -> None:
-    shown = ("o", "git log --all\r\n" + LOG.replace("\n", "\r\n") + "\r\nroot@box:/# ")
-    more = ("o", "ls\r\na\r\nroot@box:/# ")
-    keys = [("i", "git log --all\r"), ("i", "ls\r")]
-    events = [keys[0], shown, keys[1], more] if typed else [shown, more]
-    (tmp_path / "a.cast").write_text(cast(*events))
-    (tmp_path / "b.log").write_text("the log of a run\nroot@box:/# ls\na\n")
-    recorded, copied = runs(tmp_path)
-    assert acted(recorded) == [("git log --all", LOG), ("ls", "a")]
-    assert acted(copied) == [("ls", "a")]
-
-
-def test_recordings_of_version_1_and_without_commands(tmp_path: Path) -> None:
-    shown = [[0.1, "me@box:~$ ls\r\n"], [0.2, "a\r\nme@box:~$ "]]
-    first = {"version": 1, "width": 80, "height": 24, "duration": 1.0, "stdout": shown}
-    (tmp_path / "a.json").write_text(json.dumps(first))
-    (tmp_path / "b.cast").write_text(cast(("o", "a film\r\n")))
-    (tmp_path / "c.cast").write_text(cast(("o", "me@box:~$ ls\r\na\r\n")) + '[0.2, "o", "bro')
-    one, none, broken, cut = runs(tmp_path)
-    assert acted(one) == acted(cut) == [("ls", "a")]
-    assert isinstance(none, Unreadable) and none.reason == terminal.NO_COMMAND
-    assert isinstance(broken, Unreadable) and broken.where == "line 3"
-
-
 def trial(folder: Path, name: str, agent: str, **result: Any) -> Path:
     """A trial of Terminal-Bench with a recording of the agent."""
     place = folder / name / f"{name}.2-of-5.run"
@@ -241,108 +177,6 @@ def trial(folder: Path, name: str, agent: str, **result: Any) -> Path:
     (place / "panes" / "post-agent.txt").write_text(agent)
     (place / "commands.txt").write_text("['ls', 'Enter']\n")
     return place
-
-
-def test_trials_of_terminal_bench(tmp_path: Path) -> None:
-    typed = (
-        "root@box:/# asciinema rec --stdin /logs/agent.cast\nroot@box:/# clear\n"
-        "root@box:/# source /installed-agent/setup.sh; tmux wait -S done\n"
-        f"root@box:/# git log; tmux wait -S done\n{LOG}\nroot@box:/# bash /tests/run-tests.sh\nok\n"
-        "root@box:/# bash /tests/run-tests.sh; tmux wait -S done\nok\n"
-    )
-    run = tmp_path / "run"
-    trial(run, "a", typed)
-    trial(run, "b", "", is_resolved=False, failure_mode="agent_timeout")
-    trial(run, "c", "", is_resolved=None, failure_mode="unknown_agent_error")
-    (run / "run_metadata.json").write_text(
-        json.dumps({"model_name": "m", "agent_name": "terminus"})
-    )
-    (run / "results.json").write_text(json.dumps({"results": [{"task_id": "a"}], "n_resolved": 1}))
-    (run / "run.log").write_text("all done\n")
-    found = [one for one in runs(tmp_path) if isinstance(one, Trajectory)]
-    assert len(runs(tmp_path)) == 3
-    assert [(run.task, run.outcome, run.end, run.policy, run.sample) for run in found] == [
-        ("a", 1.0, "terminated", "m", 1),
-        ("b", 0.0, "truncated", "m", 1),
-        ("c", None, "errored", "m", 1),
-    ]
-    assert found[0].steps[0].text.startswith("Mend the sum")
-    assert acted(found[0]) == [("git log", LOG), ("bash /tests/run-tests.sh", "ok")]
-    assert [len(run.steps) for run in found] == [5, 1, 1]
-
-
-def test_the_text_stands_in_where_the_recording_is_broken(tmp_path: Path) -> None:
-    place = trial(tmp_path, "a", f"root@box:/# git log\n{LOG}\n")
-    for broken in ('{"version": 2, "width": 80}\n', "no recording"):
-        (place / "sessions" / "agent.cast").write_text(broken)
-        (run,) = runs(tmp_path)
-        assert acted(run) == [("git log", LOG)]
-
-
-def test_an_agent_in_its_own_console_is_told_as_unread(tmp_path: Path) -> None:
-    trial(
-        tmp_path, "a", "root@box:/# agent -t 'Mend the sum in shop.py, please, all of it.'\nI do.\n"
-    )
-    (run,) = runs(tmp_path)
-    assert isinstance(run, Trajectory)
-    assert [step.text for step in run.steps[1:]] == [terminal.CONSOLE, "I do."]
-
-
-MINI = """Hello
-mini-swe-agent (step 1, $0.00):
-THOUGHT: I look at what is there,
-and more.
-
-```bash
-git log --all --oneline &&
-git show 9f8e7d6
-ls
-```
-12:00:00 - an error of a library
-
-User:
-<returncode>0</returncode>
-9f8e7d6 Mend it
-────────────────────────────
-mini-swe-agent (step 2, $0.01):
-Done.
-User:
-Saved."""
-STREAM = "\n".join(
-    json.dumps({"type": kind, "message": {"role": kind, "content": content}})
-    for kind, content in (
-        ("assistant", [{"type": "tool_use", "name": "Bash", "input": {"command": "git log"}}]),
-        ("user", [{"type": "tool_result", "content": LOG}]),
-        ("system", "no message of the talk"),
-    )
-)
-
-
-def test_consoles_of_agents_that_are_known(tmp_path: Path) -> None:
-    start = "root@box:/# agent -t 'Mend the sum in shop.py, please, all of it.'\n"
-    for name, shown in (
-        ("a", MINI),
-        ("b", f"init\n{STREAM}\ndone"),
-        ("c", "bash: agent: command not found"),
-    ):
-        trial(tmp_path, name, f"{start}{shown}\n")
-    mini, stream, none = runs(tmp_path)
-    assert isinstance(mini, Trajectory) and isinstance(none, Trajectory)
-    assert [step.role for step in mini.steps] == ["user", "assistant", "tool", "assistant", "tool"]
-    (call,) = mini.steps[1].tool_calls
-    command = json.loads(call.arguments)["command"]
-    assert command == "git log --all --oneline && git show 9f8e7d6\nls"
-    assert mini.steps[2].text.endswith("9f8e7d6 Mend it") and not mini.steps[3].tool_calls
-    assert acted(stream) == [("git log", LOG)]
-    assert [step.role for step in none.steps] == ["user"]
-
-
-def test_tables_without_trials_are_told(tmp_path: Path) -> None:
-    place = tmp_path / "leaderboard" / "run"
-    place.mkdir(parents=True)
-    (place / "results.json").write_text(json.dumps({"results": [], "n_resolved": 1}))
-    (told,) = runs(place)
-    assert isinstance(told, Unreadable) and told.path.name == "results.json"
 
 
 @pytest.mark.parametrize(
@@ -404,7 +238,7 @@ def test_what_is_too_large_or_breaks_off_is_told(
     reasons = {one.reason for one in runs(tmp_path) if isinstance(one, Unreadable)}
     assert "the terminal shows more than 100 rows" in reasons
     monkeypatch.setattr(terminal_screen, "MOST_ROWS", 6100)
-    monkeypatch.setattr(terminal, "SHOWN", Limits(document=1000))
+    monkeypatch.setattr(terminal, "SHOWN", 1000)
     told = [one.reason for one in runs(tmp_path) if isinstance(one, Unreadable)]
     assert "it shows more than 0 MB" in told
     assert any("too large to be read whole" in reason for reason in told)

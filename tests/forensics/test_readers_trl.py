@@ -106,32 +106,6 @@ def test_completions_as_messages(tmp_path: Path) -> None:
     assert (found.outcome, found.rewards) == (0.75, {"reward": 0.75})
 
 
-def test_samples_as_lines(tmp_path: Path) -> None:
-    (found,) = runs(lines(tmp_path / "a.jsonl", LINE))
-    assert [(step.role, step.text) for step in found.steps] == [
-        ("system", "Be."),
-        ("user", "Q"),
-        ("assistant", "A"),
-    ]
-    assert (found.policy, found.outcome, found.rewards) == (
-        "r step 3",
-        1.0,
-        {"accuracy": 1.0, "total": 1.5},
-    )
-
-
-def test_rewards_without_a_name_of_success_are_no_outcome(tmp_path: Path) -> None:
-    found = runs(
-        lines(
-            tmp_path / "a.jsonl",
-            {**LINE, "rewards": {"format": 1.0, "length": 0.0}},
-            {**LINE, "rewards": {"anything": 0.5}},
-            {**LINE, "rewards": {"anything": 5}},
-        )
-    )
-    assert [run.outcome for run in found] == [None, 0.5, None]
-
-
 def test_broken_rows_are_told(tmp_path: Path) -> None:
     path = lines(tmp_path / "a.jsonl", LINE, {"step": 1}, LINE)
     path.write_text(path.read_text() + "\n{")

@@ -10,7 +10,7 @@ import pytest
 from forensics.case import Rollouts
 from forensics.instruments import run_instrument
 from forensics.layers.decomposition import OPEN, Runs, World, read_runs
-from forensics.layers.score import QUESTIONS, Reading, score, worlds_between
+from forensics.layers.score import QUESTIONS, WorldRuns, score, worlds_between
 from forensics.records import Evidence, Undefined
 from forensics.records.tables import read_trajectories, write_trajectories
 from tests.forensics.score_world import (
@@ -131,7 +131,7 @@ def test_without_a_scrubbed_world_only_the_open_one_answers(
 # --- identities on planted runs -------------------------------------------------------
 
 
-def sides_swapped(reading: Reading) -> Reading:
+def sides_swapped(reading: WorldRuns) -> WorldRuns:
     worlds = {world: (afters[0], (before,)) for world, (before, afters) in reading.worlds.items()}
     return replace(reading, worlds=worlds)
 
@@ -164,7 +164,7 @@ def test_parts_add_up(seeds: int) -> None:
     assert found["gain.phantom_over_bar"].estimate == pytest.approx(over)
 
 
-def many_channels(names: World, wins: dict[frozenset[str], float], tasks: int = 300) -> Reading:
+def many_channels(names: World, wins: dict[frozenset[str], float], tasks: int = 300) -> WorldRuns:
     """After-runs that win at a rate set by which channels are open; before wins nothing."""
     generator = np.random.default_rng(0)
     worlds: dict[World, tuple[Runs, tuple[Runs, ...]]] = {}
@@ -172,7 +172,7 @@ def many_channels(names: World, wins: dict[frozenset[str], float], tasks: int = 
         rate = wins[frozenset(names) - frozenset(world)]
         after = drawn(np.full(tasks, rate), 2, generator)
         worlds[world] = (drawn(np.zeros(tasks), 2, generator), (after,))
-    return Reading(worlds=worlds, scrubbed=names, channels=names)
+    return WorldRuns(worlds=worlds, scrubbed=names, channels=names)
 
 
 def test_redundant_channels_each_carry_half() -> None:

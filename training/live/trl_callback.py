@@ -29,7 +29,7 @@ from forensics.errors import UserError
 from forensics.investigation.inputs import build_environment
 from forensics.policies.checkpoints import model_checkpoint, tokenizer_identity
 from forensics.protocols import Environment, SamplingSettings
-from forensics.records.train_tables import FOLDER
+from forensics.records.train_tables import RECORD_FOLDER as FOLDER
 from training.distributed import joined
 from training.live.audit_report import LINES, AuditSettings
 from training.live.callback import ForensicsCallback, TrainerView
