@@ -129,6 +129,7 @@ if TYPE_CHECKING:
     from forensics.policies.weights import (
         TensorPlace as TensorPlace,
         identify_folder as identify_folder,
+        identify_model as identify_model,
         own_tensors as own_tensors,
         pieces as pieces,
         trained_tensors as trained_tensors,

@@ -3,19 +3,21 @@
 from typing import TYPE_CHECKING
 
 from forensics.lazy import lazy_names
+from forensics.verdict.case_rules import (
+    not_installed,
+    own_rule,
+    read_rule,
+    rule_of_case,
+    standard_rule_of,
+    stated_rule,
+)
 from forensics.verdict.decision import decide, is_current
 from forensics.verdict.rule import (
     Clause,
     Condition,
     Rule,
-    not_installed,
-    own_rule,
-    read_rule,
     require_gain_tests,
-    rule_of_case,
     standard_rule,
-    standard_rule_of,
-    stated_rule,
 )
 
 if TYPE_CHECKING:
