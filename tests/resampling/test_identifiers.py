@@ -7,7 +7,7 @@ import pytest
 
 from forensics.layers.decomposition import BEFORE
 from forensics.statistics import Estimate
-from resampling.gain_tests import identifiers as names, renames
+from resampling.gain_tests import identifiers as names, renaming as renames
 from resampling.gain_tests.gain_study import ALTERED
 from resampling.gain_tests.identifiers import Told
 
