@@ -61,9 +61,9 @@ def build(device: str) -> tuple[Any, Any]:
     return random_qwen3("float32", 0, device, **shape), tiny_tokenizer()
 
 
-def letters(text: str) -> float:
-    """A reward that hardly ever leaves a group dead: the share of letters."""
-    return sum(character.isalpha() for character in text) / max(1, len(text))
+def evens(ids: Sequence[int]) -> float:
+    """A reward that hardly ever leaves a group dead, whatever the tokens mean."""
+    return sum(one % 2 == 0 for one in ids) / max(1, len(ids))
 
 
 def ours(questions: Sequence[str], device: str, steps: int) -> dict[str, Any]:
@@ -106,7 +106,7 @@ def ours(questions: Sequence[str], device: str, steps: int) -> dict[str, Any]:
             0,
             None,
             report,
-            rewards={"letters": (lambda t, g: letters(t.actions[-1][1].text), 1.0)},
+            rewards={"evens": (lambda t, g: evens(t.actions[-1][1].token_ids or ()), 1.0)},
         )
     return {
         "seconds": taken(clock[1:]),
@@ -138,7 +138,7 @@ def trl(questions: Sequence[str], device: str, steps: int) -> dict[str, Any]:
 
     def reward(completions: list[Any], completion_ids: list[list[int]], **_: Any) -> list[float]:
         tokens.append(sum(len(ids) for ids in completion_ids))
-        return [letters(completion[0]["content"]) for completion in completions]
+        return [evens(ids) for ids in completion_ids]
 
     rows = [{"prompt": [{"role": "user", "content": question}]} for question in questions]
     with tempfile.TemporaryDirectory() as folder, contextlib.redirect_stdout(io.StringIO()):
