@@ -15,7 +15,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-import forensics.case
+import forensics.runs.store
 from experiments.phantom_gain.resplits import instruments
 from forensics import Budget, investigate
 from forensics.policies.scripted import scripted_policy
@@ -40,8 +40,8 @@ def killed_before(what: Callable[..., Any], number: int) -> Callable[..., Any]:
 
 
 def investigation(out: Path, number: int) -> None:
-    case = forensics.case.__dict__
-    case["write_trajectories"] = killed_before(case["write_trajectories"], number)
+    store = forensics.runs.store.__dict__
+    store["write_trajectories"] = killed_before(store["write_trajectories"], number)
     world = import_module("tests.strangers.b_ticket_desk")
     investigate(
         scripted_policy(world.BEFORE),

@@ -28,6 +28,31 @@ def found_in(report: CliffReport) -> set[tuple[str, int]]:
     return {(cliff.trace, cliff.token) for cliff in report.cliffs}
 
 
+@pytest.fixture(scope="module")
+def long_log() -> tuple[list[SolvableTrace], CliffReport]:
+    planted = random_traces("long", 25, 21)
+    return planted, report_of(planted)
+
+
+@pytest.fixture(scope="module")
+def many_long_logs() -> tuple[list[SolvableTrace], CliffReport]:
+    planted = random_traces("long", 60, 21)
+    return planted, report_of(planted)
+
+
+@pytest.fixture(scope="module")
+def hard_log() -> tuple[list[SolvableTrace], CliffReport]:
+    """Compensating moves, cliffs at the ends, extreme levels."""
+    planted = random_traces("hard", 35, 22)
+    return planted, report_of(planted)
+
+
+@pytest.fixture(scope="module")
+def many_hard_logs() -> tuple[list[SolvableTrace], CliffReport]:
+    planted = random_traces("hard", 80, 22)
+    return planted, report_of(planted)
+
+
 MANY = ("many_long_logs", "many_hard_logs")
 
 
