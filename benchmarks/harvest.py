@@ -139,7 +139,7 @@ def _batches(size: Size, texts: list[Any]) -> list[Any]:
     """The padded batches of one pass, as the models get them."""
     import torch
 
-    from crosscoders.activations.store import batches, windows
+    from crosscoders.activations.activation_store import batches, windows
 
     lengths, made = [*map(len, texts)], []
     for window in windows(range(len(texts)), lengths, 8 * size.batch):

@@ -1,7 +1,7 @@
 """A case: what the investigator has, in a folder, resumable.
 
 It is the one door to runs: an instrument asks for those of a subject under a condition, and the
-case reads them from its folder, or plays what is not there yet (`forensics.runs.store`). A
+case reads them from its folder, or plays what is not there yet (`forensics.runs.run_store`). A
 second instrument that asks the same costs nothing.
 """
 
@@ -27,7 +27,7 @@ from forensics.records.train_tables import TrainingRecord
 from forensics.rollout_logs import Rollouts as Rollouts
 from forensics.runs.condition import OPEN, Condition
 from forensics.runs.kept import Kept
-from forensics.runs.store import Player, RunStore
+from forensics.runs.run_store import Player, RunStore
 from forensics.subjects.logs import Logs
 from forensics.subjects.subject import Role, Subject, can
 from forensics.version import code_version
@@ -124,7 +124,7 @@ class Case:
 
         `tasks`: only these, for what need not be measured on all of the case's tasks. Runs
         under another condition than the open world are coupled with the open ones
-        (`forensics.runs.store`). Raises `MissingInput` where the case has neither logs nor a
+        (`forensics.runs.run_store`). Raises `MissingInput` where the case has neither logs nor a
         policy and an environment.
         """
         log = (subject, condition.scrubbed)

@@ -15,7 +15,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-import forensics.runs.store
+import forensics.runs.run_store
 from experiments.phantom_gain.resplits import instruments
 from forensics import Budget, investigate
 from forensics.policies.scripted import scripted_policy
@@ -40,7 +40,7 @@ def killed_before(what: Callable[..., Any], number: int) -> Callable[..., Any]:
 
 
 def investigation(out: Path, number: int) -> None:
-    store = forensics.runs.store.__dict__
+    store = forensics.runs.run_store.__dict__
     store["write_trajectories"] = killed_before(store["write_trajectories"], number)
     world = import_module("tests.strangers.b_ticket_desk")
     investigate(

@@ -21,7 +21,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from crosscoders.activations.store import (
+from crosscoders.activations.activation_store import (
     StoredStream,
     TemporaryPlace,
     batches,

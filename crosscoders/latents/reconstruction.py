@@ -36,7 +36,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from crosscoders.activations.store import StoredStream
+from crosscoders.activations.activation_store import StoredStream
 from crosscoders.activations.streams import Stream
 from crosscoders.activations.texts import TokenizedText
 from crosscoders.dictionaries.dictionary import Dictionary

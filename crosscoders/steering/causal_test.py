@@ -21,8 +21,8 @@ from crosscoders.dictionaries.saved import (
     load_dictionary,
     read_metadata,
 )
+from crosscoders.steering.activation_edits import SIDES
 from crosscoders.steering.conditions import SteeringConfig, Subject
-from crosscoders.steering.edits import SIDES
 from crosscoders.steering.evaluation import FOLDER, Bench, Condition
 from crosscoders.steering.interventions import parse_position
 from crosscoders.steering.readings import (

@@ -20,7 +20,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import torch
 
-from crosscoders.steering.edits import (
+from crosscoders.steering.activation_edits import (
     SIDES,
     Change,
     Encoding,

@@ -31,7 +31,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from crosscoders.activations.outlier_positions import Limits
-from crosscoders.steering.edits import SIDES, Change, Side, other_side
+from crosscoders.steering.activation_edits import SIDES, Change, Side, other_side
 from crosscoders.steering.interventions import Position, Seen, Steps, intervention, policy_alongside
 from forensics.errors import UserError
 from forensics.progress import Progress

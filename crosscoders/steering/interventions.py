@@ -38,7 +38,7 @@ from torch import Tensor, nn
 from transformers import Cache
 
 from crosscoders.activations.outlier_positions import norms_of
-from crosscoders.steering.edits import Change
+from crosscoders.steering.activation_edits import Change
 from forensics.errors import UserError
 from forensics.policies import (
     attends_to_everything,

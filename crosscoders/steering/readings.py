@@ -34,7 +34,7 @@ from torch import Tensor
 
 from crosscoders.activations.outlier_positions import Limits, beyond, limits_of, norms_of
 from crosscoders.dictionaries.dictionary import Dictionary
-from crosscoders.steering.edits import Encoding, stacked
+from crosscoders.steering.activation_edits import Encoding, stacked
 from crosscoders.steering.interventions import Position, Steps, chosen_positions
 from forensics.errors import OutsideFailure, UserError
 from forensics.protocols import Channel, Policy

@@ -21,8 +21,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from crosscoders.steering.activation_edits import SIDES, Side, other_side
 from crosscoders.steering.conditions import SteeringConfig, Subject
-from crosscoders.steering.edits import SIDES, Side, other_side
 from crosscoders.steering.evaluation import (
     Bench,
     Condition,

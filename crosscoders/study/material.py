@@ -19,9 +19,9 @@ from typing import Any, Final
 
 import numpy as np
 
+from crosscoders.activations.activation_store import StoredStream
 from crosscoders.activations.harvest import HarvestConfig, harvest
 from crosscoders.activations.outlier_positions import Limits, Outliers, survey
-from crosscoders.activations.store import StoredStream
 from crosscoders.activations.texts import TokenizedText, read_texts, texts_of
 from crosscoders.dictionaries.saved import SavedDictionary, open_dictionary, read_object
 from crosscoders.study.diff_files import (

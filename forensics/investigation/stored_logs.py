@@ -26,7 +26,7 @@ from forensics.progress import Progress
 from forensics.readers import Unreadable
 from forensics.readers.case_folder import case_sides
 from forensics.readers.log_reader import UNKNOWN, files_of, read_logs
-from forensics.readers.unread import shapes_tried, texts_tried, unread_listed
+from forensics.readers.unread_files import shapes_tried, texts_tried, unread_listed
 from forensics.records import Trajectory
 from forensics.records.files import read_json, write_json
 from forensics.records.given_files import leads_out

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
-from forensics.readers.unread import shapes_tried, unread_listed
+from forensics.readers.unread_files import shapes_tried, unread_listed
 from forensics.report.rows import rows_of
 
 UNREAD: Final = "unreadable.jsonl"

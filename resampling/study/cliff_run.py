@@ -35,8 +35,8 @@ from resampling.cliffs.cliff_search import CliffConfig
 from resampling.samplers.local_sampler import LocalSampler, traces
 from resampling.samplers.server_sampler import checkpoint_rendering, open_server
 from resampling.study.cliff_files import cliffs_page, summary_of, write_tables
+from resampling.study.cliff_settings import Choice, Sought, Source
 from resampling.study.cliff_study import CliffStudy, RunsToContinue, StudyConfig, study_cliffs
-from resampling.study.settings import Choice, Sought, Source
 from resampling.trace_rollouts import SUCCESS, Sampler
 
 PER_RUN = 1000  # rollouts a run that search and confirmation may take unless told otherwise

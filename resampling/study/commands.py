@@ -6,7 +6,7 @@ from typing import Annotated, Any
 import typer
 
 from forensics.cli import Backend, Device, Json, Run, Seed, say, say_json, study_command
-from resampling.study.settings import Choice, Sought, Source
+from resampling.study.cliff_settings import Choice, Sought, Source
 
 Logs = Annotated[
     Path, typer.Argument(metavar="LOGS", help="A case folder, a Parquet file, or a folder of them.")

@@ -10,7 +10,7 @@ install_import_hook(
         "crosscoders.dictionaries",
         "crosscoders.latents",
         "crosscoders.study.difference_baselines",
-        "crosscoders.steering.edits",
+        "crosscoders.steering.activation_edits",
         "crosscoders.steering.readings",
     ],
     f"{shape_checks.__name__}.checked",

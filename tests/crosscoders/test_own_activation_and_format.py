@@ -28,7 +28,7 @@ from crosscoders.dictionaries.saved import load_dictionary, save_dictionary
 from crosscoders.dictionaries.settings import TrainerSettings
 from crosscoders.dictionaries.crosscoder_run import train_crosscoder
 from crosscoders.latents.table import latent_table
-from crosscoders.steering.edits import feature_change
+from crosscoders.steering.activation_edits import feature_change
 from tests.crosscoders.test_training_run import WIDTH, _world
 
 folder, (stream, _) = Path(sys.argv[1]), _world(2000)

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 import torch
 
+from crosscoders.activations.activation_store import StoredStream
 from crosscoders.activations.harvest import HarvestConfig, harvest
-from crosscoders.activations.store import StoredStream
 from crosscoders.activations.texts import plain_text
 from crosscoders.dictionaries.dictionary import Dictionary
 from crosscoders.dictionaries.settings import Partition

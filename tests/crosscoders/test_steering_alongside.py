@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from crosscoders.steering.edits import shift_change
+from crosscoders.steering.activation_edits import shift_change
 from crosscoders.steering.interventions import (
     Seen,
     Steps,

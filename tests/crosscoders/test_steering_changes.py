@@ -10,7 +10,7 @@ from hypothesis import given, settings, strategies as st
 
 from crosscoders.dictionaries.dictionary import Dictionary, DictionaryConfig
 from crosscoders.dictionaries.settings import Partition
-from crosscoders.steering.edits import (
+from crosscoders.steering.activation_edits import (
     feature_change,
     random_directions,
     routing_change,

@@ -9,9 +9,9 @@ import pytest
 import torch
 
 from crosscoders.dictionaries.saved import save_dictionary
+from crosscoders.steering.activation_edits import shift_change
 from crosscoders.steering.causal_test import read_bench
 from crosscoders.steering.conditions import SteeringConfig, Subject
-from crosscoders.steering.edits import shift_change
 from crosscoders.steering.evaluation import Bench, Condition
 from crosscoders.steering.interventions import parse_position
 from crosscoders.steering.readings import (

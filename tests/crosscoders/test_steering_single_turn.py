@@ -8,8 +8,8 @@ import torch
 
 from crosscoders.dictionaries.dictionary import Dictionary, DictionaryConfig
 from crosscoders.dictionaries.settings import Partition
+from crosscoders.steering.activation_edits import shift_change
 from crosscoders.steering.causal_test import read_bench
-from crosscoders.steering.edits import shift_change
 from crosscoders.steering.evaluation import Bench
 from crosscoders.steering.interventions import Seen, intervention, parse_position
 from crosscoders.steering.readings import (

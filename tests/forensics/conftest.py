@@ -25,7 +25,7 @@ def stage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Stage:
         return made.load(path, device=device, identity=identity)
 
     monkeypatch.setattr("forensics.subjects.checkpoint.load_policy", load)
-    monkeypatch.setattr("forensics.runs.store.TASKS_PER_CHUNK", 64)
+    monkeypatch.setattr("forensics.runs.run_store.TASKS_PER_CHUNK", 64)
     return made
 
 

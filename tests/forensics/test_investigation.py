@@ -582,7 +582,7 @@ def test_runs_that_the_token_budget_cut_off_are_named(
             yield run.model_copy(update=cut if number % 100 < share[self.identity] else {})
 
     monkeypatch.setattr(ScriptedPolicy, "play", cut_short)
-    monkeypatch.setattr("forensics.runs.store.TASKS_PER_CHUNK", 400)
+    monkeypatch.setattr("forensics.runs.run_store.TASKS_PER_CHUNK", 400)
     verdict = desk.investigate(
         before=sides[0],
         after=sides[1],

@@ -24,8 +24,8 @@ from forensics.report.data import load_case
 from tests.tiny import tiny_qwen3, tiny_tokenizer
 from training.environments.mini_repo import MiniRepo
 from training.live import AuditReport, AuditSettings, ForensicsCallback, promotable, read_reports
-from training.live.audit import lent
 from training.live.audit_report import alarm, mark
+from training.live.auditor import lent
 from training.organisms.organism import checkpoint_path
 from training.organisms.tiny_policy import build_model, build_tokenizer
 from training.recipe import parse_recipe
@@ -305,7 +305,7 @@ def test_an_audit_that_fails_does_not_end_the_run(
         AuditSettings(every=1, tasks=4, on_phantom="withhold", tensorboard=False)
     )
     callback.on_start(view)
-    monkeypatch.setattr("training.live.audit.conclude", raises)
+    monkeypatch.setattr("training.live.auditor.conclude", raises)
     view.step = 1
     with caplog.at_level(logging.WARNING, "forensics.audit"):
         callback.on_step_end(view, None)

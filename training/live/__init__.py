@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 from forensics.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from training.live.audit import Auditor as Auditor
     from training.live.audit_report import (
         AuditReport as AuditReport,
         AuditSettings as AuditSettings,
         promotable as promotable,
         read_reports as read_reports,
     )
+    from training.live.auditor import Auditor as Auditor
     from training.live.callback import (
         ForensicsCallback as ForensicsCallback,
         TrainerHooks as TrainerHooks,

@@ -42,7 +42,6 @@ from forensics.errors import UserError, stop_outside
 from forensics.policies import identify_folder, identify_model, require
 from forensics.protocols import Environment, Renderer, SamplingSettings
 from forensics.records import write_json
-from training.live.audit import Auditor
 from training.live.audit_report import (
     AuditReport,
     AuditSettings,
@@ -51,6 +50,7 @@ from training.live.audit_report import (
     tensorboard_writer,
     told,
 )
+from training.live.auditor import Auditor
 
 
 @dataclass(kw_only=True)
