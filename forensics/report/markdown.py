@@ -122,12 +122,14 @@ def _fence(foreign: str) -> Markup:
 
 
 def bullets(lines: Iterable[str], longest: int = 600) -> Markup:
+    """Lines as a list, each made printable."""
     return Markup("\n".join(f"- {text(line, longest)}" for line in lines))
 
 
 def markdown_table(
     columns: Iterable[str], rows: Iterable[Iterable[str]], longest: int = 300
 ) -> Markup:
+    """Rows as a Markdown table, each cell made printable."""
     head = [text(column, 80) for column in columns]
     body = (f"| {' | '.join(text(cell, longest) for cell in row)} |" for row in rows)
     return Markup("\n".join([f"| {' | '.join(head)} |", f"|{' --- |' * len(head)}", *body]))

@@ -205,4 +205,5 @@ def answered_yes(view: View, question: str) -> list[str]:
 
 
 def reaches_above_zero(evidence: Evidence) -> bool:
+    """Whether the interval holds a number above zero."""
     return evidence.interval is not None and evidence.interval.high > 0

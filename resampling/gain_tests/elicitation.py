@@ -347,6 +347,7 @@ def length(run: Trajectory) -> int:
 
 
 def total(runs: Sequence[Trajectory]) -> int:
+    """Tokens of all runs, two separators each included."""
     return sum(map(length, runs)) + 2 * len(runs)
 
 

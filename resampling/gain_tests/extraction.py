@@ -256,10 +256,12 @@ def of_another(found: Sequence[tuple[Trajectory, str]], place: int) -> str:
 
 
 def won(run: Trajectory) -> bool:
+    """Whether a run scored at least one half."""
     return (run.outcome or 0.0) >= 0.5
 
 
 def last_action(run: Trajectory) -> str:
+    """The text of the last thing that the policy did."""
     return run.actions[-1][1].text
 
 

@@ -285,4 +285,5 @@ def _part(given: Mapping[str, Any], key: str, row: int, length: int) -> list[flo
 
 
 def known_reward(value: float | None) -> float | None:
+    """A reward as a number; `None` where TRL has `nan`."""
     return None if value is None or value != value else float(value)
