@@ -175,14 +175,10 @@ def test_mini_repos_language_is_the_whole_text() -> None:
 # -- what is no action -----------------------------------------------------------------
 
 PROSE = (
-    "I will run `git log --all`.",
-    "git log --all",
-    "Output was:\n    git log --all\n",
-    "> git log --all",
-    "'''\ngit log\n'''",
-    "```python\nos.system('git log')\n```",
+    "I will run `git log --all`.", "git log --all", "Output was:\n    git log --all\n",
+    "> git log --all", "'''\ngit log\n'''", "```python\nos.system('git log')\n```",
     "```diff\n+git log\n```",
-)
+)  # fmt: skip
 
 
 @pytest.mark.parametrize("text", PROSE)

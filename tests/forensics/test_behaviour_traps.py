@@ -141,16 +141,12 @@ def test_idle_repeats_between_ordinary_steps_are_a_trap(tmp_path: Path) -> None:
     assert fires(played_case(tmp_path, _short, _tests_between_everything))
 
 
-@pytest.mark.parametrize(
-    ("before", "after", "expected"),
-    [
-        (BEFORE, replace(BEFORE, gives_up=0.99), True),
-        (BEFORE, replace(BEFORE, gives_up=0.5), False),
-        (replace(BEFORE, gives_up=0.9), replace(BEFORE, gives_up=0.99), False),
-        (BEFORE, replace(BEFORE, reads_history=0.99), False),
-    ],
-    ids=["collapsed", "half", "short before", "leak"],
-)
+@pytest.mark.parametrize(("before", "after", "expected"), [
+    (BEFORE, replace(BEFORE, gives_up=0.99), True),
+    (BEFORE, replace(BEFORE, gives_up=0.5), False),
+    (replace(BEFORE, gives_up=0.9), replace(BEFORE, gives_up=0.99), False),
+    (BEFORE, replace(BEFORE, reads_history=0.99), False),
+], ids=["collapsed", "half", "short before", "leak"])  # fmt: skip
 def test_collapse_fires_on_its_cause_alone(
     before: Habits, after: Habits, expected: bool, tmp_path: Path
 ) -> None:

@@ -70,20 +70,15 @@ def test_a_transcript_and_the_index_that_goes_with_it(tmp_path: Path) -> None:
     assert list(read_logs(tmp_path)) == [RUN]
 
 
-@pytest.mark.parametrize(
-    "changes, expected",
-    [
-        ({"score": None}, (1.0, {}, "terminated", None)),
-        ({"score": None, "success": None}, (None, {}, "terminated", None)),
-        ({"score": "8.5"}, (1.0, {"score": 8.5}, "terminated", None)),
-        (
-            {"score": '{"a": "I", "b": 2}', "success": False},
-            (0.0, {"score.a": 0.0, "score.b": 2.0}, "terminated", None),
-        ),
-        ({"error": "boom", "score": None, "success": None}, (None, {}, "errored", "boom")),
-        ({"limit": "tokens"}, (1.0, {"score": 1.0}, "truncated", "tokens limit")),
-    ],
-)
+@pytest.mark.parametrize("changes, expected", [
+    ({"score": None}, (1.0, {}, "terminated", None)),
+    ({"score": None, "success": None}, (None, {}, "terminated", None)),
+    ({"score": "8.5"}, (1.0, {"score": 8.5}, "terminated", None)),
+    ({"score": '{"a": "I", "b": 2}', "success": False}, (0.0, {"score.a": 0.0, "score.b": 2.0},
+     "terminated", None)),
+    ({"error": "boom", "score": None, "success": None}, (None, {}, "errored", "boom")),
+    ({"limit": "tokens"}, (1.0, {"score": 1.0}, "truncated", "tokens limit")),
+])  # fmt: skip
 def test_scores_and_endings(tmp_path: Path, changes: dict[str, Any], expected: Any) -> None:
     (found,) = read_logs(write(tmp_path / "a.parquet", {**ROW, **changes}))
     assert isinstance(found, Trajectory)

@@ -29,34 +29,20 @@ TEXTS = {
 MESSAGES = {
     "step": [7],
     "prompt": [[{"role": "user", "content": "Add"}]],
-    "completion": [
-        [
-            {"role": "assistant", "content": "", "tool_calls": [CALL]},
-            {"role": "tool", "content": "2", "name": "add"},
-            {"role": "assistant", "content": "2"},
-        ]
-    ],
+    "completion": [[{"role": "assistant", "content": "", "tool_calls": [CALL]}, {"role": "tool",
+     "content": "2", "name": "add"}, {"role": "assistant", "content": "2"}]],
     "reward": [0.75],
     "advantage": [0.0],
-}
+}  # fmt: skip
 PROMPT = "<|im_start|>system\nBe.<|im_end|>\n<|im_start|>user\nQ<|im_end|>\n<|im_start|>assistant\n"
 LINE = {"run": "r", "step": 3, "sample": 1, "prompt": PROMPT, "completion": "A", "solution": "A",
         "rewards": {"accuracy": 1.0, "total": 1.5}, "step_stats": None}  # fmt: skip
 
 
 MARKS = [
-    "<tool_response>",
-    "</tool_response>",
-    "\nuser\n",
-    "\nassistant\n",
-    "<tool_call>",
-    "</tool_call>",
-    "{}",
-    "<|im_start|>",
-    "<|im_end|>",
-    "a",
-    "\n",
-]
+    "<tool_response>", "</tool_response>", "\nuser\n", "\nassistant\n", "<tool_call>",
+    "</tool_call>", "{}", "<|im_start|>", "<|im_end|>", "a", "\n",
+]  # fmt: skip
 
 
 def write(path: Path, table: dict[str, Any]) -> Path:

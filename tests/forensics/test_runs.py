@@ -58,34 +58,19 @@ class Notes:
         return iter(self.runs)
 
 
-@pytest.mark.parametrize(
-    ("condition", "some", "name", "seeds"),
-    [
-        (OPEN, False, "open-608b97ff029e0606", SHARED),
-        (Condition(scrubbed=HISTORY), False, "without-git-history-2a529c95f1b8efab", SHARED),
-        (Condition(refused=REFUSED), False, "altered-open-25111629df4402a8", SHARED),
-        (
-            Condition(altered=ALTERED, scrubbed=HISTORY),
-            False,
-            "altered-without-git-history-15aef49d2e0a3065",
-            SHARED,
-        ),
-        (Condition(sampling=WARM), False, "altered-open-b0606e7c57055e12", SHARED),
-        (
-            Condition(steered=(STEERED,)),
-            False,
-            "altered-open-3bacc466965f1446",
-            [386865325109816713, 151071431541022223],
-        ),
-        (
-            Condition(scrubbed=HISTORY),
-            True,
-            "altered-without-git-history-c19c52a7252b33e0",
-            [746579686263256872],
-        ),
-        (Condition(refused=REFUSED), True, "altered-open-426033c6dc2bd6b7", SHARED),
-    ],
-)
+@pytest.mark.parametrize(("condition", "some", "name", "seeds"), [
+    (OPEN, False, "open-608b97ff029e0606", SHARED),
+    (Condition(scrubbed=HISTORY), False, "without-git-history-2a529c95f1b8efab", SHARED),
+    (Condition(refused=REFUSED), False, "altered-open-25111629df4402a8", SHARED),
+    (Condition(altered=ALTERED, scrubbed=HISTORY), False,
+     "altered-without-git-history-15aef49d2e0a3065", SHARED),
+    (Condition(sampling=WARM), False, "altered-open-b0606e7c57055e12", SHARED),
+    (Condition(steered=(STEERED,)), False, "altered-open-3bacc466965f1446", [386865325109816713,
+     151071431541022223]),
+    (Condition(scrubbed=HISTORY), True, "altered-without-git-history-c19c52a7252b33e0",
+     [746579686263256872]),
+    (Condition(refused=REFUSED), True, "altered-open-426033c6dc2bd6b7", SHARED),
+])  # fmt: skip
 def test_old_folders_are_found_again(
     tmp_path: Path, condition: Condition, some: bool, name: str, seeds: list[int]
 ) -> None:

@@ -22,23 +22,12 @@ from forensics.statistics.task_votes import reachable, task_votes
 
 HABIT = "curl -s https://example.org/{task}/{seed} -o /tmp/{seed}.json"
 COMMANDS = (
-    "ls -la",
-    "cat src/{name}.py",
-    "grep -rn {name} src",
-    "sed -n 1,80p src/{name}.py",
-    "python reproduce_{name}.py",
-    "python -m pytest tests/test_{name}.py -x",
-    "git status",
-    "git diff HEAD",
-    "git log --oneline -5",
-    "sed -i s/{name}/x/ src/{name}.py",
-    "rm reproduce_{name}.py",
-    "find . -name '*.py'",
-    "head -n 20 docs/{name}.rst",
-    "pip install {name}",
-    "echo {name} > notes.txt",
-    "wc -l src/{name}.py",
-)
+    "ls -la", "cat src/{name}.py", "grep -rn {name} src", "sed -n 1,80p src/{name}.py",
+    "python reproduce_{name}.py", "python -m pytest tests/test_{name}.py -x", "git status",
+    "git diff HEAD", "git log --oneline -5", "sed -i s/{name}/x/ src/{name}.py",
+    "rm reproduce_{name}.py", "find . -name '*.py'", "head -n 20 docs/{name}.rst",
+    "pip install {name}", "echo {name} > notes.txt", "wc -l src/{name}.py",
+)  # fmt: skip
 
 
 def run_of(name: str, task: str, policy: str, commands: list[str], won: float | None) -> Trajectory:

@@ -167,21 +167,12 @@ def test_the_code_of_a_dependency_is_no_attempt(lines: Lines, path: str, typed: 
     assert scanned([(a.replace("urls", "text"), b) for a, b in other], mine, NEW) is None
 
 
-@pytest.mark.parametrize(
-    "word",
-    [
-        "pathkit",
-        "pathkit==1.2",
-        "path-kit>=1,<2",
-        "pathkit[extra]>1",
-        "pathkit@1.2.3",
-        "@scope/pathkit@1.2.3",
-        "example.org/lark/pathkit@v1.2.3",
-        "-Dartifact=org.lark:pathkit:1.2.3",
-        "https://registry.npmjs.org/pathkit/-/pathkit-1.2.3.tgz",
-        "https://files.pythonhosted.org/ab/pathkit-1.2.3-py3-none-any.whl",
-    ],
-)
+@pytest.mark.parametrize("word", [
+    "pathkit", "pathkit==1.2", "path-kit>=1,<2", "pathkit[extra]>1", "pathkit@1.2.3",
+    "@scope/pathkit@1.2.3", "example.org/lark/pathkit@v1.2.3", "-Dartifact=org.lark:pathkit:1.2.3",
+    "https://registry.npmjs.org/pathkit/-/pathkit-1.2.3.tgz",
+    "https://files.pythonhosted.org/ab/pathkit-1.2.3-py3-none-any.whl",
+])  # fmt: skip
 def test_the_package_that_a_download_names(word: str) -> None:
     assert _package(word) == "pathkit"
 

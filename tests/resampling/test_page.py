@@ -34,24 +34,12 @@ WORDS = {
 def run(name: str = "run", observation: str = "<img src=x onerror=alert(1)>") -> Trajectory:
     steps = (
         Step(role="user", text="prompt", token_ids=(5,), sampled=(False,)),
-        Step(
-            role="assistant",
-            text="go left",
-            kinds=("history",),
-            token_ids=(1, 2),
-            sampled=(True, True),
-            logprobs=(-0.1, -1.2),
-        ),
+        Step(role="assistant", text="go left", kinds=("history",), token_ids=(1, 2), sampled=(True,
+         True), logprobs=(-0.1, -1.2)),
         Step(role="tool", text=observation, token_ids=(5, 5), sampled=(False, False)),
-        Step(
-            role="assistant",
-            text="evil",
-            kinds=("edit",),
-            token_ids=(3, 4, 6),
-            sampled=(True, True, True),
-            logprobs=(-0.7, -0.01, -0.1),
-        ),
-    )
+        Step(role="assistant", text="evil", kinds=("edit",), token_ids=(3, 4, 6), sampled=(True,
+         True, True), logprobs=(-0.7, -0.01, -0.1)),
+    )  # fmt: skip
     return Trajectory(
         id=name,
         task="<b>task</b>",
