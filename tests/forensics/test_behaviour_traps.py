@@ -13,6 +13,7 @@ from forensics.layers.behaviour import behaviour
 from forensics.layers.traps import dead_share
 from forensics.planted import Habits, log_of, planted_case
 from forensics.records import Evidence, Step, Trajectory, Undefined
+from tests.episodes import episode_of
 
 BEFORE = Habits(skill=0.4)
 Player = Callable[[int, np.random.Generator], tuple[list[tuple[str, str]], bool]]
@@ -90,16 +91,14 @@ def _run(
             Step(role="tool", text=answer),
         )
     ]
-    return Trajectory(
+    return episode_of(
         id=f"{side}-{task}-{sample}",
         task=f"task {task}",
         policy=side,
-        environment="e",
         seed=task,
         sample=sample,
         steps=tuple(steps),
         outcome=float(wins),
-        end="terminated",
         submission="" if turns[-1][0] == "submit nothing" else "x",
     )
 

@@ -11,6 +11,7 @@ from hypothesis import given, settings, strategies as st
 
 from forensics.readers import Unreadable, read_logs, scout
 from forensics.records import Step, ToolCall, Trajectory
+from tests.episodes import episode_of
 from tests.forensics.reader_files import damaged, survives
 
 MESSAGES = [
@@ -37,16 +38,14 @@ ROW = {
     "messages": json.dumps(MESSAGES),
     "events": "[]",
 }
-RUN = Trajectory(
+RUN = episode_of(
     id="u1",
     task="7",
     policy="m",
     environment="sums",
     seed=5,
     sample=2,
-    outcome=1.0,
     rewards={"score": 1.0},
-    end="terminated",
     steps=(
         Step(role="user", text="Add"),
         Step(role="assistant", text="", tool_calls=(ToolCall(name="add", arguments='{"x": 1}'),)),

@@ -31,6 +31,7 @@ from forensics.subjects import (
     held_subjects,
     inspect_subjects,
 )
+from tests.episodes import episode_of
 from tests.forensics.score_world import stored_case
 from tests.tiny import save_tiny_qwen3
 from training.environments.mini_repo import MiniRepo
@@ -92,17 +93,7 @@ def test_old_folders_are_found_again(
 
 def test_a_channel_that_the_world_does_not_declare_is_one_sentence(tmp_path: Path) -> None:
     shown = Step(role="user", text="go", channels=("git-histroy",))
-    run = Trajectory(
-        id="r",
-        task="t",
-        policy="b",
-        environment="e",
-        seed=0,
-        sample=0,
-        steps=(shown,),
-        outcome=None,
-        end="truncated",
-    )
+    run = episode_of(policy="b", sample=0, steps=(shown,), outcome=None, end="truncated")
     policy: Any = Notes(run)
     case = Case(folder=tmp_path, environment=MiniRepo(), subjects=held_subjects(policy))
     said = "mini-repo showed the channel 'git-histroy' on task t, .* declare: .*git-history"

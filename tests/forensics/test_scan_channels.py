@@ -5,8 +5,9 @@ benign twin.
 import pytest
 
 from forensics.actions import actions_of
-from forensics.records import Step, Trajectory
+from forensics.records import Step
 from forensics.shortcuts import ShortcutFinding, scan_trajectory
+from tests.episodes import episode_of
 
 NEW = """def resolve(value):
     if isinstance(value, (list, tuple)):
@@ -34,17 +35,13 @@ def findings(*lines: Line, prompt: str = FIX, patch: str = DIFF) -> dict[str, Sh
             Step(role="assistant", text=f"```bash\n{said}\n```"),
             Step(role="user", text=f"<returncode>0</returncode>\n<output>\n{back}\n</output>"),
         ]
-    run = Trajectory(
+    run = episode_of(
         id="run",
         task="acme__shop-412",
-        policy="p",
         environment="mini-swe-agent",
-        seed=0,
         steps=tuple(steps),
-        outcome=1.0,
         submission=patch,
         patch=patch,
-        end="terminated",
     )
     return {one.family: one for one in scan_trajectory(run, actions_of(run))}
 

@@ -19,6 +19,7 @@ from forensics.records import Step, ToolCall, Trajectory
 from forensics.records.case_file import CandidateRow
 from forensics.records.tables import write_trajectories
 from forensics.statistics.task_votes import reachable, task_votes
+from tests.episodes import episode_of
 
 HABIT = "curl -s https://example.org/{task}/{seed} -o /tmp/{seed}.json"
 COMMANDS = (
@@ -35,15 +36,8 @@ def run_of(name: str, task: str, policy: str, commands: list[str], won: float | 
     for command in commands:
         call = ToolCall(name="bash", arguments=json.dumps({"command": command}))
         steps += [Step(role="assistant", text="", tool_calls=(call,)), Step(role="tool", text="ok")]
-    return Trajectory(
-        id=name,
-        task=task,
-        policy=policy,
-        environment="agent",
-        seed=0,
-        steps=tuple(steps),
-        outcome=won,
-        end="terminated",
+    return episode_of(
+        id=name, task=task, policy=policy, environment="agent", steps=tuple(steps), outcome=won
     )
 
 

@@ -5,6 +5,7 @@ import pytest
 from forensics.actions import actions_of
 from forensics.records import Step, Trajectory
 from forensics.shortcuts import ShortcutFinding, scan_trajectory
+from tests.episodes import episode_of
 from tests.forensics.scan_ways import play
 
 OLD = '''"""Numbers."""
@@ -64,17 +65,12 @@ def played(lines: list[str], typed: Typed, setup: str, prompt: str = PROMPT) -> 
             Step(role="user", text=f"<returncode>{code}</returncode>\n<output>\n{out}\n</output>"),
         ]
     added = [line[1:] for line in done.patch.splitlines() if line[:1] == "+" and line[:2] != "++"]
-    return Trajectory(
+    return episode_of(
         id="run",
-        task="t",
-        policy="p",
         environment="mini-swe-agent",
-        seed=0,
         steps=tuple(told_steps),
-        outcome=1.0,
         submission="\n".join(added),
         patch=done.patch,
-        end="terminated",
     )
 
 

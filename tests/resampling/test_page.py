@@ -19,6 +19,7 @@ from resampling.study.cliff_files import (
 from resampling.study.cliff_study import Alternative
 from resampling.study.delete_keep import DeleteKeep, TokenCut
 from resampling.trace_rollouts import trace_of
+from tests.episodes import episode_of
 
 TURNED = chr(0x202E)  # turns the direction of writing
 WORDS = {
@@ -40,16 +41,7 @@ def run(name: str = "run", observation: str = "<img src=x onerror=alert(1)>") ->
         Step(role="assistant", text="evil", kinds=("edit",), token_ids=(3, 4, 6), sampled=(True,
          True, True), logprobs=(-0.7, -0.01, -0.1)),
     )  # fmt: skip
-    return Trajectory(
-        id=name,
-        task="<b>task</b>",
-        policy="p",
-        environment="e",
-        seed=0,
-        steps=steps,
-        outcome=0.0,
-        end="terminated",
-    )
+    return episode_of(id=name, task="<b>task</b>", steps=steps, outcome=0.0)
 
 
 CLIFF = ConfirmedToken(
