@@ -8,7 +8,7 @@ such an action shows is enough alone, where a skill needs several things.
    certificate).
 2. *Worlds* (`shown_world`): the unit is the task's own, all else another task's; and
    the other way round.
-3. The smallest units (`subsets`) that are enough alone, and newly enough or
+3. The smallest units (`search`) that are enough alone, and newly enough or
    newly needed.
 4. *Needless*: one that is enough, but no more so than before training, is part of the job
    as far as 3 can tell. If at least half of the wins of a side read what the other needed
@@ -36,8 +36,7 @@ from resampling.gain_tests.altered_worlds import Plan, exchanged, kept, shadow
 from resampling.gain_tests.donors import Row, observed
 from resampling.gain_tests.gain_study import GainStudy
 from resampling.gain_tests.hand_ins import WIN
-from resampling.gain_tests.search import Search
-from resampling.gain_tests.subsets import HALF, Found, Limits, Subsets
+from resampling.gain_tests.search import HALF, Found, Limits, Search, Subsets
 from resampling.gain_tests.units import ShownTexts, Unit, shown_texts
 
 

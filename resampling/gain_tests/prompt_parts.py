@@ -8,7 +8,7 @@ as well. Where no question is named, all of the prompt may be it.
    those of the prompts are (`fields`), the question not being named.
 2. *Worlds*: the task's own prompt, in which the rest of the question is another
    task's (`shadow`). In the control all of it is.
-3. The smallest parts (`subsets`) that are enough alone, and newly so. What is
+3. The smallest parts (`search`) that are enough alone, and newly so. What is
    not surely so, or where *before* wins too little to tell, is not told: whatever is
    asked is enough alone, and what is asked its author knows best.
 
@@ -27,8 +27,7 @@ from forensics.verdict import JOINED
 from resampling.gain_tests.altered_worlds import Kept, Plan, shadow
 from resampling.gain_tests.fields import NEARLY_ALL, PREFIX, QUESTION, PromptFields, prompt_fields
 from resampling.gain_tests.gain_study import GainStudy
-from resampling.gain_tests.search import Search
-from resampling.gain_tests.subsets import Found, Limits, Subsets
+from resampling.gain_tests.search import Found, Limits, Search, Subsets
 
 
 def prompts_of(study: GainStudy, but: tuple[str, ...] = ()) -> PromptFields:

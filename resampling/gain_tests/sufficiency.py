@@ -63,8 +63,7 @@ from resampling.gain_tests.gain_study import (
 from resampling.gain_tests.needed_shows import NeededShows
 from resampling.gain_tests.new_reliance import NewlySufficient
 from resampling.gain_tests.prompt_parts import PromptParts, prompts_of
-from resampling.gain_tests.search import Search
-from resampling.gain_tests.subsets import Found, Limits
+from resampling.gain_tests.search import Found, Limits, Search
 
 SUFFICIENCY = GainTest(
     name="sufficiency",
@@ -103,7 +102,7 @@ class SufficiencyConfig:
     what is not cleared there is played (of more than 300 tasks in the case, as large a
     share). `most_fields`: fields that are screened (neighbours are kept together where
     there are more), `most_played`: of those that are played on more tasks; `most_units`,
-    `most_asked`: of the search in parts (`subsets.Limits`).
+    `most_asked`: of the search in parts (`search.Limits`).
     """
 
     screen: int = 48

@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from forensics.statistics import Estimate
-from resampling.gain_tests.search import Search
-from resampling.gain_tests.subsets import Limits, Subsets
+from resampling.gain_tests.search import Limits, Search, Subsets
 
 LIMITS = Limits(screen=10, tasks=20, most_units=200, most_asked=4, asked=30)
 Value = Callable[[frozenset[int]], float]
