@@ -134,7 +134,7 @@ class CapturedSteps:
             return None
         state = _state_of(model)
         if state != self._state:
-            self._steps.clear()
+            self._forget()
             self._state = state
         self._wanted = power_of_two(rows, LEAST_ROWS), power_of_two(length, LEAST_ROOM)
         number = model.config.get_text_config().num_hidden_layers
@@ -158,11 +158,16 @@ class CapturedSteps:
             or known[0].shape[2] < keys.shape[2]
         ):
             self._buffers.pop(number, None)
-            self._steps.clear()
+            self._forget()
             room = max(power_of_two(keys.shape[2], LEAST_ROOM), min(room, self._room(values, rows)))
             new = [values.new_zeros(rows, x.shape[1], room, x.shape[-1]) for x in (keys, values)]
             self._buffers[number] = (new[0], new[1])
         return self._buffers[number]
+
+    def _forget(self) -> None:
+        """No graph is left, and so their memory is gone."""
+        self._steps.clear()
+        self._pool = None
 
     def _room(self, values: torch.Tensor, rows: int) -> int:
         """How many positions the share of the free memory holds, as a power of two."""
@@ -178,7 +183,7 @@ class CapturedSteps:
         self, number: int, room: tuple[int, int], used: tuple[int, int]
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """Buffers of a layer for `room` rows and positions, with what the old ones hold."""
-        self._steps.clear()
+        self._forget()
         rows, length = used
         new = []
         for old in self._buffers[number]:
@@ -241,7 +246,7 @@ class CapturedSteps:
             self.refused = f"{type(error).__name__}: {error}"
         if self.refused is None:
             return step
-        self._steps.clear()
+        self._forget()
         for layer in cache.layers:
             layer.length = position
         warnings.warn(
