@@ -125,6 +125,7 @@ if TYPE_CHECKING:
         decoder_layers as decoder_layers,
         locate as locate,
         read_sites as read_sites,
+        recorded as recorded,
     )
     from forensics.policies.transformer_lens import from_transformer_lens as from_transformer_lens
     from forensics.policies.weights import (
