@@ -94,6 +94,7 @@ if TYPE_CHECKING:
     )
     from forensics.policies.scored_log import score_log as score_log
     from forensics.policies.scorer import (
+        kl_divergence as kl_divergence,
         token_logprobs_and_entropies as token_logprobs_and_entropies,
     )
     from forensics.policies.scripted import (

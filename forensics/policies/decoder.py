@@ -23,7 +23,6 @@ padding and with shared prefixes.
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Executor
 from dataclasses import replace
 from typing import Any
 
@@ -39,7 +38,7 @@ from forensics.policies.kv_cache import (
     move_rows,
     new_cache,
 )
-from forensics.policies.ragged_rows import ForwardAt, ragged_sweep
+from forensics.policies.ragged_rows import Apart, ragged_sweep
 from forensics.policies.row_turns import Turns
 from forensics.policies.sequences import (
     Branch,
@@ -59,11 +58,11 @@ class BatchDecoder:
     """Runs rows to their end. `forward(input_ids, cache, start, deciding)`
     gives logits `[rows, vocabulary]`.
 
-    `start` is the position of the first of `input_ids`; `deciding` names the
-    rows that are about to draw the first token of an action. `cache_kind`: what
-    the cache can be used for; where it is `none`, whole texts go in without one.
-    `forward_at(input_ids, cache, position_ids, attention_mask)`: the same where rows stand
-    at different positions. `halved` is told how many rows were too many for the memory.
+    `start` is the position of the first of `input_ids`; `deciding` names the rows that are
+    about to draw the first token of an action. `cache_kind`: what the cache can be used
+    for; where it is `none`, whole texts go in without one. `standing(rows, length)`: a
+    cache that serves captured steps, or `None`. `apart`: how rows may stand at different
+    positions. `halved` is told how many rows were too many for the memory.
     """
 
     def __init__(
@@ -73,19 +72,18 @@ class BatchDecoder:
         settings: SamplingSettings,
         forward: Forward,
         cache_kind: CacheKind = "own",
-        forward_at: ForwardAt | None = None,
-        read_ahead: float = math.inf,
-        threads: Executor | None = None,
+        standing: Callable[[int, int], Any] | None = None,
+        apart: Apart | None = None,
         halved: Callable[[int], None] = lambda rows: None,
     ) -> None:
         self._config = model.config
+        self._standing = standing
         self._device = model.device
         self._settings = settings
         self._forward = forward
-        self._turns = Turns(stops, settings, threads)
+        self._turns = Turns(stops, settings, apart.threads if apart else None)
         self._cache_kind = cache_kind
-        self._forward_at, self._read_ahead, self._threads = forward_at, read_ahead, threads
-        self._halved = halved
+        self._apart, self._halved = apart, halved
         self._at_once = math.inf if model.device.type == "cpu" else READ_AT_ONCE
 
     def run(self, prefixes: Sequence[Sequence[int]], drivers: Sequence[Sequence[Any]]) -> None:
@@ -121,9 +119,7 @@ class BatchDecoder:
         return left
 
     def branch(self, texts: Sequence[BranchedText], most: int) -> Iterator[None]:
-        """Drive every branch of every text to its end, at most `most` runs at a
-        time; gives control back each step.
-        """
+        """Every branch to its end, at most `most` runs at a time; gives control back each step."""
         rows = [RunningSequence.of_text(text) for text in texts if text.branches]
         while rows:
             yield from self._sweep([], list(rows), most)
@@ -175,15 +171,16 @@ class BatchDecoder:
         self, rows: Sequence[RunningSequence], waiting: Sequence[RunningSequence]
     ) -> bool:
         """Whether rows are to stand at positions of their own from here on."""
-        if self._forward_at is None or waiting or any(row.branches for row in rows):
+        apart = self._apart
+        if apart is None or waiting or any(row.branches for row in rows):
             return False
         known = [row.resume for row in rows]
-        return self._threads is not None or max(known) - min(known) >= self._read_ahead
+        return apart.threads is not None or max(known) - min(known) >= apart.read_ahead
 
     def _ragged(
         self, given: list[RunningSequence], rows: list[RunningSequence], cache: Any, position: int
     ) -> Iterator[None]:
-        assert self._forward_at is not None
+        assert self._apart is not None
         if not position:  # a cache must have been written to have rows
             first = on_device([row.ids[0] for row in rows], torch.long, self._device)
             self._forward(first[:, None], cache, 0, [])
@@ -198,7 +195,7 @@ class BatchDecoder:
         yield from ragged_sweep(
             rows,
             cache,
-            self._forward_at,
+            self._apart.forward,
             draw=self._turns.draw,
             follow=self._turns.follow,
             arrange=arrange,
@@ -218,11 +215,11 @@ class BatchDecoder:
         return common
 
     def _new_cache(self, most: int) -> Any:
-        return (
-            None
-            if self._cache_kind == "none"
-            else new_cache(self._config, most, self._settings.max_tokens)
-        )
+        if self._cache_kind == "none":
+            return None
+        length = self._settings.max_tokens
+        standing = self._standing and self._standing(most, length)
+        return standing or new_cache(self._config, most, length)
 
     def _enter_waiting(
         self, rows: list[RunningSequence], waiting: list[RunningSequence], cache: Any, position: int

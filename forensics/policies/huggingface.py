@@ -18,6 +18,7 @@ import torch
 
 from forensics.errors import UserError
 from forensics.policies.cache_room import CACHED_TOKENS, Room
+from forensics.policies.captured_step import CapturedSteps, captured_steps
 from forensics.policies.compatibility import context_length
 from forensics.policies.decoder import BatchDecoder
 from forensics.policies.distribution import Refusals, row_stream, uniforms
@@ -36,6 +37,7 @@ from forensics.policies.kv_cache import (
     read_prefix_caches,
 )
 from forensics.policies.one_token import one_token_forward, serves
+from forensics.policies.ragged_rows import Apart
 from forensics.policies.renderers import renderer_for, style_of
 from forensics.policies.score_columns import distributions
 from forensics.policies.scored_log import text_logprobs
@@ -289,12 +291,17 @@ class HuggingFacePolicy:
             stack.callback(attach(self.model, change.site, edit).remove)
 
         one_token = one_token_forward(self.model)  # None where a hook stands on the model
+        steps = self._captured_steps(interventions)
 
         def forward(
             tokens: torch.Tensor, cache: Any, start: int, deciding: list[int]
         ) -> torch.Tensor:
             if one_token is not None and tokens.shape[1] == 1 and start and serves(cache):
                 return one_token(tokens, cache)
+            if steps is not None and tokens.shape[1] == 1 and start and steps.serves(cache):
+                found = steps(tokens, cache)
+                if found is not None:
+                    return found
             if interventions:
                 flags = torch.zeros(len(tokens), dtype=torch.bool, device=tokens.device)
                 flags[deciding] = True
@@ -310,23 +317,32 @@ class HuggingFacePolicy:
             return logits
 
         def forward_at(tokens: torch.Tensor, cache: Any, **where: torch.Tensor) -> torch.Tensor:
+            if steps is not None and steps.serves(cache):
+                found = steps.apart(tokens, cache, **where)
+                if found is not None:
+                    return found
             with self.within():
                 logits: torch.Tensor = self.model(
                     tokens, logits_to_keep=1, past_key_values=cache, use_cache=True, **where
                 ).logits[:, -1]
             return logits
 
-        apart = self._stands_apart and not interventions
+        def halved(rows: int) -> None:
+            self.room.halve(rows)
+            if steps is not None:
+                steps.drop()
+
+        standing = None if steps is None else steps.new_cache
+        apart = Apart(forward=forward_at, read_ahead=self.read_ahead, threads=threads)
         return BatchDecoder(
             self.model,
             self.renderer.stops,
             settings,
             forward,
             self.cache_kind,
-            forward_at if apart else None,
-            self.read_ahead,
-            threads if apart else None,
-            self.room.halve,
+            standing,
+            None if interventions or not self._stands_apart else apart,
+            halved,
         )
 
     @property
@@ -336,6 +352,12 @@ class HuggingFacePolicy:
         """
         sdpa = getattr(self.model.config, "_attn_implementation", None) == "sdpa"
         return sdpa and self.cache_kind == "own"
+
+    def _captured_steps(self, interventions: Sequence[Intervention]) -> CapturedSteps | None:
+        """Graphs of single steps, where nothing changes what the model does."""
+        if interventions or self.within is not nullcontext or self.cache_kind != "own":
+            return None
+        return captured_steps(self.model)
 
 
 class _OneAction:

@@ -196,7 +196,9 @@ class Spare:
     def __init__(self) -> None:
         self._flat: dict[tuple[torch.device, torch.dtype], torch.Tensor] = {}
 
-    def take(self, like: torch.Tensor, rows: int, length: int, dtype: torch.dtype) -> torch.Tensor:
+    def take(
+        self, like: torch.Tensor, rows: int, length: int, dtype: torch.dtype | None = None
+    ) -> torch.Tensor:
         """A buffer `[rows, heads, length, head_dim]` with the heads and width
         of `like`, unwritten.
         """

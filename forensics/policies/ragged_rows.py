@@ -12,6 +12,7 @@ one step, each at its own position:
    in the order of the rows, so nothing depends on which was first.
 """
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor, Future
 from dataclasses import dataclass, replace
@@ -25,6 +26,18 @@ from forensics.policies.sequences import Follow, Offshoots, RunningSequence
 
 MOST_WIDTH = 512  # half of the tokens of a row that go through at once
 ForwardAt = Callable[..., torch.Tensor]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Apart:
+    """How rows may stand at different positions: `forward(input_ids, cache, *, position_ids,
+    attention_mask)`; where a row knows `read_ahead` tokens more than another, or where the
+    world's steps run in `threads`.
+    """
+
+    forward: ForwardAt
+    read_ahead: float = math.inf
+    threads: Executor | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

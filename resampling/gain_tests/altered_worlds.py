@@ -156,6 +156,12 @@ class Plan:
     donors: Mapping[str, str]
     kept: Kept
 
+    @classmethod
+    def of(cls, fields: PromptFields, seed: int, kept: Kept) -> "Plan":
+        """With a donor for each task that has one."""
+        have = fields.asked if kept.apart else fields.aligned
+        return cls(fields=fields, donors=fields.donors(have, seed, kept.apart), kept=kept)
+
     def __deepcopy__(self, memo: Any) -> "Plan":
         return self  # nothing of it ever changes
 

@@ -206,7 +206,7 @@ def _as_runs(tasks: Sequence[str], values: Values) -> Runs:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Comparison:
+class Comparison(Carries):
     """Two worlds side by side. `alone`: the altered one keeps nothing but the
     source, so the gain there (beyond that of a control, if there is one) is what
     the source carries; else what is lost there is.
@@ -241,16 +241,6 @@ class Comparison:
     @property
     def over_bar(self) -> Contrast:
         return self.estimate(add((1, self._carried), (-GENUINE_BAR, gain(OPEN))))
-
-    @property
-    def cleared(self) -> bool:
-        """Whether it is at most a fifth of the gain."""
-        return self.over_bar.high <= 0
-
-    @property
-    def found(self) -> bool:
-        """Whether it is more."""
-        return self.over_bar.low > 0
 
     @property
     def left(self) -> Contrast:

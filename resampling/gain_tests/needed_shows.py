@@ -36,14 +36,14 @@ from resampling.gain_tests.altered_worlds import Plan, exchanged, kept, shadow
 from resampling.gain_tests.donors import Row, observed
 from resampling.gain_tests.gain_study import GainStudy
 from resampling.gain_tests.hand_ins import WIN
-from resampling.gain_tests.search import HALF, Found, Limits, Search
+from resampling.gain_tests.search import HALF, Found, Limits, Search, Subsets
 from resampling.gain_tests.units import ShownTexts, Unit, shown_texts
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class NeededShows:
     """What needed actions show in a study, and what each unit carries. `plan`: of
-    the world that keeps nothing. `limits`: of the search.
+    the world that keeps nothing. `limits`: of how much is searched.
     """
 
     study: GainStudy
@@ -111,23 +111,22 @@ class NeededShows:
     @cached_property
     def found(self) -> list[Found[Unit]]:
         """The smallest units that are enough alone, and how newly."""
-        texts = self.texts
+        texts, plan = self.texts, self.plan
         if texts is None:
             return []
         search = Search[Unit](
             study=self.study,
-            on=sorted(self.plan.donors),
-            control=shadow(self.plan),
-            keeping=lambda unit: kept(self.plan, texts, unit),
+            on=sorted(plan.donors),
+            keeping=lambda unit: kept(plan, texts, unit) if unit else shadow(plan),
             exchanging=lambda unit: exchanged(texts, unit),
-            limits=self.limits,
         )
-        found = [one for unit in self.units for one in search.of(unit)]
-        return [replace(one, needless=self._needless(texts, one)) for one in found]
+        subsets = Subsets(search=search, limits=self.limits)
+        found = [one for unit in self.units for one in subsets.of(unit)]
+        return [replace(one, needless=self._needless(search, one)) for one in found]
 
     # -- is the rest needed? -----------------------------------------------------------
 
-    def _needless(self, texts: ShownTexts, one: Found[Unit]) -> tuple[str, ...]:
+    def _needless(self, search: Search[Unit], one: Found[Unit]) -> tuple[str, ...]:
         """Step 4: the other kinds that are read and not needed where this unit is enough."""
         if not one.enough or one.newly is None or not one.cleared:
             return ()
@@ -136,11 +135,8 @@ class NeededShows:
         kinds = tuple(sorted({part.kind for part in others}))
         if not others or max(map(self._wins_that_read, self.rows.values(), repeat(kinds))) < HALF:
             return ()
-        tasks = chosen_tasks(sorted(self.plan.donors), self.limits.tasks)
-        world = exchanged(texts, Unit(parts=others))
-        ((_, afters),) = self.study.pairs([world], tasks, unplayed=[world])
-        lost = self.study.compare((self.study.plain.pair[0], afters))
-        return kinds if lost.cleared else ()
+        tasks, unit = chosen_tasks(search.on, self.limits.tasks), Unit(parts=others)
+        return kinds if search.exchanged([unit], tasks, before=False)[unit].cleared else ()
 
     def _wins_that_read(self, rows: Sequence[Row], kinds: Kinds) -> float:
         """The share of a side's wins that read what one of these kinds showed."""

@@ -13,8 +13,9 @@ import torch
 
 from forensics import policy_from
 from forensics.errors import UserError
-from forensics.policies import decoder, distribution
+from forensics.policies import decoder, distribution, huggingface
 from forensics.policies.cache_room import MOST_ROWS, Room, cached_numbers
+from forensics.policies.captured_step import CapturedSteps
 from forensics.policies.kv_cache import GrowingLayer, new_cache
 from forensics.protocols import Policy, SamplingSettings, StepResult
 from forensics.records import Trajectory
@@ -251,10 +252,17 @@ def test_one_row_that_does_not_fit_is_one_sentence(small: dict[str, int]) -> Non
 # rows at positions of their own
 
 
+@pytest.mark.parametrize("captured", [False, True])
 @pytest.mark.parametrize("ahead", [1, 20])
-def test_rows_that_part_play_the_same_runs(ahead: int) -> None:
+def test_rows_that_part_play_the_same_runs(
+    ahead: int, captured: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also by the steps that a GPU captures."""
     wanted, one = play(policy()), policy()
     one.read_ahead = ahead
+    if captured:
+        steps = CapturedSteps(one.model, capture=False)
+        monkeypatch.setattr(huggingface, "captured_steps", lambda _: steps)
     found = play(one)
     right(one, found)
     same(found, wanted)

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from forensics.case import Budget, Case
-from forensics.errors import MissingInput, UserError
+from forensics.errors import MissingInput, OutsideFailure, UserError
 from forensics.investigation.folder import case_identities
 from forensics.policies import scripted_policy
 from forensics.protocols import (
@@ -20,7 +20,7 @@ from forensics.protocols import (
     Intervention,
     SamplingSettings,
 )
-from forensics.records import Checkpoint, Trajectory
+from forensics.records import Checkpoint, Step, Trajectory
 from forensics.runs import OPEN, Condition, Series, series_of
 from forensics.runs.kept import MOST, Kept
 from forensics.subjects import (
@@ -49,12 +49,13 @@ class Notes:
     identity = "b"
     capabilities = frozenset({"play", "constraint"})
 
-    def __init__(self) -> None:
+    def __init__(self, *runs: Trajectory) -> None:
         self.seeds: list[int] = []
+        self.runs = runs
 
     def play(self, *asked: Any) -> Iterator[Trajectory]:
         self.seeds.append(asked[4])
-        return iter(())
+        return iter(self.runs)
 
 
 @pytest.mark.parametrize(
@@ -102,6 +103,26 @@ def test_old_folders_are_found_again(
     log = case.rollouts("before", condition, tasks=case.tasks[100:280] if some else None)
     assert log.paths[0].name == f"before-{name}-0000.parquet"
     assert policy.seeds == seeds
+
+
+def test_a_channel_that_the_world_does_not_declare_is_one_sentence(tmp_path: Path) -> None:
+    shown = Step(role="user", text="go", channels=("git-histroy",))
+    run = Trajectory(
+        id="r",
+        task="t",
+        policy="b",
+        environment="e",
+        seed=0,
+        sample=0,
+        steps=(shown,),
+        outcome=None,
+        end="truncated",
+    )
+    policy: Any = Notes(run)
+    case = Case(folder=tmp_path, environment=MiniRepo(), subjects=held_subjects(policy))
+    said = "mini-repo showed the channel 'git-histroy' on task t, .* declare: .*git-history"
+    with pytest.raises(OutsideFailure, match=said):
+        case.rollouts("before")
 
 
 def test_a_condition_is_its_content() -> None:

@@ -89,6 +89,14 @@ def test_a_family_that_was_not_tested_blocks_unless_it_is_accepted(name: str, th
     assert row.status == "not-tested" and f"--accept {name}" in row.todo
 
 
+def test_an_accepted_test_that_was_made_and_cleared_is_said_to_be() -> None:
+    kept = without(REAL, OTHERS[0])
+    said = decide(kept, accepted=[OTHERS[0], OTHERS[1]]).sentence
+    assert said.startswith(f"Verdict: GENUINE, given that {OTHERS[0]} need not be tested. ")
+    assert f"{OTHERS[1]} was accepted untested, but was tested and cleared." in said
+    assert decide(REAL, accepted=[OTHERS[0]]).sentence.startswith("Verdict: GENUINE. ")
+
+
 @pytest.mark.parametrize("name", FAMILIES)
 def test_a_find_is_not_accepted_as_untested(name: str) -> None:
     found = real(finding(f"{name}.over_bar", 0.02, 0.01))
