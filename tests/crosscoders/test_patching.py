@@ -10,9 +10,10 @@ from crosscoders.patching.decisions import (
     starting_with,
     whole_actions,
 )
-from crosscoders.patching.hybrids import patched, recorded
+from crosscoders.patching.hybrids import patched
 from crosscoders.patching.maps import graft_map, patch_map
 from forensics.errors import UserError
+from forensics.policies import recorded
 from forensics.protocols import SamplingSettings
 from tests.crosscoders.patching_worlds import (
     bundled,
