@@ -163,7 +163,10 @@ class Judge:
     told: Groups | None
 
     def latent(
-        self, dictionary: Dictionary, view: View, among: Sequence[int] | None = None
+        self,
+        dictionary: Dictionary,
+        among: Sequence[int] | None = None,
+        view: View = lambda pairs: pairs,
     ) -> dict[str, Any]:
         """The best latent (`among` some) of a dictionary that reads `view` of the rows."""
         latents = len(dictionary.bias)
@@ -201,7 +204,10 @@ def _judged(name: str, scores: np.ndarray, area: float, told: Groups) -> dict[st
 
 @torch.no_grad()
 def _codes(dictionary: Dictionary, rows: Tensor) -> list[np.ndarray]:
-    """Row, latent and value of every active latent of `[rows, models, width]`."""
+    """Row, latent and value of every active latent of `[rows, models, width]`; a dictionary of
+    one model reads the last.
+    """
+    rows = rows[:, -dictionary.config.models :]
     parts = []
     for first in range(0, len(rows), ROWS_AT_ONCE):
         part = rows[first : first + ROWS_AT_ONCE].to(dictionary.bias.device)
@@ -225,9 +231,6 @@ def compared(
     (variance, *left), (_, *active) = _left_over(dictionary, small, reported, specific)
     judge = Judge(groups_of(training, contrast), groups_of(reported, contrast))
 
-    def own_view(pairs: Tensor) -> Tensor:
-        return pairs if dictionary.config.models > 1 else pairs[:, -1:]
-
     methods = [
         {
             "name": name,
@@ -240,13 +243,13 @@ def compared(
             left,
             active,
             (
-                ("dictionary", len(dictionary.bias), judge.latent(dictionary, own_view)),
+                ("dictionary", len(dictionary.bias), judge.latent(dictionary)),
                 (
                     "its latents specific to after",
                     len(specific),
-                    judge.latent(dictionary, own_view, specific),
+                    judge.latent(dictionary, specific),
                 ),
-                ("difference-SAE", len(small.bias), judge.latent(small, difference_view)),
+                ("difference-SAE", len(small.bias), judge.latent(small, view=difference_view)),
             ),
             strict=True,
         )

@@ -94,6 +94,7 @@ if TYPE_CHECKING:
     )
     from forensics.policies.scored_log import score_log as score_log
     from forensics.policies.scorer import (
+        kl_divergence as kl_divergence,
         token_logprobs_and_entropies as token_logprobs_and_entropies,
     )
     from forensics.policies.scripted import (
@@ -129,6 +130,7 @@ if TYPE_CHECKING:
         decoder_layers as decoder_layers,
         locate as locate,
         read_sites as read_sites,
+        recorded as recorded,
     )
     from forensics.policies.transformer_lens import from_transformer_lens as from_transformer_lens
     from forensics.policies.weights import (

@@ -43,9 +43,10 @@ class BatchDecoder:
     """Runs rows to their end. `forward(input_ids, cache, start, deciding)`
     gives logits `[rows, vocabulary]`.
 
-    `start` is the position of the first of `input_ids`; `deciding` names the
-    rows that are about to draw the first token of an action. `cache_kind`: what
-    the cache can be used for; where it is `none`, whole texts go in without one.
+    `start` is the position of the first of `input_ids`; `deciding` names the rows that are
+    about to draw the first token of an action. `cache_kind`: what the cache can be used
+    for; where it is `none`, whole texts go in without one. `standing(rows, length)`: a
+    cache that serves captured steps, or `None`.
     """
 
     def __init__(
@@ -55,8 +56,10 @@ class BatchDecoder:
         settings: SamplingSettings,
         forward: Forward,
         cache_kind: CacheKind = "own",
+        standing: Callable[[int, int], Any] | None = None,
     ) -> None:
         self._config = model.config
+        self._standing = standing
         self._device = model.device
         self._settings = settings
         self._forward = forward
@@ -80,9 +83,7 @@ class BatchDecoder:
                 pass
 
     def branch(self, texts: Sequence[BranchedText], most: int) -> Iterator[None]:
-        """Drive every branch of every text to its end, at most `most` runs at a
-        time; gives control back each step.
-        """
+        """Every branch to its end, at most `most` runs at a time; gives control back each step."""
         rows = [RunningSequence.of_text(text) for text in texts if text.branches]
         while rows:
             yield from self._sweep([], list(rows), most)
@@ -138,7 +139,10 @@ class BatchDecoder:
         return common
 
     def _new_cache(self, most: int) -> Any:
-        return None if self._cache_kind == "none" else new_cache(self._config, most)
+        if self._cache_kind == "none":
+            return None
+        standing = self._standing and self._standing(most, self._settings.max_tokens)
+        return standing or new_cache(self._config, most)
 
     def _enter_waiting(
         self, rows: list[RunningSequence], waiting: list[RunningSequence], cache: Any, position: int
@@ -296,11 +300,8 @@ class BatchDecoder:
     ) -> Offshoots:
         """Every row with what its episodes drew."""
         offshoots: Offshoots = []
-        stops, longest, most = (
-            self._stops,
-            self._settings.max_turn_tokens,
-            self._settings.max_tokens,
-        )
+        stops, settings = self._stops, self._settings
+        longest, most = settings.max_turn_tokens, settings.max_tokens
         for i, row in enumerate(rows):
             if len(row.drivers) == 1 and row.resume == len(
                 row.ids
@@ -355,10 +356,8 @@ class BatchDecoder:
     def _ends(self, drawn: int, length: int, token: int) -> str | None:
         if token in self._stops:
             return "stop-token"
-        settings = self._settings
-        return (
-            "length" if drawn >= settings.max_turn_tokens or length >= settings.max_tokens else None
-        )
+        full = drawn >= self._settings.max_turn_tokens or length >= self._settings.max_tokens
+        return "length" if full else None
 
     def _end_action(self, row: RunningSequence, stop: str) -> list[RunningSequence]:
         """Ask the episodes what follows; equal answers stay together."""

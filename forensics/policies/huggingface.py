@@ -15,6 +15,7 @@ import numpy as np
 import torch
 
 from forensics.errors import UserError
+from forensics.policies.captured_step import CapturedSteps, captured_steps
 from forensics.policies.compatibility import context_length
 from forensics.policies.continuations import start_actions
 from forensics.policies.decoder import BatchDecoder
@@ -249,12 +250,17 @@ class HuggingFacePolicy:
             stack.callback(attach(self.model, change.site, edit).remove)
 
         one_token = one_token_forward(self.model)  # None where a hook stands on the model
+        steps = self._captured_steps(interventions)
 
         def forward(
             tokens: torch.Tensor, cache: Any, start: int, deciding: list[int]
         ) -> torch.Tensor:
             if one_token is not None and tokens.shape[1] == 1 and start and serves(cache):
                 return one_token(tokens, cache)
+            if steps is not None and tokens.shape[1] == 1 and start and steps.serves(cache):
+                found = steps(tokens, cache)
+                if found is not None:
+                    return found
             if interventions:
                 flags = torch.zeros(len(tokens), dtype=torch.bool, device=tokens.device)
                 flags[deciding] = True
@@ -269,7 +275,16 @@ class HuggingFacePolicy:
                 logits: torch.Tensor = self.model(tokens, logits_to_keep=1, **caching).logits[:, -1]
             return logits
 
-        return BatchDecoder(self.model, self.renderer.stops, settings, forward, self.cache_kind)
+        standing = None if steps is None else steps.new_cache
+        return BatchDecoder(
+            self.model, self.renderer.stops, settings, forward, self.cache_kind, standing
+        )
+
+    def _captured_steps(self, interventions: Sequence[Intervention]) -> CapturedSteps | None:
+        """Graphs of single steps, where nothing changes what the model does."""
+        if interventions or self.within is not nullcontext or self.cache_kind != "own":
+            return None
+        return captured_steps(self.model)
 
 
 def _model_stops(model: Any) -> list[int]:

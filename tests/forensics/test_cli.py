@@ -117,23 +117,14 @@ def test_defaults_are_those_of_the_types(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 BAD_LINES = {
-    "investigate --colour": "--colour",
-    "investigate": "--before",
-    "investigate --before": "--before",
-    "investigate --before b --after a": "--out",
+    "investigate --colour": "--colour", "investigate": "--before",
+    "investigate --before": "--before", "investigate --before b --after a": "--out",
     "investigate --before b --after a --out o --tasks many": "--tasks",
     "investigate --before b --after a --out o --tasks 1": "--tasks",
-    "demo --out o --tasks 1": "--tasks",
-    "organism build null --out o --seed -1": "--seed",
-    "train r.toml --out o --seed -1": "--seed",
-    "organism build": "name",
-    "organism bild": "bild",
-    "report": "CASE_DIR",
-    "gate": "CASE_DIR",
-    "nonsense": "nonsense",
-    "schema x": "x",
-    "--x": "--x",
-}
+    "demo --out o --tasks 1": "--tasks", "organism build null --out o --seed -1": "--seed",
+    "train r.toml --out o --seed -1": "--seed", "organism build": "name", "organism bild": "bild",
+    "report": "CASE_DIR", "gate": "CASE_DIR", "nonsense": "nonsense", "schema x": "x", "--x": "--x",
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("text", BAD_LINES)

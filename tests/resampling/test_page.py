@@ -19,6 +19,7 @@ from resampling.study.cliff_files import (
 from resampling.study.cliff_study import Alternative
 from resampling.study.delete_keep import DeleteKeep, TokenCut
 from resampling.trace_rollouts import trace_of
+from tests.episodes import episode_of
 
 TURNED = chr(0x202E)  # turns the direction of writing
 WORDS = {
@@ -34,34 +35,13 @@ WORDS = {
 def run(name: str = "run", observation: str = "<img src=x onerror=alert(1)>") -> Trajectory:
     steps = (
         Step(role="user", text="prompt", token_ids=(5,), sampled=(False,)),
-        Step(
-            role="assistant",
-            text="go left",
-            kinds=("history",),
-            token_ids=(1, 2),
-            sampled=(True, True),
-            logprobs=(-0.1, -1.2),
-        ),
+        Step(role="assistant", text="go left", kinds=("history",), token_ids=(1, 2), sampled=(True,
+         True), logprobs=(-0.1, -1.2)),
         Step(role="tool", text=observation, token_ids=(5, 5), sampled=(False, False)),
-        Step(
-            role="assistant",
-            text="evil",
-            kinds=("edit",),
-            token_ids=(3, 4, 6),
-            sampled=(True, True, True),
-            logprobs=(-0.7, -0.01, -0.1),
-        ),
-    )
-    return Trajectory(
-        id=name,
-        task="<b>task</b>",
-        policy="p",
-        environment="e",
-        seed=0,
-        steps=steps,
-        outcome=0.0,
-        end="terminated",
-    )
+        Step(role="assistant", text="evil", kinds=("edit",), token_ids=(3, 4, 6), sampled=(True,
+         True, True), logprobs=(-0.7, -0.01, -0.1)),
+    )  # fmt: skip
+    return episode_of(id=name, task="<b>task</b>", steps=steps, outcome=0.0)
 
 
 CLIFF = ConfirmedToken(
