@@ -27,7 +27,8 @@ class ServedPolicy:
 
     @property
     def capabilities(self) -> frozenset[Capability]:
-        return frozenset({"logprobs"} | (SAMPLES if self.checkpoint else set()))
+        scores = frozenset[Capability]({"logprobs"})
+        return scores | SAMPLES if self.checkpoint else scores
 
     def open(self) -> Policy:
         return load_policy(self.url, backend="openai", model=self.model, checkpoint=self.checkpoint)
