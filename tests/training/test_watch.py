@@ -271,13 +271,47 @@ def test_beside_our_own_trainer(tmp_path: Path, lora: LoraSection | None) -> Non
     assert len(beside.told) == 3
 
 
-@pytest.mark.parametrize("kills", [3, pytest.param(10, marks=pytest.mark.slow)])
-def test_killed_at_random_moments_it_loses_and_repeats_nothing(tmp_path: Path, kills: int) -> None:
+def runs_of(folder: Path) -> dict[str, int]:
+    """Runs that lie whole on the disk; played again, they are other files."""
+    found = sorted(folder.rglob("[!.]*.parquet"))
+    return {path.relative_to(folder).as_posix(): path.stat().st_mtime_ns for path in found}
+
+
+def test_what_a_kill_leaves_is_gone_on_with(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The folder as it lay at three moments: in the start, in an audit, before its report."""
+    run, whole, replace, left = trained(tmp_path), tmp_path / "whole", os.replace, []
+
+    def noted(source: Any, place: Any, **more: Any) -> None:
+        if moments and moments[0](str(place), len(runs_of(whole))):
+            moments.pop(0)
+            left.append(shutil.copytree(whole, tmp_path / f"left-{len(left)}"))
+        replace(source, place, **more)
+
+    moments: list[Callable[[str, int], bool]] = [
+        lambda place, runs: runs == 1,
+        lambda place, runs: runs == 5,
+        lambda place, runs: place.endswith("audits.jsonl"),
+    ]
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "replace", noted)
+        watched(run, folder=whole)
+    assert not moments
+    for folder in left:
+        had = runs_of(folder)
+        watched(run, folder=folder)
+        assert answers(folder) == answers(whole) and without_times(folder) == without_times(whole)
+        assert read_marks(folder) == read_marks(whole) and runs_of(folder).items() >= had.items()
+
+
+@pytest.mark.slow
+def test_killed_at_random_moments_it_loses_and_repeats_nothing(tmp_path: Path) -> None:
     """`kill -9`, each a while after where the one before left it."""
     trained(tmp_path)
-    draw = random.Random(kills)
+    draw = random.Random(0)
     whole, killed = tmp_path / "whole", tmp_path / "killed"
-    points = [*(draw.randrange(5, 25) for _ in range(kills)), 0]
+    points = [*(draw.randrange(5, 25) for _ in range(10)), 0]
     done = subprocess.run(
         [sys.executable, "-m", "tests.killed", "watch", f"{whole}=0"]
         + [f"{killed}={number}" for number in points],
