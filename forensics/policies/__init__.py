@@ -23,7 +23,10 @@ if TYPE_CHECKING:
         load_adapter as load_adapter,
         new_adapter as new_adapter,
     )
-    from forensics.policies.cache_room import CACHED_TOKENS as CACHED_TOKENS
+    from forensics.policies.cache_room import (
+        CACHED_TOKENS as CACHED_TOKENS,
+        release_memory as release_memory,
+    )
     from forensics.policies.checkpoints import (
         inspect_checkpoint as inspect_checkpoint,
         model_checkpoint as model_checkpoint,
