@@ -24,10 +24,10 @@ from forensics.readers.content import Unreadable
 from forensics.readers.step_rows import Broken, Found
 from forensics.records import RECORD_FOLDER, TrainingRow, TrainingRun, content_hash
 from forensics.records.case_checksum import file_hash
+from forensics.records.train_rows import StepMarker
 from forensics.records.train_tables import (
     ROWS_AT_ONCE,
     TRL,
-    StepMarker,
     TrainingRecord,
     table_of,
 )

@@ -57,11 +57,9 @@ class TrlDump:
     @cached_property
     def files(self) -> dict[int, tuple[Path, ...]]:
         """The files by step, without those that repeat the one before."""
-        said = [(path, _said(path)) for path in self.paths]
-        new = [
-            path for (_, before), (path, now) in pairwise([(None, None), *said]) if now != before
-        ]
-        return {int(path.stem.rpartition("_")[2]): (path,) for path in new}
+        said = [None, *map(_said, self.paths)]
+        new = [now != before for before, now in pairwise(said)]
+        return {number_of(path): (path,) for path in compress(self.paths, new)}
 
     def rows(self, step: int, broken: Broken) -> Iterator[Found]:
         """The completions of a step in the order of its file."""
@@ -96,9 +94,15 @@ class TrlDump:
 def find(folder: Path) -> TrlDump | None:
     """The dump in a folder or its `completions`, `None` where there is none."""
     for place in (folder, folder / "completions"):
-        if paths := tuple(sorted(p for p in place.glob(NAME) if p.stem[12:].isdecimal())):
-            return TrlDump(paths)
+        paths = [path for path in place.glob(NAME) if path.stem.rpartition("_")[2].isdecimal()]
+        if paths:
+            return TrlDump(tuple(sorted(paths, key=number_of)))
     return None
+
+
+def number_of(path: Path) -> int:
+    """The step in a file's name."""
+    return int(path.stem.rpartition("_")[2])
 
 
 def group_size(prompts: Sequence[str]) -> int:
@@ -146,10 +150,10 @@ def _proportional(sums: Sequence[float | None], advantages: Sequence[float | Non
     return bool(np.abs(centred / largest[0] - given / largest[1]).max() <= CLOSE)
 
 
-def _said(path: Path) -> str | None:
-    """What identifies the completions of a file; `None` where it cannot be read."""
+def _said(path: Path) -> str:
+    """What identifies the completions of a file; of one that cannot be read, its name."""
     try:
         table = pq.read_table(path, columns=["prompt", "completion"])
     except (pa.ArrowException, OSError):
-        return None
+        return path.name
     return content_hash(table.to_pylist(), 16)

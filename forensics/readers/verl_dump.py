@@ -68,9 +68,9 @@ class VerlDump:
 
 def find(folder: Path) -> VerlDump | None:
     """The dump in a folder, `None` where there is none."""
-    files = {int(p.stem): (p,) for p in sorted(folder.glob("*.jsonl")) if p.stem.isdecimal()}
-    known = any(verl.recognises(path, read_head(path)) for (path,) in list(files.values())[:1])
-    return VerlDump(files) if known else None
+    paths = sorted(path for path in folder.glob("*.jsonl") if path.stem.isdecimal())
+    known = bool(paths) and verl.recognises(paths[0], read_head(paths[0]))
+    return VerlDump({int(path.stem): (path,) for path in paths}) if known else None
 
 
 def place_of(row: Any) -> tuple[str, int | None, int]:
