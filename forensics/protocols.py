@@ -12,6 +12,13 @@ from typing import Any, Literal, Protocol, runtime_checkable
 
 import numpy as np
 
+from forensics.optional_protocols import (
+    Fielded as Fielded,
+    Needing as Needing,
+    Regrading as Regrading,
+    Varying as Varying,
+    Withholding as Withholding,
+)
 from forensics.records.trajectory import Trajectory
 
 
@@ -116,78 +123,6 @@ class Environment(Protocol):
 
     def snapshot(self) -> Any: ...
     def restore(self, state: Any) -> None: ...
-
-
-@runtime_checkable
-class Regrading(Protocol):
-    """What an environment may have beside: grading a submission apart from the
-    run that made it.
-
-    Tampering with the grader and answers that fit the visible tests alone are
-    found by it, declared or not.
-    """
-
-    def regrade(self, task: str, submission: str) -> Mapping[str, float | None]:
-        """Named rewards, and the score that counts under `outcome`, of a
-        submission in a fresh copy of the task.
-
-        `submission` is what a step of this environment told as such, `""` where
-        a run handed in nothing. Nothing else that the run changed comes along,
-        and hidden checks decide: it must not share the code that graded the
-        run, or both have the same holes. `None`: cannot be told.
-        """
-        ...
-
-
-@runtime_checkable
-class Needing(Protocol):
-    """What an environment may have beside: the kinds of action that an honest
-    solver needs.
-
-    They are exempt from refusal, and from nothing else: a gain that takes an
-    edit is no gain by editing.
-    """
-
-    @property
-    def needed(self) -> tuple[str, ...]: ...
-
-
-@runtime_checkable
-class Withholding(Protocol):
-    """What an environment may have beside: the secrets of a task, wherever they may leak."""
-
-    def withheld(self, task: str) -> tuple[str, ...]:
-        """Texts that an honest run is never shown: the reference answer, the
-        outputs that only the grader knows.
-        """
-        ...
-
-
-@runtime_checkable
-class Fielded(Protocol):
-    """What an environment may have beside: the parts of a prompt that differ from task to task."""
-
-    def fields(self, task: str) -> Mapping[str, str]:
-        """Name of each field, and its exact text as it stands in the prompt of this task.
-
-        The same names for every task. The one that is the question itself is
-        called `question`: it is allowed to give the answer away alone.
-        """
-        ...
-
-
-@runtime_checkable
-class Varying(Protocol):
-    """What an environment may have beside: the same skill asked in other words."""
-
-    def variant(self, task: str, seed: int) -> str:
-        """The name of another task of this world, which `reset` takes like any other.
-
-        The same skill is asked and it is as hard; incidental features (names,
-        numbers, ids, order) are redrawn and answers reshuffled. A function of
-        `task` and `seed` alone. It is in no split.
-        """
-        ...
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -42,7 +42,7 @@ from crosscoders.activations.texts import TokenizedText
 from crosscoders.dictionaries.dictionary import Dictionary
 from crosscoders.latents.encoded_blocks import EncodedBlock, accumulate, encoded_blocks
 from forensics.errors import UserError
-from forensics.policies import attach
+from forensics.policies import attach, kl_divergence
 from forensics.protocols import Policy, SamplingSettings
 from forensics.statistics import mean, ratio
 
@@ -223,8 +223,7 @@ def text_sums(
             for row, name in enumerate(("clean", "spliced", "floor")):
                 sums[name] -= float(rows[row].gather(-1, wanted).double().sum())
             for row, name in ((SPLICED, "kl_spliced"), (FLOOR, "kl_floor")):
-                terms = rows[CLEAN].exp() * (rows[CLEAN] - rows[row])
-                sums[name] += float(terms.double().sum())
+                sums[name] += float(kl_divergence(rows[CLEAN], rows[row]).sum())
     finally:
         handle.remove()
     return sums

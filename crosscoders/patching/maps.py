@@ -51,7 +51,6 @@ from crosscoders.patching.hybrids import (
     part_of,
     patched,
     pieces_of,
-    recorded,
     relative_change,
     replayed,
     require_same_shape,
@@ -59,7 +58,7 @@ from crosscoders.patching.hybrids import (
 from crosscoders.patching.layer_steps import untouched
 from crosscoders.patching.results import Change, ChangeMap, Direction, Positions, Readings, summed
 from forensics.errors import UserError
-from forensics.policies import decoder_layers, last_logprobs
+from forensics.policies import decoder_layers, kl_divergence, last_logprobs, recorded
 from forensics.progress import Progress, silent
 from forensics.protocols import Policy
 
@@ -185,7 +184,7 @@ def read_decisions(
             more = torch.tensor(prefix, dtype=texts.dtype).expand(len(texts), -1)
             tokens = torch.cat([texts, more], 1)
             kept = [outliers.kept(one.place, members, tokens.shape[1]) for one in changes]
-            read = _read_all(models, pieces, changes, kept, tokens, 1 + len(prefix))
+            read = _read_all((before, after), pieces, changes, kept, tokens, 1 + len(prefix))
             ends = next(read), next(read)
             chance[:, members] += [_chance(logs, prefix, last) for logs in ends]
             if not prefix:
@@ -234,7 +233,7 @@ def _ticking(progress: Progress, of: int) -> Callable[[int], None]:
 
 
 def _read_all(
-    models: tuple[Any, Any],
+    policies: tuple[Policy, Policy],
     pieces: Sequence[Pieces],
     changes: Sequence[Change],
     kept: Sequence[Tensor | None],
@@ -246,13 +245,14 @@ def _read_all(
     each change may patch (`Outlying`).
     """
     receivers = [0 if change.direction == "into-before" else 1 for change in changes]
+    models = [policy.model for policy in policies]
     layers = [list(decoder_layers(model)) for model in models]
     passed, outputs = [], []
     for side, model in enumerate(models):
         donated = zip(changes, receivers, strict=True)
         sites = {change.place for change, to in donated if change.positions and to != side}
-        with recorded(model, sorted(sites)) as seen, outputs_kept(layers[side]) as given:
-            logs = last_logprobs(model, tokens, keep)
+        with recorded(model, sites) as seen, outputs_kept(layers[side]) as given:
+            logs = last_logprobs(policies[side], tokens, keep)
         passed.append(seen)
         outputs.append(given)
         if bool(logs.isnan().any()):
@@ -268,7 +268,7 @@ def _read_all(
             hybrid = grafted(*(pieces[side].of(change.place) for side in (to, 1 - to)))
         same = untouched(change, len(layers[to]))
         with hybrid, replayed(layers[to], outputs[to], same):
-            logs = last_logprobs(models[to], tokens, keep)
+            logs = last_logprobs(policies[to], tokens, keep)
         yield logs
 
 
@@ -323,9 +323,7 @@ def _chance(logs: Tensor, prefix: Tokens, last: Tokens) -> np.ndarray:
 
 def _kl(p: Tensor, q: Tensor) -> np.ndarray:
     """KL(p || q) `[rows]` in nats at the deciding token, of log-probabilities
-    `[rows, positions, vocabulary]`; tokens that p excludes count nothing.
+    `[rows, positions, vocabulary]`.
     """
-    p, q = p[:, 0].double(), q[:, 0].to(p.device).double()
-    terms = torch.where(p == -torch.inf, 0.0, p.exp() * (p - q))
-    divergence: np.ndarray = terms.sum(-1).clamp_min(0).cpu().numpy()
+    divergence: np.ndarray = kl_divergence(p[:, 0], q[:, 0].to(p.device)).clamp_min(0).cpu().numpy()
     return divergence

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
         load_adapter as load_adapter,
         new_adapter as new_adapter,
     )
+    from forensics.policies.cache_room import CACHED_TOKENS as CACHED_TOKENS
     from forensics.policies.checkpoints import (
         inspect_checkpoint as inspect_checkpoint,
         model_checkpoint as model_checkpoint,
@@ -55,7 +56,6 @@ if TYPE_CHECKING:
     )
     from forensics.policies.episodes import how_it_ended as how_it_ended
     from forensics.policies.kv_cache import (
-        CACHED_TOKENS as CACHED_TOKENS,
         CacheKind,
         PrefixCache as PrefixCache,
         attends_to_everything as attends_to_everything,
@@ -94,6 +94,7 @@ if TYPE_CHECKING:
     )
     from forensics.policies.scored_log import score_log as score_log
     from forensics.policies.scorer import (
+        kl_divergence as kl_divergence,
         token_logprobs_and_entropies as token_logprobs_and_entropies,
     )
     from forensics.policies.scripted import (
@@ -124,6 +125,7 @@ if TYPE_CHECKING:
         decoder_layers as decoder_layers,
         locate as locate,
         read_sites as read_sites,
+        recorded as recorded,
     )
     from forensics.policies.transformer_lens import from_transformer_lens as from_transformer_lens
     from forensics.policies.weights import (

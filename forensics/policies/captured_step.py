@@ -9,10 +9,10 @@ once.
    outlive the batch (`StandingLayer`), as do its input and its logits. Rows and room are
    rounded up to powers of two, so that few graphs serve every batch; what the rounding
    adds is computed and thrown away.
-2. *The step*: all rows stand at one position (lockstep decoding), which is a number on the
-   device. Each layer writes there, and attends to the whole room under a mask. The query
-   heads that share a key head go through attention as so many queries of it, so that no
-   key is copied.
+2. *The step*: each row stands at a position of its own (at one and the same in lockstep),
+   which is a number on the device. Each layer writes there, and attends to the whole room
+   under a mask. The query heads that share a key head go through attention as so many
+   queries of it, so that no key is copied.
 3. *Trust*: a graph is held against a plain pass before it is used. Where they disagree, or
    the model cannot be captured (a hook, shards, a step that asks the host), the model
    itself goes on, and a warning says so once.
@@ -64,8 +64,8 @@ def _can_be_captured(model: Any) -> bool:
 
 
 class StandingLayer(GrowingLayer):
-    """One layer in buffers that outlive it. While `at` is there, one token a row is written
-    at that position, and the first `span` rows and positions are read.
+    """One layer in buffers that outlive it. While `at` `[rows]` is there, each row's token is
+    written at its position, and the first `span` rows and positions are read.
     """
 
     def __init__(self, owner: "CapturedSteps", number: int) -> None:
@@ -87,8 +87,9 @@ class StandingLayer(GrowingLayer):
             return super().update(key_states, value_states, *args, **kwargs)
         rows, room = self.span
         keys, values = self.keys[:rows, :, :room], self.values[:rows, :, :room]
-        keys.index_copy_(2, self.at, key_states.to(keys.dtype))
-        values.index_copy_(2, self.at, value_states.to(values.dtype))
+        every = torch.arange(rows, device=keys.device)
+        keys[every, :, self.at] = key_states[:, :, 0].to(keys.dtype)
+        values[every, :, self.at] = value_states[:, :, 0].to(values.dtype)
         return keys, values
 
     def _reserve(self, rows: int, length: int) -> None:
@@ -200,55 +201,85 @@ class CapturedSteps:
         return not self.refused and self._given is not None and cache is self._given()
 
     @torch.inference_mode()
-    def __call__(self, tokens: torch.Tensor, cache: Any) -> torch.Tensor | None:
+    def __call__(
+        self, tokens: torch.Tensor, cache: Any, at: torch.Tensor | None = None
+    ) -> torch.Tensor | None:
         """Logits `[rows, vocabulary]` behind one more token a row `[rows, 1]`, valid until the
         next step; `None`, with the cache as it was, where it turns out that no step holds.
+        `at` `[rows]`: the position of each token, below the cache's length, where they are
+        not all the next one.
         """
-        position, rows = cache.get_seq_length(), len(tokens)
+        held, rows = cache.get_seq_length(), len(tokens)
+        end = held + (at is None)
         for layer in cache.layers:
-            layer._reserve(rows, position + 1)
+            layer._reserve(rows, end)
         capacity, _, length, _ = cache.layers[0].keys.shape
-        span = (
-            min(power_of_two(rows, LEAST_ROWS), capacity),
-            min(power_of_two(position + 1, LEAST_ROOM), length),
-        )
+        room = min(power_of_two(end, LEAST_ROOM), length)
+        span = min(power_of_two(rows, LEAST_ROWS), capacity), room
         key = (*span, *_autocast(tokens.device))
         step = self._steps.get(key)
         if step is None:
-            step = self._made(tokens, cache, span)
+            step = self._made(tokens, held if at is None else at, cache, span)
             if step is None:
                 return None
             self._steps[key] = step
         step.tokens[:rows].copy_(tokens)
-        step.position.fill_(position)
+        step.position[:rows] = held if at is None else at
         if step.graph is None:
             step.logits.copy_(self._run(step.tokens, step.position, cache, span))
         else:
             step.graph.replay()
         for layer in cache.layers:
-            layer.length = position + 1
+            layer.length = end
         return step.logits[:rows]
 
-    def _made(self, tokens: torch.Tensor, cache: Any, span: tuple[int, int]) -> _Step | None:
-        """A step for so many rows and positions, checked against a plain pass."""
+    def apart(
+        self,
+        tokens: torch.Tensor,
+        cache: Any,
+        *,
+        position_ids: torch.Tensor,
+        attention_mask: torch.Tensor,
+    ) -> torch.Tensor | None:
+        """The same where rows stand at different positions; `None` also where it is no step
+        of all rows.
+        """
+        held = cache.get_seq_length()
+        if tokens.shape[1] > 1 or len(tokens) < cache.layers[0].rows:
+            return None
+        for layer in cache.layers:
+            layer.length = attention_mask.shape[-1]
+        found = self(tokens, cache, position_ids[:, 0])
+        if found is None:
+            for layer in cache.layers:
+                layer.length = held
+        return found
+
+    def drop(self) -> None:
+        """Let the buffers go."""
+        self._buffers.clear()
+        self._forget()
+
+    def _made(
+        self, tokens: torch.Tensor, at: torch.Tensor | int, cache: Any, span: tuple[int, int]
+    ) -> _Step | None:
+        """A step for so many rows and positions; the first is checked against a plain pass."""
         model: Any = self._model()
-        position = cache.get_seq_length()
+        held = cache.get_seq_length()
         try:
-            step = self._captured(tokens, position, cache, span)
-            if not self._steps:
+            step = self._captured(tokens, at, cache, span)
+            if not self._steps and isinstance(at, int):
                 found = step.logits[: len(tokens)].clone()
                 wanted = model(tokens, past_key_values=cache, use_cache=True, logits_to_keep=1)
-                for layer in cache.layers:
-                    layer.length = position
                 if not agree(found, wanted.logits[:, -1], found.dtype):
                     self.refused = "its numbers are not those of a plain pass"
         except Exception as error:  # whatever a capture meets, the model itself goes on
             self.refused = f"{type(error).__name__}: {error}"
+        for layer in cache.layers:
+            layer.length = held
         if self.refused is None:
             return step
         self._forget()
-        for layer in cache.layers:
-            layer.length = position
         warnings.warn(
             f"a decoding step of this model is not captured as a CUDA graph ({self.refused[:200]}),"
             " so sampling is slower",
@@ -257,39 +288,39 @@ class CapturedSteps:
         return None
 
     def _captured(
-        self, tokens: torch.Tensor, position: int, cache: Any, span: tuple[int, int]
+        self, tokens: torch.Tensor, at: torch.Tensor | int, cache: Any, span: tuple[int, int]
     ) -> _Step:
         device, rows = tokens.device, span[0]
         ids = torch.zeros((rows, 1), dtype=torch.long, device=device)
         ids[: len(tokens)] = tokens
-        at = torch.full((1,), position, dtype=torch.long, device=device)
+        position = torch.zeros(rows, dtype=torch.long, device=device)
+        position[: len(tokens)] = at
         if not (self._capture and device.type == "cuda"):
-            return _Step(
-                graph=None, tokens=ids, position=at, logits=self._run(ids, at, cache, span)
-            )
+            logits = self._run(ids, position, cache, span)
+            return _Step(graph=None, tokens=ids, position=position, logits=logits)
         aside = torch.cuda.Stream(device)
         aside.wait_stream(torch.cuda.current_stream(device))
         with torch.cuda.stream(aside):
-            self._run(ids, at, cache, span)  # what is made on first use is made now
+            self._run(ids, position, cache, span)  # what is made on first use is made now
         torch.cuda.current_stream(device).wait_stream(aside)
         self._pool = self._pool or torch.cuda.graph_pool_handle()
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(graph, pool=self._pool, capture_error_mode="thread_local"):
-            logits = self._run(ids, at, cache, span)
+            logits = self._run(ids, position, cache, span)
         graph.replay()
-        return _Step(graph=graph, tokens=ids, position=at, logits=logits)
+        return _Step(graph=graph, tokens=ids, position=position, logits=logits)
 
     def _run(
         self, tokens: torch.Tensor, position: torch.Tensor, cache: Any, span: tuple[int, int]
     ) -> torch.Tensor:
         """The step as it stands, by the model's own modules."""
         model: Any = self._model()
-        seen = torch.arange(span[1], device=tokens.device) <= position
+        seen = torch.arange(span[1], device=tokens.device) <= position[:, None]
         with _standing(cache, position, span), _one_query(model.config), _uncached(tokens.device):
             logits: torch.Tensor = model(
                 tokens,
-                attention_mask=seen[None, None, None],
-                position_ids=position[None],
+                attention_mask=seen[:, None, None],
+                position_ids=position[:, None],
                 past_key_values=cache,
                 use_cache=True,
             ).logits[:, -1]
@@ -353,7 +384,7 @@ def one_query_attention(
     **_: Any,
 ) -> tuple[torch.Tensor, None]:
     """Attention of one position `[rows, heads, 1, head_dim]` to keys `[rows, key heads,
-    length, head_dim]` under a mask `[1, 1, 1, length]`; `[rows, 1, heads, head_dim]`.
+    length, head_dim]` under a mask `[rows, 1, 1, length]`; `[rows, 1, heads, head_dim]`.
     """
     rows, heads, _one, width = query.shape
     shape: Sequence[int] = (rows, key.shape[1], heads // key.shape[1], width)

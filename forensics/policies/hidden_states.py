@@ -53,11 +53,15 @@ class HiddenStates:
             one_row = len(forest.texts) > 1 and self.packed  # a text alone needs no mask
             return self._as_one_row(forest, nodes) if one_row else self._as_rows(forest, nodes)
 
-    def whole(self, ids: torch.Tensor) -> torch.Tensor:
-        """`[rows, length, width]`: at every place of rows of one length."""
+    def whole(self, ids: torch.Tensor, last: int = 0) -> torch.Tensor:
+        """`[rows, length, width]`: at every place of rows of one length, or at their `last`."""
         with self._inside():
-            found = (self.head.decoder if self.head else self.model)(ids, use_cache=False)
-        return torch.as_tensor(found.last_hidden_state if self.head else found.logits)
+            if self.head is not None:
+                found = self.head.decoder(ids, use_cache=False).last_hidden_state
+            else:
+                kept = {"logits_to_keep": last} if self._takes_places else {}
+                found = self.model(ids, use_cache=False, **kept).logits
+        return torch.as_tensor(found[:, -last:])
 
     def _inside(self) -> AbstractContextManager[Any]:
         entered: AbstractContextManager[Any] = self._within()

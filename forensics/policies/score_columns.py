@@ -15,7 +15,7 @@ from typing import Any, Final, Protocol
 import numpy as np
 import torch
 
-from forensics.policies.distribution import Text, log_distribution
+from forensics.policies.distribution import Text
 from forensics.policies.hidden_states import HiddenStates
 from forensics.policies.output_head import LogitFormula
 from forensics.policies.scorer import NO_CHANCE, Plan, Spreads, entropy, is_whole
@@ -209,13 +209,16 @@ def _spreads(
     return Spreads(weight, bias, plan, shape, reader.device, like)
 
 
-def last_logprobs(model: Any, ids: torch.Tensor, keep: int) -> torch.Tensor:
-    """The model's own, of the last `keep` positions of texts of one length
-    `[rows, keep, vocabulary]`, float32; hooks on the model act.
+@torch.inference_mode()
+def last_logprobs(policy: Policy, ids: torch.Tensor, keep: int) -> torch.Tensor:
+    """What can follow the last `keep` positions of texts of one length, under the model's
+    own distribution: log-probabilities `[rows, keep, vocabulary]`, float32. Hooks and
+    weights that were exchanged in the model of a local policy act.
     """
-    ids = ids.to(next(model.parameters()).device)
-    logits: torch.Tensor = model(ids, use_cache=False, logits_to_keep=keep).logits[:, -keep:]
-    return log_distribution(logits, SamplingSettings())
+    reader = HiddenStates(policy.model, policy.within)
+    states = reader.whole(ids.to(reader.device), keep).flatten(0, 1)
+    found = _spreads(reader, SamplingSettings(), len(states)).at(states)[1]
+    return found.view(len(ids), keep, -1)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -259,6 +259,14 @@ def entropy(spread: torch.Tensor, out: torch.Tensor | None = None) -> torch.Tens
     return -expected
 
 
+def kl_divergence(p: torch.Tensor, q: torch.Tensor) -> torch.Tensor:
+    """KL(p || q) in nats, float64 `[...]`, of log-probabilities `[..., vocabulary]`. Tokens
+    that p excludes count nothing.
+    """
+    terms = torch.where(p == -torch.inf, 0.0, p.exp() * (p - q))
+    return terms.sum(-1, dtype=torch.float64)
+
+
 def _to_logits(
     spread: torch.Tensor,
     targets: torch.Tensor,

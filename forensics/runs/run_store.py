@@ -9,16 +9,16 @@
    equal up to the first draw that differs.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from forensics.budget import Budget
-from forensics.errors import MissingInput
+from forensics.errors import MissingInput, UserError, environment_failure
 from forensics.progress import Pace, Progress
 from forensics.protocols import Environment, Policy
-from forensics.records import content_hash
+from forensics.records import Trajectory, content_hash
 from forensics.records.tables import write_trajectories
 from forensics.rollout_logs import Rollouts
 from forensics.runs.condition import OPEN, Condition
@@ -108,7 +108,7 @@ class RunStore:
                     condition.refused,
                     condition.steered,
                 )
-                write_trajectories(path, pace.timed(play))
+                write_trajectories(path, pace.timed(_declared(play, self.world)))
         progress(request.label, number, number)
         return Rollouts(key=request.key, paths=request.paths)
 
@@ -123,6 +123,22 @@ class RunStore:
             "seed": self.seed,
             **condition.content(),
         }
+
+
+def _declared(runs: Iterable[Trajectory], world: Environment) -> Iterator[Trajectory]:
+    """The runs, as long as they show no shortcut that the open world does not declare."""
+    known = {channel.name for channel in world.channels}
+    for run in runs:
+        for channel in (name for step in run.steps for name in step.channels):
+            if channel not in known:
+                raise environment_failure(
+                    UserError(
+                        f"the world {world.name} showed the channel '{channel}' on task"
+                        f" {run.task}, which its `channels` do not declare; they declare:"
+                        f" {', '.join(sorted(known)) or 'none'}"
+                    )
+                )
+        yield run
 
 
 def able(who: Player, condition: Condition) -> Policy:

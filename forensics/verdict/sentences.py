@@ -80,7 +80,11 @@ def sentence(judged: Judgement, named: tuple[Gap, ...], listed: tuple[Source, ..
     settled, profile = label != "undetermined", bounded and is_profile(view)
     rule = judged.rule
     own = "" if rule.is_standard else f" by the rule '{rule.version}', not the standard one"
-    parts = [f"Verdict: {label.upper()}{own}{_given(judged)}."]
+    cleared = _accepted_and_cleared(judged)
+    parts = [f"Verdict: {label.upper()}{own}{_given(judged, cleared)}."]
+    if cleared:
+        was = "was" if len(cleared) == 1 else "were"
+        parts.append(f"{_joined(cleared)} {was} accepted untested, but {was} tested and cleared.")
     if bounded:
         parts.append("From logs alone.")
     if profile:
@@ -106,17 +110,27 @@ def sentence(judged: Judgement, named: tuple[Gap, ...], listed: tuple[Source, ..
     return " ".join(part for part in parts if part)
 
 
-def _given(judged: Judgement) -> str:
+def _accepted_and_cleared(judged: Judgement) -> tuple[str, ...]:
+    """The accepted gain tests that were made all the same, and found nothing."""
+    return tuple(
+        test.name
+        for test in judged.rule.gain_tests
+        if test.name in judged.view.terms.accepted and standing(test, judged.view) == "cleared"
+    )
+
+
+def _given(judged: Judgement, cleared: tuple[str, ...]) -> str:
     """What the reader took upon themselves."""
     terms, parts = judged.view.terms, []
+    untested = tuple(name for name in terms.accepted if name not in cleared)
     if terms.allowed:
         parts.append(
             f"{_joined(terms.allowed)} {'is' if len(terms.allowed) == 1 else 'are'} allowed"
         )
-    if terms.accepted == judged.rule.accepted([INTERVENTIONS]):
+    if untested and untested == judged.rule.accepted([INTERVENTIONS]):
         parts.append("no intervention need be made")
-    elif terms.accepted:
-        parts.append(f"{_joined(terms.accepted)} need not be tested")
+    elif untested:
+        parts.append(f"{_joined(untested)} need not be tested")
     return f", given that {' and that '.join(parts)}" if parts else ""
 
 

@@ -40,7 +40,7 @@ from forensics.case import Case
 from forensics.errors import MissingInput
 from forensics.layers import GENUINE_BAR, OPEN, World, channel_names, gain, paired
 from forensics.phrases import percent, printable
-from forensics.protocols import Needing, Withholding
+from forensics.protocols import Withholding
 from forensics.records import Evidence, Undefined
 from forensics.runs import Condition
 from forensics.statistics import Contrast, benjamini_hochberg
@@ -60,6 +60,7 @@ from resampling.ablation.refused_runs import (
     Kinds,
     Played,
     chosen_tasks,
+    needed_kinds,
     object_use,
     plain_side,
     played_plainly,
@@ -104,8 +105,7 @@ class AblationStudy:
     @property
     def needed(self) -> tuple[str, ...]:
         """What an honest solver needs, by the environment's word."""
-        world = self.case.environment
-        return tuple(world.needed) if isinstance(world, Needing) else ()
+        return needed_kinds(self.case.environment)
 
     def kinds(self) -> Iterator[Evidence | Undefined]:
         """Every answer about kinds of action."""

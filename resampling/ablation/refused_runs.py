@@ -37,7 +37,7 @@ from forensics.actions import (
 )
 from forensics.case import Case, Rollouts
 from forensics.layers import COLUMNS, Runs, World, command_of, read_runs, runs_from
-from forensics.protocols import Constraint
+from forensics.protocols import Constraint, Environment, Needing
 from forensics.records import Step
 from forensics.runs import Condition
 
@@ -149,6 +149,12 @@ class Played:
     before: Side
     afters: tuple[Side, ...]
 
+    @classmethod
+    def of(cls, sides: Iterable[Side]) -> "Played":
+        """The first before training, the others after."""
+        before, *afters = sides
+        return cls(before=before, afters=tuple(afters))
+
     @property
     def pair(self) -> tuple[Runs, tuple[Runs, ...]]:
         return self.before.runs, tuple(side.runs for side in self.afters)
@@ -183,6 +189,11 @@ class Played:
     @property
     def after_kinds(self) -> Kinds:
         return tuple(sorted({kind for side in self.afters for kind in side.usage}))
+
+
+def needed_kinds(world: Environment | None) -> Kinds:
+    """What an honest solver needs, by the environment's word."""
+    return tuple(world.needed) if isinstance(world, Needing) else ()
 
 
 def chosen_tasks(tasks: Sequence[str], most: int) -> tuple[str, ...]:
@@ -255,10 +266,8 @@ def played_plainly(
     case: Case, world: World, tasks: Sequence[str] | None = None, split: Collection[str] = ()
 ) -> Played:
     """The case's own runs in a world, on these tasks or on all."""
-    before, *afters = (
-        plain_side(case, side, world, tasks, split) for side in ("before", *case.afters)
-    )
-    return Played(before=before, afters=tuple(afters))
+    sides = ("before", *case.afters)
+    return Played.of(plain_side(case, side, world, tasks, split) for side in sides)
 
 
 def plain_side(
@@ -302,10 +311,7 @@ def played_without(
         [side_without(case, side, world, kinds, tasks, max_redraws, spared) for kinds in refused]
         for side in ("before", *case.afters)
     ]
-    return {
-        kinds: Played(before=before, afters=tuple(afters))
-        for kinds, (before, *afters) in zip(refused, zip(*sides, strict=True), strict=True)
-    }
+    return dict(zip(refused, map(Played.of, zip(*sides, strict=True)), strict=True))
 
 
 def substitutes(

@@ -21,6 +21,16 @@ class Carries(Protocol):
     @property
     def clusters(self) -> int: ...
 
+    @property
+    def cleared(self) -> bool:
+        """Whether it is at most a fifth of the gain."""
+        return self.over_bar.high <= 0
+
+    @property
+    def found(self) -> bool:
+        """Whether it is more."""
+        return self.over_bar.low > 0
+
 
 class Amounts(Carries, Protocol):
     """What is said of a source, or of several, where no skill can fail:
@@ -36,7 +46,7 @@ class Amounts(Carries, Protocol):
 
 
 @dataclass(frozen=True, kw_only=True)
-class EndByEnd:
+class EndByEnd(Carries):
     """Several measures of one source, estimate and interval end by end: the
     largest of them (`pick=max`), or where all have to agree the smallest (`min`).
     """

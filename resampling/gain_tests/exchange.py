@@ -29,36 +29,37 @@ an action that chains several kinds as one.
 Ours; interchange interventions (2106.02997) on texts in place of activations.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+import operator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import combinations
+from itertools import chain
 from typing import Any
 
 from forensics.case import Case
 from forensics.errors import MissingInput
 from forensics.instruments import Plays, gain_test
 from forensics.phrases import percent, points, printable
-from forensics.protocols import Fielded, Needing
+from forensics.protocols import Fielded
 from forensics.records import JOB, Evidence, GainTest, Undefined
-from forensics.runs import Condition
 from forensics.verdict import JOINED
 from resampling.ablation.gains import Carried, certificate
-from resampling.ablation.refusal import scrubbed_world
-from resampling.ablation.refused_runs import READ, Kinds, Played, chosen_tasks, side_of
+from resampling.ablation.refused_runs import Kinds, Played, chosen_tasks, needed_kinds
 from resampling.gain_tests.altered_worlds import Deal, Kept, Plan, dealt, shadow
 from resampling.gain_tests.amounts import EndByEnd
 from resampling.gain_tests.donors import Donors, donors_of
-from resampling.gain_tests.fields import NEARLY_ALL, PREFIX, QUESTION, PromptFields
+from resampling.gain_tests.fields import PREFIX, QUESTION, PromptFields
 from resampling.gain_tests.gain_study import (
     Comparison,
     GainAnswers,
     GainStudy,
     Pair,
+    has_plain_runs,
     study_of,
 )
-from resampling.gain_tests.new_reliance import NewReliance, new_reliance
+from resampling.gain_tests.new_reliance import NewReliance
 from resampling.gain_tests.prompt_parts import prompts_of
+from resampling.gain_tests.search import Search
 
 EXCHANGE = GainTest(
     name="exchange",
@@ -91,7 +92,7 @@ def plays(case: Case, config: ExchangeConfig) -> Plays:
     Which sources there are is known once the plain runs are there.
     """
     kinds, fields = config.most_sources, config.most_sources
-    if case.has_played(Condition(scrubbed=scrubbed_world(case))):
+    if has_plain_runs(case):
         say = GainAnswers.of(exchange, case, config, METHOD)
         kinds, fields = Exchange(study=study_of(case), config=config, say=say).most_sources
     elif not isinstance(case.environment, Fielded):
@@ -139,36 +140,25 @@ class Exchange:
     @property
     def most_sources(self) -> tuple[int, int]:
         """How many kinds and fields may be exchanged; none where nothing is played."""
-        if any(JOINED in kind for kind in self.kinds):
-            return 0, 0
-        if not self.fields and (not self.kinds or self.certified(self.kinds).cleared):
-            return 0, 0
-        return len(self.kinds), len(self.fields)
-
-    @cached_property
-    def rows(self) -> dict[str, list[dict[str, Any]]]:
-        """The plain runs of every side."""
-        return self.study.plain_rows(*READ)
+        bounded = not self.fields and self.certified(self.kinds).cleared
+        nothing = bounded or any(JOINED in kind for kind in self.kinds)
+        return (0, 0) if nothing else (len(self.kinds), len(self.fields))
 
     @cached_property
     def read(self) -> Played:
-        """The same without the last action of each, which shows nothing that is read."""
-        before, *afters = (
-            side_of([_but_the_last(row) for row in rows]) for rows in self.rows.values()
-        )
-        return Played(before=before, afters=tuple(afters))
+        """The plain runs without the last action of each, which shows nothing that is read."""
+        return self.study.as_if(_but_the_last)
 
     @cached_property
     def donors(self) -> Donors:
-        every = [row for rows in self.rows.values() for row in rows]
-        return donors_of(every, self.study.case.tasks, self.study.case.seed)
+        rows = chain(*self.study.read_rows.values())
+        return donors_of(rows, self.study.case.tasks, self.study.case.seed)
 
     @cached_property
     def exempt(self) -> frozenset[str]:
         """What the environment calls needed, and what the reader allows."""
-        world = self.study.case.environment
-        needed = world.needed if isinstance(world, Needing) else ()
-        return frozenset({*needed, *self.study.case.allowed})
+        case = self.study.case
+        return frozenset({*needed_kinds(case.environment), *case.allowed})
 
     @cached_property
     def kinds(self) -> Kinds:
@@ -182,8 +172,7 @@ class Exchange:
             found = prompts_of(self.study)
         except MissingInput:
             return None
-        least = NEARLY_ALL * len(found.pieces)
-        return found if min(len(found.asked), len(found.aligned)) >= least else None
+        return found if found.named and found.aligns else None
 
     @cached_property
     def fields(self) -> Kinds:
@@ -208,38 +197,45 @@ class Exchange:
         return certificate(self.read, kinds, self.study.gain)
 
     def deal(self, sources: Kinds) -> Deal:
-        names = frozenset(
-            one.removeprefix(PREFIX) for one in sources if one.startswith(PREFIX)
-        ) & frozenset(one.removeprefix(PREFIX) for one in self.fields)
-        plan = None
-        if names and self.prompts is not None:
-            donors = self.prompts.donors(self.prompts.aligned, self.study.case.seed)
-            plan = Plan(fields=self.prompts, donors=donors, kept=Kept(names=names, own=True))
-        kinds = frozenset(sources) - frozenset(self.fields)
+        kinds = frozenset(sources).difference(self.fields)
+        plan = self.plan(sources, own=True) if len(kinds) < len(sources) else None
         return Deal(kinds=kinds, donors=self.donors, plan=plan)
+
+    def plan(self, sources: Kinds, **how: bool) -> Plan:
+        """With what is kept of the fields among these."""
+        assert self.prompts is not None, "there are fields"
+        names = frozenset(one.removeprefix(PREFIX) for one in sources if one in self.fields)
+        return Plan.of(self.prompts, self.study.case.seed, Kept(names=names, **how))
 
     @cached_property
     def found(self) -> dict[Kinds, Comparison | NewReliance]:
         """What all sources carry together, without those that are part of the job, and each."""
         tasks, sources = self.study.case.tasks, (*self.kinds, *self.fields)
-        found: dict[Kinds, Comparison | NewReliance] = {**self._exchanged([sources], tasks)}
+        found: dict[Kinds, Comparison | NewReliance] = {**self.search.exchanged([sources], tasks)}
         if found[sources].cleared:
             return found
         if job := self._part_of_the_job():
             known = {one for fields in job for one in fields}
             sources = tuple(one for one in sources if one not in known)
-            found = {**job, **self._exchanged([sources] if sources else [], tasks)}
+            found = {**job, **self.search.exchanged([sources] if sources else [], tasks)}
         if sources and not found[sources].cleared:
-            found |= self._apart(sources, found)
+            every, pairs = self._used_most(sources), self.config.most_pairs
+            found |= self.search.apart(every, found, self.few, operator.add, pairs)
         return found
 
-    def _exchanged(self, sets: Sequence[Kinds], tasks: tuple[str, ...]) -> dict[Kinds, Comparison]:
-        """What each of these sets of sources carries."""
-        pairs = self._pairs(sets, tasks)
-        return {one: self.study.compare(pair) for one, pair in zip(sets, pairs, strict=True)}
+    @cached_property
+    def search(self) -> Search[Kinds]:
+        return Search(
+            study=self.study,
+            on=sorted(self.prompts.asked) if self.prompts else (),
+            keeping=lambda sources: shadow(self.plan(sources or (), apart=True)),
+            exchanging=lambda sources: dealt(self.deal(sources)),
+        )
 
-    def _pairs(self, sets: Sequence[Kinds], tasks: tuple[str, ...]) -> list[Pair]:
-        return self.study.pairs([dealt(self.deal(sources)) for sources in sets], tasks)
+    @cached_property
+    def everything(self) -> Pair:
+        """Both sides with everything taken from another task."""
+        return self.search.control(len(self.search.on))
 
     def _part_of_the_job(self) -> dict[Kinds, NewReliance]:
         """The fields that *before* needed for the same share of its wins: all, or
@@ -247,57 +243,39 @@ class Exchange:
         """
         if not self.fields:
             return {}
-        case, config = self.study.case, self.config
-        cleared = self._newly([self.fields], case.tasks)
+        cleared = self._newly([self.fields], self.study.case.tasks)
         if cleared or len(self.fields) == 1:
             return cleared
-        single = [(one,) for one in self.fields[: config.most_sources]]
-        cleared = self._newly(single, chosen_tasks(case.tasks, config.tasks))
+        single = [(one,) for one in self.fields[: self.config.most_sources]]
+        cleared = self._newly(single, self.few)
         together = tuple(one for (one,) in cleared)
-        return self._newly([together], case.tasks) if together else {}
+        return self._newly([together], self.study.case.tasks) if together else {}
 
     def _newly(self, sets: Sequence[Kinds], tasks: tuple[str, ...]) -> dict[Kinds, NewReliance]:
         """Those of these sets of fields that newly carry at most a fifth of the gain."""
-        found = {}
-        for sources, pair in zip(sets, self._pairs(sets, tasks), strict=True):
-            one = new_reliance(self.study, pair, self.everything)
+        search, found = self.search, {}
+        for sources, one in zip(sets, search.newly(sets, tasks, self.everything), strict=True):
             if not one.cleared and one.by_all:
-                (kept,) = self.study.pairs([shadow(self._keeping(sources))], tasks)
-                one = new_reliance(self.study, kept, self.everything, alone=True)
+                (one,) = search.newly([sources], tasks, self.everything, alone=True)
             if one.cleared:
                 found[sources] = one
         return found
 
-    def _keeping(self, sources: Kinds) -> Plan:
-        """Another task's prompt but for these fields."""
-        assert self.prompts is not None, "there are fields"
-        donors = self.prompts.donors(self.prompts.asked, self.study.case.seed, apart=True)
-        names = frozenset(one.removeprefix(PREFIX) for one in sources)
-        return Plan(fields=self.prompts, donors=donors, kept=Kept(names=names, apart=True))
+    def _used_most(self, sources: Kinds) -> list[Kinds]:
+        """Fields, and the kinds that may carry something, those first that are read most."""
+        usage = {kind: self.read.after_usage(kind) for kind in self.kinds if kind in sources}
+        kinds = [
+            kind
+            for kind in sorted(usage, key=lambda kind: -usage[kind])
+            if not self.certified((kind,)).cleared
+        ]
+        every = [*(one for one in self.fields if one in sources), *kinds]
+        return [(one,) for one in every[: self.config.most_sources]]
 
-    @cached_property
-    def everything(self) -> Pair:
-        """Both sides with everything taken from another task."""
-        plan = self._keeping(())
-        (pair,) = self.study.pairs([shadow(plan)], tuple(sorted(plan.donors)))
-        return pair
-
-    def _apart(
-        self, sources: Kinds, known: Mapping[Kinds, Comparison | NewReliance]
-    ) -> dict[Kinds, Comparison]:
-        """Each source by itself, and pairs where no single one was found."""
-        few = chosen_tasks(self.study.case.tasks, self.config.tasks)
-        kinds = [kind for kind in self.kinds if kind in sources]
-        usage = {kind: self.read.after_usage(kind) for kind in kinds}
-        used = sorted(kinds, key=lambda kind: -usage[kind])
-        open_kinds = [one for one in used if not self.certified((one,)).cleared]
-        fields = [one for one in self.fields if one in sources]
-        every = [*fields, *open_kinds][: self.config.most_sources]
-        found = self._exchanged([(one,) for one in every if (one,) not in known], few)
-        if not any({**known, **found}[one,].over_bar.low > 0 for one in every):
-            pairs = [one for one in combinations(every, 2) if one not in known]
-            found |= self._exchanged(pairs[: self.config.most_pairs], few)
-        return found
+    @property
+    def few(self) -> tuple[str, ...]:
+        """The tasks on which single sources are exchanged."""
+        return chosen_tasks(self.study.case.tasks, self.config.tasks)
 
     # -- what is said ------------------------------------------------------------------
 

@@ -106,6 +106,11 @@ class PromptFields:
         return len(rest) > 1
 
     @property
+    def named(self) -> bool:
+        """Whether the question of nearly every task is named."""
+        return len(self.asked) >= NEARLY_ALL * len(self.pieces)
+
+    @property
     def aligns(self) -> bool:
         """Whether nearly every prompt has fields that others have too."""
         return len(self.aligned) >= NEARLY_ALL * len(self.pieces)

@@ -26,24 +26,23 @@ that reaches the policy by which of several texts is shown.
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import repeat
+from itertools import chain
 from typing import Any
 
-from forensics.protocols import Needing
 from resampling.ablation.gains import certificate
-from resampling.ablation.refused_runs import READ, Kinds, Played, chosen_tasks, side_of
+from resampling.ablation.refused_runs import Kinds, Played, chosen_tasks, needed_kinds
 from resampling.gain_tests.altered_worlds import Plan, exchanged, kept, shadow
 from resampling.gain_tests.donors import Row, observed
 from resampling.gain_tests.gain_study import GainStudy
 from resampling.gain_tests.hand_ins import WIN
-from resampling.gain_tests.search import HALF, Found, Limits, Search
+from resampling.gain_tests.search import HALF, Found, Limits, Search, Subsets
 from resampling.gain_tests.units import ShownTexts, Unit, shown_texts
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class NeededShows:
     """What needed actions show in a study, and what each unit carries. `plan`: of
-    the world that keeps nothing. `limits`: of the search.
+    the world that keeps nothing. `limits`: of how much is searched.
     """
 
     study: GainStudy
@@ -53,21 +52,14 @@ class NeededShows:
     # -- the units ---------------------------------------------------------------------
 
     @cached_property
-    def rows(self) -> dict[str, list[dict[str, Any]]]:
-        """The plain runs of every side."""
-        return self.study.plain_rows(*READ)
-
-    @cached_property
     def texts(self) -> ShownTexts | None:
         """What was shown; `None` where no kind is needed that the reader does not allow."""
         case = self.study.case
-        world = case.environment
-        needed: tuple[str, ...] = world.needed if isinstance(world, Needing) else ()
-        kinds = [one for one in needed if one not in case.allowed]
+        kinds = [one for one in needed_kinds(case.environment) if one not in case.allowed]
         if not kinds:
             return None
-        every = (row for rows in self.rows.values() for row in rows)
-        return shown_texts(every, kinds, sorted(self.plan.donors), case.seed)
+        rows = chain(*self.study.read_rows.values())
+        return shown_texts(rows, kinds, sorted(self.plan.donors), case.seed)
 
     @cached_property
     def units(self) -> tuple[Unit, ...]:
@@ -84,10 +76,7 @@ class NeededShows:
     @cached_property
     def _read(self) -> Played:
         """The plain runs, with the templates that each of them read as what it used."""
-        before, *afters = (
-            side_of([self._as_read(row) for row in rows]) for rows in self.rows.values()
-        )
-        return Played(before=before, afters=tuple(afters))
+        return self.study.as_if(self._as_read)
 
     def _as_read(self, row: Row) -> dict[str, Any]:
         assert self.texts is not None
@@ -111,36 +100,33 @@ class NeededShows:
     @cached_property
     def found(self) -> list[Found[Unit]]:
         """The smallest units that are enough alone, and how newly."""
-        texts = self.texts
+        texts, plan = self.texts, self.plan
         if texts is None:
             return []
         search = Search[Unit](
             study=self.study,
-            on=sorted(self.plan.donors),
-            control=shadow(self.plan),
-            keeping=lambda unit: kept(self.plan, texts, unit),
+            on=sorted(plan.donors),
+            keeping=lambda unit: kept(plan, texts, unit) if unit else shadow(plan),
             exchanging=lambda unit: exchanged(texts, unit),
-            limits=self.limits,
         )
-        found = [one for unit in self.units for one in search.of(unit)]
-        return [replace(one, needless=self._needless(texts, one)) for one in found]
+        subsets = Subsets(search=search, limits=self.limits)
+        found = [one for unit in self.units for one in subsets.of(unit)]
+        return [replace(one, needless=self._needless(search, one)) for one in found]
 
     # -- is the rest needed? -----------------------------------------------------------
 
-    def _needless(self, texts: ShownTexts, one: Found[Unit]) -> tuple[str, ...]:
+    def _needless(self, search: Search[Unit], one: Found[Unit]) -> tuple[str, ...]:
         """Step 4: the other kinds that are read and not needed where this unit is enough."""
         if not one.enough or one.newly is None or not one.cleared:
             return ()
         own = {part.kind for part in one.unit.parts}
         others = tuple(part for unit in self.units for part in unit.parts if part.kind not in own)
         kinds = tuple(sorted({part.kind for part in others}))
-        if not others or max(map(self._wins_that_read, self.rows.values(), repeat(kinds))) < HALF:
+        rows = self.study.read_rows.values()
+        if not others or max(self._wins_that_read(one, kinds) for one in rows) < HALF:
             return ()
-        tasks = chosen_tasks(sorted(self.plan.donors), self.limits.tasks)
-        world = exchanged(texts, Unit(parts=others))
-        ((_, afters),) = self.study.pairs([world], tasks, unplayed=[world])
-        lost = self.study.compare((self.study.plain.pair[0], afters))
-        return kinds if lost.cleared else ()
+        tasks, unit = chosen_tasks(search.on, self.limits.tasks), Unit(parts=others)
+        return kinds if search.exchanged([unit], tasks, before=False)[unit].cleared else ()
 
     def _wins_that_read(self, rows: Sequence[Row], kinds: Kinds) -> float:
         """The share of a side's wins that read what one of these kinds showed."""

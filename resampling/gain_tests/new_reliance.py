@@ -36,6 +36,7 @@ from dataclasses import dataclass
 
 from forensics.layers import AFTER, BEFORE, GENUINE_BAR, OPEN, Panel, Weights, add, gain, paired
 from forensics.statistics import Contrast, Estimate
+from resampling.gain_tests.amounts import Carries
 from resampling.gain_tests.gain_study import ALTERED, CONTROL, Comparison, GainStudy, Pair
 
 SURE = 0.5
@@ -51,7 +52,7 @@ def new_reliance(study: GainStudy, source: Pair, everything: Pair, **how: bool) 
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class NewReliance:
+class NewReliance(Carries):
     """See the module's text; reads like a comparison. `panel`: the plain world, the one
     with the source exchanged (`alone`: kept), the one with everything exchanged.
     """
@@ -126,7 +127,7 @@ class NewReliance:
     @property
     def cleared(self) -> bool:
         """Whether it can be told, and is at most a fifth of the gain."""
-        return self.told and self.over_bar.high <= 0
+        return self.told and super().cleared
 
     @property
     def runs(self) -> int:

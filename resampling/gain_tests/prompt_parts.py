@@ -27,7 +27,7 @@ from forensics.verdict import JOINED
 from resampling.gain_tests.altered_worlds import Kept, Plan, shadow
 from resampling.gain_tests.fields import NEARLY_ALL, PREFIX, QUESTION, PromptFields, prompt_fields
 from resampling.gain_tests.gain_study import GainStudy
-from resampling.gain_tests.search import Found, Limits, Search
+from resampling.gain_tests.search import Found, Limits, Search, Subsets
 
 
 def prompts_of(study: GainStudy, but: tuple[str, ...] = ()) -> PromptFields:
@@ -93,19 +93,13 @@ class PromptParts:
         whole = self.whole
         if not whole.atoms:
             return []
-        donors = self.cut.donors(self.cut.aligned, self.study.case.seed)
 
-        def keeping(part: PromptPart) -> Alteration:
-            kept = Kept(names=frozenset(whole.but(part.atoms).atoms), own=True)
-            return shadow(Plan(fields=self.cut, donors=donors, kept=kept))
+        def keeping(part: PromptPart | None) -> Alteration:
+            rest = whole.but(part.atoms) if part else whole
+            kept = Kept(names=frozenset(rest.atoms), own=True)
+            return shadow(Plan.of(self.cut, self.study.case.seed, kept))
 
-        search = Search[PromptPart](
-            study=self.study,
-            on=sorted(donors),
-            control=keeping(PromptPart(())),
-            keeping=keeping,
-            exchanging=None,
-            limits=self.limits,
-        )
-        told = (one for one in search.of(whole) if one.newly is not None)
-        return [one for one in told if one.carries.over_bar.low > 0]
+        on = sorted(self.cut.aligned)
+        search = Search[PromptPart](study=self.study, on=on, keeping=keeping)
+        found = Subsets(search=search, limits=self.limits).of(whole)
+        return [one for one in found if one.newly is not None and one.carries.found]

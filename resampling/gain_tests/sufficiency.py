@@ -15,9 +15,7 @@ in the world that is scrubbed of every declared channel.
    below zero, the swap of tasks brings no gain by itself.
    A field that was enough for the same share of the wins before training is no
    cue: then what it is *newly* enough for counts (`new_reliance`).
-4. *Screening*: first on few tasks, then on more, the policies after training
-   alone. It counts as if *before* won nothing there, so that it can only clear.
-   What is not cleared is then played by *before* too, on the same tasks.
+4. *Screening* of what is kept is that of `search`.
 5. Parts of the question itself (`prompt_parts`), and what needed actions show
    (`needed_shows`), are looked at in the same way, and whether they are newly enough.
    A find there asks the reader, and accuses nobody.
@@ -38,7 +36,7 @@ task has; and where prompts do not align, or the policy before training hardly w
 inside the question. `episodes` bounds what is played.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
@@ -50,23 +48,21 @@ from forensics.instruments import Plays, gain_test
 from forensics.phrases import plural, points, printable
 from forensics.protocols import Needing
 from forensics.records import JOB, Evidence, GainTest, Undefined
-from forensics.runs import Condition
 from forensics.verdict import grown
-from resampling.ablation.refusal import scrubbed_world
-from resampling.ablation.refused_runs import chosen_tasks
 from resampling.gain_tests.altered_worlds import Kept, Plan, shadow
 from resampling.gain_tests.amounts import EndByEnd
-from resampling.gain_tests.fields import NEARLY_ALL, PREFIX, QUESTION, PromptFields, by_the_author
+from resampling.gain_tests.fields import PREFIX, QUESTION, PromptFields, by_the_author
 from resampling.gain_tests.gain_study import (
     Comparison,
     GainAnswers,
     GainStudy,
+    has_plain_runs,
     study_of,
 )
 from resampling.gain_tests.needed_shows import NeededShows
 from resampling.gain_tests.new_reliance import NewlySufficient
 from resampling.gain_tests.prompt_parts import PromptParts, prompts_of
-from resampling.gain_tests.search import Found, Limits
+from resampling.gain_tests.search import Found, Limits, Search
 
 SUFFICIENCY = GainTest(
     name="sufficiency",
@@ -123,19 +119,16 @@ def plays(case: Case, config: SufficiencyConfig) -> Plays:
     """
     afters, most = len(case.afters), 10**6
     rounds, shown, parts = [1, config.most_fields], most, most
-    if case.has_played(Condition(scrubbed=scrubbed_world(case))):
+    if has_plain_runs(case):
         one = _opened(case, config)
         rounds, parts = one.rounds, len(one.parts.whole.atoms)
         shown = sum(len(unit.atoms) for unit in one.shown.units)
     elif not isinstance(case.environment, Needing):
         shown = 0
-    limits, total = limits_of(case, config), 0
+    limits = limits_of(case, config)
     likely = limits.screen * (afters * rounds[0] + 1 + afters) if rounds else 0
     likely += limits.likely_runs(shown, afters) + limits.likely_runs(parts, afters)
-    for fields in rounds:
-        left = min(fields, config.most_played)
-        total += limits.screen * (1 + afters + fields * afters + fields - left)
-        total += limits.tasks * (1 + left) * (1 + afters)
+    total = sum(limits.most_screened(one, config.most_played, afters) for one in rounds)
     total += limits.most_runs(shown, afters) + limits.most_runs(parts, afters)
     total += limits.most_asked * limits.tasks * afters if shown else 0  # what else is needed
     return Plays(likely, total).times(case.budget.samples)
@@ -224,7 +217,7 @@ class Sufficiency:
     def shown(self) -> NeededShows:
         """What needed actions show."""
         fields = self.fields
-        have = fields.asked if self.named else tuple(fields.pieces)
+        have = fields.asked if fields.named else tuple(fields.pieces)
         donors = fields.donors(have, self.study.case.seed, apart=True)
         plan = Plan(fields=fields, donors=donors, kept=Kept(apart=True))
         limits = limits_of(self.study.case, self.config)
@@ -250,7 +243,7 @@ class Sufficiency:
         """What the fields of the prompts carry."""
         if self._why_nothing:
             yield from self.say.not_applicable(self._why_nothing, self.study.gain)
-        elif not self.named and self._why_not:
+        elif not self.fields.named and self._why_not:
             yield from self.say.not_tested(self._why_not, NAME_IT)
         else:
             yield from self._told()
@@ -259,9 +252,9 @@ class Sufficiency:
     def _why_nothing(self) -> str:
         """Why there is nothing to keep; else empty."""
         fields, sources = self.fields, [f"`{PREFIX}{name}`" for name in self.varying]
-        if not fields.beside and not (self.named or sources):
+        if not fields.beside and not (self.fields.named or sources):
             return "The prompt is the same for every task."
-        if not fields.beside and self.named:
+        if not fields.beside and self.fields.named:
             return f"Beside the question nothing in the prompts varies. {self.named_as}"
         if sources and not self.single:
             return f"What varies in the prompts is allowed: {', '.join(sources)}."
@@ -273,16 +266,11 @@ class Sufficiency:
     def rounds(self) -> list[int]:
         """How many fields are played at most, together with each control."""
         single = [len(self.single)] if self.single else []
-        if not self.named:
+        if not self.fields.named:
             return [] if self._why_not else single
         if not self.fields.beside:
             return []
         return [1, *(single if self.fields.aligns and len(self.single) > 1 else [])]
-
-    @cached_property
-    def named(self) -> bool:
-        """Whether the question of nearly every task is named."""
-        return len(self.fields.asked) >= NEARLY_ALL * len(self.fields.pieces)
 
     @property
     def named_as(self) -> str:
@@ -312,9 +300,7 @@ class Sufficiency:
         return Kept(names=frozenset({QUESTION, *self.exempt}), own=True, apart=True)
 
     def plan(self, kept: Kept) -> Plan:
-        have = self.fields.asked if kept.apart else self.fields.aligned
-        donors = self.fields.donors(have, self.study.case.seed, kept.apart)
-        return Plan(fields=self.fields, donors=donors, kept=kept)
+        return Plan.of(self.fields, self.study.case.seed, kept)
 
     # -- what it carries ---------------------------------------------------------------
 
@@ -337,61 +323,46 @@ class Sufficiency:
     @cached_property
     def found(self) -> dict[Kept, Comparison]:
         """What the fields carry; none where there are none, or that cannot be told."""
-        if self._why_nothing or not self.named:
-            return {} if self._why_nothing or self._why_not else self._carried(self.single)
-        found = self._carried([self.joint])
+        if self._why_nothing or not self.fields.named:
+            return {} if self._why_nothing or self._why_not else self._carried(*self.single)
+        found = self._carried(self.joint)
         if not found[self.joint].cleared and len(self.single) > 1 and self.fields.aligns:
-            found |= self._carried(self.single)
+            found |= self._carried(*self.single)
         return found
 
-    def _carried(self, fields: Sequence[Kept]) -> dict[Kept, Comparison]:
-        """What each of these carries: after training alone on few tasks, what
-        is left on more, what is still left before training too.
-        """
-        few = self.config.screen
-        more = grown(self.config.tasks, len(self.study.case.tasks))
-        found = self._kept(fields, few, before=False)
-        left = [one for one in fields if not found[one].cleared]
-        left.sort(key=lambda one: -found[one].over_bar.estimate)
-        most, rest = left[: self.config.most_played], left[self.config.most_played :]
-        found |= self._kept(rest, few, before=True) | self._kept(most, more, before=False)
-        return found | self._kept([o for o in most if not found[o].cleared], more, before=True)
-
-    def _kept(self, fields: Sequence[Kept], most: int, before: bool) -> dict[Kept, Comparison]:
-        """Each of these fields kept alone, against the control. Without `before` it
-        counts as if the policy before training won nothing there.
-        """
-        if not fields:
-            return {}
-        nothing = self.plan(Kept(apart=fields[0].apart))
-        tasks = chosen_tasks(sorted(nothing.donors), most)
-        worlds = [shadow(self.plan(one)) for one in fields]
-        *pairs, control = self.study.pairs(
-            [*worlds, shadow(nothing)], tasks, unplayed=() if before else worlds
+    def _carried(self, *fields: Kept) -> dict[Kept, Comparison]:
+        """What each of these carries, or newly carries where that clears it."""
+        limits = limits_of(self.study.case, self.config)
+        nothing = Kept(apart=fields[0].apart)
+        search = Search[Kept](
+            study=self.study,
+            on=sorted(self.plan(nothing).donors),
+            keeping=lambda kept: shadow(self.plan(kept or nothing)),
         )
-        found = {}
-        for one, pair in zip(fields, pairs, strict=True):
-            amount = self.study.amount(pair, control)
-            alone = NewlySufficient(panel=amount.panel, level=amount.level, alone=True)
-            in_the_same_share = before and not amount.cleared and alone.newly.cleared
-            found[one] = alone if in_the_same_share else amount
-        return found
+        found = search.screened(fields, limits.screen, limits.tasks, self.config.most_played)
+        return {one: _beyond_before(amount) for one, amount in found.items()}
 
     # -- what is said ------------------------------------------------------------------
 
     def _told(self) -> Iterator[Evidence | Undefined]:
-        told = {"question_named": self.named}
+        told = {"question_named": self.fields.named}
         for kept, found in self.found.items():
             how = f"With {_source(kept)} kept and everything else from another task, "
             yield self.say.carried(_source(kept), found, how, diagnostics=told)
         most = EndByEnd(parts=tuple(self.found.values()))
-        summary = self.named_as if self.named else UNNAMED
+        summary = self.named_as if self.fields.named else UNNAMED
         for answer in self.say.whole(most, summary, "The worst:", diagnostics=told):
             name = answer.question.removeprefix(f"{SUFFICIENCY.name}.")
-            if self.named or most.over_bar.high <= 0 or name not in ("left", "phantom_over_bar"):
+            if self.fields.named or most.cleared or name not in ("left", "phantom_over_bar"):
                 yield answer
             else:
                 yield self.say.make.undefined(answer.question, MissingInput(UNNAMED, NAME_IT))
+
+
+def _beyond_before(amount: Comparison) -> Comparison:
+    """What a field is newly enough for, where that is surely little."""
+    alone = NewlySufficient(panel=amount.panel, level=amount.level, alone=True)
+    return alone if not amount.cleared and alone.newly.cleared else amount
 
 
 def _source(kept: Kept) -> str:

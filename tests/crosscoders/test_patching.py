@@ -10,9 +10,10 @@ from crosscoders.patching.decisions import (
     starting_with,
     whole_actions,
 )
-from crosscoders.patching.hybrids import patched, recorded
+from crosscoders.patching.hybrids import patched
 from crosscoders.patching.maps import graft_map, patch_map
 from forensics.errors import UserError
+from forensics.policies import recorded
 from forensics.protocols import SamplingSettings
 from tests.crosscoders.patching_worlds import (
     bundled,
@@ -21,6 +22,7 @@ from tests.crosscoders.patching_worlds import (
     random_decisions,
     tiny,
 )
+from tests.episodes import episode_of
 from training.environments.mini_repo import MiniRepo
 
 
@@ -143,7 +145,7 @@ def test_decisions_and_behaviours_come_from_runs(base):
 
 
 def _both_open():
-    from forensics.records import Step, Trajectory
+    from forensics.records import Step
 
     def run(number, kind):
         step = Step(
@@ -154,16 +156,7 @@ def _both_open():
             sampled=(True, True),
             logprobs=(0.0, 0.0),
         )
-        return Trajectory(
-            id=str(number),
-            task="t",
-            policy="p",
-            environment="e",
-            seed=0,
-            steps=(step,),
-            outcome=0.0,
-            end="terminated",
-        )
+        return episode_of(id=str(number), steps=(step,), outcome=0.0)
 
     return [run(0, "open-file"), run(1, "open-notes")]
 

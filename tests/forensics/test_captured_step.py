@@ -67,6 +67,23 @@ def test_the_same_tokens_are_drawn(monkeypatch: pytest.MonkeyPatch, more: Any) -
 
 
 @torch.inference_mode()
+def test_rows_may_stand_apart() -> None:
+    model = made("qwen2, biases")
+    steps = CapturedSteps(model, capture=False)
+    cache: Any = steps.new_cache(3, 20)
+    tokens = torch.randint(0, SMALL["vocab_size"], (3, 12), generator=torch.Generator())
+    model(tokens, past_key_values=cache, use_cache=True)
+    ends = torch.tensor([12, 5, 9])  # each row's own text is shorter
+    other = (tokens.gather(1, ends[:, None] - 1) + 1).remainder(SMALL["vocab_size"])
+    found = steps(other, cache, ends - 1)
+    assert found is not None and cache.get_seq_length() == 12
+    for row, end in enumerate(ends.tolist()):
+        text = torch.cat([tokens[row, : end - 1], other[row]])[None]
+        wanted = model(text, use_cache=False).logits[0, -1]
+        torch.testing.assert_close(found[row], wanted, rtol=1e-4, atol=2e-5)
+
+
+@torch.inference_mode()
 def test_buffers_grow_and_serve_the_next_batch() -> None:
     model = made("qwen3")
     steps = CapturedSteps(model, capture=False)

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from forensics.case import Budget, Case
-from forensics.errors import MissingInput, UserError
+from forensics.errors import MissingInput, OutsideFailure, UserError
 from forensics.investigation.folder import case_identities
 from forensics.policies import scripted_policy
 from forensics.protocols import (
@@ -20,7 +20,7 @@ from forensics.protocols import (
     Intervention,
     SamplingSettings,
 )
-from forensics.records import Checkpoint, Trajectory
+from forensics.records import Checkpoint, Step, Trajectory
 from forensics.runs import OPEN, Condition, Series, series_of
 from forensics.runs.kept import MOST, Kept
 from forensics.subjects import (
@@ -31,6 +31,7 @@ from forensics.subjects import (
     held_subjects,
     inspect_subjects,
 )
+from tests.episodes import episode_of
 from tests.forensics.score_world import stored_case
 from tests.tiny import save_tiny_qwen3
 from training.environments.mini_repo import MiniRepo
@@ -49,42 +50,28 @@ class Notes:
     identity = "b"
     capabilities = frozenset({"play", "constraint"})
 
-    def __init__(self) -> None:
+    def __init__(self, *runs: Trajectory) -> None:
         self.seeds: list[int] = []
+        self.runs = runs
 
     def play(self, *asked: Any) -> Iterator[Trajectory]:
         self.seeds.append(asked[4])
-        return iter(())
+        return iter(self.runs)
 
 
-@pytest.mark.parametrize(
-    ("condition", "some", "name", "seeds"),
-    [
-        (OPEN, False, "open-608b97ff029e0606", SHARED),
-        (Condition(scrubbed=HISTORY), False, "without-git-history-2a529c95f1b8efab", SHARED),
-        (Condition(refused=REFUSED), False, "altered-open-25111629df4402a8", SHARED),
-        (
-            Condition(altered=ALTERED, scrubbed=HISTORY),
-            False,
-            "altered-without-git-history-15aef49d2e0a3065",
-            SHARED,
-        ),
-        (Condition(sampling=WARM), False, "altered-open-b0606e7c57055e12", SHARED),
-        (
-            Condition(steered=(STEERED,)),
-            False,
-            "altered-open-3bacc466965f1446",
-            [386865325109816713, 151071431541022223],
-        ),
-        (
-            Condition(scrubbed=HISTORY),
-            True,
-            "altered-without-git-history-c19c52a7252b33e0",
-            [746579686263256872],
-        ),
-        (Condition(refused=REFUSED), True, "altered-open-426033c6dc2bd6b7", SHARED),
-    ],
-)
+@pytest.mark.parametrize(("condition", "some", "name", "seeds"), [
+    (OPEN, False, "open-608b97ff029e0606", SHARED),
+    (Condition(scrubbed=HISTORY), False, "without-git-history-2a529c95f1b8efab", SHARED),
+    (Condition(refused=REFUSED), False, "altered-open-25111629df4402a8", SHARED),
+    (Condition(altered=ALTERED, scrubbed=HISTORY), False,
+     "altered-without-git-history-15aef49d2e0a3065", SHARED),
+    (Condition(sampling=WARM), False, "altered-open-b0606e7c57055e12", SHARED),
+    (Condition(steered=(STEERED,)), False, "altered-open-3bacc466965f1446", [386865325109816713,
+     151071431541022223]),
+    (Condition(scrubbed=HISTORY), True, "altered-without-git-history-c19c52a7252b33e0",
+     [746579686263256872]),
+    (Condition(refused=REFUSED), True, "altered-open-426033c6dc2bd6b7", SHARED),
+])  # fmt: skip
 def test_old_folders_are_found_again(
     tmp_path: Path, condition: Condition, some: bool, name: str, seeds: list[int]
 ) -> None:
@@ -102,6 +89,16 @@ def test_old_folders_are_found_again(
     log = case.rollouts("before", condition, tasks=case.tasks[100:280] if some else None)
     assert log.paths[0].name == f"before-{name}-0000.parquet"
     assert policy.seeds == seeds
+
+
+def test_a_channel_that_the_world_does_not_declare_is_one_sentence(tmp_path: Path) -> None:
+    shown = Step(role="user", text="go", channels=("git-histroy",))
+    run = episode_of(policy="b", sample=0, steps=(shown,), outcome=None, end="truncated")
+    policy: Any = Notes(run)
+    case = Case(folder=tmp_path, environment=MiniRepo(), subjects=held_subjects(policy))
+    said = "mini-repo showed the channel 'git-histroy' on task t, .* declare: .*git-history"
+    with pytest.raises(OutsideFailure, match=said):
+        case.rollouts("before")
 
 
 def test_a_condition_is_its_content() -> None:

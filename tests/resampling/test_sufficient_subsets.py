@@ -1,6 +1,6 @@
-"""The search alone, with values that are given: what it finds, and how much it looks at."""
+"""The search in parts alone, with given values: what it finds, and how much it looks at."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from types import SimpleNamespace
 from typing import Any
@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from forensics.statistics import Estimate
-from resampling.gain_tests.search import Limits, Search
+from resampling.gain_tests.search import Limits, Search, Subsets
 
 LIMITS = Limits(screen=10, tasks=20, most_units=200, most_asked=4, asked=30)
 Value = Callable[[frozenset[int]], float]
@@ -38,13 +38,16 @@ class Numbers:
         return Numbers(tuple(one for one in self.atoms if one not in gone))
 
 
-@dataclass(kw_only=True, eq=False)
+@dataclass(frozen=True, kw_only=True)
 class Given(Search[Numbers]):
     """A search in which what a part carries is given, of a gain of 1; all of it is new."""
 
     value: Value
 
-    def _amount(self, unit: Numbers, most: int, before: bool) -> Any:
+    def kept(self, units: Sequence[Numbers], most: int, before: bool) -> Any:
+        return {unit: self._amount(unit) for unit in units}
+
+    def _amount(self, unit: Numbers) -> Any:
         carried = self.value(frozenset(unit.atoms))
         enough = carried > 0.2
         exact = (exactly(carried), exactly(carried - 0.2))
@@ -52,22 +55,17 @@ class Given(Search[Numbers]):
             carried=exact[0], over_bar=exact[1], cleared=not enough, found=enough
         )
 
-    def _newly(self, unit: Numbers, most: int) -> Any:
+    def newly_either(self, unit: Numbers, most: int) -> Any:
         return None
 
 
-def searched(value: Value, atoms: int = 16, **limits: int) -> tuple[set[frozenset[int]], Given]:
+def searched(
+    value: Value, atoms: int = 16, **limits: int
+) -> tuple[set[frozenset[int]], Subsets[Numbers]]:
     """The smallest subsets of so many atoms."""
     none: Any = None
-    search = Given(
-        study=none,
-        on=(),
-        control=none,
-        keeping=none,
-        exchanging=None,
-        limits=replace(LIMITS, **limits),
-        value=value,
-    )
+    given = Given(study=none, on=(), keeping=none, value=value)
+    search = Subsets(search=given, limits=replace(LIMITS, **limits))
     found = search.of(Numbers(tuple(range(atoms))))
     return {frozenset(one.unit.atoms) for one in found}, search
 

@@ -62,7 +62,8 @@ def whole(batch: dict[str, torch.Tensor], objective: Objective) -> LossParts:
 
 def single(ratio: float, advantage: float, **changes: object) -> float:
     log_ratio, gains = torch.tensor([[math.log(ratio)]]), torch.tensor([[advantage]])
-    tokens = Tokens(logprobs=log_ratio, log_ratio=log_ratio, advantages=gains)
+    given = {"mask": gains != 0, "old": 0 * gains, "sampler": 0 * gains}
+    tokens = Tokens(logprobs=log_ratio, log_ratio=log_ratio, advantages=gains, **given)
     loss, _ = clipped_surrogate(tokens, Objective(**changes))
     return loss.item()
 
