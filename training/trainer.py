@@ -130,6 +130,7 @@ def _training(
             machine.skipped.in_a_row = state.get("skipped", 0)
             if served:
                 served.watch.first = state.get("sampler_gap")
+            machine.restore(state.get("memory", {}))
             collector.curriculum.restore(state.get("curriculum", {}))
             if collector.variance and "variance" in state:
                 collector.variance = VarianceFilter(**state["variance"])
@@ -223,6 +224,7 @@ class Training:
         extra |= {"variance": asdict(variance)} if variance else {}
         extra |= self.machine.skipped.state()
         extra |= {"sampler_gap": self.served.watch.first} if self.served else {}
+        extra |= {"memory": stated} if (stated := self.machine.stated()) else {}
         return save_state(
             folder, self.machine.model, self.optimizer, self.run.step, extra, self.machine.process
         )

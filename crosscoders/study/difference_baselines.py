@@ -22,7 +22,7 @@ Sums are in double precision about the first block's mean, so that a large commo
 not eat the digits.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -31,7 +31,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from crosscoders.activations.streams import Block, Stream, difference_view
+from crosscoders.activations.streams import Block, Stream, View, difference_view
 from crosscoders.dictionaries.dictionary import Codes, Dictionary
 from crosscoders.latents.encoded_blocks import encoded_blocks
 from crosscoders.latents.row_groups import Contrast
@@ -100,7 +100,6 @@ def principal_components(stream: Stream) -> PrincipalComponents:
 MOST_ROWS: Final = 20_000  # of the groups
 MOST_CELLS: Final = 2**27  # numbers among them
 ROWS_AT_ONCE: Final = 2048
-View = Callable[[Tensor], Tensor]
 
 
 @dataclass(frozen=True, kw_only=True)

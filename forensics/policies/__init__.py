@@ -23,6 +23,10 @@ if TYPE_CHECKING:
         load_adapter as load_adapter,
         new_adapter as new_adapter,
     )
+    from forensics.policies.cache_room import (
+        CACHED_TOKENS as CACHED_TOKENS,
+        release_memory as release_memory,
+    )
     from forensics.policies.checkpoints import (
         inspect_checkpoint as inspect_checkpoint,
         model_checkpoint as model_checkpoint,
@@ -55,7 +59,6 @@ if TYPE_CHECKING:
     )
     from forensics.policies.episodes import how_it_ended as how_it_ended
     from forensics.policies.kv_cache import (
-        CACHED_TOKENS as CACHED_TOKENS,
         CacheKind,
         PrefixCache as PrefixCache,
         attends_to_everything as attends_to_everything,

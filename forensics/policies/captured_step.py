@@ -233,6 +233,33 @@ class CapturedSteps:
             layer.length = end
         return step.logits[:rows]
 
+    def apart(
+        self,
+        tokens: torch.Tensor,
+        cache: Any,
+        *,
+        position_ids: torch.Tensor,
+        attention_mask: torch.Tensor,
+    ) -> torch.Tensor | None:
+        """The same where rows stand at different positions; `None` also where it is no step
+        of all rows.
+        """
+        held = cache.get_seq_length()
+        if tokens.shape[1] > 1 or len(tokens) < cache.layers[0].rows:
+            return None
+        for layer in cache.layers:
+            layer.length = attention_mask.shape[-1]
+        found = self(tokens, cache, position_ids[:, 0])
+        if found is None:
+            for layer in cache.layers:
+                layer.length = held
+        return found
+
+    def drop(self) -> None:
+        """Let the buffers go."""
+        self._buffers.clear()
+        self._forget()
+
     def _made(
         self, tokens: torch.Tensor, at: torch.Tensor | int, cache: Any, span: tuple[int, int]
     ) -> _Step | None:

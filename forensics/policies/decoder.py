@@ -12,30 +12,45 @@ padding and with shared prefixes.
 4. An episode whose action is complete asks its *driver* what comes next: observation
    tokens, or nothing. An offshoot or the last row takes the place of a row whose
    episodes are all over, so that the batch holds running rows only.
-5. A *branched text* is a known text with branches at chosen places. Its row enters with
+5. Where a row knows `read_ahead` tokens more than another may wait for, or where the
+   world's steps run in `threads`, rows go on at positions of their own (`ragged_rows`).
+6. A *branched text* is a known text with branches at chosen places. Its row enters with
    its prefix cache (read once) just before a branch and leaves when nobody stands on it.
    At most `most` runs are under way; the others wait for the next sweep.
+7. Where memory does not suffice, what is left of the batch goes on as two, its texts read
+   anew; what was drawn stays drawn.
 """
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
 import torch
 
-from forensics.policies.distribution import Text, draw, log_distribution, renormalised_without
-from forensics.policies.kv_cache import CacheKind, enter_prefixes, move_rows, new_cache
+from forensics.errors import UserError
+from forensics.policies.cache_room import release_memory
+from forensics.policies.distribution import on_device
+from forensics.policies.kv_cache import (
+    READ_AT_ONCE,
+    CacheKind,
+    enter_prefixes,
+    move_rows,
+    new_cache,
+)
+from forensics.policies.ragged_rows import Apart, ragged_sweep
+from forensics.policies.row_turns import Turns
 from forensics.policies.sequences import (
     Branch,
     BranchedText,
+    Offshoots,
     RunningSequence,
-    SequenceDriver,
     frozen_garbage,
+    halves,
 )
 from forensics.protocols import SamplingSettings
 
 LEAST_SHARED = 16  # tokens of a common beginning that are worth a pass of their own
-Offshoots = list[tuple[int, RunningSequence]]  # by the row that each splits off
 Forward = Callable[[torch.Tensor, Any, int, list[int]], torch.Tensor]
 
 
@@ -46,7 +61,8 @@ class BatchDecoder:
     `start` is the position of the first of `input_ids`; `deciding` names the rows that are
     about to draw the first token of an action. `cache_kind`: what the cache can be used
     for; where it is `none`, whole texts go in without one. `standing(rows, length)`: a
-    cache that serves captured steps, or `None`.
+    cache that serves captured steps, or `None`. `apart`: how rows may stand at different
+    positions. `halved` is told how many rows were too many for the memory.
     """
 
     def __init__(
@@ -57,14 +73,18 @@ class BatchDecoder:
         forward: Forward,
         cache_kind: CacheKind = "own",
         standing: Callable[[int, int], Any] | None = None,
+        apart: Apart | None = None,
+        halved: Callable[[int], None] = lambda rows: None,
     ) -> None:
         self._config = model.config
         self._standing = standing
         self._device = model.device
         self._settings = settings
         self._forward = forward
-        self._stops = stops
+        self._turns = Turns(stops, settings, apart.threads if apart else None)
         self._cache_kind = cache_kind
+        self._apart, self._halved = apart, halved
+        self._at_once = math.inf if model.device.type == "cpu" else READ_AT_ONCE
 
     def run(self, prefixes: Sequence[Sequence[int]], drivers: Sequence[Sequence[Any]]) -> None:
         """Drive every episode to its end. `drivers[i]` are the episodes that
@@ -75,12 +95,28 @@ class BatchDecoder:
             for p, d in zip(prefixes, drivers, strict=True)
         ]
         for row in rows:
-            self._check_room(row)
-        rows = [row for row in rows if row.drivers]
-        most = sum(len(row.drivers) for row in rows)
+            self._turns.check_room(row)
+        batches = [[row for row in rows if row.drivers]]
         with frozen_garbage():
-            for _ in self._sweep(rows, [], most):
+            while batches:
+                batches = self._swept(batches[0]) + batches[1:]
+
+    def _swept(self, rows: list[RunningSequence]) -> list[list[RunningSequence]]:
+        """Drive rows to their end; where memory does not suffice, the halves of what is left."""
+        try:
+            for _ in self._sweep(rows, [], sum(len(row.drivers) for row in rows)):
                 pass
+            return []
+        except torch.OutOfMemoryError as error:
+            left = halves(rows)
+            if len(left) < 2:
+                raise UserError(
+                    f"one text of at most {self._settings.max_tokens} tokens does not fit into the"
+                    f" memory of {self._device} beside the model; lower max_tokens"
+                ) from error
+        self._halved(sum(map(len, left)))
+        release_memory(self._device)  # the error is gone, and what it held
+        return left
 
     def branch(self, texts: Sequence[BranchedText], most: int) -> Iterator[None]:
         """Every branch to its end, at most `most` runs at a time; gives control back each step."""
@@ -97,11 +133,14 @@ class BatchDecoder:
         self, rows: list[RunningSequence], waiting: list[RunningSequence], most: int
     ) -> Iterator[None]:
         """Once over all positions: rows from the start, branched texts from just
-        before their first branch.
+        before their first branch. `rows` is kept to those that are not over.
         """
-        cache = self._new_cache(most)
+        given, rows, cache = rows, list(rows), self._new_cache(most)
         position = self._read_beginning(rows, cache)
         while rows or waiting:
+            if self._parts_ways(rows, waiting):
+                yield from self._ragged(given, rows, cache, position)
+                return
             if not rows:  # on to the next branch, however far
                 position = min(row.entry for row in waiting)
                 cache = self._new_cache(most)
@@ -116,14 +155,51 @@ class BatchDecoder:
             )
             drawing = [i for i in ready if rows[i].drivers or rows[i].avoiding]
             if drawing:
-                drawn = self._draw(
+                drawn = self._turns.draw(
                     [rows[i] for i in drawing],
-                    logits if len(drawing) == len(rows) else logits[drawing],
+                    logits
+                    if len(drawing) == len(rows)
+                    else logits[on_device(drawing, torch.long, logits.device)],
                 )
                 offshoots += [(drawing[i], offshoot) for i, offshoot in drawn]
             waiting += [row for row in rows if row.branches and self._starts_waiting(row, position)]
+            given[:] = [*rows, *(offshoot for _, offshoot in offshoots)]
             rows = self._arrange(rows, offshoots, cache)
             yield
+
+    def _parts_ways(
+        self, rows: Sequence[RunningSequence], waiting: Sequence[RunningSequence]
+    ) -> bool:
+        """Whether rows are to stand at positions of their own from here on."""
+        apart = self._apart
+        if apart is None or waiting or any(row.branches for row in rows):
+            return False
+        known = [row.resume for row in rows]
+        return apart.threads is not None or max(known) - min(known) >= apart.read_ahead
+
+    def _ragged(
+        self, given: list[RunningSequence], rows: list[RunningSequence], cache: Any, position: int
+    ) -> Iterator[None]:
+        assert self._apart is not None
+        if not position:  # a cache must have been written to have rows
+            first = on_device([row.ids[0] for row in rows], torch.long, self._device)
+            self._forward(first[:, None], cache, 0, [])
+            position = 1
+
+        def arrange(here: list[RunningSequence], offshoots: Offshoots) -> list[RunningSequence]:
+            given[:] = [*here, *(offshoot for _, offshoot in offshoots)]
+            return self._arrange(here, offshoots, cache)
+
+        for row in rows:
+            row.at = position
+        yield from ragged_sweep(
+            rows,
+            cache,
+            self._apart.forward,
+            draw=self._turns.draw,
+            follow=self._turns.follow,
+            arrange=arrange,
+        )
 
     def _read_beginning(self, rows: list[RunningSequence], cache: Any) -> int:
         """Read what all rows begin with, as one row, and copy it to each; the position
@@ -141,8 +217,9 @@ class BatchDecoder:
     def _new_cache(self, most: int) -> Any:
         if self._cache_kind == "none":
             return None
-        standing = self._standing and self._standing(most, self._settings.max_tokens)
-        return standing or new_cache(self._config, most)
+        length = self._settings.max_tokens
+        standing = self._standing and self._standing(most, length)
+        return standing or new_cache(self._config, most, length)
 
     def _enter_waiting(
         self, rows: list[RunningSequence], waiting: list[RunningSequence], cache: Any, position: int
@@ -163,12 +240,6 @@ class BatchDecoder:
         row.waiting = not row.drivers and row.prefix_cache is not None and row.entry > position
         return row.waiting
 
-    def _check_room(self, row: RunningSequence) -> None:
-        if row.resume >= self._settings.max_tokens:
-            for driver in row.drivers:
-                driver.out_of_room()
-            row.drivers = []
-
     def _feed(
         self, rows: list[RunningSequence], cache: Any, start: int, end: int, ready: list[int]
     ) -> torch.Tensor:
@@ -180,8 +251,12 @@ class BatchDecoder:
             flat = [row.ids[start] for row in rows]
         else:
             flat = [token for row in rows for token in row.ids[start:end]]
-        tokens = torch.tensor(flat).view(len(rows), end - start).to(self._device)
+        tokens = on_device(flat, torch.long, self._device).view(len(rows), end - start)
         deciding = [i for i in ready if not rows[i].logprobs]
+        at_once = max(1, int(min(self._at_once / len(rows), end)))
+        for part in tokens.split(at_once, 1)[:-1] if cache is not None else ():
+            self._forward(part, cache, start, [])
+            start, tokens = start + at_once, tokens[:, at_once:]
         if start and self._cache_kind == "one-token":
             for i in range(end - start - 1):
                 self._forward(tokens[:, i : i + 1], cache, start + i, [])
@@ -216,167 +291,22 @@ class BatchDecoder:
         """Put a branch on its text's row, or on rows of its own where something
         is appended or its action is over.
         """
-        over = branch.kept > branch.start and self._ends(
+        over = branch.kept > branch.start and self._turns.ends(
             branch.kept - branch.start, branch.kept, row.ids[branch.kept - 1]
         )
         if not (branch.append or over or branch.kept >= self._settings.max_tokens):
             row.join(branch)
             return []
         offshoot = RunningSequence.of_branch(branch, row.ids)
-        stop = self._stop(offshoot, offshoot.ids[-1]) if offshoot.resume > offshoot.start else None
-        if stop:
-            return [offshoot, *self._end_action(offshoot, stop)]
-        self._check_room(offshoot)
-        return [offshoot]
-
-    def _draw(self, rows: list[RunningSequence], logits: torch.Tensor) -> Offshoots:
-        """Draw a token for every episode of the ready rows."""
-        texts = (
-            [Text(ids=row.ids[: row.resume], start=row.start) for row in rows]
-            if self._settings.penalises
+        stop = (
+            self._turns.stop(offshoot, offshoot.ids[-1])
+            if offshoot.resume > offshoot.start
             else None
         )
-        distribution = log_distribution(logits, self._settings, texts)
-        offshoots: Offshoots = []
-        if any(row.avoiding for row in rows):
-            offshoots = self._avoid(rows, distribution)
-        if not any(row.drivers for row in rows):
-            return offshoots
-        return offshoots + self._advance_all(
-            rows, self._tokens(list(enumerate(rows)), distribution)
-        )
-
-    def _avoid(self, rows: list[RunningSequence], distribution: torch.Tensor) -> Offshoots:
-        """The offshoots of drivers that draw anything but the text's own next token."""
-        offshoots = []
-        for i, row in enumerate(rows):
-            if not row.avoiding:
-                continue
-            left, avoiding = distribution[i : i + 1].clone(), row.branch_off(row.avoiding)
-            left[0, row.ids[row.resume]] = -torch.inf
-            row.avoiding = []
-            if not bool((left > -torch.inf).any()):
-                for driver in avoiding.drivers:
-                    driver.no_other_token()
-                continue
-            drawn = self._tokens([(0, avoiding)], left.log_softmax(-1))
-            offshoots += [
-                (i, offshoot)
-                for offshoot in (avoiding, *self._advance(avoiding, drawn))
-                if offshoot.drivers
-            ]
-        return offshoots
-
-    def _tokens(
-        self, drawing: Offshoots, distribution: torch.Tensor
-    ) -> Iterator[tuple[int, float]]:
-        """What each driver of each row draws, with its log-probability, each
-        row from its line of the distribution.
-        """
-        owners: list[int] = []
-        uniforms: list[float] = []
-        refused: dict[int, dict[int, float]] = {}
-        for line, row in drawing:
-            for driver in row.drivers:
-                if driver.refusals is not None and (
-                    masses := driver.refusals.masses(row.ids[row.start : row.resume])
-                ):
-                    refused[len(owners)] = masses
-                owners.append(line)
-                uniforms.append(next(driver.uniforms))
-        tokens = draw(distribution, owners, uniforms)
-        if refused:  # from what is left
-            left = renormalised_without(
-                distribution[[owners[place] for place in refused]], list(refused.values())
-            )
-            tokens[list(refused)] = draw(
-                left, range(len(refused)), [uniforms[place] for place in refused]
-            )
-        chosen = distribution[torch.tensor(owners, device=distribution.device), tokens].tolist()
-        return zip(tokens.tolist(), chosen, strict=True)
-
-    def _advance_all(
-        self, rows: list[RunningSequence], drawn: Iterator[tuple[int, float]]
-    ) -> Offshoots:
-        """Every row with what its episodes drew."""
-        offshoots: Offshoots = []
-        stops, settings = self._stops, self._settings
-        longest, most = settings.max_turn_tokens, settings.max_tokens
-        for i, row in enumerate(rows):
-            if len(row.drivers) == 1 and row.resume == len(
-                row.ids
-            ):  # nearly always, so without a call of its own
-                token, logprob = next(drawn)
-                row.ids.append(token)
-                row.logprobs.append(logprob)
-                row.resume += 1
-                if token not in stops and len(row.logprobs) < longest and row.resume < most:
-                    continue
-                new = self._end_action(row, "stop-token" if token in stops else "length")
-            else:
-                new = self._advance(row, drawn)
-            offshoots += [(i, offshoot) for offshoot in new if offshoot.drivers]
-        return offshoots
-
-    def _advance(
-        self, row: RunningSequence, drawn: Iterator[tuple[int, float]]
-    ) -> list[RunningSequence]:
-        """Put what a row's episodes drew behind it; the offshoots."""
-        offshoots: list[RunningSequence] = []
-        for offshoot, (token, logprob) in self._grouped(row, drawn):
-            offshoot.take(token, logprob)
-            if offshoot is not row:
-                offshoots.append(offshoot)
-            if stop := self._stop(offshoot, token):
-                offshoots += self._end_action(offshoot, stop)
-        return [offshoot for offshoot in offshoots if offshoot.drivers]
-
-    @staticmethod
-    def _grouped(
-        row: RunningSequence, drawn: Iterator[tuple[int, float]]
-    ) -> list[tuple[RunningSequence, tuple[int, float]]]:
-        """The row, and an offshoot for every further token that its episodes drew,
-        each with what it drew.
-        """
-        known = row.ids[row.resume] if row.resume < len(row.ids) else None
-        parts: dict[tuple[int, float], list[SequenceDriver]] = {}
-        for driver in row.drivers:
-            parts.setdefault(next(drawn), []).append(driver)
-        stays = next((part for part in parts if known is None or part[0] == known), None)
-        row.drivers = parts.get(stays, []) if stays else []
-        return [
-            (row if part == stays else row.branch_off(drivers), part)
-            for part, drivers in parts.items()
-        ]
-
-    def _stop(self, row: RunningSequence, token: int) -> str | None:
-        """What ends the row's action at this token, if anything."""
-        return self._ends(len(row.logprobs), row.resume, token)
-
-    def _ends(self, drawn: int, length: int, token: int) -> str | None:
-        if token in self._stops:
-            return "stop-token"
-        full = drawn >= self._settings.max_turn_tokens or length >= self._settings.max_tokens
-        return "length" if full else None
-
-    def _end_action(self, row: RunningSequence, stop: str) -> list[RunningSequence]:
-        """Ask the episodes what follows; equal answers stay together."""
-        action, logprobs = tuple(row.ids[row.start : row.resume]), tuple(row.logprobs)
-        answers: dict[tuple[int, ...], list[SequenceDriver]] = {}
-        for driver in row.drivers:
-            follow = driver.action_ended(action, logprobs, stop)
-            if follow is not None:
-                answers.setdefault(tuple(follow), []).append(driver)
-        own = row.continues_as(answers)
-        going_on = [
-            (row if answer == own else row.branch_off(drivers), answer)
-            for answer, drivers in answers.items()
-        ]
-        row.drivers = [] if own is None else answers[own]
-        for sequence, answer in going_on:
-            sequence.follow(answer)
-            self._check_room(sequence)
-        return [sequence for sequence, _ in going_on if sequence is not row]
+        if stop:
+            return [offshoot, *self._turns.end_action(offshoot, stop)]
+        self._turns.check_room(offshoot)
+        return [offshoot]
 
     def _arrange(
         self, rows: list[RunningSequence], offshoots: Offshoots, cache: Any

@@ -114,10 +114,36 @@ def draw(
     at `uniforms[i]` in [0, 1).
     """
     device = log_probabilities.device
-    u = torch.tensor(uniforms, dtype=torch.float64, device=device)
-    row = torch.tensor(owners, device=device)
+    u = on_device(uniforms, torch.float64, device)
+    row = on_device(owners, torch.long, device)
     parts = [slice(first, first + DRAWS_AT_ONCE) for first in range(0, len(owners), DRAWS_AT_ONCE)]
-    return torch.cat([_invert(log_probabilities[row[part]], u[part]) for part in parts])
+    return torch.cat([_drawn(log_probabilities, row[part], u[part]) for part in parts])
+
+
+def _drawn(log_probabilities: torch.Tensor, row: torch.Tensor, u: torch.Tensor) -> torch.Tensor:
+    """A draw for each of `row`, in halves where memory does not suffice for all."""
+    try:
+        return _invert(log_probabilities[row], u)
+    except torch.OutOfMemoryError:
+        if len(row) == 1:
+            raise
+    parts = zip(row.chunk(2), u.chunk(2), strict=True)
+    return torch.cat([_drawn(log_probabilities, *part) for part in parts])
+
+
+def on_device(values: Sequence[float], dtype: torch.dtype, device: torch.device) -> torch.Tensor:
+    """Numbers of the host on a device, without waiting for what the device still has to do."""
+    if device.type != "cuda":
+        return torch.tensor(values, dtype=dtype, device=device)
+    return torch.tensor(values, dtype=dtype).pin_memory().to(device, non_blocking=True)
+
+
+def on_host(tokens: torch.Tensor, logprobs: torch.Tensor) -> Iterator[tuple[int, float]]:
+    """Each token with its log-probability: one copy for both, for which alone a step of
+    decoding waits (float64 holds either as it is).
+    """
+    found, numbers = torch.stack([tokens.double(), logprobs.double()]).tolist()
+    return zip(map(int, found), numbers, strict=True)
 
 
 def _invert(log_probabilities: torch.Tensor, uniforms: torch.Tensor) -> torch.Tensor:
@@ -125,10 +151,10 @@ def _invert(log_probabilities: torch.Tensor, uniforms: torch.Tensor) -> torch.Te
     target = uniforms[:, None] * cumulative[:, -1:]
     token = torch.searchsorted(cumulative, target, right=True).squeeze(-1)
     beyond = token == cumulative.shape[-1]  # by rounding only, so that it is hardly ever mended
-    if bool(beyond.any()):
-        possible = (log_probabilities[beyond] > -torch.inf).flip(-1).int()
-        token[beyond] = cumulative.shape[-1] - 1 - possible.argmax(-1)
-    return token
+    if token.device.type == "cpu" and not bool(beyond.any()):
+        return token  # to ask a GPU would cost more than to mend
+    possible = (log_probabilities > -torch.inf).flip(-1).int()
+    return torch.where(beyond, cumulative.shape[-1] - 1 - possible.argmax(-1), token)
 
 
 def row_stream(*key: int) -> np.random.Generator:

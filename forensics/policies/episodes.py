@@ -7,10 +7,12 @@ refused twice at one step (`refusals`). An environment that raises gives an
 *errored* trajectory; a bad rollout is data, not a crash.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Executor, ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from forensics.errors import UserError, environment_failure, stop_outside
 from forensics.policies.decoder import BatchDecoder
@@ -47,17 +49,19 @@ class Episode:
     refusals: Refusals | None = None
     waiting: bool = True  # to be drawn (again) in the next batch
 
-    def begin(self, seed: int) -> None:
-        """Reset the environment and render the prompt. An environment that
-        cannot start ends the episode.
-        """
+    def reset(self, seed: int) -> Any:
+        """What the world starts with, or what it raised; for any thread."""
         try:
-            start = self.environment.reset(self.task, seed)
-        except UserError as error:
-            raise environment_failure(error) from error
+            return self.environment.reset(self.task, seed)
         except Exception as error:
-            stop_outside(error)
-            self._end("errored", f"the environment raised {type(error).__name__}: {error}")
+            return error
+
+    def begin(self, start: Any) -> None:
+        """Render the prompt. An environment that cannot start ends the episode."""
+        if isinstance(start, UserError):
+            raise environment_failure(start) from start
+        if isinstance(start, Exception):
+            self._broken(start)
             return
         self.ids = self.context.renderer.prompt(start.text, start.system)
         if start.system:
@@ -69,20 +73,43 @@ class Episode:
     def action_ended(
         self, token_ids: Sequence[int], logprobs: Sequence[float], stop: str
     ) -> Sequence[int] | None:
+        text = self.act(token_ids, logprobs)
+        return None if text is None else self.observe(self.stepped(text), token_ids, stop)
+
+    def act(self, token_ids: Sequence[int], logprobs: Sequence[float]) -> str | None:
+        """Take an action down; its text, `None` where the world is not to see it."""
         text = self.context.renderer.action_text(token_ids)
         try:
             kinds = self.environment.kinds(text)
             if self._is_refused(text, kinds):
                 self.refusals = (self.refusals or Refusals()).also(token_ids, logprobs)
                 return None
-            self.refusals = None
-            self._record_action(text, kinds, token_ids, logprobs)
-            result = self.environment.step(text)
         except Exception as error:
-            stop_outside(error)
-            self._end("errored", f"the environment raised {type(error).__name__}: {error}")
+            self._broken(error)
+            return None
+        self.refusals = None
+        self._record_action(text, kinds, token_ids, logprobs)
+        return text
+
+    def stepped(self, text: str) -> StepResult | Exception:
+        """What the world says to an action; for any thread."""
+        try:
+            return self.environment.step(text)
+        except Exception as error:
+            return error
+
+    def observe(
+        self, result: StepResult | Exception, token_ids: Sequence[int], stop: str
+    ) -> Sequence[int] | None:
+        """Take down what the world said to the action; the tokens that follow, if any."""
+        if isinstance(result, Exception):
+            self._broken(result)
             return None
         return self._record_result(result, token_ids, cut=stop == "length")
+
+    def _broken(self, error: Exception) -> None:
+        stop_outside(error)
+        self._end("errored", f"the environment raised {type(error).__name__}: {error}")
 
     def out_of_room(self) -> None:
         self._end("truncated", TOKEN_LIMIT)
@@ -216,20 +243,42 @@ def _given(role: Any, text: str, token_ids: tuple[int, ...], channels: tuple[str
     )
 
 
-def start_episodes(context: EpisodeContext, tasks: Sequence[str], samples: int) -> list[Episode]:
+def start_episodes(
+    context: EpisodeContext, tasks: Sequence[str], samples: int, threads: Executor | None = None
+) -> list[Episode]:
     """`samples` episodes of each task, in order, each with its own environment
-    and random stream.
+    and random stream; worlds are reset in `threads` if given.
     """
-    episodes = []
+    episodes, seeds = [], []
     for task in tasks:
         number = int(content_hash(task, 15), 16)
         for sample in range(samples):
             stream = row_stream(context.seed, number, sample)
-            start = int(stream.integers(2**31))
-            episode = Episode(context, context.environment.spawn(), task, sample, uniforms(stream))
-            episode.begin(start)
-            episodes.append(episode)
+            seeds.append(int(stream.integers(2**31)))
+            episodes.append(
+                Episode(context, context.environment.spawn(), task, sample, uniforms(stream))
+            )
+    for episode, start in zip(
+        episodes, (threads.map if threads else map)(Episode.reset, episodes, seeds), strict=True
+    ):
+        episode.begin(start)
     return episodes
+
+
+@contextmanager
+def step_threads(environment: Any) -> Iterator[Executor | None]:
+    """Threads for the steps of as many episodes as the world says may step at once, in its
+    attribute `steps_at_once`, which it need not have; `None`: one after the other.
+    """
+    number = getattr(environment, "steps_at_once", 1)
+    if number < 2:
+        yield None
+        return
+    with ThreadPoolExecutor(number) as threads:
+        yield threads
+
+
+Driver = TypeVar("Driver")
 
 
 class Waiting(Protocol):
@@ -239,6 +288,15 @@ class Waiting(Protocol):
     def ids(self) -> Sequence[int]: ...
 
     waiting: bool
+
+
+def in_batches(drivers: Sequence[Driver], rows: Callable[[], int]) -> Iterator[Sequence[Driver]]:
+    """Drivers in order, as many at a time as `rows` says by then."""
+    first = 0
+    while first < len(drivers):
+        batch = drivers[first : first + rows()]
+        yield batch
+        first += len(batch)
 
 
 def play_out(drivers: Sequence[Waiting], decoder: BatchDecoder) -> None:

@@ -5,30 +5,39 @@ library's own; sampling, turn-taking and the KV cache are ours (see `decoder`).
 """
 
 import copy
+import math
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Executor
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, Final, get_args
 
 import numpy as np
 import torch
 
 from forensics.errors import UserError
+from forensics.policies.cache_room import CACHED_TOKENS, Room
 from forensics.policies.captured_step import CapturedSteps, captured_steps
 from forensics.policies.compatibility import context_length
 from forensics.policies.continuations import start_actions
 from forensics.policies.decoder import BatchDecoder
-from forensics.policies.episodes import EpisodeContext, play_out, start_episodes
+from forensics.policies.episodes import (
+    EpisodeContext,
+    in_batches,
+    play_out,
+    start_episodes,
+    step_threads,
+)
 from forensics.policies.hidden_states import HiddenStates
 from forensics.policies.kv_cache import (
     CacheKind,
     PrefixCache,
-    batch_rows,
     find_cache_kind,
     read_prefix_caches,
 )
 from forensics.policies.one_token import one_token_forward, serves
+from forensics.policies.ragged_rows import Apart
 from forensics.policies.renderers import renderer_for, style_of
 from forensics.policies.score_columns import distributions
 from forensics.policies.scored_log import text_logprobs
@@ -45,6 +54,8 @@ from forensics.protocols import (
     SamplingSettings,
 )
 from forensics.records import Trajectory
+
+READ_AHEAD: Final = 128  # tokens of an observation for which rows part, on a GPU
 
 
 def load_policy(
@@ -100,7 +111,29 @@ class HuggingFacePolicy:
         self.renderer = renderer or renderer_for(tokenizer, _model_stops(model))
         self._renderers: dict[str, Renderer] | None = None if renderer else {"auto": self.renderer}
         self.cache_kind = cache_kind or find_cache_kind(model)
-        self.batch_rows = batch_rows(model)
+        self.room = Room.of(model)
+        self.read_ahead: float = math.inf if model.device.type == "cpu" else READ_AHEAD
+
+    @property
+    def batch_rows(self) -> int:
+        """Rows of `CACHED_TOKENS` that go through together; fewer where texts may be
+        longer (`cache_room`).
+        """
+        return self.room.rows(CACHED_TOKENS)
+
+    @batch_rows.setter
+    def batch_rows(self, rows: int) -> None:
+        self.room.most = rows
+
+    def _rows(self, settings: SamplingSettings) -> int:
+        return self.room.rows(self._fitting(settings).max_tokens)
+
+    def _fitting(self, settings: SamplingSettings) -> SamplingSettings:
+        """A text ends where the model's positions do."""
+        most = self.context_length
+        if most is None or settings.max_tokens <= most:
+            return settings
+        return replace(settings, max_tokens=most)
 
     @property
     def context_length(self) -> int | None:
@@ -147,7 +180,7 @@ class HuggingFacePolicy:
         each step of the batch.
         """
         with ExitStack() as stack:
-            yield from self._decoder(settings, (), stack).branch(texts, self.batch_rows)
+            yield from self._decoder(settings, (), stack).branch(texts, self._rows(settings))
 
     @torch.inference_mode()
     def prefix_caches(self, texts: Sequence[Sequence[int]]) -> list[PrefixCache] | None:
@@ -188,8 +221,8 @@ class HuggingFacePolicy:
         drivers = start_actions(prefixes, n, self.renderer, seed, constraint)
         with ExitStack() as stack:
             decoder = self._decoder(settings, interventions, stack)
-            for first in range(0, len(drivers), self.batch_rows):
-                play_out(drivers[first : first + self.batch_rows], decoder)
+            for batch in in_batches(drivers, lambda: self._rows(settings)):
+                play_out(batch, decoder)
         results = iter(drivers)
         return [[next(results).result for _ in range(n)] for _ in prefixes]
 
@@ -227,19 +260,22 @@ class HuggingFacePolicy:
             seed=seed,
             constraint=constraint,
         )
-        episodes = start_episodes(context, tasks, samples)
         with ExitStack() as stack, torch.inference_mode():
-            decoder = rendered._decoder(settings, interventions, stack)
-            for first in range(0, len(episodes), self.batch_rows):
-                batch = episodes[first : first + self.batch_rows]
+            threads = stack.enter_context(step_threads(environment))
+            episodes = start_episodes(context, tasks, samples, threads)
+            decoder = rendered._decoder(settings, interventions, stack, threads)
+            for batch in in_batches(episodes, lambda: self._rows(settings)):
                 play_out(batch, decoder)
                 yield from (episode.trajectory() for episode in batch)
 
     def _decoder(
-        self, settings: SamplingSettings, interventions: Sequence[Intervention], stack: ExitStack
+        self,
+        settings: SamplingSettings,
+        interventions: Sequence[Intervention],
+        stack: ExitStack,
+        threads: Executor | None = None,
     ) -> BatchDecoder:
-        if self.context_length is not None:  # a text ends where the model's positions do
-            settings = replace(settings, max_tokens=min(settings.max_tokens, self.context_length))
+        settings = self._fitting(settings)
         context: dict[str, ActivationContext] = {}
         for change in interventions:
 
@@ -275,10 +311,42 @@ class HuggingFacePolicy:
                 logits: torch.Tensor = self.model(tokens, logits_to_keep=1, **caching).logits[:, -1]
             return logits
 
+        def forward_at(tokens: torch.Tensor, cache: Any, **where: torch.Tensor) -> torch.Tensor:
+            if steps is not None and steps.serves(cache):
+                found = steps.apart(tokens, cache, **where)
+                if found is not None:
+                    return found
+            with self.within():
+                logits: torch.Tensor = self.model(
+                    tokens, logits_to_keep=1, past_key_values=cache, use_cache=True, **where
+                ).logits[:, -1]
+            return logits
+
+        def halved(rows: int) -> None:
+            self.room.halve(rows)
+            if steps is not None:
+                steps.drop()
+
         standing = None if steps is None else steps.new_cache
+        apart = Apart(forward=forward_at, read_ahead=self.read_ahead, threads=threads)
         return BatchDecoder(
-            self.model, self.renderer.stops, settings, forward, self.cache_kind, standing
+            self.model,
+            self.renderer.stops,
+            settings,
+            forward,
+            self.cache_kind,
+            standing,
+            None if interventions or not self._stands_apart else apart,
+            halved,
         )
+
+    @property
+    def _stands_apart(self) -> bool:
+        """Whether rows may stand at different positions: our cache, and attention that takes
+        a mask of truth values.
+        """
+        sdpa = getattr(self.model.config, "_attn_implementation", None) == "sdpa"
+        return sdpa and self.cache_kind == "own"
 
     def _captured_steps(self, interventions: Sequence[Intervention]) -> CapturedSteps | None:
         """Graphs of single steps, where nothing changes what the model does."""

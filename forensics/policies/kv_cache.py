@@ -34,6 +34,8 @@ from typing import Any, Literal
 import torch
 from transformers.cache_utils import Cache, CacheLayerMixin, DynamicCache
 
+from forensics.policies.distribution import on_device
+
 SLACK = 8  # positions of room behind the last one, at least
 READ_AT_ONCE = 16384  # tokens of prefix caches
 READ_POSITIONS = 512  # of each text at a time
@@ -50,26 +52,47 @@ class PrefixCache:
     length: int
 
 
+@dataclass(frozen=True, kw_only=True)
+class Spots:
+    """Where new keys and values go while rows stand at different positions: into `rows
+    [n]`, in ascending order, at the positions `at [n, new]`, all of them below `end`.
+    """
+
+    rows: torch.Tensor
+    at: torch.Tensor
+    end: int
+
+
 class GrowingLayer(CacheLayerMixin):  # type: ignore[misc]
     """One layer: buffers `[row capacity, heads, position capacity, head_dim]`,
-    the first `rows` and `length` in use.
+    the first `rows` and `length` in use. Keys and values are of one precision, the
+    narrower of the two: under autocast keys come out of the rotation in float32, and
+    attention would narrow all of them again at each step.
+
+    `most_rows`: room for so many is taken at once. On a GPU the buffers never have
+    more than `most_rows` and `most_length` (0: no bound), unless more is in use.
     """
 
     is_sliding = False
 
-    def __init__(self, most_rows: int = 0, spare: "Spare | None" = None) -> None:
+    def __init__(
+        self, most_rows: int = 0, spare: "Spare | None" = None, most_length: int = 0
+    ) -> None:
         super().__init__()
         self.rows = self.length = 0
+        self.spots: Spots | None = None
         self._spare = spare or Spare()
-        self._most_rows = most_rows  # room for so many is taken at once
+        self._most_rows, self._most_length = most_rows, most_length
 
     def lazy_initialization(self, key_states: torch.Tensor, value_states: torch.Tensor) -> None:
-        self.dtype, self.device = key_states.dtype, key_states.device
+        self.device = key_states.device
+        self.dtype = min(key_states.dtype, value_states.dtype, key=lambda kind: kind.itemsize)
         self.rows = key_states.shape[0]
         rows = max(self.rows, self._most_rows)
-        length = _roomy(key_states.shape[-2], key_states.device)
+        length = _roomy(key_states.shape[-2], self.device, self._most_length)
         self.keys, self.values = (
-            self._spare.take(states, rows, length) for states in (key_states, value_states)
+            self._spare.take(states, rows, length, self.dtype)
+            for states in (key_states, value_states)
         )
         self.is_initialized = True
 
@@ -79,12 +102,31 @@ class GrowingLayer(CacheLayerMixin):  # type: ignore[misc]
         """All keys and values `[rows, heads, length, head_dim]`, these behind the others."""
         if not self.is_initialized:
             self.lazy_initialization(key_states, value_states)
+        if self.spots is not None:
+            return self._put(key_states, value_states, self.spots)
         start, end = self.length, self.length + key_states.shape[-2]
         self._reserve(self.rows, end)
         self.keys[: self.rows, :, start:end] = key_states
         self.values[: self.rows, :, start:end] = value_states
         self.length = end
         return self.keys[: self.rows, :, :end], self.values[: self.rows, :, :end]
+
+    def _put(
+        self, key_states: torch.Tensor, value_states: torch.Tensor, spots: Spots
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """All keys and values of some rows, up to the last position in use."""
+        self._reserve(self.rows, spots.end)
+        for buffer, states in ((self.keys, key_states), (self.values, value_states)):
+            buffer[: self.rows, :, self.length : spots.end] = (
+                0  # 0 times what lies there may be NaN
+            )
+            buffer[spots.rows[:, None], :, spots.at] = states.transpose(1, 2).to(buffer.dtype)
+        self.length = max(self.length, spots.end)
+        if len(spots.rows) == self.rows:
+            return self.keys[: self.rows, :, : self.length], self.values[
+                : self.rows, :, : self.length
+            ]
+        return self.keys[spots.rows, :, : self.length], self.values[spots.rows, :, : self.length]
 
     def move(self, sources: torch.Tensor, targets: torch.Tensor, rows: int) -> None:
         """Copy the rows `sources` to the places `targets`; the first `rows`
@@ -112,15 +154,23 @@ class GrowingLayer(CacheLayerMixin):  # type: ignore[misc]
         self.rows = rows
 
     def _reserve(self, rows: int, length: int) -> None:
-        """Room for more rows or positions; rows are doubled, so that growth costs little in all."""
+        """Room for more rows or positions; rows are doubled, so that growth costs little in
+        all. Where half of the rows or more have left, longer buffers are without them.
+        """
         has_rows, has_length = self.keys.shape[0], self.keys.shape[-2]
         if rows <= has_rows and length <= has_length:
             return
-        rows = has_rows if rows <= has_rows else max(rows, 2 * has_rows)
-        length = has_length if length <= has_length else _roomy(length, self.device)
+        if rows > has_rows:
+            rows = max(rows, min(2 * has_rows, self._most_rows or 2 * has_rows))
+        elif 2 * max(rows, self.rows) > has_rows:
+            rows = has_rows
+        if length <= has_length:
+            length = has_length
+        else:
+            length = _roomy(length, self.device, self._most_length)
         for name in ("keys", "values"):
             old = getattr(self, name)
-            new = self._spare.take(old, rows, length)
+            new = self._spare.take(old, rows, length, self.dtype)
             new[: self.rows, :, : self.length] = old[: self.rows, :, : self.length]
             setattr(self, name, new)
             self._spare.give(old)
@@ -146,13 +196,18 @@ class Spare:
     def __init__(self) -> None:
         self._flat: dict[tuple[torch.device, torch.dtype], torch.Tensor] = {}
 
-    def take(self, like: torch.Tensor, rows: int, length: int) -> torch.Tensor:
+    def take(
+        self, like: torch.Tensor, rows: int, length: int, dtype: torch.dtype | None = None
+    ) -> torch.Tensor:
         """A buffer `[rows, heads, length, head_dim]` with the heads and width
         of `like`, unwritten.
         """
         shape = (rows, like.shape[1], length, like.shape[-1])
-        size, flat = math.prod(shape), self._flat.pop((like.device, like.dtype), None)
+        dtype = dtype or like.dtype
+        size, flat = math.prod(shape), self._flat.pop((like.device, dtype), None)
         if flat is None or flat.numel() < size:
+            del flat  # before there is another one
+            like = like.new_empty(0, dtype=dtype)
             flat = _untouched(like, 2 * size) if like.device.type == "cpu" else like.new_empty(size)
         return flat[:size].view(shape)
 
@@ -175,20 +230,23 @@ def _untouched(like: torch.Tensor, size: int) -> torch.Tensor:
     return torch.frombuffer(pages, dtype=like.dtype, count=size)
 
 
-def _roomy(length: int, device: torch.device) -> int:
+def _roomy(length: int, device: torch.device, most: int = 0) -> int:
     """The length of a buffer for so many positions."""
-    return length + max(SLACK, length // 8) if device.type == "cpu" else max(64, 2 * length)
+    if device.type == "cpu":
+        return length + max(SLACK, length // 8)
+    return max(length, min(max(64, 2 * length), most or 2 * length))
 
 
-def new_cache(config: Any, most_rows: int = 0) -> Cache:
+def new_cache(config: Any, most_rows: int = 0, most_length: int = 0) -> Cache:
     """A cache for a model: ours where every layer attends to everything, else
-    the library's.
+    the library's. It is meant for so many rows and positions at most (0: not known).
     """
     text = config.get_text_config()
     if not attends_to_everything(config):
         return DynamicCache(config=text)
     spare = Spare()
-    return Cache(layers=[GrowingLayer(most_rows, spare) for _ in range(text.num_hidden_layers)])
+    layers = range(text.num_hidden_layers)
+    return Cache(layers=[GrowingLayer(most_rows, spare, most_length) for _ in layers])
 
 
 def copy_prefix(cache: Cache, row: int, length: int) -> PrefixCache:
@@ -245,21 +303,18 @@ def move_rows(cache: Cache, sources: Sequence[int], targets: Sequence[int], rows
     `targets` name every place beyond the rows there are now.
     """
     taken = dict(zip(targets, sources, strict=True))
+    sent: dict[torch.device, torch.Tensor] = {}  # once, not for each layer
     for layer in cache.layers:
         if isinstance(layer, GrowingLayer):
-            places = torch.tensor([sources, targets], dtype=torch.long, device=layer.device)
-            layer.move(places[0], places[1], rows)
+            if layer.device not in sent:
+                both = on_device([*sources, *targets], torch.long, layer.device)
+                sent[layer.device] = both.view(2, len(sources))
+            layer.move(sent[layer.device][0], sent[layer.device][1], rows)
         else:
             layer.reorder_cache(torch.tensor([taken.get(i, i) for i in range(rows)]))
 
 
 CacheKind = Literal["own", "library", "one-token", "none"]
-
-MOST_ROWS = 1024
-CACHE_BYTES = (
-    2 * 2**30
-)  # what the KV cache of one batch may take on a CPU; on a GPU two fifths of what is free
-CACHED_TOKENS = 512  # tokens a row that the batch size allows for
 
 KNOWN, DRAWN = 6, 6  # tokens of the trial before and behind the branch
 TOLERANCE = {
@@ -322,16 +377,3 @@ def agree(found: torch.Tensor, wanted: torch.Tensor, dtype: torch.dtype) -> bool
     """Whether two readings of one text are one, up to what a precision rounds."""
     found, wanted = found.float(), wanted.float()
     return bool((found - wanted).abs().max() <= TOLERANCE.get(dtype, ROUNDER) * wanted.std())
-
-
-def batch_rows(model: Any) -> int:
-    """How many rows fit: a memory budget over the KV cache of a row of `CACHED_TOKENS`."""
-    text = model.config.get_text_config()
-    queries = getattr(text, "num_attention_heads", None) or 1
-    heads = getattr(text, "num_key_value_heads", None) or queries
-    width = getattr(text, "head_dim", None) or text.hidden_size // queries
-    row = 2 * text.num_hidden_layers * heads * width * model.dtype.itemsize * CACHED_TOKENS
-    budget: int = CACHE_BYTES
-    if model.device.type == "cuda":
-        budget = int(torch.cuda.mem_get_info(model.device)[0] * 0.4)
-    return int(max(1, min(MOST_ROWS, budget // row)))

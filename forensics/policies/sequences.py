@@ -13,7 +13,15 @@ from dataclasses import dataclass, field, replace
 from math import nan
 from typing import Any, Protocol
 
-from forensics.policies.distribution import Refusals
+import torch
+
+from forensics.policies.distribution import (
+    Refusals,
+    draw,
+    on_device,
+    on_host,
+    renormalised_without,
+)
 from forensics.policies.kv_cache import PrefixCache
 
 
@@ -78,6 +86,9 @@ class BranchedText:
     prefix_cache: PrefixCache | None = None
 
 
+Follow = Sequence[int] | None  # an observation, or nothing: the driver is done
+
+
 @dataclass(slots=True, eq=False)
 class RunningSequence:
     """Episodes with one text: `drivers` stand at `resume` in `ids`; their
@@ -98,6 +109,8 @@ class RunningSequence:
     postponed: list[Branch] = field(default_factory=list)  # branches for which there was no room
     text: BranchedText | None = None
     waiting: bool = False  # outside the batch, for its next branch
+    at: int = 0  # how far the cache has it, where rows stand at different positions
+    waits_for: Any = None  # what the world says to its action (`ragged_rows.Waiting`)
 
     def __post_init__(self) -> None:
         self.resume = len(self.ids)
@@ -138,8 +151,22 @@ class RunningSequence:
         """
         return self.branches[0].kept - 1 if self.prefix_cache else 0
 
+    @property
+    def unread(self) -> int:
+        return self.resume - self.at
+
     def branch_off(self, drivers: list[Any]) -> "RunningSequence":
-        return RunningSequence(drivers, self.ids[: self.resume], self.start, list(self.logprobs))
+        ids, logprobs = self.ids[: self.resume], list(self.logprobs)
+        return RunningSequence(drivers, ids, self.start, logprobs, at=self.at)
+
+    def halved(self) -> "tuple[RunningSequence, RunningSequence]":
+        """The row with its first drivers, and one with the others."""
+        half = len(self.drivers) // 2
+        other = self.branch_off(self.drivers[half:])
+        if self.waits_for is not None:
+            self.waits_for, other.waits_for = self.waits_for.split(half)
+        self.drivers = self.drivers[:half]
+        return self, other
 
     def join(self, branch: Branch) -> None:
         """Take in a branch that draws here."""
@@ -180,6 +207,47 @@ class RunningSequence:
             self.ids += answer
         self.resume += len(answer)
         self.start, self.logprobs = self.resume, []
+
+
+Offshoots = list[tuple[int, RunningSequence]]  # by the row that each splits off
+
+
+def halves(rows: Sequence[RunningSequence]) -> list[list[RunningSequence]]:
+    """What is left of rows, as two batches; one where there is a single driver."""
+    left = [row for row in rows if row.drivers]
+    if len(left) == 1 and len(left[0].drivers) > 1:
+        left = list(left[0].halved())
+    half = len(left) // 2
+    return [part for part in (left[:half], left[half:]) if part]
+
+
+def draw_next(
+    lines: Iterable[tuple[int, RunningSequence]], distribution: torch.Tensor
+) -> Iterator[tuple[int, float]]:
+    """What each driver of each row draws, with its log-probability, each row from its
+    line of the distribution `[lines, vocabulary]`.
+    """
+    owners: list[int] = []
+    uniforms: list[float] = []
+    refused: dict[int, dict[int, float]] = {}
+    for line, row in lines:
+        for driver in row.drivers:
+            if driver.refusals is not None and (
+                masses := driver.refusals.masses(row.ids[row.start : row.resume])
+            ):
+                refused[len(owners)] = masses
+            owners.append(line)
+            uniforms.append(next(driver.uniforms))
+    tokens = draw(distribution, owners, uniforms)
+    if refused:  # from what is left
+        left = renormalised_without(
+            distribution[[owners[place] for place in refused]], list(refused.values())
+        )
+        tokens[list(refused)] = draw(
+            left, range(len(refused)), [uniforms[place] for place in refused]
+        )
+    owned = on_device(owners, torch.long, distribution.device)
+    return on_host(tokens, distribution[owned, tokens])
 
 
 @contextmanager

@@ -515,19 +515,6 @@ def test_help_is_little_work_and_loads_no_heavy_library() -> None:
     assert 10_000 < int(calls) < 400_000 and int(modules) < 400
 
 
-def test_importing_the_package_loads_no_heavy_library() -> None:
-    program = (
-        "import sys, forensics; print(sorted({'torch', 'numpy', 'scipy', 'pydantic'} &"
-        " set(sys.modules)))"
-    )
-    assert (
-        subprocess.run(
-            [sys.executable, "-c", program], capture_output=True, text=True
-        ).stdout.strip()
-        == "[]"
-    )
-
-
 # -- progress -------------------------------------------------------------------------
 
 

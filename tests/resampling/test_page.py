@@ -3,7 +3,6 @@ nothing that a model wrote can act.
 """
 
 import re
-from html.parser import HTMLParser
 
 import numpy as np
 
@@ -20,6 +19,7 @@ from resampling.study.cliff_study import Alternative
 from resampling.study.delete_keep import DeleteKeep, TokenCut
 from resampling.trace_rollouts import trace_of
 from tests.episodes import episode_of
+from tests.page_tags import Tags
 
 TURNED = chr(0x202E)  # turns the direction of writing
 WORDS = {
@@ -99,15 +99,6 @@ def fold(trajectory: Trajectory, potentials=(0.5, 0.52, 0.5, 0.1, 0.1, 0.1), det
 def drawn(*folds: Fold) -> str:
     section = Section(title="Traces", blocks=folds)
     return draw_page(Page(eyebrow="", title="Title", sections=(section,)))
-
-
-class Tags(HTMLParser):
-    def __init__(self) -> None:
-        super().__init__()
-        self.seen: list[tuple[str, dict[str, str | None]]] = []
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.seen.append((tag, dict(attrs)))
 
 
 def test_nothing_that_a_model_wrote_becomes_markup_or_a_control_code() -> None:
