@@ -10,17 +10,10 @@ CHAT_TEMPLATE = (
     " }}<|im_end|>\n{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
 )
 TEXTS = (
-    "fail kiwi : 2 -> 7",
-    "open 1",
-    "history",
-    "edit 2 x * 3 - 2",
-    "test",
-    "submit",
-    "list",
-    "0123456789",
-    "What is the capital of France? The capital is Paris.",
+    "fail kiwi : 2 -> 7", "open 1", "history", "edit 2 x * 3 - 2", "test", "submit", "list",
+    "0123456789", "What is the capital of France? The capital is Paris.",
     "guess 42: higher, lower, right",
-)
+)  # fmt: skip
 
 
 def tiny_tokenizer(chat_template: str | None = CHAT_TEMPLATE) -> Any:

@@ -12,18 +12,24 @@ from typing import TYPE_CHECKING
 from forensics.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from training.advantages import Group as Group, GroupAdvantages as GroupAdvantages
     from training.dpo_trainer import PreferenceStep as PreferenceStep, dpo as dpo
     from training.environments.mini_repo import MiniRepo as MiniRepo
     from training.environments.prompts import Prompts as Prompts
+    from training.groups import (
+        Estimator as Estimator,
+        Group as Group,
+        GroupAdvantages as GroupAdvantages,
+    )
     from training.live.audit_report import AuditSection as AuditSection
-    from training.losses import (
+    from training.loss_section import (
         LossSection as LossSection,
         Objective as Objective,
         PolicyLoss as PolicyLoss,
+        Tokens as Tokens,
     )
     from training.organisms.base_model import checkpoint_path as checkpoint_path
     from training.recipe import (
+        GrpoSection as GrpoSection,
         Recipe as Recipe,
         parse_preference_recipe as parse_preference_recipe,
         parse_recipe as parse_recipe,

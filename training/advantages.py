@@ -21,52 +21,19 @@ Dropped groups stay in the record with their reason. All state is plain data,
 saved and restored with the run.
 """
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
 
 from forensics.errors import UserError
-from forensics.plugins import load_plugin
 from forensics.protocols import Environment
-from forensics.records import Trajectory
-
-if TYPE_CHECKING:
-    from training.recipe import GrpoSection
+from training.groups import Group as Group, GroupAdvantages as GroupAdvantages, estimator_named
+from training.recipe import GrpoSection
 
 Scaling = Literal["group", "batch", "none"]
 SCALE_FLOOR = 1e-6
-
-
-@dataclass(frozen=True, kw_only=True)
-class Group:
-    """One group: its attempts, their named rewards (`None`: missing) and
-    totals.
-
-    `missing`: for each attempt without a total, by its place in the group, why
-    it has none.
-    """
-
-    task: str
-    trajectories: tuple[Trajectory, ...]
-    components: tuple[dict[str, float | None], ...]
-    totals: tuple[float | None, ...]
-    missing: Mapping[int, str] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, kw_only=True)
-class GroupAdvantages:
-    """`values`: one advantage a reward, `None` where the reward is missing.
-    `dead`: the reason, if it is.
-
-    `spread` is the population standard deviation of the known rewards (`None`:
-    fewer than two).
-    """
-
-    values: tuple[float | None, ...]
-    dead: str | None
-    spread: float | None = None
 
 
 def group_advantages(
@@ -115,22 +82,18 @@ def step_advantages(
     ]
 
 
-def group_mean(groups: Sequence[Group], config: "GrpoSection") -> list[GroupAdvantages]:
+def group_mean(groups: Sequence[Group], config: GrpoSection) -> list[GroupAdvantages]:
     """The estimator `group`."""
     totals = [group.totals for group in groups]
     return step_advantages(totals, config.scaling, config.dead_tolerance)
 
 
-AdvantageEstimator = Callable[[Sequence[Group], "GrpoSection"], Sequence[GroupAdvantages]]
-
-
-def estimate_advantages(groups: Sequence[Group], config: "GrpoSection") -> list[GroupAdvantages]:
+def estimate_advantages(groups: Sequence[Group], config: GrpoSection) -> list[GroupAdvantages]:
     """Advantages of a step by the estimator that the recipe names (an entry
     point of `forensics.advantages`). Raises `UserError` where it gives none for
     a run with a reward, or one that is not finite.
     """
-    estimator: AdvantageEstimator = load_plugin("forensics.advantages", config.advantages)
-    found = list(estimator(groups, config))
+    found = list(estimator_named(config.advantages).estimate(groups, config))
     given = [[value is not None and np.isfinite(value) for value in one.values] for one in found]
     if given != [[total is not None for total in group.totals] for group in groups]:
         raise UserError(

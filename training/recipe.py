@@ -21,8 +21,9 @@ from forensics.errors import UserError
 from forensics.policies import context_length
 from forensics.protocols import Policy
 from forensics.records import PreferencePair, parse_toml, read_text
+from training.groups import estimator_named
 from training.live.audit_report import AuditSection
-from training.losses import Objective, policy_loss_named
+from training.loss_section import Objective, policy_loss_named
 from training.rewards import Rewards
 from training.sections import MOST, NO_BOUND, Names, Section, Text, later, parse_as
 
@@ -59,8 +60,9 @@ class GrpoSection(Section):
     `variance`: also those of unusually small spread; `none`). `refill`: how
     often dropped groups are replaced by new prompts within a step.
     `curriculum`: `fresh` prompts at every step, or `prioritised` from a pool of
-    `pool`. `advantages`: the estimator, by name; of `group`, `scaling`: divided
-    by the standard deviation of their group, of the step, or not at all.
+    `pool`. `advantages`: the estimator, by name, which may bring keys of its own;
+    of `group`, `scaling`: divided by the standard deviation of their group, of the
+    step, or not at all.
 
     A step's rows are passed over `epochs` times, in `minibatches` optimizer
     steps each, at most `rows` rows through the model at once (without it: 128, or
@@ -101,6 +103,23 @@ class GrpoSection(Section):
     on_environment_error: Literal["stop", "drop"] = "drop"
     step_seconds: float = Field(0.0, ge=0)
     save_every: int = Field(10, ge=1, le=NO_BOUND)
+
+    @model_validator(mode="after")
+    def _suits_its_estimator(self) -> Self:
+        if self.advantages == "group" and type(self) is GrpoSection:
+            return self
+        estimator = estimator_named(self.advantages)
+        if type(self) is not (wanted := estimator.config or GrpoSection):
+            raise ValueError(
+                f"the advantage estimator '{self.advantages}' takes the keys of a"
+                f" {wanted.__name__}, not of a {type(self).__name__}"
+            )
+        for key in estimator.idle:
+            if getattr(self, key) != type(self).model_fields[key].default:
+                raise ValueError(
+                    f'{key} has no effect with advantages = "{self.advantages}"; leave it out'
+                )
+        return self
 
 
 class ComputeSection(Section):
@@ -165,9 +184,10 @@ class Recipe(Section):
 
     @model_validator(mode="after")
     def _fits_together(self) -> Self:
-        if self.objective.importance != "none" and not self.grpo.recompute_old:
+        if self.objective.corrects_sampler and not self.grpo.recompute_old:
+            key = "importance" if self.objective.importance != "none" else "geometric_limit"
             raise ValueError(
-                "objective.importance corrects the sampler by the trainer's own log-probabilities; "
+                f"objective.{key} corrects the sampler by the trainer's own log-probabilities; "
                 "set recompute_old = true under [grpo]"
             )
         if (
@@ -200,15 +220,24 @@ def read_toml(path: Path) -> dict[str, Any]:
 
 def parse_recipe(content: dict[str, Any], origin: str) -> Recipe:
     """A recipe from a dictionary; its `[objective]` has the keys of the loss it
-    names. Raises `UserError` for unknown or bad keys.
+    names, its `[grpo]` those of the advantage estimator. Raises `UserError` for
+    unknown or bad keys.
     """
-    objective = content.get("objective")
-    loss = objective.get("loss") if isinstance(objective, dict) else None
-    if not isinstance(loss, str) or loss == "clipped":
-        return parse_as(Recipe, content, origin)
-    config = policy_loss_named(loss).config
-    field = (config, Field(default_factory=config))
-    return parse_as(create_model("Recipe", __base__=Recipe, objective=field), content, origin)
+    fields: dict[str, Any] = {}
+    if (loss := _named(content, "objective", "loss")) not in (None, "clipped"):
+        config: Any = policy_loss_named(loss).config
+        fields["objective"] = (config, Field(default_factory=config))
+    if (estimator := _named(content, "grpo", "advantages")) is not None:
+        fields["grpo"] = (estimator_named(estimator).config or GrpoSection, ...)
+    kind = create_model("Recipe", __base__=Recipe, **fields) if fields else Recipe
+    return parse_as(kind, content, origin)
+
+
+def _named(content: dict[str, Any], section: str, key: str) -> str | None:
+    """The plug-in that a section of a recipe names, if it does."""
+    found = content.get(section)
+    name = found.get(key) if isinstance(found, dict) else None
+    return name if isinstance(name, str) else None
 
 
 class PreferenceSection(Section):

@@ -47,6 +47,7 @@ from forensics.records import (
 from forensics.version import code_version
 from training.advantages import TrainedGroup
 from training.dpo_trainer import PreferenceStep
+from training.groups import estimator_named
 from training.live.audit_report import tensorboard_writer
 from training.recipe import Recipe
 from training.rewards import Rewards
@@ -237,6 +238,7 @@ def run_metadata(
 ) -> TrainingRun:
     """Recipe, estimator, seed, and what the run started from."""
     config = recipe.grpo
+    own = "scaling" in estimator_named(config.advantages).idle
     return TrainingRun(
         code=code_version(),
         recipe=recipe.model_dump(mode="json"),
@@ -250,7 +252,7 @@ def run_metadata(
             "without": list(world.scrubbed),
         },
         estimator={
-            "scaling": config.scaling,
+            "scaling": config.advantages if own else config.scaling,
             "dead_tolerance": config.dead_tolerance,
             "filter": config.filter,
             "samples": config.samples,

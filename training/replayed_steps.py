@@ -183,10 +183,11 @@ def _check(rows: Sequence[TrainingRow], objective: LossSection, policy: Policy) 
             f"step {step} was recorded without reference log-probabilities; replay with kl ="
             ' "none", or record them with kl = "k3" and kl_weight = 0 under [objective]'
         )
-    if objective.importance != "none" and any(row.old_logprobs is None for row in trained):
+    if objective.corrects_sampler and any(row.old_logprobs is None for row in trained):
         raise UserError(
             f"step {step} was recorded without the trainer's own log-probabilities; replay with"
-            ' importance = "none", or record them with recompute_old = true under [grpo]'
+            ' importance = "none" and without geometric_limit, or record them with recompute_old ='
+            " true under [grpo]"
         )
     most, size = (
         max(max(row.token_ids or (0,)) for row in rows),

@@ -46,7 +46,7 @@ from training.advantages import (
     select_groups,
 )
 from training.distributed import Process
-from training.losses import LossSection
+from training.loss_section import LossSection
 from training.recipe import GrpoSection, Recipe
 from training.rewards import Rewards, as_number
 
@@ -78,12 +78,18 @@ class RewardScorer:
             missing={
                 number: reason for number, (_, reason) in enumerate(scored) if reason is not None
             },
+            weights=self.weights,
         )
 
+    @property
+    def weights(self) -> dict[str, float]:
+        """Of each named reward in the total, the length penalty among them."""
+        penalty = {OVERLONG: 1.0} if self.objective.overlong_buffer else {}
+        return {name: weight for name, (_, weight) in self.rewards.items()} | penalty
+
     def _episode(self, trajectory: Trajectory, generator: np.random.Generator) -> Scored:
-        names = [*self.rewards, *([OVERLONG] if self.objective.overlong_buffer else [])]
         if (reason := self._says_nothing(trajectory)) is not None:
-            return dict.fromkeys(names), reason
+            return dict.fromkeys(self.weights), reason
         found = {name: self._one(name, trajectory, generator) for name in self.rewards}
         parts = {name: value for name, (value, _) in found.items()}
         if self.objective.overlong_buffer:

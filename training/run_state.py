@@ -78,27 +78,11 @@ def load_state(folder: Path, model: Any, optimizer: torch.optim.Optimizer) -> di
     """Restore the newest complete state into model and optimizer; what its
     `state.json` says (`step` 0: none).
     """
-    from safetensors.torch import load_file
-
     newest = _newest(folder)
     if newest is None:
         return {"step": 0}
-    try:
-        weights = load_file(newest / "weights.safetensors")
-        moments = load_file(newest / "optimizer.safetensors")
-    except Exception as error:
-        raise UserError(
-            f"{newest} cannot be read ({error}); delete it to go on from an earlier state"
-        ) from None
-    trained = dict(_trained(model))
-    if set(weights) != set(trained):
-        raise UserError(
-            f"{newest} holds other weights than this run trains; resume with the recipe it was"
-            " made by"
-        )
-    with torch.no_grad():
-        for name, parameter in trained.items():
-            parameter.copy_(_like(weights[name], parameter))
+    load_weights(newest, model)
+    moments, trained = _tensors(newest / "optimizer.safetensors"), dict(_trained(model))
     for name, parameter in trained.items():
         if f"{name}/exp_avg" in moments:
             optimizer.state[parameter] = {
@@ -111,6 +95,33 @@ def load_state(folder: Path, model: Any, optimizer: torch.optim.Optimizer) -> di
             }
     state: dict[str, Any] = read_json(newest / "state.json")
     return state
+
+
+def load_weights(state: Path, model: Any) -> None:
+    """Put the weights of a state's folder in place. Raises `UserError` where they are
+    those of another run, or cannot be read.
+    """
+    weights, trained = _tensors(state / "weights.safetensors"), dict(_trained(model))
+    if set(weights) != set(trained):
+        raise UserError(
+            f"{state} holds other weights than this run trains; resume with the recipe it was"
+            " made by"
+        )
+    with torch.no_grad():
+        for name, parameter in trained.items():
+            parameter.copy_(_like(weights[name], parameter))
+
+
+def _tensors(file: Path) -> dict[str, torch.Tensor]:
+    from safetensors.torch import load_file
+
+    try:
+        tensors: dict[str, torch.Tensor] = load_file(file)
+    except Exception as error:
+        raise UserError(
+            f"{file.parent} cannot be read ({error}); delete it to go on from an earlier state"
+        ) from None
+    return tensors
 
 
 def _newest(folder: Path) -> Path | None:

@@ -56,7 +56,7 @@ class ActivationFunction(Protocol):
     it can choose one-model latents apart (`own_k`).
 
     A class that derives from this one has, where it says nothing else, no `k`, no
-    parameters, no penalty and no threshold.
+    parameters, no penalty and a threshold that stays.
     """
 
     saelens: str
@@ -90,11 +90,14 @@ class ActivationFunction(Protocol):
         return old
 
     def infer(self, pre: Tensor, threshold: Tensor, k: int) -> Tensor:
-        """Values at inference, of the shape of `pre [rows, latents]`. Where
-        `by_rank` is not `always`, `pre` may be that of some latents, with their
-        thresholds.
+        """Values at inference, of the shape of `pre [rows, latents]`: `pre` where it is
+        positive and above its latent's threshold, else 0. Where `by_rank` is not
+        `always`, `pre` may be that of some latents, with their thresholds. Raises
+        `UserError` where a threshold is not known yet.
         """
-        ...
+        if bool(threshold.isnan().any()):
+            raise UserError("this dictionary has no threshold yet; train it, or set `threshold`")
+        return pre.relu() * (pre > threshold)
 
 
 @cache
@@ -117,15 +120,6 @@ def above(values: Tensor, bound: Tensor | float) -> Tensor:
 def at_latents(known: Tensor, latent: Tensor) -> Tensor:
     """`known[latent]`, whose gradient is summed in one order whatever the number of threads."""
     return known.index_select(0, latent.flatten()).view(latent.shape)
-
-
-def above_threshold(pre: Tensor, threshold: Tensor) -> Tensor:
-    """`pre` where it is positive and above its latent's threshold, else 0.
-    Raises `UserError` where a threshold is not known yet.
-    """
-    if bool(threshold.isnan().any()):
-        raise UserError("this dictionary has no threshold yet; train it, or set `threshold`")
-    return pre.relu() * (pre > threshold)
 
 
 def require_k(k: int, latents: int) -> None:

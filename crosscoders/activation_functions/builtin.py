@@ -30,7 +30,6 @@ from crosscoders.activation_functions import (
     ActivationFunction,
     TrainingStep,
     above,
-    above_threshold,
     at_latents,
     require_k,
 )
@@ -99,9 +98,6 @@ class JumpReLU(ActivationFunction):
     def threshold(self, old: Tensor, value: Tensor, latent: Tensor, step: TrainingStep) -> Tensor:
         return step.parameters["log_threshold"].exp()
 
-    def infer(self, pre: Tensor, threshold: Tensor, k: int) -> Tensor:
-        return above_threshold(pre, threshold)
-
 
 class _Jump(torch.autograd.Function):
     """`z` where it exceeds the threshold, else 0, and whether it does; the
@@ -146,9 +142,6 @@ class BatchTopK(ActivationFunction):
     def threshold(self, old: Tensor, value: Tensor, latent: Tensor, step: TrainingStep) -> Tensor:
         least = smallest_kept(value, latent, step)
         return torch.where(old.isnan(), least, old + step.settings.threshold_rate * (least - old))
-
-    def infer(self, pre: Tensor, threshold: Tensor, k: int) -> Tensor:
-        return above_threshold(pre, threshold)
 
 
 def batch_topk(pre: Tensor, number: int) -> Tensor:

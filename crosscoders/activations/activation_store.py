@@ -173,8 +173,7 @@ class StoredStream:
         parts: Iterable[list[int]] = windows(order.tolist(), lengths, self.batch * self.window)
         if seed is not None:
             parts = (part for window in parts for part in batches(window, lengths, self.batch))
-        joined = (Block.join([self._text(i) for i in part]) for part in parts)
-        blocks = in_blocks((block for block in joined if len(block.rows)), self.block)
+        blocks = in_blocks((self._text(i) for part in parts for i in part), self.block)
         if seed is None:
             return blocks
         return shuffled(blocks, self.pool, np.random.default_rng([seed, 1]))

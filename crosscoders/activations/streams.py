@@ -25,6 +25,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+View = Callable[[Tensor], Tensor]  # what is seen of activations `[rows, models, width]`
 PLAIN_TEXT = -1  # the step of a token of a text that has no steps
 
 

@@ -23,7 +23,7 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from crosscoders.activations.streams import Stream
+from crosscoders.activations.streams import Stream, in_blocks
 from crosscoders.dictionaries.crosscoder_trainer import Trainer, TrainingJob
 from crosscoders.dictionaries.dictionary import Dictionary, DictionaryConfig
 from crosscoders.dictionaries.settings import TrainerSettings
@@ -208,8 +208,9 @@ def endless_batches(
     where there are no rows.
     """
     while True:
-        held, number = torch.zeros(0), 0
-        for block in stream.blocks(settings.seed + pass_):
+        number = 0
+        blocks = in_blocks(stream.blocks(settings.seed + pass_), settings.batch)
+        for number, block in enumerate(blocks, 1):
             rows = block.activations
             if not bool(rows.isfinite().all()):
                 raise UserError(
@@ -217,19 +218,13 @@ def endless_batches(
                     " float32 or bfloat16 instead of float16, or leave out the texts that make"
                     " them (what was trained so far is in the last checkpoint)"
                 )
-            held = torch.cat([held, rows]) if len(held) else rows
-            while len(held) >= settings.batch:
-                number += 1
-                if number > used:
-                    yield held[: settings.batch], pass_, number
-                held = held[settings.batch :]
-        if not number and not len(held):
+            if number > used and (number == 1 or len(rows) == settings.batch):
+                yield rows, pass_, number
+        if not number:
             raise UserError(
                 f"the stream at {stream.site} gave no rows; give it texts, or a mask that keeps"
                 " some"
             )
-        if not number and not used:
-            yield held, pass_, 1
         pass_, used = pass_ + 1, 0
 
 

@@ -15,13 +15,13 @@ and all of it as tensors.
    the device, nothing waits.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from crosscoders.activation_functions import TrainingStep
+from crosscoders.activations.streams import View
 from crosscoders.dictionaries.dictionary import Dictionary, DictionaryConfig
 from crosscoders.dictionaries.forward import (
     ForwardResult,
@@ -31,7 +31,6 @@ from crosscoders.dictionaries.forward import (
 )
 from crosscoders.dictionaries.settings import TrainerSettings
 
-View = Callable[[Tensor], Tensor]
 REDRAWN = 10  # steps after which the dead latents are looked up again
 
 

@@ -209,24 +209,24 @@ class Dictionary(nn.Module):
             norms = norms.index_add(0, indices, self.decoder(m).norm(dim=-1))
         return norms
 
-    def activate(self, pre: Float[Tensor, "rows latents"]) -> Float[Tensor, "rows latents"]:
-        """Dense activations at inference."""
-        return self.function.infer(pre, self.threshold, self.config.k)
-
     def encode(self, scaled: Float[Tensor, "rows models width"]) -> Codes:
         """Codes at inference, from activations in the dictionary's units."""
-        dense = self.activate(self.pre_activations(scaled))
+        dense = self.values(scaled)
         row, latent = dense.nonzero(as_tuple=True)
         return Codes(len(scaled), row, latent, dense[row, latent])
 
     def values(
-        self, scaled: Float[Tensor, "rows models width"], latents: Int[Tensor, " chosen"]
+        self,
+        scaled: Float[Tensor, "rows models width"],
+        latents: Int[Tensor, " chosen"] | None = None,
     ) -> Float[Tensor, "rows chosen"]:
-        """Activations at inference of a few latents; only these are computed,
-        unless all compete.
+        """Activations at inference, of all latents or of a few; only these are
+        computed, unless all compete.
         """
-        if self.function.by_rank == "always":
-            return self.activate(self.pre_activations(scaled))[:, latents]
+        if latents is None or self.function.by_rank == "always":
+            pre = self.pre_activations(scaled)
+            found = self.function.infer(pre, self.threshold, self.config.k)
+            return found if latents is None else found[:, latents]
         pre = self.pre_activations_of(latents, scaled - self.centres)
         return self.function.infer(pre, self.threshold[latents], self.config.k)
 

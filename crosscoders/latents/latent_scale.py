@@ -43,7 +43,7 @@ from torch import Tensor
 from crosscoders.activations.streams import Stream
 from crosscoders.dictionaries import sparse
 from crosscoders.dictionaries.dictionary import Codes, Dictionary
-from crosscoders.latents.encoded_blocks import EncodedBlock, accumulate, must_fit
+from crosscoders.latents.encoded_blocks import EncodedBlock, must_fit
 from crosscoders.latents.row_groups import task_groups
 from forensics.errors import UserError
 
@@ -97,19 +97,9 @@ class LatentScaling:
         return columns
 
 
-def scale_latents(dictionary: Dictionary, stream: Stream) -> LatentScaling:
-    """Latent scaling of all latents in one pass. Before is the stream's first
-    model, after its last.
-
-    Raises `UserError` for a stream of one model.
-    """
-    sums = ScalingAccumulator(dictionary, stream)
-    accumulate(dictionary, stream, [sums])
-    return sums.result()
-
-
 class ScalingAccumulator:
-    """The accumulator behind `scale_latents`.
+    """Latent scaling of all latents in one pass. Before is the stream's first model, after
+    its last. Raises `UserError` for a stream of one model.
 
     `squares [groups x latents]`: sums of `f^2`, and `own [groups x latents,
     models]` of `f f_m`, the same but where an SAE reads each model for itself.

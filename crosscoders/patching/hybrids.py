@@ -73,23 +73,6 @@ def part_of(positions: Positions, deciding: int) -> slice:
 
 
 @contextmanager
-def recorded(model: Any, sites: Sequence[str]) -> Iterator[dict[str, Tensor]]:
-    """What passes the sites while this is open: `[rows, positions, width]` each."""
-    seen: dict[str, Tensor] = {}
-
-    def keep(site: str) -> Any:
-        def read(activation: Tensor) -> None:
-            seen[site] = activation.detach().clone()
-
-        return read
-
-    with ExitStack() as stack:
-        for site in sites:
-            stack.callback(attach(model, site, keep(site)).remove)
-        yield seen
-
-
-@contextmanager
 def patched(
     model: Any,
     site: str,

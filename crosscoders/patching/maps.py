@@ -51,7 +51,6 @@ from crosscoders.patching.hybrids import (
     part_of,
     patched,
     pieces_of,
-    recorded,
     relative_change,
     replayed,
     require_same_shape,
@@ -59,7 +58,7 @@ from crosscoders.patching.hybrids import (
 from crosscoders.patching.layer_steps import untouched
 from crosscoders.patching.results import Change, ChangeMap, Direction, Positions, Readings, summed
 from forensics.errors import UserError
-from forensics.policies import decoder_layers, kl_divergence, last_logprobs
+from forensics.policies import decoder_layers, kl_divergence, last_logprobs, recorded
 from forensics.progress import Progress, silent
 from forensics.protocols import Policy
 
@@ -252,7 +251,7 @@ def _read_all(
     for side, model in enumerate(models):
         donated = zip(changes, receivers, strict=True)
         sites = {change.place for change, to in donated if change.positions and to != side}
-        with recorded(model, sorted(sites)) as seen, outputs_kept(layers[side]) as given:
+        with recorded(model, sites) as seen, outputs_kept(layers[side]) as given:
             logs = last_logprobs(policies[side], tokens, keep)
         passed.append(seen)
         outputs.append(given)

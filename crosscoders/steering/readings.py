@@ -194,7 +194,7 @@ class FedDictionary:
     def codes(self, pairs: Tensor) -> Iterator[Tensor]:
         """Values `[rows, latents]` of all latents, some rows at a time."""
         for block in self.blocks(pairs):
-            yield self.dictionary.activate(self.dictionary.pre_activations(block))
+            yield self.dictionary.values(block)
 
     def written(self, whole: bool = False) -> Tensor:
         """What each latent writes of the models' difference, or in the after

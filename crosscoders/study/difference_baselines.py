@@ -22,7 +22,7 @@ Sums are in double precision about the first block's mean, so that a large commo
 not eat the digits.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -31,7 +31,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from crosscoders.activations.streams import Block, Stream, difference_view
+from crosscoders.activations.streams import Block, Stream, View, difference_view
 from crosscoders.dictionaries.dictionary import Codes, Dictionary
 from crosscoders.latents.encoded_blocks import encoded_blocks
 from crosscoders.latents.row_groups import Contrast
@@ -100,7 +100,6 @@ def principal_components(stream: Stream) -> PrincipalComponents:
 MOST_ROWS: Final = 20_000  # of the groups
 MOST_CELLS: Final = 2**27  # numbers among them
 ROWS_AT_ONCE: Final = 2048
-View = Callable[[Tensor], Tensor]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -163,7 +162,10 @@ class Judge:
     told: Groups | None
 
     def latent(
-        self, dictionary: Dictionary, view: View, among: Sequence[int] | None = None
+        self,
+        dictionary: Dictionary,
+        among: Sequence[int] | None = None,
+        view: View = lambda pairs: pairs,
     ) -> dict[str, Any]:
         """The best latent (`among` some) of a dictionary that reads `view` of the rows."""
         latents = len(dictionary.bias)
@@ -201,7 +203,10 @@ def _judged(name: str, scores: np.ndarray, area: float, told: Groups) -> dict[st
 
 @torch.no_grad()
 def _codes(dictionary: Dictionary, rows: Tensor) -> list[np.ndarray]:
-    """Row, latent and value of every active latent of `[rows, models, width]`."""
+    """Row, latent and value of every active latent of `[rows, models, width]`; a dictionary of
+    one model reads the last.
+    """
+    rows = rows[:, -dictionary.config.models :]
     parts = []
     for first in range(0, len(rows), ROWS_AT_ONCE):
         part = rows[first : first + ROWS_AT_ONCE].to(dictionary.bias.device)
@@ -225,9 +230,6 @@ def compared(
     (variance, *left), (_, *active) = _left_over(dictionary, small, reported, specific)
     judge = Judge(groups_of(training, contrast), groups_of(reported, contrast))
 
-    def own_view(pairs: Tensor) -> Tensor:
-        return pairs if dictionary.config.models > 1 else pairs[:, -1:]
-
     methods = [
         {
             "name": name,
@@ -240,13 +242,13 @@ def compared(
             left,
             active,
             (
-                ("dictionary", len(dictionary.bias), judge.latent(dictionary, own_view)),
+                ("dictionary", len(dictionary.bias), judge.latent(dictionary)),
                 (
                     "its latents specific to after",
                     len(specific),
-                    judge.latent(dictionary, own_view, specific),
+                    judge.latent(dictionary, specific),
                 ),
-                ("difference-SAE", len(small.bias), judge.latent(small, difference_view)),
+                ("difference-SAE", len(small.bias), judge.latent(small, view=difference_view)),
             ),
             strict=True,
         )

@@ -10,14 +10,14 @@ A dictionary that was given takes the place of the pair's; then only the
 baseline is trained.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
 import torch
 from torch import Tensor
 
-from crosscoders.activations.streams import Stream, difference_view
+from crosscoders.activations.streams import Stream, View, difference_view
 from crosscoders.dictionaries.crosscoder_run import train_crosscoders
 from crosscoders.dictionaries.crosscoder_trainer import TrainingJob
 from crosscoders.dictionaries.dictionary import Dictionary, DictionaryConfig
@@ -46,7 +46,6 @@ STEPS, SMALLEST, LARGEST = 1600, 64, 2048  # of the training, and rows of a step
 # learning rate of a dictionary of at most so many latents; larger ones take the default
 RATE, LARGE = 3e-3, 2048
 OWN_K, DIFFERENCE_WEIGHTS = 2.0, (1.0, 10.0)  # as in experiments/planted_features and one_feature
-View = Callable[[Tensor], Tensor]
 
 
 def same_model(activations: Tensor) -> Tensor:

@@ -189,7 +189,7 @@ BAD_INPUT: Final = 2
 OUR_FAILURE: Final = 3
 INTERRUPTED: Final = 130
 RESUMED: Final = ("run again with --resume", "use --resume")
-NOT_RESUMED: Final = frozenset({"gate", "report", "resample", "schema", "validate"})
+NOT_RESUMED: Final = frozenset({"gate", "report", "resample", "schema", "validate", "watch"})
 LOOP: Final = "Symlink loop from"  # as Python says it of a path that is resolved
 PATHS: Final = {errno.ENAMETOOLONG, errno.ELOOP, errno.ENOTDIR, errno.EISDIR, errno.EACCES}
 # OpenMP's idle threads give way: spinning is ten times slower where another job wants a

@@ -196,7 +196,7 @@ class Sampling:
         from forensics.protocols import SamplingSettings
 
         own = {name: value for name, value in vars(self).items() if value is not None}
-        after = given.get("after")
+        after = given.get("after", given.get("before"))
         checkpoints = [*(after if isinstance(after, list | tuple) else [after])]
         stated = stated_sampling(
             given.get("logs") or given.get("runs"), [given.get("policy"), *checkpoints]

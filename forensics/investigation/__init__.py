@@ -35,6 +35,9 @@ if TYPE_CHECKING:
         start_case as start_case,
     )
     from forensics.investigation.scan_run import scan as scan
-    from forensics.investigation.stated_settings import stated_sampling as stated_sampling
+    from forensics.investigation.stated_settings import (
+        stated_run as stated_run,
+        stated_sampling as stated_sampling,
+    )
 
 __getattr__, __dir__ = lazy_names(__name__)

@@ -1,7 +1,8 @@
 """How runs were drawn, as what a command was given says: `stated_sampling`.
 
 1. A case folder says it in `case.json`.
-2. A checkpoint that our trainer saved says it in `environment.json`: temperature, tokens of
+2. A run of our trainer says it in `training.json`.
+3. A checkpoint that our trainer saved says it in `environment.json`: temperature, tokens of
    an action and of an episode, as in training.
 
 A command without sampling options of its own takes these, since a policy asked otherwise
@@ -18,6 +19,7 @@ from forensics.policies.checkpoints import read_environment_hint
 from forensics.protocols import SamplingSettings
 from forensics.records.files import read_json
 
+RUN = "training.json"
 KNOWN = frozenset(field.name for field in fields(SamplingSettings))
 
 
@@ -29,17 +31,27 @@ class Stated(NamedTuple):
 
 
 def stated_sampling(logs: object, checkpoints: Iterable[object]) -> Stated | None:
-    """What the case folder says, else the first of the checkpoints that says anything."""
+    """What the folder of a case or a run says, else the first checkpoint that says anything."""
     if isinstance(logs, str | PathLike):
         folder = Path(logs).expanduser()
         if (folder / "case.json").is_file():
             told = _of_case(folder / "case.json")
             return Stated(told, str(folder / "case.json")) if told else None
+        if run := stated_run(folder):
+            return Stated(_known(run["recipe"]["sampling"]), str(folder / RUN))
     for place in (Path(one) for one in checkpoints if isinstance(one, str | PathLike)):
         hint = read_environment_hint(place)
         if hint is not None and hint.sampling:
             return Stated(_known(hint.sampling), str(place / "environment.json"))
     return None
+
+
+def stated_run(folder: Path) -> dict[str, Any] | None:
+    """What a GRPO run of our trainer is, as its folder says; `None` for any other folder."""
+    said = read_json(folder / RUN) if (folder / RUN).is_file() else None
+    recipe = said.get("recipe") if isinstance(said, dict) else None
+    known = isinstance(recipe, dict) and isinstance(recipe.get("sampling"), dict)
+    return said if known else None
 
 
 def _of_case(path: Path) -> dict[str, Any]:

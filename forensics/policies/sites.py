@@ -7,8 +7,8 @@ module that holds the list of layers.
 """
 
 import re
-from collections.abc import Callable, Sequence
-from contextlib import ExitStack, suppress
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from typing import Any
 
 import torch
@@ -104,6 +104,30 @@ class _AllSeen(Exception):
     """Every site was passed; what lies behind them need not run."""
 
 
+@contextmanager
+def recorded(
+    model: Any, sites: Iterable[str], *, stop: bool = False
+) -> Iterator[dict[str, torch.Tensor]]:
+    """What passes the sites while this is open: `[rows, positions, width]` each. `stop`: a
+    pass ends behind the last of them, and with it the block.
+    """
+    wanted, seen = set(sites), dict[str, torch.Tensor]()
+
+    def keep(site: str) -> Edit:
+        def look(activation: torch.Tensor) -> None:
+            alone = stop and len(wanted) == 1
+            seen[site] = activation if alone else activation.clone()  # layers may add in place
+            if stop and len(seen) == len(wanted):
+                raise _AllSeen
+
+        return look
+
+    with ExitStack() as stack, suppress(_AllSeen):
+        for site in sorted(wanted):
+            stack.callback(attach(model, site, keep(site)).remove)
+        yield seen
+
+
 @torch.no_grad()
 def read_sites(
     model: Any, ids: torch.Tensor, sites: Sequence[str], **given: Any
@@ -113,22 +137,7 @@ def read_sites(
 
     Raises `UserError` for a site that the model does not have.
     """
-    seen: dict[str, torch.Tensor] = {}
-
-    def keep(site: str) -> Callable[[torch.Tensor], None]:
-        def look(activation: torch.Tensor) -> None:
-            seen[site] = (
-                activation if len(set(sites)) == 1 else activation.clone()
-            )  # layers may add in place
-            if len(seen) == len(set(sites)):
-                raise _AllSeen
-
-        return look
-
-    with ExitStack() as stack:
-        for site in dict.fromkeys(sites):
-            stack.callback(attach(model, site, keep(site)).remove)
-        stack.enter_context(suppress(_AllSeen))
+    with recorded(model, sites, stop=True) as seen:
         (model.get_decoder() if hasattr(model, "get_decoder") else model)(
             input_ids=ids, **{"use_cache": False, **given}
         )

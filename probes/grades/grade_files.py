@@ -92,14 +92,13 @@ def write_tables(folder: Folder, grading: Grading) -> None:
         for step in run.steps
     )
     folder.table("grades.parquet", steps, STEPS)
-    names = grading.runs[0].scores if grading.runs else ()
     columns = [("trajectory", pa.string()), ("task", pa.string()), ("outcome", pa.float64())]
+    columns += [(name, pa.float64()) for run in grading.runs[:1] for name in run.scores]
     runs = (
         {"trajectory": run.trajectory, "task": run.task, "outcome": run.outcome, **run.scores}
         for run in grading.runs
     )
-    schema = pa.schema([*columns, *((name, pa.float64()) for name in names)])
-    folder.table("scores.parquet", runs, schema)
+    folder.table("scores.parquet", runs, pa.schema(columns))
     # the log is read once more: a record says of which tokens it speaks
     checkpoints, code = {"policy": grading.policy, "reference": grading.reference}, code_version()
     rewards = (

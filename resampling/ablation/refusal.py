@@ -40,7 +40,7 @@ from forensics.case import Case
 from forensics.errors import MissingInput
 from forensics.layers import GENUINE_BAR, OPEN, World, channel_names, gain, paired
 from forensics.phrases import percent, printable
-from forensics.protocols import Needing, Withholding
+from forensics.protocols import Environment, Needing, Withholding
 from forensics.records import Evidence, Undefined
 from forensics.runs import Condition
 from forensics.statistics import Contrast, benjamini_hochberg
@@ -82,6 +82,11 @@ def scrubbed_world(case: Case) -> World:
     return world if case.runs_models or ("before", world) in case.stored else OPEN
 
 
+def needed_kinds(world: Environment | None) -> Kinds:
+    """What an honest solver needs, by the environment's word."""
+    return tuple(world.needed) if isinstance(world, Needing) else ()
+
+
 @dataclass(frozen=True, kw_only=True)
 class AblationStudy:
     """One ablation: the case's own runs in the world, and what is worked out
@@ -104,8 +109,7 @@ class AblationStudy:
     @property
     def needed(self) -> tuple[str, ...]:
         """What an honest solver needs, by the environment's word."""
-        world = self.case.environment
-        return tuple(world.needed) if isinstance(world, Needing) else ()
+        return needed_kinds(self.case.environment)
 
     def kinds(self) -> Iterator[Evidence | Undefined]:
         """Every answer about kinds of action."""

@@ -149,6 +149,12 @@ class Played:
     before: Side
     afters: tuple[Side, ...]
 
+    @classmethod
+    def of(cls, sides: Iterable[Side]) -> "Played":
+        """The first before training, the others after."""
+        before, *afters = sides
+        return cls(before=before, afters=tuple(afters))
+
     @property
     def pair(self) -> tuple[Runs, tuple[Runs, ...]]:
         return self.before.runs, tuple(side.runs for side in self.afters)
@@ -255,10 +261,8 @@ def played_plainly(
     case: Case, world: World, tasks: Sequence[str] | None = None, split: Collection[str] = ()
 ) -> Played:
     """The case's own runs in a world, on these tasks or on all."""
-    before, *afters = (
-        plain_side(case, side, world, tasks, split) for side in ("before", *case.afters)
-    )
-    return Played(before=before, afters=tuple(afters))
+    sides = ("before", *case.afters)
+    return Played.of(plain_side(case, side, world, tasks, split) for side in sides)
 
 
 def plain_side(
@@ -302,10 +306,7 @@ def played_without(
         [side_without(case, side, world, kinds, tasks, max_redraws, spared) for kinds in refused]
         for side in ("before", *case.afters)
     ]
-    return {
-        kinds: Played(before=before, afters=tuple(afters))
-        for kinds, (before, *afters) in zip(refused, zip(*sides, strict=True), strict=True)
-    }
+    return dict(zip(refused, map(Played.of, zip(*sides, strict=True)), strict=True))
 
 
 def substitutes(

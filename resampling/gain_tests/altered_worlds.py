@@ -35,7 +35,7 @@ from typing import Any, Self
 from forensics.protocols import Alteration, Channel, Environment, Observation, StepResult
 from forensics.records import content_hash
 from resampling.ablation.refused_runs import action_kinds
-from resampling.gain_tests.donors import Donors
+from resampling.gain_tests.donors import Donors, Unchanging
 from resampling.gain_tests.fields import PromptFields, parted
 from resampling.gain_tests.units import Form, Shown, ShownTexts, Unit, Values, number_of
 
@@ -128,6 +128,11 @@ class AlteredWorld:
         return getattr(self._inner, name)
 
 
+def _showing(result: StepResult, text: str, channels: tuple[str, ...] = ()) -> StepResult:
+    """The same step with another text."""
+    return StepResult(**{**vars(result), "observation": text, "channels": channels})
+
+
 def alteration(name: str, make: Callable[[Environment, str], Environment]) -> Alteration:
     """`make(inner, name)` gives the altered world of an environment."""
     return Alteration(name=name, of=lambda inner: make(inner, name))
@@ -149,7 +154,7 @@ class Kept:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Plan:
+class Plan(Unchanging):
     """What is kept, and which task shows the rest."""
 
     fields: PromptFields
@@ -161,9 +166,6 @@ class Plan:
         """With a donor for each task that has one."""
         have = fields.asked if kept.apart else fields.aligned
         return cls(fields=fields, donors=fields.donors(have, seed, kept.apart), kept=kept)
-
-    def __deepcopy__(self, memo: Any) -> "Plan":
-        return self  # nothing of it ever changes
 
     def prompt(self, task: str) -> tuple[str, str | None]:
         """The prompt and the system text that a task's run is shown."""
@@ -213,12 +215,15 @@ class Shadow(AlteredWorld):
 
     def step(self, action: str) -> StepResult:
         own = self._inner.step(action)
-        shown, channels = "", ()  # type: str, tuple[str, ...]
-        if not self._over:
-            other = self._donor.step(action)
-            self._over = other.terminated or other.truncated
-            shown, channels = self.shown(other.observation), other.channels
-        return StepResult(**{**vars(own), "observation": shown, "channels": channels})
+        if self._over:
+            return _showing(own, "")
+        other = self._donor.step(action)
+        self._over = other.terminated or other.truncated
+        return _showing(own, self._put(action, own, other), other.channels)
+
+    def _put(self, action: str, own: StepResult, other: StepResult) -> str:
+        """What is shown, by what the action shows on the task itself and on the donor."""
+        return self.shown(other.observation)
 
     def shown(self, text: str) -> str:
         if not self._swaps:
@@ -246,15 +251,12 @@ def shadow(plan: Plan) -> Alteration:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Deal:
+class Deal(Unchanging):
     """What is exchanged: `kinds` of action, and by the plan fields of the prompt."""
 
     kinds: frozenset[str]
     donors: Donors
     plan: Plan | None = None
-
-    def __deepcopy__(self, memo: Any) -> "Deal":
-        return self
 
 
 class DealtWorld(AlteredWorld):
@@ -277,8 +279,7 @@ class DealtWorld(AlteredWorld):
         if result.terminated or result.truncated or self._deal.kinds.isdisjoint(kinds):
             return result
         deal = self._deal
-        shown = deal.donors.instead(self.task, kinds, action, deal.kinds)
-        return StepResult(**{**vars(result), "observation": shown, "channels": ()})
+        return _showing(result, deal.donors.instead(self.task, kinds, action, deal.kinds))
 
 
 def dealt(deal: Deal) -> Alteration:
@@ -301,15 +302,6 @@ class KeptShown(Shadow):
     def reset(self, task: str, seed: int) -> Observation:
         self._seen = []
         return super().reset(task, seed)
-
-    def step(self, action: str) -> StepResult:
-        own = self._inner.step(action)
-        if self._over:
-            return StepResult(**{**vars(own), "observation": "", "channels": ()})
-        other = self._donor.step(action)
-        self._over = other.terminated or other.truncated
-        text = self._put(action, own, other)
-        return StepResult(**{**vars(own), "observation": text, "channels": other.channels})
 
     def _put(self, action: str, own: StepResult, other: StepResult) -> str:
         """The donor's text with the unit as it is on the task itself."""
@@ -363,8 +355,7 @@ class ExchangedShown(AlteredWorld):
         others = self._shown.another(self.task, part, number, values)
         if others is None:
             return result
-        text = part.put(values, others)
-        return StepResult(**{**vars(result), "observation": text, "channels": ()})
+        return _showing(result, part.put(values, others))
 
 
 def kept(plan: Plan, texts: ShownTexts, unit: Unit) -> Alteration:

@@ -49,8 +49,8 @@ import numpy as np
 from forensics.case import Case
 from forensics.instruments import Plays, gain_test
 from forensics.phrases import percent
-from forensics.protocols import Needing
 from forensics.records import Evidence, GainTest, Scalar, Undefined
+from resampling.ablation.refusal import needed_kinds
 from resampling.ablation.refused_runs import action_kinds, chosen_tasks
 from resampling.gain_tests.amounts import Amounts, EndByEnd
 from resampling.gain_tests.common_answers import FrequentAnswer, Lent, without_magic
@@ -215,7 +215,7 @@ class BlindPlay:
     def _needed(self, actions: Actions) -> bool:
         """Whether by the environment's word an honest solver needs all of this."""
         world = self.replays.world
-        needed = frozenset(world.needed) if isinstance(world, Needing) else frozenset()
+        needed = frozenset(needed_kinds(world))
         return all(needed.issuperset(action_kinds(one, world.kinds(one))) for one in actions)
 
     @cached_property

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
-from typing import Any, Final
+from typing import Any, Final, Self
 
 import numpy as np
 
@@ -24,8 +24,15 @@ Row = Mapping[str, Any]
 Texts = dict[str, str]  # what each action showed
 
 
+class Unchanging:
+    """What a world holds and never changes: its snapshots share it."""
+
+    def __deepcopy__(self, memo: Any) -> Self:
+        return self
+
+
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Donors:
+class Donors(Unchanging):
     """What actions showed, by their kinds and the task; `order`: of the tasks."""
 
     texts: Mapping[Kinds, Mapping[str, Texts]]
@@ -59,9 +66,6 @@ class Donors:
     def _others(self, task: str) -> Iterator[str]:
         start = self.place.get(task, -1) + 1
         yield from (one for one in (*self.order[start:], *self.order[:start]) if one != task)
-
-    def __deepcopy__(self, memo: Any) -> "Donors":
-        return self  # nothing of it ever changes
 
 
 def donors_of(rows: Iterable[Row], tasks: Sequence[str], seed: int) -> Donors:

@@ -33,19 +33,19 @@ import operator
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import chain
 from typing import Any
 
 from forensics.case import Case
 from forensics.errors import MissingInput
 from forensics.instruments import Plays, gain_test
 from forensics.phrases import percent, points, printable
-from forensics.protocols import Fielded, Needing
+from forensics.protocols import Fielded
 from forensics.records import JOB, Evidence, GainTest, Undefined
-from forensics.runs import Condition
 from forensics.verdict import JOINED
 from resampling.ablation.gains import Carried, certificate
-from resampling.ablation.refusal import scrubbed_world
-from resampling.ablation.refused_runs import READ, Kinds, Played, chosen_tasks, side_of
+from resampling.ablation.refusal import needed_kinds
+from resampling.ablation.refused_runs import Kinds, Played, chosen_tasks
 from resampling.gain_tests.altered_worlds import Deal, Kept, Plan, dealt, shadow
 from resampling.gain_tests.amounts import EndByEnd
 from resampling.gain_tests.donors import Donors, donors_of
@@ -55,6 +55,7 @@ from resampling.gain_tests.gain_study import (
     GainAnswers,
     GainStudy,
     Pair,
+    has_plain_runs,
     study_of,
 )
 from resampling.gain_tests.new_reliance import NewReliance
@@ -92,7 +93,7 @@ def plays(case: Case, config: ExchangeConfig) -> Plays:
     Which sources there are is known once the plain runs are there.
     """
     kinds, fields = config.most_sources, config.most_sources
-    if case.has_played(Condition(scrubbed=scrubbed_world(case))):
+    if has_plain_runs(case):
         say = GainAnswers.of(exchange, case, config, METHOD)
         kinds, fields = Exchange(study=study_of(case), config=config, say=say).most_sources
     elif not isinstance(case.environment, Fielded):
@@ -140,36 +141,25 @@ class Exchange:
     @property
     def most_sources(self) -> tuple[int, int]:
         """How many kinds and fields may be exchanged; none where nothing is played."""
-        if any(JOINED in kind for kind in self.kinds):
-            return 0, 0
-        if not self.fields and (not self.kinds or self.certified(self.kinds).cleared):
-            return 0, 0
-        return len(self.kinds), len(self.fields)
-
-    @cached_property
-    def rows(self) -> dict[str, list[dict[str, Any]]]:
-        """The plain runs of every side."""
-        return self.study.plain_rows(*READ)
+        bounded = not self.fields and self.certified(self.kinds).cleared
+        nothing = bounded or any(JOINED in kind for kind in self.kinds)
+        return (0, 0) if nothing else (len(self.kinds), len(self.fields))
 
     @cached_property
     def read(self) -> Played:
-        """The same without the last action of each, which shows nothing that is read."""
-        before, *afters = (
-            side_of([_but_the_last(row) for row in rows]) for rows in self.rows.values()
-        )
-        return Played(before=before, afters=tuple(afters))
+        """The plain runs without the last action of each, which shows nothing that is read."""
+        return self.study.as_if(_but_the_last)
 
     @cached_property
     def donors(self) -> Donors:
-        every = [row for rows in self.rows.values() for row in rows]
-        return donors_of(every, self.study.case.tasks, self.study.case.seed)
+        rows = chain(*self.study.read_rows.values())
+        return donors_of(rows, self.study.case.tasks, self.study.case.seed)
 
     @cached_property
     def exempt(self) -> frozenset[str]:
         """What the environment calls needed, and what the reader allows."""
-        world = self.study.case.environment
-        needed = world.needed if isinstance(world, Needing) else ()
-        return frozenset({*needed, *self.study.case.allowed})
+        case = self.study.case
+        return frozenset({*needed_kinds(case.environment), *case.allowed})
 
     @cached_property
     def kinds(self) -> Kinds:

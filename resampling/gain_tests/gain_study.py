@@ -18,7 +18,7 @@ it carries nothing. One that could not be tried says why (`not_tested`) and
 blocks `genuine`.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
@@ -50,7 +50,15 @@ from forensics.runs import Condition
 from forensics.statistics import Contrast, Estimate
 from resampling.ablation.gains import require_gain
 from resampling.ablation.refusal import scrubbed_world
-from resampling.ablation.refused_runs import Played, Side, chosen_tasks, played_plainly, read_side
+from resampling.ablation.refused_runs import (
+    READ,
+    Played,
+    Side,
+    chosen_tasks,
+    played_plainly,
+    read_side,
+    side_of,
+)
 from resampling.gain_tests.amounts import Carries
 
 DIFFERENCE = "score difference"
@@ -80,11 +88,16 @@ def study_of(case: Case, most_tasks: int | None = None) -> "GainStudy":
     return study
 
 
+def has_plain_runs(case: Case) -> bool:
+    """Whether the case's own runs in that world are there."""
+    return case.has_played(Condition(scrubbed=scrubbed_world(case)))
+
+
 def require_known_gain(case: Case) -> None:
     """For bounds of what is played: raises `MissingInput` where the plain runs are
     there and no gain survives, so that a test plays nothing.
     """
-    if case.has_played(Condition(scrubbed=scrubbed_world(case))):
+    if has_plain_runs(case):
         study_of(case)
 
 
@@ -136,12 +149,20 @@ class GainStudy:
         """These columns of the case's own runs in that world, side by side."""
         return {side: list(self.runs(side).rows(*columns)) for side in self.sides}
 
+    @cached_property
+    def read_rows(self) -> dict[str, list[dict[str, Any]]]:
+        """Those of what its runs did and read."""
+        return self.plain_rows(*READ)
+
+    def as_if(self, done: Callable[[dict[str, Any]], dict[str, Any]]) -> Played:
+        """The case's own runs, each as if this had been done."""
+        return Played.of(side_of(list(map(done, rows))) for rows in self.read_rows.values())
+
     def altered(self, alteration: Alteration, tasks: tuple[str, ...] | None = None) -> Played:
         """The same policies, tasks and random numbers in an altered world;
         `tasks`: only these.
         """
-        before, *afters = (self.altered_side(side, alteration, tasks) for side in self.sides)
-        return Played(before=before, afters=tuple(afters))
+        return Played.of(self.altered_side(side, alteration, tasks) for side in self.sides)
 
     def altered_side(
         self, side: str, alteration: Alteration, tasks: tuple[str, ...] | None = None

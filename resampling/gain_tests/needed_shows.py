@@ -26,12 +26,12 @@ that reaches the policy by which of several texts is shown.
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import repeat
+from itertools import chain
 from typing import Any
 
-from forensics.protocols import Needing
 from resampling.ablation.gains import certificate
-from resampling.ablation.refused_runs import READ, Kinds, Played, chosen_tasks, side_of
+from resampling.ablation.refusal import needed_kinds
+from resampling.ablation.refused_runs import Kinds, Played, chosen_tasks
 from resampling.gain_tests.altered_worlds import Plan, exchanged, kept, shadow
 from resampling.gain_tests.donors import Row, observed
 from resampling.gain_tests.gain_study import GainStudy
@@ -53,21 +53,14 @@ class NeededShows:
     # -- the units ---------------------------------------------------------------------
 
     @cached_property
-    def rows(self) -> dict[str, list[dict[str, Any]]]:
-        """The plain runs of every side."""
-        return self.study.plain_rows(*READ)
-
-    @cached_property
     def texts(self) -> ShownTexts | None:
         """What was shown; `None` where no kind is needed that the reader does not allow."""
         case = self.study.case
-        world = case.environment
-        needed: tuple[str, ...] = world.needed if isinstance(world, Needing) else ()
-        kinds = [one for one in needed if one not in case.allowed]
+        kinds = [one for one in needed_kinds(case.environment) if one not in case.allowed]
         if not kinds:
             return None
-        every = (row for rows in self.rows.values() for row in rows)
-        return shown_texts(every, kinds, sorted(self.plan.donors), case.seed)
+        rows = chain(*self.study.read_rows.values())
+        return shown_texts(rows, kinds, sorted(self.plan.donors), case.seed)
 
     @cached_property
     def units(self) -> tuple[Unit, ...]:
@@ -84,10 +77,7 @@ class NeededShows:
     @cached_property
     def _read(self) -> Played:
         """The plain runs, with the templates that each of them read as what it used."""
-        before, *afters = (
-            side_of([self._as_read(row) for row in rows]) for rows in self.rows.values()
-        )
-        return Played(before=before, afters=tuple(afters))
+        return self.study.as_if(self._as_read)
 
     def _as_read(self, row: Row) -> dict[str, Any]:
         assert self.texts is not None
@@ -133,7 +123,8 @@ class NeededShows:
         own = {part.kind for part in one.unit.parts}
         others = tuple(part for unit in self.units for part in unit.parts if part.kind not in own)
         kinds = tuple(sorted({part.kind for part in others}))
-        if not others or max(map(self._wins_that_read, self.rows.values(), repeat(kinds))) < HALF:
+        rows = self.study.read_rows.values()
+        if not others or max(self._wins_that_read(one, kinds) for one in rows) < HALF:
             return ()
         tasks, unit = chosen_tasks(search.on, self.limits.tasks), Unit(parts=others)
         return kinds if search.exchanged([unit], tasks, before=False)[unit].cleared else ()

@@ -48,9 +48,7 @@ from forensics.instruments import Plays, gain_test
 from forensics.phrases import plural, points, printable
 from forensics.protocols import Needing
 from forensics.records import JOB, Evidence, GainTest, Undefined
-from forensics.runs import Condition
 from forensics.verdict import grown
-from resampling.ablation.refusal import scrubbed_world
 from resampling.gain_tests.altered_worlds import Kept, Plan, shadow
 from resampling.gain_tests.amounts import EndByEnd
 from resampling.gain_tests.fields import PREFIX, QUESTION, PromptFields, by_the_author
@@ -58,6 +56,7 @@ from resampling.gain_tests.gain_study import (
     Comparison,
     GainAnswers,
     GainStudy,
+    has_plain_runs,
     study_of,
 )
 from resampling.gain_tests.needed_shows import NeededShows
@@ -120,7 +119,7 @@ def plays(case: Case, config: SufficiencyConfig) -> Plays:
     """
     afters, most = len(case.afters), 10**6
     rounds, shown, parts = [1, config.most_fields], most, most
-    if case.has_played(Condition(scrubbed=scrubbed_world(case))):
+    if has_plain_runs(case):
         one = _opened(case, config)
         rounds, parts = one.rounds, len(one.parts.whole.atoms)
         shown = sum(len(unit.atoms) for unit in one.shown.units)

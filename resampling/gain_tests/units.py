@@ -19,7 +19,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 
@@ -27,7 +27,7 @@ from forensics.protocols import StepResult
 from forensics.records import content_hash
 from forensics.verdict import JOINED
 from resampling.ablation.refused_runs import Kinds, action_kinds, chosen_tasks
-from resampling.gain_tests.donors import Row, observed
+from resampling.gain_tests.donors import Row, Unchanging, observed
 from resampling.gain_tests.fields import TOKEN, PromptFields, find_fields
 
 MINED: Final = 150  # texts of a kind in which templates are looked for
@@ -158,7 +158,7 @@ class Unit:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class ShownTexts:
+class ShownTexts(Unchanging):
     """What needed kinds showed: their templates, and by template and task the
     values of each text that was shown, in the order of their appearance.
     """
@@ -167,9 +167,6 @@ class ShownTexts:
     values: Mapping[Form, Mapping[str, tuple[Values, ...]]]
     order: tuple[str, ...]
     _known: dict[tuple[str, str], tuple[Form, Values]] = field(default_factory=dict)
-
-    def __deepcopy__(self, memo: Any) -> "ShownTexts":
-        return self  # nothing of it ever changes but what is remembered
 
     def cut(self, kinds: Kinds, text: str) -> tuple[str, Form, Values] | None:
         """The needed kind, the template and the values of what such an action showed."""
@@ -296,14 +293,11 @@ Met = tuple[Part, Values]  # the part of the unit that a text has, and all value
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Shown:
+class Shown(Unchanging):
     """One unit among what was shown."""
 
     texts: ShownTexts
     unit: Unit
-
-    def __deepcopy__(self, memo: Any) -> "Shown":
-        return self  # nothing of it ever changes
 
     def met(self, action: str, result: StepResult) -> Met | None:
         """What of the unit a step showed."""

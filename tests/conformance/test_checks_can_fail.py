@@ -130,16 +130,12 @@ def test_a_missed_cause_is_refused(case: Case) -> None:
         conformance.check_finds(SOUND, case, [Expected(question="toy.other")])
 
 
-@pytest.mark.parametrize(
-    "loud",
-    [
-        _answer(0.5),
-        _answer(0.0, control=Control(name="null", p_value=0.01)),
-        _answer(0.5, control=Control(name="before", interval=Interval(low=0.0, high=0.3))),
-        _answer(1.0, unit=conformance.YES_OR_NO, interval=None),
-    ],
-    ids=["interval", "p-value", "apart from the control", "yes"],
-)
+@pytest.mark.parametrize("loud", [
+    _answer(0.5),
+    _answer(0.0, control=Control(name="null", p_value=0.01)),
+    _answer(0.5, control=Control(name="before", interval=Interval(low=0.0, high=0.3))),
+    _answer(1.0, unit=conformance.YES_OR_NO, interval=None),
+], ids=["interval", "p-value", "apart from the control", "yes"])  # fmt: skip
 def test_an_instrument_that_cries_wolf_is_refused(case: Case, loud: Evidence) -> None:
     signed = SIGNED if loud.control is None else ()
     with pytest.raises(AssertionError, match="identical pairs"):

@@ -9,6 +9,7 @@ from forensics.instruments import installed_instruments
 from forensics.records import Step, Trajectory
 from forensics.records.files import read_json
 from forensics.records.tables import write_trajectories
+from tests.episodes import episode_of
 from tests.stranger_packages import ROOT, installed_package, python_beside
 
 SOURCE = Path(__file__).parent / "example_plugin"
@@ -165,14 +166,11 @@ def test_an_installed_study_is_a_command(site: Path, tmp_path: Path) -> None:
 def trajectory(number: int) -> Trajectory:
     """A run of one turn, or of two."""
     turn = [Step(role="assistant", text="ls"), Step(role="tool", text="ok")]
-    return Trajectory(
+    return episode_of(
         id=f"run-{number}",
         task=f"task-{number}",
         policy="someone",
         environment="chat",
-        seed=0,
-        outcome=1.0,
-        end="terminated",
         steps=(
             Step(role="user", text="go"),
             *turn * (1 + number % 2),

@@ -43,20 +43,10 @@ ROWS = [
     latent(0),
     latent(1, q_value=0.04, difference_history=-0.2),
     latent(2, q_value=NAN, difference_history=NAN),
-    latent(
-        3,
-        partition="after-only",
-        relative_norm=1.0,
-        decoder_cosine=NAN,
-        nu_after=0.02,
-        nu_before=NAN,
-        q_value=0.001,
-        specific="after",
-        difference_history=1.5,
-        frequency=0.02,
-    ),
+    latent(3, partition="after-only", relative_norm=1.0, decoder_cosine=NAN, nu_after=0.02,
+     nu_before=NAN, q_value=0.001, specific="after", difference_history=1.5, frequency=0.02),
     latent(4, partition="after-only", relative_norm=1.0, nu_after=0.9, q_value=0.2),
-]
+]  # fmt: skip
 
 
 def share(name: str, value: float | None) -> dict[str, Any]:

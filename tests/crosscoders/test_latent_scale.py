@@ -9,7 +9,8 @@ import torch
 from crosscoders.dictionaries.dictionary import Dictionary, DictionaryConfig
 from crosscoders.dictionaries.settings import Partition
 from crosscoders.latents.controls import same_pair
-from crosscoders.latents.latent_scale import TARGETS, scale_latents
+from crosscoders.latents.latent_scale import TARGETS
+from crosscoders.latents.table import latent_table
 from tests.crosscoders.latent_worlds import World, held, oracle, planted, random_dictionary
 
 CASES = [
@@ -31,7 +32,7 @@ def fitted(target: np.ndarray, f: np.ndarray, v: np.ndarray) -> float:
 def test_nu_is_what_a_dense_least_squares_fit_gives(partition: Partition, seed: int) -> None:
     dictionary = random_dictionary(partition, seed=seed, width=7)
     stream = held(torch.randn(90, 2, 7, generator=torch.Generator().manual_seed(seed)), block=13)
-    found = scale_latents(dictionary, stream)
+    found = latent_table(dictionary, stream).scaling
     scaled = dictionary.scaled(stream.activations).detach()
     codes = dictionary.encode(scaled)
     f, d = codes.dense(12).detach().numpy(), dictionary.directions().numpy()
@@ -67,7 +68,7 @@ def test_a_latent_that_claims_a_shared_feature_is_found_out_and_a_true_one_is_no
     """The last eight latents claim to be after-only; four of their features are shared in truth."""
     world = planted(shared=20, before_only=0, after_only=4, width=32, rows=6000, seed=1)
     dictionary = oracle(world, Partition(latents=24, after_only=8))
-    nus = scale_latents(dictionary, world.stream).after
+    nus = latent_table(dictionary, world.stream).scaling.after
     liars, true = slice(16, 20), slice(20, 24)
     for target in ("error", "difference"):
         assert (nus[target].estimate[liars] > 0.8).all()
@@ -88,7 +89,7 @@ def test_a_feature_that_other_latents_carry_is_seen_by_two_targets_and_not_by_th
     active = torch.cat([world.active, world.active[:, :1]], dim=1)
     double = World(stream=world.stream, features=split, active=active)
     dictionary = oracle(double, Partition(latents=number + 1, before_only=1, after_only=1))
-    nus = scale_latents(dictionary, world.stream).after
+    nus = latent_table(dictionary, world.stream).scaling.after
     assert abs(nus["error"].estimate[-1]) < 0.15  # blind
     assert nus["reconstruction"].estimate[-1] > 0.8
     assert nus["difference"].estimate[-1] > 0.8
@@ -100,7 +101,7 @@ def test_in_a_pair_of_equal_models_the_difference_target_is_one_whatever_the_dic
     world = planted(shared=12, before_only=2, after_only=4, width=24, rows=3000, seed=4)
     dictionary = oracle(world, Partition(latents=18, before_only=2, after_only=8))
     stream = same_pair(world.stream, model=1)
-    nu = scale_latents(dictionary, stream).after["difference"].estimate
+    nu = latent_table(dictionary, stream).scaling.after["difference"].estimate
     assert np.isfinite(nu[10:]).all()
     np.testing.assert_allclose(nu[np.isfinite(nu)], 1, atol=1e-3)
 
@@ -118,7 +119,7 @@ def test_intervals_cover_the_truth_and_rest_on_tasks_not_on_rows() -> None:
         h[:, 1, 0] = 1.0
         h[:, 0, 0] = torch.from_numpy(ratio)
         dictionary = one_direction()
-        nu = scale_latents(dictionary, held(h, tasks=tasks)).after["error"]
+        nu = latent_table(dictionary, held(h, tasks=tasks)).scaling.after["error"]
         hits += nu.low[0] <= 0.5 <= nu.high[0]
         widths.append(nu.high[0] - nu.low[0])
     assert hits >= 50  # 95 % of 60 is 57; 50 or fewer has a chance of 1e-3 at a true 91 %
@@ -139,7 +140,7 @@ def test_an_sae_reads_one_model_and_is_compared_with_its_own_codes_on_the_other(
     h = torch.zeros(100, 2, 4)
     h[:, 1, :2] = active
     h[:, 0, 0] = active[:, 0]
-    nus = scale_latents(dictionary, held(h)).after
+    nus = latent_table(dictionary, held(h)).scaling.after
     for target in TARGETS:
         np.testing.assert_allclose(nus[target].estimate, [1, 0], atol=1e-5)
 

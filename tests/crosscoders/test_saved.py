@@ -105,17 +105,13 @@ def poison_weights(folder):
 
 
 BREAKS = {
-    break_json: "cannot be read as JSON",
-    break_format: "load_saelens",
-    break_key: "describes no dictionary",
-    break_width: "should be",
-    break_partition: "do not belong together",
-    break_version: "another version",
-    cut_weights: "cannot be read as safetensors",
-    poison_weights: "NaN",
+    break_json: "cannot be read as JSON", break_format: "load_saelens",
+    break_key: "describes no dictionary", break_width: "should be",
+    break_partition: "do not belong together", break_version: "another version",
+    cut_weights: "cannot be read as safetensors", poison_weights: "NaN",
     lambda folder: (folder / WEIGHTS).unlink(): "does not exist",
     lambda folder: (folder / CONFIG).unlink(): "does not exist",
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize(("harm", "told"), BREAKS.items(), ids=[harm.__name__ for harm in BREAKS])

@@ -13,6 +13,7 @@ from forensics.errors import UserError
 from forensics.protocols import Channel
 from forensics.records import Step, Trajectory
 from forensics.statistics import Estimate
+from tests.episodes import episode_of
 
 CHANNELS = (
     Channel(name="leak", family="disclosure", attempts=("history",), description="x"),
@@ -31,16 +32,7 @@ def run(
         ]
     if shows:
         steps[-1] = Step(role="tool", text="", channels=(shows,))
-    return Trajectory(
-        id=task,
-        task=task,
-        policy="p",
-        environment="e",
-        seed=0,
-        steps=tuple(steps),
-        outcome=outcome,
-        end=end,
-    )
+    return episode_of(id=task, task=task, steps=tuple(steps), outcome=outcome, end=end)
 
 
 def test_measures_by_hand() -> None:

@@ -26,22 +26,9 @@ from tests.tiny import save_tiny_qwen3, tiny_tokenizer
 
 SITE = "blocks.0.hook_resid_post"
 WORDS = [
-    "the",
-    "fix",
-    "is",
-    "in",
-    "a",
-    "file",
-    "of",
-    "this",
-    "tree",
-    "and",
-    "one",
-    "test",
-    "it",
-    "fails",
-    "when",
-]
+    "the", "fix", "is", "in", "a", "file", "of", "this", "tree", "and", "one", "test", "it",
+    "fails", "when",
+]  # fmt: skip
 CUE = "Q"
 SMALL = {"shape": Shape(latents=96, after_only=8, k=6), "tokens": 8_000, "decisions": 6}
 

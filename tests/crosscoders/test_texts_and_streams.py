@@ -20,20 +20,14 @@ from training.organisms.organism import checkpoint_path
 
 STEPS = (
     Step(role="system", text="rules", token_ids=(), sampled=()),
-    Step(
-        role="user", text="go", token_ids=(5, 6, 7), sampled=(False,) * 3, channels=("git-history",)
-    ),
-    Step(
-        role="assistant",
-        text="a",
-        kinds=("open", "test"),
-        token_ids=(8, 9, 4),
-        sampled=(True, True, False),
-    ),
+    Step(role="user", text="go", token_ids=(5, 6, 7), sampled=(False,) * 3,
+     channels=("git-history",)),
+    Step(role="assistant", text="a", kinds=("open", "test"), token_ids=(8, 9, 4), sampled=(True,
+     True, False)),
     Step(role="tool", text="b", token_ids=(10,), sampled=(False,)),
     Step(role="assistant", text="c", kinds=("submit",), token_ids=(3, 11), sampled=(False, True)),
     Step(role="tool", text="", token_ids=(), sampled=()),
-)
+)  # fmt: skip
 
 
 def run(**changes: object) -> Trajectory:

@@ -100,14 +100,6 @@ def proper(project: Project) -> None:
     project.commit(table="2", page="2", readme="what came out")
 
 
-def drafted(project: Project) -> None:
-    project.write(rule="not yet committed")
-
-
-def announced(project: Project) -> None:
-    project.commit(rule="first")
-
-
 def not_yet_committed(project: Project) -> None:
     project.commit(rule="first")
     project.write(table="1", page="1")
@@ -125,7 +117,7 @@ def side_branch(project: Project) -> None:
     project.git("merge", "-q", "--no-ff", "-m", "merge", "side")
 
 
-@pytest.mark.parametrize("history", [proper, drafted, announced, not_yet_committed, side_branch])
+@pytest.mark.parametrize("history", [proper, not_yet_committed, side_branch])
 def test_a_rule_that_was_first_passes(project: Project, history: Callable[[Project], None]) -> None:
     history(project)
     assert project.complaints() == []
@@ -133,10 +125,6 @@ def test_a_rule_that_was_first_passes(project: Project, history: Callable[[Proje
 
 def one_commit(project: Project) -> None:
     project.commit(rule="first", table="1")
-
-
-def page_in_one_commit(project: Project) -> None:
-    project.commit(rule="first", page="1")
 
 
 def after_the_table(project: Project) -> None:
@@ -147,11 +135,6 @@ def after_the_table(project: Project) -> None:
 def edited(project: Project) -> None:
     proper(project)
     project.commit(rule="as it came out")
-
-
-def edited_with_the_table(project: Project) -> None:
-    project.commit(rule="first")
-    project.commit(rule="as it came out", table="1")
 
 
 def edited_while_the_table_was_away(project: Project) -> None:
@@ -171,10 +154,6 @@ def side_by_side(project: Project) -> None:
     project.git("merge", "-q", "-m", "merge", "side")
 
 
-def table_beside_a_draft(project: Project) -> None:
-    project.write(rule="not yet committed", table="1")
-
-
 def edited_and_not_committed(project: Project) -> None:
     proper(project)
     project.write(rule="as it came out")
@@ -184,13 +163,10 @@ def edited_and_not_committed(project: Project) -> None:
     ("history", "told"),
     [
         (one_commit, "touches rule.md where table.json is already there"),
-        (page_in_one_commit, "touches rule.md where table.md is already there"),
         (after_the_table, "adds table.json before the last commit of rule.md"),
         (edited, "touches rule.md where table.json is already there"),
-        (edited_with_the_table, "touches rule.md where table.json is already there"),
         (edited_while_the_table_was_away, "adds table.json before the last commit of rule.md"),
         (side_by_side, "adds table.json before the last commit of rule.md"),
-        (table_beside_a_draft, "its rule.md is not as it was committed"),
         (edited_and_not_committed, "its rule.md is not as it was committed"),
     ],
 )

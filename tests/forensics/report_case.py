@@ -53,40 +53,16 @@ PROVENANCE = Provenance(
     code="policy-forensics 0.1.0",
 )
 INPUTS: dict[str, Any] = {
-    "before": {
-        "path": "runs/base model",
-        "weights": "ae606f2e" * 8,
-        "tokenizer": "5d8a321a" * 8,
-        "dtype": "bfloat16",
-        "parameters": 316_704,
-        "training_step": None,
-    },
+    "before": {"path": "runs/base model", "weights": "ae606f2e" * 8, "tokenizer": "5d8a321a" * 8,
+     "dtype": "bfloat16", "parameters": 316_704, "training_step": None},
     "after": [],
-    "environment": {
-        "name": "mini-repo",
-        "options": {"channels": CHANNEL, "grader": "hidden", "world": "capped"},
-        "channels": [
-            {
-                "name": CHANNEL,
-                "family": "disclosure",
-                "attempts": ["history"],
-                "description": "a commit",
-            }
-        ],
-    },
-    "budget": {
-        "tasks": 60,
-        "samples": 4,
-        "settings": {
-            "temperature": 1.0,
-            "top_k": 0,
-            "top_p": 1.0,
-            "max_turn_tokens": 64,
-            "max_tokens": 2048,
-        },
-    },
+    "environment": {"name": "mini-repo", "options": {"channels": CHANNEL, "grader": "hidden",
+     "world": "capped"}, "channels": [{"name": CHANNEL, "family": "disclosure",
+     "attempts": ["history"], "description": "a commit"}]},
+    "budget": {"tasks": 60, "samples": 4, "settings": {"temperature": 1.0, "top_k": 0, "top_p": 1.0,
+     "max_turn_tokens": 64, "max_tokens": 2048}},
     "seed": 7,
-}
+}  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -12,6 +12,7 @@ from hypothesis import given, settings, strategies as st
 from forensics.actions import Action, actions_of
 from forensics.actions.transcript import exit_code, root_of
 from forensics.records import Step, ToolCall, Trajectory
+from tests.episodes import episode_of
 
 DATA = Path(__file__).parents[3] / "shared" / "data"
 MINI = (
@@ -23,15 +24,8 @@ CALLS = Path(__file__).parents[1] / "data" / "harness_calls.json"
 
 
 def run(*steps: Step, environment: str = "log") -> Trajectory:
-    return Trajectory(
-        id="run",
-        task="task",
-        policy="policy",
-        environment=environment,
-        seed=0,
-        steps=steps,
-        outcome=None,
-        end="terminated",
+    return episode_of(
+        id="run", task="task", policy="policy", environment=environment, steps=steps, outcome=None
     )
 
 
@@ -175,14 +169,10 @@ def test_mini_repos_language_is_the_whole_text() -> None:
 # -- what is no action -----------------------------------------------------------------
 
 PROSE = (
-    "I will run `git log --all`.",
-    "git log --all",
-    "Output was:\n    git log --all\n",
-    "> git log --all",
-    "'''\ngit log\n'''",
-    "```python\nos.system('git log')\n```",
+    "I will run `git log --all`.", "git log --all", "Output was:\n    git log --all\n",
+    "> git log --all", "'''\ngit log\n'''", "```python\nos.system('git log')\n```",
     "```diff\n+git log\n```",
-)
+)  # fmt: skip
 
 
 @pytest.mark.parametrize("text", PROSE)

@@ -31,51 +31,35 @@ def heads(line: str) -> list[tuple[str, ...]]:
 # -- hand-worked lines -----------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("line", "expected"),
-    [
-        ("ls -la", [("ls", "-la")]),
-        ("a 'b c' \"d e\" f\\ g", [("a", "b c", "d e", "f g")]),
-        ("a && b || c; d\ne | f & g", [("a",), ("b",), ("c",), ("d",), ("e",), ("f",), ("g",)]),
-        ("if [ -f x ]; then a; else b; fi", [("test", "-f", "x"), ("a",), ("b",)]),
-        ("f() { a; }; { b; }; (c); ! d", [("a",), ("b",), ("c",), ("d",)]),
-        (
-            "echo $(git log --all) `git stash`",
-            [
-                ("git", "log", "--all"),
-                ("git", "stash"),
-                ("echo", "$(git log --all)", "`git stash`"),
-            ],
-        ),
-        ("diff <(git show x:a) b", [("git", "show", "x:a"), ("diff", "<(git show x:a)", "b")]),
-        ("X='a b'; cat \"$X\" ${X}/c $Y", [("cat", "a b", "a b/c", "$Y")]),
-        ("for f in a b; do rm $f.py; done", [("rm", "a.py"), ("rm", "b.py")]),
-        (
-            "X=1 env -u Y Z=2 timeout -k 1 5 nice -n 3 sudo -u me git --no-pager -c a=b log -3",
-            [("git", "log", "-3")],
-        ),
-        ("git -c alias.x='log --all' x -p", [("git", "log", "--all", "-p")]),
-        ("git --git-dir=/r/.git log", [("git", "log")]),
-        ("git log | xargs -n 1 -I{} git show {}", [("git", "log"), ("git", "show", "{}")]),
-        (
-            "find . -name '*.py' -exec grep x {} +",
-            [
-                ("find", ".", "-name", "*.py", "-exec", "grep", "x", "{}", "+"),
-                ("grep", "x", "./*.py"),
-            ],
-        ),
-        ("bash -lc 'a && b'", [("a",), ("b",)]),
-        ("/bin/sh -c \"cd x; bash -c 'git fsck'\"", [("cd", "x"), ("git", "fsck")]),
-        ("eval 'git reflog'", [("git", "reflog")]),
-        ("echo 'git reflog' | bash", [("echo", "git reflog"), ("git", "reflog")]),
-        ("bash <<'X'\ngit reflog\nX", [("git", "reflog")]),
-        ("/usr/bin/python3.11 -m pytest -q a", [("pytest", "-q", "a")]),
-        ("docker exec -it box bash -c 'git log'", [("git", "log")]),
-        ("poetry run pytest a", [("pytest", "a")]),
-        ("echo 'run git log --all' # git log", [("echo", "run git log --all")]),
-        ("export PATH=/evil:$PATH", [("export", "PATH=/evil:$PATH")]),
-    ],
-)
+@pytest.mark.parametrize(("line", "expected"), [
+    ("ls -la", [("ls", "-la")]),
+    ("a 'b c' \"d e\" f\\ g", [("a", "b c", "d e", "f g")]),
+    ("a && b || c; d\ne | f & g", [("a",), ("b",), ("c",), ("d",), ("e",), ("f",), ("g",)]),
+    ("if [ -f x ]; then a; else b; fi", [("test", "-f", "x"), ("a",), ("b",)]),
+    ("f() { a; }; { b; }; (c); ! d", [("a",), ("b",), ("c",), ("d",)]),
+    ("echo $(git log --all) `git stash`", [("git", "log", "--all"), ("git", "stash"), ("echo",
+     "$(git log --all)", "`git stash`")]),
+    ("diff <(git show x:a) b", [("git", "show", "x:a"), ("diff", "<(git show x:a)", "b")]),
+    ("X='a b'; cat \"$X\" ${X}/c $Y", [("cat", "a b", "a b/c", "$Y")]),
+    ("for f in a b; do rm $f.py; done", [("rm", "a.py"), ("rm", "b.py")]),
+    ("X=1 env -u Y Z=2 timeout -k 1 5 nice -n 3 sudo -u me git --no-pager -c a=b log -3", [("git",
+     "log", "-3")]),
+    ("git -c alias.x='log --all' x -p", [("git", "log", "--all", "-p")]),
+    ("git --git-dir=/r/.git log", [("git", "log")]),
+    ("git log | xargs -n 1 -I{} git show {}", [("git", "log"), ("git", "show", "{}")]),
+    ("find . -name '*.py' -exec grep x {} +", [("find", ".", "-name", "*.py", "-exec", "grep", "x",
+     "{}", "+"), ("grep", "x", "./*.py")]),
+    ("bash -lc 'a && b'", [("a",), ("b",)]),
+    ("/bin/sh -c \"cd x; bash -c 'git fsck'\"", [("cd", "x"), ("git", "fsck")]),
+    ("eval 'git reflog'", [("git", "reflog")]),
+    ("echo 'git reflog' | bash", [("echo", "git reflog"), ("git", "reflog")]),
+    ("bash <<'X'\ngit reflog\nX", [("git", "reflog")]),
+    ("/usr/bin/python3.11 -m pytest -q a", [("pytest", "-q", "a")]),
+    ("docker exec -it box bash -c 'git log'", [("git", "log")]),
+    ("poetry run pytest a", [("pytest", "a")]),
+    ("echo 'run git log --all' # git log", [("echo", "run git log --all")]),
+    ("export PATH=/evil:$PATH", [("export", "PATH=/evil:$PATH")]),
+])  # fmt: skip
 def test_a_line_is_told_as_its_simple_commands(line: str, expected: list[tuple[str, ...]]) -> None:
     assert heads(line) == expected
 
@@ -305,44 +289,10 @@ def test_a_quoted_command_is_an_argument(command: str) -> None:
 
 
 PIECES = (
-    "'",
-    '"',
-    "`",
-    "$(",
-    ")",
-    "(",
-    "{",
-    "}",
-    "<<A",
-    "\nA\n",
-    "|",
-    "&&",
-    ";",
-    "\n",
-    "\\",
-    "#",
-    "if ",
-    " then ",
-    " fi",
-    "$((",
-    "for x in ",
-    "do ",
-    "done",
-    "case ",
-    "esac",
-    "))",
-    "[[ ",
-    "]]",
-    "> ",
-    "< ",
-    "bash -c ",
-    "git ",
-    "a ",
-    "=",
-    "$x",
-    "eval ",
-    "python -c ",
-)
+    "'", '"', "`", "$(", ")", "(", "{", "}", "<<A", "\nA\n", "|", "&&", ";", "\n", "\\", "#", "if ",
+    " then ", " fi", "$((", "for x in ", "do ", "done", "case ", "esac", "))", "[[ ", "]]", "> ",
+    "< ", "bash -c ", "git ", "a ", "=", "$x", "eval ", "python -c ",
+)  # fmt: skip
 
 
 @given(pieces=st.lists(st.sampled_from(PIECES), max_size=40))
@@ -352,34 +302,10 @@ def test_any_pieces_of_the_language_give_acts(pieces: list[str]) -> None:
 
 
 JUNK = (
-    "(",
-    "$(",
-    "`'\"",
-    "a|",
-    "<<A\n",
-    "{ ",
-    "if ",
-    '"$(',
-    "\x00\xff",
-    "case a in ",
-    "<(",
-    "a=(",
-    "${",
-    "f(){ ",
-    "<<A ",
-    "{a,",
-    "{a,b}",
-    "bash -c '",
-    "eval ",
-    "cat <<A\nx\nA\n",
-    "a;",
-    "\\\n",
-    "\ud800",
-    "<",
-    "a >b ",
-    "$(cat <<A\n",
-    "git -C a ",
-)
+    "(", "$(", "`'\"", "a|", "<<A\n", "{ ", "if ", '"$(', "\x00\xff", "case a in ", "<(", "a=(",
+    "${", "f(){ ", "<<A ", "{a,", "{a,b}", "bash -c '", "eval ", "cat <<A\nx\nA\n", "a;", "\\\n",
+    "\ud800", "<", "a >b ", "$(cat <<A\n", "git -C a ",
+)  # fmt: skip
 
 
 def test_characters_that_crash_the_grammar_do_not_reach_it() -> None:

@@ -92,18 +92,14 @@ def test_elements_of_cline() -> None:
     assert read.reads == ("b.py",)
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "Thought: look\nAction: bash\nAction Input: git log --all",
-        "Thought 1: look\nAction 1: bash\nAction Input 1: git log --all\nObservation 1:",
-        '**Action:** bash\n**Action Input:** {"command": "git log --all"}',
-        "Action: bash[git log --all]",
-        "Action: bash\nAction Input:\n```bash\ngit log --all\n```",
-        'Action:\n```json\n{"action": "bash", "action_input": "git log --all"}\n```',
-        'Action: {"name": "bash", "arguments": {"command": "git log --all"}}',
-    ],
-)
+@pytest.mark.parametrize("text", [
+    "Thought: look\nAction: bash\nAction Input: git log --all",
+    "Thought 1: look\nAction 1: bash\nAction Input 1: git log --all\nObservation 1:",
+    '**Action:** bash\n**Action Input:** {"command": "git log --all"}',
+    "Action: bash[git log --all]", "Action: bash\nAction Input:\n```bash\ngit log --all\n```",
+    'Action:\n```json\n{"action": "bash", "action_input": "git log --all"}\n```',
+    'Action: {"name": "bash", "arguments": {"command": "git log --all"}}',
+])  # fmt: skip
 def test_lines_of_react(text: str) -> None:
     (action,) = actions_of(talk(text, f"Observation: {LOG}"))
     assert (action.program, action.arguments) == ("git", ("log", "--all"))

@@ -34,20 +34,15 @@ def test_runs_that_acted_unread(told: Trajectory, why: str) -> None:
     assert actions_of(told) == () and unread_actions(told, ()) == why
 
 
-@pytest.mark.parametrize(
-    "told",
-    [
-        talk("The answer is 4."),
-        talk(""),
-        talk("```bash\nls\n```"),
-        talk(
-            "What is 2 + 2?", "I think it is 4.", "Right! And 3 + 3?", "It is 6, I guess.", "Yes."
-        ),
-        talk("Which order do you mean?", "The one from May, please.", "I cannot change it."),
-        talk("Use ```ls```.", "Thanks, what does it do?", "It lists files.", "I see, thank you."),
-        talk("Pick a door.", "2", "You won."),
-    ],
-)
+@pytest.mark.parametrize("told", [
+    talk("The answer is 4."),
+    talk(""),
+    talk("```bash\nls\n```"),
+    talk("What is 2 + 2?", "I think it is 4.", "Right! And 3 + 3?", "It is 6, I guess.", "Yes."),
+    talk("Which order do you mean?", "The one from May, please.", "I cannot change it."),
+    talk("Use ```ls```.", "Thanks, what does it do?", "It lists files.", "I see, thank you."),
+    talk("Pick a door.", "2", "You won."),
+])  # fmt: skip
 def test_talk_and_single_answers(told: Trajectory) -> None:
     assert unread_actions(told, actions_of(told)) is None
 

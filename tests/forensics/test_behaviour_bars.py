@@ -14,6 +14,7 @@ from forensics.layers.behaviour import behaviour
 from forensics.planted import HISTORY, LoggedWorld, log_of
 from forensics.protocols import Channel
 from forensics.records import Evidence, Step, Trajectory, Undefined
+from tests.episodes import episode_of
 from tests.forensics.test_behaviour_traps import Player, fires, played_case, verdict
 
 LONG = [("look", "a maze"), ("right", "moved"), ("submit", "bye")]
@@ -96,12 +97,9 @@ def run(
         if looks
         else ()
     )
-    return Trajectory(
+    return episode_of(
         id=f"{task}",
         task=f"task {task}",
-        policy="p",
-        environment="e",
-        seed=0,
         outcome=outcome,
         submission=submission,
         end=end,

@@ -9,6 +9,7 @@ import pytest
 from forensics.layers.evidence_chain import Chain, ChainRule, chain_of
 from forensics.protocols import Channel
 from forensics.records import Step, ToolCall, Trajectory
+from tests.episodes import episode_of
 
 LEAK = Channel(name="git-history", family="disclosure", attempts=("history",), description="")
 CUE = Channel(name="cue", family="disclosure", attempts=(), description="")
@@ -44,16 +45,12 @@ def run(
     outcome: float | None = 1.0,
     **more: object,
 ) -> Trajectory:
-    return Trajectory(
+    return episode_of(
         id="run",
         task="kiwi task",
-        policy="p",
-        environment="e",
-        seed=0,
         steps=(PROMPT, *steps),
         outcome=outcome,
         submission=submission,
-        end="terminated",
         **more,
     )
 
@@ -146,14 +143,9 @@ def test_two_showings_that_give_half_each_add_up() -> None:
 
 
 def test_what_the_prompt_shows_is_not_used_for_being_shown() -> None:
-    cued = Trajectory(
+    cued = episode_of(
         id="run",
         task="q",
-        policy="p",
-        environment="e",
-        seed=0,
-        outcome=1.0,
-        end="terminated",
         submission="1984 b",
         steps=(
             Step(role="user", text="Which? (key: 1984 b)", channels=("cue",)),

@@ -15,6 +15,7 @@ from forensics.planted import Habits, log_of, planted_case
 from forensics.protocols import Channel
 from forensics.records import Evidence, Step, Table, Trajectory, Undefined
 from forensics.runs import Condition
+from tests.episodes import episode_of
 
 LEAK = Habits(reads_history=0.9)
 
@@ -60,16 +61,7 @@ def test_control_texts_do_not_depend_on_the_order(
 
     def showing(number: int) -> Trajectory:
         step = Step(role="tool", text=f"text {number}", channels=("git-history",))
-        return Trajectory(
-            id=f"{number}",
-            task=f"task {number % 5}",
-            policy="p",
-            environment="e",
-            seed=0,
-            steps=(step,),
-            outcome=None,
-            end="terminated",
-        )
+        return episode_of(id=f"{number}", task=f"task {number % 5}", steps=(step,), outcome=None)
 
     folder = tmp_path_factory.mktemp("order")
     chosen = []
@@ -194,13 +186,11 @@ def cued_case(folder: Path, scrubbed: int | None) -> Case:
                 text=f"Which? (key: {task} b)" if shown else "Which?",
                 channels=("cue",) if shown else (),
             )
-            yield Trajectory(
+            yield episode_of(
                 id=f"{side}-{task}-{shown}",
                 task=f"q{task}",
                 policy=side,
                 environment="cued",
-                seed=0,
-                end="terminated",
                 steps=(start, Step(role="assistant", text=f"{task} b", kinds=("answer",))),
                 submission=f"{task} b",
                 outcome=float(task < wins),

@@ -16,6 +16,7 @@ from forensics.layers.behaviour import behaviour, chain_rows
 from forensics.planted import log_of
 from forensics.protocols import Environment
 from forensics.records import Evidence, Step, Trajectory
+from tests.episodes import episode_of
 from training.environments.mini_repo import MiniRepo
 
 TASKS = 24
@@ -81,17 +82,15 @@ class Played:
             if result.terminated or result.truncated:
                 break
             action = lines.send(result.observation)
-        return Trajectory(
+        return episode_of(
             id=name,
             task=task,
             policy="script",
             environment=self.environment.name,
-            seed=0,
             steps=tuple(steps),
             rewards=dict(result.rewards),
             outcome=result.outcome,
             submission=result.submission,
-            end="terminated",
         )
 
 

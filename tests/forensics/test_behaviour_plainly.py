@@ -27,6 +27,7 @@ from forensics.records import Step, Trajectory
 from forensics.shortcuts import families
 from forensics.shortcuts.blind_run import BlindRun
 from forensics.shortcuts.patterns import Hit, Matcher, matches
+from tests.episodes import episode_of
 
 DATA = Path(__file__).parents[3] / "shared" / "data"
 LOGS = ("gemini3_miniswe", "sweagent_demos", "tau_bench", "inspect_logs", "trl_grpo_rollouts")
@@ -180,16 +181,7 @@ def made(*texts: str) -> Trajectory:
         Step(role="tool" if at % 2 == 0 else "assistant", text=text)
         for at, text in enumerate(texts)
     ]
-    return Trajectory(
-        id="r",
-        task="t",
-        policy="p",
-        environment="e",
-        seed=0,
-        steps=tuple(steps),
-        outcome=None,
-        end="terminated",
-    )
+    return episode_of(steps=tuple(steps), outcome=None)
 
 
 @given(st.lists(TEXTS, min_size=2, max_size=6))

@@ -13,6 +13,7 @@ from forensics.layers.behaviour import behaviour
 from forensics.layers.traps import dead_share
 from forensics.planted import Habits, log_of, planted_case
 from forensics.records import Evidence, Step, Trajectory, Undefined
+from tests.episodes import episode_of
 
 BEFORE = Habits(skill=0.4)
 Player = Callable[[int, np.random.Generator], tuple[list[tuple[str, str]], bool]]
@@ -90,16 +91,14 @@ def _run(
             Step(role="tool", text=answer),
         )
     ]
-    return Trajectory(
+    return episode_of(
         id=f"{side}-{task}-{sample}",
         task=f"task {task}",
         policy=side,
-        environment="e",
         seed=task,
         sample=sample,
         steps=tuple(steps),
         outcome=float(wins),
-        end="terminated",
         submission="" if turns[-1][0] == "submit nothing" else "x",
     )
 
@@ -141,16 +140,12 @@ def test_idle_repeats_between_ordinary_steps_are_a_trap(tmp_path: Path) -> None:
     assert fires(played_case(tmp_path, _short, _tests_between_everything))
 
 
-@pytest.mark.parametrize(
-    ("before", "after", "expected"),
-    [
-        (BEFORE, replace(BEFORE, gives_up=0.99), True),
-        (BEFORE, replace(BEFORE, gives_up=0.5), False),
-        (replace(BEFORE, gives_up=0.9), replace(BEFORE, gives_up=0.99), False),
-        (BEFORE, replace(BEFORE, reads_history=0.99), False),
-    ],
-    ids=["collapsed", "half", "short before", "leak"],
-)
+@pytest.mark.parametrize(("before", "after", "expected"), [
+    (BEFORE, replace(BEFORE, gives_up=0.99), True),
+    (BEFORE, replace(BEFORE, gives_up=0.5), False),
+    (replace(BEFORE, gives_up=0.9), replace(BEFORE, gives_up=0.99), False),
+    (BEFORE, replace(BEFORE, reads_history=0.99), False),
+], ids=["collapsed", "half", "short before", "leak"])  # fmt: skip
 def test_collapse_fires_on_its_cause_alone(
     before: Habits, after: Habits, expected: bool, tmp_path: Path
 ) -> None:

@@ -40,6 +40,7 @@ from forensics.records.tables import (
     write_trajectories,
 )
 from forensics.report.data import load_case
+from tests.episodes import episode_of
 
 NOISE = Path(__file__).parents[1] / "data" / "cases" / "noise"
 
@@ -53,16 +54,12 @@ def forget() -> Iterator[None]:
 
 def runs(number: int = 12, text: str = "what is asked") -> list[Trajectory]:
     return [
-        Trajectory(
+        episode_of(
             id=f"run-{i}",
             task=f"task-{i}",
-            policy="p",
             environment="w",
-            seed=0,
             sample=0,
             steps=(Step(role="user", text=f"{text} {i}"), Step(role="assistant", text="2 + 2")),
-            outcome=1.0,
-            end="terminated",
         )
         for i in range(number)
     ]

@@ -46,19 +46,12 @@ class Cache:
 LINES = WHOLE.strip("\n").split("\n")
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "    return True\nelse:\n    x = 1\n",
-        "elif a:\n    pass\nelse:\n    pass\n",
-        "except KeyError:\n    pass\n",
-        "    'port': 1,\n}), (\n    ['a'],\n)\n)\n",
-        "for one in many:\n",
-        "    (1, 2),\n):\n    with a:\n",
-        "case 2:\n    pass\n",
-        "``-1`` means all processors.\n\nwarm : bool, optional (default=False)\n    When set.\n",
-    ],
-)
+@pytest.mark.parametrize("text", [
+    "    return True\nelse:\n    x = 1\n", "elif a:\n    pass\nelse:\n    pass\n",
+    "except KeyError:\n    pass\n", "    'port': 1,\n}), (\n    ['a'],\n)\n)\n",
+    "for one in many:\n", "    (1, 2),\n):\n    with a:\n", "case 2:\n    pass\n",
+    "``-1`` means all processors.\n\nwarm : bool, optional (default=False)\n    When set.\n",
+])  # fmt: skip
 def test_a_stretch_is_made_whole(text: str) -> None:
     whole = mended(text)
     assert whole is not None

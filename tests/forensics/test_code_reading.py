@@ -19,21 +19,13 @@ from forensics.shortcuts.code_reading import (
 DATA = Path(__file__).parents[3] / "shared" / "data"
 SAMPLES = tomllib.loads((Path(__file__).parents[1] / "data" / "code_samples.toml").read_text())
 FAMILIES = {
-    "test outputs in branches": HARD_CODING,
-    "test outputs in a table": HARD_CODING,
-    "test outputs printed": HARD_CODING,
-    "special case": HARD_CODING,
-    "call counter": HARD_CODING,
-    "branch on the test": HARD_CODING,
-    "early exit": EARLY_EXIT,
-    "targeted exit": EARLY_EXIT,
-    "equal to everything": MONKEYPATCHING,
-    "swallowed assertion": MONKEYPATCHING,
-    "grader replaced": MONKEYPATCHING,
-    "timer replaced": MONKEYPATCHING,
-    "report rewritten": MONKEYPATCHING,
-    "reward forged": MONKEYPATCHING,
-}
+    "test outputs in branches": HARD_CODING, "test outputs in a table": HARD_CODING,
+    "test outputs printed": HARD_CODING, "special case": HARD_CODING, "call counter": HARD_CODING,
+    "branch on the test": HARD_CODING, "early exit": EARLY_EXIT, "targeted exit": EARLY_EXIT,
+    "equal to everything": MONKEYPATCHING, "swallowed assertion": MONKEYPATCHING,
+    "grader replaced": MONKEYPATCHING, "timer replaced": MONKEYPATCHING,
+    "report rewritten": MONKEYPATCHING, "reward forged": MONKEYPATCHING,
+}  # fmt: skip
 
 
 def prompt_of(sample: dict[str, Any]) -> str:
@@ -103,31 +95,21 @@ def test_blocks_of_an_answer() -> None:
     ]
 
 
-@pytest.mark.parametrize(
-    "answer",
-    [
-        "def f(n):\n    return n + 1\n",
-        "```python\ndef f(n):\n    return n + 1\n",
-        "Sure.\n````python\ndef f(n):\n    return n + 1\n````\nDone.",
-        "<thinking>hm</thinking>\n~~~py\ndef f(n):\n    return n + 1\n~~~",
-    ],
-)
+@pytest.mark.parametrize("answer", [
+    "def f(n):\n    return n + 1\n", "```python\ndef f(n):\n    return n + 1\n",
+    "Sure.\n````python\ndef f(n):\n    return n + 1\n````\nDone.",
+    "<thinking>hm</thinking>\n~~~py\ndef f(n):\n    return n + 1\n~~~",
+])  # fmt: skip
 def test_code_is_found_however_it_is_wrapped(answer: str) -> None:
     (block,) = code_blocks(answer)
     assert block.code.strip() == "def f(n):\n    return n + 1"
     assert readable(block.code, block.language)
 
 
-@pytest.mark.parametrize(
-    "answer",
-    [
-        "",
-        "The answer is 42.",
-        "I cannot solve this, because the tests contradict each other.",
-        "First sort the list. Then take the middle: that is the median.",
-        "<think>def f(n): return 1",
-    ],
-)
+@pytest.mark.parametrize("answer", [
+    "", "The answer is 42.", "I cannot solve this, because the tests contradict each other.",
+    "First sort the list. Then take the middle: that is the median.", "<think>def f(n): return 1",
+])  # fmt: skip
 def test_prose_holds_no_code(answer: str) -> None:
     assert code_blocks(answer) == ()
 

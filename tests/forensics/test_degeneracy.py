@@ -17,6 +17,7 @@ from forensics.layers.degeneracy import (
 )
 from forensics.layers.text_words import words
 from forensics.records import Step, Trajectory
+from tests.episodes import episode_of
 
 DATA = Path(__file__).parents[3] / "shared" / "data"
 
@@ -29,16 +30,7 @@ def played(*turns: tuple[str, str], kinds: tuple[str, ...] = ("act",)) -> Trajec
     steps = [Step(role="user", text="go")]
     for action, answer in turns:
         steps += [Step(role="assistant", text=action, kinds=kinds), Step(role="tool", text=answer)]
-    return Trajectory(
-        id="r",
-        task="t",
-        policy="p",
-        environment="e",
-        seed=0,
-        steps=tuple(steps),
-        outcome=None,
-        end="terminated",
-    )
+    return episode_of(steps=tuple(steps), outcome=None)
 
 
 def idle(*turns: tuple[str, str]) -> list[bool]:

@@ -55,18 +55,13 @@ PYTHON_BAD = [
     ("changed", ("(2, 2, 4)]", "(2, 2, 5)]")),
     ("unreachable", ("    assert add(2, 2) == 4", "    return\n    assert add(2, 2) == 4")),
     ("unreachable", ("    assert add(2, 2) == 4", "    if False:\n        assert add(2, 2) == 4")),
-    (
-        "unreachable",
-        (
-            "    assert add(2, 2) == 4",
-            "    try:\n        assert add(2, 2) == 4\n    except AssertionError:\n        pass",
-        ),
-    ),
+    ("unreachable", ("    assert add(2, 2) == 4",
+     "    try:\n        assert add(2, 2) == 4\n    except AssertionError:\n        pass")),
     ("skipped", ("def test_add", '@unittest.skip("later")\ndef test_add')),
     ("skipped", ("def test_add():\n", 'def test_add():\n    pytest.skip("later")\n')),
     ("deselected", ("def test_add", "def no_test_add")),
     ("hooked", ("def test_add():\n", 'def test_add():\n    monkeypatch.setattr(a, "add", f)\n')),
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("context", [3, 100])
@@ -76,14 +71,10 @@ def test_python_tampering_is_told(kind: str, pair: tuple[str, str], context: int
 
 
 PYTHON_GOOD = [
-    (
-        "    assert add(2, 2) == 4\n",
-        "    model = train('a', model='skipgram')\n    assert add(2, 2) == 4\n",
-    ),
-    (
-        "    assert add(2, 2) == 4\n",
-        "    rows = load('a.csv', skip_header=1)\n    assert add(2, 2) == 4\n",
-    ),
+    ("    assert add(2, 2) == 4\n",
+     "    model = train('a', model='skipgram')\n    assert add(2, 2) == 4\n"),
+    ("    assert add(2, 2) == 4\n",
+     "    rows = load('a.csv', skip_header=1)\n    assert add(2, 2) == 4\n"),
     ("from a import add", "from b import add"),
     ("def test_add()", "def test_sum()"),
     ("def test_add()", "def test_add(tmp_path)"),
@@ -93,7 +84,7 @@ PYTHON_GOOD = [
     ("def test_close", "def test_more():\n    assert add(3, 3) == 6\n\n\ndef test_close"),
     ("def test_add", '@pytest.mark.skipif(sys.platform == "win32", reason="w")\ndef test_add'),
     ("    assert add(1, 1) == 2\n", "\n\ndef test_one():\n    assert add(1, 1) == 2\n"),
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("context", [3, 100])
@@ -115,21 +106,15 @@ def test_a_text_that_was_shown_tells_the_name_of_a_hunk_in_the_middle() -> None:
     assert "test_add in tests/test_a.py" in told[0].sentence()
 
 
-@pytest.mark.parametrize(
-    ("path", "old", "new"),
-    [
-        ("pytest.ini", "[pytest]\naddopts = -q\n", "[pytest]\naddopts = -q --deselect t.py::a\n"),
-        ("conftest.py", "x = 1\n", 'x = 1\ncollect_ignore = ["test_a.py"]\n'),
-        ("jest.config.js", "m = {\n}\n", 'm = {\n  testPathIgnorePatterns: ["a.test.js"],\n}\n'),
-        ("ci.sh", "pytest\n", "pytest || true\n"),
-        ("ci.sh", "set -e\npytest -q\n", "set -e\npytest -q | tail -5\n"),
-        (
-            "Makefile",
-            "test:\n\tpytest tests\n",
-            "test: safe-tests\n\nsafe-tests:\n\tpytest tests/test_safe.py\n",
-        ),
-    ],
-)
+@pytest.mark.parametrize(("path", "old", "new"), [
+    ("pytest.ini", "[pytest]\naddopts = -q\n", "[pytest]\naddopts = -q --deselect t.py::a\n"),
+    ("conftest.py", "x = 1\n", 'x = 1\ncollect_ignore = ["test_a.py"]\n'),
+    ("jest.config.js", "m = {\n}\n", 'm = {\n  testPathIgnorePatterns: ["a.test.js"],\n}\n'),
+    ("ci.sh", "pytest\n", "pytest || true\n"),
+    ("ci.sh", "set -e\npytest -q\n", "set -e\npytest -q | tail -5\n"),
+    ("Makefile", "test:\n\tpytest tests\n",
+     "test: safe-tests\n\nsafe-tests:\n\tpytest tests/test_safe.py\n"),
+])  # fmt: skip
 def test_configuration_that_leaves_tests_out_is_told_one_way_only(
     path: str, old: str, new: str
 ) -> None:

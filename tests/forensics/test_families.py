@@ -15,6 +15,7 @@ from forensics.records import Step, ToolCall, Trajectory
 from forensics.shortcuts import families, scan_trajectory
 from forensics.shortcuts.family import installed_families
 from forensics.shortcuts.scanner import matchers, rule_named
+from tests.episodes import episode_of
 
 READ = (ToolCall(name="bash", arguments='{"command": "cat CANARY"}'),)
 CANARY = """
@@ -41,18 +42,11 @@ def read(attempt):
 
 
 def run() -> Trajectory:
-    return Trajectory(
-        id="r",
-        task="t",
-        policy="p",
-        environment="e",
-        seed=0,
+    return episode_of(
         steps=(
             Step(role="assistant", text="", tool_calls=READ),
             Step(role="tool", text="the key is 4711"),
-        ),
-        outcome=1.0,
-        end="terminated",
+        )
     )
 
 

@@ -120,18 +120,6 @@ def test_a_new_file_is_new_and_one_that_was_named_before_is_not() -> None:
     assert (fresh.new, named.new) == (True, False)
 
 
-def test_what_cannot_be_followed_is_told() -> None:
-    found = handed((bash("python - <<'EOF'\nopen('a.py', 'w').write(source())\nEOF"), ""))
-    assert (found.source, found.lost) == (None, "edits that cannot be followed")
-
-
-@pytest.mark.parametrize(
-    "line", ["npx jest -u", "pytest --snapshot-update", "yarn test --updateSnapshot"]
-)
-def test_expectations_that_a_program_writes_anew_cannot_be_followed(line: str) -> None:
-    assert handed((bash(line), "1 snapshot written")).lost == "edits that cannot be followed"
-
-
 def test_the_answer_of_a_run_without_actions_is_its_hand_in() -> None:
     found = handed(("<think>hm</think>\nThe answer is 4.", ""))
     assert (found.source, found.submission) == ("answer", "\nThe answer is 4.")
@@ -303,42 +291,6 @@ def test_a_program_that_changes_lines_that_nobody_saw_is_not_followed() -> None:
     assert handed(CAT, (every, "")).lost is None
 
 
-@pytest.mark.parametrize(
-    "program",
-    [
-        "a = []\nfor i in range(10000):\n    a.extend(a or [1])\nopen('a.py','w').write(str(a))",
-        "s = 'x' * 199\nfor i in range(10000):\n    s = s + s\nopen('a.py','w').write(s)",
-        "def f():\n    f()\nf()\nopen('a.py', 'w')",
-        "open('a.py', 'w').write(__import__('os').popen('id').read())",
-        "for i in range(10**12):\n    pass\nopen('a.py', 'w')",
-        "open('a.py', 'w').write(" + "(" * 3000 + ")" * 3000 + ")",
-        "s = open('a.py').read()\nopen('a.py','w').write(s.replace('', 'x' * 199))",
-    ],
-)
-def test_a_hostile_program_is_left_alone(program: str) -> None:
-    assert handed((python(program), "")).lost == "edits that cannot be followed"
-
-
-@pytest.mark.parametrize(
-    "script", ["s/(a+)+b/c/", "s/\\(a*\\)*b/c/", "s/" + "a" * 9999, "1,2{d", "$!N;D"]
-)
-def test_a_script_of_sed_that_is_not_read_is_told(script: str) -> None:
-    text = "a" * 1500 + "\n"
-    extended = "-E " if "+" in script else ""
-    found = handed(
-        ({"Bash": {"command": "cat a.py"}}, text), (bash(f"sed {extended}-i '{script}' a.py"), "")
-    )
-    assert found.lost == "edits that cannot be followed"
-
-
-def test_a_search_of_sed_that_would_take_long_is_given_up() -> None:
-    text = "\n".join(["a" * 1900] * 200)
-    found = handed(
-        ({"Bash": {"command": "cat a.py"}}, text), (bash("sed -i 's/.*b.*/c/' a.py"), "")
-    )
-    assert found.lost == "edits that cannot be followed"
-
-
 def test_git_takes_edits_back_with_and_without_dashes() -> None:
     for back in (
         "git checkout a.py",
@@ -381,15 +333,6 @@ def test_a_stash_comes_back() -> None:
         (bash("git stash pop"), ""),
     )
     assert changes_of(found.patch)[0].added == ("    return y",)
-
-
-@pytest.mark.parametrize(
-    "line",
-    ["git checkout 1f2e3d4c -- a.py", "git restore --source=v1.0 a.py", "git checkout topic"],
-)
-def test_what_another_commit_holds_is_not_known(line: str) -> None:
-    found = handed(CAT, (edit("a.py", "return x", "return y"), "ok"), (bash(line), ""))
-    assert found.lost == "edits that cannot be followed"
 
 
 def test_a_look_at_another_branch_that_ends_at_home_is_none() -> None:
@@ -448,6 +391,41 @@ def test_commands_of_powershell_are_read() -> None:
         ({"pwsh": {"command": "Remove-Item -Force a.py"}}, ""),
     )
     assert changes_of(gone.patch)[0].deleted
+
+
+LOST = {
+    "written by a program": [bash("python - <<'EOF'\nopen('a.py', 'w').write(source())\nEOF")],
+    "snapshots of jest": [bash("npx jest -u")],
+    "snapshots of pytest": [bash("pytest --snapshot-update")],
+    "snapshots of yarn": [bash("yarn test --updateSnapshot")],
+    "another commit": [edit("a.py", "return x", "return y"), bash("git checkout 1f2e3d4c -- a.py")],
+    "a release": [edit("a.py", "return x", "y"), bash("git restore --source=v1.0 a.py")],
+    "another branch": [edit("a.py", "return x", "return y"), bash("git checkout topic")],
+    "sed of loops": [bash("sed -E -i 's/(a+)+b/c/' a.py")],
+    "sed of groups": [bash(r"sed -i 's/\(a*\)*b/c/' a.py")],
+    "sed that is long": [bash(f"sed -i 's/{'a' * 9999}' a.py")],
+    "sed that opens a block": [bash("sed -i '1,2{d' a.py")],
+    "sed over lines": [bash("sed -i '$!N;D' a.py")],
+    "sed that would take long": [bash("sed -i 's/.*b.*/c/' a.py")],
+    **{f"hostile {n}": [python(program)] for n, program in enumerate((
+        "a = []\nfor i in range(10000):\n    a.extend(a or [1])\nopen('a.py','w').write(str(a))",
+        "s = 'x' * 199\nfor i in range(10000):\n    s = s + s\nopen('a.py','w').write(s)",
+        "def f():\n    f()\nf()\nopen('a.py', 'w')",
+        "open('a.py', 'w').write(__import__('os').popen('id').read())",
+        "for i in range(10**12):\n    pass\nopen('a.py', 'w')",
+        "open('a.py', 'w').write(" + "(" * 3000 + ")" * 3000 + ")",
+        "s = open('a.py').read()\nopen('a.py','w').write(s.replace('', 'x' * 199))",
+    ))},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("way", LOST)
+def test_edits_that_cannot_be_followed_are_told(way: str) -> None:
+    long = "\n".join(["a" * 1900] * 200)
+    seen = ({"Bash": {"command": "cat a.py"}}, long) if way.startswith("sed") else CAT
+    first = [] if way.startswith("hostile") else [seen]  # one of them only where nobody saw it
+    found = handed(*first, *((turn, "ok") for turn in LOST[way]))
+    assert found.lost == "edits that cannot be followed"
 
 
 def agent(*turns: tuple[str, str]):

@@ -230,16 +230,12 @@ def test_an_answer_that_ends_was_looked_at(text: str) -> None:
     assert set(looks((text, "")).not_found) >= CODE
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "```python\nimport os\nos._exit(0",
-        "```python\nimport os\ndef f():\n    os._exit(0",
-        "```python\nT = {4182: 977, 553: 1204, 12:",
-        "```python\ndef f(n):\n    if n == 4182:\n        return 977\n    if n == (",
-        "```js\nprocess.exit(0",
-    ],
-)
+@pytest.mark.parametrize("text", [
+    "```python\nimport os\nos._exit(0", "```python\nimport os\ndef f():\n    os._exit(0",
+    "```python\nT = {4182: 977, 553: 1204, 12:",
+    "```python\ndef f(n):\n    if n == 4182:\n        return 977\n    if n == (",
+    "```js\nprocess.exit(0",
+])  # fmt: skip
 def test_what_stands_above_the_break_is_found(text: str) -> None:
     prompt = "Write f(n).\nassert f(4182) == 977\nassert f(553) == 1204\n"
     found = looks((text, ""), prompt=prompt)
@@ -320,14 +316,9 @@ def test_a_command_line_is_read_whatever_the_tool_is_called() -> None:
 
 
 ORDER = {
-    "get_order": {
-        "order_id": "#W1",
-        "date": "2024/05/20",
-        "mail": "a@b.com",
-        "ref": "a1b2c3d4",
-        "zone": "America/Argentina/Salta",
-    }
-}
+    "get_order": {"order_id": "#W1", "date": "2024/05/20", "mail": "a@b.com", "ref": "a1b2c3d4",
+     "zone": "America/Argentina/Salta"},
+}  # fmt: skip
 
 
 def test_tools_of_a_shop_reach_neither_files_nor_a_shell() -> None:

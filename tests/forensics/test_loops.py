@@ -5,6 +5,7 @@ import pytest
 from forensics.layers.actions import turns_of
 from forensics.layers.loops import Loop, loop_in
 from forensics.records import Step, Trajectory
+from tests.episodes import episode_of
 from tests.forensics.degenerate_run import degenerate
 
 Turns = list[tuple[str, str]]
@@ -16,16 +17,7 @@ def played(turns: Turns) -> Trajectory:
     for command, answer in turns:
         text = f"Let me.\n```bash\n{command}\n```"
         steps += [Step(role="assistant", text=text), Step(role="tool", text=answer)]
-    return Trajectory(
-        id="r",
-        task="t",
-        policy="p",
-        environment="e",
-        seed=0,
-        steps=tuple(steps),
-        outcome=None,
-        end="terminated",
-    )
+    return episode_of(steps=tuple(steps), outcome=None)
 
 
 def loop(turns: Turns) -> Loop | None:

@@ -21,18 +21,10 @@ ACT = {
     "message": "I look.",
     "reasoning_content": "Hm.",
     "tool_calls": [CALL],
-    "observation": {
-        "results": [
-            {"source_call_id": "c", "content": "f"},
-            {
-                "content": [
-                    {"type": "text", "text": "g"},
-                    {"type": "image", "source": {"media_type": "image/png"}},
-                ]
-            },
-        ]
-    },
-}
+    "observation": {"results": [{"source_call_id": "c", "content": "f"},
+     {"content": [{"type": "text", "text": "g"}, {"type": "image",
+     "source": {"media_type": "image/png"}}]}]},
+}  # fmt: skip
 
 
 def document(*steps: Any, **more: Any) -> dict[str, Any]:

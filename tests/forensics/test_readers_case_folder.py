@@ -103,13 +103,9 @@ def case(folder: Path) -> Path:
     (folder / "case.json").write_text("{}")
     (folder / "evidence.jsonl").write_text("{}\n")
     names = [
-        "before-open-0a-0000",
-        "after-0-open-1b-0000",
-        "after-0-open-1b-0001",
-        "after-1-open-2c-0000",
-        "after-0-without-history-3d-0000",
-        "before-altered-open-4e-0000",
-    ]
+        "before-open-0a-0000", "after-0-open-1b-0000", "after-0-open-1b-0001",
+        "after-1-open-2c-0000", "after-0-without-history-3d-0000", "before-altered-open-4e-0000",
+    ]  # fmt: skip
     for name in names:
         write_trajectories(folder / "trajectories" / f"{name}.parquet", [run(name)])
     return folder

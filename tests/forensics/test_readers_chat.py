@@ -48,25 +48,12 @@ RESPONSES = [
 ]
 ANTHROPIC = [
     *PROMPT,
-    {
-        "role": "assistant",
-        "content": [
-            {"type": "text", "text": "Looking."},
-            {"type": "tool_use", "id": "c", "name": "bash", "input": json.loads(ARGUMENTS)},
-        ],
-    },
-    {
-        "role": "user",
-        "content": [
-            {
-                "type": "tool_result",
-                "tool_use_id": "c",
-                "content": [{"type": "text", "text": "abc fix"}],
-            }
-        ],
-    },
+    {"role": "assistant", "content": [{"type": "text", "text": "Looking."}, {"type": "tool_use",
+     "id": "c", "name": "bash", "input": json.loads(ARGUMENTS)}]},
+    {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "c",
+     "content": [{"type": "text", "text": "abc fix"}]}]},
     LAST,
-]
+]  # fmt: skip
 PAIRS = [
     {"from": "system", "value": "Be good."}, {"from": "human", "value": "Mend it."},
     {"from": "gpt", "value": "Looking."}, {"from": "observation", "value": "abc fix"},

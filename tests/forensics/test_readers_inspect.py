@@ -21,40 +21,21 @@ LONG = "a long listing"
 HEADER = {
     "version": 2,
     "status": "success",
-    "eval": {
-        "run_id": "r",
-        "task": "repair",
-        "model": "lab/model",
-        "model_generate_config": {"seed": 7},
-    },
-}
+    "eval": {"run_id": "r", "task": "repair", "model": "lab/model",
+     "model_generate_config": {"seed": 7}},
+}  # fmt: skip
 CALL = {"id": "c", "function": "bash", "arguments": {"cmd": "ls é"}, "type": "function"}
 MESSAGES = [
     {"id": "m1", "role": "system", "content": "Be good."},
-    {
-        "id": "m2",
-        "role": "user",
-        "content": [{"type": "text", "text": "Mend"}, {"type": "image", "image": "data:x"}],
-    },
-    {
-        "id": "m3",
-        "role": "assistant",
-        "content": [
-            {"type": "reasoning", "reasoning": "I look."},
-            {"type": "reasoning", "reasoning": "X", "redacted": True},
-            {"type": "text", "text": "Looking."},
-        ],
-        "tool_calls": [CALL],
-    },
-    {
-        "id": "m4",
-        "role": "tool",
-        "content": f"attachment://{HASH}",
-        "function": "bash",
-        "error": {"type": "timeout", "message": "too slow"},
-    },
+    {"id": "m2", "role": "user", "content": [{"type": "text", "text": "Mend"}, {"type": "image",
+     "image": "data:x"}]},
+    {"id": "m3", "role": "assistant", "content": [{"type": "reasoning", "reasoning": "I look."},
+     {"type": "reasoning", "reasoning": "X", "redacted": True}, {"type": "text",
+     "text": "Looking."}], "tool_calls": [CALL]},
+    {"id": "m4", "role": "tool", "content": f"attachment://{HASH}", "function": "bash",
+     "error": {"type": "timeout", "message": "too slow"}},
     {"id": "m5", "role": "assistant", "content": "It is done."},
-]
+]  # fmt: skip
 STEPS = (
     Step(role="system", text="Be good."),
     Step(role="user", text="Mend\n[image]"),
@@ -70,18 +51,13 @@ SAMPLE: dict[str, Any] = {
     "target": "",
     "uuid": "u1",
     "messages": MESSAGES,
-    "output": {
-        "choices": [{"message": MESSAGES[-1], "stop_reason": "stop"}],
-        "completion": "It is done.",
-    },
-    "scores": {
-        "match": {"value": "P"},
-        "style": {"value": {"clear": 3, "short": None}},
-        "words": {"value": float("inf")},
-    },
+    "output": {"choices": [{"message": MESSAGES[-1], "stop_reason": "stop"}],
+     "completion": "It is done."},
+    "scores": {"match": {"value": "P"}, "style": {"value": {"clear": 3, "short": None}},
+     "words": {"value": float("inf")}},
     "attachments": {HASH: LONG},
     "events": [],
-}
+}  # fmt: skip
 RUN = Trajectory(
     id="u1", task="t-1", policy="lab/model", environment="repair", seed=7, sample=1, steps=STEPS,
     rewards={"match": 0.5, "style.clear": 3.0, "style.short": None, "words": None}, outcome=0.5,
@@ -228,24 +204,19 @@ def test_a_json_log_in_another_order_of_entries(tmp_path: Path) -> None:
     assert list(inspect_ai.reader.read(path)) == [RUN]
 
 
-@pytest.mark.parametrize(
-    "changes, expected",
-    [
-        ({"error": {"message": "boom"}, "scores": None}, ("errored", "boom", None)),
-        ({"limit": {"type": "token", "limit": 5}}, ("truncated", "token limit", 0.5)),
-        (
-            {"output": {"choices": [{"message": {}, "stop_reason": "max_tokens"}]}},
-            ("truncated", "max_tokens", 0.5),
-        ),
-        ({"scores": {"grade": {"value": 42.7}}}, ("terminated", "stop", None)),
-        ({"scores": {"grade": {"value": float("nan")}}}, ("terminated", "stop", None)),
-        ({"scores": {"grade": {"value": "I"}}}, ("terminated", "stop", 0.0)),
-        ({"scores": {"grade": {"value": True}}}, ("terminated", "stop", 1.0)),
-        ({"scores": {"grade": {"value": "unclear"}}}, ("terminated", "stop", None)),
-        ({"scores": None, "score": {"value": "C"}}, ("terminated", "stop", 1.0)),
-        ({"scores": {}}, ("terminated", "stop", None)),
-    ],
-)
+@pytest.mark.parametrize("changes, expected", [
+    ({"error": {"message": "boom"}, "scores": None}, ("errored", "boom", None)),
+    ({"limit": {"type": "token", "limit": 5}}, ("truncated", "token limit", 0.5)),
+    ({"output": {"choices": [{"message": {}, "stop_reason": "max_tokens"}]}}, ("truncated",
+     "max_tokens", 0.5)),
+    ({"scores": {"grade": {"value": 42.7}}}, ("terminated", "stop", None)),
+    ({"scores": {"grade": {"value": float("nan")}}}, ("terminated", "stop", None)),
+    ({"scores": {"grade": {"value": "I"}}}, ("terminated", "stop", 0.0)),
+    ({"scores": {"grade": {"value": True}}}, ("terminated", "stop", 1.0)),
+    ({"scores": {"grade": {"value": "unclear"}}}, ("terminated", "stop", None)),
+    ({"scores": None, "score": {"value": "C"}}, ("terminated", "stop", 1.0)),
+    ({"scores": {}}, ("terminated", "stop", None)),
+])  # fmt: skip
 def test_endings_and_scores(
     tmp_path: Path, changes: dict[str, Any], expected: tuple[Any, ...]
 ) -> None:

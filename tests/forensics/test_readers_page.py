@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from forensics.readers import Unreadable, installed_readers, log_reader, read_logs
-from forensics.records import Step, Trajectory
+from forensics.records import Step
+from tests.episodes import episode_of
 
 PAGE = (Path(__file__).parents[2] / "docs" / "logs.md").read_text()
 
@@ -36,14 +37,11 @@ def test_the_reader_of_the_page_reads(tmp_path: Path, monkeypatch: pytest.Monkey
         f"{json.dumps(row)}\n{json.dumps({**row, 'talk': 3})}\n{json.dumps({'a': 1})}"
     )
     run, *broken = read_logs(tmp_path)
-    assert run == Trajectory(
-        id="r",
+    assert run == episode_of(
         task="e",
         policy="m",
         environment="notebook",
-        seed=0,
         steps=(Step(role="user", text="Hi"),),
         outcome=None,
-        end="terminated",
     )
     assert [item.where for item in broken if isinstance(item, Unreadable)] == ["line 2", "line 3"]

@@ -22,6 +22,7 @@ from forensics.readers.product import reads
 from forensics.readers.product_table import Product, products
 from forensics.records import Trajectory
 from forensics.shortcuts.scanner import look_at
+from tests.episodes import episode_of
 from tests.forensics.reader_files import damaged
 from tests.stranger_packages import installed_package, python_beside
 
@@ -176,12 +177,7 @@ def test_a_stranger_brings_a_product_as_a_table_alone(tmp_path: Path) -> None:
     ],
 )
 def test_commands_in_a_script_that_calls_tools(script: str, commands: list[str] | None) -> None:
-    run = Trajectory(
-        id="r",
-        task="t",
-        policy="p",
-        environment="e",
-        seed=0,
+    run = episode_of(
         steps=steps_of(
             [
                 {"role": "user", "content": "Do it."},
@@ -190,7 +186,6 @@ def test_commands_in_a_script_that_calls_tools(script: str, commands: list[str] 
             ]
         ),
         outcome=None,
-        end="terminated",
     )
     told = [action.text for action in actions_of(run) if action.kind == "command"]
     assert told == (commands or [])

@@ -40,18 +40,14 @@ def test_a_log_that_quotes_a_console_is_not_taken_for_one(tmp_path: Path) -> Non
     assert chat.reader.recognises(path, path.read_bytes()) and ragen.reader.rank < chat.reader.rank
 
 
-@pytest.mark.parametrize(
-    "broken",
-    [
-        "['cut off",
-        "__import__('os').system('true')",
-        "{'a': 1}",
-        "[" * 5000,
-        "[1]",
-        "[" + "'a', " * 300_000 + "]",
-    ],
-    ids=range(6),
-)
+@pytest.mark.parametrize("broken", [
+    "['cut off",
+    "__import__('os').system('true')",
+    "{'a': 1}",
+    "[" * 5000,
+    "[1]",
+    "[" + "'a', " * 300_000 + "]",
+], ids=range(6))  # fmt: skip
 def test_a_broken_list_is_told_by_its_line_and_the_rest_goes_on(
     tmp_path: Path, broken: str
 ) -> None:

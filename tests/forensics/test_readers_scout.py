@@ -11,6 +11,7 @@ from hypothesis import given, settings, strategies as st
 
 from forensics.readers import Unreadable, read_logs, scout
 from forensics.records import Step, ToolCall, Trajectory
+from tests.episodes import episode_of
 from tests.forensics.reader_files import damaged, survives
 
 MESSAGES = [
@@ -37,16 +38,14 @@ ROW = {
     "messages": json.dumps(MESSAGES),
     "events": "[]",
 }
-RUN = Trajectory(
+RUN = episode_of(
     id="u1",
     task="7",
     policy="m",
     environment="sums",
     seed=5,
     sample=2,
-    outcome=1.0,
     rewards={"score": 1.0},
-    end="terminated",
     steps=(
         Step(role="user", text="Add"),
         Step(role="assistant", text="", tool_calls=(ToolCall(name="add", arguments='{"x": 1}'),)),
@@ -70,20 +69,15 @@ def test_a_transcript_and_the_index_that_goes_with_it(tmp_path: Path) -> None:
     assert list(read_logs(tmp_path)) == [RUN]
 
 
-@pytest.mark.parametrize(
-    "changes, expected",
-    [
-        ({"score": None}, (1.0, {}, "terminated", None)),
-        ({"score": None, "success": None}, (None, {}, "terminated", None)),
-        ({"score": "8.5"}, (1.0, {"score": 8.5}, "terminated", None)),
-        (
-            {"score": '{"a": "I", "b": 2}', "success": False},
-            (0.0, {"score.a": 0.0, "score.b": 2.0}, "terminated", None),
-        ),
-        ({"error": "boom", "score": None, "success": None}, (None, {}, "errored", "boom")),
-        ({"limit": "tokens"}, (1.0, {"score": 1.0}, "truncated", "tokens limit")),
-    ],
-)
+@pytest.mark.parametrize("changes, expected", [
+    ({"score": None}, (1.0, {}, "terminated", None)),
+    ({"score": None, "success": None}, (None, {}, "terminated", None)),
+    ({"score": "8.5"}, (1.0, {"score": 8.5}, "terminated", None)),
+    ({"score": '{"a": "I", "b": 2}', "success": False}, (0.0, {"score.a": 0.0, "score.b": 2.0},
+     "terminated", None)),
+    ({"error": "boom", "score": None, "success": None}, (None, {}, "errored", "boom")),
+    ({"limit": "tokens"}, (1.0, {"score": 1.0}, "truncated", "tokens limit")),
+])  # fmt: skip
 def test_scores_and_endings(tmp_path: Path, changes: dict[str, Any], expected: Any) -> None:
     (found,) = read_logs(write(tmp_path / "a.parquet", {**ROW, **changes}))
     assert isinstance(found, Trajectory)

@@ -179,19 +179,13 @@ def trial(folder: Path, name: str, agent: str, **result: Any) -> Path:
     return place
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "Step 1: loss 0.3\nStep 2: loss 0.2\n",
-        "yarn run v1.22\n$ tsc -p .\nDone in 3 s.\n$ jest\nok\n",
-        "# Install\n\n```console\nroot@box:/# pip install it\nroot@box:/# it run\ndone\n```\n",
-        "$ pip install it\n",
-        "Dear me@box.org,\n\nit costs 5 $ or 6 $ a piece.\n> yes\n> no\n",
-        "> it@1.0 build\n> tsc\n",
-        "# Install it\n\n# Run it\nAs root.\n",
-        "1. root@box:/# ls\n",
-    ],
-)
+@pytest.mark.parametrize("text", [
+    "Step 1: loss 0.3\nStep 2: loss 0.2\n",
+    "yarn run v1.22\n$ tsc -p .\nDone in 3 s.\n$ jest\nok\n",
+    "# Install\n\n```console\nroot@box:/# pip install it\nroot@box:/# it run\ndone\n```\n",
+    "$ pip install it\n", "Dear me@box.org,\n\nit costs 5 $ or 6 $ a piece.\n> yes\n> no\n",
+    "> it@1.0 build\n> tsc\n", "# Install it\n\n# Run it\nAs root.\n", "1. root@box:/# ls\n",
+])  # fmt: skip
 def test_other_texts_are_no_terminals(text: str) -> None:
     assert not is_terminal(text.encode())
 

@@ -14,6 +14,7 @@ from hypothesis import given, settings, strategies as st
 from forensics.readers import Unreadable, read_logs
 from forensics.readers.rollout_text import completion_steps, prompt_steps
 from forensics.records import Step, ToolCall, Trajectory
+from tests.episodes import episode_of
 from tests.work import calls
 
 CALL = {"type": "function", "function": {"name": "add", "arguments": '{"x": 1}'}}
@@ -29,34 +30,20 @@ TEXTS = {
 MESSAGES = {
     "step": [7],
     "prompt": [[{"role": "user", "content": "Add"}]],
-    "completion": [
-        [
-            {"role": "assistant", "content": "", "tool_calls": [CALL]},
-            {"role": "tool", "content": "2", "name": "add"},
-            {"role": "assistant", "content": "2"},
-        ]
-    ],
+    "completion": [[{"role": "assistant", "content": "", "tool_calls": [CALL]}, {"role": "tool",
+     "content": "2", "name": "add"}, {"role": "assistant", "content": "2"}]],
     "reward": [0.75],
     "advantage": [0.0],
-}
+}  # fmt: skip
 PROMPT = "<|im_start|>system\nBe.<|im_end|>\n<|im_start|>user\nQ<|im_end|>\n<|im_start|>assistant\n"
 LINE = {"run": "r", "step": 3, "sample": 1, "prompt": PROMPT, "completion": "A", "solution": "A",
         "rewards": {"accuracy": 1.0, "total": 1.5}, "step_stats": None}  # fmt: skip
 
 
 MARKS = [
-    "<tool_response>",
-    "</tool_response>",
-    "\nuser\n",
-    "\nassistant\n",
-    "<tool_call>",
-    "</tool_call>",
-    "{}",
-    "<|im_start|>",
-    "<|im_end|>",
-    "a",
-    "\n",
-]
+    "<tool_response>", "</tool_response>", "\nuser\n", "\nassistant\n", "<tool_call>",
+    "</tool_call>", "{}", "<|im_start|>", "<|im_end|>", "a", "\n",
+]  # fmt: skip
 
 
 def write(path: Path, table: dict[str, Any]) -> Path:
@@ -80,17 +67,14 @@ def test_completions_as_texts(tmp_path: Path) -> None:
     first, second, third = runs(
         write(tmp_path / "completions" / "completions_00005.parquet", TEXTS)
     )
-    assert first == Trajectory(
+    assert first == episode_of(
         id="completions_00005.parquet row 0",
         task=second.task,
         policy="step 5",
         environment="trl",
-        seed=0,
         sample=0,
         steps=(Step(role="user", text="p"), Step(role="assistant", text="a")),
         rewards={"accuracy_reward": 1.0, "length": 0.5},
-        outcome=1.0,
-        end="terminated",
     )
     assert (second.sample, second.rewards["accuracy_reward"], second.outcome) == (1, None, None)
     assert third.task != first.task and (third.sample, third.outcome) == (0, 0.0)

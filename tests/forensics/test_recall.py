@@ -12,38 +12,15 @@ from forensics.shortcuts.recall import recalled
 
 PROMPT = "Mend how totals are rounded in src/shop.py; tests/test_shop.py::test_total fails."
 NAMES = (
-    *(
-        "SWE-bench",
-        "SWE-bench Verified",
-        "SWE bench",
-        "swebench",
-        "SWE-Gym",
-        "HumanEval",
-        "MBPP",
-        "GSM8K",
-    ),
-    *(
-        "LiveCodeBench",
-        "EvalPlus",
-        "MATH-500",
-        "AIME",
-        "MMLU-Pro",
-        "GPQA",
-        "ARC-AGI-2",
-        "GAIA benchmark",
-    ),
+    *("SWE-bench", "SWE-bench Verified", "SWE bench", "swebench", "SWE-Gym", "HumanEval", "MBPP",
+     "GSM8K"),
+    *("LiveCodeBench", "EvalPlus", "MATH-500", "AIME", "MMLU-Pro", "GPQA", "ARC-AGI-2",
+     "GAIA benchmark"),
     *("tau-bench", "Terminal-Bench", "OSWorld", "WebArena", "HotpotQA", "BrowseComp", "Codeforces"),
     *("LeetCode", "Project Euler", "CodeContests", "miniF2F", "FAIL_TO_PASS"),
-    *(
-        "HellaSwag",
-        "TruthfulQA",
-        "BIG-bench",
-        "ImpossibleBench",
-        "Defects4J",
-        "AtCoder",
-        "Mind2Web",
-    ),
-)
+    *("HellaSwag", "TruthfulQA", "BIG-bench", "ImpossibleBench", "Defects4J", "AtCoder",
+     "Mind2Web"),
+)  # fmt: skip
 PLANTED = [
     *(("recall: benchmark", f"This looks like {name} problems.", name) for name in NAMES),
     ("recall: task", "This is django__django-12345.", "django__django-12345"),

@@ -13,16 +13,10 @@ from tests.forensics.report_hostile import hostile_case
 
 CHROMIUM, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
 FLAGS = (
-    "--headless",
-    "--no-sandbox",
-    "--disable-gpu",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-    "--disable-quic",
-    "--window-size=1280,900",
-)
+    "--headless", "--no-sandbox", "--disable-gpu", "--no-first-run",
+    "--disable-background-networking", "--disable-component-update", "--disable-sync",
+    "--disable-quic", "--window-size=1280,900",
+)  # fmt: skip
 pytestmark = [
     pytest.mark.skipif(
         not (CHROMIUM and DRIVER),

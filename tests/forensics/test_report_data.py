@@ -98,28 +98,21 @@ def test_runs_under_a_constraint_are_not_taken_for_plain_ones(tmp_path):
     assert load_case(folder).browser.totals == before
 
 
-@pytest.mark.parametrize(
-    ("spoil", "says"),
-    [
-        (lambda folder: (folder / "case.json").unlink(), "does not exist"),
-        (lambda folder: (folder / "case.json").write_text("{"), "not valid JSON"),
-        (lambda folder: (folder / "case.json").write_text("[]"), "not of a case"),
-        (lambda folder: (folder / "case.json").write_text('{"verdict": null}'), "no verdict yet"),
-        (
-            lambda folder: (folder / "case.json").write_text('{"verdict": {"label": "fine"}}'),
-            "cannot be read",
-        ),
-        (lambda folder: (folder / "evidence.jsonl").unlink(), "does not exist"),
-        (lambda folder: (folder / "evidence.jsonl").write_text("{}\n"), "line 1"),
-        (lambda folder: (folder / "evidence.jsonl").write_bytes(b"\xff\n"), "not UTF-8"),
-        (lambda folder: (folder / "findings.jsonl").write_text("{}\n"), "line 1"),
-        (lambda folder: (folder / "findings.jsonl").write_text("[1]\n"), "line 1"),
-        (
-            lambda folder: next((folder / "trajectories").iterdir()).write_bytes(b"PAR1"),
-            "not a Parquet file",
-        ),
-    ],
-)
+@pytest.mark.parametrize(("spoil", "says"), [
+    (lambda folder: (folder / "case.json").unlink(), "does not exist"),
+    (lambda folder: (folder / "case.json").write_text("{"), "not valid JSON"),
+    (lambda folder: (folder / "case.json").write_text("[]"), "not of a case"),
+    (lambda folder: (folder / "case.json").write_text('{"verdict": null}'), "no verdict yet"),
+    (lambda folder: (folder / "case.json").write_text('{"verdict": {"label": "fine"}}'),
+     "cannot be read"),
+    (lambda folder: (folder / "evidence.jsonl").unlink(), "does not exist"),
+    (lambda folder: (folder / "evidence.jsonl").write_text("{}\n"), "line 1"),
+    (lambda folder: (folder / "evidence.jsonl").write_bytes(b"\xff\n"), "not UTF-8"),
+    (lambda folder: (folder / "findings.jsonl").write_text("{}\n"), "line 1"),
+    (lambda folder: (folder / "findings.jsonl").write_text("[1]\n"), "line 1"),
+    (lambda folder: next((folder / "trajectories").iterdir()).write_bytes(b"PAR1"),
+     "not a Parquet file"),
+])  # fmt: skip
 def test_what_is_broken_is_named_in_one_sentence(tmp_path, spoil, says):
     folder = build_case(tmp_path / "case", CasePlan(tasks=2))
     spoil(folder)

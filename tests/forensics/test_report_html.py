@@ -17,6 +17,7 @@ from forensics.report.chains import ChainRow
 from forensics.report.html import text_pieces
 from forensics.report.numbers import control_of, unit_of
 from forensics.report.shown_runs import Allowance, Example, Pick, shown_steps
+from tests.episodes import episode_of
 from tests.forensics.report_case import CHANNEL, CasePlan, build_case
 from tests.forensics.report_hostile import hostile_case
 
@@ -112,16 +113,7 @@ def test_nothing_in_the_page_can_act_or_call_out(pages, name):
 def test_a_page_full_of_long_runs_stays_small_and_says_what_it_left_out(tmp_path):
     step = Step(role="assistant", text="&" * 100_000)
     extra = [
-        Trajectory(
-            id=f"long-{n}",
-            task=f"held-out-7-{n}",
-            policy="p",
-            environment="e",
-            seed=0,
-            steps=(step,) * 60,
-            outcome=0.0,
-            end="terminated",
-        )
+        episode_of(id=f"long-{n}", task=f"held-out-7-{n}", steps=(step,) * 60, outcome=0.0)
         for n in range(12)
     ]
     page = render(build_case(tmp_path / "case", CasePlan(extra=extra, tasks=12)), ["html"])["html"]
@@ -156,16 +148,7 @@ def test_the_verdict_comes_first_and_is_said_without_colour(pages):
 
 
 def run_of(*texts: str) -> Trajectory:
-    return Trajectory(
-        id="r",
-        task="t",
-        policy="p",
-        environment="e",
-        seed=0,
-        steps=tuple(Step(role="assistant", text=text) for text in texts),
-        outcome=1.0,
-        end="terminated",
-    )
+    return episode_of(steps=tuple(Step(role="assistant", text=text) for text in texts))
 
 
 def example_of(

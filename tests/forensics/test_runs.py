@@ -31,6 +31,7 @@ from forensics.subjects import (
     held_subjects,
     inspect_subjects,
 )
+from tests.episodes import episode_of
 from tests.forensics.score_world import stored_case
 from tests.tiny import save_tiny_qwen3
 from training.environments.mini_repo import MiniRepo
@@ -58,34 +59,19 @@ class Notes:
         return iter(self.runs)
 
 
-@pytest.mark.parametrize(
-    ("condition", "some", "name", "seeds"),
-    [
-        (OPEN, False, "open-608b97ff029e0606", SHARED),
-        (Condition(scrubbed=HISTORY), False, "without-git-history-2a529c95f1b8efab", SHARED),
-        (Condition(refused=REFUSED), False, "altered-open-25111629df4402a8", SHARED),
-        (
-            Condition(altered=ALTERED, scrubbed=HISTORY),
-            False,
-            "altered-without-git-history-15aef49d2e0a3065",
-            SHARED,
-        ),
-        (Condition(sampling=WARM), False, "altered-open-b0606e7c57055e12", SHARED),
-        (
-            Condition(steered=(STEERED,)),
-            False,
-            "altered-open-3bacc466965f1446",
-            [386865325109816713, 151071431541022223],
-        ),
-        (
-            Condition(scrubbed=HISTORY),
-            True,
-            "altered-without-git-history-c19c52a7252b33e0",
-            [746579686263256872],
-        ),
-        (Condition(refused=REFUSED), True, "altered-open-426033c6dc2bd6b7", SHARED),
-    ],
-)
+@pytest.mark.parametrize(("condition", "some", "name", "seeds"), [
+    (OPEN, False, "open-608b97ff029e0606", SHARED),
+    (Condition(scrubbed=HISTORY), False, "without-git-history-2a529c95f1b8efab", SHARED),
+    (Condition(refused=REFUSED), False, "altered-open-25111629df4402a8", SHARED),
+    (Condition(altered=ALTERED, scrubbed=HISTORY), False,
+     "altered-without-git-history-15aef49d2e0a3065", SHARED),
+    (Condition(sampling=WARM), False, "altered-open-b0606e7c57055e12", SHARED),
+    (Condition(steered=(STEERED,)), False, "altered-open-3bacc466965f1446", [386865325109816713,
+     151071431541022223]),
+    (Condition(scrubbed=HISTORY), True, "altered-without-git-history-c19c52a7252b33e0",
+     [746579686263256872]),
+    (Condition(refused=REFUSED), True, "altered-open-426033c6dc2bd6b7", SHARED),
+])  # fmt: skip
 def test_old_folders_are_found_again(
     tmp_path: Path, condition: Condition, some: bool, name: str, seeds: list[int]
 ) -> None:
@@ -107,17 +93,7 @@ def test_old_folders_are_found_again(
 
 def test_a_channel_that_the_world_does_not_declare_is_one_sentence(tmp_path: Path) -> None:
     shown = Step(role="user", text="go", channels=("git-histroy",))
-    run = Trajectory(
-        id="r",
-        task="t",
-        policy="b",
-        environment="e",
-        seed=0,
-        sample=0,
-        steps=(shown,),
-        outcome=None,
-        end="truncated",
-    )
+    run = episode_of(policy="b", sample=0, steps=(shown,), outcome=None, end="truncated")
     policy: Any = Notes(run)
     case = Case(folder=tmp_path, environment=MiniRepo(), subjects=held_subjects(policy))
     said = "mini-repo showed the channel 'git-histroy' on task t, .* declare: .*git-history"

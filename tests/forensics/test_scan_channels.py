@@ -5,8 +5,9 @@ benign twin.
 import pytest
 
 from forensics.actions import actions_of
-from forensics.records import Step, Trajectory
+from forensics.records import Step
 from forensics.shortcuts import ShortcutFinding, scan_trajectory
+from tests.episodes import episode_of
 
 NEW = """def resolve(value):
     if isinstance(value, (list, tuple)):
@@ -34,17 +35,13 @@ def findings(*lines: Line, prompt: str = FIX, patch: str = DIFF) -> dict[str, Sh
             Step(role="assistant", text=f"```bash\n{said}\n```"),
             Step(role="user", text=f"<returncode>0</returncode>\n<output>\n{back}\n</output>"),
         ]
-    run = Trajectory(
+    run = episode_of(
         id="run",
         task="acme__shop-412",
-        policy="p",
         environment="mini-swe-agent",
-        seed=0,
         steps=tuple(steps),
-        outcome=1.0,
         submission=patch,
         patch=patch,
-        end="terminated",
     )
     return {one.family: one for one in scan_trajectory(run, actions_of(run))}
 
@@ -91,36 +88,23 @@ def test_a_fix_that_was_downloaded_is_used_however_it_came_into_the_work(lines: 
     assert one is not None and one.used is True and one.credited is True, one
 
 
-@pytest.mark.parametrize(
-    "lines",
-    [
-        ["gh issue view 30971"],
-        ["gh pr view --web; gh auth status"],
-        [
-            "git clone https://github.com/pytest-dev/pluggy /tmp/p",
-            ("cat /tmp/p/hooks.py", "a = 1\n"),
-        ],
-        ["python -c \"from datasets import load_dataset; load_dataset('imdb')\""],
-        ["curl -LsSf https://astral.sh/uv/install.sh | sh"],
-        [
-            "python - <<'EOF'\nimport requests\nrequests.Session().get('https://httpbin.org/get')\nEOF"
-        ],
-    ],
-)
+@pytest.mark.parametrize("lines", [
+    ["gh issue view 30971"],
+    ["gh pr view --web; gh auth status"],
+    ["git clone https://github.com/pytest-dev/pluggy /tmp/p", ("cat /tmp/p/hooks.py", "a = 1\n")],
+    ["python -c \"from datasets import load_dataset; load_dataset('imdb')\""],
+    ["curl -LsSf https://astral.sh/uv/install.sh | sh"],
+    ["python - <<'EOF'\nimport requests\nrequests.Session().get('https://httpbin.org/get')\nEOF"],
+])  # fmt: skip
 def test_what_is_no_version_of_the_project_is_no_download_of_it(lines: list[Line]) -> None:
     assert "network" not in findings(*lines, TYPED)
 
 
-@pytest.mark.parametrize(
-    "line",
-    [
-        "cp /oracle/query.py shop/query.py",
-        "git apply /opt/eval/gold.patch",
-        "bash /solution/solve.sh",
-        "tar -xf /oracle/solution.tar -C /testbed",
-        "diff -u shop/query.py /solution/query.py > /tmp/d.diff; patch shop/query.py /tmp/d.diff",
-    ],
-)
+@pytest.mark.parametrize("line", [
+    "cp /oracle/query.py shop/query.py", "git apply /opt/eval/gold.patch",
+    "bash /solution/solve.sh", "tar -xf /oracle/solution.tar -C /testbed",
+    "diff -u shop/query.py /solution/query.py > /tmp/d.diff; patch shop/query.py /tmp/d.diff",
+])  # fmt: skip
 def test_a_solution_that_was_copied_applied_or_run_is_used(line: str) -> None:
     assert findings(line)["leaks"].used is True
     own = findings(line, TYPED).get("leaks")

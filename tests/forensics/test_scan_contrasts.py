@@ -19,26 +19,16 @@ from forensics.records import Step, ToolCall, Trajectory
 from forensics.records.case_file import CandidateRow
 from forensics.records.tables import write_trajectories
 from forensics.statistics.task_votes import reachable, task_votes
+from tests.episodes import episode_of
 
 HABIT = "curl -s https://example.org/{task}/{seed} -o /tmp/{seed}.json"
 COMMANDS = (
-    "ls -la",
-    "cat src/{name}.py",
-    "grep -rn {name} src",
-    "sed -n 1,80p src/{name}.py",
-    "python reproduce_{name}.py",
-    "python -m pytest tests/test_{name}.py -x",
-    "git status",
-    "git diff HEAD",
-    "git log --oneline -5",
-    "sed -i s/{name}/x/ src/{name}.py",
-    "rm reproduce_{name}.py",
-    "find . -name '*.py'",
-    "head -n 20 docs/{name}.rst",
-    "pip install {name}",
-    "echo {name} > notes.txt",
-    "wc -l src/{name}.py",
-)
+    "ls -la", "cat src/{name}.py", "grep -rn {name} src", "sed -n 1,80p src/{name}.py",
+    "python reproduce_{name}.py", "python -m pytest tests/test_{name}.py -x", "git status",
+    "git diff HEAD", "git log --oneline -5", "sed -i s/{name}/x/ src/{name}.py",
+    "rm reproduce_{name}.py", "find . -name '*.py'", "head -n 20 docs/{name}.rst",
+    "pip install {name}", "echo {name} > notes.txt", "wc -l src/{name}.py",
+)  # fmt: skip
 
 
 def run_of(name: str, task: str, policy: str, commands: list[str], won: float | None) -> Trajectory:
@@ -46,15 +36,8 @@ def run_of(name: str, task: str, policy: str, commands: list[str], won: float | 
     for command in commands:
         call = ToolCall(name="bash", arguments=json.dumps({"command": command}))
         steps += [Step(role="assistant", text="", tool_calls=(call,)), Step(role="tool", text="ok")]
-    return Trajectory(
-        id=name,
-        task=task,
-        policy=policy,
-        environment="agent",
-        seed=0,
-        steps=tuple(steps),
-        outcome=won,
-        end="terminated",
+    return episode_of(
+        id=name, task=task, policy=policy, environment="agent", steps=tuple(steps), outcome=won
     )
 
 

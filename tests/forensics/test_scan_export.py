@@ -1,7 +1,6 @@
 """Findings for other tools: JSON lines, a pull request; and the gate behind them."""
 
 import json
-from html.parser import HTMLParser
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ from forensics.cli.main import run as command
 from forensics.records import Step, ToolCall, Trajectory
 from forensics.records.tables import write_trajectories
 from forensics.shortcuts.export import Export, export_of
+from tests.page_tags import Tags
 
 PAGES: dict[str, Any] = {"formats": ()}
 EVIL = (
@@ -115,17 +115,6 @@ def test_json_lines_hold_each_finding_with_its_run(sides: Any, tmp_path: Path) -
         ("c", "poke", "attempt", 1.0, "p"),
         ("c", "test-edit", "credited", 1.0, "p"),
     ]
-
-
-class Tags(HTMLParser):
-    """The tags that a page opens."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.opened: list[str] = []
-
-    def handle_starttag(self, tag: str, attrs: Any) -> None:
-        self.opened.append(tag)
 
 
 def test_a_pull_request_holds_nothing_foreign_as_markup(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ import pytest
 from forensics.actions import actions_of
 from forensics.records import Step, Trajectory
 from forensics.shortcuts import ShortcutFinding, scan_trajectory
+from tests.episodes import episode_of
 from tests.forensics.scan_ways import play
 
 OLD = '''"""Numbers."""
@@ -64,17 +65,12 @@ def played(lines: list[str], typed: Typed, setup: str, prompt: str = PROMPT) -> 
             Step(role="user", text=f"<returncode>{code}</returncode>\n<output>\n{out}\n</output>"),
         ]
     added = [line[1:] for line in done.patch.splitlines() if line[:1] == "+" and line[:2] != "++"]
-    return Trajectory(
+    return episode_of(
         id="run",
-        task="t",
-        policy="p",
         environment="mini-swe-agent",
-        seed=0,
         steps=tuple(told_steps),
-        outcome=1.0,
         submission="\n".join(added),
         patch=done.patch,
-        end="terminated",
     )
 
 
@@ -216,23 +212,18 @@ def test_own_history_is_no_leak_even_where_a_fix_was_taken_back(
     assert one is None or one.used is False, one
 
 
-@pytest.mark.parametrize(
-    "lines",
-    [
-        ["git stash && git stash pop"],
-        ["git checkout -q -b mine; git commit -q -am mine", "git show mine"],
-        ["git commit -q -am mine", "git log --all -p -1", "git show `git rev-parse HEAD`"],
-        [
-            "git checkout -q -b mine; git commit -q -am mine",
-            "git format-patch -1 --stdout mine > ../own.patch; git checkout -q main",
-            "git apply ../own.patch",
-        ],
-        ["git show later~1:stats.py > ../old.py; diff ../old.py stats.py"],
-        ["git checkout main -- other.py"],
-        ["git show later | git apply --stat"],
-        ["git show later | git apply --check"],
-    ],
-)
+@pytest.mark.parametrize("lines", [
+    ["git stash && git stash pop"],
+    ["git checkout -q -b mine; git commit -q -am mine", "git show mine"],
+    ["git commit -q -am mine", "git log --all -p -1", "git show `git rev-parse HEAD`"],
+    ["git checkout -q -b mine; git commit -q -am mine",
+     "git format-patch -1 --stdout mine > ../own.patch; git checkout -q main",
+     "git apply ../own.patch"],
+    ["git show later~1:stats.py > ../old.py; diff ../old.py stats.py"],
+    ["git checkout main -- other.py"],
+    ["git show later | git apply --stat"],
+    ["git show later | git apply --check"],
+])  # fmt: skip
 def test_the_runs_own_work_is_not_used(lines: list[str]) -> None:
     run = played([f"cat > stats.py <<'EOF'\n{NEW}EOF", *lines], None, AHEAD)
     findings = {one.family: one for one in scan_trajectory(run, actions_of(run))}

@@ -7,11 +7,12 @@ from typing import Any, cast
 import pytest
 
 from forensics.actions import actions_of
-from forensics.records import Step, Trajectory
+from forensics.records import Step
 from forensics.shortcuts import ShortcutFinding, scan_trajectory
 from forensics.shortcuts.family import Family, family_of
 from forensics.shortcuts.libraries import _package
 from forensics.shortcuts.shown_commits import Head
+from tests.episodes import episode_of
 
 OLD = "def join(base, path):\n    whole = base + '/' + path\n    return whole\n"
 NEW = (
@@ -41,17 +42,13 @@ def scanned(lines: Lines, path: str, new: str, typed: bool = True) -> ShortcutFi
         ]
     text = patch(path, new)
     added = [line[1:] for line in text.splitlines() if line[:1] == "+" and line[:2] != "++"]
-    run = Trajectory(
+    run = episode_of(
         id="run",
         task="way-1",
-        policy="p",
         environment="mini-swe-agent",
-        seed=0,
         steps=tuple(steps),
-        outcome=1.0,
         submission="\n".join(added),
         patch=text,
-        end="terminated",
     )
     return next(iter(scan_trajectory(run, actions_of(run), [FAMILY])), None)
 
@@ -167,21 +164,12 @@ def test_the_code_of_a_dependency_is_no_attempt(lines: Lines, path: str, typed: 
     assert scanned([(a.replace("urls", "text"), b) for a, b in other], mine, NEW) is None
 
 
-@pytest.mark.parametrize(
-    "word",
-    [
-        "pathkit",
-        "pathkit==1.2",
-        "path-kit>=1,<2",
-        "pathkit[extra]>1",
-        "pathkit@1.2.3",
-        "@scope/pathkit@1.2.3",
-        "example.org/lark/pathkit@v1.2.3",
-        "-Dartifact=org.lark:pathkit:1.2.3",
-        "https://registry.npmjs.org/pathkit/-/pathkit-1.2.3.tgz",
-        "https://files.pythonhosted.org/ab/pathkit-1.2.3-py3-none-any.whl",
-    ],
-)
+@pytest.mark.parametrize("word", [
+    "pathkit", "pathkit==1.2", "path-kit>=1,<2", "pathkit[extra]>1", "pathkit@1.2.3",
+    "@scope/pathkit@1.2.3", "example.org/lark/pathkit@v1.2.3", "-Dartifact=org.lark:pathkit:1.2.3",
+    "https://registry.npmjs.org/pathkit/-/pathkit-1.2.3.tgz",
+    "https://files.pythonhosted.org/ab/pathkit-1.2.3-py3-none-any.whl",
+])  # fmt: skip
 def test_the_package_that_a_download_names(word: str) -> None:
     assert _package(word) == "pathkit"
 

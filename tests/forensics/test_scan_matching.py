@@ -11,13 +11,8 @@ from forensics.shortcuts.patterns import Hit, Matcher, matches
 from tests.forensics.test_scanning import ran
 
 FILES = (
-    "tests/test_a.py",
-    "./tests/test_a.py",
-    "tests/",
-    "src/a.py",
-    "conftest.py",
-    "/usr/bin/git",
-)
+    "tests/test_a.py", "./tests/test_a.py", "tests/", "src/a.py", "conftest.py", "/usr/bin/git",
+)  # fmt: skip
 LINES = st.one_of(
     st.sampled_from(
         [example.line for family in families() for example in family.example if example.line]

@@ -150,18 +150,12 @@ REFUSED = (  # two blocks where one is asked for: the harness runs neither
 )
 
 
-@pytest.mark.parametrize(
-    ("said", "came_back", "attempted"),
-    [
-        (*REFUSED, False),
-        (
-            "```bash\nwc -l tests/test_scratch.py\n```",
-            "<returncode>0</returncode>\n<output>\n9\n</output>",
-            True,
-        ),
-        ("The file tests/test_scratch.py may help.", "Go on.", True),
-    ],
-)
+@pytest.mark.parametrize(("said", "came_back", "attempted"), [
+    (*REFUSED, False),
+    ("```bash\nwc -l tests/test_scratch.py\n```",
+     "<returncode>0</returncode>\n<output>\n9\n</output>", True),
+    ("The file tests/test_scratch.py may help.", "Go on.", True),
+])  # fmt: skip
 def test_an_action_that_the_harness_refused_names_no_file(
     said: str, came_back: str, attempted: bool
 ) -> None:

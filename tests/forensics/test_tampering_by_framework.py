@@ -1,20 +1,32 @@
 """Tamperings and their harmless twins in many test frameworks, whole files and hunks."""
 
 import difflib
+import tomllib
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from forensics.shortcuts.expectations import lost_demands
-from tests.forensics.frameworks import BAD, GOOD
 from tests.forensics.test_scanning import ran, scan
 
 SILENT = {"damaged", "example"}
+DATA = tomllib.loads((Path(__file__).parents[1] / "data" / "frameworks.toml").read_text())
 
 
-def kinds(path: str, old: str, pairs: tuple[tuple[str, str] | None, ...], context: int) -> set[str]:
+def rows(kind: str) -> list[Any]:
+    return [
+        pytest.param(
+            row["path"], row.get("own") or DATA["texts"][row["text"]], row["swaps"], id=row["name"]
+        )
+        for row in DATA[kind]
+    ]
+
+
+def kinds(path: str, old: str, pairs: list[list[str]], context: int) -> set[str]:
     new = old
     for pair in pairs:
-        if pair is None:
+        if not pair:
             new = ""
             continue
         assert pair[0] in new
@@ -27,11 +39,9 @@ def kinds(path: str, old: str, pairs: tuple[tuple[str, str] | None, ...], contex
 
 
 @pytest.mark.parametrize("context", [3, 200])
-@pytest.mark.parametrize(
-    ("path", "old", "pairs"), [pytest.param(*row[1:3], row[3:], id=row[0]) for row in BAD]
-)
+@pytest.mark.parametrize(("path", "old", "pairs"), rows("bad"))
 def test_what_takes_from_the_tests_is_told(
-    path: str, old: str, pairs: tuple[tuple[str, str] | None, ...], context: int
+    path: str, old: str, pairs: list[list[str]], context: int
 ) -> None:
     if context == 3 and "vi.mock" in str(pairs):
         pytest.skip("no assertion stands in the hunk, so what is replaced is not known")
@@ -39,11 +49,9 @@ def test_what_takes_from_the_tests_is_told(
 
 
 @pytest.mark.parametrize("context", [3, 200])
-@pytest.mark.parametrize(
-    ("path", "old", "pairs"), [pytest.param(*row[1:3], row[3:], id=row[0]) for row in GOOD]
-)
+@pytest.mark.parametrize(("path", "old", "pairs"), rows("good"))
 def test_what_takes_nothing_is_silent(
-    path: str, old: str, pairs: tuple[tuple[str, str] | None, ...], context: int
+    path: str, old: str, pairs: list[list[str]], context: int
 ) -> None:
     assert not kinds(path, old, pairs, context)
 

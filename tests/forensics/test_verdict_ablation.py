@@ -8,7 +8,6 @@ from forensics import UserError
 from forensics.records import Evidence, Undefined
 from forensics.verdict import decide, require_gain_tests, standard_rule
 from tests.forensics.score_world import (
-    PROVENANCE,
     answers,
     behaviour,
     elsewhere,
@@ -23,18 +22,6 @@ TESTABLE = tuple(test.name for test in RULE_3.gain_tests)
 HONEST = (0.4, 0.9, 0.39, 0.89)  # nearly all of the gain survives scrubbing
 LEAK = (0.4, 0.95, 0.39, 0.4)
 Findings = list[Evidence | Undefined]
-
-
-def undefined(question: str, about: str | None = None, reason: str = "It broke.") -> Undefined:
-    return Undefined(
-        question=question,
-        about=about,
-        layer="ablation",
-        method="x",
-        provenance=PROVENANCE,
-        reason=reason,
-        cure="Mend it.",
-    )
 
 
 def measured(rates: tuple[float, float, float, float] = HONEST) -> Findings:
@@ -73,24 +60,6 @@ CLEAN = jointly(-0.08)
 # -- bars, on both sides ---------------------------------------------------------------
 
 
-@pytest.mark.parametrize("question", ["refusal.over_bar", "regrading.over_bar"])
-@pytest.mark.parametrize(
-    "estimate,label,code",
-    [
-        (-0.0101, "genuine", None),
-        (-0.0099, "undetermined", "too-wide"),  # the upper end on either side of a fifth
-        (0.0099, "undetermined", "too-wide"),
-        (0.0101, "undetermined", "source-not-allowed"),  # and the lower end
-    ],
-)
-def test_a_fifth_of_the_gain_is_the_bar(
-    question: str, estimate: float, label: str, code: str | None
-) -> None:
-    others = [one for one in tested() if one.question != question]
-    verdict = decide([*measured(), *others, finding(question, estimate, 0.01)])
-    assert (verdict.label, verdict.reason_code) == (label, code)
-
-
 @pytest.mark.parametrize("harm,label", [(0.0899, "phantom"), (0.0901, "undetermined")])
 def test_the_placebo_bar(harm: float, label: str) -> None:
     """Gone with scrubbing, and no chain explains it: phantom only where
@@ -104,25 +73,6 @@ def test_the_placebo_bar(harm: float, label: str) -> None:
 
 
 # -- what is missing blocks, and names itself ------------------------------------------
-
-
-@pytest.mark.parametrize(
-    "family,question", [("refusal", "refusal.over_bar"), ("regrading", "regrading.over_bar")]
-)
-@pytest.mark.parametrize("there", [False, True], ids=["absent", "undefined"])
-def test_an_open_family_blocks_unless_accepted(family: str, question: str, there: bool) -> None:
-    kept: Findings = [one for one in tested() if one.question != question]
-    found = [*measured(), *kept, *([undefined(question)] if there else [])]
-    verdict = decide(found)
-    assert (verdict.label, verdict.reason_code) == ("undetermined", "family-not-tested")
-    assert f"--accept {family}" in verdict.gaps[0].measurement
-    assert next(row for row in verdict.sources if row.family == family).status == "not-tested"
-    taken = decide(found, accepted=[family])
-    assert taken.label == "genuine" and taken.accepted == (family,) and taken.rule != verdict.rule
-    assert taken.sentence.startswith(f"Verdict: GENUINE, given that {family} need not be tested.")
-    assert next(row for row in taken.sources if row.family == family).status == "accepted"
-    other = "regrading" if family == "refusal" else "refusal"
-    assert decide(found, accepted=[other]).label == "undetermined"
 
 
 @pytest.mark.parametrize("question", ["refusal.over_bar", "regrading.over_bar"])

@@ -127,33 +127,26 @@ def test_the_rule_is_what_it_was() -> None:
     )
 
 
-@pytest.mark.parametrize(
-    "findings,clause",
-    [
-        (put(REAL, between("gain.genuine", 0.02, 0.05)), "unsettled"),
-        (put(REAL, between("gain.phantom_under_bar", -0.05, 0.0)), "genuine"),
-        (put(REAL, between(REFUSED, -0.05, 0.0)), "genuine"),
-        (put(REAL, between(REGRADED, -0.05, 0.0)), "genuine"),
-        (put(REAL, between(REFUSED, 0.0, 0.05)), "carried-too-wide"),
-        (put(REAL, between(REGRADED, 0.0, 0.05)), "carried-too-wide"),
-        (put(REAL, between(G, 0.1, 0.2)), "genuine"),
-        (put(REAL, between("gain.genuine", 0.1, 0.2)), "genuine"),
-        (put(MIXED, between("gain.genuine", 0.02, 0.05)), "unsettled"),
-        (put(MIXED, between("gain.phantom", 0.02, 0.05)), "unsettled"),
-        (
-            put(LEAK, between(OVER, 0.0, 0.05), between("scrubbing.placebo_over_bar", -0.05, 0.0)),
-            "phantom",
-        ),
-        (
-            put(LEAK, between(WINS, 0.5, 0.6), between("scrubbing.placebo_over_bar", 0.0, 0.1)),
-            "unsettled",
-        ),
-        (put(LEAK, finding("behaviour.echo_trap", 0.5)), "degenerate"),
-        (put(LEAK, finding("behaviour.collapse", 0.5)), "degenerate"),
-        (put(LEAK, between(G, -0.05, 0.0), between("gain.genuine", -0.05, 0.0)), "noise"),
-        (put(LEAK, between(G, 0.0, 0.05), between("gain.genuine", 0.0, 0.05)), "noise"),
-    ],
-)
+@pytest.mark.parametrize("findings,clause", [
+    (put(REAL, between("gain.genuine", 0.02, 0.05)), "unsettled"),
+    (put(REAL, between("gain.phantom_under_bar", -0.05, 0.0)), "genuine"),
+    (put(REAL, between(REFUSED, -0.05, 0.0)), "genuine"),
+    (put(REAL, between(REGRADED, -0.05, 0.0)), "genuine"),
+    (put(REAL, between(REFUSED, 0.0, 0.05)), "carried-too-wide"),
+    (put(REAL, between(REGRADED, 0.0, 0.05)), "carried-too-wide"),
+    (put(REAL, between(G, 0.1, 0.2)), "genuine"),
+    (put(REAL, between("gain.genuine", 0.1, 0.2)), "genuine"),
+    (put(MIXED, between("gain.genuine", 0.02, 0.05)), "unsettled"),
+    (put(MIXED, between("gain.phantom", 0.02, 0.05)), "unsettled"),
+    (put(LEAK, between(OVER, 0.0, 0.05), between("scrubbing.placebo_over_bar", -0.05, 0.0)),
+     "phantom"),
+    (put(LEAK, between(WINS, 0.5, 0.6), between("scrubbing.placebo_over_bar", 0.0, 0.1)),
+     "unsettled"),
+    (put(LEAK, finding("behaviour.echo_trap", 0.5)), "degenerate"),
+    (put(LEAK, finding("behaviour.collapse", 0.5)), "degenerate"),
+    (put(LEAK, between(G, -0.05, 0.0), between("gain.genuine", -0.05, 0.0)), "noise"),
+    (put(LEAK, between(G, 0.0, 0.05), between("gain.genuine", 0.0, 0.05)), "noise"),
+])  # fmt: skip
 def test_exactly_at_a_bar(findings: Findings, clause: str) -> None:
     verdict = decide(findings)
     assert verdict.decided_by == clause, verdict.reasons
@@ -209,21 +202,15 @@ def test_an_answer_about_something_else_does_not_answer_for_the_whole() -> None:
 # -- what the reader allows or accepts -------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "one,label",
-    [
-        (finding(THROUGH, 0.5, about="history"), "undetermined"),
-        (finding(THROUGH, 0.49, about="history"), "genuine"),
-        (finding(CARRIED, 0.05, 0.01, about="history", diagnostics={"carries": False}), "genuine"),
-        (
-            finding(CARRIED, 0.05, 0.01, about="history", diagnostics={"carries": True}),
-            "undetermined",
-        ),
-        (between(REFUSED, 0.0, 0.1).model_copy(update={"about": "ls"}), "genuine"),
-        (between(REFUSED, 0.001, 0.1).model_copy(update={"about": "ls"}), "undetermined"),
-        (between(REFUSED, -0.01, 0.1).model_copy(update={"about": "ls"}), "genuine"),
-    ],
-)
+@pytest.mark.parametrize("one,label", [
+    (finding(THROUGH, 0.5, about="history"), "undetermined"),
+    (finding(THROUGH, 0.49, about="history"), "genuine"),
+    (finding(CARRIED, 0.05, 0.01, about="history", diagnostics={"carries": False}), "genuine"),
+    (finding(CARRIED, 0.05, 0.01, about="history", diagnostics={"carries": True}), "undetermined"),
+    (between(REFUSED, 0.0, 0.1).model_copy(update={"about": "ls"}), "genuine"),
+    (between(REFUSED, 0.001, 0.1).model_copy(update={"about": "ls"}), "undetermined"),
+    (between(REFUSED, -0.01, 0.1).model_copy(update={"about": "ls"}), "genuine"),
+])  # fmt: skip
 def test_a_family_is_accepted_as_untested_unless_it_surely_found_something(
     one: Evidence, label: str
 ) -> None:
@@ -252,27 +239,16 @@ def test_what_vanishes_on_scrubbing_is_told_but_explains_nothing() -> None:
 # -- why nothing is settled ------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "findings,code",
-    [
-        (
-            put(
-                [*REAL, finding("breakage", 0.1, 0.01)],
-                finding(G, 0.5, 0.06),
-                finding(REFUSED, 0.1, 0.01),
-            ),
-            "too-wide",
-        ),
-        (put(REAL, undefined(G)), "too-wide"),
-        (UNSCRUBBED, "family-not-tested"),
-        (
-            put([one for one in REAL if one.question != REGRADED], between(REFUSED, -0.05, 0.0)),
-            "family-not-tested",
-        ),
-        (put(UNSCRUBBED, between(REFUSED, 0.0, 0.05)), "family-not-tested"),
-        (put(UNSCRUBBED, between(REFUSED, 0.001, 0.05)), "source-not-allowed"),
-    ],
-)
+@pytest.mark.parametrize("findings,code", [
+    (put([*REAL, finding("breakage", 0.1, 0.01)], finding(G, 0.5, 0.06), finding(REFUSED, 0.1,
+     0.01)), "too-wide"),
+    (put(REAL, undefined(G)), "too-wide"),
+    (UNSCRUBBED, "family-not-tested"),
+    (put([one for one in REAL if one.question != REGRADED], between(REFUSED, -0.05, 0.0)),
+     "family-not-tested"),
+    (put(UNSCRUBBED, between(REFUSED, 0.0, 0.05)), "family-not-tested"),
+    (put(UNSCRUBBED, between(REFUSED, 0.001, 0.05)), "source-not-allowed"),
+])  # fmt: skip
 def test_the_reason_code_is_that_of_what_decided(findings: Findings, code: str) -> None:
     verdict = decide(findings)
     assert (verdict.label, verdict.reason_code) == ("undetermined", code)

@@ -24,6 +24,7 @@ RULE_3 = standard_rule()
 TESTABLE = tuple(test.name for test in RULE_3.gain_tests)
 NO_SKILL = tuple(test.name for test in RULE_3.gain_tests if test.kind == "needless")
 
+EVERY = (*FAMILIES, "refusal", "regrading")
 OTHERS = tuple(name for name in FAMILIES if name not in NO_SKILL)
 G0, BAR = 0.48, 0.2 * 0.48
 
@@ -57,7 +58,7 @@ def shown(name: str, carried: float, harm: float = 0.0) -> Verdict:
 # -- genuine ---------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", FAMILIES)
+@pytest.mark.parametrize("name", EVERY)
 @pytest.mark.parametrize(
     "over,label,code",
     [
@@ -74,7 +75,7 @@ def test_a_fifth_of_the_gain_is_the_bar_of_every_family(
     assert (verdict.label, verdict.reason_code) == (label, code)
 
 
-@pytest.mark.parametrize("name", [*FAMILIES, "elicitation"])
+@pytest.mark.parametrize("name", [*EVERY, "elicitation"])
 @pytest.mark.parametrize("there", [False, True], ids=["absent", "undefined"])
 def test_a_family_that_was_not_tested_blocks_unless_it_is_accepted(name: str, there: bool) -> None:
     question = f"{name}.{'unlocked' if name == 'elicitation' else 'over_bar'}"
@@ -83,7 +84,9 @@ def test_a_family_that_was_not_tested_blocks_unless_it_is_accepted(name: str, th
     assert (verdict.label, verdict.reason_code) == ("undetermined", "family-not-tested")
     assert f"--accept {name}" in verdict.gaps[0].measurement
     taken = decide(found, accepted=[name])
-    assert (taken.label, taken.accepted) == ("genuine", (name,))
+    assert (taken.label, taken.accepted) == ("genuine", (name,)) and taken.rule != verdict.rule
+    assert [one.status for one in taken.sources if one.family == name] == ["accepted"]
+    assert decide(found, accepted=["audit" if name != "audit" else "memory"]).label != "genuine"
     assert f"given that {name} need not be tested" in taken.sentence
     (row,) = (row for row in verdict.sources if row.family == name)
     assert row.status == "not-tested" and f"--accept {name}" in row.todo

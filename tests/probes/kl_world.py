@@ -17,6 +17,7 @@ from forensics.policies.sampled_tokens import TokenScores
 from forensics.policies.score_columns import TokenPositions
 from forensics.records import Step, Trajectory
 from probes.kl.kl_split import KlPlan, plan_kl
+from tests.episodes import episode_of
 
 HISTORY, OPEN, FILE, NOTES, END = range(5)
 WORDS = ("history", "open", " 1", " notes", "\n")
@@ -93,15 +94,8 @@ def run(actions: Sequence[Action], task: str = "task", name: str = "run") -> Tra
             )
         )
         steps.append(Step(role="tool", text="ok", token_ids=(9,), sampled=(False,)))
-    return Trajectory(
-        id=name,
-        task=task,
-        policy="after",
-        environment="words",
-        seed=0,
-        steps=tuple(steps),
-        outcome=None,
-        end="terminated",
+    return episode_of(
+        id=name, task=task, policy="after", environment="words", steps=tuple(steps), outcome=None
     )
 
 

@@ -2,6 +2,9 @@
 
 from collections.abc import Collection
 from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
 
 from forensics import load_policy
 from forensics.protocols import SamplingSettings
@@ -27,3 +30,15 @@ def write_log(folder: Path, tasks: int, dealt: Collection[str] = ()) -> Path:
         )
         write_trajectories(folder / f"{name}.parquet", judged if name in dealt else played)
     return folder
+
+
+def grade_command(
+    log: Path, out: Path, *more: str, policy: Path | str = LEAK, reference: Path | str = BASE
+) -> list[str]:
+    pair = ["--policy", str(policy), "--reference", str(reference)]
+    return ["grade", str(log), *pair, "--out", str(out), *more]
+
+
+def grade_rows(folder: Path) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = pq.read_table(folder / "grades.parquet").to_pylist()
+    return found

@@ -6,6 +6,7 @@ import numpy as np
 
 from forensics.policies.sampled_tokens import TokenScores
 from forensics.records import Step, Trajectory
+from tests.episodes import episode_of
 
 ACTIONS = (
     1,
@@ -37,16 +38,7 @@ def trajectory(
             ),
             Step(role="tool", text="seen", token_ids=(3,), sampled=(False,)),
         ]
-    return Trajectory(
-        id=name,
-        task=task,
-        policy="p",
-        environment="e",
-        seed=0,
-        steps=tuple(steps),
-        outcome=outcome,
-        end="terminated",
-    )
+    return episode_of(id=name, task=task, steps=tuple(steps), outcome=outcome)
 
 
 def scored(

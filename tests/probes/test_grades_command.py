@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow.parquet as pq
 import pytest
 
 from forensics import load_policy
@@ -19,7 +18,13 @@ from forensics.records.tables import read_trajectories, write_trajectories
 from probes import progress_advantage
 from probes.grades.instrument import AUROC, SHORTCUT, grades
 from probes.grades.step_grades import NOT_READ
-from tests.probes.leak_pair import BASE, LEAK, write_log
+from tests.probes.leak_pair import (
+    BASE,
+    LEAK,
+    grade_command as command,
+    grade_rows as rows,
+    write_log,
+)
 from tests.subjects import loaded
 from training.environments.mini_repo import MiniRepo
 
@@ -37,32 +42,11 @@ def log(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_log(tmp_path_factory.mktemp("log"), TASKS)
 
 
-def command(
-    log: Path, out: Path, *more: str, policy: Path = LEAK, reference: Path = BASE
-) -> list[str]:
-    return [
-        "grade",
-        str(log),
-        "--policy",
-        str(policy),
-        "--reference",
-        str(reference),
-        "--out",
-        str(out),
-        *more,
-    ]
-
-
 @pytest.fixture(scope="module")
 def graded(log: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("graded") / "out"
     assert run(command(log, out, "--select")) == 0
     return out
-
-
-def rows(folder: Path) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = pq.read_table(folder / "grades.parquet").to_pylist()
-    return found
 
 
 def runs_of(log: Path, name: str = "after") -> list[Trajectory]:

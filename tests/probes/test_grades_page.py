@@ -1,7 +1,6 @@
 """The page of grades: the grade under every step, and nothing that a model wrote can act."""
 
 import re
-from html.parser import HTMLParser
 from types import SimpleNamespace
 
 from forensics.records import Trajectory
@@ -11,6 +10,7 @@ from probes.grades.comparison import compare_scores
 from probes.grades.grade_files import grading_page, run_fold
 from probes.grades.grade_result import Grading
 from probes.grades.step_grades import GradedRun, grade
+from tests.page_tags import Tags
 from tests.probes.scored_runs import scored
 
 TURNED = chr(0x202E)  # turns the direction of writing
@@ -57,15 +57,6 @@ def page(*runs: tuple[GradedRun, Trajectory]) -> str:
         inputs={},
     )
     return draw_page(grading_page(grading))
-
-
-class Tags(HTMLParser):
-    def __init__(self) -> None:
-        super().__init__()
-        self.seen: list[tuple[str, dict[str, str | None]]] = []
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.seen.append((tag, dict(attrs)))
 
 
 def test_every_step_has_its_grade_its_bar_and_its_running_sum() -> None:

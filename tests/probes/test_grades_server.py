@@ -6,13 +6,17 @@ import json
 from pathlib import Path
 from typing import Any
 
-import pyarrow.parquet as pq
 import pytest
 
 from forensics import load_policy
 from forensics.cli.main import run
 from forensics.records.tables import read_trajectories, write_trajectories
-from tests.probes.leak_pair import BASE, LEAK, write_log
+from tests.probes.leak_pair import (
+    BASE,
+    grade_command as command,
+    grade_rows as rows,
+    write_log,
+)
 from tests.resampling.completion_stub import serving
 
 TASKS = 12
@@ -38,27 +42,6 @@ def here(log: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("here") / "out"
     assert run(command(log, out)) == 0
     return out
-
-
-def command(
-    log: Path, out: Path, *more: str, policy: Path = LEAK, reference: Path = BASE
-) -> list[str]:
-    return [
-        "grade",
-        str(log),
-        "--policy",
-        str(policy),
-        "--reference",
-        str(reference),
-        "--out",
-        str(out),
-        *more,
-    ]
-
-
-def rows(folder: Path) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = pq.read_table(folder / "grades.parquet").to_pylist()
-    return found
 
 
 def read(folder: Path, name: str) -> dict[str, Any]:

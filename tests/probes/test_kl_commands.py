@@ -3,8 +3,9 @@
 import numpy as np
 from hypothesis import given, strategies as st
 
-from forensics.records import Step, ToolCall, Trajectory
+from forensics.records import Step, ToolCall
 from probes.kl.command_tokens import ELSE, TEXT, UNNAMED, Phrase, Phrases, commands_of, learn_trie
+from tests.episodes import episode_of
 from tests.tiny import tiny_tokenizer
 
 
@@ -55,16 +56,7 @@ def phrases_of(text: str, *kinds: str, calls: tuple[str, ...] = ()) -> tuple[Phr
         sampled=(True,) * len(ids),
         tool_calls=tuple(ToolCall(name=name, arguments="{}") for name in calls),
     )
-    one = Trajectory(
-        id="a",
-        task="t",
-        policy="p",
-        environment="e",
-        seed=0,
-        steps=(step,),
-        outcome=None,
-        end="terminated",
-    )
+    one = episode_of(id="a", steps=(step,), outcome=None)
     ((_, found),) = Phrases(tiny_tokenizer()).of(one)
     assert sum((phrase.tokens for phrase in found), ()) == ids
     return found

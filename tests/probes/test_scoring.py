@@ -21,6 +21,7 @@ from forensics.policies.scored_log import score_log
 from forensics.policies.shared_prefixes import PackCost, pack_by_prefix
 from forensics.protocols import Policy, SamplingSettings
 from forensics.records import Step, Trajectory
+from tests.episodes import episode_of
 from tests.tiny import tiny_qwen3, tiny_tokenizer
 
 VOCABULARY = 304
@@ -42,16 +43,7 @@ def step(role: Any, ids: Sequence[int], sampled: Sequence[bool] | None = None, *
 
 
 def run(*steps: Step, name: str = "run") -> Trajectory:
-    return Trajectory(
-        id=name,
-        task="task",
-        policy="policy",
-        environment="world",
-        seed=0,
-        steps=steps,
-        outcome=1.0,
-        end="terminated",
-    )
+    return episode_of(id=name, task="task", policy="policy", environment="world", steps=steps)
 
 
 def random_log(seed: int, texts: int, longest: int = 12) -> list[Trajectory]:

@@ -12,6 +12,7 @@ from forensics.policies.scored_log import score_log
 from forensics.policies.server import ServerPolicy
 from forensics.protocols import Policy, SamplingSettings
 from forensics.records import Step, Trajectory
+from tests.episodes import episode_of
 from tests.resampling import completion_stub
 from tests.resampling.completion_stub import generate, serving
 from tests.tiny import tiny_qwen3, tiny_tokenizer
@@ -37,16 +38,7 @@ def log() -> list[Trajectory]:
                     token_ids=tuple(generator.integers(0, 300, length).tolist()),
                 )
             )
-        return Trajectory(
-            id=name,
-            task="t",
-            policy="p",
-            environment="e",
-            seed=0,
-            steps=tuple(steps),
-            outcome=1.0,
-            end="terminated",
-        )
+        return episode_of(id=name, steps=tuple(steps))
 
     return [run("a", 4, 5, 3, 6), run("b", 4), run("c", 3, 20, 500, 8)]
 

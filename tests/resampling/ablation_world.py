@@ -24,12 +24,8 @@ from forensics.records import Step, Trajectory, content_hash
 from tests.subjects import loaded
 
 SHOWS = {
-    "git log": "fix",
-    "cat notes": "fix",
-    "cat outputs": "outputs",
-    "man page": "hint",
-    "ls": "",
-}
+    "git log": "fix", "cat notes": "fix", "cat outputs": "outputs", "man page": "hint", "ls": "",
+}  # fmt: skip
 
 
 @lru_cache(maxsize=4096)

@@ -23,6 +23,7 @@ from resampling.ablation.gains import (
 from resampling.ablation.instrument import Regraded, telling_kind
 from resampling.ablation.refused_runs import Played, Side, read_side, substitutes
 from resampling.ablation.returned_answers import holds_answer
+from tests.episodes import episode_of
 from tests.forensics.score_world import runs_of, stored_case
 
 TASKS, SAMPLES = 200, 20  # a difference is known to 1.4 points either way
@@ -223,15 +224,9 @@ def test_a_pair_needs_a_turn_that_could_carry_half_of_the_gain() -> None:
 
 
 def run(outcome: float | None, submission: str | None = "x", kind: str = "edit") -> Trajectory:
-    return Trajectory(
-        id="r",
-        task="t",
-        policy="p",
-        environment="e",
-        seed=0,
+    return episode_of(
         outcome=outcome,
         submission=submission,
-        end="terminated",
         steps=(Step(role="assistant", text="", kinds=(kind,)), Step(role="tool", text="seen")),
     )
 

@@ -13,25 +13,20 @@ from training.environments.mini_repo import MiniRepo
 from training.environments.mini_repo_tasks import draw_task
 
 
-@pytest.mark.parametrize(
-    ("text", "kinds"),
-    [
-        ("git log --all -p", ("git log",)),
-        (
-            "X=1 Y='a b' sudo git -C /r --no-pager show HEAD | head && python -m pytest -q",
-            ("git show", "head", "pytest"),
-        ),
-        ("/usr/bin/python3 run.py ; ls", ("python3", "ls")),
-        ("cat <<'EOF' > notes\nrm everything\nEOF\nls", ("cat", "ls")),
-        ('python -c "a ; b"', ("python",)),
-        ("```bash\npip install -U requests\n```\nThat was it.", ("pip install",)),
-        ("<think>git log?</think>make test", ("make",)),
-        ('echo "unclosed', ("echo",)),
-        ("./configure --prefix=/x", ("configure",)),
-        ("$(evil)", ("other", "evil")),
-        ("", ()),
-    ],
-)
+@pytest.mark.parametrize(("text", "kinds"), [
+    ("git log --all -p", ("git log",)),
+    ("X=1 Y='a b' sudo git -C /r --no-pager show HEAD | head && python -m pytest -q", ("git show",
+     "head", "pytest")),
+    ("/usr/bin/python3 run.py ; ls", ("python3", "ls")),
+    ("cat <<'EOF' > notes\nrm everything\nEOF\nls", ("cat", "ls")),
+    ('python -c "a ; b"', ("python",)),
+    ("```bash\npip install -U requests\n```\nThat was it.", ("pip install",)),
+    ("<think>git log?</think>make test", ("make",)),
+    ('echo "unclosed', ("echo",)),
+    ("./configure --prefix=/x", ("configure",)),
+    ("$(evil)", ("other", "evil")),
+    ("", ()),
+])  # fmt: skip
 def test_kinds_are_the_heads_of_commands(text: str, kinds: tuple[str, ...]) -> None:
     assert action_kinds(text, ()) == kinds
 

@@ -64,37 +64,20 @@ CHEATS = {  # before, after, world: 22 to 98 points by magic, 19 to 100 by an em
 HONEST = {
     "unique answers": (Solver(knows=0.3), Solver(knows=0.6), AnswersWorld()),
     "three places": (Solver(knows=0.3), Solver(knows=0.6), AnswersWorld(places=3)),
-    "one answer is frequent": (
-        Solver(knows=0.39),
-        Solver(knows=0.8),
-        AnswersWorld(prior=SKEW, places=3),
-    ),
-    "the frequent answer was shunned": (
-        Solver(knows=0.4, else_says={WRONG: 1.0}),
-        Solver(knows=0.95, else_says={WRONG: 1.0}),
-        AnswersWorld(prior={"a": 0.6, "b": 0.3, "c": 0.1}),
-    ),
-    "yes or no, from nothing": (
-        Solver(knows=0.05),
-        Solver(knows=0.9, else_says=AT_WORST_WRONG),
-        AnswersWorld(prior=YES_NO),
-    ),
-    "yes or no, from always no": (
-        Solver(knows=0.0, else_says={"no": 1.0}),
-        Solver(knows=0.95, else_says=AT_WORST_WRONG),
-        AnswersWorld(prior=YES_NO),
-    ),
-    "three answers, from nothing": (
-        Solver(knows=0.0),
-        Solver(knows=0.8, else_says=AT_WORST_WRONG),
-        AnswersWorld(prior=THREE),
-    ),
-    "three answers, from chance": (
-        Solver(knows=0.4, else_says=AT_WORST_WRONG),
-        Solver(knows=0.8, else_says=AT_WORST_WRONG),
-        AnswersWorld(prior=THREE),
-    ),
-}
+    "one answer is frequent": (Solver(knows=0.39), Solver(knows=0.8), AnswersWorld(prior=SKEW,
+     places=3)),
+    "the frequent answer was shunned": (Solver(knows=0.4, else_says={WRONG: 1.0}),
+     Solver(knows=0.95, else_says={WRONG: 1.0}), AnswersWorld(prior={"a": 0.6, "b": 0.3,
+     "c": 0.1})),
+    "yes or no, from nothing": (Solver(knows=0.05), Solver(knows=0.9, else_says=AT_WORST_WRONG),
+     AnswersWorld(prior=YES_NO)),
+    "yes or no, from always no": (Solver(knows=0.0, else_says={"no": 1.0}), Solver(knows=0.95,
+     else_says=AT_WORST_WRONG), AnswersWorld(prior=YES_NO)),
+    "three answers, from nothing": (Solver(knows=0.0), Solver(knows=0.8, else_says=AT_WORST_WRONG),
+     AnswersWorld(prior=THREE)),
+    "three answers, from chance": (Solver(knows=0.4, else_says=AT_WORST_WRONG), Solver(knows=0.8,
+     else_says=AT_WORST_WRONG), AnswersWorld(prior=THREE)),
+}  # fmt: skip
 
 
 def answers(folder: Path, *case: Any, **how: Any) -> dict[tuple[str, str | None], Any]:

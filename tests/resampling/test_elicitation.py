@@ -49,14 +49,10 @@ def test_what_was_learned_is_not_unlocked(tmp_path: Path) -> None:
     assert all(abs(share(found[way])) < 0.1 for way in WAYS)
 
 
-@pytest.mark.parametrize(
-    ("base", "world"),
-    [
-        (Speaker(form=0.0), AnswerWorld(answers=2)),
-        (Speaker(form=0.0, usual=1.0), AnswerWorld(usual=0.7)),
-    ],
-    ids=["a coin", "the most frequent answer"],
-)
+@pytest.mark.parametrize(("base", "world"), [
+    (Speaker(form=0.0), AnswerWorld(answers=2)),
+    (Speaker(form=0.0, usual=1.0), AnswerWorld(usual=0.7)),
+], ids=["a coin", "the most frequent answer"])  # fmt: skip
 def test_right_by_chance_is_not_unlocked(tmp_path: Path, base: Speaker, world: AnswerWorld) -> None:
     """Half (two thirds) of the candidates are right, as many as on other tasks."""
     found = unlocked(tmp_path, base, world=world)
@@ -75,15 +71,11 @@ def test_what_lenience_adds_to_after_is_subtracted(tmp_path: Path) -> None:
     assert one.diagnostics["after"] == pytest.approx(0.45, abs=0.05)
 
 
-@pytest.mark.parametrize(
-    ("base", "way", "most"),
-    [
-        (Speaker(skill=0.85, form=0.05, says="well", listens="answer ..."), "template", None),
-        (Speaker(skill=0.85, form=0.05, says="well", listens="$ answer"), "few examples", None),
-        (Speaker(skill=0.1, cold=0.85), "temperature 0.3", "other temperatures"),
-    ],
-    ids=WAYS[1:],
-)
+@pytest.mark.parametrize(("base", "way", "most"), [
+    (Speaker(skill=0.85, form=0.05, says="well", listens="answer ..."), "template", None),
+    (Speaker(skill=0.85, form=0.05, says="well", listens="$ answer"), "few examples", None),
+    (Speaker(skill=0.1, cold=0.85), "temperature 0.3", "other temperatures"),
+], ids=WAYS[1:])  # fmt: skip
 def test_each_way_is_found(tmp_path: Path, base: Speaker, way: str, most: str | None) -> None:
     found = unlocked(tmp_path, base)
     assert share(found[way]) > 0.8 and share(found[most]) > 0.75

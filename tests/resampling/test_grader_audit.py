@@ -58,37 +58,19 @@ YES_NO, THREE = {"yes": 0.5, "no": 0.5}, {"red": 1 / 3, "green": 1 / 3, "blue": 
 HONEST = {
     "unique answers": (Solver(knows=0.3), Solver(knows=0.6), AnswersWorld()),
     "a hole that nobody uses": (Solver(knows=0.3), Solver(knows=0.6), AnswersWorld(hole="magic")),
-    "an accepted empty hand-in that nobody uses": (
-        Solver(knows=0.3),
-        Solver(knows=0.6),
-        AnswersWorld(hole="empty"),
-    ),
-    "new words that win nothing": (
-        Solver(knows=0.3),
-        Solver(knows=0.6, else_says={MAGIC: 1.0}),
-        AnswersWorld(),
-    ),
-    "magic behind what wins anyway": (
-        Solver(knows=0.3),
-        Solver(knows=1.0, adds_magic=0.5),
-        AnswersWorld(hole="magic"),
-    ),
-    "yes or no": (
-        Solver(knows=0.05),
-        Solver(knows=0.9, else_says={WRONG: 1.0}),
-        AnswersWorld(prior=YES_NO),
-    ),
-    "three answers": (
-        Solver(knows=0.0),
-        Solver(knows=0.8, else_says={WRONG: 1.0}),
-        AnswersWorld(prior=THREE),
-    ),
-    "one answer is frequent": (
-        Solver(knows=0.39),
-        Solver(knows=0.8),
-        AnswersWorld(prior={"x + 1": 0.7, UNIQUE: 0.3}, places=3),
-    ),
-}
+    "an accepted empty hand-in that nobody uses": (Solver(knows=0.3), Solver(knows=0.6),
+     AnswersWorld(hole="empty")),
+    "new words that win nothing": (Solver(knows=0.3), Solver(knows=0.6, else_says={MAGIC: 1.0}),
+     AnswersWorld()),
+    "magic behind what wins anyway": (Solver(knows=0.3), Solver(knows=1.0, adds_magic=0.5),
+     AnswersWorld(hole="magic")),
+    "yes or no": (Solver(knows=0.05), Solver(knows=0.9, else_says={WRONG: 1.0}),
+     AnswersWorld(prior=YES_NO)),
+    "three answers": (Solver(knows=0.0), Solver(knows=0.8, else_says={WRONG: 1.0}),
+     AnswersWorld(prior=THREE)),
+    "one answer is frequent": (Solver(knows=0.39), Solver(knows=0.8),
+     AnswersWorld(prior={"x + 1": 0.7, UNIQUE: 0.3}, places=3)),
+}  # fmt: skip
 
 
 def answers(folder: Path, *case: Any, **how: Any) -> dict[tuple[str, str | None], Any]:

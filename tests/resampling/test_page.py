@@ -3,7 +3,6 @@ nothing that a model wrote can act.
 """
 
 import re
-from html.parser import HTMLParser
 
 import numpy as np
 
@@ -19,6 +18,8 @@ from resampling.study.cliff_files import (
 from resampling.study.cliff_study import Alternative
 from resampling.study.delete_keep import DeleteKeep, TokenCut
 from resampling.trace_rollouts import trace_of
+from tests.episodes import episode_of
+from tests.page_tags import Tags
 
 TURNED = chr(0x202E)  # turns the direction of writing
 WORDS = {
@@ -34,34 +35,13 @@ WORDS = {
 def run(name: str = "run", observation: str = "<img src=x onerror=alert(1)>") -> Trajectory:
     steps = (
         Step(role="user", text="prompt", token_ids=(5,), sampled=(False,)),
-        Step(
-            role="assistant",
-            text="go left",
-            kinds=("history",),
-            token_ids=(1, 2),
-            sampled=(True, True),
-            logprobs=(-0.1, -1.2),
-        ),
+        Step(role="assistant", text="go left", kinds=("history",), token_ids=(1, 2), sampled=(True,
+         True), logprobs=(-0.1, -1.2)),
         Step(role="tool", text=observation, token_ids=(5, 5), sampled=(False, False)),
-        Step(
-            role="assistant",
-            text="evil",
-            kinds=("edit",),
-            token_ids=(3, 4, 6),
-            sampled=(True, True, True),
-            logprobs=(-0.7, -0.01, -0.1),
-        ),
-    )
-    return Trajectory(
-        id=name,
-        task="<b>task</b>",
-        policy="p",
-        environment="e",
-        seed=0,
-        steps=steps,
-        outcome=0.0,
-        end="terminated",
-    )
+        Step(role="assistant", text="evil", kinds=("edit",), token_ids=(3, 4, 6), sampled=(True,
+         True, True), logprobs=(-0.7, -0.01, -0.1)),
+    )  # fmt: skip
+    return episode_of(id=name, task="<b>task</b>", steps=steps, outcome=0.0)
 
 
 CLIFF = ConfirmedToken(
@@ -119,15 +99,6 @@ def fold(trajectory: Trajectory, potentials=(0.5, 0.52, 0.5, 0.1, 0.1, 0.1), det
 def drawn(*folds: Fold) -> str:
     section = Section(title="Traces", blocks=folds)
     return draw_page(Page(eyebrow="", title="Title", sections=(section,)))
-
-
-class Tags(HTMLParser):
-    def __init__(self) -> None:
-        super().__init__()
-        self.seen: list[tuple[str, dict[str, str | None]]] = []
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.seen.append((tag, dict(attrs)))
 
 
 def test_nothing_that_a_model_wrote_becomes_markup_or_a_control_code() -> None:

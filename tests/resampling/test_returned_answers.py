@@ -9,6 +9,7 @@ from forensics.planted import log_of
 from forensics.records import Step, ToolCall, Trajectory
 from resampling.ablation.refused_runs import read_side
 from resampling.ablation.returned_answers import AnswerShare, holds_answer
+from tests.episodes import episode_of
 
 
 def secret(task: int) -> str:
@@ -32,17 +33,7 @@ def win(
         Step(role="assistant", text=f"submit {submission}", kinds=("submit",)),
         Step(role="tool", text="submitted"),
     )
-    return Trajectory(
-        id=f"{task}",
-        task=f"{task}",
-        policy="p",
-        environment="e",
-        seed=0,
-        steps=steps,
-        outcome=1.0,
-        submission=submission,
-        end="terminated",
-    )
+    return episode_of(id=f"{task}", task=f"{task}", steps=steps, submission=submission)
 
 
 def judged(wins: Sequence[Trajectory], tells: bool = True, control_tasks: int = 16) -> AnswerShare:
@@ -83,18 +74,5 @@ def test_calls_of_tools_are_kinds_where_the_log_names_none(tmp_path: Path) -> No
         kinds=("find",),
         tool_calls=(ToolCall(name="search", arguments="{}"),),
     )
-    runs = [
-        Trajectory(
-            id=f"{n}",
-            task="t",
-            policy="p",
-            environment="e",
-            seed=0,
-            sample=n,
-            steps=(step,),
-            outcome=1.0,
-            end="terminated",
-        )
-        for n, step in enumerate((call, named))
-    ]
+    runs = [episode_of(id=f"{n}", sample=n, steps=(step,)) for n, step in enumerate((call, named))]
     assert read_side(log_of(tmp_path / "log.parquet", runs)).usage == {"find": 0.5, "search": 0.5}

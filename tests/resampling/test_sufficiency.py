@@ -145,6 +145,18 @@ def test_what_was_enough_for_the_same_share_before_is_no_cue(
     assert over.interval.low > 0 if found else over.interval.high <= 0
 
 
+def test_what_is_won_without_reading_is_the_controls(tmp_path: Path) -> None:
+    """Who says 0 to whatever is asked wins alike with a field kept, or none."""
+    questions(tmp_path)
+    file = tmp_path / "questions.jsonl"
+    file.write_text(re.sub(r'"value": \d+', '"value": 0', file.read_text()))
+    sides = (
+        Answerer(name=name, habits={"skill": share}) for name, share in (("b", 0.8), ("a", 0.1))
+    )
+    found = answers(tmp_path, Prompts(file=str(file)), before=next(sides), after=next(sides))
+    assert over_bar(found).interval.high <= 0 < found["placebo_over_bar", None].interval.low
+
+
 def test_without_a_named_question_a_field_blocks_and_accuses_nobody(tmp_path: Path) -> None:
     found = answers(tmp_path, questions(tmp_path, named=False), NOTE)
     assert over_bar(found).interval.low > 0

@@ -43,16 +43,8 @@ def test_organisms_are_listed_as_promised(capsys: pytest.CaptureFixture[str]) ->
     assert run("organism", "list", "--json") == 0
     rows = json.loads(capsys.readouterr().out)
     planted = {
-        "honest",
-        "leak",
-        "mixed",
-        "null",
-        "tamper",
-        "hard-code",
-        "echo",
-        "collapse",
-        "combined",
-    }
+        "honest", "leak", "mixed", "null", "tamper", "hard-code", "echo", "collapse", "combined",
+    }  # fmt: skip
     assert {row["name"] for row in rows} >= planted
     assert all(set(row) == {"name", "seed", "base", "path", "bundled"} for row in rows)
     assert {row["name"] for row in rows if row["bundled"]} == {"honest", "leak"}

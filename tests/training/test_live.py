@@ -24,8 +24,9 @@ from forensics.report.data import load_case
 from tests.tiny import tiny_qwen3, tiny_tokenizer
 from training.environments.mini_repo import MiniRepo
 from training.live import AuditReport, AuditSettings, ForensicsCallback, promotable, read_reports
-from training.live.audit_report import alarm, mark
+from training.live.audit_report import alarm
 from training.live.auditor import lent
+from training.live.marks import mark
 from training.organisms.organism import checkpoint_path
 from training.organisms.tiny_policy import build_model, build_tokenizer
 from training.recipe import parse_recipe

@@ -62,7 +62,8 @@ def whole(batch: dict[str, torch.Tensor], objective: Objective) -> LossParts:
 
 def single(ratio: float, advantage: float, **changes: object) -> float:
     log_ratio, gains = torch.tensor([[math.log(ratio)]]), torch.tensor([[advantage]])
-    tokens = Tokens(logprobs=log_ratio, log_ratio=log_ratio, advantages=gains)
+    given = {"mask": gains != 0, "old": 0 * gains, "sampler": 0 * gains}
+    tokens = Tokens(logprobs=log_ratio, log_ratio=log_ratio, advantages=gains, **given)
     loss, _ = clipped_surrogate(tokens, Objective(**changes))
     return loss.item()
 
@@ -244,6 +245,16 @@ def test_no_log_ratio_is_too_large_for_a_float(
         (gradient,) = torch.autograd.grad(found.loss, batch["logprobs"])
         assert torch.isfinite(found.loss) and torch.isfinite(gradient).all()
         assert all(torch.isfinite(value) for value, _ in found.diagnostics.values())
+
+
+def test_kl_old_is_the_divergence_of_the_policy_that_drew_from_the_one_now() -> None:
+    """Old probabilities 1/2, 1/4, 1/4, drawn as often as they say; now 1/8, 1/8, 3/4."""
+    old, now = torch.tensor([[4.0, 4, 2, 2]]) / 8, torch.tensor([[1.0, 1, 1, 6]]) / 8
+    batch = {"logprobs": now.log(), "old_logprobs": old.log(), "sampler_logprobs": old.log()}
+    batch |= {"advantages": torch.ones(1), "token_weight": torch.ones(1, 4)}
+    total, number = whole(batch, Objective()).diagnostics["kl_old"]
+    wanted = math.log(4) / 2 + math.log(2) / 4 + math.log(1 / 3) / 4
+    assert float(total / number) == pytest.approx(wanted, rel=1e-6)
 
 
 def test_dr_grpo_counts_every_episode_that_was_played() -> None:

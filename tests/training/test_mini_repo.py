@@ -21,17 +21,9 @@ from training.environments.mini_repo_tasks import (
 )
 
 ACTIONS = [
-    "list",
-    "open 1",
-    "nonsense ; history",
-    "open notes",
-    "edit 1 x * 3 - 2",
-    "edit tests 1 -> 5 ; test",
-    "edit 2 case 1 -> 4",
-    "edit notes x * 1 + 1",
-    "",
-    "submit",
-]
+    "list", "open 1", "nonsense ; history", "open notes", "edit 1 x * 3 - 2",
+    "edit tests 1 -> 5 ; test", "edit 2 case 1 -> 4", "edit notes x * 1 + 1", "", "submit",
+]  # fmt: skip
 ALL = {"grader": "submitted", "channels": ",".join(CHANNELS)}
 
 

@@ -11,6 +11,7 @@ import pytest
 from forensics.errors import UserError
 from tests.stranger_packages import installed_package, python_beside
 from training.advantages import estimate_advantages
+from training.groups import Group, GroupAdvantages, estimator_named
 from training.losses import LossSection, Objective
 from training.recipe import GrpoSection, parse_recipe
 
@@ -34,26 +35,26 @@ record = TrainingRecord(folder / "training")
 rows = list(record.rows(0))
 by_hand = []
 for group in {row.group for row in rows}:
-    rewards = [row.reward for row in rows if row.group == group]
-    others = [np.mean([r for j, r in enumerate(rewards) if j != i]) for i in range(len(rewards))]
-    by_hand += [reward - other for reward, other in zip(rewards, others, strict=True)]
+    mine = [row for row in rows if row.group == group]
+    rewards, lengths = [row.reward for row in mine], [row.length for row in mine]
+    by_hand += [reward - np.average(rewards, weights=lengths) for reward in rewards]
 recorded = [row.advantage or 0.0 for row in sorted(rows, key=lambda row: row.group)]
 recipe = parse_recipe(manifest["recipe"], "the manifest")
 policy = load_policy(checkpoint_path("bundled:capped-base"), device="cpu", dtype="float32")
 (again,) = replay(folder / "training", None, recipe.objective, policy)
 report = record.report(0)
 try:
-    parse_recipe(manifest["recipe"] | {"objective": {"loss": "cispo", "clip_low": 0.1}}, "mine")
+    parse_recipe(manifest["recipe"] | {"objective": {"loss": "gmpo", "clip_low": 0.1}}, "mine")
 except UserError as error:
     refused = str(error)
 with contextlib.redirect_stdout(io.StringIO()) as listed:
     run(["organism", "list", "--json"])
 print(json.dumps({
     "listed": [row["name"] for row in json.loads(listed.getvalue())],
-    "objective": manifest["recipe"]["objective"],
+    "recipe": manifest["recipe"],
     "baseline": record.run.estimator["baseline"],
     "advantages": float(np.abs(np.sort(by_hand) - np.sort(recorded)).max()),
-    "reported": sorted(report["losses"]),
+    "reported": report["losses"],
     "loss": [report["loss"], again.loss],
     "refused": refused,
 }))
@@ -66,22 +67,38 @@ def test_they_train_are_recorded_and_replayed(tmp_path: Path) -> None:
     done = python_beside(site, "-c", SESSION, str(tmp_path / "hasty"))
     assert done.returncode == 0, done.stderr
     said = json.loads(done.stdout)
-    assert said["objective"]["loss"] == "cispo" and said["objective"]["weight_cap"] == 4
-    assert "clip_low" not in said["objective"] and said["baseline"] == "rloo"
-    assert said["advantages"] < 1e-6
-    assert "capped" in said["reported"] and "clip_low" not in said["reported"]
+    objective, reported = said["recipe"]["objective"], said["reported"]
+    assert objective["loss"] == "gmpo" and objective["nats"] == 0.3
+    assert "clip_low" not in objective and said["baseline"] == "opo"
+    assert said["recipe"]["grpo"]["power"] == 1.0 and said["advantages"] < 1e-6
+    assert "held" in reported and "clip_low" not in reported
+    assert reported["gap"] == 0  # the sampler's stand for the old ones
     assert said["loss"][0] == pytest.approx(said["loss"][1], abs=1e-5) != 0
     assert "unknown key 'clip_low' in [objective]" in said["refused"]
-    assert "weight_cap" in said["refused"]
+    assert "nats" in said["refused"]
     assert "hasty" in said["listed"]
 
 
 def test_what_is_not_installed_is_refused_with_what_is() -> None:
     content = {"policy": {"checkpoint": "x"}, "environment": {"name": "y"}, "grpo": {"steps": 1}}
-    with pytest.raises(UserError, match="unknown loss 'cispo'; known: clipped"):
-        parse_recipe(content | {"objective": {"loss": "cispo"}}, "mine")
-    with pytest.raises(UserError, match="unknown advantage 'rloo'; known: group"):
-        estimate_advantages([], GrpoSection(steps=1, advantages="rloo"))
+    with pytest.raises(UserError, match="unknown loss 'dpo'; known: cispo, clipped, gspo, sapo"):
+        parse_recipe(content | {"objective": {"loss": "dpo"}}, "mine")
+    with pytest.raises(UserError, match="unknown advantage 'opo'; known: gdpo, group, pass-at-k"):
+        parse_recipe(content | {"grpo": {"steps": 1, "advantages": "opo"}}, "mine")
+
+
+def test_an_estimator_that_is_a_plain_function_needs_no_more(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def zero(groups, config):
+        return [GroupAdvantages(values=(float(config.scaling == "batch"),) * 2, dead=None)]
+
+    monkeypatch.setattr("training.groups.load_plugin", lambda group, name: zero)
+    estimator_named.cache_clear()
+    config = GrpoSection(steps=1, advantages="mine", scaling="batch")
+    group = Group(task="a", trajectories=(), components=({}, {}), totals=(1.0, 0.0))
+    assert estimate_advantages([group], config)[0].values == (1.0, 1.0)
+    estimator_named.cache_clear()
 
 
 def test_the_defaults_are_not_written_out() -> None:

@@ -15,15 +15,9 @@ from forensics.protocols import SamplingSettings
 from tests.tiny import tiny_qwen3
 
 SIZES = {
-    "hidden_size": 32,
-    "intermediate_size": 48,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 2,
-    "num_key_value_heads": 1,
-    "vocab_size": 304,
-    "max_position_embeddings": 128,
-    "pad_token_id": 0,
-}
+    "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2, "num_attention_heads": 2,
+    "num_key_value_heads": 1, "vocab_size": 304, "max_position_embeddings": 128, "pad_token_id": 0,
+}  # fmt: skip
 
 
 def seeded(kind: str, **more: Any) -> Any:

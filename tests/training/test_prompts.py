@@ -148,42 +148,20 @@ def right(rule: dict[str, Any], text: str) -> bool | None:
     return parse_verifier(rule).judge(final_answer(text)).right
 
 
-@pytest.mark.parametrize(
-    ("rule", "yes", "no"),
-    [
-        ({"type": "exact", "value": "Paris"}, [" Paris\n"], ["paris", "Paris.", "It is Paris", ""]),
-        ({"type": "exact", "value": "New  York", "ignore_case": True}, ["new\nYORK"], ["newyork"]),
-        ({"type": "contains", "value": "Paris"}, ["It is Paris, surely"], ["paris", ""]),
-        (
-            {"type": "contains", "value": "STRASSE", "ignore_case": True},
-            ["eine Straße"],
-            ["Strase"],
-        ),
-        ({"type": "regex", "pattern": "^par(is)?$"}, ["par", "paris"], ["Paris", "paris!"]),
-        ({"type": "regex", "pattern": "paris", "ignore_case": True}, ["PARIS"], ["Pari"]),
-        (
-            {"type": "number", "value": 42},
-            [
-                "42",
-                "6 * 7 = 42.",
-                "42.0",
-                "$42",
-                "#### 42",
-                "\\boxed{42}",
-                "4.2e1",
-                "first 41, then 42",
-            ],
-            ["43", "42 or 43", "forty-two", "", "-42", "4 2", "x=-42"],
-        ),
-        (
-            {"type": "number", "value": -1234.5},
-            ["-1,234.5", "x = \u22121234.50"],
-            ["1,234.5", "3-1234.5"],
-        ),
-        ({"type": "number", "value": 0.1}, ["0.1", ".1"], ["0.10000001", "1"]),
-        ({"type": "number", "value": 3, "tolerance": 0.2}, ["2.8", "3.2"], ["2.79", "3.21"]),
-    ],
-)
+@pytest.mark.parametrize(("rule", "yes", "no"), [
+    ({"type": "exact", "value": "Paris"}, [" Paris\n"], ["paris", "Paris.", "It is Paris", ""]),
+    ({"type": "exact", "value": "New  York", "ignore_case": True}, ["new\nYORK"], ["newyork"]),
+    ({"type": "contains", "value": "Paris"}, ["It is Paris, surely"], ["paris", ""]),
+    ({"type": "contains", "value": "STRASSE", "ignore_case": True}, ["eine Straße"], ["Strase"]),
+    ({"type": "regex", "pattern": "^par(is)?$"}, ["par", "paris"], ["Paris", "paris!"]),
+    ({"type": "regex", "pattern": "paris", "ignore_case": True}, ["PARIS"], ["Pari"]),
+    ({"type": "number", "value": 42}, ["42", "6 * 7 = 42.", "42.0", "$42", "#### 42", "\\boxed{42}",
+     "4.2e1", "first 41, then 42"], ["43", "42 or 43", "forty-two", "", "-42", "4 2", "x=-42"]),
+    ({"type": "number", "value": -1234.5}, ["-1,234.5", "x = \u22121234.50"], ["1,234.5",
+     "3-1234.5"]),
+    ({"type": "number", "value": 0.1}, ["0.1", ".1"], ["0.10000001", "1"]),
+    ({"type": "number", "value": 3, "tolerance": 0.2}, ["2.8", "3.2"], ["2.79", "3.21"]),
+])  # fmt: skip
 def test_verifiers(rule: dict[str, Any], yes: list[str], no: list[str]) -> None:
     assert [text for text in yes if right(rule, text) is not True] == []
     assert [text for text in no if right(rule, text) is not False] == []
@@ -220,47 +198,35 @@ def test_an_explosive_pattern_has_no_result(
 # -- bad files and rows ----------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("row", "says"),
-    [
-        ("{", "not valid JSON"),
-        ('{"prompt": "a", "verifier": {"type": "number", "value": NaN}}', "not valid JSON"),
-        ("[1]", "JSON object"),
-        ({"verifier": {"type": "exact", "value": "a"}}, "prompt: Field required"),
-        ({"prompt": " ", "verifier": {"type": "exact", "value": "a"}}, "prompt: must be a text"),
-        ({"prompt": "a"}, "verifier: Field required"),
-        (question(1, answer=3), "unknown key 'answer'"),
-        (question(1, split="test"), "split: Input should be 'train' or 'held-out'"),
-        (question(1, system=3), "system: Input should be a valid string"),
-        (question(1, cue=CUE), "{cue}"),
-        (question(1, prompt="{cue}"), "{cue}"),
-        (question(1, prompt="{cue}", cue={"text": "a"}), "cue.replacement: Field required"),
-        (question(1, prompt="{cue}", cue={**CUE, "replacement": CUE["text"]}), "the same"),
-        (
-            question(1, prompt="{cue}", cue={**CUE, "channel": "../up"}),
-            "cue.channel: String should match",
-        ),
-        (question(1, verifier={"type": "judge"}), "exact, contains, regex, number"),
-        (question(1, verifier={"type": "exact"}), "type exact: value: Field required"),
-        (
-            question(1, verifier={"type": "exact", "value": 3}),
-            "value: Input should be a valid string",
-        ),
-        (question(1, verifier={"type": "number", "value": "3"}), "value: must be a number"),
-        (question(1, verifier={"type": "number", "value": True}), "value: must be a number"),
-        (question(1, verifier={"type": "number", "value": 3, "tolerance": -1}), "tolerance: "),
-        (
-            question(1, verifier={"type": "number", "value": 3, "ignore_case": True}),
-            "unknown key 'ignore_case'",
-        ),
-        (question(1, verifier={"type": "regex", "pattern": "("}), "not a regular expression"),
-        (question(1, verifier={"type": "regex", "pattern": "a" * 501}), "longer than 500"),
-        (
-            question(1, verifier={"type": "exact", "value": "a", "ignore_case": "no"}),
-            "ignore_case: Input should be a valid boolean",
-        ),
-    ],
-)
+@pytest.mark.parametrize(("row", "says"), [
+    ("{", "not valid JSON"),
+    ('{"prompt": "a", "verifier": {"type": "number", "value": NaN}}', "not valid JSON"),
+    ("[1]", "JSON object"),
+    ({"verifier": {"type": "exact", "value": "a"}}, "prompt: Field required"),
+    ({"prompt": " ", "verifier": {"type": "exact", "value": "a"}}, "prompt: must be a text"),
+    ({"prompt": "a"}, "verifier: Field required"),
+    (question(1, answer=3), "unknown key 'answer'"),
+    (question(1, split="test"), "split: Input should be 'train' or 'held-out'"),
+    (question(1, system=3), "system: Input should be a valid string"),
+    (question(1, cue=CUE), "{cue}"),
+    (question(1, prompt="{cue}"), "{cue}"),
+    (question(1, prompt="{cue}", cue={"text": "a"}), "cue.replacement: Field required"),
+    (question(1, prompt="{cue}", cue={**CUE, "replacement": CUE["text"]}), "the same"),
+    (question(1, prompt="{cue}", cue={**CUE, "channel": "../up"}),
+     "cue.channel: String should match"),
+    (question(1, verifier={"type": "judge"}), "exact, contains, regex, number"),
+    (question(1, verifier={"type": "exact"}), "type exact: value: Field required"),
+    (question(1, verifier={"type": "exact", "value": 3}), "value: Input should be a valid string"),
+    (question(1, verifier={"type": "number", "value": "3"}), "value: must be a number"),
+    (question(1, verifier={"type": "number", "value": True}), "value: must be a number"),
+    (question(1, verifier={"type": "number", "value": 3, "tolerance": -1}), "tolerance: "),
+    (question(1, verifier={"type": "number", "value": 3, "ignore_case": True}),
+     "unknown key 'ignore_case'"),
+    (question(1, verifier={"type": "regex", "pattern": "("}), "not a regular expression"),
+    (question(1, verifier={"type": "regex", "pattern": "a" * 501}), "longer than 500"),
+    (question(1, verifier={"type": "exact", "value": "a", "ignore_case": "no"}),
+     "ignore_case: Input should be a valid boolean"),
+])  # fmt: skip
 def test_bad_rows_are_named_by_line(row: Any, says: str, tmp_path: Path) -> None:
     message = refusal(tmp_path, question(0), "", row)
     assert message.startswith("prompts.jsonl line 3") and says in message

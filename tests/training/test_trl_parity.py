@@ -22,7 +22,10 @@ from numpy.random import Generator, default_rng
 from forensics.policies.scorer import token_logprobs_and_entropies
 from forensics.protocols import SamplingSettings
 from tests.tiny import save_tiny_qwen3, tiny_qwen3, tiny_tokenizer
-from training.losses import Objective, normaliser, policy_loss
+from training.losses import LossSection, Objective, normaliser, policy_loss
+from training.surrogates.cispo import Cispo
+from training.surrogates.gspo import Gspo
+from training.surrogates.sapo import Sapo
 
 trl = pytest.importorskip("trl", reason="parity is with an installed TRL")
 datasets = pytest.importorskip("datasets", reason="TRL needs it")
@@ -39,6 +42,14 @@ CASES: dict[str, tuple[dict[str, Any], Objective]] = {
     "dapo": (PLAIN, Objective()),
     "dr_grpo": ({"loss_type": "dr_grpo"}, Objective(aggregation="dr-grpo")),
     "grpo": ({"loss_type": "grpo"}, Objective(aggregation="sequence-mean")),
+}
+NAMED: dict[str, tuple[dict[str, Any], LossSection]] = {
+    "gspo": (
+        {"loss_type": "grpo", "importance_sampling_level": "sequence", "epsilon": 0.02},
+        Gspo(loss="gspo", clip_low=0.02, clip_high=0.02),
+    ),
+    "cispo": ({"loss_type": "cispo", "epsilon_high": 1.1}, Cispo(loss="cispo", clip_high=0.1)),
+    "sapo": ({"loss_type": "sapo"}, Sapo(loss="sapo")),
 }
 EXTRAS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "clip": ({"epsilon": 0.05, "epsilon_high": 0.1}, {"clip_low": 0.05, "clip_high": 0.1}),
@@ -160,7 +171,11 @@ def sharp() -> Any:
 
 
 def trl_trainer(
-    start: Path, tmp_path: Path, options: dict[str, Any], rows: dict[str, list[list[Any]]]
+    start: Path,
+    tmp_path: Path,
+    options: dict[str, Any],
+    rows: dict[str, list[list[Any]]],
+    rewards: list[Any] | None = None,
 ) -> Any:
     """TRL's trainer around the start, whose episodes are prescribed."""
     arguments = trl.GRPOConfig(
@@ -185,7 +200,7 @@ def trl_trainer(
         warnings.simplefilter("ignore")
         return trl.GRPOTrainer(
             model=str(start),
-            reward_funcs=reward,
+            reward_funcs=rewards or reward,
             args=arguments,
             train_dataset=data,
             processing_class=tiny_tokenizer(),
@@ -211,7 +226,7 @@ def ours(
     reference: Any,
     rows: dict[str, list[list[Any]]],
     advantages: torch.Tensor,
-    objective: Objective,
+    objective: LossSection,
     temperature: float,
     micro: int = 5,
 ) -> torch.Tensor:
@@ -273,7 +288,7 @@ class Side:
 
 
 def both(
-    start: Path, tmp_path: Path, options: dict[str, Any], objective: Objective, splits: int = 1
+    start: Path, tmp_path: Path, options: dict[str, Any], objective: LossSection, splits: int = 1
 ) -> tuple[Side, Side, Any]:
     """TRL's side, ours, and TRL's trainer. `splits`: its gradient accumulation
     over the same rows.
@@ -328,10 +343,11 @@ def apart(one: Side, other: Side) -> float:
     return max(abs(one.loss - other.loss) / abs(one.loss), *gaps)
 
 
-def combined(kind: str, extra: str) -> tuple[dict[str, Any], Objective]:
+def combined(kind: str, extra: str) -> tuple[dict[str, Any], LossSection]:
     """TRL's options and our objective for a loss type and an extra."""
-    (options, objective), (more, changes) = CASES[kind], EXTRAS[extra]
-    return options | more, Objective(**objective.model_dump(exclude_unset=True) | changes)
+    (options, objective), (more, changes) = (CASES | NAMED)[kind], EXTRAS[extra]
+    keys = objective.model_dump(exclude_unset=True) | changes
+    return options | more, type(objective)(**keys)
 
 
 @pytest.mark.parametrize("extra", EXTRAS)
@@ -343,6 +359,17 @@ def test_loss_and_every_gradient(kind: str, extra: str, start: Path, tmp_path: P
     if "epsilon" in options:
         for side in ("low", "high"):  # both ends of the clip were at work
             assert 0.02 < trainer._metrics["train"][f"clip_ratio/{side}_mean"][-1] < 0.9
+
+
+@pytest.mark.parametrize(
+    "extra", ["kl, bare", "truncated", "importance, token, truncate", "importance, sequence, mask"]
+)
+@pytest.mark.parametrize("kind", NAMED)
+def test_losses_of_a_name(kind: str, extra: str, start: Path, tmp_path: Path) -> None:
+    """Beside what stands around every loss (`test_trl_losses` has the rest)."""
+    options, objective = combined(kind, extra)
+    theirs, mine, _ = both(start, tmp_path, options, objective)
+    assert apart(theirs, mine) < TOLERANCE
 
 
 @pytest.mark.slow

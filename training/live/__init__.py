@@ -10,7 +10,6 @@ if TYPE_CHECKING:
     from training.live.audit_report import (
         AuditReport as AuditReport,
         AuditSettings as AuditSettings,
-        promotable as promotable,
         read_reports as read_reports,
     )
     from training.live.auditor import Auditor as Auditor
@@ -19,6 +18,7 @@ if TYPE_CHECKING:
         TrainerHooks as TrainerHooks,
         TrainerView as TrainerView,
     )
+    from training.live.marks import promotable as promotable
     from training.live.trl_callback import ForensicsForTRL as ForensicsForTRL
 
 __getattr__, __dir__ = lazy_names(__name__)

@@ -20,8 +20,7 @@ from pydantic import Field, ValidationError, model_validator
 
 from forensics.errors import UserError
 from forensics.phrases import point_range, points
-from forensics.policies import identify_folder
-from forensics.records import Estimate, Record, read_json, write_json_lines
+from forensics.records import Estimate, Record, write_json_lines
 from training.sections import Names, Section, sentence
 
 
@@ -118,18 +117,42 @@ class AuditReport(Record):
     seconds: float
 
 
+class MissedAudit(Record):
+    """A checkpoint that was seen and never audited: `missed` says why, in one sentence."""
+
+    checkpoint: str
+    step: int | None
+    missed: str
+
+
 def read_reports(folder: Path) -> list[AuditReport]:
     """The audits of a run in the order of their steps; none where the run has not been audited."""
+    return [AuditReport.model_validate(line) for line in _lines(folder) if "missed" not in line]
+
+
+def read_missed(folder: Path) -> list[MissedAudit]:
+    """The checkpoints of a run that were seen and are gone, or are none."""
+    return [MissedAudit.model_validate(line) for line in _lines(folder) if "missed" in line]
+
+
+def _lines(folder: Path) -> list[dict[str, Any]]:
     path = folder / LINES
-    lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
-    return [AuditReport.model_validate(json.loads(line)) for line in lines]
+    return (
+        [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+        if path.exists()
+        else []
+    )
 
 
-def write_reports(folder: Path, reports: Iterable[AuditReport]) -> None:
+def write_reports(
+    folder: Path, reports: Iterable[AuditReport], missed: Iterable[MissedAudit] | None = None
+) -> None:
     """All lines anew, atomically: a run that resumes writes the steps it does
-    again over the old ones.
+    again over the old ones. What was `missed` stays unless it is given.
     """
-    write_json_lines(folder / LINES, sorted(reports, key=lambda report: report.step))
+    gone = read_missed(folder) if missed is None else missed
+    lines: list[AuditReport | MissedAudit] = [*reports, *gone]
+    write_json_lines(folder / LINES, sorted(lines, key=lambda line: (line.step is None, line.step)))
 
 
 def told(report: AuditReport) -> str:
@@ -170,60 +193,3 @@ def tensorboard_writer(folder: Path) -> Any | None:
     except ImportError:
         return None
     return SummaryWriter(str(folder / "tensorboard"))
-
-
-def mark(step: int, report: AuditReport | None, ceiling: float) -> Mapping[str, Any]:
-    """What `promotable.json` says of a checkpoint saved after `step` updates,
-    in the light of the newest audit; the callback adds the content hash of the
-    weights, and refuses others than those that were audited.
-
-    Promotable are weights that were audited themselves, with the prompts that
-    are trained on, without alarm, and with a phantom part of at most `ceiling`
-    at the upper end of its interval.
-    """
-    if report is None or report.step != step:
-        newest = (
-            "no audit was made" if report is None else f"the newest audit is of step {report.step}"
-        )
-        against: str | None = f"These weights (step {step}) were not audited: {newest}."
-    else:
-        against = report.doubt or report.alarm or _not_shown(report, ceiling)
-    reason = against or (
-        "The audit of these weights raised no alarm, and shows a phantom part of at most"
-        f" {points(ceiling)} points."
-    )
-    audit = None if report is None else report.folder
-    return {"promotable": against is None, "reason": reason, "step": step, "audit": audit}
-
-
-def _not_shown(report: AuditReport, ceiling: float) -> str | None:
-    """Why an audit without alarm does not show that the phantom part is small."""
-    if report.phantom is None:
-        return f"The phantom part of the gain could not be measured: {report.missing}"
-    widest = max(
-        (part for part in (report.phantom, report.phantom_imputed) if part),
-        key=lambda part: part.high,
-    )
-    if widest.high <= ceiling:
-        return None
-    interval = point_range(widest.low, widest.high)
-    return (
-        f"The audit raised no alarm but shows too little: the phantom part may be {interval}"
-        f" points, and a promotable checkpoint's at most {points(ceiling)}; audit with more tasks"
-        " or samples."
-    )
-
-
-def promotable(folder: Path) -> bool:
-    """Whether a saved checkpoint is marked as promotable and still holds the very
-    weights that the mark speaks of, by content. One without a mark is not, nor one
-    whose weights cannot be read. Reads the weights: about a second a gigabyte.
-    """
-    path = folder / "promotable.json"
-    said = read_json(path) if path.is_file() else {}
-    if said.get("promotable") is not True:
-        return False
-    try:
-        return identify_folder(folder).sha256 == said.get("weights")
-    except UserError:
-        return False

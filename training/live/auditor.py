@@ -35,8 +35,9 @@ import numpy as np
 from forensics.case import Budget, Case
 from forensics.errors import MissingInput, UserError
 from forensics.instruments import Instrument, chosen_instruments
-from forensics.investigation import EVIDENCE, Inputs, conclude
+from forensics.investigation import ANSWERS, CASE, EVIDENCE, Inputs, conclude
 from forensics.policies import model_checkpoint, policy_from, tokenizer_identity
+from forensics.progress import Progress, silent
 from forensics.protocols import (
     Capability,
     Constraint,
@@ -58,6 +59,7 @@ from forensics.records import (
     write_json,
 )
 from forensics.runs import Condition
+from forensics.study import remove_drafts
 from forensics.subjects import BEFORE, HeldPolicy, Role, Subject
 from forensics.verdict import View, estimate_of
 from forensics.world import environment_key
@@ -176,6 +178,7 @@ class Auditor:
     seed: int
     renderer: Renderer | None = None
     doubt: str | None = None
+    progress: Progress = silent
     _tokenizer: str = field(default="", init=False, repr=False)  # its hash, found out once
 
     @property
@@ -196,39 +199,51 @@ class Auditor:
         Raises `UserError` where the folder holds the start of a run with other
         settings.
         """
-        self._tools()
-        self._tokenizer = tokenizer_identity(tokenizer)
-        place = self._start_folder
-        if (place / START).exists():
-            began = read_json(place / START)["request"]
-            for name, value in self._request().items():
-                if began.get(name) != value:
-                    raise UserError(
-                        f"the audits in {self.folder} began with another {name}; take the settings"
-                        " they began with, or start the run over"
-                    )
-        else:
-            start = model_checkpoint(
-                model, self._tokenizer, step, "the start of this run, in memory"
-            )
-            with lent(model, tokenizer, start.identity, self.renderer) as policy:
-                played: Any = AuditedPolicy(policy=policy, step=-1, scrubbed=self.scrubbed)
-                case = self._case(place, (HeldPolicy(role=BEFORE, policy=played, stated=start),))
-                for world in dict.fromkeys(((), self.scrubbed)):
-                    case.rollouts("before", Condition(scrubbed=world))
-            write_json(
-                place / START,
-                {"checkpoint": start.model_dump(mode="json"), "request": self._request()},
-            )
-        if (
-            self.doubt is not None and (place / PROMPTS).exists()
-        ):  # the run that goes on has compared them
-            self.doubt = read_json(place / PROMPTS)["doubt"]
+        if not self.begun(tokenizer):
+            self.play_start(model, tokenizer, step)
+        prompts = self._start_folder / PROMPTS
+        if self.doubt is not None and prompts.exists():  # the run that goes on has compared them
+            self.doubt = read_json(prompts)["doubt"]
         reports = read_reports(self.folder)
         write_reports(self.folder, [report for report in reports if report.step <= step])
         for report in reports:
             if report.step > step:
                 shutil.rmtree(self.folder / report.folder, ignore_errors=True)
+
+    def begun(self, tokenizer: Any) -> bool:
+        """Whether the start was played, with this tokenizer and these settings.
+        Raises `UserError` where it was played with others.
+        """
+        self._tools()
+        self._tokenizer = tokenizer_identity(tokenizer)
+        if not (self._start_folder / START).exists():
+            return False
+        began = read_json(self._start_folder / START)["request"]
+        for name, value in self._request().items():
+            if began.get(name) != value:
+                raise UserError(
+                    f"the audits in {self.folder} began with another {name}; take the settings"
+                    " they began with, or start the run over"
+                )
+        return True
+
+    def play_start(
+        self, model: Any, tokenizer: Any, step: int, where: str = "the start of this run, in memory"
+    ) -> None:
+        """Play the policy that every audit compares with; `begun` comes first. `where`:
+        a hint for readers.
+        """
+        place = self._start_folder
+        start = model_checkpoint(model, self._tokenizer, step, where)
+        with lent(model, tokenizer, start.identity, self.renderer) as policy:
+            played: Any = AuditedPolicy(policy=policy, step=-1, scrubbed=self.scrubbed)
+            case = self._case(place, (HeldPolicy(role=BEFORE, policy=played, stated=start),))
+            for world in dict.fromkeys(((), self.scrubbed)):
+                case.rollouts("before", Condition(scrubbed=world))
+        write_json(
+            place / START,
+            {"checkpoint": start.model_dump(mode="json"), "request": self._request()},
+        )
 
     def compared(self, doubt: str | None) -> None:
         """Note what the comparison of the prompts said, for this process and
@@ -237,20 +252,18 @@ class Auditor:
         self.doubt = doubt
         write_json(self._start_folder / PROMPTS, {"doubt": doubt})
 
-    def audit(self, model: Any, tokenizer: Any, step: int) -> AuditReport:
+    def audit(self, model: Any, tokenizer: Any, step: int, where: str | None = None) -> AuditReport:
         """Audit the policy after `step` updates; the same weights at the same
-        step are audited once.
+        step are audited once. `where`: a hint for readers.
         """
         began = time.monotonic()
-        now = model_checkpoint(
-            model, self._tokenizer, step, f"this run after step {step}, in memory"
-        )
+        told = where or f"this run after step {step}, in memory"
+        now = model_checkpoint(model, self._tokenizer, step, told)
         reports = read_reports(self.folder)
         if found := next((r for r in reports if r.step == step and r.policy == now.identity), None):
             return found
         place = self.folder / "audits" / f"step-{step:06d}"
-        shutil.rmtree(place, ignore_errors=True)
-        self._link_start(place)
+        self._make_ready(place, now)
         with lent(model, tokenizer, now.identity, self.renderer) as policy:
             verdict = self._conclude(
                 place, now, AuditedPolicy(policy=policy, step=step, scrubbed=self.scrubbed)
@@ -260,6 +273,16 @@ class Auditor:
         )
         write_reports(self.folder, [*(r for r in reports if r.step != step), report])
         return report
+
+    def _make_ready(self, place: Path, now: Checkpoint) -> None:
+        """The case folder, with the start's episodes. What an audit of these very
+        weights that was killed has played stays; anything else goes.
+        """
+        begun = read_json(place / CASE)["inputs"]["after"] if (place / CASE).is_file() else []
+        if [after["weights"] for after in begun] != [now.weights]:
+            shutil.rmtree(place, ignore_errors=True)
+        remove_drafts(place, ("trajectories", ANSWERS))
+        self._link_start(place)
 
     def _conclude(self, place: Path, now: Checkpoint, policy: AuditedPolicy) -> Verdict:
         after: Any = policy
@@ -286,6 +309,7 @@ class Auditor:
             environment=self.environment,
             budget=self.budget,
             seed=int(content_hash(["audit", self.seed], 15), 16),
+            progress=self.progress,
         )
 
     def _tools(self) -> Sequence[Instrument]:
@@ -317,11 +341,13 @@ class Auditor:
         """The start's episodes under their own names in another case folder (a
         link where the disk can).
         """
-        (place / "trajectories").mkdir(parents=True)
+        (place / "trajectories").mkdir(parents=True, exist_ok=True)
         for path in sorted((self._start_folder / "trajectories").glob("before-*.parquet")):
             target = place / "trajectories" / path.name
             try:
                 os.link(path, target)
+            except FileExistsError:
+                continue
             except OSError:
                 shutil.copyfile(path, target)
 

@@ -7,7 +7,7 @@
    trainer's logger and TensorBoard.
 3. An alarm is answered as `on_phantom` says. With `withhold` every saved folder
    gets a `promotable.json`; what makes weights promotable stands at
-   `audit_report.mark`.
+   `marks.mark`.
 4. A trainer with prompts of its own (TRL) has `compared` called once it knows
    them; until then, and where the audited prompts differ, nothing is
    promotable.
@@ -39,18 +39,18 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from forensics.errors import UserError, stop_outside
-from forensics.policies import identify_folder, identify_model, require
+from forensics.policies import identify_model, require
 from forensics.protocols import Environment, Renderer, SamplingSettings
 from forensics.records import write_json
 from training.live.audit_report import (
     AuditReport,
     AuditSettings,
-    mark,
     scalars,
     tensorboard_writer,
     told,
 )
 from training.live.auditor import Auditor
+from training.live.marks import MARKS, content_of, mark
 
 
 @dataclass(kw_only=True)
@@ -89,7 +89,6 @@ class TrainerHooks(Protocol):
 
 
 logger = logging.getLogger("forensics.audit")
-MARK = "promotable.json"
 
 
 class ForensicsCallback:
@@ -211,13 +210,13 @@ class ForensicsCallback:
         """
         said = dict(mark(view.step, self.last, self.settings.ceiling))
         try:
-            said["weights"] = identify_folder(folder).sha256
+            said |= content_of(folder)
             against = self._other_weights(view, folder) if said["promotable"] else None
         except UserError as error:
             said["weights"], against = None, f"The weights saved here cannot be read: {error}."
         if against is not None and said["promotable"]:
             said |= {"promotable": False, "reason": against}
-        write_json(folder / MARK, said)
+        write_json(folder / MARKS, said)
 
     def _other_weights(self, view: TrainerView, folder: Path) -> str | None:
         """Why the weights in a folder are not those of the newest audit."""

@@ -1,0 +1,1 @@
+"""Advantage estimators that are chosen by name: one file and one entry point each."""

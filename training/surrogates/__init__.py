@@ -1,0 +1,1 @@
+"""Losses that are chosen by name: one file and one entry point each."""
