@@ -36,7 +36,7 @@ def frozen_copy(model: Any, dtype: torch.dtype) -> Any:
     return copy.deepcopy(model, narrow).requires_grad_(False)
 
 
-def _linear_weights(model: Any) -> Iterator[torch.nn.Parameter]:
+def _linear_weights(model: Any) -> Iterator[torch.Tensor]:
     """Of every plain linear layer, but for those that an embedding shares."""
     shared = {id(one.weight) for one in model.modules() if isinstance(one, torch.nn.Embedding)}
     for one in model.modules():
