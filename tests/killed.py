@@ -2,8 +2,10 @@
 
 `python -m tests.killed investigation OUT=N ...`: small investigations of a stranger's
 world by every family of tests, each killed before it writes its n-th log (0: not at
-all), one after the other. `base OUT=N`: a base of one's own, before its n-th step. Each
-is a process of its own, forked once everything is imported; exit codes are printed.
+all), one after the other. `base OUT=N`: a base of one's own, before its n-th step.
+`watch OUT=N`: a watch of the checkpoints beside OUT, before the n-th time that it puts a
+file in its place or has played a run. Each is a process of its own, forked once
+everything is imported; exit codes are printed.
 """
 
 import json
@@ -13,6 +15,7 @@ import sys
 from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import forensics.runs.run_store
@@ -22,6 +25,7 @@ from forensics.policies.scripted import scripted_policy
 from forensics.study import run_study
 from training.organisms import own_base, supervised
 
+WATCH = "tests.training.test_watch"
 EXAMPLE = Path(__file__).parents[1] / "examples" / "guess_number"
 
 
@@ -70,6 +74,31 @@ def base(out: Path, number: int) -> None:
     run_study(study, out, resume=out.exists())
 
 
+def watch(out: Path, number: int) -> None:
+    """Notes in `OUT.played` which files of runs each process finished."""
+    store, moment = forensics.runs.run_store.__dict__, killed_before(lambda: None, number)
+    write, replace, notes = store["write_trajectories"], os.replace, Path(f"{out}.played")
+
+    def playing(runs: Any) -> Any:
+        for run in runs:
+            moment()
+            yield run
+
+    def noted(path: Path, runs: Any) -> None:
+        write(path, playing(runs))
+        with open(notes, "a") as file:
+            file.write(f"{path.relative_to(out)}\n")
+
+    def put_in_place(*places: Any, **more: Any) -> None:
+        moment()
+        replace(*places, **more)
+
+    store["write_trajectories"], os.replace = noted, put_in_place
+    with open(notes, "a") as file:
+        file.write("begun\n")
+    import_module(WATCH).watched(out.parent / "run", folder=out)
+
+
 def exit_code(what: str, out: Path, number: int) -> int:
     """Of a process that does it."""
     child = os.fork()
@@ -79,9 +108,12 @@ def exit_code(what: str, out: Path, number: int) -> int:
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 
 
-RUNS = {"investigation": investigation, "base": base}
+RUNS = {"investigation": investigation, "base": base, "watch": watch}
 
 if __name__ == "__main__":
+    if sys.argv[1] == "watch":
+        with TemporaryDirectory() as passing:
+            import_module(WATCH).trained(Path(passing), 1)
     for told in sys.argv[2:]:
         folder, _, step = told.rpartition("=")
         print(exit_code(sys.argv[1], Path(folder), int(step)), flush=True)

@@ -253,6 +253,8 @@ def watch(
         say("No checkpoint was audited.")
     else:
         say(f"{last.checkpoint} is {'' if passes else 'not '}promotable. {last.reason}")
+    if not as_json:
+        say(f"Page: {watcher.folder / 'watch.html'}")
     raise typer.Exit(0 if passes else 1)
 
 

@@ -8,6 +8,7 @@ the update are those of the sampler.
 """
 
 import copy
+import logging
 import math
 import shutil
 from collections.abc import Callable, Iterator
@@ -19,7 +20,12 @@ import torch
 from torch.utils.checkpoint import checkpoint
 
 from forensics.errors import UserError
-from forensics.policies import decoder_layers, new_adapter, token_logprobs_and_entropies
+from forensics.policies import (
+    decoder_layers,
+    new_adapter,
+    release_memory,
+    token_logprobs_and_entropies,
+)
 from forensics.protocols import Policy, SamplingSettings
 from training.activations import activation_budget, token_bytes
 from training.distributed import (
@@ -36,6 +42,8 @@ from training.recipe import (
     PreferenceSection,
     Recipe,
 )
+
+logger = logging.getLogger("forensics")
 
 
 class Scorer(torch.nn.Module):
@@ -110,6 +118,7 @@ class Machine:
         self.scorer = Scorer(policy.model, settings, recipe.compute, whole_rows=whole)
         chosen = isinstance(recipe, Recipe) and recipe.grpo.rows is None
         self.most_tokens = self._most_tokens() if chosen else math.inf
+        self.most_rows = math.inf
         spread_weights(self.scorer, policy.model, process)
         if sharded:
             self._open_shards()
@@ -125,6 +134,43 @@ class Machine:
         with self._precision():
             each = max(1.0, token_bytes(self.scorer, self.model.device))
         return min(self.process.all(activation_budget(self.model.device))) / each
+
+    def halve(self, rows: int, error: torch.OutOfMemoryError) -> None:
+        """So many rows were too many for the memory. Raises `UserError` where one was, and
+        where several processes would have to know.
+        """
+        if rows < 2 or self.process.size > 1:
+            cure = "gradient_checkpointing = true under [compute], or shorter texts"
+            if rows > 1:
+                cure = f"rows = {rows // 2} under [grpo]"
+            what = "row" if rows == 1 else "rows"
+            raise UserError(
+                f"the update of {rows} {what} at once does not fit into the memory; set {cure}"
+            ) from error
+        self.most_rows = rows // 2
+        logger.warning(
+            "memory does not suffice for the update of %d rows at once; from here on %d go"
+            " through together",
+            rows,
+            self.most_rows,
+        )
+
+    def release(self) -> None:
+        """Give back what no tensor holds any more."""
+        release_memory(self.model.device)
+
+    def stated(self) -> dict[str, float]:
+        """How many rows go through together, as far as it depends on what memory there was:
+        what a resumed run takes up.
+        """
+        room = getattr(self.policy, "room", None)
+        update = {} if self.most_rows == math.inf else {"update_rows": self.most_rows}
+        return update | (room.stated if room else {})
+
+    def restore(self, stated: dict[str, float]) -> None:
+        self.most_rows = stated.get("update_rows", math.inf)
+        if room := getattr(self.policy, "room", None):
+            room.restore(stated)
 
     @torch.no_grad()
     def _open_shards(self) -> None:

@@ -123,6 +123,7 @@ def _training(
             state = load_state(folder, machine.model, optimizer)
             run.step = int(state["step"])
             machine.skipped.in_a_row = state.get("skipped", 0)
+            machine.restore(state.get("memory", {}))
             collector.curriculum.restore(state.get("curriculum", {}))
             if collector.variance and "variance" in state:
                 collector.variance = VarianceFilter(**state["variance"])
@@ -209,6 +210,7 @@ class Training:
         extra: dict[str, Any] = {"curriculum": self.collector.curriculum.state()}
         extra |= {"variance": asdict(variance)} if variance else {}
         extra |= self.machine.skipped.state()
+        extra |= {"memory": stated} if (stated := self.machine.stated()) else {}
         return save_state(
             folder, self.machine.model, self.optimizer, self.run.step, extra, self.machine.process
         )

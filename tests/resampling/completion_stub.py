@@ -242,10 +242,12 @@ def generate(
         ):
             last[:, int(token)] += bias
         uniforms = [float(stream.random()) for stream in streams]
-        tokens = draw(log_distribution(last, settings), range(len(seeds)), uniforms)
+        drawn_from = log_distribution(last, settings)
+        tokens = draw(drawn_from, range(len(seeds)), uniforms)
         for i in sorted(living):
             rows[i].append(int(tokens[i]))
-            scores[i].append(own[i, -1, tokens[i]].item())
+            told = drawn_from if "processed" in habits else own[:, -1]
+            scores[i].append(told[i, tokens[i]].item())
         living = {i for i in living if rows[i][-1] not in stops}
         if not living:
             break

@@ -1,25 +1,44 @@
 """`forensics watch`: the audits of saved checkpoints are those of the live policy."""
 
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from math import nan
 from pathlib import Path
 from typing import Any
 
+import pytest
 import torch
+from safetensors.torch import load_file, save_file
 
-from forensics import policy_from
+from forensics import load_policy, policy_from
+from forensics.investigation import stated_sampling
+from forensics.policies import identify_model, inspect_checkpoint, new_adapter
 from forensics.protocols import SamplingSettings
-from tests.training.test_live import View
+from tests.training.test_live import View, coin_recipe
 from training.environments.mini_repo import MiniRepo
-from training.live import AuditSettings, ForensicsCallback, read_reports
+from training.live import AuditSettings, ForensicsCallback, promotable, read_reports
+from training.live.audit_report import read_missed
+from training.live.checkpoint_folders import load_model
+from training.live.marks import read_marks
 from training.live.watched_folder import watch_of
 from training.live.watcher import Until
 from training.organisms.tiny_policy import build_model, build_tokenizer
+from training.recipe import LoraSection
 from training.run_state import save_checkpoint
+from training.trainer import grpo
 
 SHORT = SamplingSettings(max_turn_tokens=6, max_tokens=60)
 SETTINGS = AuditSettings(every=1, tasks=6, samples=1, ceiling=1.0, tensorboard=False)
 FILES = ("evidence.jsonl", "findings.jsonl", "ablation.jsonl")
 OPTIONS = {"turns": "2"}
 ONCE = Until(once=True)
+ROOT = Path(__file__).parents[2]
 
 
 def moved(model: Any, step: int) -> None:
@@ -27,7 +46,8 @@ def moved(model: Any, step: int) -> None:
     with torch.no_grad(), torch.random.fork_rng():
         torch.manual_seed(step)
         for weight in model.parameters():
-            weight += 0.02 * torch.randn_like(weight)
+            if weight.requires_grad:
+                weight += 0.02 * torch.randn_like(weight)
 
 
 def trained(folder: Path, steps: int = 2, audits: Path | None = None) -> Path:
@@ -50,13 +70,22 @@ def trained(folder: Path, steps: int = 2, audits: Path | None = None) -> Path:
     return folder / "run"
 
 
-def watched(run: Path, until: Until = ONCE, **more: Any) -> list[str]:
+def watched(
+    run: Path, until: Until = ONCE, meanwhile: Sequence[Callable[[], Any]] = (), **more: Any
+) -> list[str]:
+    """What a watch says. `meanwhile`: what the trainer does between two looks."""
     told: list[str] = []
     given = {"settings": SETTINGS, "sampling": SHORT, "seed": 5, "device": "cpu"} | more
+    acts = iter(meanwhile)
     with watch_of(run, run.parent / "base", "mini-repo", OPTIONS, until=until, **given) as watcher:
         watcher.say = told.append
+        watcher.sleep = lambda seconds: next(acts)()
         watcher.watch()
     return told
+
+
+def states(run: Path) -> dict[str, str]:
+    return {one.checkpoint: one.state for one in read_marks(run / "watch")}
 
 
 def answers(folder: Path) -> dict[str, bytes]:
@@ -78,3 +107,224 @@ def test_the_audits_are_those_of_the_live_policy(tmp_path: Path) -> None:
     live = answers(tmp_path / "live")
     assert len(live) == 2 * (3 + 4) + 2 and answers(run / "watch") == live
     assert without_times(run / "watch") == without_times(tmp_path / "live")
+
+
+def test_a_half_written_checkpoint_is_waited_for(tmp_path: Path) -> None:
+    run = trained(tmp_path)
+    first, second = run / "checkpoint-1", run / "checkpoint-2"
+    weights, place = (second / "model.safetensors").read_bytes(), second / "model.safetensors"
+    seen = []
+
+    def note(then: Callable[[], Any]) -> Callable[[], Any]:
+        return lambda: (seen.append(states(run)), then())
+
+    place.unlink()
+    shutil.move(first, tmp_path / "later")
+    told = watched(
+        run,
+        Until(step=2),
+        [
+            note(lambda: place.write_bytes(weights[:5])),
+            note(lambda: place.write_bytes(weights[:-1])),
+            note(lambda: place.write_bytes(weights)),
+            note(lambda: shutil.move(tmp_path / "later", first)),  # an older one, late
+            note(int),
+        ],
+    )
+    assert [one.get("checkpoint-2") for one in seen] == [*["waiting"] * 4, "audited"]
+    assert told[0] == "checkpoint-2 is waited for. It has no model.safetensors."
+    assert [one[:18] for one in told[1:]] == ["Audit after step 2", "Audit after step 1"]
+    assert states(run) == {"checkpoint-1": "audited", "checkpoint-2": "audited"}
+
+
+def test_what_vanished_or_is_broken_is_said_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = trained(tmp_path, 4)
+    one, two, three = (run / f"checkpoint-{step}" for step in (1, 2, 3))
+    os.truncate(two / "model.safetensors", 100)
+    weights = load_file(three / "model.safetensors")
+    save_file(
+        {**weights, "model.norm.weight": weights["model.norm.weight"] * nan},
+        three / "model.safetensors",
+    )
+    opened = []
+    monkeypatch.setattr(
+        "training.live.watcher.load_model",
+        lambda folder, *more: opened.append(folder.name) or load_model(folder, *more),
+    )
+    told = watched(run, Until(step=4), [lambda: shutil.rmtree(one), int, int])
+    assert opened == ["checkpoint-4"]
+    assert [*states(run).values()] == ["vanished", "broken", "broken", "audited"]
+    missed = {gone.step: gone.missed for gone in read_missed(run / "watch")}
+    assert missed[1] == "It vanished before it was audited." and "holds NaN" in missed[3]
+    assert "the header promises" in missed[2] or "cut off" in missed[2]
+    assert [report.step for report in read_reports(run / "watch")] == [4]
+    assert sum("checkpoint-2" in line for line in told) == 2  # waited for, then given up
+    assert watched(run) == [] and opened == ["checkpoint-4"]  # not tried for ever
+    save_file(weights, three / "model.safetensors")  # mended: other files are another try
+    assert [line[:18] for line in watched(run)] == ["Audit after step 3"]
+    assert [gone.step for gone in read_missed(run / "watch")] == [1, 2]
+
+
+def policies(run: Path) -> dict[str, str | None]:
+    return {one.checkpoint: one.policy for one in read_marks(run / "watch")}
+
+
+def test_every_layout_is_found_and_opened(tmp_path: Path) -> None:
+    """verl's, prime-rl's (weights alone), an adapter, a last copy, and what is none."""
+    saved = trained(tmp_path)
+    run = tmp_path / "layouts"
+    shutil.copytree(saved / "checkpoint-1", run / "global_step_10" / "actor" / "huggingface")
+    (run / "broadcasts" / "step_11").mkdir(parents=True)
+    shutil.copy(saved / "checkpoint-2" / "model.safetensors", run / "broadcasts" / "step_11")
+    base = load_policy(tmp_path / "base").model
+    model = new_adapter(base, rank=2, alpha=4.0, targets="all-linear")
+    moved(model, 12)
+    model.save_pretrained(run / "adapters" / "weights" / "step-12")
+    shutil.copytree(saved / "checkpoint-1", run / "final")
+    shutil.copytree(tmp_path / "base", run / "other")
+    (run / "configs").mkdir()
+    (run / "configs" / "config.json").write_text("{}")
+    told = watched(run)
+    found = policies(run)
+    assert states(run) == {name: "left out" if name == "other" else "audited" for name in found}
+    assert found == {
+        "global_step_10/actor/huggingface": identity(saved / "checkpoint-1"),
+        "broadcasts/step_11": identity(saved / "checkpoint-2"),
+        "adapters/weights/step-12": identify_model(model).sha256[:16],
+        "final": identity(saved / "checkpoint-1"),
+        "other": None,
+    }
+    assert [line[:19] for line in told] == [f"Audit after step {step}" for step in (10, 11, 12)]
+
+
+def identity(folder: Path) -> str:
+    return inspect_checkpoint(folder).identity
+
+
+def test_a_mark_is_of_weights_and_config(tmp_path: Path) -> None:
+    """Interventions: the checkpoint elsewhere; another config; other weights; rounded."""
+    run = trained(tmp_path)
+    watched(run)
+    marks, good = run / "watch", tmp_path / "elsewhere"
+    shutil.copytree(run / "checkpoint-1", good)
+    assert promotable(good, marks) and promotable(run / "checkpoint-2", marks)
+    assert not promotable(tmp_path / "base", marks) and not promotable(tmp_path, marks)
+    config = (good / "config.json").read_text()
+    (good / "config.json").write_text(config.replace("10000.0", "10001.0"))
+    assert config != (good / "config.json").read_text() and not promotable(good, marks)
+    (good / "config.json").write_text(config)
+    assert promotable(good, marks)
+    weights = load_file(good / "model.safetensors")
+    save_file({n: w.bfloat16().float() for n, w in weights.items()}, good / "model.safetensors")
+    assert not promotable(good, marks)
+
+
+@dataclass
+class Beside:
+    """Hooks of our trainer that run a watch whenever something is saved, as another
+    process would.
+    """
+
+    base: Path
+    told: list[str] = field(default_factory=list)
+
+    def on_save(self, view: Any, folder: Path) -> None:
+        with watch_of(view.folder, self.base, until=ONCE, **self.how(view)) as watcher:
+            watcher.say = self.told.append
+            watcher.watch()
+
+    def how(self, view: Any) -> dict[str, Any]:
+        stated = stated_sampling(view.folder, ())
+        assert stated is not None
+        return {
+            "settings": SETTINGS,
+            "sampling": SamplingSettings(**stated.values),
+            "device": "cpu",
+        }
+
+    def on_start(self, view: Any) -> None: ...
+    def on_step_end(self, view: Any, report: Any) -> None: ...
+    def on_end(self, view: Any) -> None: ...
+
+
+@pytest.mark.parametrize("lora", [None, LoraSection(rank=2)], ids=["whole", "adapter"])
+def test_beside_our_own_trainer(tmp_path: Path, lora: LoraSection | None) -> None:
+    """Its states and its checkpoint are watched, with what its folder says of world,
+    sampling and seed; older states are gone by the next look.
+    """
+    run, tokenizer = tmp_path / "run", build_tokenizer()
+    policy = policy_from(build_model(len(tokenizer), 0), tokenizer)
+    save_checkpoint(tmp_path / "base", policy.model, tokenizer)
+    recipe = coin_recipe(steps=2, save_every=1).model_copy(update={"lora": lora})
+    beside = Beside(tmp_path / "base")
+    hooks = [ForensicsCallback(SETTINGS), beside]
+    grpo(policy, MiniRepo(**OPTIONS), recipe, 3, run, callbacks=hooks)
+    live = answers(run / "audits")
+    assert len(live) == 2 * (3 + 4) + 2 and answers(run / "watch" / "audits") == live
+    assert without_times(run / "watch") == without_times(run)
+    assert states(run) == dict.fromkeys(
+        ("state/step-000001", "state/step-000002", "checkpoint"), "audited"
+    )
+    assert policies(run)["checkpoint"] == policies(run)["state/step-000002"]
+    assert len(beside.told) == 3
+
+
+def runs_of(folder: Path) -> dict[str, int]:
+    """Runs that lie whole on the disk; played again, they are other files."""
+    found = sorted(folder.rglob("[!.]*.parquet"))
+    return {path.relative_to(folder).as_posix(): path.stat().st_mtime_ns for path in found}
+
+
+def test_what_a_kill_leaves_is_gone_on_with(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The folder as it lay at three moments: in the start, in an audit, before its report."""
+    run, whole, replace, left = trained(tmp_path), tmp_path / "whole", os.replace, []
+
+    def noted(source: Any, place: Any, **more: Any) -> None:
+        if moments and moments[0](str(place), len(runs_of(whole))):
+            moments.pop(0)
+            left.append(shutil.copytree(whole, tmp_path / f"left-{len(left)}"))
+        replace(source, place, **more)
+
+    moments: list[Callable[[str, int], bool]] = [
+        lambda place, runs: runs == 1,
+        lambda place, runs: runs == 5,
+        lambda place, runs: place.endswith("audits.jsonl"),
+    ]
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "replace", noted)
+        watched(run, folder=whole)
+    assert not moments
+    for folder in left:
+        had = runs_of(folder)
+        watched(run, folder=folder)
+        assert answers(folder) == answers(whole) and without_times(folder) == without_times(whole)
+        assert read_marks(folder) == read_marks(whole) and runs_of(folder).items() >= had.items()
+
+
+@pytest.mark.slow
+def test_killed_at_random_moments_it_loses_and_repeats_nothing(tmp_path: Path) -> None:
+    """`kill -9`, each a while after where the one before left it."""
+    trained(tmp_path)
+    draw = random.Random(0)
+    whole, killed = tmp_path / "whole", tmp_path / "killed"
+    points = [*(draw.randrange(5, 25) for _ in range(10)), 0]
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.killed", "watch", f"{whole}=0"]
+        + [f"{killed}={number}" for number in points],
+        cwd=ROOT,
+        env=os.environ | {"OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    codes = [int(line) for line in done.stdout.split("\n") if line.lstrip("-").isdigit()]
+    assert codes[0] == codes[-1] == 0 and -signal.SIGKILL in codes[1:-1], done.stderr
+    assert answers(killed) == answers(whole) and without_times(killed) == without_times(whole)
+    assert read_marks(killed) == read_marks(whole)
+    *_, last = (tmp_path / "killed.played").read_text().split("begun\n")
+    played = (tmp_path / "killed.played").read_text().replace("begun\n", "").split()
+    assert sorted(played) == sorted(set(played)) and len(last.split()) < 6  # none twice

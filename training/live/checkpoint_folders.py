@@ -159,6 +159,20 @@ def load_model(folder: SavedFolder, base: Path, device: str, dtype: str) -> Any:
         return load_base(whole, device, dtype)
 
 
+def load_start(folder: SavedFolder, base: Path, device: str, dtype: str) -> Any:
+    """The model that training began with. Where an adapter is trained, it is there and
+    changes nothing, as in the trainer: what is played goes through the same layers.
+    """
+    if folder.kind != "model":
+        model = load_model(folder, base, device, dtype)
+        if hasattr(model, "peft_config"):
+            for name, weight in model.named_parameters():
+                if re.search(r"lora_(embedding_)?B\b", name):
+                    weight.data.zero_()
+            return model
+    return load_base(base, device, dtype)
+
+
 def load_base(place: Path, device: str, dtype: str) -> Any:
     """The model of a checkpoint directory whose weights were read and checked."""
     return load_policy(place, device=device, dtype=dtype, identity="checked").model

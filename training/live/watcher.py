@@ -35,8 +35,8 @@ from training.live.audit_report import (
 from training.live.auditor import Auditor
 from training.live.checkpoint_folders import (
     SavedFolder,
-    load_base,
     load_model,
+    load_start,
     saved_dtype,
     saved_folders,
     tokenizer_of,
@@ -49,6 +49,7 @@ from training.live.marks import (
     read_marks,
     write_marks,
 )
+from training.live.run_page import write_page
 
 NEW: Final = "It was seen just now, and is audited once its files stay as they are."
 DUE: Final = "It is whole, and not audited yet."
@@ -117,11 +118,14 @@ class Watcher:
             while (due := self._oldest()) is not None:
                 self._settle(due)
                 news = True
+            if news:
+                write_page(self.folder)
             quiet = 0.0 if news else quiet + self.until.poll
             if self._over(quiet):
                 break
             self.sleep(self.until.poll)
         self._end()
+        write_page(self.folder)
         return last_audited(self.marks.values())
 
     def look(self) -> bool:
@@ -247,7 +251,7 @@ class Watcher:
         dtype = run.dtype or saved_dtype(folder, run.base)
         tokenizer = tokenizer_of(folder, run.base)
         if not auditor.begun(tokenizer):
-            start = load_base(run.base, run.device, dtype)
+            start = load_start(folder, run.base, run.device, dtype)
             auditor.play_start(start, tokenizer, 0, str(run.base))
             del start
             _let_go()
@@ -274,13 +278,17 @@ class Watcher:
                 )
 
     def _over(self, quiet: float) -> bool:
-        until = self.until
+        until, marks = self.until, self.marks.values()
+        if until.once:
+            return True
+        if any(one.state == "waiting" and one.reason in (NEW, CHANGED) for one in marks):
+            return False
         reached = any(
             one.step is not None and one.step >= until.step and one.state != "waiting"
-            for one in self.marks.values()
+            for one in marks
             if until.step is not None
         )
-        return until.once or reached or (until.idle is not None and quiet >= until.idle)
+        return reached or (until.idle is not None and quiet >= until.idle)
 
     def _end(self) -> None:
         """The last checkpoint is the one that would be used: it is audited in any case."""
