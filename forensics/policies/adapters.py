@@ -15,7 +15,7 @@ from forensics.errors import UserError
 from forensics.policies import load_policy, policy_from
 from forensics.policies.checkpoints import inspect_checkpoint
 from forensics.policies.compatibility import resolve_device
-from forensics.policies.weights import identify_model
+from forensics.policies.weights import identify_model, trained_tensors
 from forensics.protocols import Policy
 
 SAVED_ADAPTER: Final = ("adapter_config.json", "adapter_model.safetensors")
@@ -57,12 +57,15 @@ def load_adapter(
     of_base, place = inspect_checkpoint(base), resolve_device(device)
     plain = load_policy(base, device="cpu", dtype=of_base.dtype, identity=of_base.identity)
     try:
-        model = peft.PeftModel.from_pretrained(plain.model, str(folder), local_files_only=True)
+        with warnings.catch_warnings():  # it names each weight that is refused below
+            warnings.filterwarnings("ignore", message="Found missing adapter keys")
+            model = peft.PeftModel.from_pretrained(plain.model, str(folder), local_files_only=True)
     except (ValueError, RuntimeError, KeyError, TypeError) as error:
         raise UserError(
             f"the adapter {adapter} does not fit {base} ({str(error).splitlines()[0]}); give the"
             " base that it was trained on"
         ) from error
+    _require_taken(model, folder, peft)
     both = identify_model(model).sha256[:16]
     kind = getattr(torch, dtype or ("float32" if place == "cpu" else "bfloat16"))
     for name, weight in model.named_parameters():
@@ -71,6 +74,21 @@ def load_adapter(
     parts = (plain.tokenizer, plain.renderer)
     without = policy_from(model, parts[0], plain.identity, parts[1], within=model.disable_adapter)
     return policy_from(model, parts[0], both, parts[1]), without
+
+
+def _require_taken(model: Any, folder: Path, peft: Any) -> None:
+    """peft leaves out weights that it has no place for, and lets layers without any be as if
+    untrained. Raises `UserError`: such a model is another one than was trained.
+    """
+    saved = {place.name for place in trained_tensors(folder) if place.file.name in SAVED_ADAPTER}
+    wanted = set(peft.get_peft_model_state_dict(model, save_embedding_layers=False))
+    lacking, beyond = sorted(wanted - saved), sorted(saved - wanted - set(model.state_dict()))
+    if lacking or beyond:
+        told = f"lacks {lacking[0]}" if lacking else f"holds {beyond[0]}, which has no place there"
+        raise UserError(
+            f"the adapter {folder} is not the one that its {SAVED_ADAPTER[0]} describes: it {told};"
+            " give the base that it was trained on, and save it by peft's save_pretrained"
+        )
 
 
 def _peft(needs: str) -> Any:

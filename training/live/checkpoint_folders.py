@@ -161,9 +161,10 @@ def load_model(folder: SavedFolder, base: Path, device: str, dtype: str) -> Any:
 
 def load_start(folder: SavedFolder, base: Path, device: str, dtype: str) -> Any:
     """The model that training began with. Where an adapter is trained, it is there and
-    changes nothing, as in the trainer: what is played goes through the same layers.
+    changes nothing, as in the trainer: what is played goes through the same layers. One that
+    trains more than the two factors of LoRA leaves no start but the base.
     """
-    if folder.kind != "model":
+    if folder.kind != "model" and _factors_alone(folder):
         model = load_model(folder, base, device, dtype)
         if hasattr(model, "peft_config"):
             for name, weight in model.named_parameters():
@@ -171,6 +172,12 @@ def load_start(folder: SavedFolder, base: Path, device: str, dtype: str) -> Any:
                     weight.data.zero_()
             return model
     return load_base(base, device, dtype)
+
+
+def _factors_alone(folder: SavedFolder) -> bool:
+    """Whether an adapter is nothing else: no magnitudes (DoRA), biases or whole layers."""
+    names = [place.name for place in trained_tensors(folder.place)]
+    return folder.kind == "state" or all(re.search(r"lora_(embedding_)?[AB]\b", n) for n in names)
 
 
 def load_base(place: Path, device: str, dtype: str) -> Any:
