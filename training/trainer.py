@@ -27,10 +27,11 @@ from training.advantages import TrainedGroup, VarianceFilter
 from training.batch import Batch, batch_of
 from training.distributed import Process, join, leave
 from training.live.callback import TrainerHooks, TrainerView
-from training.recipe import GrpoSection, Recipe, check_policy, check_rewards, mark_changed
+from training.recipe import GrpoSection, Recipe
 from training.recorder import Recorder, StepReport, record_rows, run_metadata
 from training.rewards import Rewards, load_rewards
 from training.rollouts import Collector, Guarded
+from training.run_inputs import check_policy, check_rewards, mark_changed
 from training.run_state import (
     check,
     check_steps,
