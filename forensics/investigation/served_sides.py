@@ -57,16 +57,17 @@ def paired_servers(before: str | None, after: Sequence[str], afters: int) -> lis
             f"there are {afters} of --after and {len(after)} of --after-server; give each"
             " checkpoint after training its server, in the same order"
         )
-    return [before, *(after or [None] * afters)]
+    others: Sequence[str | None] = after or [None] * afters
+    return [before, *others]
 
 
 def hinted_world(
     directory: Path, name: str | None, options: Mapping[str, str]
-) -> tuple[str | None, Mapping[str, str]]:
+) -> tuple[str | None, dict[str, str]]:
     """The world that a directory's `environment.json` names, unless another is named."""
     hint = read_environment_hint(directory)
     if hint is None or name not in (None, hint.name):
-        return name, options
+        return name, dict(options)
     return hint.name, {**hint.options, **options}
 
 

@@ -6,6 +6,7 @@ import json
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -68,17 +69,22 @@ def test_without_weights_here_a_side_is_named_by_what_it_says_of_fixed_texts(
     servers: list[CompletionStub], tmp_path: Path
 ) -> None:
     place, out = bare(BASE, tmp_path / "bare"), tmp_path / "case"
-    [first], [other] = (served_sides([place], [server.url], out) for server in servers)
-    assert MARK in first.identity and first.identity != other.identity
+
+    def side(server: CompletionStub) -> str:
+        policy: Any = served_sides([place], [server.url], out)[0]
+        return str(policy.identity)
+
+    first, other = map(side, servers)
+    assert MARK in first and first != other
     out.mkdir()
-    stated = {"policy": first.identity}
+    stated = {"policy": first}
     (out / "case.json").write_text(json.dumps({"inputs": {"before": stated, "after": [stated]}}))
     policy = load_policy(BASE, device="cpu")
     with torch.no_grad():
         policy.model.model.norm.weight *= 1.0002  # an engine's arithmetic
     with serving(policy) as near:
-        assert served_sides([place], [near.url], out)[0].identity == first.identity
-    assert served_sides([place], [servers[1].url], out)[0].identity == other.identity
+        assert side(near) == first
+    assert side(servers[1]) == other
 
 
 def test_each_checkpoint_after_has_its_server() -> None:
