@@ -134,6 +134,7 @@ def test_every_layout_is_found_and_opened(tmp_path: Path) -> None:
     shutil.copytree(tmp_path / "base", run / "other")
     (run / "configs").mkdir()
     (run / "configs" / "config.json").write_text("{}")
+    shutil.copytree(saved / "checkpoint-2", run / "global_step_10" / "critic" / "huggingface")
     told = watched(run)
     found = policies(run)
     assert states(run) == {name: "left out" if name == "other" else "audited" for name in found}

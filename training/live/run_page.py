@@ -75,6 +75,8 @@ def by_step(reports: Sequence[AuditReport]) -> Figure:
                 name=name,
                 x=tuple(float(report.step) for report in reports),
                 y=tuple(None if part is None else part.estimate for part in parts),
+                low=tuple(None if part is None else part.low for part in parts),
+                high=tuple(None if part is None else part.high for part in parts),
             )
             for name in PARTS
             for parts in [[getattr(report, name) for report in reports]]
