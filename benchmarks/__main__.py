@@ -11,6 +11,7 @@ from pathlib import Path
 from benchmarks import (
     dictionaries,
     harvest,
+    large_models,
     log_scoring,
     resampling_engine,
     rollout,
@@ -28,8 +29,18 @@ ALL = {
     "harvest": harvest.run,
     "log-scoring": log_scoring.run,
     "scan": scan.run,
+    "large-models": large_models.run,
 }
-ON_CUDA = ("rollout", "trainer", "scoring", "engine", "harvest", "dictionaries", "log-scoring")
+ON_CUDA = (
+    "rollout",
+    "trainer",
+    "scoring",
+    "engine",
+    "harvest",
+    "dictionaries",
+    "log-scoring",
+    "large-models",
+)
 
 
 def main() -> int:

@@ -21,6 +21,7 @@ from forensics.protocols import (
     Environment,
     Policy,
 )
+from forensics.readers import open_record
 from forensics.records import content_hash
 from forensics.records.given_files import parse_toml, read_text
 from forensics.records.train_tables import TrainingRecord
@@ -89,9 +90,10 @@ class Case:
         if self.training is None:
             raise MissingInput(
                 "The case has no training record.",
-                "Give the folder of a run that `forensics train` recorded.",
+                "Give the folder of a run that `forensics train` recorded, or another trainer's"
+                " dump.",
             )
-        return TrainingRecord(self.training)
+        return open_record(self.training, self.progress)
 
     def input_hashes(self) -> dict[str, str]:
         """Content hashes of everything that a number of this case rests on. No paths."""

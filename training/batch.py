@@ -131,15 +131,17 @@ def micro_batches(
     rows: int | None,
     group: int,
     most_tokens: float = math.inf,
+    most_rows: float = math.inf,
     shares: bool = True,
 ) -> list[torch.Tensor]:
     """Rows of this process; as many parts on every process (some may be empty).
 
     At most `rows` at once; where that is not said, as many as hold `most_tokens` at
-    most, in whole groups of `group` as far as possible. All processes see the whole
-    batch and decide alike.
+    most, in whole groups of `group` as far as possible; never more than `most_rows`. All
+    processes see the whole batch and decide alike.
     """
     sizes = [rows] if rows is not None else list(_sizes(len(batch), group))
+    sizes = [size for size in sizes if size <= most_rows] or [int(most_rows)]
     plans = (_plan(batch, process.size, size, shares) for size in sizes[:-1])
     fitting = (plan for plan in plans if _most_held(batch, plan) <= most_tokens)
     plan = next(fitting, None) or _plan(batch, process.size, sizes[-1], shares)

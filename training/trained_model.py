@@ -7,7 +7,7 @@ evaluation mode throughout, so dropout of every kind is off: log-probabilities o
 the update are those of the sampler.
 """
 
-import copy
+import logging
 import math
 import shutil
 from collections.abc import Callable, Iterator
@@ -19,7 +19,12 @@ import torch
 from torch.utils.checkpoint import checkpoint
 
 from forensics.errors import UserError
-from forensics.policies import decoder_layers, new_adapter, token_logprobs_and_entropies
+from forensics.policies import (
+    decoder_layers,
+    new_adapter,
+    release_memory,
+    token_logprobs_and_entropies,
+)
 from forensics.protocols import Policy, SamplingSettings
 from training.activations import activation_budget, token_bytes
 from training.distributed import (
@@ -28,6 +33,7 @@ from training.distributed import (
     sharded_modules,
     spread_weights,
 )
+from training.frozen_weights import frozen_copy, narrow_frozen
 from training.optimizer_steps import Skipped, clipped_step
 from training.recipe import (
     ComputeSection,
@@ -36,6 +42,8 @@ from training.recipe import (
     PreferenceSection,
     Recipe,
 )
+
+logger = logging.getLogger("forensics")
 
 
 class Scorer(torch.nn.Module):
@@ -94,22 +102,32 @@ class Machine:
             with torch.random.fork_rng():
                 torch.manual_seed(seed)
                 policy.model = new_adapter(policy.model, **vars(recipe.lora))
+            narrow_frozen(policy.model, getattr(torch, recipe.compute.dtype))
         needs_reference = recipe.objective.kl != "none" and recipe.lora is None
         self._reference = (
-            Scorer(copy.deepcopy(policy.model), settings, recipe.compute)
+            Scorer(
+                frozen_copy(policy.model, getattr(torch, recipe.compute.dtype)),
+                settings,
+                recipe.compute,
+            )
             if needs_reference
             else None
         )
         policy.model.eval()
         recomputed = recipe.compute.gradient_checkpointing
+        chosen = isinstance(recipe, Recipe) and recipe.grpo.rows is None
+        again = 0.0
+        if chosen and recomputed:
+            again = self._token_bytes(Scorer(policy.model, settings, recipe.compute, True))
         self._layers = checkpoint_activations(policy.model) if recomputed else []
         sharded = (
             process.size > 1 and process.strategy == "fsdp"
         )  # every process must run the decoder equally often
         whole = sharded or recomputed  # a beginning's cache cannot be filled twice
         self.scorer = Scorer(policy.model, settings, recipe.compute, whole_rows=whole)
-        chosen = isinstance(recipe, Recipe) and recipe.grpo.rows is None
-        self.most_tokens = self._most_tokens() if chosen else math.inf
+        again /= max(1, len(self._layers))  # one layer at a time is formed again
+        self.most_tokens = self._most_tokens(again) if chosen else math.inf
+        self.most_rows = math.inf
         spread_weights(self.scorer, policy.model, process)
         if sharded:
             self._open_shards()
@@ -120,11 +138,53 @@ class Machine:
         if recipe.compute.compile:
             self._run = compiled(self._run, self.model.device.type)
 
-    def _most_tokens(self) -> float:
-        """Of how many tokens the activations may be held at once, on every process."""
+    def _token_bytes(self, scorer: Scorer) -> float:
         with self._precision():
-            each = max(1.0, token_bytes(self.scorer, self.model.device))
+            return token_bytes(scorer, self.model.device)
+
+    def _most_tokens(self, again: float) -> float:
+        """Of how many tokens the activations may be held at once, on every process; `again`:
+        bytes a token of what is formed again beside what is kept.
+        """
+        each = max(1.0, again + self._token_bytes(self.scorer))
         return min(self.process.all(activation_budget(self.model.device))) / each
+
+    def halve(self, rows: int, error: torch.OutOfMemoryError) -> None:
+        """So many rows were too many for the memory. Raises `UserError` where one was, and
+        where several processes would have to know.
+        """
+        if rows < 2 or self.process.size > 1:
+            cure = "gradient_checkpointing = true under [compute], or shorter texts"
+            if rows > 1:
+                cure = f"rows = {rows // 2} under [grpo]"
+            what = "row" if rows == 1 else "rows"
+            raise UserError(
+                f"the update of {rows} {what} at once does not fit into the memory; set {cure}"
+            ) from error
+        self.most_rows = rows // 2
+        logger.warning(
+            "memory does not suffice for the update of %d rows at once; from here on %d go"
+            " through together",
+            rows,
+            self.most_rows,
+        )
+
+    def release(self) -> None:
+        """Give back what no tensor holds any more."""
+        release_memory(self.model.device)
+
+    def stated(self) -> dict[str, float]:
+        """How many rows go through together, as far as it depends on what memory there was:
+        what a resumed run takes up.
+        """
+        room = getattr(self.policy, "room", None)
+        update = {} if self.most_rows == math.inf else {"update_rows": self.most_rows}
+        return update | (room.stated if room else {})
+
+    def restore(self, stated: dict[str, float]) -> None:
+        self.most_rows = stated.get("update_rows", math.inf)
+        if room := getattr(self.policy, "room", None):
+            room.restore(stated)
 
     @torch.no_grad()
     def _open_shards(self) -> None:

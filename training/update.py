@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from functools import reduce
 from itertools import chain
 from operator import add
+from typing import TypeVar
 
 import numpy as np
 import torch
@@ -18,10 +19,13 @@ import torch
 from training.batch import Batch, micro_batches
 from training.losses import LossParts, LossSection, Normaliser, normaliser, policy_loss
 from training.recipe import GrpoSection, Recipe
+from training.sampler_gap import sampler_gap
 from training.trained_model import Machine
 
 Score = Callable[[torch.Tensor, torch.Tensor], tuple[torch.Tensor, torch.Tensor]]
 Notes = dict[str, list[tuple[float, ...] | None]]
+Sums = dict[str, torch.Tensor]
+Result = TypeVar("Result")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -96,7 +100,8 @@ def update(
         gradient_norm=float(np.mean(finite)) if finite else None,
         optimizer_steps=sum(norm > 0 for norm in finite),
         skipped=len(norms) - len(finite),
-        diagnostics=token_means(machine.process.all({n: value.cpu() for n, value in sums.items()})),
+        diagnostics=token_means(machine.process.all({n: value.cpu() for n, value in sums.items()}))
+        | (sampler_gap(batch) if recipe.server else {}),
         notes=_notes(batch, config.recompute_old),
     )
 
@@ -154,8 +159,48 @@ def optimizer_step(
     `fresh`: no weight has moved since before the update, so the old
     log-probabilities are those of this very pass, and the ratio is exactly 1.
     """
-    optimizer.zero_grad()
-    micro = _parts(machine, batch, recipe.grpo)
+
+    def gradient(micro: list[torch.Tensor]) -> tuple[float, Sums, dict[str, torch.Tensor]]:
+        optimizer.zero_grad()
+        return _gradient(machine, batch, micro, recipe.objective, divisor, sums, fresh)
+
+    loss, added, seen = in_parts(machine, batch, recipe.grpo, gradient)
+    norm = machine.step(optimizer, recipe.grpo.gradient_norm, loss)
+    if norm is not None:
+        sums.update(added)
+    return OptimizerStep(loss=loss, norm=norm, seen=seen)
+
+
+def in_parts(
+    machine: Machine,
+    batch: Batch,
+    config: GrpoSection,
+    run: Callable[[list[torch.Tensor]], Result],
+) -> Result:
+    """What `run` makes of the rows in parts, each of which goes through at once; in
+    smaller parts from here on where memory does not suffice.
+    """
+    while True:
+        parts = _parts(machine, batch, config)
+        try:
+            return run(parts)
+        except torch.OutOfMemoryError as error:
+            machine.halve(max(map(len, parts)), error)
+        machine.release()
+
+
+def _gradient(
+    machine: Machine,
+    batch: Batch,
+    micro: list[torch.Tensor],
+    objective: LossSection,
+    divisor: Normaliser,
+    sums: Mapping[str, torch.Tensor],
+    fresh: bool,
+) -> tuple[float, Sums, dict[str, torch.Tensor]]:
+    """The gradient of all parts added up; their loss, `sums` with what they add, and what
+    the passes saw of the rows of this process.
+    """
     total = torch.zeros((), device=machine.model.device)
     seen = {name: torch.zeros_like(batch.weights) for name in ("old_logprobs", "entropies")}
     added = dict(sums)
@@ -165,18 +210,14 @@ def optimizer_step(
             logprobs, entropies = machine.score(part.token_ids, part.weights != 0)
             if fresh:
                 part = replace(part, old_logprobs=logprobs.detach())
-            found = _scored_loss(part, logprobs, entropies, recipe.objective, divisor)
+            found = _scored_loss(part, logprobs, entropies, objective, divisor)
             (found.loss * machine.process.size).backward()  # processes average their gradients
         total += found.loss.detach()
         add_diagnostics(added, found)
         if len(chosen):
             for name, values in (("old_logprobs", logprobs), ("entropies", entropies)):
                 seen[name][chosen, : values.shape[1]] = values.detach().float()
-    loss = sum(machine.process.all(total.item()))
-    norm = machine.step(optimizer, recipe.grpo.gradient_norm, loss)
-    if norm is not None:
-        sums.update(added)
-    return OptimizerStep(loss=loss, norm=norm, seen=seen)
+    return sum(machine.process.all(total.item())), added, seen
 
 
 def batch_loss(
@@ -214,6 +255,7 @@ def _parts(machine: Machine, batch: Batch, config: GrpoSection) -> list[torch.Te
         rows=config.rows,
         group=config.samples,
         most_tokens=machine.most_tokens,
+        most_rows=machine.most_rows,
         shares=machine.scorer.shares,
     )
 
@@ -234,15 +276,11 @@ def _scored(machine: Machine, batch: Batch, recipe: Recipe, own: bool) -> Batch:
     reference = recipe.objective.kl != "none"
     if not own and not reference:
         return batch
-    mine = []
-    for chosen in _parts(machine, batch, recipe.grpo):
-        part = batch.rows(chosen) if len(chosen) else _nothing(batch)
-        mask, found = part.weights != 0, dict[str, torch.Tensor]()
-        if own:
-            found["old_logprobs"], found["entropies"] = machine.old(part.token_ids, mask)
-        if reference:
-            found["reference_logprobs"] = machine.reference(part.token_ids, mask)
-        mine.append((chosen, {name: value.float().cpu() for name, value in found.items()}))
+
+    def passes(parts: list[torch.Tensor]) -> list[tuple[torch.Tensor, dict[str, torch.Tensor]]]:
+        return [(chosen, _passes(machine, batch, chosen, own, reference)) for chosen in parts]
+
+    mine = in_parts(machine, batch, recipe.grpo, passes)
     whole: dict[str, torch.Tensor] = {}
     for chosen, found in chain(*machine.process.all(mine)):
         for name, values in found.items():
@@ -250,6 +288,19 @@ def _scored(machine: Machine, batch: Batch, recipe: Recipe, own: bool) -> Batch:
             if len(chosen):
                 target[chosen, : values.shape[1]] = values.to(target.device)
     return replace(batch, **whole)
+
+
+def _passes(
+    machine: Machine, batch: Batch, chosen: torch.Tensor, own: bool, reference: bool
+) -> dict[str, torch.Tensor]:
+    """What is wanted of some rows, on the CPU."""
+    part = batch.rows(chosen) if len(chosen) else _nothing(batch)
+    mask, found = part.weights != 0, dict[str, torch.Tensor]()
+    if own:
+        found["old_logprobs"], found["entropies"] = machine.old(part.token_ids, mask)
+    if reference:
+        found["reference_logprobs"] = machine.reference(part.token_ids, mask)
+    return {name: value.float().cpu() for name, value in found.items()}
 
 
 def _notes(batch: Batch, recomputed: bool) -> Notes:

@@ -27,6 +27,7 @@ from forensics.policies.compatibility import (
 )
 from forensics.progress import Progress, silent
 from forensics.protocols import Capability, Environment
+from forensics.readers import DumpedRecord, open_record
 from forensics.records import content_hash
 from forensics.records.case_file import Checkpoint
 from forensics.records.given_files import parse_json, read_text
@@ -124,7 +125,7 @@ class Inputs:
     """The checked inputs: the subject before training and those after it, a world, a budget and
     the seed of every random stream.
 
-    `training`: the folder of the recorded run that led from before to after,
+    `training`: the record of the run that led from before to after,
     `recipe`: its recipe, `trained`: the lines of a list of its tasks from the file
     `trained_file`, where they were given. `given`: the options that the world was built with,
     which may hold paths and so identify nothing. `instruments`: the names of those that were
@@ -137,7 +138,7 @@ class Inputs:
     budget: Budget
     seed: int
     device: str
-    training: Path | None = None
+    training: TrainingRecord | None = None
     trained: tuple[str, ...] = ()
     trained_file: Path | None = None
     recipe: Path | None = None
@@ -161,7 +162,7 @@ class Inputs:
             budget=self.budget,
             seed=self.seed,
             progress=progress,
-            training=self.training,
+            training=None if self.training is None else self.training.folder,
             trained=self.trained,
             recipe=self.recipe,
             allowed=tuple(sorted(set(allow))),
@@ -175,8 +176,8 @@ class Inputs:
             if self.training is None
             else {
                 "training": {
-                    "path": str(self.training),
-                    "record": TrainingRecord(self.training).key,
+                    "path": str(self.training.folder),
+                    "record": self.training.key,
                 }
             }
         )
@@ -242,7 +243,7 @@ def check_inputs(
     trained_file = None if listed is None else Path(listed).expanduser()
     trained = () if trained_file is None else read_task_list(trained_file)
     training = request.training
-    run = None if training is None else TrainingRecord(Path(training).expanduser())
+    run = None if training is None else open_record(Path(training).expanduser(), progress)
     recipe = None if request.recipe is None else Path(request.recipe).expanduser()
     if recipe is not None:
         recipe_key(recipe)  # an unreadable one is refused at once
@@ -252,6 +253,8 @@ def check_inputs(
     require_context(before, world, tasks, request.seed, budget.settings.max_tokens)
     if run is not None:
         require_same_start(run, subjects[0])
+        if isinstance(run, DumpedRecord):
+            logging.getLogger("forensics").warning("%s", run.told())
     return Inputs(
         subjects=subjects,
         environment=world,
@@ -259,7 +262,7 @@ def check_inputs(
         budget=budget,
         seed=request.seed,
         device=place,
-        training=None if run is None else run.folder,
+        training=run,
         trained=trained,
         trained_file=trained_file,
         recipe=recipe,

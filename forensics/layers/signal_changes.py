@@ -141,13 +141,14 @@ class SignalConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class RecordSteps:
-    """The steps of a record."""
+    """The steps of a record. `dump`: the trainer, where it is one that another trainer wrote."""
 
     steps: tuple[StepNumbers, ...]
     missing: tuple[int, ...]
     config: SignalConfig
     seed: int
     lines: tuple[AlertLine, ...]
+    dump: str | None = None
 
     @property
     def size(self) -> int:
@@ -170,7 +171,10 @@ class RecordSteps:
         measure, unit, cure = QUESTIONS[question]
         first, last = (task_means(stretch, measure) for stretch in self.stretches())
         if not len(first) or not len(last):
-            raise MissingInput(f"No row of one of the two stretches tells the {measure}.", cure)
+            told = f": a {self.dump} dump does not hold it" if self.dump else ""
+            raise MissingInput(
+                f"No row of one of the two stretches tells the {measure}{told}.", cure
+            )
         reach = 1.0 if unit.startswith(SHARES) else None
         found = unpaired(first, last, reach=reach, level=self.config.level)
         sizes: list[float] = []
@@ -205,6 +209,7 @@ def read_record(case: Case, config: SignalConfig) -> RecordSteps:
         config=config,
         seed=case.seed,
         lines=tuple(map(parse_line, config.alerts)),
+        dump=record.run.recipe["trainer"] if record.run.recipe.get("record") == "dump" else None,
     )
 
 

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from forensics.records.train_tables import TrainingRecord
 
 Floats = NDArray[np.float64]
-PLAIN = ("task", "group", "sample", "reward", "outcome", "dropped", "end", "turns")
+PLAIN = ("task", "group", "sample", "reward", "outcome", "advantage", "dropped", "end", "turns")
 TOKENS = ("sampler_logprobs", "old_logprobs", "reference_logprobs", "entropies")
 
 
@@ -69,7 +69,7 @@ def run_numbers(run: dict[str, Any], win: float) -> dict[str, float | None]:
         return {}
     own = run["old_logprobs"] if run["old_logprobs"] is not None else run["sampler_logprobs"]
     won = None if run["outcome"] is None else run["outcome"] >= win
-    turns = float(run["turns"])
+    turns = None if run["turns"] is None else float(run["turns"])
     return {
         "reward": run["reward"],
         "success": run["outcome"],
@@ -78,7 +78,7 @@ def run_numbers(run: dict[str, Any], win: float) -> dict[str, float | None]:
         "KL to the start": None
         if None in (own, run["reference_logprobs"])
         else own - run["reference_logprobs"],
-        "truncated share": float(run["end"] == "truncated"),
+        "truncated share": None if run["end"] is None else float(run["end"] == "truncated"),
         "length": run["length"],
         "turns": turns,
         "turns of failed runs": turns if won is False else None,
@@ -90,14 +90,15 @@ def group_numbers(
     members: Sequence[dict[str, Any]], tolerance: float, win: float
 ) -> dict[str, float | None]:
     """The measures of one group. Without two known rewards its spread is
-    not known, and neither is its life.
+    not known, and neither is its life; without an advantage or the reason why
+    there is none, neither is whether it was trained on.
     """
     rewards = [run["reward"] for run in members if run["reward"] is not None]
     outcomes = [run["outcome"] for run in members if run["outcome"] is not None]
-    kept = float(any(run["dropped"] is None for run in members))
+    told = [run["dropped"] for run in members if run["dropped"] or run["advantage"] is not None]
     drawn = [run["drawn"] for run in members if run["drawn"] is not None]
     numbers: dict[str, float | None] = {
-        "kept share": kept,
+        "kept share": float(None in told) if told else None,
         "diversity": len(set(drawn)) / len(drawn) if len(drawn) > 1 else None,
     }
     if len(rewards) < 2:

@@ -23,7 +23,10 @@ if TYPE_CHECKING:
         load_adapter as load_adapter,
         new_adapter as new_adapter,
     )
-    from forensics.policies.cache_room import CACHED_TOKENS as CACHED_TOKENS
+    from forensics.policies.cache_room import (
+        CACHED_TOKENS as CACHED_TOKENS,
+        release_memory as release_memory,
+    )
     from forensics.policies.checkpoints import (
         inspect_checkpoint as inspect_checkpoint,
         model_checkpoint as model_checkpoint,
@@ -45,8 +48,8 @@ if TYPE_CHECKING:
         Declined as Declined,
         ServerConfig as ServerConfig,
         Unanswered as Unanswered,
-        echoed_logprobs as echoed_logprobs,
-        served_model as served_model,
+        drawn_ids as drawn_ids,
+        ids_body as ids_body,
     )
     from forensics.policies.constructed import constructed_policy as constructed_policy
     from forensics.policies.distribution import (
@@ -103,18 +106,23 @@ if TYPE_CHECKING:
         scripted_policy as scripted_policy,
     )
     from forensics.policies.sequences import Branch as Branch, BranchedText as BranchedText
-    from forensics.policies.server import (
+    from forensics.policies.server import SAMPLES as SAMPLES, ServerPolicy as ServerPolicy
+    from forensics.policies.server_abilities import (
         HOT as HOT,
         LENGTH as LENGTH,
         ONE_ANSWER as ONE_ANSWER,
         SEED as SEED,
         Abilities as Abilities,
         answering as answering,
-        drawn_ids as drawn_ids,
-        ids_body as ids_body,
+        echoed_logprobs as echoed_logprobs,
         probe as probe,
         require_sendable as require_sendable,
+        served_model as served_model,
         unheeded as unheeded,
+    )
+    from forensics.policies.server_engine import (
+        ServedRun as ServedRun,
+        ServerEngine as ServerEngine,
     )
     from forensics.policies.shared_prefixes import (
         computed_tokens as computed_tokens,

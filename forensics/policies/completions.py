@@ -21,15 +21,15 @@ import json
 import math
 import time
 import weakref
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from textwrap import shorten
 from typing import Any, Final, TypeVar
 
 import httpx
-import numpy as np
 
 from forensics.errors import UserError
+from forensics.protocols import SamplingSettings
 
 LARGEST_ANSWER: Final = 64 * 2**20  # bytes
 LONGEST_PAUSE: Final = 30.0  # seconds
@@ -135,7 +135,7 @@ class Client:
 
     def models(self) -> list[Mapping[str, Any]]:
         """What the server says it serves, each with an `id`. Raises `Unanswered`, `Declined`."""
-        return self._tried("GET", "models", None, _models)
+        return self._tried("GET", "models", None, lambda content: _models(_json(content)))
 
     def complete(self, body: Mapping[str, Any], *, exact: bool = True) -> list[Choice]:
         """The choices of one request, in the order of their index. Raises
@@ -144,10 +144,15 @@ class Client:
         `exact`: an answer with other than `n` choices is none.
         """
         wanted = body.get("n", 1) if exact else None
-        return self._tried("POST", "completions", body, lambda answer: read_choices(answer, wanted))
+        read = lambda content: read_choices(_json(content), wanted)  # noqa: E731
+        return self._tried("POST", "completions", body, read)
+
+    def tell(self, path: str, body: Mapping[str, Any]) -> None:
+        """A request whose answer says that it was done. Raises `Unanswered`, `Declined`."""
+        self._tried("POST", path, body, lambda content: None)
 
     def _tried(
-        self, method: str, path: str, body: Mapping[str, Any] | None, read: Callable[[Any], T]
+        self, method: str, path: str, body: Mapping[str, Any] | None, read: Callable[[bytes], T]
     ) -> T:
         config, said, reached = self.config, "nothing", False
         for number in range(config.tries):
@@ -163,8 +168,8 @@ class Client:
         times = "one try" if config.tries == 1 else f"{config.tries} tries"
         raise Unanswered(f"the server gave no usable answer in {times} ({said})", reached)
 
-    def _once(self, method: str, path: str, body: Mapping[str, Any] | None) -> Any:
-        """The JSON of one answer. Raises `Declined`, `Broken` or an error of httpx."""
+    def _once(self, method: str, path: str, body: Mapping[str, Any] | None) -> bytes:
+        """The bytes of one answer. Raises `Declined`, `Broken` or an error of httpx."""
         end = time.monotonic() + self.config.timeout
         with self._http.stream(method, path, json=body) as response:
             content = _content(response, end, self.config.timeout)
@@ -172,10 +177,14 @@ class Client:
             raise Broken(f"status {response.status_code}: {_shown(content)}")
         if response.status_code != 200:
             raise Declined(response.status_code, _shown(content))
-        try:
-            return json.loads(content)
-        except (ValueError, RecursionError) as error:
-            raise Broken(f"an answer that is no JSON: {_shown(content)}") from error
+        return content
+
+
+def _json(content: bytes) -> Any:
+    try:
+        return json.loads(content)
+    except (ValueError, RecursionError) as error:
+        raise Broken(f"an answer that is no JSON: {_shown(content)}") from error
 
 
 def _content(response: httpx.Response, end: float, limit: float) -> bytes:
@@ -278,58 +287,54 @@ def _whole(value: Any) -> int | None:
     return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
 
 
-def echoed_logprobs(client: Client, model: str, ids: Sequence[int]) -> np.ndarray | None:
-    """The model's log-probability of every token but the first, nats `[length -
-    1]`; `None` where the answer does not have them. Raises `Unanswered`, `Declined`.
+def ids_body(
+    model: str,
+    prompt: Sequence[int],
+    settings: SamplingSettings,
+    *,
+    max_tokens: int,
+    seed: int,
+    n: int = 1,
+    stops: Collection[int] = (),
+    bias: Mapping[int, float] | None = None,
+    **more: Any,
+) -> dict[str, Any]:
+    """A request with the prompt as token ids, and every field that a server would otherwise
+    take from the model's own settings. `more`: fields sent as they are.
     """
-    body = {
+    body: dict[str, Any] = {
         "model": model,
-        "prompt": [int(i) for i in ids],
-        "max_tokens": 1,
-        "temperature": 1.0,
-        "top_p": 1.0,
-        "n": 1,
-        "seed": 0,
-        "echo": True,
-        "logprobs": 1,
+        "prompt": list(prompt),
+        "max_tokens": max_tokens,
+        "n": n,
+        "seed": seed,
+        "temperature": settings.temperature,
+        "top_p": settings.top_p,
+        "top_k": settings.top_k or -1,
+        "min_p": 0.0,
+        "repetition_penalty": settings.repetition_penalty,
+        "presence_penalty": 0.0,
+        "frequency_penalty": 0.0,
+        "stop_token_ids": sorted(stops),
+        "skip_special_tokens": False,
+        "return_token_ids": True,
+        **more,
     }
-    logprobs = (client.complete(body)[0].logprobs or ())[1 : len(ids)]
-    if len(logprobs) != len(ids) - 1 or None in logprobs:
+    if bias:
+        body["logit_bias"] = {str(token): value for token, value in bias.items()}
+    return body
+
+
+def drawn_ids(choice: Choice, stops: Collection[int]) -> tuple[int, ...] | None:
+    """The tokens of a choice, the one that ended it included; `None` where the
+    answer does not say them whole.
+
+    A server that leaves the ending token out must name it beside them.
+    """
+    ids = choice.ids
+    if ids is None or any(token in stops for token in ids[:-1]):
         return None
-    return np.array(logprobs, dtype=np.float64)
-
-
-def served_model(client: Client) -> tuple[str, int | None]:
-    """The name of the model to ask for and the tokens that it
-    takes, prompt and answer together. Raises `UserError` where no server answers."""
-    url, model = client.config.url, client.config.model
-    try:
-        rows = client.models()
-    except Unanswered as error:
-        if model is None or not error.reached:
-            raise UserError(
-                f"there is no server at {url} ({error}); start it, or mend the"
-                " address (it ends in /v1)"
-            ) from error
-        return model, None  # it cannot list its models, but it may well have this one
-    except Declined as error:
-        if model is None or error.status in (401, 403):
-            raise declined(url, error) from error
-        return model, None
-    names = [row["id"] for row in rows]
-    if model is None and len(names) != 1:
-        listed = ", ".join(names[:8]) or "none"
-        raise UserError(
-            f"the server at {url} serves these models: {listed}; say which one is meant by its name"
-        )
-    row = next((row for row in rows if row["id"] == (model or names[0])), {})
-    room = row.get("max_model_len")
-    return model or names[0], room if isinstance(room, int) else None
-
-
-def declined(url: str, error: Declined) -> UserError:
-    """What a user is told where a server declined a completion."""
-    return UserError(
-        f"the server at {url} declined a completion ({error}); mend the model's name, the key or"
-        " the address (it ends in /v1), or serve the model with vLLM or SGLang"
-    )
+    if choice.finish == "stop" and (not ids or ids[-1] not in stops):
+        ended = choice.stopped_by
+        return (*ids, ended) if isinstance(ended, int) and ended in stops else None
+    return ids or None

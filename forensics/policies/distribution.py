@@ -182,6 +182,9 @@ class Refusals:
         """These and one more."""
         return Refusals({**self._actions, tuple(token_ids): tuple(logprobs)})
 
+    def __contains__(self, token_ids: Sequence[int]) -> bool:
+        return tuple(token_ids) in self._actions
+
     def masses(self, prefix: Sequence[int]) -> dict[int, float]:
         """Probability, given `prefix`, of the refused actions that go on with each token."""
         start = tuple(prefix)

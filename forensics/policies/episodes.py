@@ -114,6 +114,13 @@ class Episode:
     def out_of_room(self) -> None:
         self._end("truncated", TOKEN_LIMIT)
 
+    def request_seed(self, turn: int, shared: bool) -> int:
+        """Where a server draws (`server_engine`): a seed for each request of the episode."""
+        return int(content_hash([self.context.seed, self.task, self.sample, turn], 12), 16)
+
+    def missing(self, reason: str, action: Sequence[int]) -> None:
+        self._end("errored", reason)
+
     def _is_refused(self, text: str, kinds: tuple[str, ...]) -> bool:
         constraint = self.context.constraint
         if constraint is None or constraint.allows(text, kinds):

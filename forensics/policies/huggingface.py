@@ -20,8 +20,8 @@ from forensics.errors import UserError
 from forensics.policies.cache_room import CACHED_TOKENS, Room
 from forensics.policies.captured_step import CapturedSteps, captured_steps
 from forensics.policies.compatibility import context_length
+from forensics.policies.continuations import start_actions
 from forensics.policies.decoder import BatchDecoder
-from forensics.policies.distribution import Refusals, row_stream, uniforms
 from forensics.policies.episodes import (
     EpisodeContext,
     in_batches,
@@ -53,7 +53,7 @@ from forensics.protocols import (
     Renderer,
     SamplingSettings,
 )
-from forensics.records import Trajectory, content_hash
+from forensics.records import Trajectory
 
 READ_AHEAD: Final = 128  # tokens of an observation for which rows part, on a GPU
 
@@ -218,12 +218,7 @@ class HuggingFacePolicy:
         """`n` continuations of each prefix, one action long, ended by a stop
         token or `max_turn_tokens`.
         """
-        numbers = [int(content_hash(list(prefix), 15), 16) for prefix in prefixes]
-        drivers = [
-            _OneAction(prefix, self.renderer, row_stream(seed, number, k), constraint)
-            for prefix, number in zip(prefixes, numbers, strict=True)
-            for k in range(n)
-        ]
+        drivers = start_actions(prefixes, n, self.renderer, seed, constraint)
         with ExitStack() as stack:
             decoder = self._decoder(settings, interventions, stack)
             for batch in in_batches(drivers, lambda: self._rows(settings)):
@@ -358,35 +353,6 @@ class HuggingFacePolicy:
         if interventions or self.within is not nullcontext or self.cache_kind != "own":
             return None
         return captured_steps(self.model)
-
-
-class _OneAction:
-    """Drives one row from `ids` on for one action; `result` once it does not wait any more."""
-
-    result: Continuation
-
-    def __init__(
-        self,
-        ids: Sequence[int],
-        renderer: Renderer,
-        stream: np.random.Generator,
-        constraint: Constraint | None,
-    ) -> None:
-        self.ids, self.uniforms, self.waiting = ids, uniforms(stream), True
-        self.refusals: Refusals | None = None
-        self._renderer, self._constraint, self._refused = renderer, constraint, 0
-
-    def action_ended(self, token_ids: Sequence[int], logprobs: Sequence[float], stop: str) -> None:
-        constraint = self._constraint
-        if constraint and not constraint.allows(self._renderer.action_text(token_ids), ()):
-            self._refused += 1
-            self.refusals = (self.refusals or Refusals()).also(token_ids, logprobs)
-            self.waiting = self._refused <= constraint.max_redraws
-            token_ids, logprobs, stop = (), (), "refused"
-        self.result = Continuation(token_ids=tuple(token_ids), logprobs=tuple(logprobs), stop=stop)
-
-    def out_of_room(self) -> None:
-        self.result = Continuation(token_ids=(), logprobs=(), stop="length")
 
 
 def _model_stops(model: Any) -> list[int]:

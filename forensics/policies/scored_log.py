@@ -23,6 +23,7 @@ import numpy as np
 import torch
 
 from forensics.errors import UserError
+from forensics.policies.cache_room import release_memory
 from forensics.policies.distribution import Text
 from forensics.policies.hidden_states import HiddenStates
 from forensics.policies.sampled_tokens import (
@@ -36,7 +37,7 @@ from forensics.policies.sampled_tokens import (
     with_token_ids,
 )
 from forensics.policies.score_columns import Columns, Readout, TokenPositions
-from forensics.policies.shared_prefixes import PackCost, pack_by_prefix
+from forensics.policies.shared_prefixes import PackCost, PrefixPack, pack_by_prefix
 from forensics.policies.weights import identify_model
 from forensics.protocols import Policy, SamplingSettings
 from forensics.records import Trajectory
@@ -204,31 +205,72 @@ def read_layouts(
     """Of each text the columns of its tokens that can be read `[tokens, names]`."""
     values = [np.empty((0, len(columns.names)))] * len(layouts)
     wanted = [i for i, layout in enumerate(layouts) if layout.read.any()]
-    texts = [layouts[i].ids[: layouts[i].at.max()] for i in wanted]
+    cost = readers[0].cost if len(wanted) > 1 else PackCost()
     reached = 0
-    for forest in pack_by_prefix(texts, readers[0].cost if len(texts) > 1 else PackCost()):
-        members = [wanted[i] for i in forest.texts]
-        parts = [layouts[i] for i in members]
-        nodes = [path[one.at[one.read] - 1] for path, one in zip(forest.paths, parts, strict=True)]
-        read, node = np.unique(np.concatenate(nodes), return_inverse=True)
-        states = [reader.at(forest, read) for reader in readers]
-        before = None
-        if settings.penalises:  # then what may come depends on more than the state
-            before = [Text(ids=ids, start=start) for one in parts for ids, start in one.contexts()]
-            states, node = [part[node] for part in states], np.arange(len(node))
-        counts = [int(one.read.sum()) for one in parts]
-        token, step, place = (
-            np.concatenate([getattr(one, name)[one.read] for one in parts])
-            for name in ("token", "step", "place")
-        )
-        number = np.repeat([first + i for i in members], counts)
-        at = TokenPositions(token=token, trajectory=number, step=step, place=place)
-        rows = columns.read(states, node, at, before)
-        for member, own in zip(members, np.split(rows, np.cumsum(counts)[:-1]), strict=True):
+    for members, rows in _packs(wanted, layouts, readers, columns, settings, first, cost):
+        for member, own in zip(members, rows, strict=True):
             values[member] = own
         reached = max(reached, *members)
         progress(first + reached)
     return values
+
+
+def _packs(
+    wanted: Sequence[int],
+    layouts: Sequence[Layout],
+    readers: Sequence[HiddenStates],
+    columns: Columns,
+    settings: SamplingSettings,
+    first: int,
+    cost: PackCost,
+) -> Iterator[tuple[list[int], list[np.ndarray]]]:
+    """The wanted layouts, a pack of them at a time, with their columns. A pack for which
+    memory does not suffice is read as two.
+    """
+    texts = [layouts[i].ids[: layouts[i].at.max()] for i in wanted]
+    for forest in pack_by_prefix(texts, cost):
+        members = [wanted[i] for i in forest.texts]
+        parts = [layouts[i] for i in members]
+        try:
+            rows = _read_pack(
+                forest, parts, readers, columns, settings, [first + i for i in members]
+            )
+        except torch.OutOfMemoryError:
+            if len(members) == 1:
+                raise
+        else:
+            yield members, rows
+            continue
+        release_memory(readers[0].device)
+        for half in (members[: len(members) // 2], members[len(members) // 2 :]):
+            yield from _packs(half, layouts, readers, columns, settings, first, cost)
+
+
+def _read_pack(
+    forest: PrefixPack,
+    parts: Sequence[Layout],
+    readers: Sequence[HiddenStates],
+    columns: Columns,
+    settings: SamplingSettings,
+    numbers: Sequence[int],
+) -> list[np.ndarray]:
+    """The columns of each text of a pack; `numbers`: those of the trajectories."""
+    nodes = [path[one.at[one.read] - 1] for path, one in zip(forest.paths, parts, strict=True)]
+    read, node = np.unique(np.concatenate(nodes), return_inverse=True)
+    states = [reader.at(forest, read) for reader in readers]
+    before = None
+    if settings.penalises:  # then what may come depends on more than the state
+        before = [Text(ids=ids, start=start) for one in parts for ids, start in one.contexts()]
+        states, node = [part[node] for part in states], np.arange(len(node))
+    counts = [int(one.read.sum()) for one in parts]
+    token, step, place = (
+        np.concatenate([getattr(one, name)[one.read] for one in parts])
+        for name in ("token", "step", "place")
+    )
+    number = np.repeat(numbers, counts)
+    at = TokenPositions(token=token, trajectory=number, step=step, place=place)
+    rows = columns.read(states, node, at, before)
+    return np.split(rows, np.cumsum(counts)[:-1])
 
 
 def text_logprobs(

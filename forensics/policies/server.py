@@ -1,32 +1,29 @@
-"""OpenAI-compatible servers (vLLM, SGLang): a policy that scores behind one, and what a
-server really does, found by asking. Requests and answers are those of `completions`.
+"""A policy behind a server of completions (vLLM, SGLang): it scores, samples, plays and goes
+on from inside known texts, all over HTTP. The tokenizer comes from the checkpoint's
+directory; the weights need not be here.
 
-*A policy* (`ServerPolicy`): a text goes in as token ids with `echo`, and the server tells
-the log-probability of every token but the first (vLLM does; one small request finds
-out). They are the model's own, so settings other than the plain ones are refused. The
-tokenizer comes from the checkpoint's directory. What the server really serves cannot be
-hashed, so nothing that it tells is kept, and whether it is the policy that made the
-runs shows in the agreement with the sampler.
+1. *Scores*: a text goes in as token ids with `echo`, and the server tells the
+   log-probability of every token but the first (vLLM does; one small request finds out).
+   They are the model's own, so settings other than the plain ones are refused.
+2. *Samples* (`server_engine`): prompts go in as token ids, what was drawn comes back as
+   token ids with a log-probability each. `server_abilities` finds out, before the first
+   draw, what the server really does; what is needed and missing is refused in one sentence.
+3. The log-probability of a drawn token must be that of the distribution it was drawn from.
+   Cut-off sampling (top-k, top-p) is refused, since servers tell the whole distribution's
+   and every ratio would be biased; so are penalties. At a temperature other than 1
+   the server must tell what it drew from (vLLM: `--logprobs-mode processed_logprobs`),
+   which two requests find out.
 
-*A probe* (`probe`): a server may refuse a field, or take it and do nothing. So each
-ability is an experiment with an answer that only a server which has it gives. Most are
-asked at a temperature of 2, after a prompt at which four draws differ.
-
-1. *Ids in*: a prompt of token ids is taken and counted. *Ids out*: the answer names the
-   drawn tokens. *Draws*: four seeds do not all give one answer.
-2. *Seeds*: one seed gives one answer twice. *Choices*: choice i of `n` is the answer to
-   the seed plus i; where it is not, each continuation has a request of its own.
-3. *Stops*: with its own middle token named as an end, the same answer ends there.
-4. *Bias*: a bias of -100 keeps the most probable token from being drawn, one of
-   100 forces an improbable one.
-5. *Settings* that are on: top-k of 1, and a tiny top-p, give the most probable token; an
-   absurd repetition penalty changes the answer. *Echo*: the prompt is scored.
+What the server really serves cannot be hashed, so nothing that it tells is kept, and
+whether it is the policy that made some runs shows in the agreement with the sampler.
 """
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+import copy
+from collections import deque
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from contextlib import suppress
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -34,21 +31,38 @@ import numpy as np
 
 from forensics.errors import UserError
 from forensics.policies.compatibility import load_tokenizer, stop_tokens
-from forensics.policies.completions import (
-    Choice,
-    Client,
-    Declined,
-    ServerConfig,
-    Unanswered,
-    declined,
+from forensics.policies.completions import Client, Declined, ServerConfig, Unanswered
+from forensics.policies.continuations import start_actions
+from forensics.policies.episodes import EpisodeContext, start_episodes
+from forensics.policies.renderers import renderer_for, style_of
+from forensics.policies.sequences import BranchedText
+from forensics.policies.server_abilities import (
+    Abilities,
+    answering,
     echoed_logprobs,
+    probe,
+    require_drawn_logprobs,
     served_model,
 )
-from forensics.policies.renderers import renderer_for
-from forensics.protocols import Policy, SamplingSettings
+from forensics.policies.server_engine import ServedRun, ServerEngine
+from forensics.protocols import (
+    Capability,
+    Constraint,
+    Continuation,
+    Environment,
+    Intervention,
+    Policy,
+    Renderer,
+    SamplingSettings,
+)
+from forensics.records import Trajectory
 
 TRIAL: Final = (1, 2, 3)
 LENGTHS: Final = ("max_turn_tokens", "max_tokens")  # they change no probability
+WHOLE: Final = ("top_k", "top_p", "repetition_penalty", "presence_penalty", "frequency_penalty")
+SAMPLES: Final[frozenset[Capability]] = frozenset(
+    {"tokens", "sample", "play", "constraint", "branches"}
+)
 
 
 def open_policy(
@@ -63,24 +77,29 @@ def open_policy(
     the policy by (`None`: its only one). `checkpoint`: the directory that has the
     policy's tokenizer; its weights need not be there.
     """
-    tokens = {}
-    if checkpoint is not None:
-        folder = Path(checkpoint).expanduser()
-        tokenizer = load_tokenizer(folder)
-        tokens = {"tokenizer": tokenizer, "renderer": renderer_for(tokenizer, stop_tokens(folder))}
     config = ServerConfig(url=str(where), model=model)
-    policy: Any = ServerPolicy(config, identity=identity, **tokens)
+    policy: Any = ServerPolicy(config, identity=identity, **rendering(checkpoint))
     opened: Policy = policy
     return opened
 
 
-class ServerPolicy:
-    """A `Policy` that can score and nothing else.
+def rendering(checkpoint: str | Path | None) -> dict[str, Any]:
+    """What `ServerPolicy` takes from a checkpoint's directory: tokenizer and stops."""
+    if checkpoint is None:
+        return {}
+    folder = Path(checkpoint).expanduser()
+    return {"tokenizer": load_tokenizer(folder), "extra_stops": tuple(stop_tokens(folder))}
 
-    `identity`: the content hash of what it serves, where known. `tokenizer` and
-    `renderer`: the policy's own, needed for logs without token ids. `context_length`:
-    tokens that fit, `None` where the server does not say. Raises `UserError`
-    where there is no such server or it tells no log-probabilities of a prompt.
+
+class ServerPolicy:
+    """A `Policy` behind a server. With a tokenizer it scores, samples and plays, without one
+    it scores.
+
+    `identity`: the content hash of what it serves, where known. `tokenizer`: the policy's
+    own. `extra_stops`: further token ids that end an action. `scores`: whether it is asked
+    for log-probabilities of given texts. `context_length`: tokens that fit, `None` where the
+    server does not say. Raises `UserError` where there is no such server, or it is to
+    score and tells no log-probabilities of a prompt.
     """
 
     def __init__(
@@ -89,17 +108,36 @@ class ServerPolicy:
         *,
         identity: str | None = None,
         tokenizer: Any = None,
-        renderer: Any = None,
+        extra_stops: Sequence[int] = (),
+        renderer: Renderer | None = None,
+        scores: bool = True,
     ) -> None:
-        self._client = Client(config)
-        self.served_as, most = served_model(self._client)  # the name that the server has for it
+        self.client = Client(config)
+        self.served_as, most = served_model(self.client)  # the name that the server has for it
         self.context_length = (
             None if most is None else most - 1
         )  # one token is drawn behind the text, and thrown away
-        self.capabilities = frozenset({"logprobs"} | ({"tokens"} if tokenizer else set()))
+        able = SAMPLES if tokenizer else frozenset[Capability]()
+        self.capabilities = able | {"logprobs"} if scores else able
         self.identity = identity or f"server {config.url} {self.served_as}"
-        self.tokenizer, self.renderer = tokenizer, renderer
-        self._require_echo()
+        self.tokenizer, self._extra_stops, self._given = tokenizer, extra_stops, renderer
+        self.renderer: Any = renderer or self._rendered("auto")
+        self.batch_rows = config.at_once
+        self.fields: dict[str, Any] = {}  # further ones of every request that draws
+        self._found: dict[str, Abilities] = {}  # by what was asked; shared by every rendering
+        if scores:
+            self._require_echo()
+
+    def rendered_for(self, environment: Environment) -> "ServerPolicy":
+        """This policy with the rendering that `environment` asks for, and its stops."""
+        if self._given is not None or self.tokenizer is None:
+            return self
+        other = copy.copy(self)
+        other.renderer = self._rendered(style_of(environment))
+        return other
+
+    def _rendered(self, style: str) -> Any:
+        return renderer_for(self.tokenizer, self._extra_stops, style) if self.tokenizer else None
 
     def logprobs(
         self,
@@ -114,31 +152,139 @@ class ServerPolicy:
                     f"a server tells the model's own log-probabilities, not those under {name} = "
                     f"{value:g}; score with the checkpoint directory"
                 )
-        with ThreadPoolExecutor(min(32, self._client.config.at_once)) as pool:
+        with ThreadPoolExecutor(min(32, self.client.config.at_once)) as pool:
             return list(pool.map(self._told, token_ids))
+
+    def sample(
+        self,
+        prefixes: Sequence[Sequence[int]],
+        n: int,
+        settings: SamplingSettings,
+        seed: int,
+        constraint: Constraint | None = None,
+        interventions: Sequence[Intervention] = (),
+    ) -> list[list[Continuation]]:
+        """`n` continuations of each prefix, one action long. Raises `UserError` where the
+        server does not answer.
+        """
+        if not prefixes:
+            return []
+        _require_none(interventions)
+        engine = self._engine(settings, prefixes[0])
+        drivers = start_actions(prefixes, n, self.renderer, seed, constraint)
+        groups = (
+            [engine.start(driver, driver.ids) for driver in drivers[i : i + n]]
+            for i in range(0, len(drivers), n)
+        )
+        for _ in engine.run(groups):
+            pass
+        results = iter(drivers)
+        return [[next(results).result for _ in range(n)] for _ in prefixes]
+
+    def play(
+        self,
+        environment: Environment,
+        tasks: Sequence[str],
+        samples: int,
+        settings: SamplingSettings,
+        seed: int,
+        constraint: Constraint | None = None,
+        interventions: Sequence[Intervention] = (),
+    ) -> Iterator[Trajectory]:
+        """Multi-turn episodes in the order of `tasks`. What the server leaves unanswered is an
+        errored episode.
+        """
+        _require_none(interventions)
+        rendered = self.rendered_for(environment)
+        context = EpisodeContext(
+            renderer=rendered.renderer,
+            policy=self.identity,
+            environment=environment,
+            seed=seed,
+            constraint=constraint,
+        )
+        episodes = deque(start_episodes(context, tasks, samples))
+        playing = [episode for episode in episodes if episode.waiting]
+        if playing:
+            engine = rendered._engine(settings, playing[0].ids)
+            runs = {id(e): engine.start(e, e.ids) for e in playing}
+            for _ in engine.run([run] for run in runs.values()):
+                while episodes and (id(episodes[0]) not in runs or runs[id(episodes[0])].over):
+                    yield episodes.popleft().trajectory()
+        yield from (episode.trajectory() for episode in episodes)
+
+    def branch(self, texts: Sequence[BranchedText], settings: SamplingSettings) -> Iterator[None]:
+        """Drive every branch of every text to its end; gives control back after each answer.
+        The drivers are those of a server (`server_engine.ServedDriver`).
+        """
+        if texts:
+            engine = self._engine(settings, texts[0].ids, told=False)
+            yield from engine.run(_branch_runs(engine, texts))
+
+    def prefix_caches(self, texts: Sequence[Sequence[int]]) -> None:
+        """A server keeps what it has read, and shows it to nobody."""
+
+    def _engine(
+        self, settings: SamplingSettings, prompt: Sequence[int], told: bool = True
+    ) -> ServerEngine:
+        """What drives runs under these settings. `told`: with log-probabilities."""
+        require_whole(settings)
+        found, warm = self._found, f"logprobs at {settings.temperature:g}"
+        if "draws" not in found:
+            found["draws"] = probe(self.client, tuple(prompt), settings)
+        abilities = replace(found["draws"], model=self.served_as)
+        if told and warm not in found:
+            require_drawn_logprobs(self.client, abilities, prompt, settings.temperature)
+            found[warm] = abilities
+        room = abilities.room or settings.max_tokens
+        settings = replace(settings, max_tokens=min(settings.max_tokens, room))
+        stops, fields = self.renderer.stops, self.fields
+        return ServerEngine(self.client, abilities, stops, settings, told, fields)
+
+    def load_adapter(self, name: str, folder: Path) -> None:
+        """Let the server load a LoRA adapter that peft saved, under a name to ask for
+        (`served_as`), in place of one that had the name. Raises `UserError`.
+        """
+        with suppress(Declined):
+            self.unload_adapter(name)
+        try:
+            with answering(self.client.config.url, declines=False):
+                body = {"lora_name": name, "lora_path": str(folder)}
+                self.client.tell("load_lora_adapter", body)
+        except Declined as error:
+            raise UserError(
+                f"the server at {self.client.config.url} loads no adapter from {folder} ({error});"
+                " serve with --enable-lora, a --max-lora-rank of at least the adapter's and"
+                " VLLM_ALLOW_RUNTIME_LORA_UPDATING=True, where that folder can be read"
+            ) from error
+
+    def unload_adapter(self, name: str) -> None:
+        """Raises `Declined` where the server has no such adapter."""
+        with answering(self.client.config.url, declines=False):
+            self.client.tell("unload_lora_adapter", {"lora_name": name})
 
     def _told(self, ids: Sequence[int]) -> np.ndarray:
         if len(ids) < 2:
             return np.empty(0)
         try:
-            logprobs = echoed_logprobs(self._client, self.served_as, ids)
+            logprobs = echoed_logprobs(self.client, self.served_as, ids)
         except (Unanswered, Declined) as error:
             raise UserError(
-                f"the server at {self._client.config.url} could not score a text of {len(ids)}"
+                f"the server at {self.client.config.url} could not score a text of {len(ids)}"
                 f" tokens ({error}); see its log"
             ) from error
         if logprobs is None:
             raise UserError(
-                f"the server at {self._client.config.url} told no log-probabilities for a text of "
+                f"the server at {self.client.config.url} told no log-probabilities for a text of "
                 f"{len(ids)} tokens; see its log"
             )
         return logprobs
 
     def _require_echo(self) -> None:
-        url, said = self._client.config.url, "its answer has none"
+        url, said = self.client.config.url, "its answer has none"
         try:
             with answering(url, declines=False):
-                if echoed_logprobs(self._client, self.served_as, TRIAL) is not None:
+                if echoed_logprobs(self.client, self.served_as, TRIAL) is not None:
                     return
         except Declined as error:
             said = str(error)
@@ -148,253 +294,32 @@ class ServerPolicy:
         )
 
 
-def require_sendable(settings: SamplingSettings) -> None:
-    """Refuse settings that a server cannot be told for a prefix inside an
-    action. Raises `UserError`.
+def require_whole(settings: SamplingSettings) -> None:
+    """Refuse settings under which a server's log-probabilities are not those of what it
+    drew. Raises `UserError`.
     """
-    if settings.penalises_output:
-        raise UserError(
-            "presence_penalty and frequency_penalty count the tokens of the running action, and a"
-            " server counts those of its own answer; sample with the policy itself, or without"
-            " these penalties"
-        )
-
-
-def ids_body(
-    model: str,
-    prompt: Sequence[int],
-    settings: SamplingSettings,
-    *,
-    max_tokens: int,
-    seed: int,
-    n: int = 1,
-    stops: Collection[int] = (),
-    bias: Mapping[int, float] | None = None,
-    **more: Any,
-) -> dict[str, Any]:
-    """A request with the prompt as token ids, and every field that a server would otherwise
-    take from the model's own settings. `more`: fields sent as they are.
-    """
-    body: dict[str, Any] = {
-        "model": model,
-        "prompt": list(prompt),
-        "max_tokens": max_tokens,
-        "n": n,
-        "seed": seed,
-        "temperature": settings.temperature,
-        "top_p": settings.top_p,
-        "top_k": settings.top_k or -1,
-        "min_p": 0.0,
-        "repetition_penalty": settings.repetition_penalty,
-        "presence_penalty": 0.0,
-        "frequency_penalty": 0.0,
-        "stop_token_ids": sorted(stops),
-        "skip_special_tokens": False,
-        "return_token_ids": True,
-        **more,
-    }
-    if bias:
-        body["logit_bias"] = {str(token): value for token, value in bias.items()}
-    return body
-
-
-def drawn_ids(choice: Choice, stops: Collection[int]) -> tuple[int, ...] | None:
-    """The tokens of a choice, the one that ended it included; `None` where the
-    answer does not say them whole.
-
-    A server that leaves the ending token out must name it beside them.
-    """
-    ids = choice.ids
-    if ids is None or any(token in stops for token in ids[:-1]):
-        return None
-    if choice.finish == "stop" and (not ids or ids[-1] not in stops):
-        ended = choice.stopped_by
-        return (*ids, ended) if isinstance(ended, int) and ended in stops else None
-    return ids or None
-
-
-HOT: Final = 2.0
-ONE_ANSWER: Final = (
-    f"gives one answer to four seeds at a temperature of {HOT:g}, so it does not sample"
-)
-LENGTH: Final = 16
-SEED: Final = 11
-TINY: Final = 1e-6
-ABSURD: Final = 1e-4
-
-
-@dataclass(frozen=True, kw_only=True)
-class Abilities:
-    """What the probe found. `room`: tokens of prompt and answer together,
-    `None` where the server does not say.
-    """
-
-    model: str
-    room: int | None
-    seeds: bool
-    choices: bool
-    bias: bool
-    echo: bool
-
-
-def probe(client: Client, prompt: tuple[int, ...], settings: SamplingSettings) -> Abilities:
-    """Ask everything. `prompt`: token ids that the policy really meets. Raises
-    `UserError` where a need is unmet.
-    """
-    model, room = served_model(client)
-    with answering(client.config.url):
-        return _Probe(client, model, prompt).all(settings, room)
-
-
-def unheeded(
-    ask: Callable[..., Choice], settings: SamplingSettings, heat: float = HOT
-) -> str | None:
-    """The name of a setting that is on and does nothing. `ask`: for the fields of a
-    request; `heat`: a temperature at which one request has one answer.
-    """
-
-    def answer(**fields: Any) -> Any:
-        choice = ask(**fields)
-        return choice.ids, choice.text
-
-    on: dict[str, Any] = {"top_k": 1} if settings.top_k else {}
-    on |= {"top_p": TINY} if settings.top_p < 1 else {}
-    best = answer(temperature=0.0, max_tokens=1) if on else None
-    for name, value in on.items():
-        drawn = (answer(seed=SEED + i, max_tokens=1, **{name: value}) for i in range(4))
-        if any(one != best for one in drawn):
-            return name
-    absurd = {"temperature": heat, "repetition_penalty": ABSURD}
-    if settings.repetition_penalty != 1 and answer(**absurd) == answer(temperature=heat):
-        return "repetition_penalty"
-    return None
-
-
-@contextmanager
-def answering(url: str, declines: bool = True) -> Iterator[None]:
-    """A server that is gone, or (`declines`) refuses, in one sentence."""
-    try:
-        yield
-    except Unanswered as error:
-        raise UserError(f"the server at {url} does not answer: {error}; see its log") from error
-    except Declined as error:
-        if not declines:
-            raise
-        raise declined(url, error) from error
-
-
-@dataclass
-class _Probe:
-    client: Client
-    model: str
-    prompt: tuple[int, ...]
-
-    def all(self, settings: SamplingSettings, room: int | None) -> Abilities:
-        self._require_ids()
-        first, *others = self._four_draws()
-        seeds = self._hot(SEED).ids == first.ids
-        self._require_stops(first if seeds else None)
-        name = unheeded(self._hot, settings, HOT if seeds else 0.0)
-        self._require(name is None, f"does nothing with {name}")
-        return Abilities(
-            model=self.model,
-            room=room,
-            seeds=seeds,
-            choices=self._choices([first, *others], seeds),
-            bias=self._bias(first),
-            echo=self._echo(),
-        )
-
-    def _require_ids(self) -> None:
-        """Ids in and out. A bare request tells a server that takes no ids from
-        one that takes no further fields.
-        """
-        bare = {"model": self.model, "prompt": list(self.prompt), "max_tokens": 1}
-        with self._needing("takes no token ids as a prompt"):
-            self.client.complete(bare)
-        with self._needing("refuses a field that is needed"):
-            choice = self._hot(SEED)
-        self._require(
-            choice.prompt_length in (None, len(self.prompt)),
-            f"counts {choice.prompt_length} tokens in a prompt of {len(self.prompt)} token ids",
-        )
-        self._require(
-            choice.ids is not None and choice.length in (None, len(choice.ids)),
-            "does not tell the ids of the tokens that it drew",
-        )
-
-    def _four_draws(self) -> list[Choice]:
-        """Answers to four seeds after the first prompt that tells them apart, which is kept."""
-        draws: list[Choice] = []
-        for prompt in (self.prompt, self.prompt[::-1], self.prompt[:1], self.prompt[:1] * 8):
-            self.prompt = prompt
-            draws = [self._hot(SEED + i) for i in range(4)]
-            if len({choice.ids for choice in draws}) == len(draws):
-                return draws
-        self._require(len({choice.ids for choice in draws}) > 1, ONE_ANSWER)
-        return draws
-
-    def _require_stops(self, first: Choice | None) -> None:
-        """`first`: an answer that its seed gives again; without one the greedy answer serves."""
-        heat = 0.0 if first is None else HOT
-        ids = (first or self._ask(temperature=heat)[0]).ids or ()
-        token = ids[len(ids) // 2]
-        stopped = self._ask(temperature=heat, stops={token})[0]
-        self._require(
-            stopped.finish == "stop" and drawn_ids(stopped, {token}) == ids[: ids.index(token) + 1],
-            "does not end an answer at the token ids that it is told to end at, or does not say"
-            " which did",
-        )
-
-    def _choices(self, singles: list[Choice], seeds: bool) -> bool:
-        try:
-            several = self._ask(temperature=HOT, n=len(singles), exact=False)
-        except Declined:
-            return False
-        ids = [choice.ids for choice in several]
-        if len(ids) != len(singles):
-            return False
-        return ids == [choice.ids for choice in singles] if seeds else len(set(ids)) == len(ids)
-
-    def _bias(self, unlikely: Choice) -> bool:
-        try:
-            best = self._ask(temperature=0.0, max_tokens=1)[0].ids or ()
-            kept = self._ask(temperature=0.0, max_tokens=1, bias={best[0]: -100.0})[0].ids
-            rare = (unlikely.ids or ())[0]
-            forced = self._ask(max_tokens=1, bias={rare: 100.0})[0].ids
-        except Declined:
-            return False
-        return kept != best and forced == (rare,)
-
-    def _echo(self) -> bool:
-        try:
-            told = echoed_logprobs(self.client, self.model, self.prompt)
-        except Declined:
-            return False
-        return told is not None and len(told) > 0
-
-    def _hot(self, seed: int = SEED, **fields: Any) -> Choice:
-        return self._ask(**{"temperature": HOT, "seed": seed, **fields})[0]
-
-    def _ask(
-        self, *, max_tokens: int = LENGTH, seed: int = SEED, exact: bool = True, **fields: Any
-    ) -> list[Choice]:
-        """At a temperature of 1, unless the `fields` of the request say otherwise."""
-        plain, sent = SamplingSettings(), {"max_tokens": max_tokens, "seed": seed, **fields}
-        return self.client.complete(ids_body(self.model, self.prompt, plain, **sent), exact=exact)
-
-    @contextmanager
-    def _needing(self, what: str) -> Iterator[None]:
-        try:
-            yield
-        except Declined as error:
-            if error.status not in (400, 422):
-                raise
-            self._require(False, f"{what} (it says {error})")
-
-    def _require(self, held: bool, otherwise: str) -> None:
-        if not held:
+    for name in WHOLE:
+        value = getattr(settings, name)
+        if value != getattr(SamplingSettings, name):
             raise UserError(
-                f"the server at {self.client.config.url} {otherwise}; exact prefixes need a server"
-                " that takes and returns token ids, such as vLLM (0.10.2 or later) or SGLang"
+                f"a server tells log-probabilities of the whole distribution, so {name} ="
+                f" {value:g} would bias every ratio; leave it at its default, or sample in process"
             )
+
+
+def _require_none(interventions: Sequence[Intervention]) -> None:
+    if interventions:
+        raise UserError(
+            "a server changes no activations; give a checkpoint directory for interventions"
+        )
+
+
+def _branch_runs(engine: ServerEngine, texts: Sequence[BranchedText]) -> Iterator[list[ServedRun]]:
+    for text in texts:
+        for branch in text.branches:
+            action = (*text.ids[branch.start : branch.kept], *branch.append)
+            avoid = text.ids[branch.kept] if branch.avoid else None
+            yield [
+                engine.start(driver, text.ids[: branch.start], action, avoid)  # type: ignore[arg-type]
+                for driver in branch.drivers
+            ]

@@ -3,6 +3,7 @@ point; and what a reader of one's own is made of.
 """
 
 from forensics.readers.content import Limits, Unreadable
+from forensics.readers.dumped_record import DumpedRecord, open_record
 from forensics.readers.json_rows import (
     Row,
     first_row,
@@ -17,6 +18,7 @@ from forensics.readers.submission import submission_of
 from forensics.readers.values import as_mapping, dig, ending, run_of, score_of
 
 __all__ = [
+    "DumpedRecord",
     "Limits",
     "LogReader",
     "Reader",
@@ -28,6 +30,7 @@ __all__ = [
     "ending",
     "first_row",
     "installed_readers",
+    "open_record",
     "prompt_steps",
     "read_document",
     "read_logs",

@@ -136,7 +136,7 @@ def _of_graph(row: Row, trace: JsonObject) -> Trajectory:
         policy=dig(trace, "agent", "config", "model") or called,
         environment=dig(trace, "env", "name") or dig(trace, "env", "id") or "verifiers",
         rewards=scores | {name: value for name, value in metrics.items() if name not in scores},
-        outcome=None if end[0] == "errored" else _total(trace),
+        outcome=None if end[0] == "errored" else total(trace),
     )
 
 
@@ -179,7 +179,7 @@ def _tokens(node: JsonObject) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _total(trace: JsonObject) -> float | None:
+def total(trace: JsonObject) -> float | None:
     """The weighted sum of the rewards; `None` where one was not measured, or there is none."""
     total = None
     for entry in map(as_mapping, as_mapping(trace.get("rewards")).values()):

@@ -14,6 +14,7 @@ Format: trl 1.16 `trainer/grpo_trainer.py` (`log`,
    only one, else the one called `reward`; weights of rewards are not in the log.
 """
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -55,8 +56,10 @@ def _flat(row: JsonObject) -> dict[str, Any]:
     }
 
 
-def rows(path: Path) -> Rows:
-    """The rows with the columns that are read; the rewards together, as JSON lines have them."""
+def rows(path: Path, beside: Sequence[str] = ()) -> Rows:
+    """The rows with the columns that are read; the rewards together, as JSON lines have them.
+    `beside`: further columns of a Parquet file.
+    """
     try:
         schema = parquet_schema(path, read_head(path))
     except UnreadableContent:
@@ -66,7 +69,7 @@ def rows(path: Path) -> Rows:
         for column in schema
         if any(holds(column.type) for holds in NUMBERS) and column.name not in _REWARDS.not_of_trl
     ]
-    for row in read_parquet(path, [*FIELDS, *rewards]) if schema else read_rows(path):
+    for row in read_parquet(path, [*FIELDS, *beside, *rewards]) if schema else read_rows(path):
         if schema and isinstance(row, Row):
             given = {name: row.value[name] for name in rewards}
             row = Row(row.where, {**row.value, "rewards": given})

@@ -62,9 +62,10 @@ class TrainingRow(VersionedRecord):
     `rewards`: named components before weighting; `reward`: their weighted total
     (`None`: could not be measured).
     `advantage`: the one the loss used; `None` with the reason in `dropped`
-    where the row took no part.
+    where the row took no part; both `None`: the trainer did not say.
+    `end`, `turns`: how the run ended and how many turns it took, where that is told.
     `policy_step_first`, `policy_step_last`: the policy versions that drew its
-    first and last token.
+    first and last token, where they are known.
     `step_starts`, `step_roles`, `step_kinds`: where in `token_ids` each message
     begins, who wrote it, and the kinds of the actions in it.
     """
@@ -86,12 +87,12 @@ class TrainingRow(VersionedRecord):
     reward: float | None = None
     advantage: float | None = None
     dropped: str | None = None
-    end: Ending
+    end: Ending | None
     end_reason: str | None = None
     outcome: float | None = None
-    turns: int
-    policy_step_first: int
-    policy_step_last: int
+    turns: int | None
+    policy_step_first: int | None
+    policy_step_last: int | None
     step_starts: tuple[int, ...] = ()
     step_roles: tuple[Role, ...] = ()
     step_kinds: tuple[tuple[str, ...], ...] = ()
@@ -122,7 +123,8 @@ class TrainingRow(VersionedRecord):
             self.advantage is not None or self.token_advantages is not None
         ):
             raise ValueError(f"a row dropped because {self.dropped} has no advantage; give `None`")
-        if self.policy_step_first > self.policy_step_last:
+        first, last = self.policy_step_first, self.policy_step_last
+        if first is not None and last is not None and first > last:
             raise ValueError("`policy_step_first` is after `policy_step_last`")
         return self
 
@@ -135,39 +137,40 @@ class TrainingRow(VersionedRecord):
     def of(
         cls,
         trajectory: Trajectory,
+        /,
         *,
         step: int,
         group: str,
         rewards: Mapping[str, float | None],
         reward: float | None,
-        policy_steps: tuple[int, int] | None = None,
+        policy_steps: tuple[int | None, int | None] | None = None,
         **used: Any,
     ) -> Self:
         """The row of a trajectory; `used` gives what the trainer added
         (`advantage` or `dropped`, `old_logprobs`, `reference_logprobs`,
-        `entropies`, `token_weights`, ...). `policy_steps`: first and last
-        policy version (default: the step's own).
+        `entropies`, `token_weights`, ...), or knows better than the trajectory.
+        `policy_steps`: first and last policy version (default: the step's own).
         """
         first, last = (step, step) if policy_steps is None else policy_steps
-        return cls(
-            step=step,
-            group=group,
-            sample=trajectory.sample,
-            task=trajectory.task,
-            trajectory=trajectory.id,
+        known: dict[str, Any] = {
+            "step": step,
+            "group": group,
+            "sample": trajectory.sample,
+            "task": trajectory.task,
+            "trajectory": trajectory.id,
             **_tokens(trajectory),
-            rewards=dict(rewards),
-            reward=reward,
-            end=trajectory.end,
-            end_reason=trajectory.end_reason,
-            outcome=trajectory.outcome,
-            turns=trajectory.turns,
-            policy_step_first=first,
-            policy_step_last=last,
-            step_roles=tuple(s.role for s in trajectory.steps),
-            step_kinds=tuple(s.kinds for s in trajectory.steps),
-            **used,
-        )
+            "rewards": dict(rewards),
+            "reward": reward,
+            "end": trajectory.end,
+            "end_reason": trajectory.end_reason,
+            "outcome": trajectory.outcome,
+            "turns": trajectory.turns,
+            "policy_step_first": first,
+            "policy_step_last": last,
+            "step_roles": tuple(s.role for s in trajectory.steps),
+            "step_kinds": tuple(s.kinds for s in trajectory.steps),
+        }
+        return cls(**known | used)
 
 
 def _tokens(trajectory: Trajectory) -> dict[str, Any]:
@@ -208,7 +211,7 @@ class TrainingRun(VersionedRecord):
     code: str
     recipe: dict[str, Any]
     estimator: dict[str, Any]
-    seed: int
+    seed: int | None
     start: str
     tokenizer: str
     environment: dict[str, Any]

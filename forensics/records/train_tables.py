@@ -61,13 +61,13 @@ def write_shard(
     folder: Path, step: int, rows: Sequence[TrainingRow], report: dict[str, Any], code: str
 ) -> None:
     """Write a step's shard and then its marker, each atomically. A full disk is a `UserError`."""
-    cells = {name: list(map(attrgetter(name), rows)) for name in SCHEMA.names}
-    cells["rewards"] = [list(row.rewards.items()) for row in rows]
-    columns = [column(cells[field.name], field.type) for field in SCHEMA]
     sink = pa.BufferOutputStream()
-    table = pa.Table.from_arrays(columns, schema=SCHEMA)
     pq.write_table(
-        table, sink, compression="snappy", use_dictionary=DICTIONARIES, write_statistics=False
+        table_of(rows),
+        sink,
+        compression="snappy",
+        use_dictionary=DICTIONARIES,
+        write_statistics=False,
     )
     content = sink.getvalue().to_pybytes()
     marker = StepMarker(
@@ -82,6 +82,15 @@ def write_shard(
     )  # an old marker must not vouch for the new shard
     write_atomically(shard_path(folder, step), content)
     write_atomically(marker_path(folder, step), canonical_json(marker) + "\n")
+
+
+def table_of(rows: Sequence[TrainingRow]) -> pa.Table:
+    """Rows as the columns of a shard."""
+    cells = {name: list(map(attrgetter(name), rows)) for name in SCHEMA.names}
+    cells["rewards"] = [list(row.rewards.items()) for row in rows]
+    return pa.Table.from_arrays(
+        [column(cells[field.name], field.type) for field in SCHEMA], schema=SCHEMA
+    )
 
 
 def warm_up() -> None:
@@ -173,6 +182,10 @@ class TrainingRecord:
             raise OutsideFailure(
                 f"{path.name} cannot be read ({str(error).splitlines()[0]}); {self._cure(step)}"
             ) from None
+
+    def prompts(self) -> dict[str, str]:
+        """The prompts by task that are stored as texts: none here, where token ids tell them."""
+        return {}
 
     def verify(self, step: int) -> None:
         """Raises `UserError` unless the shard has the very bytes that its marker tells of."""

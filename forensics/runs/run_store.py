@@ -18,13 +18,14 @@ from forensics.budget import Budget
 from forensics.errors import MissingInput, UserError, environment_failure
 from forensics.progress import Pace, Progress
 from forensics.protocols import Environment, Policy
-from forensics.records import Trajectory, content_hash
+from forensics.records import Trajectory, content_hash, read_json, write_json
 from forensics.records.tables import write_trajectories
 from forensics.rollout_logs import Rollouts
 from forensics.runs.condition import OPEN, Condition
 from forensics.world import environment_key
 
 TASKS_PER_CHUNK = 256
+ROWS = "rows.json"  # how many rows a batch of each policy has, where memory decides
 
 
 class Player(NamedTuple):
@@ -99,7 +100,8 @@ class RunStore:
         for at, (path, (tasks, seed)) in enumerate(zip(request.paths, request.parts, strict=True)):
             progress(request.label, at, number)
             if not path.exists():
-                play = able(who, condition).play(
+                policy = self._sized(able(who, condition))
+                play = policy.play(
                     condition.altered.of(world) if condition.altered else world,
                     tasks,
                     self.budget.samples,
@@ -109,8 +111,25 @@ class RunStore:
                     condition.steered,
                 )
                 write_trajectories(path, pace.timed(_declared(play, self.world)))
+                self._sized(policy)  # fewer rows by now, perhaps
         progress(request.label, number, number)
         return Rollouts(key=request.key, paths=request.paths)
+
+    def _sized(self, policy: Policy) -> Policy:
+        """The policy with the rows of a batch that the case was begun with, and those noted:
+        on a GPU they depend on what memory is free (`forensics.policies.cache_room`).
+        """
+        room = getattr(policy, "room", None)
+        if room is None or not room.stated:
+            return policy
+        path = self.folder / "trajectories" / ROWS
+        known: dict[str, Any] = read_json(path) if path.exists() else {}
+        earlier = known.get(policy.identity, room.stated)
+        room.restore(earlier | {"rows": min(earlier["rows"], room.stated["rows"])})
+        if known.get(policy.identity) != room.stated:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            write_json(path, known | {policy.identity: room.stated})
+        return policy
 
     def _content(self, who: Player, condition: Condition, tasks: tuple[str, ...]) -> dict[str, Any]:
         return {

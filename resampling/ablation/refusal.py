@@ -40,7 +40,7 @@ from forensics.case import Case
 from forensics.errors import MissingInput
 from forensics.layers import GENUINE_BAR, OPEN, World, channel_names, gain, paired
 from forensics.phrases import percent, printable
-from forensics.protocols import Withholding
+from forensics.protocols import Environment, Needing, Withholding
 from forensics.records import Evidence, Undefined
 from forensics.runs import Condition
 from forensics.statistics import Contrast, benjamini_hochberg
@@ -60,7 +60,6 @@ from resampling.ablation.refused_runs import (
     Kinds,
     Played,
     chosen_tasks,
-    needed_kinds,
     object_use,
     plain_side,
     played_plainly,
@@ -81,6 +80,11 @@ def scrubbed_world(case: Case) -> World:
     except MissingInput:
         return OPEN
     return world if case.runs_models or ("before", world) in case.stored else OPEN
+
+
+def needed_kinds(world: Environment | None) -> Kinds:
+    """What an honest solver needs, by the environment's word."""
+    return tuple(world.needed) if isinstance(world, Needing) else ()
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -37,7 +37,7 @@ from forensics.actions import (
 )
 from forensics.case import Case, Rollouts
 from forensics.layers import COLUMNS, Runs, World, command_of, read_runs, runs_from
-from forensics.protocols import Constraint, Environment, Needing
+from forensics.protocols import Constraint
 from forensics.records import Step
 from forensics.runs import Condition
 
@@ -189,11 +189,6 @@ class Played:
     @property
     def after_kinds(self) -> Kinds:
         return tuple(sorted({kind for side in self.afters for kind in side.usage}))
-
-
-def needed_kinds(world: Environment | None) -> Kinds:
-    """What an honest solver needs, by the environment's word."""
-    return tuple(world.needed) if isinstance(world, Needing) else ()
 
 
 def chosen_tasks(tasks: Sequence[str], most: int) -> tuple[str, ...]:

@@ -50,7 +50,8 @@ from forensics.case import Case
 from forensics.instruments import Plays, gain_test
 from forensics.phrases import percent
 from forensics.records import Evidence, GainTest, Scalar, Undefined
-from resampling.ablation.refused_runs import action_kinds, chosen_tasks, needed_kinds
+from resampling.ablation.refusal import needed_kinds
+from resampling.ablation.refused_runs import action_kinds, chosen_tasks
 from resampling.gain_tests.amounts import Amounts, EndByEnd
 from resampling.gain_tests.common_answers import FrequentAnswer, Lent, without_magic
 from resampling.gain_tests.gain_study import (

@@ -44,7 +44,8 @@ from forensics.protocols import Fielded
 from forensics.records import JOB, Evidence, GainTest, Undefined
 from forensics.verdict import JOINED
 from resampling.ablation.gains import Carried, certificate
-from resampling.ablation.refused_runs import Kinds, Played, chosen_tasks, needed_kinds
+from resampling.ablation.refusal import needed_kinds
+from resampling.ablation.refused_runs import Kinds, Played, chosen_tasks
 from resampling.gain_tests.altered_worlds import Deal, Kept, Plan, dealt, shadow
 from resampling.gain_tests.amounts import EndByEnd
 from resampling.gain_tests.donors import Donors, donors_of

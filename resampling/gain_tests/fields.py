@@ -175,9 +175,7 @@ def prompt_fields(
 def find_fields(
     texts: Mapping[str, str], declared: Mapping[str, Mapping[str, str]] | None = None
 ) -> PromptFields:
-    """The fields of texts, by task. Raises `MissingInput` where a declared value
-    does not stand in its text.
-    """
+    """The fields of texts, by task. Raises `MissingInput` for a declared value not in its text."""
     known = {task: _located(task, texts[task], values) for task, values in (declared or {}).items()}
     tokens = {task: list(_tokens(text, known.get(task, ()))) for task, text in texts.items()}
     ends = _ends([[one.key for one in found] for found in tokens.values()])

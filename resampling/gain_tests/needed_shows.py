@@ -30,7 +30,8 @@ from itertools import chain
 from typing import Any
 
 from resampling.ablation.gains import certificate
-from resampling.ablation.refused_runs import Kinds, Played, chosen_tasks, needed_kinds
+from resampling.ablation.refusal import needed_kinds
+from resampling.ablation.refused_runs import Kinds, Played, chosen_tasks
 from resampling.gain_tests.altered_worlds import Plan, exchanged, kept, shadow
 from resampling.gain_tests.donors import Row, observed
 from resampling.gain_tests.gain_study import GainStudy

@@ -195,14 +195,19 @@ def _same_world(recorded: Mapping[str, Any], case: Case) -> bool:
 
 
 def recorded_prompts(case: Case) -> Iterator[str]:
-    """What stands before the first token that the policy drew, once for each task."""
+    """What stands before the first token that the policy drew, once for each task; of a
+    dump with texts these.
+    """
+    record, seen = case.training_record, set()
+    if texts := record.prompts():
+        yield from texts.values()
+        return
     policy = case.policy("before")
     if "tokens" not in policy.capabilities:
         raise MissingInput("The prompts in the training record cannot be read.", LIST_CURE)
-    record, seen = case.training_record, set()
     for step in record.steps():
         for row in record.values(step, "task", "token_ids", "sampled"):
-            if row["task"] not in seen:
+            if row["task"] not in seen and row["token_ids"]:
                 seen.add(row["task"])
                 first = row["sampled"].index(True) if True in row["sampled"] else None
                 yield policy.tokenizer.decode(row["token_ids"][:first], skip_special_tokens=True)

@@ -287,7 +287,16 @@ class BranchRun:
         self._tokens: list[int] = []
         self._followed = 0
         self._following = not point.request.append
-        self.over = False
+        self.over = self.waiting = False
+
+    def request_seed(self, turn: int, shared: bool) -> int:
+        """Where a server draws: a seed of 48 bits for each request; runs of one prefix begin
+        with seeds that follow each other.
+        """
+        trace, kept, avoid, append = self._point.request.branch
+        own = [] if shared else [self._number, turn]
+        start = content_hash([self._point.seed, trace, kept, list(append), avoid, own], 12)
+        return int(start, 16) + (self._number if shared else 0)
 
     def action_ended(
         self, token_ids: Sequence[int], logprobs: Sequence[float], stop: str
@@ -325,6 +334,12 @@ class BranchRun:
 
     def no_other_token(self) -> None:
         self._end(None, "errored", NO_OTHER_TOKEN)
+
+    def missing(self, reason: str, action: Sequence[int]) -> None:
+        """A server did not answer: what was drawn is kept, without an outcome."""
+        self._tokens += action[self._known :]
+        self._followed = 0
+        self._end(None, "errored", reason)
 
     def _says_the_trace(self, follow: Sequence[int], over: bool) -> bool:
         """Whether the run is where the trace is after its next action: over, or

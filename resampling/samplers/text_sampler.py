@@ -17,7 +17,8 @@ action:
 
 What is lost: `tokens` is empty and `followed` 0, so no rollout serves another
 prefix; `avoid` cannot be asked; an action whose last allowed token ended it
-counts as cut. Abilities are found by asking, as in `forensics.policies.server`.
+counts as cut. Abilities are found by asking, as in
+`forensics.policies.server_abilities`.
 """
 
 import json
@@ -35,6 +36,7 @@ from forensics.policies import (
     Choice,
     Client,
     Declined,
+    ServedRun,
     Unanswered,
     answering,
     require_sendable,
@@ -43,8 +45,7 @@ from forensics.policies import (
 )
 from forensics.protocols import SamplingSettings
 from forensics.records import content_hash
-from resampling.samplers.branches import BranchPoints
-from resampling.samplers.server_run import ServerRun
+from resampling.samplers.branches import BranchPoint, BranchPoints, BranchRun
 from resampling.trace_rollouts import Request, Rollout
 
 NOT_ITS_TEXT: Final = (
@@ -92,27 +93,31 @@ class TextSampler:
             point = self._points.of(request)
             for number in request.numbers:
                 finished = deque[Rollout]()
-                run = ServerRun(point, number, self._settings, self._rendering.stops, finished)
-                if not finished:
-                    self._finish(run)
+                self._play(point, number, finished)
                 yield replace(finished[0], tokens=(), followed=0)
 
-    def _finish(self, run: ServerRun) -> None:
+    def _play(self, point: BranchPoint, number: int, finished: deque[Rollout]) -> None:
         """Draw the rest of the running action and let the environment take it."""
+        driver = BranchRun(point, number, finished)
+        action = list(point.action)
+        stops = self._rendering.stops
+        run = ServedRun(driver, self._settings, stops, list(point.before), action)
+        if run.over:
+            return None
         text = self._text(run.prompt)
         if text is None:
             return run.miss(NOT_ITS_TEXT)
-        trace, kept, _, append = run.point.request.branch
-        seed = int(content_hash([self._seed, trace, kept, list(append), run.number], 8), 16)
+        trace, kept, _, append = point.request.branch
+        seed = int(content_hash([self._seed, trace, kept, list(append), number], 8), 16)
         try:
-            choice = self._ask(text, self._settings, self._rendering.stops, run.room, seed)
+            choice = self._ask(text, self._settings, stops, run.room, seed)
         except (Unanswered, Declined) as error:
             return run.miss(str(error))
         if choice.prompt_length != len(run.prompt):
             return run.miss(MISCOUNTED)
-        return self._act(run, choice)
+        return self._act(run, choice, point.trace.task)
 
-    def _act(self, run: ServerRun, choice: Choice) -> None:
+    def _act(self, run: ServedRun, choice: Choice, task: str) -> None:
         """The environment takes the action's text, carried by tokens that stand for no others."""
         known = self._tokenizer.decode(run.action, skip_special_tokens=True)
         wanted = (known + choice.text).strip()
@@ -123,7 +128,6 @@ class TextSampler:
             return run.miss(GARBLED)
         stop = "length" if choice.finish == "length" else "stop-token"
         if run.driver.action_ended(carrier, (), stop) is not None:
-            task = run.point.trace.task
             raise UserError(
                 f"the run of task {task} goes on after an action, which a server of texts cannot"
                 " continue exactly; serve the policy with vLLM or SGLang"

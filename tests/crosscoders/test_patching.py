@@ -10,10 +10,10 @@ from crosscoders.patching.decisions import (
     starting_with,
     whole_actions,
 )
-from crosscoders.patching.hybrids import patched
+from crosscoders.patching.hybrids import grafted, patched, pieces_of
 from crosscoders.patching.maps import graft_map, patch_map
 from forensics.errors import UserError
-from forensics.policies import recorded
+from forensics.policies import last_logprobs, recorded
 from forensics.protocols import SamplingSettings
 from tests.crosscoders.patching_worlds import (
     bundled,
@@ -102,6 +102,24 @@ def test_the_kl_is_the_formula_and_the_share_is_its_ratio():
     whole, left = ((p.exp() * (p - other)).sum(-1).mean().item() for other in (q, r))
     assert found.kl.estimate == pytest.approx(whole, rel=1e-5)
     assert found.rows[0].kl_moved.estimate == pytest.approx(1 - left / whole, rel=1e-4)
+
+
+def test_the_scorer_heeds_an_exchanged_output_weight_and_a_head_that_cannot_be_taken_off():
+    model, other = (tiny(seed) for seed in (0, 1))
+    texts = torch.tensor([text.token_ids for text in random_decisions(3, 3, lengths=(6,))])
+
+    def is_what_the_model_says():
+        with torch.no_grad():
+            wanted = model.model(texts).logits[:, -2:].log_softmax(-1)
+        found = last_logprobs(model, texts, 2)
+        torch.testing.assert_close(found, wanted, atol=1e-5, rtol=0)
+        return found
+
+    own = is_what_the_model_says()
+    with grafted(*(pieces_of(one.model).of("unembed") for one in (model, other))):
+        assert not torch.equal(is_what_the_model_says(), own)
+    model.model.lm_head.register_forward_hook(lambda _module, _args, output: output * 2)
+    assert not torch.equal(is_what_the_model_says(), own)
 
 
 def test_the_chance_of_whole_actions_is_what_the_policy_says(base, read):

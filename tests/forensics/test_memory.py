@@ -5,6 +5,7 @@ device, and batches that turn out too large.
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,13 +13,17 @@ import pytest
 import torch
 
 from forensics import policy_from
+from forensics.budget import Budget
 from forensics.errors import UserError
 from forensics.policies import decoder, distribution, huggingface
 from forensics.policies.cache_room import MOST_ROWS, Room, cached_numbers
 from forensics.policies.captured_step import CapturedSteps
 from forensics.policies.kv_cache import GrowingLayer, new_cache
+from forensics.progress import Pace
 from forensics.protocols import Policy, SamplingSettings, StepResult
 from forensics.records import Trajectory
+from forensics.runs.condition import OPEN
+from forensics.runs.run_store import Player, RunStore
 from tests.tiny import tiny_qwen3, tiny_tokenizer
 from training.environments.mini_repo import MiniRepo
 
@@ -344,3 +349,57 @@ def test_a_world_that_breaks_in_a_thread_breaks_its_episode_alone() -> None:
     runs = play(policy(), Broken(turns="4"))
     reasons = {run.end_reason for run in runs if run.end == "errored"}
     assert reasons == {"the environment raised KeyError: 'planted'"} and len(runs) == 12
+
+
+def test_a_pack_that_does_not_fit_is_read_as_two_with_equal_results() -> None:
+    one = policy()
+    texts = [[i for step in run.steps for i in step.token_ids or ()] for run in play(one)]
+    wanted = one.logprobs(texts, SETTINGS)
+    body, failed = one.model.get_decoder(), list[int]()
+    forward = body.forward
+
+    def short(ids: torch.Tensor, **named: Any) -> Any:
+        if ids.numel() > max(map(len, texts)):
+            failed.append(ids.numel())
+            raise torch.OutOfMemoryError("CUDA out of memory (planted)")
+        return forward(ids, **named)
+
+    body.forward = short
+    found = one.logprobs(texts, SETTINGS)
+    assert failed
+    for mine, theirs in zip(found, wanted, strict=True):
+        assert np.abs(mine - theirs).max() < 1e-4
+
+
+def test_a_resumed_case_goes_on_with_the_rows_that_it_was_begun_with(tmp_path: Path) -> None:
+    """Though the card has less memory free by then; halving in between is kept."""
+
+    def chunk(one: Policy, number: int) -> None:
+        world = Talkative(turns="1")
+        store = RunStore(
+            folder=tmp_path,
+            world=world,
+            tasks=tuple(world.tasks("held-out", 2, number)),
+            budget=Budget(samples=1),
+            seed=number,
+        )
+        who = Player("before", one.identity, lambda: one)
+        request = store.request(who, OPEN)
+        store.rollouts(who, OPEN, request, lambda *_: None, Pace())
+
+    first, later, on_cpu = policy(), policy(), policy()
+    first.room = Room(128, 4, 2**30, "cuda")
+    later.room = Room(128, 4, 2**20, "cuda")
+    chunk(first, 1)
+    began = first.room.rows(2048)
+    chunk(later, 2)
+    assert later.room.rows(2048) == began > Room(128, 4, 2**20, "cuda").rows(2048)
+    later.room.halve(100)
+    chunk(later, 3)
+    third = policy()
+    third.room = Room(128, 4, 2**30, "cuda")
+    chunk(third, 4)
+    assert third.room.rows(16) == 50
+    before = (tmp_path / "trajectories" / "rows.json").read_bytes()
+    chunk(on_cpu, 5)
+    assert (tmp_path / "trajectories" / "rows.json").read_bytes() == before

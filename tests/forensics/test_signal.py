@@ -126,7 +126,8 @@ def test_alert_lines_are_shown_with_their_source(found: Answers) -> None:
 def _run(
     reward: float | None, outcome: float | None = None, dropped: str | None = None
 ) -> dict[str, Any]:
-    return {"reward": reward, "outcome": outcome, "dropped": dropped, "drawn": None}
+    told = {"reward": reward, "outcome": outcome, "dropped": dropped}
+    return {**told, "advantage": None, "drawn": None}
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ import pytest
 from forensics import policy_from
 from forensics.errors import UserError
 from forensics.policies.completions import Broken, Client, ServerConfig, read_choices
-from forensics.policies.server import Abilities, probe
+from forensics.policies.server_abilities import Abilities, probe
 from forensics.protocols import Policy, SamplingSettings
 from forensics.records import Trajectory
 from resampling.samplers.server_sampler import open_server

@@ -13,7 +13,7 @@ import torch
 
 from forensics import policy_from
 from forensics.policies.completions import Client, ServerConfig
-from forensics.policies.server import echoed_logprobs, probe
+from forensics.policies.server_abilities import echoed_logprobs, probe
 from forensics.protocols import Policy, SamplingSettings
 from forensics.records import Trajectory
 from resampling.samplers.local_sampler import LocalSampler

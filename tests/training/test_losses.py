@@ -247,6 +247,16 @@ def test_no_log_ratio_is_too_large_for_a_float(
         assert all(torch.isfinite(value) for value, _ in found.diagnostics.values())
 
 
+def test_kl_old_is_the_divergence_of_the_policy_that_drew_from_the_one_now() -> None:
+    """Old probabilities 1/2, 1/4, 1/4, drawn as often as they say; now 1/8, 1/8, 3/4."""
+    old, now = torch.tensor([[4.0, 4, 2, 2]]) / 8, torch.tensor([[1.0, 1, 1, 6]]) / 8
+    batch = {"logprobs": now.log(), "old_logprobs": old.log(), "sampler_logprobs": old.log()}
+    batch |= {"advantages": torch.ones(1), "token_weight": torch.ones(1, 4)}
+    total, number = whole(batch, Objective()).diagnostics["kl_old"]
+    wanted = math.log(4) / 2 + math.log(2) / 4 + math.log(1 / 3) / 4
+    assert float(total / number) == pytest.approx(wanted, rel=1e-6)
+
+
 def test_dr_grpo_counts_every_episode_that_was_played() -> None:
     """Two rows of a step of six, four of which were in dead groups; the other
     aggregations count what is trained on.

@@ -7,6 +7,7 @@ import torch
 from peft import LoraConfig, get_peft_model
 from torch.nn import functional
 
+from forensics.errors import UserError
 from forensics.protocols import SamplingSettings
 from tests.training.test_grpo import SETTINGS, fresh, played, recipe
 from tests.training.test_projection import seeded
@@ -122,3 +123,41 @@ def test_what_is_held_is_what_was_reckoned(make: Any, change: Any, shares: bool)
     held = held_bytes(lambda: score(batch.token_ids, mask)) - rest
     tokens = batch.held if shares else mask.numel()
     assert held <= each * tokens < 1.4 * held
+
+
+@pytest.mark.parametrize("most", [None, 80.0])
+def test_an_update_that_does_not_fit_goes_on_in_halves_with_the_same_gradient(
+    most: float | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A card on which more than one row fails, but for the first part."""
+    batch = make_batch(played(fresh(), LIVE))
+    assert batch is not None
+    whole, score, failed = gradient(batch, "token-mean"), Machine.score, list[int]()
+    seen: list[int] = []
+
+    def short(machine: Machine, ids: torch.Tensor, mask: torch.Tensor) -> Any:
+        seen.append(len(ids))
+        if len(ids) > 1 and len(seen) > (most is not None):
+            failed.append(len(ids))
+            raise torch.OutOfMemoryError("CUDA out of memory (planted)")
+        return score(machine, ids, mask)
+
+    monkeypatch.setattr(Machine, "score", short)
+    halved = gradient(batch, "token-mean", most)
+    assert failed and torch.allclose(whole, halved, rtol=1e-4, atol=1e-7)
+
+
+def test_one_row_that_does_not_fit_and_several_processes_are_one_sentence() -> None:
+    machine = Machine(fresh(), recipe(), SETTINGS, Process(), 0)
+    planted = torch.OutOfMemoryError("planted")
+    with pytest.raises(UserError, match="gradient_checkpointing"):
+        machine.halve(1, planted)
+    assert machine.stated() == {}
+    machine.halve(12, planted)
+    assert machine.stated() == {"update_rows": 6}
+    again = Machine(fresh(), recipe(), SETTINGS, Process(), 0)
+    again.restore(machine.stated())
+    assert again.most_rows == 6
+    machine.process = Process(size=2)
+    with pytest.raises(UserError, match="rows = 3"):
+        machine.halve(6, planted)

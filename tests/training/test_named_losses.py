@@ -6,6 +6,8 @@ The functions `verl_*` are written from verl 0.10's source (`core_algos.py`,
 """
 
 import math
+import re
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +22,10 @@ from training.environments.mini_repo import MiniRepo
 from training.losses import LossSection, Objective, normaliser, policy_loss
 from training.organisms.tiny_policy import build_model, build_tokenizer
 from training.recipe import parse_recipe
+from training.rollouts import overlong_penalty
 from training.trainer import grpo
 
+PAGE = Path(__file__).parents[2] / "docs" / "training.md"
 NAMES = ["cispo", "clipped", "gspo", "sapo"]
 
 
@@ -134,6 +138,16 @@ def test_no_log_ratio_is_too_large_and_no_idle_token_counts(name: str, gain: flo
     assert all(torch.isfinite(value) for value, _ in found.diagnostics.values())
 
 
+def test_at_a_ratio_of_one_all_have_the_gradient_of_reinforce() -> None:
+    rows = random_rows(0)
+    rows["old"] = rows["now"].detach()
+    weighted = -rows["advantages"][:, None] * rows["now"] * rows["mask"]
+    wanted = torch.autograd.grad(weighted.sum() / rows["mask"].sum(), rows["now"])[0]
+    for name in NAMES:
+        loss = our_loss(rows, objective({"loss": name, "aggregation": "token-mean"}))
+        torch.testing.assert_close(torch.autograd.grad(loss, rows["now"])[0], wanted)
+
+
 def content(grpo: dict[str, Any] | None = None, **keys: Any) -> dict[str, Any]:
     return {
         "policy": {"checkpoint": "x"},
@@ -178,6 +192,17 @@ def test_a_recipe_takes_the_defaults_of_its_loss_and_estimator() -> None:
     again = parse_recipe(given.model_dump(mode="json"), "what was written")
     assert again.model_dump() == given.model_dump() and again.grpo.model_dump()["pass_k"] == 2
     assert parse_recipe(content(loss="cispo"), "mine").objective.aggregation == "token-mean"
+
+
+def test_the_recipe_of_dapo_is_what_the_page_says() -> None:
+    blocks = re.findall(r"^```toml\n(.*?)^```", PAGE.read_text(), re.DOTALL | re.MULTILINE)
+    (text,) = (block for block in blocks if "[objective]" in block)
+    given = parse_recipe(tomllib.loads(text), "the page")
+    chosen = given.objective
+    assert (chosen.clip_low, chosen.clip_high, chosen.kl) == (0.2, 0.28, "none")
+    assert chosen.aggregation == "token-mean" and given.grpo.filter == "dead" and given.grpo.refill
+    punished = [overlong_penalty(drawn, chosen) for drawn in (16_384, 18_432, 20_480)]
+    assert punished == [0.0, -0.5, -1.0]
 
 
 def trained(folder: Path, die: bool, loss: str, advantages: str) -> tuple[Tensor, dict[str, float]]:

@@ -1,0 +1,147 @@
+"""prime-rl's rollouts and token exports as a training record.
+
+The rows are as verifiers 0.4 and prime-rl 0.8 write them (tried with `Episode.to_record` and
+`TokenExporter` themselves), with the fields that are read.
+"""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from forensics.case import Case
+from forensics.instruments import run_instrument
+from forensics.layers.signal import signal
+from forensics.readers import open_record
+from forensics.readers.prime_rl_dump import NEVER
+from forensics.records import Evidence, TrainingRow, Undefined
+
+PROMPT, DRAWN = [1, 20, 30], [41, 57, 55]
+LOGPROBS = [-0.58338, -0.90811, -0.50469]
+
+
+def episode(step: int, group: int, sample: int, won: float, advantage: float) -> dict[str, Any]:
+    """One run of one turn, as `Episode.to_record` gives it."""
+    task = {"type": "Sum", "data": {"idx": group}, "key": f"sum-{group}"}
+    nodes = [
+        {"message": {"role": "user", "content": f"What is {group} + 1?"}, "sampled": False}
+        | {"token_ids": PROMPT, "mask": [False] * 3, "logprobs": []},
+        {"parent": 0, "message": {"role": "assistant", "content": "7"}, "sampled": True}
+        | {"token_ids": [2, *DRAWN[:2], 60 + sample], "mask": [False, True, True, True]}
+        | {"logprobs": [round(value, 4) for value in LOGPROBS], "advantages": [advantage] * 3},
+    ]
+    trace = {"id": f"{step}-{group}-{sample}", "task": task, "nodes": nodes}
+    trace |= {"rewards": {"right": {"score": won, "weight": 1.0}}}
+    trace |= {"agent": {"name": "agent", "trainable": True}, "stop_condition": "agent_completed"}
+    judge = {**trace, "id": f"judge {trace['id']}", "agent": {"name": "judge", "trainable": False}}
+    work = {"type": "train", "step": step, "policy": {"start": step - 1, "end": step}}
+    return {
+        "id": f"episode {trace['id']}",
+        "env": {"id": "sums", "name": "sums"},
+        "task": task,
+        "group": {"id": f"g{group}"},
+        "run": {"type": "train", "id": "run", "work": work},
+        "ok": True,
+        "traces": [trace, judge],
+    }
+
+
+def export(step: int, sample: int, advantage: float) -> dict[str, Any]:
+    """One sequence, as `TokenExporter` writes it."""
+    count = 4
+    told = {
+        "token_ids": [*PROMPT, 2, *DRAWN[:2], 60 + sample],
+        "loss_mask": [False] * count + [True, True, sample != 0],
+        "advantages": [0.0] * count + [advantage] * 3,
+        "inference_logprobs": [0.0] * count + LOGPROBS,
+        "trainer_logprobs": [-3.0] * count + [value - 0.01 for value in LOGPROBS],
+        "entropy": [1.0] * count + [1.5] * 3,
+        "rl_weights": [None] * 7,
+    }
+    return {"schema_version": 1, "step": step, "rank": 0, "env_name": "sums", **told}
+
+
+def write(path: Path, rows: list[dict[str, Any]]) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    """Group 0 half solved and trained on, one step later than it was finished in step 2;
+    group 1 solved by all, and dropped.
+    """
+    for step in (1, 2, 3):
+        mixed = [episode(step, 0, n, float(n % 2), n % 2 - 0.5) for n in range(4)]
+        solved = [episode(step, 1, n, 1.0, 0.0) for n in range(4)]
+        folder = tmp_path / "rollouts" / f"step_{step}" / "train"
+        late = step == 3
+        write(folder / "all" / "traces.jsonl", solved if late else [*mixed, *solved])
+        trained = [episode(2, 0, n, float(n % 2), n % 2 - 0.5) for n in range(4)] if late else mixed
+        if step != 2:
+            write(folder / "effective" / "traces.jsonl", trained)
+        exports = tmp_path / "token_exports" / f"step_{step}"
+        write(exports / "rank_0.jsonl", [export(step, n, n % 2 - 0.5) for n in range(4)])
+        (exports / "STABLE").touch()
+    return tmp_path
+
+
+def by_group(rows: list[TrainingRow]) -> dict[str, list[TrainingRow]]:
+    return {group: [row for row in rows if row.group == group] for group in {r.group for r in rows}}
+
+
+def test_what_was_trained_on_and_what_was_dropped(run: Path) -> None:
+    """A group that is trained on a step later is a row of that step, and of no other."""
+    record = open_record(run)
+    assert record.steps() == (1, 2, 3)
+    counts = [[row.dropped for row in record.rows(step)].count(None) for step in record.steps()]
+    assert counts == [4, 0, 4]
+    groups = by_group(list(record.rows(3)))
+    assert set(groups) == {"3-g0", "3-g1"}
+    assert [row.reward for row in groups["3-g0"]] == [0.0, 1.0, 0.0, 1.0]
+    assert [row.advantage for row in groups["3-g0"]] == [-0.5, 0.5, -0.5, 0.5]
+    assert all(row.dropped == NEVER and row.advantage is None for row in groups["3-g1"])
+    assert groups["3-g0"][0].policy_step_first == 1 and groups["3-g0"][0].policy_step_last == 2
+
+
+def test_an_export_gives_both_log_probabilities(run: Path) -> None:
+    """In full where the trace has four decimals, and which token was out of the loss."""
+    rows = by_group(list(open_record(run).rows(1)))["1-g0"]
+    assert rows[0].sampled == (False,) * 4 + (True,) * 3
+    assert rows[1].sampler_logprobs == pytest.approx(LOGPROBS, abs=1e-9)
+    assert np.subtract(rows[1].sampler_logprobs, rows[1].old_logprobs) == pytest.approx([0.01] * 3)
+    assert rows[1].entropies == (1.5,) * 3 and rows[1].token_weights is None
+    assert rows[0].token_weights == (1.0, 1.0, 0.0)
+
+
+def test_rollouts_alone_have_the_samplers_numbers(run: Path) -> None:
+    import shutil
+
+    shutil.rmtree(run / "token_exports")
+    row = next(open_record(run / "rollouts").rows(1))
+    assert row.sampler_logprobs == tuple(round(value, 4) for value in LOGPROBS)
+    assert row.old_logprobs is None and row.entropies is None and row.reference_logprobs is None
+
+
+def test_exports_alone_have_no_rewards(run: Path) -> None:
+    import shutil
+
+    shutil.rmtree(run / "rollouts")
+    (run / "token_exports" / "step_3" / "STABLE").unlink()
+    record = open_record(run)
+    assert record.steps() == (1, 2)
+    rows = list(record.rows(1))
+    assert len(rows) == 4 and len({row.group for row in rows}) == 1
+    assert all(row.reward is None and not row.rewards and row.end is None for row in rows)
+    assert rows[1].token_advantages == (0.5,) * 3 and rows[0].sampled == (*[False] * 4, 1, 1, 0)
+
+
+def test_the_signal_of_a_prime_rl_run(run: Path) -> None:
+    case = Case(folder=run / "case", training=run)
+    found = {answer.question: answer for answer in run_instrument(signal, case)}
+    kept, dead = found["signal.kept"], found["signal.dead_share"]
+    assert isinstance(kept, Evidence) and kept.diagnostics["last"] == 0.5
+    assert isinstance(dead, Evidence) and dead.diagnostics["last"] == 0.5
+    assert isinstance(found["signal.kl_to_start"], Undefined)
