@@ -102,6 +102,7 @@ class Watcher:
     sleep: Callable[[float], None] = time.sleep
     marks: dict[str, Mark] = field(default_factory=dict, init=False)
     _found: dict[str, SavedFolder] = field(default_factory=dict, init=False, repr=False)
+    _tokenizer: Any = field(default=None, init=False, repr=False)
 
     @property
     def folder(self) -> Path:
@@ -266,7 +267,9 @@ class Watcher:
         run, folder, auditor = self.run, self._found[one.checkpoint], self.auditor
         dtype = run.dtype or saved_dtype(folder, run.base)
         tokenizer = tokenizer_of(folder, run.base)
-        if not auditor.begun(tokenizer):
+        if auditor.begun(tokenizer):  # so it is the one of the start, and one object serves all
+            tokenizer = self._tokenizer = self._tokenizer or tokenizer
+        else:
             start = load_start(folder, run.base, run.device, dtype)
             auditor.play_start(start, tokenizer, 0, str(run.base))
             del start
