@@ -38,6 +38,7 @@ TRAINED = (  # what `train` writes
     "state",
     "training.json",
     "metrics.jsonl",
+    "logging.json",
     "tensorboard",
     "audits",
     "audits.jsonl",

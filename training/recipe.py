@@ -15,6 +15,7 @@ from training.groups import estimator_named
 from training.live.audit_report import AuditSection
 from training.loss_section import Objective, policy_loss_named
 from training.sections import MOST, NO_BOUND, Names, Section, Text, later, parse_as
+from training.trackers import LoggingSection
 
 
 class PolicySection(Section):
@@ -170,6 +171,7 @@ class Recipe(Section):
     parallel: ParallelSection = ParallelSection()
     record: RecordSection = RecordSection()
     audit: AuditSection | None = None
+    logging: LoggingSection | None = later(None)
 
     @model_validator(mode="after")
     def _fits_together(self) -> Self:
@@ -263,6 +265,7 @@ class PreferenceRecipe(Section):
     preference: PreferenceSection
     compute: ComputeSection = ComputeSection()
     lora: LoraSection | None = None
+    logging: LoggingSection | None = later(None)
 
     @property
     def objective(self) -> Objective:
