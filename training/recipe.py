@@ -15,6 +15,7 @@ from training.groups import estimator_named
 from training.live.audit_report import AuditSection
 from training.loss_section import Objective, policy_loss_named
 from training.sections import MOST, NO_BOUND, Names, Section, Text, later, parse_as
+from training.server_section import ServerSection, corrected
 from training.trackers import LoggingSection
 
 
@@ -172,9 +173,18 @@ class Recipe(Section):
     record: RecordSection = RecordSection()
     audit: AuditSection | None = None
     logging: LoggingSection | None = later(None)
+    server: ServerSection | None = later(None)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _corrected(cls, content: Any) -> Any:
+        """What is on where a server samples, unless it is given."""
+        return corrected(content)
 
     @model_validator(mode="after")
     def _fits_together(self) -> Self:
+        if self.server is not None:
+            self.server.check(self.grpo.recompute_old, self.lora is not None)
         if self.objective.corrects_sampler and not self.grpo.recompute_old:
             key = "importance" if self.objective.importance != "none" else "geometric_limit"
             raise ValueError(

@@ -245,6 +245,7 @@ MAY_CHANGE = frozenset(
         "logging",
         "record",
         "parallel",
+        "server",
     }
 )
 
