@@ -29,6 +29,12 @@ class OutsideFailure(UserError):
     """
 
 
+class NoMemory(OutsideFailure):
+    """The machine or its device has no memory left. Who lends memory that it can do without
+    (an audit beside a training run) goes on without it.
+    """
+
+
 class RunInterrupted(KeyboardInterrupt):
     """The user stopped a command that makes a folder. `kept`: the folder holds what the command
     goes on with.
@@ -99,12 +105,13 @@ def outside_failure(error: BaseException) -> OutsideFailure | None:
     while at is not None and id(at) not in seen:
         if isinstance(at, OutsideFailure):
             return at
-        if (told := MACHINE.get(system_number(at) or 0)) is not None:
-            return OutsideFailure(told)
+        number = system_number(at)
+        if (told := MACHINE.get(number or 0)) is not None:
+            return (NoMemory if number == errno.ENOMEM else OutsideFailure)(told)
         if isinstance(at, FileNotFoundError) and NO_PLACE in str(at):  # all of a full disk
             return OutsideFailure(f"no temporary file can be written, or TMPDIR is wrong{FULL}")
         if any(kind.__name__ == "OutOfMemoryError" for kind in type(at).__mro__):  # of torch
-            return OutsideFailure(f"the device has no memory left ({str(at)[:200]})")
+            return NoMemory(f"the device has no memory left ({str(at)[:200]})")
         seen.add(id(at))
         at = at.__cause__ or at.__context__
     return None

@@ -56,6 +56,14 @@ class Process:
         dist.all_gather_object(parts, value)
         return parts
 
+    def to_first(self, value: Value) -> list[Value]:
+        """Every process's value, by rank, on the first one; nothing on the others."""
+        if self.size == 1:
+            return [value]
+        parts: list[Any] | None = [None] * self.size if self.first else None
+        dist.gather_object(value, parts)
+        return parts or []
+
     def gather(self, mine: list[Value]) -> list[Value]:
         """What `share` dealt out, whole again and in order, on every process."""
         parts = self.all(mine)

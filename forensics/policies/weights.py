@@ -354,7 +354,8 @@ def own_tensors(model: Any) -> Iterator[tuple[str, Any]]:
         if hasattr(tensor, "device_mesh") or hasattr(tensor, "ds_id"):
             raise UserError(
                 f"the weights are sharded over processes ({name}), so this one cannot play them;"
-                " switch audits off and investigate saved checkpoints"
+                " switch audits off, and audit saved checkpoints with `forensics watch OUT --before"
+                " BASE`"
             )
         if tensor.data_ptr() not in seen or tensor.numel() == 0:
             seen.add(tensor.data_ptr())

@@ -9,8 +9,8 @@ in the output folder, whose rows the reader `trl` describes.
    before tells of the same generations again (`steps_per_generation` above 1) and is no step.
 2. Rows come in the order of the batch, a group's next to each other: equal prompts in a
    row are groups, the size of which is what divides all of these stretches.
-3. Weights of rewards are not in the file. The total is the plain sum where the logged
-   advantages are proportional to it within every group; else it is missing.
+3. Weights of rewards are not in the files. The total is the plain sum where the logged
+   advantages are proportional to it in every group of the run; else it is missing.
 4. An evaluation at a step overwrites the file of that step with its own completions, and
    nothing in the file says so.
 """
@@ -23,12 +23,11 @@ from math import gcd
 from pathlib import Path
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
 
 from forensics.readers import trl
-from forensics.readers.content import Unreadable, UnreadableContent
+from forensics.readers.content import Unreadable, UnreadableContent, read_head
 from forensics.readers.json_rows import MALFORMED, Row
+from forensics.readers.rollout_text import numbers
 from forensics.readers.step_rows import Broken, Found, row_of
 from forensics.readers.values import number
 from forensics.records import Trajectory, content_hash
@@ -57,12 +56,17 @@ class TrlDump:
     @cached_property
     def files(self) -> dict[int, tuple[Path, ...]]:
         """The files by step, without those that repeat the one before."""
-        said = [None, *map(_said, self.paths)]
+        said = [None, *(said for said, _ in self._looks)]
         new = [now != before for before, now in pairwise(said)]
         return {number_of(path): (path,) for path in compress(self.paths, new)}
 
+    @cached_property
+    def _looks(self) -> list[tuple[str, bool]]:
+        return [_look(path) for path in self.paths]
+
     def rows(self, step: int, broken: Broken) -> Iterator[Found]:
         """The completions of a step in the order of its file."""
+        plain = all(plain for _, plain in self._looks)
         (path,) = self.files[step]
         runs: list[tuple[Trajectory, float | None, str]] = []
         for row in trl.rows(path, beside=("advantage",)):
@@ -74,18 +78,15 @@ class TrlDump:
             except (UnreadableContent, *MALFORMED) as error:
                 broken(Unreadable(path, str(error), row.where))
                 continue
-            prompt = content_hash(row.value["prompt"], 16)
-            runs.append((run, number(row.value.get("advantage")), prompt))
-        size = group_size([prompt for _, _, prompt in runs])
-        totals = plain_totals([(run.rewards, advantage) for run, advantage, _ in runs], size)
-        for at, ((run, advantage, _), total) in enumerate(zip(runs, totals, strict=True)):
-            group, sample = str(at // size), at % size
+            runs.append((run, number(row.value.get("advantage")), run.task))
+        size = group_size([task for _, _, task in runs])
+        for at, (run, advantage, _) in enumerate(runs):
             yield row_of(
                 run,
                 step=step,
-                group=group,
-                sample=sample,
-                reward=total,
+                group=str(at // size),
+                sample=at % size,
+                reward=plain_sum(run.rewards) if plain else None,
                 advantage=advantage,
                 end=None,
             )
@@ -94,9 +95,10 @@ class TrlDump:
 def find(folder: Path) -> TrlDump | None:
     """The dump in a folder or its `completions`, `None` where there is none."""
     for place in (folder, folder / "completions"):
-        paths = [path for path in place.glob(NAME) if path.stem.rpartition("_")[2].isdecimal()]
-        if paths:
-            return TrlDump(tuple(sorted(paths, key=number_of)))
+        found = [path for path in place.glob(NAME) if path.stem.rpartition("_")[2].isdecimal()]
+        paths = tuple(sorted(found, key=number_of))
+        if paths and trl.recognises(paths[0], read_head(paths[0])):
+            return TrlDump(paths)
     return None
 
 
@@ -114,28 +116,27 @@ def group_size(prompts: Sequence[str]) -> int:
     return gcd(*(sum(1 for _ in same) for _, same in groupby(prompts))) or 1
 
 
-def plain_totals(
-    rows: Sequence[tuple[Mapping[str, float | None], float | None]], size: int
-) -> list[float | None]:
-    """The sum of the rewards of each row, or `None` for all where the advantages of one
-    group of `size` rows are not proportional to it.
-    """
-    sums = [_sum(rewards) for rewards, _ in rows]
-    advantages = [advantage for _, advantage in rows]
-    if None in advantages:  # nothing to hold a sum against
-        one = all(len(rewards) == 1 for rewards, _ in rows)
-        return sums if one else [None] * len(rows)
-    told = all(
-        _proportional(sums[at : at + size], advantages[at : at + size])
-        for at in range(0, len(rows), size)
-    )
-    return sums if told else [None] * len(rows)
-
-
-def _sum(rewards: Mapping[str, float | None]) -> float | None:
+def plain_sum(rewards: Mapping[str, float | None]) -> float | None:
     """Over the rewards that are known, as TRL takes it."""
     known = [reward for reward in rewards.values() if reward is not None]
     return sum(known) if known else None
+
+
+def are_plain(
+    rewards: Sequence[Mapping[str, float | None]],
+    advantages: Sequence[float | None],
+    size: int,
+) -> bool:
+    """Whether a total may be the plain sum of the rewards: the advantages of every group of
+    `size` rows are proportional to it. Without advantages only a single reward is its own total.
+    """
+    if None in advantages:
+        return all(len(one) == 1 for one in rewards)
+    sums = [plain_sum(one) for one in rewards]
+    return all(
+        _proportional(sums[at : at + size], advantages[at : at + size])
+        for at in range(0, len(sums), size)
+    )
 
 
 def _proportional(sums: Sequence[float | None], advantages: Sequence[float | None]) -> bool:
@@ -150,10 +151,15 @@ def _proportional(sums: Sequence[float | None], advantages: Sequence[float | Non
     return bool(np.abs(centred / largest[0] - given / largest[1]).max() <= CLOSE)
 
 
-def _said(path: Path) -> str:
-    """What identifies the completions of a file; of one that cannot be read, its name."""
-    try:
-        table = pq.read_table(path, columns=["prompt", "completion"])
-    except (pa.ArrowException, OSError):
-        return path.name
-    return content_hash(table.to_pylist(), 16)
+def _look(path: Path) -> tuple[str, bool]:
+    """What identifies the completions of a file (of one that is broken, also its name), and
+    whether its rewards are plain.
+    """
+    rows = list(trl.rows(path, beside=("advantage",)))
+    values = [row.value for row in rows if isinstance(row, Row)]
+    said = [[value["prompt"], value["completion"]] for value in values]
+    size = group_size([content_hash(prompt, 16) for prompt, _ in said])
+    advantages = [number(value.get("advantage")) for value in values]
+    plain = are_plain([numbers(value["rewards"]) for value in values], advantages, size)
+    broken = path.name if len(values) < len(rows) else ""
+    return content_hash([said, broken], 16), plain

@@ -21,7 +21,7 @@ from forensics.errors import UserError
 from forensics.instruments import run_instrument
 from forensics.layers.signal import signal
 from forensics.readers import DumpedRecord, open_record
-from forensics.readers.trl_dump import group_size, plain_totals
+from forensics.readers.trl_dump import are_plain, group_size
 from forensics.readers.verl_dump import place_of
 from forensics.records import Evidence, TrainingRow, Undefined
 
@@ -156,18 +156,25 @@ def test_trl_files_are_steps_unless_they_repeat_the_one_before(tmp_path: Path) -
 
 def test_rewards_that_were_weighted_have_no_total(tmp_path: Path) -> None:
     """Rewards that vary both: the advantages tell whether the plain sum was taken."""
-    both = [({"a": a, "b": b}, None) for a, b in ((1.0, 0.0), (0.0, 0.5), (0.0, 0.0), (1.0, 1.0))]
-    sums = [1.0, 0.5, 0.0, 2.0]
-    centred = [total - sum(sums) / 4 for total in sums]
-    told = [(rewards, 1.3 * c) for (rewards, _), c in zip(both, centred, strict=True)]
-    assert plain_totals(told, 4) == sums
-    weighted = [r["a"] + 0.2 * r["b"] for r, _ in both]
-    other = [total - sum(weighted) / 4 for total in weighted]
-    told = [(rewards, c) for (rewards, _), c in zip(both, other, strict=True)]
-    assert plain_totals(told, 4) == [None] * 4
-    assert plain_totals(both, 4) == [None] * 4
-    assert plain_totals([({"a": 1.0}, None)] * 2, 2) == [1.0, 1.0]
+    both = [{"a": a, "b": b} for a, b in ((1.0, 0.0), (0.0, 0.5), (0.0, 0.0), (1.0, 1.0))]
+    for weight, plain in ((1.0, True), (0.2, False)):
+        totals = [one["a"] + weight * one["b"] for one in both]
+        centred = [1.3 * (total - sum(totals) / 4) for total in totals]
+        assert are_plain(both, centred, 4) is plain
+    assert not are_plain(both, [None] * 4, 4) and not are_plain(both, [0.0] * 4, 4)
+    assert are_plain([{"a": 1.0}] * 2, [None] * 2, 2)
     assert group_size("aaaabbbbcccccccc") == 4 and group_size([]) == 1
+    completions(tmp_path, 1)
+    completions(tmp_path, 2, short=[0.5, 0.0] * 3, advantage=[-0.7, 0.7] * 3)
+    assert [row.reward for row in open_record(tmp_path).rows(1)] == [0.5, 1.5] * 3
+    missing = {
+        "right": [0.0, 1.0] * 2 + [0.0, float("nan")],
+        "advantage": [-0.7, 0.7] * 2 + [0.0] * 2,
+    }
+    completions(tmp_path, 3, **missing)
+    assert [row.reward for row in open_record(tmp_path).rows(3)][4:] == [0.5, 0.5]
+    completions(tmp_path, 4, short=[3.0, 0.0] * 3)
+    assert {row.reward for row in open_record(tmp_path).rows(1)} == {None}
 
 
 def test_our_own_record_comes_first(tmp_path: Path) -> None:

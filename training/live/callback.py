@@ -36,9 +36,9 @@ import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
-from forensics.errors import UserError, stop_outside
+from forensics.errors import NoMemory, UserError, outside_failure
 from forensics.policies import identify_model, require
 from forensics.protocols import Environment, Renderer, SamplingSettings
 from forensics.records import write_json
@@ -88,7 +88,24 @@ class TrainerHooks(Protocol):
     def on_end(self, view: TrainerView) -> None: ...
 
 
+Value = TypeVar("Value")
 logger = logging.getLogger("forensics.audit")
+WATCH = "`forensics watch OUT --before BASE`"  # audits from a process of its own
+
+
+def tried(call: Callable[[], Value], failed: str) -> Value | None:
+    """What `call` gives; where it fails or no memory is left, a warning: the run is worth
+    more than one look at it. Raises what is bad input or another failure of the machine.
+    """
+    failure: Exception
+    try:
+        return call()
+    except Exception as error:
+        failure = outside_failure(error) or error
+        if isinstance(failure, UserError) and not isinstance(failure, NoMemory):
+            raise failure from (None if failure is error else error)
+    logger.warning(failed, f"{type(failure).__name__}: {failure}")
+    return None
 
 
 class ForensicsCallback:
@@ -113,13 +130,15 @@ class ForensicsCallback:
         self._writer: Any = None
 
     def on_start(self, view: TrainerView) -> None:
-        """Play the start. Raises `UserError` where there is no folder to write to."""
+        """Play the start; where that fails, the run goes on without audits. Raises
+        `UserError` where there is no folder to write to.
+        """
         folder = self._folder or view.folder
         if folder is None:
             raise UserError(
                 "audits need a folder to write to; train with --out, or give the callback a folder"
             )
-        self.auditor = Auditor(
+        auditor = Auditor(
             folder=Path(folder),
             environment=view.environment,
             sampling=view.settings,
@@ -128,7 +147,7 @@ class ForensicsCallback:
             renderer=self.renderer,
             doubt=self.doubt,
         )
-        if not self.auditor.scrubbed:
+        if not auditor.scrubbed:
             logger.warning(
                 "The environment %s declares no channel, so audits give the gain without"
                 " splitting it.",
@@ -136,7 +155,7 @@ class ForensicsCallback:
             )
         self._writer = tensorboard_writer(Path(folder)) if self.settings.tensorboard else None
         require(view.policy, "weights", "tokens", task="an audit")
-        self.auditor.begin(view.policy.model, view.policy.tokenizer, view.step)
+        self.auditor = auditor if self._began(auditor, view) else None
         if (
             view.step and view.step % self.settings.every == 0
         ):  # killed between the update and its audit
@@ -146,7 +165,8 @@ class ForensicsCallback:
         """Take in how the audited prompts differ from those that are trained
         on; answered like an alarm.
         """
-        assert self.auditor is not None, "on_start comes first"
+        if self.auditor is None:
+            return
         self.auditor.compared(doubt)
         if doubt is not None:
             self._answer(view, doubt)
@@ -172,23 +192,30 @@ class ForensicsCallback:
         if self._writer is not None:
             self._writer.close()
 
+    def _began(self, auditor: Auditor, view: TrainerView) -> bool:
+        def begin() -> bool:
+            auditor.begin(view.policy.model, view.policy.tokenizer, view.step)
+            return True
+
+        return bool(
+            tried(
+                begin,
+                "The start could not be played (%s), so this run is not audited; take fewer tasks"
+                f" or samples, or audit its checkpoints with {WATCH}.",
+            )
+        )
+
     def _audit(self, view: TrainerView) -> None:
-        assert self.auditor is not None, "on_start comes first"
-        try:
-            self.last = report = self.auditor.audit(
-                view.policy.model, view.policy.tokenizer, view.step
-            )
-        except UserError:
-            raise
-        except Exception as error:  # the run is worth more than one look at it
-            stop_outside(error)
-            logger.warning(
-                "The audit after step %d failed (%s: %s); the run goes on.",
-                view.step,
-                type(error).__name__,
-                error,
-            )
+        auditor = self.auditor
+        if auditor is None:  # the start could not be played
             return
+        report = tried(
+            lambda: auditor.audit(view.policy.model, view.policy.tokenizer, view.step),
+            f"The audit after step {view.step} failed (%s); the run goes on.",
+        )
+        if report is None:
+            return
+        self.last = report
         self._say(told(report))
         for name, value in scalars(report).items():
             view.log(name, value, view.step)

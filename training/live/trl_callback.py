@@ -14,10 +14,13 @@ three lines of a user's script.
    shows (`trl_rewards`); the record's `run.json` names what is missing then.
 
 Weights that are sharded over processes (FSDP, ZeRO-3) cannot be played by one
-of them: pass `audits=False` for the record alone and investigate saved
-checkpoints. Plain data parallelism is fine: the first process audits.
+of them: pass `audits=False` for the record alone, and audit saved checkpoints with
+`forensics watch`. Under plain data parallelism the first process audits and takes down
+the rows of all, while the others wait.
 """
 
+import logging
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,12 +35,14 @@ from forensics.protocols import Environment, SamplingSettings
 from forensics.records import RECORD_FOLDER as FOLDER
 from training.distributed import joined
 from training.live.audit_report import LINES, AuditSettings
-from training.live.callback import ForensicsCallback, TrainerView
+from training.live.callback import WATCH, ForensicsCallback, TrainerView
 from training.live.trl_prompts import UNSEEN, TrlRenderer, difference, first_prompt, renderer_of
-from training.live.trl_record import CompleteRecord, GenerationLog, metadata
+from training.live.trl_record import CompleteRecord, GenerationLog, metadata, refuse_async
 from training.live.trl_rewards import RewardWatch
 from training.recorder import Recorder
 
+logger = logging.getLogger("forensics.audit")
+PATIENCE = 1800  # seconds until a process gives up waiting, by default
 EPISODE_TOKENS = 1024  # room for prompt and observations beside one completion
 
 
@@ -88,6 +93,11 @@ class ForensicsForTRL(TrainerCallback):
         self._view: TrainerView | None = None
         self._scalars: dict[str, float] = {}
         self._recorder: Recorder | None = None
+        self._patience, self._warned = PATIENCE, False
+
+    def __getstate__(self) -> dict[str, Any]:
+        """A copy in another process watches nothing."""
+        return vars(self) | {"_trainer": None, "_view": None, "_recorder": None}
 
     def attach(self, trainer: Any) -> None:
         """Watch `trainer`: audits and the complete record. Raises `UserError`
@@ -106,6 +116,9 @@ class ForensicsForTRL(TrainerCallback):
         return RewardWatch(self.log).wrap(given)
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        refuse_async(args)
+        if self.audits is not None:
+            refuse_sharded()
         model, tokenizer = kwargs["model"], kwargs["processing_class"]
         tokenizer = getattr(tokenizer, "tokenizer", tokenizer)  # a processor holds one
         folder = self.out or Path(args.output_dir) / "forensics"
@@ -119,14 +132,15 @@ class ForensicsForTRL(TrainerCallback):
             log=lambda name, value, step: self._scalars.update({name: value}),
         )
         refuse_another_run(folder, state.global_step)
+        self._patience = args.ddp_timeout
         self.log.begin(model, state, args.num_generations)
         if not state.is_world_process_zero:
             return
-        if self.audits is not None:
+        if (audits := self.audits) is not None:
             self._example = first_prompt(kwargs["train_dataloader"].dataset)
-            self.audits.renderer = renderer_of(model, tokenizer, args, self._trainer, self._example)
-            self.audits.doubt = UNSEEN
-            self.audits.on_start(view)
+            audits.renderer = renderer_of(model, tokenizer, args, self._trainer, self._example)
+            audits.doubt = UNSEEN
+            self._timed("Playing the start", lambda: audits.on_start(view))
         self._record(view, folder, args, state.global_step)
         self._emit(state, control)
 
@@ -176,7 +190,8 @@ class ForensicsForTRL(TrainerCallback):
             return
         view.step = state.global_step
         if state.is_world_process_zero:
-            call(self.audits, view)
+            audits = self.audits
+            self._timed("An audit", lambda: call(audits, view))
             self._emit(state, control)
         if (
             agree
@@ -184,6 +199,25 @@ class ForensicsForTRL(TrainerCallback):
             and joined().from_first(view.stopped) is not None
         ):
             control.should_training_stop = True
+
+    def _timed(self, what: str, call: Callable[[], None]) -> None:
+        """Call, and warn once where the other processes waited long enough to give up
+        the next time.
+        """
+        began = time.monotonic()
+        call()
+        seconds = time.monotonic() - began
+        if joined().size > 1 and seconds > self._patience / 2 and not self._warned:
+            self._warned = True
+            logger.warning(
+                "%s took %.0f s, for which the other processes waited, and they give up after"
+                " ddp_timeout=%d s: take fewer tasks or samples, raise ddp_timeout, or audit from a"
+                " process of its own with %s.",
+                what,
+                seconds,
+                self._patience,
+                WATCH,
+            )
 
     def _emit(self, state: Any, control: Any) -> None:
         """Audit numbers to the trainer's loggers, past TRL's own `log`, which
@@ -206,8 +240,14 @@ class ForensicsForTRL(TrainerCallback):
             return
         tokenizer = tokenizer_identity(view.policy.tokenizer)
         auditor = None if self.audits is None else self.audits.auditor
-        start = auditor.start if auditor else model_checkpoint(view.policy.model, tokenizer, step)
-        self._recorder = Recorder(folder, metadata(args, self.log, start, view.environment))
+        if auditor is not None:
+            start = auditor.start.weights
+        elif sharded() is not None:
+            start = "unknown"
+        else:
+            start = model_checkpoint(view.policy.model, tokenizer, step).weights
+        run = metadata(args, self.log, start, tokenizer, view.environment)
+        self._recorder = Recorder(folder, run)
         self._recorder.resume(step)
 
     def _submit(self, before: int) -> None:
@@ -216,6 +256,27 @@ class ForensicsForTRL(TrainerCallback):
         if self._recorder is not None:
             for step, rows in steps.items():
                 self._recorder.submit(step, rows, {"rows": len(rows)})
+
+
+def sharded() -> str | None:
+    """How the weights are spread over processes, if they are."""
+    from accelerate.state import AcceleratorState, DistributedType
+
+    state = AcceleratorState()
+    if state.distributed_type == DistributedType.FSDP:
+        return "FSDP"
+    plugin = getattr(state, "deepspeed_plugin", None)
+    return "ZeRO-3" if plugin is not None and plugin.zero_stage == 3 else None
+
+
+def refuse_sharded() -> None:
+    """Raises `UserError`, on every process, where none holds the whole weights."""
+    if (how := sharded()) is not None:
+        raise UserError(
+            f"{how} spreads the weights over processes, so none of them can play an audit; give"
+            " ForensicsForTRL audits=False for the record alone, and audit the checkpoints with"
+            f" {WATCH}"
+        )
 
 
 def sampling_of(args: Any) -> SamplingSettings:

@@ -21,9 +21,10 @@ from typing import Any
 
 from forensics.errors import UserError
 from forensics.protocols import Environment
-from forensics.records import Checkpoint, TrainingRow, TrainingRun, content_hash
+from forensics.records import TrainingRow, TrainingRun, content_hash
 from forensics.version import code_version
 from training.distributed import joined
+from training.live.callback import WATCH
 from training.live.trl_prompts import Seen
 
 KNOWN = "1.16"
@@ -137,11 +138,17 @@ class GenerationLog:
         )
 
     def take(self, before: int) -> dict[int, list[TrainingRow]]:
-        """The rows of steps before `before`, of every process, which are forgotten here."""
+        """The rows of steps before `before`, which are forgotten here: those of every
+        process on the first one, nothing on the others.
+        """
         process, taken = joined(), {}
         for step in [step for step in sorted(self._rows) if step < before]:
-            taken[step] = list(chain.from_iterable(process.all(self._rows.pop(step))))
-        return taken
+            taken[step] = list(chain.from_iterable(process.to_first(self._rows.pop(step))))
+        return taken if process.first else {}
+
+    def __getstate__(self) -> dict[str, Any]:
+        """A copy in another process watches nothing."""
+        return vars(self) | {"_model": None, "_state": None}
 
 
 class CompleteRecord:
@@ -153,6 +160,7 @@ class CompleteRecord:
 
     def wrap(self, trainer: Any) -> None:
         """Raises `UserError` where the methods are not those of the TRL that is known here."""
+        refuse_async(trainer)
         check_signatures(trainer)
         self._log.watch("complete", COMPLETE_GAPS)
         score, generate = trainer._calculate_rewards, trainer._generate_and_score_completions
@@ -227,6 +235,18 @@ def row_tokens(given: Mapping[str, Any], row: int, ids: Sequence[int]) -> dict[s
     }
 
 
+def refuse_async(named: Any) -> None:
+    """Raises `UserError` for an `AsyncGRPOTrainer` or its arguments: its rewards are
+    computed in another process, and its model takes packed rows and gives no logits.
+    """
+    if any(kind.__name__.startswith("AsyncGRPO") for kind in type(named).__mro__):
+        raise UserError(
+            "AsyncGRPOTrainer computes rewards in another process, and its model gives no logits,"
+            " so nothing can be recorded or audited inside it; leave ForensicsForTRL out and audit"
+            f" its checkpoints with {WATCH}"
+        )
+
+
 def check_signatures(trainer: Any) -> None:
     """Raises `UserError` where a method that the record wraps is missing or
     takes other arguments.
@@ -243,16 +263,18 @@ def check_signatures(trainer: Any) -> None:
 
 
 def metadata(
-    args: Any, log: GenerationLog, start: Checkpoint, environment: Environment
+    args: Any, log: GenerationLog, start: str, tokenizer: str, environment: Environment
 ) -> TrainingRun:
-    """`run.json` of a TRL run; `recipe` names the kind of record and what it lacks."""
+    """`run.json` of a TRL run; `recipe` names the kind of record and what it lacks.
+    `start`, `tokenizer`: their content hashes.
+    """
     from trl import __version__
 
     return TrainingRun(
         code=code_version(),
         seed=args.seed,
-        start=start.weights,
-        tokenizer=start.tokenizer,
+        start=start,
+        tokenizer=tokenizer,
         estimator={name: getattr(args, name, None) for name in ESTIMATOR.split()},
         environment={
             "name": environment.name,

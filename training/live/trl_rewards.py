@@ -21,9 +21,42 @@ GAPS = (
     "sampler, old and reference log-probabilities, and entropies",
     "advantages, and the total reward: `reward` is the unweighted sum",
     "masks: tokens of tools are not told from sampled ones, so such rows have no token ids",
-    "how a completion ended: all are written as terminated",
+    "how a completion ended",
     "reward models (modules): only reward functions are recorded",
 )
+
+
+Note = Callable[[str, Sequence[float | None], dict[str, Any]], None]
+
+
+class Watched:
+    """A reward function that tells what it was given and gave. A copy in another process
+    (pickled) is the function alone.
+    """
+
+    def __init__(self, function: Callable[..., Any], name: str, note: Note | None = None) -> None:
+        functools.update_wrapper(self, function)
+        self.__name__ = name
+        self._function, self._note = function, note
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        rewards = self._function(*args, **kwargs)
+        if self._note is not None:
+            self._note(self.__name__, rewards, kwargs)
+        return rewards
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self._function, self.__name__)
+
+
+class WatchedLater(Watched):
+    """The same for a coroutine function."""
+
+    async def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        rewards = await self._function(*args, **kwargs)
+        if self._note is not None:
+            self._note(self.__name__, rewards, kwargs)
+        return rewards
 
 
 class RewardWatch:
@@ -53,24 +86,9 @@ class RewardWatch:
         names = iter(self._names)
         return [self._watched(f, next(names)) if f in callables else f for f in functions]
 
-    def _watched(self, function: Callable[..., Any], name: str) -> Callable[..., Any]:
-        if inspect.iscoroutinefunction(function):
-
-            @functools.wraps(function)
-            async def later(*args: Any, **kwargs: Any) -> Any:
-                rewards = await function(*args, **kwargs)
-                self._note(name, rewards, kwargs)
-                return rewards
-
-            return later
-
-        @functools.wraps(function)
-        def now(*args: Any, **kwargs: Any) -> Any:
-            rewards = function(*args, **kwargs)
-            self._note(name, rewards, kwargs)
-            return rewards
-
-        return now
+    def _watched(self, function: Callable[..., Any], name: str) -> "Watched":
+        kind = WatchedLater if inspect.iscoroutinefunction(function) else Watched
+        return kind(function, name, self._note)
 
     def _note(self, name: str, rewards: Sequence[float | None], batch: dict[str, Any]) -> None:
         if not self._log.training:
@@ -95,7 +113,7 @@ class RewardWatch:
                     "sampled": None if ids is None else (True,) * len(ids),
                     "rewards": named,
                     "reward": total(named.values(), [1.0] * len(named)),
-                    "end": "terminated",
+                    "end": None,
                     "turns": 1,
                 }
             )
