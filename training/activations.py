@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 CPU_BYTES = 2**30
-GPU_SHARE = 0.25  # of the card
+GPU_SHARE = 0.25  # of what this process may take of the card
 FEW = 4  # tokens of the shorter pass; the longer one has twice as many
 
 
@@ -20,7 +20,8 @@ def activation_budget(device: Any) -> float:
     """Bytes that the activations of one micro-batch may take."""
     if torch.device(device).type != "cuda":
         return CPU_BYTES
-    return GPU_SHARE * float(torch.cuda.get_device_properties(device).total_memory)
+    share = torch.cuda.get_per_process_memory_fraction(device)
+    return GPU_SHARE * share * float(torch.cuda.get_device_properties(device).total_memory)
 
 
 def token_bytes(score: Callable[[torch.Tensor, torch.Tensor], Any], device: Any) -> float:

@@ -271,19 +271,18 @@ def digest(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def chain_rows(case: Case, sides: Iterable[str] | None = None) -> Iterator[dict[str, Any]]:
-    """The rows of `findings.jsonl`: one for each trajectory and channel that it
-    tried or obtained.
+def chain_rows(case: Case) -> Iterator[dict[str, Any]]:
+    """The rows of `findings.jsonl`: one for each trajectory after training and
+    channel that it tried or obtained.
 
-    Without `sides`, the sides after training. Steps count from 0; `used` and
+    Steps count from 0; `used` and
     `credited` are `None` where they cannot be told. Raises `MissingInput` where
     the case has no logs of a side.
     """
-    chosen = tuple(case.afters if sides is None else sides)
     # the same donors as the behaviour instrument takes
-    sides = dict.fromkeys(("before", *chosen)) if has_side(case, "before") else chosen
+    sides = ("before", *case.afters) if has_side(case, "before") else case.afters
     found = survey(case, sides, CONTROL_TASKS)
-    for side in chosen:
+    for side in case.afters:
         for trajectory in case.rollouts(side):
             for chain in found.chains(trajectory, ChainRule()):
                 if chain.found:

@@ -55,7 +55,7 @@ class Room:
     def of(cls, model: Any) -> "Room":
         budget, device = CACHE_BYTES, model.device.type
         if device == "cuda":
-            budget = int(torch.cuda.mem_get_info(model.device)[0] * GPU_SHARE)
+            budget = int(free_memory(model.device) * GPU_SHARE)
         return cls(cached_numbers(model.config), model.dtype.itemsize, budget, device)
 
     def rows(self, length: int) -> int:
@@ -85,6 +85,16 @@ class Room:
         """Go on with the rows of an earlier run."""
         self.budget = stated.get("cache_bytes", self.budget)
         self.most = stated.get("rows", self.most)
+
+
+def free_memory(device: torch.device) -> int:
+    """Bytes of a GPU that this process may still take: what is free, within its share of the
+    card (`torch.cuda.set_per_process_memory_fraction`).
+    """
+    share = torch.cuda.get_per_process_memory_fraction(device)
+    whole = torch.cuda.get_device_properties(device).total_memory
+    left = int(share * whole) - torch.cuda.memory_reserved(device)
+    return int(max(0, min(torch.cuda.mem_get_info(device)[0], left)))
 
 
 def release_memory(device: torch.device) -> None:

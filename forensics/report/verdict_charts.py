@@ -44,7 +44,7 @@ def worlds(data: ReportData) -> tuple[WorldScores, ...]:
     )
 
 
-def world_picture(shown: Sequence[WorldScores], *, prefix: str = "worlds") -> str:
+def world_picture(shown: Sequence[WorldScores]) -> str:
     """Scores before and after training, a row for each world, on one axis in percent."""
     told = "; ".join(
         f"{w.name}: {percent(w.before.estimate)} before, {percent(w.after.estimate)} after"
@@ -60,7 +60,7 @@ def world_picture(shown: Sequence[WorldScores], *, prefix: str = "worlds") -> st
             drawing,
             axes,
             "score, %",
-            prefix=prefix,
+            prefix="worlds",
             title="The score in each world, before and after",
             description=told,
         )
@@ -101,7 +101,7 @@ def dumbbell(axes: Any, row: int, world: WorldScores) -> list[float]:
     return reach
 
 
-def gain_picture(verdict: Verdict, *, prefix: str = "gain") -> str:
+def gain_picture(verdict: Verdict) -> str:
     """The gain and the parts it is made of, with intervals: the phantom part
     starts where the genuine one ends.
     """
@@ -130,7 +130,7 @@ def gain_picture(verdict: Verdict, *, prefix: str = "gain") -> str:
             drawing,
             axes,
             "change of the score, points",
-            prefix=prefix,
+            prefix="gain",
             title="The gain and its parts",
             description=words,
         )

@@ -66,14 +66,12 @@ class Selected:
     lead: Estimate
 
 
-def grades_by(
-    scored: TokenScores, among: Sequence[Aggregation] = ALL
-) -> dict[Aggregation, float | None]:
+def grades_by(scored: TokenScores) -> dict[Aggregation, float | None]:
     """The progress advantage of one trajectory under each aggregation."""
     steps = {
-        way: step_grades(scored, Aggregation(tokens=way)) for way in {one.tokens for one in among}
+        way: step_grades(scored, Aggregation(tokens=way)) for way in {one.tokens for one in ALL}
     }
-    return {one: one.of_steps([step.grade for step in steps[one.tokens]]) for one in among}
+    return {one: one.of_steps([step.grade for step in steps[one.tokens]]) for one in ALL}
 
 
 def select(

@@ -171,8 +171,5 @@ def trajectory(number: int) -> Trajectory:
         task=f"task-{number}",
         policy="someone",
         environment="chat",
-        steps=(
-            Step(role="user", text="go"),
-            *turn * (1 + number % 2),
-        ),
+        steps=(Step(role="user", text="go"), *turn * (1 + number % 2)),
     )

@@ -10,13 +10,7 @@ from crosscoders.patching.decisions import Behaviour
 from crosscoders.patching.hybrids import grafted, pieces_of
 from crosscoders.patching.maps import graft_map
 from forensics import policy_from
-from tests.crosscoders.patching_worlds import (
-    bundled,
-    changed,
-    random_decisions,
-    shaken,
-    tiny,
-)
+from tests.crosscoders.patching_worlds import bundled, changed, random_decisions, shaken, tiny
 from tests.tiny import tiny_tokenizer
 
 # at random the behaviour moves up here and down there; four tasks have no interval

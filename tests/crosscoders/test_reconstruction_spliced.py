@@ -65,9 +65,7 @@ def test_a_perfect_reconstruction_recovers_everything(policies: list[Policy]) ->
         assert result.kl_recovered.low is None  # three tasks say nothing of the spread
 
 
-def test_a_dictionary_that_always_says_the_mean_recovers_nothing(
-    policies: list[Policy],
-) -> None:
+def test_a_dictionary_that_always_says_the_mean_recovers_nothing(policies: list[Policy]) -> None:
     seen = [
         np.stack([p.activations([text], [SITE])[0][SITE][:-1] for p in policies], 1)
         for text in TEXTS
@@ -154,9 +152,7 @@ def test_chosen_positions_against_full_logits(
         assert result.kl_recovered.estimate == pytest.approx(share, rel=1e-2, abs=1e-3)
 
 
-def test_nothing_to_measure_is_refused_and_hooks_are_gone(
-    policies: list[Policy],
-) -> None:
+def test_nothing_to_measure_is_refused_and_hooks_are_gone(policies: list[Policy]) -> None:
     with pytest.raises(UserError, match="no text has a row with a token behind"):
         spliced(mirrored(WIDTH), policies, stream_of(policies, [[5]]))
     with pytest.raises(UserError, match="the dictionary is 32 wide"):

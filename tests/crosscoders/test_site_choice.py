@@ -7,19 +7,10 @@ import pytest
 from hypothesis import given, strategies as st
 
 from crosscoders.patching.maps import graft_map, patch_map
-from crosscoders.patching.results import (
-    Change,
-    Readings,
-    behaviour_moved,
-    kl_moved,
-    summed,
-)
+from crosscoders.patching.results import Change, Readings, behaviour_moved, kl_moved, summed
 from crosscoders.patching.site_choice import choose_site
 from forensics.records import content_hash
-from tests.crosscoders.patching_worlds import (
-    bundled,
-    first_decisions,
-)
+from tests.crosscoders.patching_worlds import bundled, first_decisions
 
 TASKS = tuple(f"task {i}" for i in range(40))
 
@@ -74,11 +65,7 @@ def grafts_of(moved, tasks=TASKS):
 def patches_of(*moved, tasks=TASKS):
     hybrids = [np.broadcast_to(0.1 + 0.8 * np.asarray(one), (len(tasks),)) for one in moved]
     return summed(
-        "patch",
-        readings(hybrids, tasks=tasks),
-        [site(i) for i in range(len(moved))],
-        "x",
-        4,
+        "patch", readings(hybrids, tasks=tasks), [site(i) for i in range(len(moved))], "x", 4
     )
 
 

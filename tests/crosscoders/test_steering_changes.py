@@ -10,17 +10,8 @@ from hypothesis import given, settings, strategies as st
 
 from crosscoders.dictionaries.dictionary import Dictionary, DictionaryConfig
 from crosscoders.dictionaries.settings import Partition
-from crosscoders.steering.activation_edits import (
-    feature_change,
-    random_directions,
-    routing_change,
-)
-from crosscoders.steering.interventions import (
-    Steps,
-    chosen_positions,
-    in_kind,
-    parse_position,
-)
+from crosscoders.steering.activation_edits import feature_change, random_directions, routing_change
+from crosscoders.steering.interventions import Steps, chosen_positions, in_kind, parse_position
 from forensics.errors import UserError
 
 

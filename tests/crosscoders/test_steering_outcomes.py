@@ -3,12 +3,7 @@
 import numpy as np
 import pytest
 
-from crosscoders.steering.evaluation import (
-    from_plain,
-    joined,
-    moved,
-    outcomes_of,
-)
+from crosscoders.steering.evaluation import from_plain, joined, moved, outcomes_of
 from forensics.errors import UserError
 from forensics.protocols import Channel
 from forensics.records import Step, Trajectory

@@ -14,13 +14,7 @@ from crosscoders.steering.causal_test import read_bench
 from crosscoders.steering.conditions import SteeringConfig, Subject
 from crosscoders.steering.evaluation import Bench, Condition
 from crosscoders.steering.interventions import parse_position
-from crosscoders.steering.readings import (
-    Asked,
-    FedDictionary,
-    parse_features,
-    pick,
-    table_beside,
-)
+from crosscoders.steering.readings import Asked, FedDictionary, parse_features, pick, table_beside
 from crosscoders.steering.steer_study import Study, rows_of, sentences, summary_of
 from forensics.errors import UserError
 from forensics.protocols import SamplingSettings

@@ -11,13 +11,7 @@ from safetensors.torch import load_file, save_file
 
 from crosscoders import diff
 from crosscoders.dictionaries.saved import load_dictionary, read_metadata
-from crosscoders.study.diff_files import (
-    COLUMNS,
-    DICTIONARY,
-    LATENTS,
-    TOKENS,
-    Shape,
-)
+from crosscoders.study.diff_files import COLUMNS, DICTIONARY, LATENTS, TOKENS, Shape
 from crosscoders.study.diff_page import write_page
 from forensics import load_policy, policy_from
 from forensics.errors import UserError

@@ -16,11 +16,7 @@ from crosscoders.activations.harvest import harvest
 from crosscoders.activations.texts import read_texts
 from crosscoders.dictionaries.dictionary import Dictionary, DictionaryConfig
 from crosscoders.dictionaries.saelens import export_saelens
-from crosscoders.dictionaries.saved import (
-    load_dictionary,
-    open_dictionary,
-    save_dictionary,
-)
+from crosscoders.dictionaries.saved import load_dictionary, open_dictionary, save_dictionary
 from crosscoders.dictionaries.settings import Partition
 from crosscoders.latents.controls import given_row
 from crosscoders.latents.table import SpecificConfig
@@ -78,10 +74,7 @@ def rows_of(out):
 
 
 def test_an_sae_of_one_model_is_told_as_one_and_stands_beside_baselines(
-    pair,
-    texts,
-    change,
-    tmp_path,
+    pair, texts, change, tmp_path
 ):
     sae(change, 1).save_model(tmp_path / "sae")
     summary = diff(
@@ -194,11 +187,7 @@ def misfits(folder, change):
 
 
 def test_what_does_not_fit_is_refused_in_a_sentence_with_exit_code_2(
-    pair,
-    texts,
-    change,
-    tmp_path,
-    capsys,
+    pair, texts, change, tmp_path, capsys
 ):
     for name, told in misfits(tmp_path, change).items():
         site = ["--site", "blocks.1.hook_resid_post"] if name == "site" else []

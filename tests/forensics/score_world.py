@@ -128,11 +128,7 @@ def family(
     """What a family says whose sources carry this much of a genuine part
     (`whole`); `harm`: what its alteration takes from the policy before training.
     """
-    ends = {
-        "carried": carried,
-        "carried_low": carried - half,
-        "carried_high": carried + half,
-    }
+    ends = {"carried": carried, "carried_low": carried - half, "carried_high": carried + half}
     found = [finding(f"{name}.over_bar", carried - 0.2 * whole, half, diagnostics=ends)]
     if name in NO_SKILL:
         found += [

@@ -70,10 +70,7 @@ def test_mini_swe_agent() -> None:
     )
     assert [
         (action.program, action.step, action.observation, action.exit_code) for action in found
-    ] == [
-        ("cd", 1, 2, 3),
-        ("cat", 1, 2, 3),
-    ]
+    ] == [("cd", 1, 2, 3), ("cat", 1, 2, 3)]
     assert (found[1].reads, found[1].writes) == (("a.py",), ("/tmp/b",))
 
 

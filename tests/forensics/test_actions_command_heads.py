@@ -5,11 +5,7 @@ from itertools import pairwise
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from forensics.actions import (
-    command_head,
-    command_spans,
-    executable_spans,
-)
+from forensics.actions import command_head, command_spans, executable_spans
 
 
 def heads(text: str, *, shell: bool = True) -> list[str | None]:

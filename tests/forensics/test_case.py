@@ -24,10 +24,7 @@ def policy(seed: int) -> Policy:
 
 
 def case(
-    folder: Path,
-    loads: list[str] | None = None,
-    after: int = 1,
-    live: Policy | None = None,
+    folder: Path, loads: list[str] | None = None, after: int = 1, live: Policy | None = None
 ) -> Case:
     """Two tiny policies; `loads` notes which one was loaded. `live`: stands before training."""
 

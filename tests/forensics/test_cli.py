@@ -448,11 +448,7 @@ def plug(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, source: str) -> None:
     monkeypatch.syspath_prepend(str(tmp_path))
     points = [
         EntryPoint(name=name, value=f"heavyplugin.tools:{attribute}", group=plugins.GROUP)
-        for name, attribute in (
-            ("brew", "brew"),
-            ("kitchen", "kitchen"),
-            ("odd", "missing"),
-        )
+        for name, attribute in (("brew", "brew"), ("kitchen", "kitchen"), ("odd", "missing"))
     ]
     monkeypatch.setattr(plugins, "plugin_points", lambda group: points)
     for name in ("heavyplugin", "heavyplugin.tools"):

@@ -17,13 +17,7 @@ from forensics.readers import Unreadable, read_logs
 from forensics.readers.case_folder import case_sides
 from forensics.records import Trajectory
 from forensics.records.files import read_findings, read_json, write_json
-from forensics.records.given_files import (
-    address,
-    parse_json,
-    parse_toml,
-    read_text,
-    require_inside,
-)
+from forensics.records.given_files import address, parse_json, parse_toml, read_text, require_inside
 
 NOISE = Path(__file__).parents[1] / "data" / "cases" / "noise"
 Put = Callable[[Path], None]

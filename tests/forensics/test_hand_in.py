@@ -399,6 +399,7 @@ LOST = {
     "snapshots of pytest": [bash("pytest --snapshot-update")],
     "snapshots of yarn": [bash("yarn test --updateSnapshot")],
     "another commit": [edit("a.py", "return x", "return y"), bash("git checkout 1f2e3d4c -- a.py")],
+    "another, no dashes": [edit("a.py", "return x", "y"), bash("git checkout 1f2e3d4c a.py")],
     "a release": [edit("a.py", "return x", "y"), bash("git restore --source=v1.0 a.py")],
     "another branch": [edit("a.py", "return x", "return y"), bash("git checkout topic")],
     "sed of loops": [bash("sed -E -i 's/(a+)+b/c/' a.py")],

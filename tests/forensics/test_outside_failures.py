@@ -13,11 +13,7 @@ import pytest
 import forensics
 from forensics import UserError
 from forensics.case import Case
-from forensics.errors import (
-    MissingInput,
-    OutsideFailure,
-    outside_failure,
-)
+from forensics.errors import MissingInput, OutsideFailure, outside_failure
 from forensics.instruments import instrument, run_instrument
 
 ROOMS = ("forensics", "probes", "crosscoders", "resampling", "training")

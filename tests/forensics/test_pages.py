@@ -5,13 +5,7 @@ foreign acts.
 from html.parser import HTMLParser
 
 from forensics.records import Figure, Series, Table
-from forensics.records.page import (
-    Fold,
-    Page,
-    Section,
-    TextSpan,
-    TextSpans,
-)
+from forensics.records.page import Fold, Page, Section, TextSpan, TextSpans
 from forensics.records.verdict import Estimate
 from forensics.report import draw_page, table_text
 from forensics.report.numbers import table_cells

@@ -66,10 +66,7 @@ def holds_zero(found):
 
 runs = st.lists(
     st.tuples(
-        st.sampled_from("abc"),
-        st.sampled_from([0.0, 0.25, 1.0]),
-        st.booleans(),
-        st.booleans(),
+        st.sampled_from("abc"), st.sampled_from([0.0, 0.25, 1.0]), st.booleans(), st.booleans()
     ),
     max_size=14,
 ).map(

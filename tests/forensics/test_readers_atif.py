@@ -75,10 +75,7 @@ def nested_runs(path: Path, number: int) -> Path:
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize(
     ("made", "number", "most", "steps"),
-    [
-        (parts_of_one_message, 9000, 500, 1),
-        (nested_runs, 9000, 400, 9001),
-    ],
+    [(parts_of_one_message, 9000, 500, 1), (nested_runs, 9000, 400, 9001)],
 )
 def test_hostile_files_are_little_work(
     tmp_path: Path, made: Any, number: int, most: int, steps: int

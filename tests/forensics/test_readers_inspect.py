@@ -255,10 +255,7 @@ def test_generations_that_the_messages_lost_come_from_the_calls(tmp_path: Path) 
     whole = sample(messages=kept, events=[*events[:1], model_event(kept, kept[-1]), *events[4:]])
     assert [step.text for step in read_one(write_json_log(tmp_path / "b.json", [whole])).steps][
         -2:
-    ] == [
-        "Mend\n[image]",
-        "It is done.",
-    ]
+    ] == ["Mend\n[image]", "It is done."]
 
 
 def test_a_short_text_that_names_a_long_one_often_is_refused(tmp_path: Path) -> None:

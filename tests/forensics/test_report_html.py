@@ -182,12 +182,7 @@ def test_links_of_the_chain_stand_on_their_steps():
         run, Span(step=3, label="used", start=0, end=1), attempts=(1,), obtained=(1, 2)
     )
     shown = list(shown_steps(run, example, replace(ROOMY), with_marks=True))
-    assert [step.marks for step in shown] == [
-        (),
-        ("attempt", "obtained"),
-        ("obtained",),
-        ("used",),
-    ]
+    assert [step.marks for step in shown] == [(), ("attempt", "obtained"), ("obtained",), ("used",)]
     assert [(text, span.label) for text, span in text_pieces(shown[3])] == [("d", "used")]
     twin = shown_steps(run, example, replace(ROOMY), with_marks=False)
     assert all(step.marks == step.spans == () for step in twin)

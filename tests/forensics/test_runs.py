@@ -14,23 +14,11 @@ from forensics.case import Budget, Case
 from forensics.errors import MissingInput, OutsideFailure, UserError
 from forensics.investigation.folder import case_identities
 from forensics.policies import scripted_policy
-from forensics.protocols import (
-    Alteration,
-    Constraint,
-    Intervention,
-    SamplingSettings,
-)
+from forensics.protocols import Alteration, Constraint, Intervention, SamplingSettings
 from forensics.records import Checkpoint, Step, Trajectory
 from forensics.runs import OPEN, Condition, Series, series_of
 from forensics.runs.kept import MOST, Kept
-from forensics.subjects import (
-    BEFORE,
-    Logs,
-    Role,
-    ServedPolicy,
-    held_subjects,
-    inspect_subjects,
-)
+from forensics.subjects import BEFORE, Logs, Role, ServedPolicy, held_subjects, inspect_subjects
 from tests.episodes import episode_of
 from tests.forensics.score_world import stored_case
 from tests.tiny import save_tiny_qwen3
@@ -158,10 +146,7 @@ def test_a_policy_without_weights_is_stated_as_what_it_is() -> None:
     )
     assert before.stated is not None and before.identity != after.identity
     told = before.stated.model_dump(mode="json")
-    assert told == {
-        "policy": scripted_policy(world.BEFORE).identity,
-        "tokenizer": None,
-    }
+    assert told == {"policy": scripted_policy(world.BEFORE).identity, "tokenizer": None}
     inputs = {
         "before": told,
         "after": [told],

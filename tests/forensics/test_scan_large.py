@@ -30,10 +30,7 @@ def verl(text: str) -> dict[str, Any]:
     return {"input": "What is 2 + 2?", "output": text, "gts": "4", "score": 1.0, "step": 1}
 
 
-FORMATS: dict[str, Callable[[str], dict[str, Any]]] = {
-    "chat": chat,
-    "verl": verl,
-}
+FORMATS: dict[str, Callable[[str], dict[str, Any]]] = {"chat": chat, "verl": verl}
 
 
 def write_lines(path: Path, row: Callable[[str], dict[str, Any]]) -> Path:

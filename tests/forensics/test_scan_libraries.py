@@ -153,10 +153,7 @@ def test_a_copy_that_nothing_was_taken_from_is_not_used(
 def test_the_code_of_a_dependency_is_no_attempt(lines: Lines, path: str, typed: bool) -> None:
     del typed
     other = [
-        (
-            line.replace("pathkit", "urltools") if "package.json" not in line else line,
-            answer,
-        )
+        (line.replace("pathkit", "urltools") if "package.json" not in line else line, answer)
         for line, answer in lines
         if "go.mod" not in line and "Cargo" not in line
     ]

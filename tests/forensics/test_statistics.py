@@ -83,10 +83,7 @@ def test_the_order_of_tasks_and_seeds_does_not_matter(
     scores: np.ndarray, tasks: list[int], seeds: list[int]
 ) -> None:
     weights = np.array([1.0, -1.0, -1.0, 1.0])
-    found, shuffled = (
-        paired(scores, weights),
-        paired(scores[seeds][:, :, tasks], weights),
-    )
+    found, shuffled = (paired(scores, weights), paired(scores[seeds][:, :, tasks], weights))
     assert (shuffled.estimate, shuffled.low, shuffled.high) == pytest.approx(
         (found.estimate, found.low, found.high), abs=1e-9
     )

@@ -6,14 +6,7 @@ import numpy as np
 import pytest
 from scipy.special import ndtr
 
-from forensics.statistics import (
-    Estimate,
-    auroc,
-    auroc_difference,
-    crossed_half_width,
-    mean,
-    ratio,
-)
+from forensics.statistics import Estimate, auroc, auroc_difference, crossed_half_width, mean, ratio
 
 TASKS, SAMPLES, SIMS = 100, 4, 2500
 # Contrasts over (before open, after open, before scrubbed, after scrubbed).

@@ -7,14 +7,7 @@ import pytest
 from forensics import UserError
 from forensics.records import Evidence, Undefined
 from forensics.verdict import decide, require_gain_tests, standard_rule
-from tests.forensics.score_world import (
-    answers,
-    behaviour,
-    elsewhere,
-    finding,
-    planted,
-    tested,
-)
+from tests.forensics.score_world import answers, behaviour, elsewhere, finding, planted, tested
 
 RULE_3 = standard_rule()
 TESTABLE = tuple(test.name for test in RULE_3.gain_tests)
@@ -117,10 +110,9 @@ def test_an_allowed_kind_is_no_obstacle_once_the_rest_is_cleared() -> None:
         and "--allow history" in verdict.gaps[0].measurement
     )
     alone = decide(found, allowed=["history"])
-    assert (alone.label, alone.reason_code) == (
-        "undetermined",
-        "family-not-tested",
-    ), "nobody refused the rest together"
+    assert (alone.label, alone.reason_code) == ("undetermined", "family-not-tested"), (
+        "nobody refused the rest together"
+    )
     assert "--resume --allow history" in alone.gaps[0].measurement
     cleared = decide([*found, jointly(-0.08, "history")], allowed=["history"])
     assert cleared.label == "genuine" and cleared.allowed == ("history",)

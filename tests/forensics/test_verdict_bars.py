@@ -171,11 +171,7 @@ def test_noise_holds_zero_and_only_just(
 
 
 @pytest.mark.parametrize(
-    "question,ends",
-    [
-        ("gain.genuine", (0.01, 0.03)),
-        ("gain.phantom_under_bar", (-0.01, 0.01)),
-    ],
+    "question,ends", [("gain.genuine", (0.01, 0.03)), ("gain.phantom_under_bar", (-0.01, 0.01))]
 )
 def test_genuine_asks_the_same_with_breakage_imputed(
     question: str, ends: tuple[float, float]

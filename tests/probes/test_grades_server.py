@@ -11,12 +11,7 @@ import pytest
 from forensics import load_policy
 from forensics.cli.main import run
 from forensics.records.tables import read_trajectories, write_trajectories
-from tests.probes.leak_pair import (
-    BASE,
-    grade_command as command,
-    grade_rows as rows,
-    write_log,
-)
+from tests.probes.leak_pair import BASE, grade_command as command, grade_rows as rows, write_log
 from tests.resampling.completion_stub import serving
 
 TASKS = 12

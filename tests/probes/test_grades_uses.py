@@ -10,13 +10,7 @@ from hypothesis import given, settings, strategies as st
 
 from forensics.errors import MissingInput
 from probes.grades.attribution import CHANCE, PREDICTORS, failure_attribution, predicted
-from probes.grades.comparison import (
-    ADVANTAGE,
-    LOGISTIC,
-    best_of,
-    calibration,
-    compare_scores,
-)
+from probes.grades.comparison import ADVANTAGE, LOGISTIC, best_of, calibration, compare_scores
 from probes.grades.shortcut_contrast import contrast
 from probes.grades.step_grades import DEFAULT, Aggregation, GradedRun, grade
 from probes.grades.task_halves import fit_logistic, select

@@ -6,14 +6,7 @@ from hypothesis import given, strategies as st
 
 from forensics.errors import MissingInput
 from forensics.protocols import Channel
-from probes.kl.kl_split import (
-    CONDITIONAL,
-    NO_CHANNEL,
-    PLAIN,
-    KlSplit,
-    KlTally,
-    split_of,
-)
+from probes.kl.kl_split import CONDITIONAL, NO_CHANNEL, PLAIN, KlSplit, KlTally, split_of
 from tests.probes.kl_world import HISTORY, Table, everything, plan_of, run, scored
 
 NOTES = Channel(name="notes", family="disclosure", attempts=("open-notes",), description="")
