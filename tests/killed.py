@@ -25,7 +25,7 @@ from forensics.policies.scripted import scripted_policy
 from forensics.study import run_study
 from training.organisms import own_base, supervised
 
-WATCH = "tests.training.test_watch"
+WATCH = "tests.training.watched_runs"
 EXAMPLE = Path(__file__).parents[1] / "examples" / "guess_number"
 
 

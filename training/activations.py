@@ -48,4 +48,4 @@ def held_bytes(run: Callable[[], Any]) -> int:
         result = run()
     alive = [kept.untyped_storage() for one in saved if (kept := one()) is not None]
     del result
-    return sum({memory.data_ptr(): memory.nbytes() for memory in alive}.values())
+    return sum({memory._cdata: memory.nbytes() for memory in alive}.values())

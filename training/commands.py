@@ -41,6 +41,7 @@ TRAINED = (  # what `train` writes
     "tensorboard",
     "audits",
     "audits.jsonl",
+    "server",
 )
 Out = Annotated[Path, typer.Option(help="Folder to write to.")]
 Seed = Annotated[int, typer.Option(min=0, max=LARGEST_SEED, help="Seed of every random stream.")]

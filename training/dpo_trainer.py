@@ -51,13 +51,8 @@ from forensics.records import PreferencePair, content_hash
 from training.batch import padded
 from training.distributed import Process
 from training.losses import LossParts
-from training.recipe import (
-    PreferenceRecipe,
-    PreferenceSection,
-    check_pairs,
-    check_policy,
-    mark_changed,
-)
+from training.recipe import PreferenceRecipe, PreferenceSection
+from training.run_inputs import check_pairs, check_policy, mark_changed
 from training.run_state import (
     check,
     check_steps,

@@ -22,7 +22,7 @@ def check_inputs(recipe: Recipe | PreferenceRecipe, checkpoint: Path, device: st
     from forensics.investigation import build_environment
     from forensics.policies import resolve_device
     from training.dpo_trainer import check_alone
-    from training.recipe import check_pairs
+    from training.run_inputs import check_pairs
 
     if isinstance(recipe, Recipe):
         check_launch(recipe.parallel.processes)

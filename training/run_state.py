@@ -244,6 +244,7 @@ MAY_CHANGE = frozenset(
         "audit",
         "record",
         "parallel",
+        "server",
     }
 )
 

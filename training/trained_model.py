@@ -7,7 +7,6 @@ evaluation mode throughout, so dropout of every kind is off: log-probabilities o
 the update are those of the sampler.
 """
 
-import copy
 import logging
 import math
 import shutil
@@ -34,6 +33,7 @@ from training.distributed import (
     sharded_modules,
     spread_weights,
 )
+from training.frozen_weights import frozen_copy, narrow_frozen
 from training.optimizer_steps import Skipped, clipped_step
 from training.recipe import (
     ComputeSection,
@@ -102,22 +102,31 @@ class Machine:
             with torch.random.fork_rng():
                 torch.manual_seed(seed)
                 policy.model = new_adapter(policy.model, **vars(recipe.lora))
+            narrow_frozen(policy.model, getattr(torch, recipe.compute.dtype))
         needs_reference = recipe.objective.kl != "none" and recipe.lora is None
         self._reference = (
-            Scorer(copy.deepcopy(policy.model), settings, recipe.compute)
+            Scorer(
+                frozen_copy(policy.model, getattr(torch, recipe.compute.dtype)),
+                settings,
+                recipe.compute,
+            )
             if needs_reference
             else None
         )
         policy.model.eval()
         recomputed = recipe.compute.gradient_checkpointing
+        chosen = isinstance(recipe, Recipe) and recipe.grpo.rows is None
+        again = 0.0
+        if chosen and recomputed:
+            again = self._token_bytes(Scorer(policy.model, settings, recipe.compute, True))
         self._layers = checkpoint_activations(policy.model) if recomputed else []
         sharded = (
             process.size > 1 and process.strategy == "fsdp"
         )  # every process must run the decoder equally often
         whole = sharded or recomputed  # a beginning's cache cannot be filled twice
         self.scorer = Scorer(policy.model, settings, recipe.compute, whole_rows=whole)
-        chosen = isinstance(recipe, Recipe) and recipe.grpo.rows is None
-        self.most_tokens = self._most_tokens() if chosen else math.inf
+        again /= max(1, len(self._layers))  # one layer at a time is formed again
+        self.most_tokens = self._most_tokens(again) if chosen else math.inf
         self.most_rows = math.inf
         spread_weights(self.scorer, policy.model, process)
         if sharded:
@@ -129,10 +138,15 @@ class Machine:
         if recipe.compute.compile:
             self._run = compiled(self._run, self.model.device.type)
 
-    def _most_tokens(self) -> float:
-        """Of how many tokens the activations may be held at once, on every process."""
+    def _token_bytes(self, scorer: Scorer) -> float:
         with self._precision():
-            each = max(1.0, token_bytes(self.scorer, self.model.device))
+            return token_bytes(scorer, self.model.device)
+
+    def _most_tokens(self, again: float) -> float:
+        """Of how many tokens the activations may be held at once, on every process; `again`:
+        bytes a token of what is formed again beside what is kept.
+        """
+        each = max(1.0, again + self._token_bytes(self.scorer))
         return min(self.process.all(activation_budget(self.model.device))) / each
 
     def halve(self, rows: int, error: torch.OutOfMemoryError) -> None:

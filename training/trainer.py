@@ -27,10 +27,11 @@ from training.advantages import TrainedGroup, VarianceFilter
 from training.batch import Batch, batch_of
 from training.distributed import Process, join, leave
 from training.live.callback import TrainerHooks, TrainerView
-from training.recipe import GrpoSection, Recipe, check_policy, check_rewards, mark_changed
+from training.recipe import GrpoSection, Recipe
 from training.recorder import Recorder, StepReport, record_rows, run_metadata
 from training.rewards import Rewards, load_rewards
 from training.rollouts import Collector, Guarded
+from training.run_inputs import check_policy, check_rewards, mark_changed
 from training.run_state import (
     check,
     check_steps,
@@ -40,6 +41,7 @@ from training.run_state import (
     save_checkpoint,
     save_state,
 )
+from training.served_sampling import ServedSampling
 from training.trained_model import Machine
 from training.update import UpdateReport, update
 
@@ -114,7 +116,11 @@ def _training(
         check_steps(folder, recipe.grpo.steps, "grpo.steps")
     with closing(Machine(run.policy, recipe, run.settings, process, run.seed)) as machine:
         optimizer = machine.optimizer(recipe.grpo)
-        collector = Collector(run.policy, world, recipe, rewards, run.seed, process)
+        section, served, sampler = recipe.server, None, run.policy
+        if section is not None:
+            served = ServedSampling(section, run.policy, world, folder, process)
+            sampler = served.sampler
+        collector = Collector(sampler, world, recipe, rewards, run.seed, process)
         mark_changed(run.policy)
         record: Any = nullcontext()
         if folder and process.first:
@@ -123,6 +129,8 @@ def _training(
             state = load_state(folder, machine.model, optimizer)
             run.step = int(state["step"])
             machine.skipped.in_a_row = state.get("skipped", 0)
+            if served:
+                served.watch.first = state.get("sampler_gap")
             machine.restore(state.get("memory", {}))
             collector.curriculum.restore(state.get("curriculum", {}))
             if collector.variance and "variance" in state:
@@ -142,6 +150,7 @@ def _training(
                 optimizer=optimizer,
                 recorder=recorder,
                 callbacks=callbacks,
+                served=served,
             )
 
 
@@ -156,6 +165,7 @@ class Training:
     optimizer: torch.optim.Optimizer
     recorder: Recorder | None
     callbacks: Sequence[TrainerHooks]
+    served: ServedSampling | None = None
 
     def call(self, moment: str, *what: Any) -> None:
         """`on_start`, `on_step_end`, `on_save` or `on_end` of every callback, on
@@ -185,7 +195,9 @@ class Training:
     def step(self) -> StepReport:
         """Collect, update, record."""
         run, recipe, seconds, clock = self.run, self.recipe, {}, time.perf_counter()
-        with self.machine.sampling():
+        if self.served:
+            self.served.sync(run.step)
+        with nullcontext() if self.served else self.machine.sampling():
             groups = self.collector.collect(run.step)
         seconds["collect"] = time.perf_counter() - clock
         masked = recipe.objective.mask_truncated
@@ -194,6 +206,8 @@ class Training:
         seed, played = (run.seed, run.step, 3), counted_episodes(groups, recipe.grpo)
         updated = update(self.machine, batch, self.optimizer, recipe, seed, played)
         seconds["update"] = time.perf_counter() - clock
+        if self.served:
+            self.served.judge(run.step, updated.diagnostics)
         step = _report(run.step, groups, updated, seconds, recipe.grpo.learning_rate)
         clock = time.perf_counter()
         if self.recorder:
@@ -210,6 +224,7 @@ class Training:
         extra: dict[str, Any] = {"curriculum": self.collector.curriculum.state()}
         extra |= {"variance": asdict(variance)} if variance else {}
         extra |= self.machine.skipped.state()
+        extra |= {"sampler_gap": self.served.watch.first} if self.served else {}
         extra |= {"memory": stated} if (stated := self.machine.stated()) else {}
         return save_state(
             folder, self.machine.model, self.optimizer, self.run.step, extra, self.machine.process

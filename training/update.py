@@ -19,6 +19,7 @@ import torch
 from training.batch import Batch, micro_batches
 from training.losses import LossParts, LossSection, Normaliser, normaliser, policy_loss
 from training.recipe import GrpoSection, Recipe
+from training.sampler_gap import sampler_gap
 from training.trained_model import Machine
 
 Score = Callable[[torch.Tensor, torch.Tensor], tuple[torch.Tensor, torch.Tensor]]
@@ -99,7 +100,8 @@ def update(
         gradient_norm=float(np.mean(finite)) if finite else None,
         optimizer_steps=sum(norm > 0 for norm in finite),
         skipped=len(norms) - len(finite),
-        diagnostics=token_means(machine.process.all({n: value.cpu() for n, value in sums.items()})),
+        diagnostics=token_means(machine.process.all({n: value.cpu() for n, value in sums.items()}))
+        | (sampler_gap(batch) if recipe.server else {}),
         notes=_notes(batch, config.recompute_old),
     )
 

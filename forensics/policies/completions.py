@@ -135,7 +135,7 @@ class Client:
 
     def models(self) -> list[Mapping[str, Any]]:
         """What the server says it serves, each with an `id`. Raises `Unanswered`, `Declined`."""
-        return self._tried("GET", "models", None, _models)
+        return self._tried("GET", "models", None, lambda content: _models(_json(content)))
 
     def complete(self, body: Mapping[str, Any], *, exact: bool = True) -> list[Choice]:
         """The choices of one request, in the order of their index. Raises
@@ -144,10 +144,15 @@ class Client:
         `exact`: an answer with other than `n` choices is none.
         """
         wanted = body.get("n", 1) if exact else None
-        return self._tried("POST", "completions", body, lambda answer: read_choices(answer, wanted))
+        read = lambda content: read_choices(_json(content), wanted)  # noqa: E731
+        return self._tried("POST", "completions", body, read)
+
+    def tell(self, path: str, body: Mapping[str, Any]) -> None:
+        """A request whose answer says that it was done. Raises `Unanswered`, `Declined`."""
+        self._tried("POST", path, body, lambda content: None)
 
     def _tried(
-        self, method: str, path: str, body: Mapping[str, Any] | None, read: Callable[[Any], T]
+        self, method: str, path: str, body: Mapping[str, Any] | None, read: Callable[[bytes], T]
     ) -> T:
         config, said, reached = self.config, "nothing", False
         for number in range(config.tries):
@@ -163,8 +168,8 @@ class Client:
         times = "one try" if config.tries == 1 else f"{config.tries} tries"
         raise Unanswered(f"the server gave no usable answer in {times} ({said})", reached)
 
-    def _once(self, method: str, path: str, body: Mapping[str, Any] | None) -> Any:
-        """The JSON of one answer. Raises `Declined`, `Broken` or an error of httpx."""
+    def _once(self, method: str, path: str, body: Mapping[str, Any] | None) -> bytes:
+        """The bytes of one answer. Raises `Declined`, `Broken` or an error of httpx."""
         end = time.monotonic() + self.config.timeout
         with self._http.stream(method, path, json=body) as response:
             content = _content(response, end, self.config.timeout)
@@ -172,10 +177,14 @@ class Client:
             raise Broken(f"status {response.status_code}: {_shown(content)}")
         if response.status_code != 200:
             raise Declined(response.status_code, _shown(content))
-        try:
-            return json.loads(content)
-        except (ValueError, RecursionError) as error:
-            raise Broken(f"an answer that is no JSON: {_shown(content)}") from error
+        return content
+
+
+def _json(content: bytes) -> Any:
+    try:
+        return json.loads(content)
+    except (ValueError, RecursionError) as error:
+        raise Broken(f"an answer that is no JSON: {_shown(content)}") from error
 
 
 def _content(response: httpx.Response, end: float, limit: float) -> bytes:

@@ -22,6 +22,7 @@ import copy
 from collections import deque
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, Final
@@ -122,6 +123,7 @@ class ServerPolicy:
         self.tokenizer, self._extra_stops, self._given = tokenizer, extra_stops, renderer
         self.renderer: Any = renderer or self._rendered("auto")
         self.batch_rows = config.at_once
+        self.fields: dict[str, Any] = {}  # further ones of every request that draws
         self._found: dict[str, Abilities] = {}  # by what was asked; shared by every rendering
         if scores:
             self._require_echo()
@@ -236,7 +238,30 @@ class ServerPolicy:
             found[warm] = abilities
         room = abilities.room or settings.max_tokens
         settings = replace(settings, max_tokens=min(settings.max_tokens, room))
-        return ServerEngine(self.client, abilities, self.renderer.stops, settings, told)
+        stops, fields = self.renderer.stops, self.fields
+        return ServerEngine(self.client, abilities, stops, settings, told, fields)
+
+    def load_adapter(self, name: str, folder: Path) -> None:
+        """Let the server load a LoRA adapter that peft saved, under a name to ask for
+        (`served_as`), in place of one that had the name. Raises `UserError`.
+        """
+        with suppress(Declined):
+            self.unload_adapter(name)
+        try:
+            with answering(self.client.config.url, declines=False):
+                body = {"lora_name": name, "lora_path": str(folder)}
+                self.client.tell("load_lora_adapter", body)
+        except Declined as error:
+            raise UserError(
+                f"the server at {self.client.config.url} loads no adapter from {folder} ({error});"
+                " serve with --enable-lora, a --max-lora-rank of at least the adapter's and"
+                " VLLM_ALLOW_RUNTIME_LORA_UPDATING=True, where that folder can be read"
+            ) from error
+
+    def unload_adapter(self, name: str) -> None:
+        """Raises `Declined` where the server has no such adapter."""
+        with answering(self.client.config.url, declines=False):
+            self.client.tell("unload_lora_adapter", {"lora_name": name})
 
     def _told(self, ids: Sequence[int]) -> np.ndarray:
         if len(ids) < 2:

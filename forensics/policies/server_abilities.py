@@ -85,7 +85,7 @@ def served_model(client: Client) -> tuple[str, int | None]:
         if model is None or error.status in (401, 403):
             raise declined(url, error) from error
         return model, None
-    names = [row["id"] for row in rows]
+    names = [row["id"] for row in rows if not row.get("parent")]  # without adapters on one
     if model is None and len(names) != 1:
         listed = ", ".join(names[:8]) or "none"
         raise UserError(

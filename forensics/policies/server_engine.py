@@ -21,7 +21,7 @@ continuations of traces are all driven by.
 """
 
 from collections import deque
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 from math import nan
@@ -157,7 +157,7 @@ class _Call:
 
 class ServerEngine:
     """Drives runs. `logprobs`: the server tells those of drawn tokens, and a run without
-    them is missing; else they are NaN.
+    them is missing; else they are NaN. `more`: further fields of each request.
     """
 
     def __init__(
@@ -167,9 +167,11 @@ class ServerEngine:
         stops: Collection[int],
         settings: SamplingSettings,
         logprobs: bool = False,
+        more: Mapping[str, Any] = {},
     ) -> None:
         self._client, self._abilities, self._stops = client, abilities, stops
-        self._settings, self._logprobs = settings, logprobs
+        self._settings = settings
+        self._logprobs, self._more = logprobs, {**more, **({"logprobs": 1} if logprobs else {})}
         self._biased = (
             abilities.bias
             and settings.top_k == 0
@@ -256,7 +258,7 @@ class ServerEngine:
     def _call(self, runs: Sequence[ServedRun], seed: int, draws: int = 0, **fields: Any) -> _Call:
         run = runs[0]
         fields = {"n": len(runs), "stops": self._stops, "seed": seed, **fields}
-        fields |= {"max_tokens": run.most} | ({"logprobs": 1} if self._logprobs else {})
+        fields |= {"max_tokens": run.most, **self._more}
         body = ids_body(self._abilities.model, run.prompt, self._settings, **fields)
         return _Call(runs=tuple(runs), body=body, draws=draws)
 

@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 
@@ -56,10 +56,23 @@ class CompletionStub(ThreadingHTTPServer):
         super().__init__(("127.0.0.1", 0), _Handler)
         self.policy, self.habits, self.troubles = policy, frozenset(habits), deque[str]()
         self.seen: list[dict[str, Any]] = []
+        self.told: list[tuple[str, dict[str, Any]]] = []
         self.lock, self.calls, self.at_once, self.most_at_once = threading.Lock(), 0, 0, 0
         self.connections: set[socket.socket] = set()
         self.leaving, self.several = threading.Event(), threading.Event()
         self.url = f"http://127.0.0.1:{self.server_address[1]}/v1"
+
+    def manage(self, what: str, body: dict[str, Any]) -> tuple[int, Any]:
+        """The answer to a request that changes what is served; `told` keeps them all."""
+        return 404, {"error": f"no route {what}"}
+
+    def adapters_listed(self) -> list[dict[str, Any]]:
+        """As vLLM lists them, beside the model that they are on."""
+        return []
+
+    def policy_of(self, model: str) -> Policy:
+        """What is served under a name."""
+        return self.policy
 
     def process_request(self, request: Any, client_address: Any) -> None:
         self.connections.add(request)
@@ -82,9 +95,19 @@ class CompletionStub(ThreadingHTTPServer):
         """A client that hung up is no news."""
 
 
+Stub = TypeVar("Stub", bound=CompletionStub)
+
+
 @contextmanager
 def serving(policy: Policy, *habits: str) -> Iterator[CompletionStub]:
-    with CompletionStub(policy, *habits) as server:
+    with running(CompletionStub(policy, *habits)) as server:
+        yield server
+
+
+@contextmanager
+def running(stub: Stub) -> Iterator[Stub]:
+    """A stub while it answers."""
+    with stub as server:
         thread = threading.Thread(
             target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True
         )
@@ -104,11 +127,16 @@ class _Handler(BaseHTTPRequestHandler):
         pass
 
     def do_GET(self) -> None:
-        self._send(200, {"object": "list", "data": [{"id": "tiny", "max_model_len": 512}]})
+        models = [{"id": "tiny", "max_model_len": 512}, *self.server.adapters_listed()]
+        self._send(200, {"object": "list", "data": models})
 
     def do_POST(self) -> None:
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         server = self.server
+        if not self.path.endswith("/completions"):
+            server.told.append((self.path, body))
+            self._send(*server.manage(self.path.rpartition("/")[2], body))
+            return
         with server.lock:
             server.seen.append(body)
             server.at_once += 1
@@ -173,7 +201,8 @@ def _answer(server: CompletionStub, body: dict[str, Any], trouble: str) -> tuple
     n = 1 if "one choice" in habits else body.get("n", 1) - (trouble == "fewer")
     with server.lock:
         server.calls += 1
-        drawn = generate(server.policy, body, [_seed(server, body, i) for i in range(n)], habits)
+        policy = server.policy_of(body["model"])
+        drawn = generate(policy, body, [_seed(server, body, i) for i in range(n)], habits)
     choices = [{"index": i, **_choice(body, *row, habits)} for i, row in enumerate(drawn)]
     usage = {
         "prompt_tokens": len(body["prompt"]) + ("adds a token" in habits),
@@ -220,7 +249,9 @@ def generate(
     `echo`: of the prompt's before), the end.
     """
     settings = SamplingSettings(
-        temperature=0.0 if "greedy" in habits else body.get("temperature", 1.0),
+        temperature=0.0
+        if "greedy" in habits
+        else body.get("temperature", 1.0) * (1.2 if "hot" in habits else 1.0),
         top_k=0 if "no top-k" in habits else max(body.get("top_k", 0), 0),
         top_p=body.get("top_p", 1.0),
     )
@@ -231,7 +262,10 @@ def generate(
     scores: list[list[float | None]] = [[] for _ in seeds]
     living = set(range(len(seeds)))
     for number in range(body["max_tokens"]):
-        logits = policy.model(new, past_key_values=cache, use_cache=True).logits
+        place = {}
+        if "off by one" in habits and number:  # of every drawn token, not of the prompt
+            place["position_ids"] = torch.full_like(new, len(body["prompt"]) + number)
+        logits = policy.model(new, past_key_values=cache, use_cache=True, **place).logits
         own = logits.log_softmax(-1)
         if number == 0 and body.get("echo"):
             told = own[:, :-1].gather(-1, new[:, 1:, None])[..., 0].tolist()

@@ -1,31 +1,48 @@
 """`forensics watch`: the audits of saved checkpoints are those of the live policy."""
 
+import json
 import os
 import random
 import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from importlib import import_module
 from math import nan
 from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 from safetensors.torch import load_file, save_file
 
 from forensics import load_policy, policy_from
+from forensics.cli.main import run as run_command
 from forensics.investigation import stated_sampling
-from forensics.policies import identify_model, inspect_checkpoint, new_adapter
+from forensics.policies import identify_model, new_adapter
 from forensics.protocols import SamplingSettings
-from tests.training.test_live import View, coin_recipe
+from tests.training.test_live import coin_recipe
+from tests.training.watched_runs import (
+    ONCE,
+    OPTIONS,
+    SETTINGS,
+    answers,
+    identity,
+    moved,
+    policies,
+    runs_of,
+    states,
+    trained,
+    watched,
+    without_times,
+)
 from training.environments.mini_repo import MiniRepo
-from training.live import AuditSettings, ForensicsCallback, promotable, read_reports
+from training.live import ForensicsCallback, promotable, read_reports
 from training.live.audit_report import read_missed
 from training.live.checkpoint_folders import load_model
 from training.live.marks import read_marks
+from training.live.trl_callback import sampling_of
 from training.live.watched_folder import watch_of
 from training.live.watcher import Until
 from training.organisms.tiny_policy import build_model, build_tokenizer
@@ -33,72 +50,7 @@ from training.recipe import LoraSection
 from training.run_state import save_checkpoint
 from training.trainer import grpo
 
-SHORT = SamplingSettings(max_turn_tokens=6, max_tokens=60)
-SETTINGS = AuditSettings(every=1, tasks=6, samples=1, ceiling=1.0, tensorboard=False)
-FILES = ("evidence.jsonl", "findings.jsonl", "ablation.jsonl")
-OPTIONS = {"turns": "2"}
-ONCE = Until(once=True)
 ROOT = Path(__file__).parents[2]
-
-
-def moved(model: Any, step: int) -> None:
-    """Other weights, as an update would leave them."""
-    with torch.no_grad(), torch.random.fork_rng():
-        torch.manual_seed(step)
-        for weight in model.parameters():
-            if weight.requires_grad:
-                weight += 0.02 * torch.randn_like(weight)
-
-
-def trained(folder: Path, steps: int = 2, audits: Path | None = None) -> Path:
-    """A script that writes folders: the base, then `checkpoint-N` below `run`; audited in
-    process where `audits` says where to.
-    """
-    tokenizer = build_tokenizer()
-    policy = policy_from(build_model(len(tokenizer), 0), tokenizer, "start")
-    save_checkpoint(folder / "base", policy.model, tokenizer)
-    view = View(policy, MiniRepo(**OPTIONS), audits, settings=SHORT, seed=5)
-    callback = ForensicsCallback(SETTINGS)
-    if audits:
-        callback.on_start(view)
-    for step in range(1, steps + 1):
-        moved(policy.model, step)
-        view.step = step
-        save_checkpoint(folder / "run" / f"checkpoint-{step}", policy.model, tokenizer)
-        if audits:
-            callback.on_step_end(view, None)
-    return folder / "run"
-
-
-def watched(
-    run: Path, until: Until = ONCE, meanwhile: Sequence[Callable[[], Any]] = (), **more: Any
-) -> list[str]:
-    """What a watch says. `meanwhile`: what the trainer does between two looks."""
-    told: list[str] = []
-    given = {"settings": SETTINGS, "sampling": SHORT, "seed": 5, "device": "cpu"} | more
-    acts = iter(meanwhile)
-    with watch_of(run, run.parent / "base", "mini-repo", OPTIONS, until=until, **given) as watcher:
-        watcher.say = told.append
-        watcher.sleep = lambda seconds: next(acts)()
-        watcher.watch()
-    return told
-
-
-def states(run: Path) -> dict[str, str]:
-    return {one.checkpoint: one.state for one in read_marks(run / "watch")}
-
-
-def answers(folder: Path) -> dict[str, bytes]:
-    """Everything that audits measured, and the runs that they measured it with."""
-    return {
-        path.relative_to(folder).as_posix(): path.read_bytes()
-        for path in sorted(folder.rglob("*"))
-        if path.name in FILES or path.suffix == ".parquet"
-    }
-
-
-def without_times(folder: Path) -> list[Any]:
-    return [report.model_copy(update={"seconds": 0.0}) for report in read_reports(folder)]
 
 
 def test_the_audits_are_those_of_the_live_policy(tmp_path: Path) -> None:
@@ -167,10 +119,6 @@ def test_what_vanished_or_is_broken_is_said_once(
     assert [gone.step for gone in read_missed(run / "watch")] == [1, 2]
 
 
-def policies(run: Path) -> dict[str, str | None]:
-    return {one.checkpoint: one.policy for one in read_marks(run / "watch")}
-
-
 def test_every_layout_is_found_and_opened(tmp_path: Path) -> None:
     """verl's, prime-rl's (weights alone), an adapter, a last copy, and what is none."""
     saved = trained(tmp_path)
@@ -197,10 +145,6 @@ def test_every_layout_is_found_and_opened(tmp_path: Path) -> None:
         "other": None,
     }
     assert [line[:19] for line in told] == [f"Audit after step {step}" for step in (10, 11, 12)]
-
-
-def identity(folder: Path) -> str:
-    return inspect_checkpoint(folder).identity
 
 
 def test_a_mark_is_of_weights_and_config(tmp_path: Path) -> None:
@@ -249,7 +193,11 @@ class Beside:
     def on_end(self, view: Any) -> None: ...
 
 
-@pytest.mark.parametrize("lora", [None, LoraSection(rank=2)], ids=["whole", "adapter"])
+@pytest.mark.parametrize(
+    "lora",
+    [None, pytest.param(LoraSection(rank=2), marks=pytest.mark.slow)],
+    ids=["whole", "adapter"],
+)
 def test_beside_our_own_trainer(tmp_path: Path, lora: LoraSection | None) -> None:
     """Its states and its checkpoint are watched, with what its folder says of world,
     sampling and seed; older states are gone by the next look.
@@ -269,12 +217,6 @@ def test_beside_our_own_trainer(tmp_path: Path, lora: LoraSection | None) -> Non
     )
     assert policies(run)["checkpoint"] == policies(run)["state/step-000002"]
     assert len(beside.told) == 3
-
-
-def runs_of(folder: Path) -> dict[str, int]:
-    """Runs that lie whole on the disk; played again, they are other files."""
-    found = sorted(folder.rglob("[!.]*.parquet"))
-    return {path.relative_to(folder).as_posix(): path.stat().st_mtime_ns for path in found}
 
 
 def test_what_a_kill_leaves_is_gone_on_with(
@@ -328,3 +270,104 @@ def test_killed_at_random_moments_it_loses_and_repeats_nothing(tmp_path: Path) -
     *_, last = (tmp_path / "killed.played").read_text().split("begun\n")
     played = (tmp_path / "killed.played").read_text().replace("begun\n", "").split()
     assert sorted(played) == sorted(set(played)) and len(last.split()) < 6  # none twice
+
+
+def command(run: Path, *more: str) -> int:
+    """The exit code of `forensics watch` on a run of `trained`."""
+    given = ["--before", str(run.parent / "base"), "--env", "mini-repo", "--env-option", "turns=2"]
+    how = ["--tasks", "6", "--max-turn-tokens", "6", "--max-tokens", "60", "--once"]
+    return run_command(["watch", str(run), *given, *how, *more])
+
+
+def test_the_exit_code_is_a_gates(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The last audited checkpoint decides; `every` leaves out all but the last one."""
+    run = trained(tmp_path, 3)
+    assert command(run, "--every", "5", "--ceiling", "1", "--json") == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["promotable"] and told["last"]["checkpoint"] == "checkpoint-3"
+    assert [*states(run).values()] == ["left out", "left out", "audited"]
+    assert command(run, "--ceiling", "1") == 0  # the others are due now
+    assert [*states(run).values()] == ["audited"] * 3
+    assert command(run) == 2  # another ceiling
+    assert "margin and ceiling" in capsys.readouterr().err
+    assert command(run, "--force") == 1 and "not promotable" in capsys.readouterr().out
+    assert command(tmp_path / "nowhere") == 2
+    (tmp_path / "empty").mkdir()
+    assert command(tmp_path / "empty") == 1 and "No checkpoint" in capsys.readouterr().out
+    page = (run / "watch" / "watch.html").read_text()
+    assert "checkpoint-3 is not promotable" in page and "Gain, genuine and phantom part" in page
+
+
+def test_ctrl_c_ends_it_and_the_same_command_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def interrupted(*given: Any) -> None:
+        raise KeyboardInterrupt
+
+    run = trained(tmp_path, 1)
+    with monkeypatch.context() as patched:
+        patched.setattr("training.live.auditor.conclude", interrupted)
+        assert command(run, "--ceiling", "1") == 130
+    assert capsys.readouterr().err.endswith("Interrupted; the same command goes on.\n")
+    assert command(run, "--ceiling", "1") == 0
+
+
+def test_two_runs_in_one_folder_are_refused(tmp_path: Path) -> None:
+    run = trained(tmp_path)
+    shutil.copytree(run / "checkpoint-2", run / "other" / "checkpoint-1")
+    watched(run)
+    marks = {one.checkpoint: one for one in read_marks(run / "watch")}
+    assert marks["other/checkpoint-1"].state == "broken"
+    assert "is of the same step and holds other weights" in marks["other/checkpoint-1"].reason
+    assert marks["checkpoint-1"].policy == identity(run / "checkpoint-1")
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")
+def test_beside_trl(tmp_path: Path) -> None:
+    """The evidence of TRL's own audits, from its checkpoints alone."""
+    pytest.importorskip("trl")
+    runs = import_module("tests.training.trl_runs")
+    example = runs.load_example()
+    model, tokenizer = runs.parts_of(example)
+    save_checkpoint(tmp_path / "base", model, tokenizer)
+    run, how = tmp_path / "run", {"save_strategy": "steps", "save_steps": 1}
+    trainer = runs.trainer_of(example, run, parts=(model, tokenizer), **how)
+    live = runs.watched(example, tmp_path, out=tmp_path / "live")
+    live.attach(trainer)
+    trainer.train()
+    trainer.save_model(str(run))
+    questions = runs.questions(example, tmp_path)
+    given = {"settings": runs.SMALL, "seed": trainer.args.seed, "until": ONCE}
+    world = "prompts", {"file": questions}
+    with watch_of(
+        run, tmp_path / "base", *world, sampling=sampling_of(trainer.args), **given
+    ) as watcher:
+        watcher.watch()
+    for step in (1, 2):
+        told = [
+            (place / "audits" / f"step-{step:06d}" / "evidence.jsonl").read_bytes()
+            for place in (tmp_path / "live", run / "watch")
+        ]
+        assert told[0] == told[1]
+    audits = without_times(tmp_path / "live"), without_times(run / "watch")
+    assert audits[0] == audits[1] and len(audits[0]) == 2
+    assert states(run) == dict.fromkeys(("checkpoint-1", "checkpoint-2", "."), "audited")
+
+
+def test_weights_that_change_while_they_are_read_are_not_audited(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run, opened = trained(tmp_path), []
+    shutil.move(run / "checkpoint-2", tmp_path / "other")
+
+    def overwritten(folder: Any, *more: Any) -> Any:
+        opened.append(folder.name)
+        if len(opened) == 1:
+            shutil.copy(tmp_path / "other" / "model.safetensors", folder.place)
+        return load_model(folder, *more)
+
+    monkeypatch.setattr("training.live.watcher.load_model", overwritten)
+    watched(run, Until(step=1), [int, int, int])
+    assert len(opened) == 2 and policies(run) == {"checkpoint-1": identity(tmp_path / "other")}
+    assert [report.policy for report in read_reports(run / "watch")] == [*policies(run).values()]

@@ -110,8 +110,7 @@ class Watcher:
     def watch(self) -> Mark | None:
         """Until the end; the mark of the last audited checkpoint, `None` where there is none."""
         self.marks = {one.checkpoint: one for one in read_marks(self.folder)}
-        for one in [one for one in self.marks.values() if one.state == "failed"]:
-            self._put(one, state="waiting", reason=NEW, files="")
+        self._try_again()
         quiet = 0.0
         while True:
             news = self.look()
@@ -127,6 +126,13 @@ class Watcher:
         self._end()
         write_page(self.folder)
         return last_audited(self.marks.values())
+
+    def _try_again(self) -> None:
+        """What failed, and what was left out of fewer audits, is looked at anew."""
+        for one in list(self.marks.values()):
+            left_out = one.state == "left out" and one.step is not None
+            if one.state == "failed" or (left_out and self._whole(one.step)["state"] == "due"):
+                self._put(one, state="waiting", reason=NEW, files="")
 
     def look(self) -> bool:
         """Take in what lies there now; whether anything is new."""
