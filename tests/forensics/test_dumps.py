@@ -90,12 +90,13 @@ def test_signal_reads_a_verl_dump_and_invents_nothing(tmp_path: Path) -> None:
 
 def test_the_last_output_of_a_session_is_its_run(tmp_path: Path) -> None:
     rows = [
-        {"input": "q", "output": str(n), "gts": "1", "score": 0.5, "step": 3, "uid": f"a_b_0_{n}"}
+        {"input": "q", "output": str(n), "gts": "1", "score": n / 4, "step": 3, "uid": f"a_b_0_{n}"}
         for n in (0, 2, 1)
     ]
     (tmp_path / "3.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     (row,) = open_record(tmp_path).rows(3)
-    assert row.group == "3-a_b" and place_of({"uid": "x"}) == ("x", None, 0)
+    assert row.group == "3-a_b" and row.reward == 0.5
+    assert place_of({"uid": "x"}) == ("x", None, 0)
 
 
 def test_two_groups_of_one_prompt_stay_two(tmp_path: Path) -> None:
