@@ -6,6 +6,8 @@ whatever precision and device it is opened in.
 """
 
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
@@ -31,10 +33,7 @@ def new_adapter(model: Any, *, rank: int, alpha: float, targets: str | tuple[str
     names = targets if isinstance(targets, str) else list(targets)
     wanted = peft.LoraConfig(r=rank, lora_alpha=alpha, target_modules=names, task_type="CAUSAL_LM")
     try:
-        with warnings.catch_warnings():  # it asks transformers for a name that is going away
-            warnings.filterwarnings(
-                "ignore", message=".*is_gradient_checkpointing", category=FutureWarning
-            )
+        with _quiet():
             return peft.get_peft_model(model, wanted).eval()
     except ValueError as error:
         raise UserError(
@@ -57,8 +56,7 @@ def load_adapter(
     of_base, place = inspect_checkpoint(base), resolve_device(device)
     plain = load_policy(base, device="cpu", dtype=of_base.dtype, identity=of_base.identity)
     try:
-        with warnings.catch_warnings():  # it names each weight that is refused below
-            warnings.filterwarnings("ignore", message="Found missing adapter keys")
+        with _quiet():
             model = peft.PeftModel.from_pretrained(plain.model, str(folder), local_files_only=True)
     except (ValueError, RuntimeError, KeyError, TypeError) as error:
         raise UserError(
@@ -89,6 +87,19 @@ def _require_taken(model: Any, folder: Path, peft: Any) -> None:
             f"the adapter {folder} is not the one that its {SAVED_ADAPTER[0]} describes: it {told};"
             " give the base that it was trained on, and save it by peft's save_pretrained"
         )
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """peft asks transformers for a name that is going away, and warns of each weight that
+    `_require_taken` refuses.
+    """
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Found missing adapter keys")
+        warnings.filterwarnings(
+            "ignore", message=".*is_gradient_checkpointing", category=FutureWarning
+        )
+        yield
 
 
 def _peft(needs: str) -> Any:
