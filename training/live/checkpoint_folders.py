@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Literal
 
-from forensics.errors import UserError
+from forensics.errors import UserError, stop_outside
 from forensics.policies import (
     SAVED_ADAPTER,
     load_adapter,
@@ -201,7 +201,11 @@ def _completed(folder: Path, base: Path) -> Iterator[Path]:
     with tempfile.TemporaryDirectory() as passing:
         for name, file in files.items():
             (Path(passing) / name).symlink_to(file.resolve())
-        yield Path(passing)
+        try:
+            yield Path(passing)
+        except UserError as error:
+            stop_outside(error)
+            raise UserError(str(error).replace(passing, str(folder))) from error
 
 
 def _with_state(model: Any, state: Path) -> Any:
