@@ -149,7 +149,7 @@ class ForensicsCallback:
             seed=view.seed,
             renderer=self.renderer,
             doubt=self.doubt,
-            served=view.served,
+            served=getattr(view, "served", None),  # a view of another trainer has none
         )
         if not auditor.scrubbed:
             logger.warning(
