@@ -22,6 +22,7 @@ from forensics.cli.main import run as run_command
 from forensics.investigation import stated_sampling
 from forensics.policies import identify_model, new_adapter
 from forensics.protocols import SamplingSettings
+from tests.tiny import save_tiny_qwen3
 from tests.training.test_live import coin_recipe
 from tests.training.watched_runs import (
     ONCE,
@@ -146,6 +147,14 @@ def test_every_layout_is_found_and_opened(tmp_path: Path) -> None:
         "other": None,
     }
     assert [line[:19] for line in told] == [f"Audit after step {step}" for step in (10, 11, 12)]
+
+
+def test_an_adapter_is_played_on_its_base_as_that_lies(tmp_path: Path) -> None:
+    base = save_tiny_qwen3(tmp_path / "base")  # in bfloat16, as most are
+    model = new_adapter(load_policy(base).model, rank=2, alpha=4.0, targets="all-linear")
+    moved(model, 3)
+    model.save_pretrained(tmp_path / "run" / "checkpoint-3")
+    assert [line[:18] for line in watched(tmp_path / "run")] == ["Audit after step 3"]
 
 
 def test_a_mark_is_of_weights_and_config(tmp_path: Path) -> None:
