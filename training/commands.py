@@ -35,6 +35,7 @@ TRAINED = (  # what `train` writes
     "state",
     "training.json",
     "metrics.jsonl",
+    "logging.json",
     "tensorboard",
     "audits",
     "audits.jsonl",
