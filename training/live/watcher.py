@@ -175,7 +175,8 @@ class Watcher:
         now = Mark(checkpoint=folder.name, step=step, files=files, reason=lacks or NEW)
         if lacks is None and (same or self.until.once):
             now = now.model_copy(update=self._whole(step))
-        if lacks is not None and self._is_due(step) and (known is None or known.reason == NEW):
+        news = lacks is not None and (known is None or known.reason == NEW)
+        if news and self._is_due(step) and not self.until.once:
             self.say(f"{folder.name} is waited for. {lacks}")
         self._put(now)
 
