@@ -13,10 +13,11 @@ Three renderers:
   is how a policy trained on plain strings knows its prompts; an end-of-text
   token alone ends an action, so an answer may hold line breaks.
 
-An environment decides by its attribute `rendering`, which it need not have:
-`bare`, `shell`, `tool` (chat, with observations as messages of the role `tool`
-instead of `user`), or `auto` (chat where the tokenizer has a template, else shell). Where it comes out as chat, its `chat_note` is said, if it has one: what a
-world that was not made for chat models wants its user to know.
+An environment decides by its attribute `rendering`, which it need not have: `bare`,
+`shell`, `tool` (chat, with observations as messages of the role `tool` instead of `user`),
+or `auto` (chat where the tokenizer has a template, else shell). Where it comes out as chat,
+its `chat_note` is said, if it has one: what a world that was not made for chat models wants
+its user to know.
 """
 
 import logging
