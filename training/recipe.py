@@ -16,6 +16,7 @@ from training.live.audit_report import AuditSection
 from training.loss_section import Objective, policy_loss_named
 from training.sections import MOST, NO_BOUND, Names, Section, Text, later, parse_as
 from training.server_section import ServerSection, corrected
+from training.trackers import LoggingSection
 
 
 class PolicySection(Section):
@@ -177,6 +178,7 @@ class Recipe(Section):
     parallel: ParallelSection = ParallelSection()
     record: RecordSection = RecordSection()
     audit: AuditSection | None = None
+    logging: LoggingSection | None = later(None)
     server: ServerSection | None = later(None)
 
     @model_validator(mode="before")
@@ -279,6 +281,7 @@ class PreferenceRecipe(Section):
     preference: PreferenceSection
     compute: ComputeSection = ComputeSection()
     lora: LoraSection | None = None
+    logging: LoggingSection | None = later(None)
 
     @property
     def objective(self) -> Objective:
