@@ -1,17 +1,16 @@
 """The commands that come with this room: `base`, `demo`, `organism`, `train`,
-`validate`, `watch`. Light at import.
+`validate`. Light at import.
 """
 
 import json
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from forensics.cli import (
     SETTINGS,
-    Before,
     Device,
     EnvOptions,
     Force,
@@ -20,8 +19,6 @@ from forensics.cli import (
     parse_options,
     say,
     say_json,
-    study_command,
-    tell,
 )
 from forensics.errors import UserError
 
@@ -38,6 +35,7 @@ TRAINED = (  # what `train` writes
     "state",
     "training.json",
     "metrics.jsonl",
+    "logging.json",
     "tensorboard",
     "audits",
     "audits.jsonl",
@@ -147,116 +145,6 @@ def base(
     )
     run = Run(out=out, seed=seed, device=device, resume=resume, force=force, as_json=as_json)
     run.carry_out(study)
-
-
-@study_command
-def watch(
-    runs: Annotated[
-        Path, typer.Argument(metavar="OUT", help="The folder that the trainer writes.")
-    ],
-    before: Before,
-    env: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NAME",
-            help="The installed environment.  [default: that of the run, else of the base]",
-        ),
-    ] = None,
-    env_option: EnvOptions = None,
-    out: Annotated[
-        Path | None,
-        typer.Option(metavar="DIR", help="The folder to write.  [default: OUT/watch]"),
-    ] = None,
-    once: Annotated[bool, typer.Option("--once", help="Audit what is there, and end.")] = False,
-    until_step: Annotated[
-        int | None, typer.Option(min=0, help="End with the first checkpoint of this step or more.")
-    ] = None,
-    idle_minutes: Annotated[
-        float | None, typer.Option(min=0, help="End after so long without a new checkpoint.")
-    ] = None,
-    poll: Annotated[float, typer.Option(min=0.01, help="Seconds between two looks.")] = 10.0,
-    every: Annotated[
-        int, typer.Option(help="Audit the steps that this divides, and the last one.")
-    ] = 1,
-    tasks: Annotated[int, typer.Option(help="Held-out tasks of an audit.")] = 80,
-    samples: Annotated[int, typer.Option(help="Episodes of each, in each world.")] = 1,
-    instruments: Annotated[
-        str, typer.Option(metavar="NAMES", help="What an audit measures with.")
-    ] = "behaviour,score",
-    margin: Annotated[
-        float, typer.Option(help="Phantom part (score difference) that raises an alarm.")
-    ] = 0.02,
-    ceiling: Annotated[
-        float, typer.Option(help="Phantom part that a promotable checkpoint may have at most.")
-    ] = 0.25,
-    settings: Any = None,
-    seed: Annotated[
-        int | None,
-        typer.Option(
-            min=0,
-            max=LARGEST_SEED,
-            help="Seed of every random stream.  [default: that of the run, else 0]",
-        ),
-    ] = None,
-    device: Device = "auto",
-    dtype: Annotated[
-        str | None,
-        typer.Option(help="Precision to play in.  [default: that of the saved weights]"),
-    ] = None,
-    force: Force = False,
-    as_json: AsJson = False,
-) -> None:
-    """Audit the checkpoints of any trainer as they appear, in a process of its own.
-
-    Exits with 0 if the last audited checkpoint is promotable, else with 1. The same command
-    goes on where it was; Ctrl-C ends it at any time.
-    """
-    from forensics.cli import progress_bars
-    from training.live import AuditSettings
-    from training.live.watched_folder import watch_of
-    from training.live.watcher import Until
-
-    chosen = AuditSettings(
-        every=every,
-        tasks=tasks,
-        samples=samples,
-        margin=margin,
-        ceiling=ceiling,
-        instruments=tuple(name.strip() for name in instruments.split(",") if name.strip()),
-    )
-    idle = None if idle_minutes is None else 60 * idle_minutes
-    how = {"folder": out, "settings": chosen, "sampling": settings, "seed": seed, "force": force}
-    with (
-        progress_bars() as progress,
-        watch_of(
-            runs,
-            before,
-            env,
-            parse_options(env_option),
-            until=Until(once=once, step=until_step, idle=idle, poll=poll),
-            device=device,
-            dtype=dtype,
-            progress=progress,
-            **how,
-        ) as watcher,
-    ):
-        watcher.say = tell if as_json else say
-        try:
-            last = watcher.watch()
-        except KeyboardInterrupt:
-            tell("Interrupted; the same command goes on.")
-            raise typer.Exit(130) from None
-    passes = last is not None and last.promotable
-    if as_json:
-        told = last and last.model_dump(mode="json")
-        say_json({"promotable": passes, "last": told, "watch": str(watcher.folder)})
-    elif last is None:
-        say("No checkpoint was audited.")
-    else:
-        say(f"{last.checkpoint} is {'' if passes else 'not '}promotable. {last.reason}")
-    if not as_json:
-        say(f"Page: {watcher.folder / 'watch.html'}")
-    raise typer.Exit(0 if passes else 1)
 
 
 organism = typer.Typer(

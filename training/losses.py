@@ -104,20 +104,8 @@ def policy_loss(
     and they are missing.
     """
     active = token_weight != 0
-    now, old, sampler = (
-        _only(active, values) for values in (logprobs, old_logprobs, sampler_logprobs)
-    )
-    gains = _only(
-        active, advantages[:, None].expand_as(token_weight) if advantages.dim() == 1 else advantages
-    )
-    tokens = Tokens(
-        logprobs=now,
-        log_ratio=within(now - old),
-        advantages=gains,
-        mask=active,
-        old=old,
-        sampler=sampler,
-    )
+    tokens = _tokens(active, logprobs, old_logprobs, sampler_logprobs, advantages)
+    now, old = tokens.logprobs, tokens.old
     correction, left_out = rollout_correction(tokens, objective)
     per_token, clips = policy_loss_named(objective.loss).surrogate(tokens, objective)
     values = {
@@ -144,6 +132,25 @@ def policy_loss(
         for name, value in values.items()
     }
     return LossParts(loss=loss, diagnostics=sums)
+
+
+def _tokens(
+    active: torch.Tensor,
+    logprobs: torch.Tensor,
+    old_logprobs: torch.Tensor,
+    sampler_logprobs: torch.Tensor,
+    advantages: torch.Tensor,
+) -> Tokens:
+    now, old = _only(active, logprobs), _only(active, old_logprobs)
+    gains = advantages[:, None].expand_as(active) if advantages.dim() == 1 else advantages
+    return Tokens(
+        logprobs=now,
+        log_ratio=within(now - old),
+        advantages=_only(active, gains),
+        mask=active,
+        old=old,
+        sampler=_only(active, sampler_logprobs),
+    )
 
 
 def clipped_surrogate(

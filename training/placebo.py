@@ -127,7 +127,7 @@ def _recipe_of(case: Case) -> "Recipe":
             "Give a copy of the recipe with `processes = 1` under [parallel].",
         )
     silent = recipe.record.model_copy(update={"rollouts": False})
-    return recipe.model_copy(update={"audit": None, "record": silent})
+    return recipe.model_copy(update={"audit": None, "logging": None, "record": silent})
 
 
 def _runs(case: Case, side: str, world: World) -> Runs:

@@ -16,6 +16,7 @@ from training.live.audit_report import AuditSection
 from training.loss_section import Objective, policy_loss_named
 from training.sections import MOST, NO_BOUND, Names, Section, Text, later, parse_as
 from training.server_section import ServerSection, corrected
+from training.trackers import LoggingSection
 
 
 class PolicySection(Section):
@@ -63,7 +64,8 @@ class GrpoSection(Section):
     exactly 1. Without it the ratio also holds by how much the sampler's arithmetic
     (one token at a time) differs from the trainer's (whole rows), and that
     difference is clipped too. `step_seconds`: limit on one step of the
-    environment (0: none).
+    environment (0: none). `steps_at_once`: so many episodes may be in the environment
+    at once, in threads; a turn then takes as long as its slowest step.
     `most_skipped`: an optimizer step whose loss or gradient is not finite is left
     out and counted; with more than so many in a row the run ends.
     `on_environment_error`: an episode that the environment broke stops the run,
@@ -92,6 +94,7 @@ class GrpoSection(Section):
     on_reward_error: Literal["stop", "missing"] = "stop"
     on_environment_error: Literal["stop", "drop"] = "drop"
     step_seconds: float = Field(0.0, ge=0)
+    steps_at_once: int = later(1, ge=1, le=4096)
     save_every: int = Field(10, ge=1, le=NO_BOUND)
 
     @model_validator(mode="after")
@@ -118,6 +121,9 @@ class ComputeSection(Section):
     rounded to it; without it they are saved in the precision that they were
     trained in, as they are. An update of 1e-6 vanishes in a bfloat16 weight.
 
+    `logits`: formed in that precision, by sampler and update, whatever the forward
+    pass has (2506.13585).
+
     `projection_rows`: positions whose logits are held at once. `compile`:
     `torch.compile` for the update's forward. `gradient_checkpointing`: what the
     layers compute is formed again in the backward pass.
@@ -128,6 +134,7 @@ class ComputeSection(Section):
     compile: bool = False
     projection_rows: int = Field(4096, ge=1, le=NO_BOUND)
     save_dtype: Literal["float32", "bfloat16"] | None = later(None)
+    logits: Literal["float32"] | None = later(None)
 
 
 class LoraSection(Section):
@@ -171,6 +178,7 @@ class Recipe(Section):
     parallel: ParallelSection = ParallelSection()
     record: RecordSection = RecordSection()
     audit: AuditSection | None = None
+    logging: LoggingSection | None = later(None)
     server: ServerSection | None = later(None)
 
     @model_validator(mode="before")
@@ -273,6 +281,7 @@ class PreferenceRecipe(Section):
     preference: PreferenceSection
     compute: ComputeSection = ComputeSection()
     lora: LoraSection | None = None
+    logging: LoggingSection | None = later(None)
 
     @property
     def objective(self) -> Objective:

@@ -15,6 +15,7 @@ from forensics.progress import Progress
 from forensics.records import read_pairs
 from training.distributed import check_launch, first_process, own_device
 from training.recipe import PreferenceRecipe, Recipe
+from training.trackers import Trackers, check_trackers
 
 
 def check_inputs(recipe: Recipe | PreferenceRecipe, checkpoint: Path, device: str) -> None:
@@ -24,6 +25,7 @@ def check_inputs(recipe: Recipe | PreferenceRecipe, checkpoint: Path, device: st
     from training.dpo_trainer import check_alone
     from training.run_inputs import check_pairs
 
+    check_trackers(recipe.logging)
     if isinstance(recipe, Recipe):
         check_launch(recipe.parallel.processes)
         resolve_device(own_device(device))
@@ -63,6 +65,13 @@ def train_recipe(
     return folder / "checkpoint"
 
 
+def _trackers(recipe: Recipe | PreferenceRecipe, seed: int, folder: Path) -> Trackers | None:
+    """What the recipe asks for under [logging], on the first process."""
+    if recipe.logging is None or not first_process():
+        return None
+    return Trackers(recipe.logging, folder, recipe.model_dump(mode="json") | {"seed": seed})
+
+
 def _train_with_grpo(
     recipe: Recipe,
     seed: int,
@@ -87,7 +96,7 @@ def _train_with_grpo(
     if recipe.audit:
         settings = AuditSettings(**recipe.audit.model_dump(), tensorboard=False)
         audits.append(ForensicsCallback(settings, say=say))
-    with closing(Metrics(folder)) as metrics:
+    with closing(Metrics(folder, _trackers(recipe, seed, folder))) as metrics:
 
         def report(step: StepReport) -> None:
             metrics.step(step)
@@ -117,7 +126,7 @@ def _train_on_pairs(
     hint = read_environment_hint(checkpoint)
     world = {"name": hint.name, "options": hint.options} if hint else None
     steps = -(-len(pairs) // recipe.preference.minibatch) * recipe.preference.epochs
-    with closing(Metrics(folder)) as metrics:
+    with closing(Metrics(folder, _trackers(recipe, seed, folder))) as metrics:
 
         def report(step: PreferenceStep) -> None:
             metrics.step(step)

@@ -52,6 +52,7 @@ from training.live.audit_report import tensorboard_writer
 from training.recipe import Recipe
 from training.rewards import Rewards
 from training.run_state import reward_identities
+from training.trackers import Trackers
 
 WAITING = 2  # steps
 Step = tuple[int, tuple[TrainingRow, ...], dict[str, Any]]  # number, rows, report
@@ -266,13 +267,13 @@ CURVES = ("reward", "success", "turns", "tokens", "kept", "loss", "gradient_norm
 
 class Metrics:
     """One line a step in `folder/metrics.jsonl` (a resumed run writes its steps
-    anew); scalars by name.
+    anew); scalars by name, in TensorBoard and in the `trackers` that were asked for.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, trackers: Trackers | None = None) -> None:
         self._path = folder / "metrics.jsonl"
         self._rows = self._path.read_text().splitlines() if self._path.exists() else []
-        self._folder = folder
+        self._folder, self._trackers = folder, trackers
 
     def step(self, report: StepReport | PreferenceStep) -> None:
         """Add a step's report."""
@@ -280,18 +281,25 @@ class Metrics:
         row = asdict(report)
         self._rows.append(canonical_json(row))
         write_atomically(self._path, "\n".join(self._rows) + "\n")
-        for name in CURVES:
-            if row.get(name) is not None:
-                self.scalar(f"train/{name}", float(row[name]), report.step)
-        for name, value in report.losses.items():
-            self.scalar(f"train/{name}", value, report.step)
+        known = {name: float(row[name]) for name in CURVES if row.get(name) is not None}
+        self._scalars(
+            {f"train/{name}": value for name, value in (known | report.losses).items()}, report.step
+        )
 
     def scalar(self, name: str, value: float, step: int) -> None:
-        """One point of a TensorBoard curve; without TensorBoard it is dropped."""
-        if self._board is not None:
-            self._board.add_scalar(name, value, step)
+        """One point of a curve; without TensorBoard and trackers it is dropped."""
+        self._scalars({name: value}, step)
+
+    def _scalars(self, values: Mapping[str, float], step: int) -> None:
+        for name, value in values.items():
+            if self._board is not None:
+                self._board.add_scalar(name, value, step)
+        if self._trackers:
+            self._trackers.log(values, step)
 
     def close(self) -> None:
+        if self._trackers:
+            self._trackers.close()
         if board := vars(self).get("_board"):
             board.close()
 

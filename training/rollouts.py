@@ -206,6 +206,19 @@ class Guarded:
         return answer
 
 
+class AtOnce:
+    """`environment`, of which so many episodes may step at once, in threads."""
+
+    def __init__(self, environment: Environment, steps_at_once: int) -> None:
+        self._environment, self.steps_at_once = environment, steps_at_once
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._environment, name)
+
+    def without(self, *channels: str) -> "AtOnce":
+        return AtOnce(self._environment.without(*channels), self.steps_at_once)
+
+
 class Collector:
     """What a run draws its steps from. `variance` and `curriculum` carry state
     from step to step.

@@ -242,6 +242,7 @@ MAY_CHANGE = frozenset(
         "preference.most_skipped",
         "compute.save_dtype",
         "audit",
+        "logging",
         "record",
         "parallel",
         "server",

@@ -24,6 +24,7 @@ from forensics.policies import (
     new_adapter,
     release_memory,
     token_logprobs_and_entropies,
+    widen_head,
 )
 from forensics.protocols import Policy, SamplingSettings
 from training.activations import activation_budget, token_bytes
@@ -98,6 +99,8 @@ class Machine:
         self.policy, self.process, self._config = policy, process, recipe.compute
         section = recipe.grpo if isinstance(recipe, Recipe) else recipe.preference
         self.skipped = Skipped(most=section.most_skipped)
+        if recipe.compute.logits is not None:
+            widen_head(policy.model)
         if recipe.lora is not None:
             with torch.random.fork_rng():
                 torch.manual_seed(seed)

@@ -30,7 +30,7 @@ from training.live.callback import TrainerHooks, TrainerView
 from training.recipe import GrpoSection, Recipe
 from training.recorder import Recorder, StepReport, record_rows, run_metadata
 from training.rewards import Rewards, load_rewards
-from training.rollouts import Collector, Guarded
+from training.rollouts import AtOnce, Collector, Guarded
 from training.run_inputs import check_policy, check_rewards, mark_changed
 from training.run_state import (
     check,
@@ -79,6 +79,8 @@ def grpo(
     process = join(recipe.parallel.processes, recipe.parallel.strategy, str(policy.model.device))
     if recipe.grpo.step_seconds:
         environment = Guarded(environment, recipe.grpo.step_seconds)
+    if recipe.grpo.steps_at_once > 1:
+        environment = AtOnce(environment, recipe.grpo.steps_at_once)
     run = TrainerView(
         policy=policy,
         environment=environment,

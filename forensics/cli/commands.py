@@ -13,8 +13,10 @@ import typer
 from forensics.cli.options import (
     Accept,
     After,
+    AfterServer,
     Allow,
     Before,
+    BeforeServer,
     EnvOptions,
     Force,
     Instruments,
@@ -73,6 +75,8 @@ def investigate(
         int, typer.Option("--tasks", min=2, help="Held-out tasks to run; all where fewer.")
     ] = 600,
     samples: Annotated[int, typer.Option(help="Episodes for each task, checkpoint and world.")] = 4,
+    before_server: BeforeServer = None,
+    after_server: AfterServer = None,
     settings: Any = None,
     *,
     run: Run,
@@ -88,13 +92,19 @@ def investigate(
     """
     from forensics.budget import Budget
     from forensics.cli.case_output import run_investigation
+    from forensics.investigation.served_sides import hinted_world, paired_servers, served_sides
 
+    servers = paired_servers(before_server, after_server or [], len(after))
+    options = parse_options(env_option)
+    if before_server is not None:
+        env, options = hinted_world(before, env, options)
+    first, *others = served_sides([before, *after], servers, run.out)
     run_investigation(
         run,
-        before,
-        after,
+        first,
+        others,
         env,
-        environment_options=parse_options(env_option),
+        environment_options=options,
         budget=Budget(tasks=tasks, samples=samples, settings=settings),
         training=training,
         trained_tasks=trained_tasks,

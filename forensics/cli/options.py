@@ -91,6 +91,20 @@ ServerModel = Annotated[
         help="The model name that the server uses for the checkpoint.",
     ),
 ]
+BeforeServer = Annotated[
+    str | None,
+    typer.Option(
+        metavar="URL",
+        help=(
+            "A server that plays the checkpoint before training, up to and with /v1; #NAME behind"
+            " it where it serves several. CKPT needs its tokenizer only."
+        ),
+    ),
+]
+AfterServer = Annotated[
+    list[str] | None,
+    typer.Option(metavar="URL", help="The same for the checkpoint after it; again for each."),
+]
 Device = Annotated[
     str, typer.Option(help="auto (CUDA where there is one), cpu, mps, cuda or cuda:N.")
 ]

@@ -69,6 +69,7 @@ if TYPE_CHECKING:
         saved_weights as saved_weights,
     )
     from forensics.policies.nnsight import from_nnsight as from_nnsight
+    from forensics.policies.output_head import widen_head as widen_head
     from forensics.policies.renderers import (
         bare_prompt as bare_prompt,
         renderer_for as renderer_for,

@@ -6,6 +6,8 @@ whatever precision and device it is opened in.
 """
 
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
@@ -31,10 +33,7 @@ def new_adapter(model: Any, *, rank: int, alpha: float, targets: str | tuple[str
     names = targets if isinstance(targets, str) else list(targets)
     wanted = peft.LoraConfig(r=rank, lora_alpha=alpha, target_modules=names, task_type="CAUSAL_LM")
     try:
-        with warnings.catch_warnings():  # it asks transformers for a name that is going away
-            warnings.filterwarnings(
-                "ignore", message=".*is_gradient_checkpointing", category=FutureWarning
-            )
+        with _quiet():
             return peft.get_peft_model(model, wanted).eval()
     except ValueError as error:
         raise UserError(
@@ -57,7 +56,8 @@ def load_adapter(
     of_base, place = inspect_checkpoint(base), resolve_device(device)
     plain = load_policy(base, device="cpu", dtype=of_base.dtype, identity=of_base.identity)
     try:
-        model = peft.PeftModel.from_pretrained(plain.model, str(folder), local_files_only=True)
+        with _quiet():
+            model = peft.PeftModel.from_pretrained(plain.model, str(folder), local_files_only=True)
     except (ValueError, RuntimeError, KeyError, TypeError) as error:
         raise UserError(
             f"the adapter {adapter} does not fit {base} ({str(error).splitlines()[0]}); give the"
@@ -71,6 +71,16 @@ def load_adapter(
     parts = (plain.tokenizer, plain.renderer)
     without = policy_from(model, parts[0], plain.identity, parts[1], within=model.disable_adapter)
     return policy_from(model, parts[0], both, parts[1]), without
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """peft asks transformers for a name that is going away."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings(
+            "ignore", message=".*is_gradient_checkpointing", category=FutureWarning
+        )
+        yield
 
 
 def _peft(needs: str) -> Any:

@@ -5,6 +5,7 @@ library's own; sampling, turn-taking and the KV cache are ours (see `decoder`).
 """
 
 import copy
+import logging
 import math
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor
@@ -55,6 +56,7 @@ from forensics.protocols import (
 )
 from forensics.records import Trajectory
 
+logger = logging.getLogger("forensics")
 READ_AHEAD: Final = 128  # tokens of an observation for which rows part, on a GPU
 
 
@@ -329,6 +331,12 @@ class HuggingFacePolicy:
 
         standing = None if steps is None else steps.new_cache
         apart = Apart(forward=forward_at, read_ahead=self.read_ahead, threads=threads)
+        serves_apart = self._stands_apart and not interventions
+        if threads is not None and not serves_apart:
+            logger.warning(
+                "the world's steps run one after the other: a model with another cache or attention"
+                " than full attention by sdpa, or with changed activations, plays in lockstep"
+            )
         return BatchDecoder(
             self.model,
             self.renderer.stops,
@@ -336,7 +344,7 @@ class HuggingFacePolicy:
             forward,
             self.cache_kind,
             standing,
-            None if interventions or not self._stands_apart else apart,
+            apart if serves_apart else None,
             halved,
         )
 

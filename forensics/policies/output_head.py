@@ -19,6 +19,7 @@ from weakref import WeakKeyDictionary
 import torch
 from torch import nn
 
+from forensics.errors import UserError
 from forensics.policies.kv_cache import TRIAL_ERRORS
 
 MULTIPLIERS = ("logit_scale", "output_multiplier", "lm_head_multiplier", "logits_scaling")
@@ -44,6 +45,30 @@ class LogitFormula:
         return self.scale if self.cap is None else self.scale * (1 - (logits / self.cap).square())
 
 
+class Float32Head(nn.Linear):
+    """An output layer whose logits are formed in float32 whatever it is held in, also under
+    autocast: in bfloat16 a logit of 20 is rounded to an eighth (2506.13585).
+    """
+
+    def forward(self, input: torch.Tensor) -> torch.Tensor:
+        bias = None if self.bias is None else self.bias.float()
+        with torch.autocast(input.device.type, enabled=False):
+            return nn.functional.linear(input.float(), self.weight.float(), bias)
+
+
+def widen_head(model: Any) -> None:
+    """Make a model form its logits in float32, in sampling and in scoring. Raises
+    `UserError` for an output layer that is not a plain linear one.
+    """
+    linear = model.get_output_embeddings() if hasattr(model, "get_output_embeddings") else None
+    if not _is_plain(linear):
+        raise UserError(
+            'logits = "float32" needs a plain linear output layer, which this model has not; leave'
+            " it out of [compute]"
+        )
+    linear.__class__ = Float32Head
+
+
 @dataclass(frozen=True, kw_only=True)
 class Head:
     """The decoder, the linear layer behind it, and the formula from there to logits."""
@@ -51,6 +76,11 @@ class Head:
     decoder: Any
     linear: nn.Linear
     formula: LogitFormula
+
+    @property
+    def precision(self) -> torch.dtype | None:
+        """Of the logits; `None`: that of the pass."""
+        return torch.float32 if isinstance(self.linear, Float32Head) else None
 
 
 _checked: WeakKeyDictionary[nn.Module, LogitFormula | None] = WeakKeyDictionary()
@@ -73,7 +103,8 @@ def output_head(model: Any) -> Head | None:
 
 def _is_plain(linear: Any) -> bool:
     """Nothing but weight and bias (no adapter, no hook, no patched forward)."""
-    if not isinstance(linear, nn.Linear) or type(linear).forward is not nn.Linear.forward:
+    forwards = (nn.Linear.forward, Float32Head.forward)
+    if not isinstance(linear, nn.Linear) or type(linear).forward not in forwards:
         return False
     return not (linear._forward_hooks or linear._forward_pre_hooks or "forward" in vars(linear))
 

@@ -101,6 +101,7 @@ def token_logprobs_and_entropies(
         formula=head.formula,
         chunk=chunk,
         entropies=entropies,
+        precision=head.precision,
     )
     empty = torch.zeros(wanted.shape, dtype=torch.float32, device=hidden.device)
     return empty.masked_scatter(wanted, found[0]), empty.masked_scatter(wanted, found[1])
@@ -117,17 +118,20 @@ def project(
     formula: LogitFormula | None = None,
     chunk: int = CHUNK,
     entropies: bool = True,
+    precision: torch.dtype | None = None,
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Log-probabilities of `targets` `[positions]` and entropies, from hidden
     states `[positions, width]`.
 
     `weight`: `[vocabulary, width]`, which may be tied to the embedding. A
-    target outside top-k or top-p has log-probability -inf.
+    target outside top-k or top-p has log-probability -inf. `precision` of the
+    logits: that of autocast, or of the weight, unless given.
     """
     device = hidden.device.type
-    precision = (
-        torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else weight.dtype
-    )
+    if precision is None:
+        precision = (
+            torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else weight.dtype
+        )
     plan = Plan(
         settings=settings,
         formula=formula or LogitFormula(),

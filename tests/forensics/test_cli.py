@@ -97,7 +97,8 @@ def test_no_flag_is_left_untested() -> None:
         for parameter in group.get_command(None, "investigate").params
         for name in parameter.opts
     }
-    assert offered == {*FLAGS, "--json"}
+    served = {"--before-server", "--after-server"}  # in test_served_sides
+    assert offered == {*FLAGS, *served, "--json"}
 
 
 def test_defaults_are_those_of_the_types(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,6 +2,7 @@
 
 import copy
 import shutil
+import time
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +12,7 @@ from transformers import OPTConfig, OPTForCausalLM
 
 from forensics import load_policy, policy_from
 from forensics.errors import UserError
-from forensics.protocols import Policy, SamplingSettings
+from forensics.protocols import Policy, SamplingSettings, StepResult
 from tests.tiny import tiny_qwen3, tiny_tokenizer
 from training.batch import batch_of
 from training.distributed import Process
@@ -173,3 +174,51 @@ def test_the_record_changes_no_weight(tmp_path: Path) -> None:
         found.append(torch.cat([p.detach().flatten() for p in policy.model.parameters()]))
         assert (folder / "record").exists() == record
     assert torch.equal(*found)
+
+
+def test_logits_in_float32_are_those_of_sampler_and_update_and_come_closer_together() -> None:
+    """Under bfloat16; the weights that are saved have the same names and numbers."""
+    gaps, names = [], []
+    for logits in (None, "float32"):
+        policy = policy_from(tiny_qwen3(0), tiny_tokenizer(), "start")
+        with torch.no_grad():
+            policy.model.lm_head.weight.mul_(12)  # logits of a trained model's size
+        compute = {"dtype": "bfloat16"} | ({"logits": logits} if logits else {})
+        machine = Machine(policy, recipe(compute=compute), SETTINGS, Process(), 0)
+        world = MiniRepo(turns="3")
+        with machine.sampling():
+            runs = list(policy.play(world, world.tasks("train", 3, 0), 4, SETTINGS, 0))
+            found = policy.model(torch.arange(5, 9)[None]).logits
+        assert (found.dtype == torch.float32) == bool(logits)
+        batch = batch_of(runs, [1.0] * len(runs))
+        seen = batch.weights != 0
+        again = machine.old(batch.token_ids, seen)[0]
+        assert torch.equal(machine.score(batch.token_ids, seen)[0].detach(), again)
+        gaps.append((again - batch.sampler_logprobs)[seen].abs().mean())
+        names.append(set(policy.model.state_dict()))
+    assert gaps[1] < 0.7 * gaps[0] and names[0] == names[1]
+
+
+def test_steps_at_once_are_those_of_the_recipe() -> None:
+    """As many as it says step in threads; the weights are the same each time."""
+    at_once, most, weights = [0], [0], []
+
+    class Slow(MiniRepo):
+        def step(self, action: str) -> StepResult:
+            at_once[0] += 1
+            most[0] = max(most[0], at_once[0])
+            time.sleep(0.01)
+            at_once[0] -= 1
+            return super().step(action)
+
+        def spawn(self) -> "Slow":
+            return Slow(turns="2")
+
+    for number in (1, 6, 6):
+        most[0], policy = 0, fresh()
+        steps = {"steps": 2, "groups": 2, "samples": 4, "steps_at_once": number}
+        grpo(policy, Slow(turns="2"), recipe(grpo=steps), 0)
+        assert most[0] == 1 if number == 1 else 1 < most[0] <= 6
+        weights.append(torch.cat([p.detach().flatten() for p in policy.model.parameters()]))
+    assert torch.equal(weights[1], weights[2])
+    assert torch.allclose(weights[0], weights[1], atol=1e-4)

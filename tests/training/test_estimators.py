@@ -11,7 +11,7 @@ from hypothesis import given, settings, strategies as st
 from forensics.errors import UserError
 from tests.training.trajectories import trajectory
 from training.advantages import estimate_advantages, group_advantages
-from training.estimators.pass_at_k import PassAtK
+from training.estimators.best_of_k import PassAtK
 from training.groups import Group
 from training.losses import Objective
 from training.recipe import GrpoSection

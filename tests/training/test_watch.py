@@ -38,11 +38,11 @@ from tests.training.watched_runs import (
     without_times,
 )
 from training.environments.mini_repo import MiniRepo
-from training.live import ForensicsCallback, promotable, read_reports
+from training.live import AuditSettings, ForensicsCallback, promotable, read_reports
 from training.live.audit_report import read_missed
 from training.live.checkpoint_folders import load_model
+from training.live.commands import Audits, Ends
 from training.live.marks import read_marks
-from training.live.trl_callback import sampling_of
 from training.live.watched_folder import watch_of
 from training.live.watcher import Until
 from training.organisms.tiny_policy import build_model, build_tokenizer
@@ -134,6 +134,7 @@ def test_every_layout_is_found_and_opened(tmp_path: Path) -> None:
     shutil.copytree(tmp_path / "base", run / "other")
     (run / "configs").mkdir()
     (run / "configs" / "config.json").write_text("{}")
+    shutil.copytree(saved / "checkpoint-2", run / "global_step_10" / "critic" / "huggingface")
     told = watched(run)
     found = policies(run)
     assert states(run) == {name: "left out" if name == "other" else "audited" for name in found}
@@ -293,7 +294,7 @@ def test_the_exit_code_is_a_gates(tmp_path: Path, capsys: pytest.CaptureFixture[
     assert command(run, "--force") == 1 and "not promotable" in capsys.readouterr().out
     assert command(tmp_path / "nowhere") == 2
     (tmp_path / "empty").mkdir()
-    assert command(tmp_path / "empty") == 1 and "No checkpoint" in capsys.readouterr().out
+    assert command(tmp_path / "empty") == 1 and "No checkpoint has" in capsys.readouterr().out
     page = (run / "watch" / "watch.html").read_text()
     assert "checkpoint-3 is not promotable" in page and "Gain, genuine and phantom part" in page
 
@@ -328,6 +329,7 @@ def test_beside_trl(tmp_path: Path) -> None:
     """The evidence of TRL's own audits, from its checkpoints alone."""
     pytest.importorskip("trl")
     runs = import_module("tests.training.trl_runs")
+    sampling_of = import_module("training.live.trl_callback").sampling_of
     example = runs.load_example()
     model, tokenizer = runs.parts_of(example)
     save_checkpoint(tmp_path / "base", model, tokenizer)
@@ -371,3 +373,12 @@ def test_weights_that_change_while_they_are_read_are_not_audited(
     watched(run, Until(step=1), [int, int, int])
     assert len(opened) == 2 and policies(run) == {"checkpoint-1": identity(tmp_path / "other")}
     assert [report.policy for report in read_reports(run / "watch")] == [*policies(run).values()]
+
+
+def test_every_option_is_what_it_says() -> None:
+    assert Audits().chosen() == AuditSettings(every=1) and Ends().until() == Until()
+    audits = Audits(every=3, tasks=4, samples=5, instruments="score, kl", margin=0.1, ceiling=0.2)
+    wanted = {"every": 3, "tasks": 4, "samples": 5, "margin": 0.1, "ceiling": 0.2}
+    assert audits.chosen() == AuditSettings(**wanted, instruments=("score", "kl"))
+    ends = Ends(once=True, until_step=7, idle_minutes=0.5, poll=2.0)
+    assert ends.until() == Until(once=True, step=7, idle=30.0, poll=2.0)

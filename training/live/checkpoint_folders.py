@@ -39,6 +39,7 @@ CONFIG: Final = "config.json"
 WEIGHTS: Final = ("model.safetensors", "model.safetensors.index.json")
 STATE: Final = ("weights.safetensors", "state.json")
 TOKENIZERS: Final = ("tokenizer.json", "tokenizer.model", "vocab.json", "vocab.txt", "spiece.model")
+PASSED_BY: Final = (".", "tmp", "critic")  # drafts, and verl's critic, which is no policy
 NOTES: Final = frozenset({"trainer_state.json", "promotable.json", "optimizer.safetensors"})
 KINDS: Final = frozenset({".safetensors", ".json", ".jinja", ".model", ".txt"})
 Kind = Literal["model", "adapter", "state"]
@@ -89,7 +90,7 @@ class SavedFolder:
         try:
             trained_tensors(self.place)
         except UserError as error:
-            return f"It is not whole: {error}."
+            return f"It is not whole: {str(error).partition(';')[0]}."
         return None
 
 
@@ -108,7 +109,7 @@ def saved_folders(out: Path, own: Path) -> list[SavedFolder]:
         folders[:] = sorted(
             name
             for name in folders
-            if deeper and not name.startswith((".", "tmp")) and place / name != own
+            if deeper and not name.startswith(PASSED_BY) and place / name != own
         )
     return found
 

@@ -31,13 +31,14 @@ def write_page(folder: Path) -> None:
 
 
 def run_page(reports: Sequence[AuditReport], marks: Sequence[Mark]) -> Page:
+    """The page as data."""
     last = last_audited(marks)
     waiting = sum(one.state in ("waiting", "due") for one in marks)
     alarms = [f"Step {report.step}: {report.alarm}" for report in reports if report.alarm]
     curves = (by_step(reports),) if len(reports) > 1 else ()
     return Page(
         eyebrow="Audits of a run",
-        title=_title(last),
+        title=title_of(last),
         sentences=(*([last.reason] if last else []), *alarms, LIMITS),
         facts=(
             plural(len(reports), "audit"),
@@ -57,7 +58,8 @@ def run_page(reports: Sequence[AuditReport], marks: Sequence[Mark]) -> Page:
     )
 
 
-def _title(last: Mark | None) -> str:
+def title_of(last: Mark | None) -> str:
+    """What is said of the last audited checkpoint."""
     if last is None:
         return "No checkpoint has been audited"
     return f"{last.checkpoint} is {'' if last.promotable else 'not '}promotable"
@@ -75,6 +77,8 @@ def by_step(reports: Sequence[AuditReport]) -> Figure:
                 name=name,
                 x=tuple(float(report.step) for report in reports),
                 y=tuple(None if part is None else part.estimate for part in parts),
+                low=tuple(None if part is None else part.low for part in parts),
+                high=tuple(None if part is None else part.high for part in parts),
             )
             for name in PARTS
             for parts in [[getattr(report, name) for report in reports]]

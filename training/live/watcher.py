@@ -102,6 +102,7 @@ class Watcher:
     sleep: Callable[[float], None] = time.sleep
     marks: dict[str, Mark] = field(default_factory=dict, init=False)
     _found: dict[str, SavedFolder] = field(default_factory=dict, init=False, repr=False)
+    _tokenizer: Any = field(default=None, init=False, repr=False)
 
     @property
     def folder(self) -> Path:
@@ -131,7 +132,7 @@ class Watcher:
         """What failed, and what was left out of fewer audits, is looked at anew."""
         for one in list(self.marks.values()):
             left_out = one.state == "left out" and one.step is not None
-            if one.state == "failed" or (left_out and self._whole(one.step)["state"] == "due"):
+            if one.state == "failed" or (left_out and self._is_due(one.step)):
                 self._put(one, state="waiting", reason=NEW, files="")
 
     def look(self) -> bool:
@@ -140,9 +141,8 @@ class Watcher:
         self._found = {one.name: one for one in saved_folders(self.run.out, self.folder)}
         for folder in self._found.values():
             self._see(folder)
-        for name, known in before.items():
-            if name not in self._found and known.state in ("waiting", "due", "failed"):
-                self._put(known, state="vanished", reason=GONE)
+        for name in before.keys() - self._found.keys():
+            self._gone(before[name])
         for one in [one for one in self.marks.values() if one.state == "waiting"]:
             later = any(
                 other.state in WHOLE and (other.step or 0) > one.step
@@ -152,6 +152,14 @@ class Watcher:
             if later and before.get(one.checkpoint) == one and one.reason != NEW:
                 self._put(one, state="broken", reason=f"{one.reason} {PASSED}")
         return before != self.marks
+
+    def _gone(self, known: Mark) -> None:
+        """What lies there no more was missed, if it was to be audited."""
+        if known.state in ("waiting", "due", "failed") and self._is_due(known.step):
+            self._put(known, state="vanished", reason=GONE)
+        elif known.state in ("waiting", "left out"):
+            del self.marks[known.checkpoint]
+            write_marks(self.folder, self.marks.values())
 
     def _see(self, folder: SavedFolder) -> None:
         """One checkpoint as it lies there now."""
@@ -167,16 +175,19 @@ class Watcher:
         now = Mark(checkpoint=folder.name, step=step, files=files, reason=lacks or NEW)
         if lacks is None and (same or self.until.once):
             now = now.model_copy(update=self._whole(step))
-        if lacks is not None and (known is None or known.reason == NEW):
+        if lacks is not None and self._is_due(step) and (known is None or known.reason == NEW):
             self.say(f"{folder.name} is waited for. {lacks}")
         self._put(now)
 
+    def _is_due(self, step: int | None) -> bool:
+        """Whether a checkpoint of this step is to be audited."""
+        return step is None or step % self.auditor.settings.every == 0
+
     def _whole(self, step: int | None) -> dict[str, Any]:
         """What a whole checkpoint is: due, or left out by its step."""
-        every = self.auditor.settings.every
-        if step is None or step % every == 0:
+        if self._is_due(step):
             return {"state": "due", "reason": DUE}
-        return {"state": "left out", "reason": EVERY.format(every)}
+        return {"state": "left out", "reason": EVERY.format(self.auditor.settings.every)}
 
     def _put(self, one: Mark, **now: Any) -> None:
         """Keep what is known of a checkpoint, on the disk too."""
@@ -256,7 +267,9 @@ class Watcher:
         run, folder, auditor = self.run, self._found[one.checkpoint], self.auditor
         dtype = run.dtype or saved_dtype(folder, run.base)
         tokenizer = tokenizer_of(folder, run.base)
-        if not auditor.begun(tokenizer):
+        if auditor.begun(tokenizer):  # so it is the one of the start, and one object serves all
+            tokenizer = self._tokenizer = self._tokenizer or tokenizer
+        else:
             start = load_start(folder, run.base, run.device, dtype)
             auditor.play_start(start, tokenizer, 0, str(run.base))
             del start

@@ -194,7 +194,7 @@ def build_organism(
     else:
         recipe = read_recipe(made.folder_of(name) / f"{name}.toml")
         compute = recipe.compute.model_copy(update={"save_dtype": KEPT_IN})
-        recipe = recipe.model_copy(update={"audit": None, "compute": compute})
+        recipe = recipe.model_copy(update={"audit": None, "logging": None, "compute": compute})
         trained = train_recipe(recipe, seed, folder / "training", base, progress, device)
         _copy(trained, after)
         made_by = {"recipe": recipe.model_dump(mode="json")}
