@@ -101,7 +101,8 @@ class PrimeRlDump:
             for row, episode in _parts(path, broken):
                 if not _in_batch(path) and row.value.get("id") in self._trained:
                     continue
-                group = dig(episode, "group", "id") or dig(episode, "example_id")
+                group = dig(episode, "group", "id")
+                group = episode.get("example_id") if group is None else group
                 try:
                     found = _of_trace(row, episode, step, group, samples)
                     yield _with_export(found, told)
@@ -152,7 +153,7 @@ def _of_trace(
     row: Row, episode: Mapping[str, Any], step: int, group: Any, samples: Counter[str]
 ) -> Found:
     run, trace = prime_rl.run(row), row.value
-    name = str(group or run.task)
+    name = str(run.task if group is None else group)
     policy = as_mapping(dig(episode, "run", "work", "policy"))
     used = {"dropped": NEVER} if not _in_batch(row.path) else _used(run, trace)
     samples[name] += 1

@@ -51,13 +51,13 @@ class VerlDump:
                 if isinstance(row, Unreadable):
                     broken(row)
                     continue
-                group, sample, output = place_of(row.value)
-                if sample is None:
-                    sample = samples[group]
-                    samples[group] += 1
-                if last.get((group, sample), (-1,))[0] > output:
-                    continue
                 try:
+                    group, sample, output = place_of(row.value)
+                    if sample is None:
+                        sample = samples[group]
+                        samples[group] += 1
+                    if last.get((group, sample), (-1,))[0] > output:
+                        continue
                     found = _found(row, path, step, group, sample)
                 except (UnreadableContent, *MALFORMED) as error:
                     broken(Unreadable(path, str(error), row.where))
