@@ -151,6 +151,17 @@ def test_a_cut_line_is_told_once_and_left_out(
     assert [len(list(open_record(tmp_path).rows(step))) for step in (1, 2)] == [6, 0]
 
 
+def test_lines_that_are_no_rows_are_left_out(tmp_path: Path) -> None:
+    folder = verl(tmp_path / "verl")
+    row = json.loads((folder / "4.jsonl").read_text().splitlines()[0])
+    far = json.dumps(row | {"uid": "a_99999999999999999999_0"})
+    with (folder / "4.jsonl").open("a") as file:
+        file.write(f'[1]\n5\nnull\n"x"\n{far}\n')
+    record = open_record(folder)
+    assert len(list(record.rows(4))) == 25
+    assert sum(batch.num_rows for batch in record.batches(4)) == 25
+
+
 def test_what_is_no_dump_is_refused_in_one_sentence(tmp_path: Path) -> None:
     (tmp_path / "3.jsonl").write_text('{"answer": 1}\n')
     with pytest.raises(UserError, match=r"neither ours .* nor a dump of verl .*TRL .* prime-rl"):

@@ -160,3 +160,32 @@ def test_the_signal_of_a_prime_rl_run(run: Path) -> None:
     assert isinstance(kept, Evidence) and kept.diagnostics["last"] == 0.5
     assert isinstance(dead, Evidence) and dead.diagnostics["last"] == 0.5
     assert isinstance(found["signal.kl_to_start"], Undefined)
+
+
+def test_examples_of_two_environments_are_two_groups(tmp_path: Path) -> None:
+    """Each counts its own from 0."""
+    rows = [
+        {"prompt": [{"role": "user", "content": f"{world} {example}"}], "task": world}
+        | {"completion": [{"role": "assistant", "content": "7"}]}
+        | {"example_id": example, "reward": float(sample)}
+        for world in ("sums", "code")
+        for example in (0, 1)
+        for sample in (0, 1)
+    ]
+    write(tmp_path / "rollouts" / "step_1" / "train_rollouts.jsonl", rows)
+    groups = by_group(list(open_record(tmp_path).rows(1)))
+    assert len(groups) == 4
+    assert all([row.reward for row in rows] == [0.0, 1.0] for rows in groups.values())
+
+
+def test_an_export_that_lacks_numbers_is_not_filled_up(tmp_path: Path) -> None:
+    whole, exports = export(1, 1, 0.5), tmp_path / "token_exports" / "step_1"
+    wrong = [{"entropy": [1.0]}, {"loss_mask": [True]}, {"token_ids": ["a"] * 7}, {}]
+    none = {"advantages": [None] * 7}
+    unused = [{"loss_mask": [False] * 7, "token_ids": [token] * 7} for token in (1, 2)]
+    write(exports / "rank_0.jsonl", [whole | more for more in [*wrong, none, *unused]])
+    (exports / "STABLE").touch()
+    rows = list(open_record(tmp_path).rows(1))
+    assert [row.token_advantages for row in rows] == [(0.5, 0.5, 0.5), None, (), ()]
+    assert [row.turns for row in rows] == [1, 1, 0, 0]
+    assert len({row.group for row in rows}) == 3, "no prompt is known where nothing was in the loss"

@@ -2,7 +2,7 @@
 
 import threading
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -11,7 +11,7 @@ import pytest
 
 from forensics import policy_from
 from forensics.errors import UserError
-from forensics.policies import ServerConfig, ServerPolicy
+from forensics.policies import ServerConfig, ServerPolicy, server_abilities
 from forensics.protocols import Constraint, Policy, SamplingSettings, StepResult
 from forensics.records import Trajectory
 from resampling.samplers.local_sampler import LocalSampler
@@ -149,6 +149,19 @@ def test_log_probabilities_that_would_be_others_are_refused(
     settings: Any = replace(SETTINGS, **change)  # type: ignore[arg-type]
     with pytest.raises(UserError, match=said):
         list(served(stub).play(WORLD, TASKS[:1], 1, settings, 5))
+
+
+def test_a_prompt_with_one_certain_answer_does_not_hide_whose_numbers_are_told(
+    stub: CompletionStub, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    best = server_abilities._best_told
+
+    def told(client: Any, model: str, prompt: Sequence[int], heat: float) -> float | None:
+        return best(client, model, prompt, heat) if len(prompt) == 1 else 0.0
+
+    monkeypatch.setattr(server_abilities, "_best_told", told)
+    with pytest.raises(UserError, match="processed_logprobs"):
+        list(served(stub).play(WORLD, TASKS[:1], 1, replace(SETTINGS, temperature=0.7), 5))
 
 
 def test_a_server_that_tells_what_it_drew_from_may_draw_at_another_temperature(
