@@ -139,6 +139,20 @@ def test_exports_alone_have_no_rewards(run: Path) -> None:
     assert rows[1].token_advantages == (0.5,) * 3 and rows[0].sampled == (*[False] * 4, 1, 1, 0)
 
 
+def test_rollouts_of_older_versions_are_grouped_by_example(tmp_path: Path) -> None:
+    rows = [
+        {"example_id": n // 2, "task": "sums", "reward": n / 4, "advantage": 0.5}
+        | {"prompt": [{"role": "user", "content": f"{n // 2}?"}]}
+        | {"completion": [{"role": "assistant", "content": "7"}]}
+        for n in range(4)
+    ]
+    write(tmp_path / "rollouts" / "step_7" / "train_rollouts.jsonl", rows)
+    told = list(open_record(tmp_path).rows(7))
+    assert [row.trajectory for row in told] == ["7-0-0", "7-0-1", "7-1-0", "7-1-1"]
+    assert [row.reward for row in told] == [0.0, 0.25, 0.5, 0.75]
+    assert all(row.advantage == 0.5 and row.token_ids is None for row in told)
+
+
 def test_the_signal_of_a_prime_rl_run(run: Path) -> None:
     case = Case(folder=run / "case", training=run)
     found = {answer.question: answer for answer in run_instrument(signal, case)}

@@ -1,5 +1,6 @@
 """A policy behind a server plays, samples and goes on inside texts as the same policy here."""
 
+import threading
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -11,7 +12,7 @@ import pytest
 from forensics import policy_from
 from forensics.errors import UserError
 from forensics.policies import ServerConfig, ServerPolicy, server_abilities
-from forensics.protocols import Constraint, Policy, SamplingSettings
+from forensics.protocols import Constraint, Policy, SamplingSettings, StepResult
 from forensics.records import Trajectory
 from resampling.samplers.local_sampler import LocalSampler
 from resampling.trace_rollouts import Request
@@ -173,3 +174,26 @@ def test_a_server_that_tells_what_it_drew_from_may_draw_at_another_temperature(
     flags = np.array([s for step in run.steps for s in step.sampled or ()])[1:]
     told = [x for step in run.steps for x in step.logprobs or ()]
     np.testing.assert_allclose(told, policy.logprobs([ids], settings)[0][flags], atol=1e-4)
+
+
+class Slow(Guessing):
+    """A world in which the first step of an episode ends once four of them wait at a time."""
+
+    steps_at_once = 4
+    gate = threading.Barrier(4)
+
+    def spawn(self) -> "Slow":
+        return Slow(self.turns)
+
+    def step(self, action: str) -> StepResult:
+        if not self._state[1]:
+            self.gate.wait(60)
+        return super().step(action)
+
+
+def test_a_world_that_may_be_asked_in_threads_is_and_the_episodes_are_the_same(
+    stub: CompletionStub,
+) -> None:
+    """One after the other no first step would ever end."""
+    slow = list(served(stub, at_once=2).play(Slow(turns=2), TASKS[:2], 4, SETTINGS, 5))
+    assert slow == [run for run in played(stub) if run.task in TASKS[:2]]

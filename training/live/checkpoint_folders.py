@@ -71,11 +71,11 @@ class SavedFolder:
 
     def files(self) -> str:
         """What the files that make it up look like: a hash of names, sizes and times."""
-        found = sorted(
-            (file.name, file.stat().st_size, file.stat().st_mtime_ns)
-            for file in self.place.iterdir()
-            if file.suffix in KINDS and file.name not in NOTES
-        )
+        found = []
+        for file in sorted(self.place.iterdir()):
+            if file.suffix in KINDS and file.name not in NOTES:
+                with suppress(FileNotFoundError):  # it goes just now
+                    found.append((file.name, file.stat().st_size, file.stat().st_mtime_ns))
         return content_hash(found)
 
     def lacks(self) -> str | None:
@@ -118,7 +118,11 @@ def _kind(place: Path, files: set[str]) -> Kind | None:
     if files & {*SAVED_ADAPTER}:
         return "adapter"
     shards = any(re.match(r"model-\d", name) for name in files)
-    if shards or files & {*WEIGHTS} or (CONFIG in files and _of_a_model(place / CONFIG)):
+    if (
+        shards
+        or files & {*WEIGHTS, "trainer_state.json"}
+        or (CONFIG in files and _of_a_model(place / CONFIG))
+    ):
         return "model"
     return "state" if STATE[0] in files else None
 
