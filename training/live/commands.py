@@ -109,8 +109,8 @@ def watch(
 ) -> None:
     """Audit the checkpoints of any trainer as they appear, in a process of its own.
 
-    Exits with 0 if the last audited checkpoint is promotable, else with 1. The same command
-    goes on where it was; Ctrl-C ends it at any time.
+    Exits with 0 if the last checkpoint is promotable, with 1 if it is not, is broken or
+    half written. The same command goes on where it was; Ctrl-C ends it at any time.
     """
     from forensics.cli import progress_bars
     from training.live import watch_of
