@@ -135,7 +135,12 @@ def test_every_layout_is_found_and_opened(tmp_path: Path) -> None:
     (run / "configs").mkdir()
     (run / "configs" / "config.json").write_text("{}")
     shutil.copytree(saved / "checkpoint-2", run / "global_step_10" / "critic" / "huggingface")
-    told = watched(run)
+    (run / "pickled-14").mkdir()
+    shutil.copy(tmp_path / "base" / "config.json", run / "pickled-14")
+    (run / "pickled-14" / "pytorch_model.bin").touch()
+    assert any("pickles are not opened" in line for line in watched(run))
+    shutil.rmtree(run / "pickled-14")
+    told = watched(run, force=True)
     found = policies(run)
     assert states(run) == {name: "left out" if name == "other" else "audited" for name in found}
     assert found == {
@@ -294,7 +299,12 @@ def test_the_exit_code_is_a_gates(tmp_path: Path, capsys: pytest.CaptureFixture[
     assert command(run, "--force") == 1 and "not promotable" in capsys.readouterr().out
     assert command(tmp_path / "nowhere") == 2
     (tmp_path / "empty").mkdir()
-    assert command(tmp_path / "empty") == 1 and "No checkpoint has" in capsys.readouterr().out
+    assert command(tmp_path / "empty") == 1 and "None lies below" in capsys.readouterr().out
+    shutil.copytree(run / "checkpoint-1", tmp_path / "other" / "best")
+    assert command(tmp_path / "other") == 1
+    assert "Its name ends in no number" in capsys.readouterr().out
+    assert run_command(["gate", str(run / "watch")]) == 2
+    assert f"such as one of {run / 'watch' / 'audits'}" in capsys.readouterr().err
     page = (run / "watch" / "watch.html").read_text()
     assert "checkpoint-3 is not promotable" in page and "Gain, genuine and phantom part" in page
 

@@ -21,6 +21,7 @@ from forensics.cli import (
 
 LARGEST_SEED = 2**32 - 1
 INTERRUPTED = 130
+NONE = "None lies below the folder: config.json and model.safetensors, shards, or an adapter."
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -140,6 +141,7 @@ def _watched(watcher: Any, as_json: bool) -> int:
         told = last and last.model_dump(mode="json")
         say_json({"promotable": passes, "last": told, "watch": str(watcher.folder)})
     else:
-        say(f"{title_of(last)}. {last.reason if last else ''}".rstrip())
+        seen = " ".join(f"{one.checkpoint}: {one.reason}" for one in watcher.marks.values())
+        say(f"{title_of(last)}. {last.reason if last else seen or NONE}")
         say(f"Page: {watcher.folder / PAGE}")
     return 0 if passes else 1
