@@ -51,6 +51,24 @@ for name, place in (("before", {str(BEFORE)!r}), ("after", {str(AFTER)!r})):
     write_trajectories(Path(name + ".parquet"), runs)
 """,
 }
+PRELUDES["trainers.md"] = """
+import json
+import random
+from pathlib import Path
+Path("rollouts").mkdir()
+draw = random.Random(0)
+for step in range(1, 13):
+    rows = []
+    for group in range(8):
+        a, b, key = draw.randrange(10), draw.randrange(10), f"{draw.getrandbits(64):016x}"
+        sure = group % 4 == 0 and step > 6
+        for sample in range(4):
+            won = float(draw.random() < (1.0 if sure else 0.3 + 0.5 * step / 12))
+            row = {"input": f"user\\nWhat is {a} + {b}?\\nassistant\\n", "output": "12"}
+            row |= {"gts": str(a + b), "score": won, "step": step, "uid": f"{key}_{sample}_0"}
+            rows.append(json.dumps(row))
+    Path(f"rollouts/{step}.jsonl").write_text("\\n".join(rows))
+"""
 SMALLER = {"README.md": ("tasks=300", "tasks=40")}
 SAYS = {
     "README.md": ("git-history",),
@@ -58,6 +76,7 @@ SAYS = {
     "resampling.md": (" drop 0.",),
     "grades.md": ("progress advantage AUROC 0.", "edit-file ", "git-history with an AUROC of "),
     "scan.md": (" git-history ",),
+    "trainers.md": ("signal.dead_share Dead share went from 0.143 to 0.75",),
     "verdict.md": ("Turns a run changed by",),
 }
 SHOWN = {

@@ -39,7 +39,8 @@ RecordedTraining = Annotated[
     Path | None,
     typer.Option(
         metavar="DIR",
-        help="The folder of the recorded training run, for the signal layer.",
+        help="The folder of the recorded training run, for the signal layer: ours, or what verl,"
+        " TRL or prime-rl dumped.",
     ),
 ]
 TrainedTasks = Annotated[

@@ -90,12 +90,39 @@ def test_signal_reads_a_verl_dump_and_invents_nothing(tmp_path: Path) -> None:
 
 def test_the_last_output_of_a_session_is_its_run(tmp_path: Path) -> None:
     rows = [
-        {"input": "q", "output": str(n), "gts": "1", "score": 0.5, "step": 3, "uid": f"a_b_0_{n}"}
+        {"input": "q", "output": str(n), "gts": "1", "score": n / 4, "step": 3, "uid": f"a_b_0_{n}"}
         for n in (0, 2, 1)
     ]
     (tmp_path / "3.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     (row,) = open_record(tmp_path).rows(3)
-    assert row.group == "3-a_b" and place_of({"uid": "x"}) == ("x", None, 0)
+    assert row.group == "3-a_b" and row.reward == 0.5
+    assert place_of({"uid": "x"}) == ("x", None, 0)
+
+
+def test_two_groups_of_one_prompt_stay_two(tmp_path: Path) -> None:
+    """By `uid`; without it they are one of double size, as the page says."""
+    for uid, groups in ((True, 2), (False, 1)):
+        folder = tmp_path / str(uid)
+        folder.mkdir()
+        rows = [
+            {"input": "q", "output": "1", "gts": "1", "score": 1.0, "step": 1}
+            | ({"uid": f"{group}_{sample}_0"} if uid else {})
+            for group in "ab"
+            for sample in range(SAMPLES)
+        ]
+        (folder / "1.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+        assert len({row.group for row in open_record(folder).rows(1)}) == groups
+
+
+def test_a_long_dump_says_how_far_it_is(tmp_path: Path) -> None:
+    heard: list[tuple[str, int, int]] = []
+    case = Case(
+        folder=tmp_path / "case",
+        training=verl(tmp_path / "verl"),
+        progress=lambda what, done, of: heard.append((what, done, of)),
+    )
+    list(run_instrument(signal, case))
+    assert ("hashing the verl dump", 6, 6) in heard and ("reading the verl dump", 3, 6) in heard
 
 
 def test_a_record_is_its_content_wherever_it_lies(tmp_path: Path) -> None:

@@ -98,6 +98,7 @@ def test_what_was_trained_on_and_what_was_dropped(run: Path) -> None:
     assert record.steps() == (1, 2, 3)
     counts = [[row.dropped for row in record.rows(step)].count(None) for step in record.steps()]
     assert counts == [4, 0, 4]
+    assert [len(list(record.rows(step))) for step in record.steps()] == [8, 4, 8]
     groups = by_group(list(record.rows(3)))
     assert set(groups) == {"3-g0", "3-g1"}
     assert [row.reward for row in groups["3-g0"]] == [0.0, 1.0, 0.0, 1.0]
