@@ -90,8 +90,7 @@ class Case:
         if self.training is None:
             raise MissingInput(
                 "The case has no training record.",
-                "Give the folder of a run that `forensics train` recorded, or another trainer's"
-                " dump.",
+                "Give the folder of a run that `forensics train` recorded.",
             )
         return open_record(self.training, self.progress)
 

@@ -78,10 +78,11 @@ class Environment(Protocol):
 
     A world may have an attribute `rendering`, which a policy honours: `bare`
     for texts that are given to the policy as they stand, `shell` for a
-    transcript, `auto` (as without it) for the tokenizer's own way
-    (`forensics.policies.renderers`). It belongs into `options` where it can be
-    chosen. And a text `chat_note`, said where a policy with a chat template plays a world
-    that was not made for one.
+    transcript, `tool` for observations as tool messages, `auto` (as without it) for the
+    tokenizer's own way (`forensics.policies.renderers`). It belongs into `options` where
+    it can be chosen. A text `chat_note` is said where a policy with a chat template plays
+    a world that was not made for one. A number `steps_at_once`: of how many episodes
+    `reset` and `step` may run at once, in threads.
 
     One instance holds one episode. `spawn()` gives a fresh instance that shares
     what never changes, so that many episodes run side by side. `snapshot()`

@@ -29,6 +29,7 @@ from training.distributed import Process
 from training.recipe import PreferenceRecipe, Recipe
 from training.rewards import Rewards
 from training.saved_weights import checkpoint_tensors, whole
+from training.tensor_file import stream_tensors
 
 HOW_IT_WAS_LOADED = (
     "is_local",
@@ -36,6 +37,7 @@ HOW_IT_WAS_LOADED = (
 )  # says nothing about the tokenizer, and tells base from after
 ALONE = Process()
 CONFIG = "config.json"
+WEIGHTS, MOMENTS = "weights.safetensors", "optimizer.safetensors"  # of a state
 SHARD = "5GB"  # so much of a checkpoint is copied at once on its way to the disk
 
 
@@ -50,23 +52,20 @@ def save_state(
     """Write the state after `step` steps (trained weights only), then remove
     older ones; the state's folder.
     """
-    from safetensors.torch import save_file
-
     target = folder / "state" / f"step-{step:06d}"
-    weights: dict[str, torch.Tensor] = {}
-    moments: dict[str, torch.Tensor] = {}
-    for name, parameter in _trained(model):
-        values = {f"{name}/{kind}": v for kind, v in optimizer.state.get(parameter, {}).items()}
-        for kept, given in ((weights, {name: parameter}), (moments, values)):
-            gathered = {label: whole(value) for label, value in given.items()}  # by every process
-            if process.first:
-                kept |= {label: value.cpu() for label, value in gathered.items()}
-    if process.first:
-        with disk_told(target):
+    weights = dict(_trained(model))
+    moments = {
+        f"{name}/{kind}": value
+        for name, parameter in weights.items()
+        for kind, value in optimizer.state.get(parameter, {}).items()
+    }
+    with disk_told(target):
+        if process.first:
             shutil.rmtree(target, ignore_errors=True)
             target.mkdir(parents=True)
-            save_file(weights, target / "weights.safetensors")
-            save_file(moments, target / "optimizer.safetensors")
+        for file, tensors in ((WEIGHTS, weights), (MOMENTS, moments)):
+            stream_tensors(target / file if process.first else None, tensors, whole)
+    if process.first:
         write_json(target / "state.json", {"step": step, **(extra or {})})
         for old in sorted((folder / "state").glob("step-*"))[:-1]:
             shutil.rmtree(old, ignore_errors=True)

@@ -14,6 +14,7 @@ import shlex
 import shutil
 import subprocess
 from collections.abc import Mapping
+from copy import copy
 from pathlib import Path
 from typing import Any
 
@@ -69,6 +70,14 @@ class ServedSampling:
         if fault and not self._warned and self._process.first:
             self._warned = True
             logger.warning("in step %d %s", step, fault)
+
+    def at(self, step: int, identity: str) -> Policy:
+        """What is trained, as it is now, behind the server and under its identity."""
+        self.sync(step)
+        policy: Any = copy(self.policy)
+        policy.identity = identity
+        played: Policy = policy
+        return played
 
     def sync(self, step: int) -> None:
         """Bring the weights of before a step to the server. Every process calls this."""

@@ -122,6 +122,7 @@ def _training(
         if section is not None:
             served = ServedSampling(section, run.policy, world, folder, process)
             sampler = served.sampler
+            run.served = served.at if process.size == 1 else None  # one of many cannot sync alone
         collector = Collector(sampler, world, recipe, rewards, run.seed, process)
         mark_changed(run.policy)
         record: Any = nullcontext()

@@ -17,7 +17,7 @@ from forensics.errors import UserError
 from forensics.policies import load_policy, policy_from
 from forensics.policies.checkpoints import inspect_checkpoint
 from forensics.policies.compatibility import resolve_device
-from forensics.policies.weights import identify_model
+from forensics.policies.weights import identify_model, trained_tensors
 from forensics.protocols import Policy
 
 SAVED_ADAPTER: Final = ("adapter_config.json", "adapter_model.safetensors")
@@ -63,6 +63,7 @@ def load_adapter(
             f"the adapter {adapter} does not fit {base} ({str(error).splitlines()[0]}); give the"
             " base that it was trained on"
         ) from error
+    _require_taken(model, folder, peft)
     both = identify_model(model).sha256[:16]
     kind = getattr(torch, dtype or ("float32" if place == "cpu" else "bfloat16"))
     for name, weight in model.named_parameters():
@@ -73,10 +74,28 @@ def load_adapter(
     return policy_from(model, parts[0], both, parts[1]), without
 
 
+def _require_taken(model: Any, folder: Path, peft: Any) -> None:
+    """peft leaves out weights that it has no place for, and lets layers without any be as if
+    untrained. Raises `UserError`: such a model is another one than was trained.
+    """
+    saved = {place.name for place in trained_tensors(folder) if place.file.name in SAVED_ADAPTER}
+    wanted = set(peft.get_peft_model_state_dict(model, save_embedding_layers=False))
+    lacking, beyond = sorted(wanted - saved), sorted(saved - wanted - set(model.state_dict()))
+    if lacking or beyond:
+        told = f"lacks {lacking[0]}" if lacking else f"holds {beyond[0]}, which has no place there"
+        raise UserError(
+            f"the adapter {folder} is not the one that its {SAVED_ADAPTER[0]} describes: it {told};"
+            " give the base that it was trained on, and save it by peft's save_pretrained"
+        )
+
+
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """peft asks transformers for a name that is going away."""
+    """peft asks transformers for a name that is going away, and warns of each weight that
+    `_require_taken` refuses.
+    """
     with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Found missing adapter keys")
         warnings.filterwarnings(
             "ignore", message=".*is_gradient_checkpointing", category=FutureWarning
         )

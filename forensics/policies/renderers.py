@@ -13,10 +13,11 @@ Three renderers:
   is how a policy trained on plain strings knows its prompts; an end-of-text
   token alone ends an action, so an answer may hold line breaks.
 
-An environment decides by its attribute `rendering`, which it need not have:
-`bare`, `shell`, or `auto` (chat where the tokenizer has a template, else
-shell). Where it comes out as chat, its `chat_note` is said, if it has one: what a
-world that was not made for chat models wants its user to know.
+An environment decides by its attribute `rendering`, which it need not have: `bare`,
+`shell`, `tool` (chat, with observations as messages of the role `tool` instead of `user`),
+or `auto` (chat where the tokenizer has a template, else shell). Where it comes out as chat,
+its `chat_note` is said, if it has one: what a world that was not made for chat models wants
+its user to know.
 """
 
 import logging
@@ -27,7 +28,7 @@ from typing import Any
 from forensics.errors import UserError
 from forensics.protocols import Renderer
 
-STYLES = ("auto", "bare", "shell")
+STYLES = ("auto", "bare", "shell", "tool")
 _USER, _SYSTEM, _ASSISTANT = "\u2402U\u2403", "\u2402S\u2403", "\u2402A\u2403"
 
 
@@ -47,6 +48,13 @@ def renderer_for(tokenizer: Any, extra_stops: Sequence[int] = (), style: str = "
     """The rendering of a `style`; `auto` is chat where the tokenizer has a template, else shell."""
     if style == "bare":
         return BareRenderer(tokenizer, extra_stops)
+    if style == "tool":
+        if not getattr(tokenizer, "chat_template", None):
+            raise UserError(
+                "the rendering tool needs a chat template, and the tokenizer has none; take auto or"
+                " shell"
+            )
+        return ChatRenderer(tokenizer, extra_stops, observer="tool")
     if style == "auto" and getattr(tokenizer, "chat_template", None):
         return ChatRenderer(tokenizer, extra_stops)
     return PlainRenderer(tokenizer, extra_stops)
@@ -109,14 +117,18 @@ class BareRenderer:
 
 
 class ChatRenderer:
-    """The tokenizer's own chat template, cut at placeholders."""
+    """The tokenizer's own chat template, cut at placeholders. `observer`: the role of
+    observations.
+    """
 
-    def __init__(self, tokenizer: Any, extra_stops: Sequence[int] = ()) -> None:
+    def __init__(
+        self, tokenizer: Any, extra_stops: Sequence[int] = (), observer: str = "user"
+    ) -> None:
         self._tokenizer = tokenizer
         turns = [
             _message("user", _USER),
             _message("assistant", _ASSISTANT),
-            _message("user", _SYSTEM),
+            _message(observer, _SYSTEM),
         ]
         self._close, rest = _split(self._render(turns), _ASSISTANT)[1], ""
         self._close, rest = _split(self._close, _SYSTEM)

@@ -7,9 +7,10 @@ on the row (so that runs which follow the text share it), the others split off.
 
 import gc
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from math import nan
 from typing import Any, Protocol
 
@@ -225,9 +226,11 @@ def draw_next(
     lines: Iterable[tuple[int, RunningSequence]], distribution: torch.Tensor
 ) -> Iterator[tuple[int, float]]:
     """What each driver of each row draws, with its log-probability, each row from its
-    line of the distribution `[lines, vocabulary]`.
+    line of the distribution `[lines, vocabulary]`. Where memory does not suffice nothing was
+    drawn: every driver has its number of the random stream back.
     """
     owners: list[int] = []
+    drivers: list[SequenceDriver] = []
     uniforms: list[float] = []
     refused: dict[int, dict[int, float]] = {}
     for line, row in lines:
@@ -237,7 +240,25 @@ def draw_next(
             ):
                 refused[len(owners)] = masses
             owners.append(line)
+            drivers.append(driver)
             uniforms.append(next(driver.uniforms))
+    try:
+        return _drawn(distribution, owners, uniforms, refused)
+    except torch.OutOfMemoryError:
+        for driver, number in zip(drivers, uniforms, strict=True):
+            driver.uniforms = chain((number,), driver.uniforms)
+        raise
+
+
+def _drawn(
+    distribution: torch.Tensor,
+    owners: Sequence[int],
+    uniforms: Sequence[float],
+    refused: Mapping[int, dict[int, float]],
+) -> Iterator[tuple[int, float]]:
+    """A token and its log-probability for each of `uniforms`, from line `owners[i]`.
+    `refused`: by place, the mass of each token that is not drawn again.
+    """
     tokens = draw(distribution, owners, uniforms)
     if refused:  # from what is left
         left = renormalised_without(

@@ -33,7 +33,7 @@ from forensics.errors import UserError
 from forensics.policies.compatibility import load_tokenizer, stop_tokens
 from forensics.policies.completions import Client, Declined, ServerConfig, Unanswered
 from forensics.policies.continuations import start_actions
-from forensics.policies.episodes import EpisodeContext, start_episodes
+from forensics.policies.episodes import EpisodeContext, start_episodes, step_threads
 from forensics.policies.renderers import renderer_for, style_of
 from forensics.policies.sequences import BranchedText
 from forensics.policies.server_abilities import (
@@ -203,15 +203,18 @@ class ServerPolicy:
             seed=seed,
             constraint=constraint,
         )
-        episodes = deque(start_episodes(context, tasks, samples))
-        playing = [episode for episode in episodes if episode.waiting]
-        if playing:
-            engine = rendered._engine(settings, playing[0].ids)
-            runs = {id(e): engine.start(e, e.ids) for e in playing}
-            for _ in engine.run([run] for run in runs.values()):
-                while episodes and (id(episodes[0]) not in runs or runs[id(episodes[0])].over):
-                    yield episodes.popleft().trajectory()
-        yield from (episode.trajectory() for episode in episodes)
+        with step_threads(environment) as threads:
+            episodes = start_episodes(context, tasks, samples, threads)
+            playing = [episode for episode in episodes if episode.waiting]
+            runs: dict[int, ServedRun] = {}
+            if playing:
+                engine = rendered._engine(settings, playing[0].ids)
+                runs = {id(e): engine.start(e, e.ids, threads=threads) for e in playing}
+            left = deque(episodes)
+            for _ in engine.run([run] for run in runs.values()) if runs else ():
+                while left and (id(left[0]) not in runs or runs[id(left[0])].over):
+                    yield left.popleft().trajectory()
+        yield from (episode.trajectory() for episode in left)
 
     def branch(self, texts: Sequence[BranchedText], settings: SamplingSettings) -> Iterator[None]:
         """Drive every branch of every text to its end; gives control back after each answer.

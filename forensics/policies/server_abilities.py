@@ -144,17 +144,22 @@ def require_drawn_logprobs(
     `temperature` other than 1, tells the model's own. Raises `UserError`.
 
     The most probable token alone is drawn (top-k of 1), hot and not: what is told of it is
-    the same number below 0 only where the model's own is told.
+    the same number below 0 only where the model's own is told. A prompt behind which one
+    token is certain tells nothing, so others are asked after too.
     """
     url = client.config.url
+    warm = temperature not in (0, 1)
     with answering(url):
-        cool, hot = (_best_told(client, abilities.model, prompt, heat) for heat in (1.0, HOT))
-    if cool is None or hot is None:
+        told = [
+            [_best_told(client, abilities.model, text, heat) for heat in (1.0, HOT)]
+            for text in ((prompt, prompt[::-1], prompt[:1]) if warm else (prompt,))
+        ]
+    if any(None in pair for pair in told):
         raise UserError(
             f"the server at {url} does not tell the log-probability of what it draws; sample in"
             " process, or serve the policy with vLLM or SGLang"
         )
-    if temperature not in (0, 1) and cool == hot < 0:
+    if warm and any(cool == hot != 0 for cool, hot in told):
         raise UserError(
             f"the server at {url} tells the model's own log-probabilities, not those at the"
             f" temperature of {temperature:g} at which it draws; serve with --logprobs-mode"

@@ -4,8 +4,9 @@ continuations of traces are all driven by.
 1. A run is a driver (`sequences.SequenceDriver`) with a text. Each request draws the rest
    of its running action, up to an ending token or the token budgets, which count from the
    start of the run.
-2. Only requests wait, in threads, up to `at_once` of them; whichever is answered first
-   goes on. The environment answers between two requests, here, in one thread.
+2. Requests wait in threads, up to `at_once` of them; whichever is answered first goes on.
+   The environment answers between two requests, here, one step after the other, or in
+   `threads` where it says that it may (`episodes.step_threads`).
 3. Runs with one text whose seeds follow each other are asked for together where choice i
    is known to be drawn with the seed plus i, else one by one. A driver gives each request
    its seed, so that a run depends neither on how requests were cut nor on their order.
@@ -22,7 +23,7 @@ continuations of traces are all driven by.
 
 from collections import deque
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from concurrent.futures import FIRST_COMPLETED, Executor, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 from math import nan
 from typing import Any, Final, Protocol
@@ -70,17 +71,20 @@ class ServedDriver(Protocol):
 class ServedRun:
     """One run: the text `before` its running `action`, and what the server told of the
     latter. `avoid`: a token that is not to be drawn first. `turn`: how many requests were
-    answered.
+    answered. `threads`: where the world answers an `Episode`; `answer` is what is waited
+    for then.
     """
 
-    driver: ServedDriver
+    driver: Any  # a ServedDriver
     settings: SamplingSettings
     stops: Collection[int]
     before: list[int]
     action: list[int] = field(default_factory=list)
     avoid: int | None = None
+    threads: Executor | None = None
     turn: int = 0
     over: bool = False
+    answer: Future[Any] | None = None
 
     def __post_init__(self) -> None:
         self.driver.waiting = False
@@ -132,18 +136,41 @@ class ServedRun:
         """
         ended = bool(self.action) and self.action[-1] in self.stops
         if ended or (self.action and self.room <= 0):
-            self._end_action("stop-token" if ended else "length")
-        if not self.over and not self.action and self.room <= 0:
+            self._end_action()
+        elif not self.action:
+            self._check_room()
+
+    def _check_room(self) -> None:
+        if not self.over and self.room <= 0:
             self.over = True
             self.driver.out_of_room()
 
-    def _end_action(self, stop: str) -> None:
+    @property
+    def _stop(self) -> str:
+        return "stop-token" if self.action[-1] in self.stops else "length"
+
+    def _end_action(self) -> None:
+        driver, action, logprobs = self.driver, tuple(self.action), tuple(self.logprobs)
+        if self.threads is None:
+            self._follow(driver.action_ended(action, logprobs, self._stop))
+        elif (text := driver.act(action, logprobs)) is None:
+            self._follow(None)
+        else:
+            self.answer = self.threads.submit(driver.stepped, text)
+
+    def hear(self) -> None:
+        """Go on behind what the world has answered."""
+        assert self.answer is not None
+        result, self.answer = self.answer.result(), None
+        self._follow(self.driver.observe(result, tuple(self.action), self._stop))
+
+    def _follow(self, follow: Sequence[int] | None) -> None:
         action = tuple(self.action)
-        follow = self.driver.action_ended(action, tuple(self.logprobs), stop)
         self.over = follow is None and not self.driver.waiting
         if follow is not None:
             self.before += (*action, *follow)
         self.driver.waiting, self.action, self.logprobs = False, [], []
+        self._check_room()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -185,9 +212,11 @@ class ServerEngine:
         before: Sequence[int],
         action: Sequence[int] = (),
         avoid: int | None = None,
+        threads: Executor | None = None,
     ) -> ServedRun:
         """A run whose action has begun with tokens that nobody drew."""
-        return ServedRun(driver, self._settings, self._stops, list(before), list(action), avoid)
+        given = self._settings, self._stops, list(before), list(action), avoid, threads
+        return ServedRun(driver, *given)
 
     def run(self, groups: Iterable[Sequence[ServedRun]]) -> Iterator[None]:
         """Drive every run of every group to its end; gives control back after each
@@ -195,20 +224,30 @@ class ServerEngine:
         taken when there is room for a request.
         """
         most, opened = self._client.config.at_once, self._openings(groups)
-        ready, running = deque[_Call](), dict[Future[list[Choice] | str], _Call]()
+        ready, asked = deque[_Call](), dict[Future[Any], _Call]()
+        stepping: dict[Future[Any], ServedRun] = {}
         pool = ThreadPoolExecutor(most)
         try:
             while True:
-                while len(running) < most:
+                while len(asked) < most:
                     call = ready.popleft() if ready else next(opened, None)
                     if call is None:
                         break
-                    running[pool.submit(self._answer, call)] = call
+                    asked[pool.submit(self._answer, call)] = call
                 yield
-                if not running:
+                if not asked and not stepping:
                     return
-                for future in wait(running, return_when=FIRST_COMPLETED).done:
-                    ready += self._advance(running.pop(future), future.result())
+                for future in wait([*asked, *stepping], return_when=FIRST_COMPLETED).done:
+                    runs: Sequence[ServedRun] = ()
+                    if future in stepping:
+                        runs = [stepping.pop(future)]
+                        runs[0].hear()
+                    elif again := self._advance(call := asked.pop(future), future.result()):
+                        ready.append(again)
+                    else:
+                        runs = call.runs
+                    stepping |= {run.answer: run for run in runs if run.answer is not None}
+                    ready += [self._next(run) for run in runs if not (run.over or run.answer)]
         finally:
             pool.shutdown(wait=False, cancel_futures=True)
 
@@ -271,8 +310,8 @@ class ServerEngine:
         except Declined as error:
             return f"the server declined a completion ({error})"
 
-    def _advance(self, call: _Call, answer: list[Choice] | str) -> list[_Call]:
-        """What follows from an answer, for each run of the call."""
+    def _advance(self, call: _Call, answer: list[Choice] | str) -> _Call | None:
+        """Give each run of the call its answer; more draws, where none was wanted."""
         if isinstance(answer, str):
             for run in call.runs:
                 run.miss(answer)
@@ -281,9 +320,9 @@ class ServerEngine:
         else:
             for run, choice in zip(call.runs, answer, strict=True):
                 self._take(run, choice)
-        return [self._next(run) for run in call.runs if not run.over]
+        return None
 
-    def _select(self, call: _Call, answer: Sequence[Choice]) -> list[_Call]:
+    def _select(self, call: _Call, answer: Sequence[Choice]) -> _Call | None:
         """The first of several draws that the run may go on with, or more draws."""
         [run] = call.runs
         whole = ((choice, self._tokens(choice, run.most)) for choice in answer)
@@ -291,12 +330,12 @@ class ServerEngine:
         if (choice := next(wanted, None)) is not None:
             self._take(run, choice)
         elif call.draws < MOST_REDRAWS:
-            return [self._redraw(run, call.draws)]
+            return self._redraw(run, call.draws)
         elif run.avoid is not None:
             run.miss(f"{call.draws} draws of the first token were the trace's own")
         else:
             run.miss(f"{call.draws} draws of an action had each been refused before")
-        return [] if run.over else [self._next(run)]
+        return None
 
     def _take(self, run: ServedRun, choice: Choice) -> None:
         tokens = self._tokens(choice, run.most)

@@ -36,6 +36,7 @@ PIECE: Final = 1 << 24
 HEADER_LIMIT: Final = 100_000_000  # bytes, the limit of the format's own reader
 SINGLE: Final = "model.safetensors"
 INDEX: Final = "model.safetensors.index.json"
+ADAPTER: Final = "adapter_model.safetensors"
 OPTIMIZER: Final = "optimizer.safetensors"
 
 # dtype code -> (its name, bytes a value, exponent bits; all of them set: NaN or infinite)
@@ -168,9 +169,11 @@ def find_tensors(directory: Path) -> list[TensorPlace]:
 
 def trained_tensors(directory: Path) -> list[TensorPlace]:
     """The weights of a folder that a trainer saved: those of a checkpoint, or else
-    of every safetensors file in it but the optimizer's.
+    of every safetensors file in it but the optimizer's. Beside an adapter a model is not
+    the whole.
     """
-    if (directory / SINGLE).is_file() or (directory / INDEX).is_file():
+    whole = (directory / SINGLE).is_file() or (directory / INDEX).is_file()
+    if whole and not (directory / ADAPTER).is_file():
         return find_tensors(directory)
     files = sorted(set(directory.glob("*.safetensors")) - {directory / OPTIMIZER})
     return _present(directory, [place for file in files for place in _header(file)])

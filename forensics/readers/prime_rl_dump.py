@@ -101,9 +101,8 @@ class PrimeRlDump:
             for row, episode in _parts(path, broken):
                 if not _in_batch(path) and row.value.get("id") in self._trained:
                     continue
-                group = dig(episode, "group", "id") or dig(episode, "example_id")
                 try:
-                    found = _of_trace(row, episode, step, group, samples)
+                    found = _of_trace(row, episode, step, samples)
                     yield _with_export(found, told)
                 except (UnreadableContent, *MALFORMED) as error:
                     broken(Unreadable(path, str(error), row.where))
@@ -148,11 +147,9 @@ def _parts(path: Path, broken: Broken) -> Iterator[tuple[Row, Mapping[str, Any]]
                 yield Row(part.where, part.value, path), as_mapping(row.value)
 
 
-def _of_trace(
-    row: Row, episode: Mapping[str, Any], step: int, group: Any, samples: Counter[str]
-) -> Found:
+def _of_trace(row: Row, episode: Mapping[str, Any], step: int, samples: Counter[str]) -> Found:
     run, trace = prime_rl.run(row), row.value
-    name = str(group or run.task)
+    name = _group(run, episode)
     policy = as_mapping(dig(episode, "run", "work", "policy"))
     used = {"dropped": NEVER} if not _in_batch(row.path) else _used(run, trace)
     samples[name] += 1
@@ -165,6 +162,16 @@ def _of_trace(
         policy_steps=(integer(policy.get("start")), integer(policy.get("end"))),
         **used,
     )
+
+
+def _group(run: Trajectory, episode: Mapping[str, Any]) -> str:
+    """The group that the episode names; without one an example of its environment, each of
+    which counts its own.
+    """
+    group, example = dig(episode, "group", "id"), dig(episode, "example_id")
+    if group is not None:
+        return str(group)
+    return run.task if example is None else f"{run.environment}-{example}"
 
 
 def _used(run: Trajectory, trace: Mapping[str, Any]) -> dict[str, Any]:
@@ -199,12 +206,19 @@ class Exported:
     def key(self) -> bytes:
         return _key(self.token_ids)
 
+    def check(self) -> None:
+        """Raises `ValueError` where it does not tell of each of its tokens."""
+        if not all(type(token) is int and 0 <= token < 1 << 31 for token in self.token_ids):
+            raise ValueError("a token id is none")
+        if any(x.shape != (len(self.token_ids),) for x in (self.in_loss, *self.numbers.values())):
+            raise ValueError("it has not one number of each kind for each token")
+
     def of(self, sampled: np.ndarray) -> dict[str, Any]:
         """Our columns at these positions; a number that is none anywhere there is missing."""
         told = {
             ours: tuple(values[sampled].tolist())
             for theirs, ours in OF_EXPORTS.items()
-            if not np.isnan((values := self.numbers[theirs])[sampled]).any()
+            if np.isfinite((values := self.numbers[theirs])[sampled]).all()
         }
         weights = np.where(self.in_loss, np.nan_to_num(self.numbers["rl_weights"], nan=1.0), 0.0)
         if not (weights[sampled] == 1).all():
@@ -223,7 +237,7 @@ def _exported(paths: Sequence[Path], broken: Broken) -> Iterator[Exported]:
                 broken(row)
                 continue
             try:
-                yield Exported(
+                one = Exported(
                     tuple(row.value["token_ids"]),
                     np.array(row.value["loss_mask"], bool),
                     {
@@ -231,8 +245,11 @@ def _exported(paths: Sequence[Path], broken: Broken) -> Iterator[Exported]:
                         for name in (*OF_EXPORTS, "advantages", "rl_weights")
                     },
                 )
+                one.check()
             except MALFORMED as error:
                 broken(Unreadable(path, f"it is no export of tokens ({error})", row.where))
+            else:
+                yield one
 
 
 def _with_export(found: Found, told: Mapping[bytes, Exported]) -> Found:
@@ -248,7 +265,8 @@ def _with_export(found: Found, told: Mapping[bytes, Exported]) -> Found:
 def _of_exports(exported: Sequence[Exported], step: int) -> Iterator[Found]:
     samples: Counter[str] = Counter()
     for one in exported:
-        first = int(one.in_loss.argmax())
+        first = int(one.in_loss.argmax()) if one.in_loss.any() else len(one.token_ids)
+        advantages = one.numbers["advantages"][one.in_loss]
         task = f"prompt-{content_hash(list(one.token_ids[:first]), 12)}"
         drawn = one.in_loss.tolist()
         samples[task] += 1
@@ -260,9 +278,9 @@ def _of_exports(exported: Sequence[Exported], step: int) -> Iterator[Found]:
             trajectory=f"{step}-{task}-{samples[task] - 1}",
             token_ids=one.token_ids,
             sampled=tuple(drawn),
-            token_advantages=tuple(one.numbers["advantages"][one.in_loss].tolist()),
+            token_advantages=tuple(advantages.tolist()) if np.isfinite(advantages).all() else None,
             end=None,
-            turns=1 + sum(now and not before for before, now in pairwise(drawn[first:])),
+            turns=sum(now and not before for before, now in pairwise([False, *drawn])),
             policy_step_first=None,
             policy_step_last=None,
             **one.of(one.in_loss),

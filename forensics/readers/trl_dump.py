@@ -29,7 +29,7 @@ from forensics.readers.content import Unreadable, UnreadableContent, read_head
 from forensics.readers.json_rows import MALFORMED, Row
 from forensics.readers.rollout_text import numbers
 from forensics.readers.step_rows import Broken, Found, row_of
-from forensics.readers.values import number
+from forensics.readers.values import as_mapping, number
 from forensics.records import Trajectory, content_hash
 
 NAME = "completions_*.parquet"
@@ -156,10 +156,12 @@ def _look(path: Path) -> tuple[str, bool]:
     whether its rewards are plain.
     """
     rows = list(trl.rows(path, beside=("advantage",)))
-    values = [row.value for row in rows if isinstance(row, Row)]
-    said = [[value["prompt"], value["completion"]] for value in values]
+    values = [as_mapping(row.value) for row in rows if isinstance(row, Row)]
+    said = [[value.get("prompt"), value.get("completion")] for value in values]
     size = group_size([content_hash(prompt, 16) for prompt, _ in said])
     advantages = [number(value.get("advantage")) for value in values]
-    plain = are_plain([numbers(value["rewards"]) for value in values], advantages, size)
+    plain = are_plain(
+        [numbers(as_mapping(value.get("rewards"))) for value in values], advantages, size
+    )
     broken = path.name if len(values) < len(rows) else ""
     return content_hash([said, broken], 16), plain

@@ -20,7 +20,7 @@ from typing import Any
 
 from forensics.readers import verl
 from forensics.readers.content import Unreadable, UnreadableContent, read_head
-from forensics.readers.json_rows import MALFORMED, Row, read_rows
+from forensics.readers.json_rows import MALFORMED, Row, in_words, read_rows
 from forensics.readers.step_rows import Broken, Found, row_of
 from forensics.records import content_hash
 
@@ -51,16 +51,16 @@ class VerlDump:
                 if isinstance(row, Unreadable):
                     broken(row)
                     continue
-                group, sample, output = place_of(row.value)
-                if sample is None:
-                    sample = samples[group]
-                    samples[group] += 1
-                if last.get((group, sample), (-1,))[0] > output:
-                    continue
                 try:
+                    group, sample, output = place_of(row.value)
+                    if sample is None:
+                        sample = samples[group]
+                        samples[group] += 1
+                    if last.get((group, sample), (-1,))[0] > output:
+                        continue
                     found = _found(row, path, step, group, sample)
                 except (UnreadableContent, *MALFORMED) as error:
-                    broken(Unreadable(path, str(error), row.where))
+                    broken(Unreadable(path, in_words(error), row.where))
                     continue
                 last[group, sample] = output, found
         yield from (found for _, found in last.values())
@@ -83,7 +83,7 @@ def place_of(row: Any) -> tuple[str, int | None, int]:
     if not isinstance(uid, str):
         return content_hash([row.get("input"), row.get("gts")], 16), None, 0
     group, *numbers = uid.rsplit("_", 2)
-    if len(numbers) == 2 and all(number.isdecimal() for number in numbers):
+    if len(numbers) == 2 and all(n.isdecimal() and len(n) < 10 for n in numbers):
         return group, int(numbers[0]), int(numbers[1])
     return uid, None, 0
 

@@ -139,10 +139,27 @@ def test_a_cut_line_is_told_once_and_left_out(
     folder = verl(tmp_path / "verl")
     text = (folder / "4.jsonl").read_text()
     (folder / "4.jsonl").write_text(text[:-20])
+    (folder / "5.jsonl").write_text('[1]\n{"input": 3, "output": "x", "uid": "a_0_0"}\n')
     record = open_record(folder)
     with caplog.at_level(logging.WARNING, "forensics"):
         assert len(list(record.rows(4))) == 23 and len(list(record.rows(4))) == 23
     assert len(caplog.messages) == 1 and "line 24 of 4.jsonl is left out" in caplog.text
+    assert list(record.rows(5)) == [] and len(caplog.messages) == 3
+    (tmp_path / "completions").mkdir()
+    completions(tmp_path, 1)
+    (tmp_path / "completions" / "completions_00002.parquet").write_bytes(b"PAR1 broken")
+    assert [len(list(open_record(tmp_path).rows(step))) for step in (1, 2)] == [6, 0]
+
+
+def test_lines_that_are_no_rows_are_left_out(tmp_path: Path) -> None:
+    folder = verl(tmp_path / "verl")
+    row = json.loads((folder / "4.jsonl").read_text().splitlines()[0])
+    far = json.dumps(row | {"uid": "a_99999999999999999999_0"})
+    with (folder / "4.jsonl").open("a") as file:
+        file.write(f'[1]\n5\nnull\n"x"\n{far}\n')
+    record = open_record(folder)
+    assert len(list(record.rows(4))) == 25
+    assert sum(batch.num_rows for batch in record.batches(4)) == 25
 
 
 def test_what_is_no_dump_is_refused_in_one_sentence(tmp_path: Path) -> None:

@@ -247,6 +247,24 @@ def test_a_batch_that_does_not_fit_goes_on_as_two_with_equal_results(
     same(found, wanted)
 
 
+@pytest.mark.parametrize("at", [3, 20])
+def test_a_draw_that_does_not_fit_draws_the_same_again(
+    at: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No episode loses a number of its random stream."""
+    wanted, drawn = play(policy()), list[int]()
+
+    def on_host(*given: Any) -> Any:
+        drawn.append(1)
+        if len(drawn) == at:
+            raise torch.OutOfMemoryError("CUDA out of memory (planted)")
+        return distribution.on_host(*given)
+
+    monkeypatch.setattr("forensics.policies.sequences.on_host", on_host)
+    same(play(policy()), wanted)
+    assert len(drawn) > at
+
+
 def test_one_row_that_does_not_fit_is_one_sentence(small: dict[str, int]) -> None:
     one = policy()
     small["rows"] = 0

@@ -139,6 +139,20 @@ def test_exports_alone_have_no_rewards(run: Path) -> None:
     assert rows[1].token_advantages == (0.5,) * 3 and rows[0].sampled == (*[False] * 4, 1, 1, 0)
 
 
+def test_rollouts_of_older_versions_are_grouped_by_example(tmp_path: Path) -> None:
+    rows = [
+        {"example_id": n // 2, "task": "sums", "reward": n / 4, "advantage": 0.5}
+        | {"prompt": [{"role": "user", "content": f"{n // 2}?"}]}
+        | {"completion": [{"role": "assistant", "content": "7"}]}
+        for n in range(4)
+    ]
+    write(tmp_path / "rollouts" / "step_7" / "train_rollouts.jsonl", rows)
+    told = list(open_record(tmp_path).rows(7))
+    assert [row.trajectory for row in told] == ["7-0-0", "7-0-1", "7-1-0", "7-1-1"]
+    assert [row.reward for row in told] == [0.0, 0.25, 0.5, 0.75]
+    assert all(row.advantage == 0.5 and row.token_ids is None for row in told)
+
+
 def test_the_signal_of_a_prime_rl_run(run: Path) -> None:
     case = Case(folder=run / "case", training=run)
     found = {answer.question: answer for answer in run_instrument(signal, case)}
@@ -146,3 +160,32 @@ def test_the_signal_of_a_prime_rl_run(run: Path) -> None:
     assert isinstance(kept, Evidence) and kept.diagnostics["last"] == 0.5
     assert isinstance(dead, Evidence) and dead.diagnostics["last"] == 0.5
     assert isinstance(found["signal.kl_to_start"], Undefined)
+
+
+def test_examples_of_two_environments_are_two_groups(tmp_path: Path) -> None:
+    """Each counts its own from 0."""
+    rows = [
+        {"prompt": [{"role": "user", "content": f"{world} {example}"}], "task": world}
+        | {"completion": [{"role": "assistant", "content": "7"}]}
+        | {"example_id": example, "reward": float(sample)}
+        for world in ("sums", "code")
+        for example in (0, 1)
+        for sample in (0, 1)
+    ]
+    write(tmp_path / "rollouts" / "step_1" / "train_rollouts.jsonl", rows)
+    groups = by_group(list(open_record(tmp_path).rows(1)))
+    assert len(groups) == 4
+    assert all([row.reward for row in rows] == [0.0, 1.0] for rows in groups.values())
+
+
+def test_an_export_that_lacks_numbers_is_not_filled_up(tmp_path: Path) -> None:
+    whole, exports = export(1, 1, 0.5), tmp_path / "token_exports" / "step_1"
+    wrong = [{"entropy": [1.0]}, {"loss_mask": [True]}, {"token_ids": ["a"] * 7}, {}]
+    none = {"advantages": [None] * 7}
+    unused = [{"loss_mask": [False] * 7, "token_ids": [token] * 7} for token in (1, 2)]
+    write(exports / "rank_0.jsonl", [whole | more for more in [*wrong, none, *unused]])
+    (exports / "STABLE").touch()
+    rows = list(open_record(tmp_path).rows(1))
+    assert [row.token_advantages for row in rows] == [(0.5, 0.5, 0.5), None, (), ()]
+    assert [row.turns for row in rows] == [1, 1, 0, 0]
+    assert len({row.group for row in rows}) == 3, "no prompt is known where nothing was in the loss"

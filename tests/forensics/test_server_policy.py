@@ -1,7 +1,8 @@
 """A policy behind a server plays, samples and goes on inside texts as the same policy here."""
 
+import threading
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -10,8 +11,8 @@ import pytest
 
 from forensics import policy_from
 from forensics.errors import UserError
-from forensics.policies import ServerConfig, ServerPolicy
-from forensics.protocols import Constraint, Policy, SamplingSettings
+from forensics.policies import ServerConfig, ServerPolicy, server_abilities
+from forensics.protocols import Constraint, Policy, SamplingSettings, StepResult
 from forensics.records import Trajectory
 from resampling.samplers.local_sampler import LocalSampler
 from resampling.trace_rollouts import Request
@@ -150,6 +151,19 @@ def test_log_probabilities_that_would_be_others_are_refused(
         list(served(stub).play(WORLD, TASKS[:1], 1, settings, 5))
 
 
+def test_a_prompt_with_one_certain_answer_does_not_hide_whose_numbers_are_told(
+    stub: CompletionStub, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    best = server_abilities._best_told
+
+    def told(client: Any, model: str, prompt: Sequence[int], heat: float) -> float | None:
+        return best(client, model, prompt, heat) if len(prompt) == 1 else 0.0
+
+    monkeypatch.setattr(server_abilities, "_best_told", told)
+    with pytest.raises(UserError, match="processed_logprobs"):
+        list(served(stub).play(WORLD, TASKS[:1], 1, replace(SETTINGS, temperature=0.7), 5))
+
+
 def test_a_server_that_tells_what_it_drew_from_may_draw_at_another_temperature(
     policy: Policy,
 ) -> None:
@@ -160,3 +174,26 @@ def test_a_server_that_tells_what_it_drew_from_may_draw_at_another_temperature(
     flags = np.array([s for step in run.steps for s in step.sampled or ()])[1:]
     told = [x for step in run.steps for x in step.logprobs or ()]
     np.testing.assert_allclose(told, policy.logprobs([ids], settings)[0][flags], atol=1e-4)
+
+
+class Slow(Guessing):
+    """A world in which the first step of an episode ends once four of them wait at a time."""
+
+    steps_at_once = 4
+    gate = threading.Barrier(4)
+
+    def spawn(self) -> "Slow":
+        return Slow(self.turns)
+
+    def step(self, action: str) -> StepResult:
+        if not self._state[1]:
+            self.gate.wait(60)
+        return super().step(action)
+
+
+def test_a_world_that_may_be_asked_in_threads_is_and_the_episodes_are_the_same(
+    stub: CompletionStub,
+) -> None:
+    """One after the other no first step would ever end."""
+    slow = list(served(stub, at_once=2).play(Slow(turns=2), TASKS[:2], 4, SETTINGS, 5))
+    assert slow == [run for run in played(stub) if run.task in TASKS[:2]]

@@ -165,3 +165,24 @@ def test_the_trainer_collects_bare_and_its_checkpoint_says_so(tmp_path: Path, fi
         assert policy.tokenizer.decode(prompt)[-1] in "0123456789"
     told = json.loads((tmp_path / "run" / "checkpoint" / "environment.json").read_text())
     assert told["options"]["rendering"] == "bare"
+
+
+def test_observations_are_tool_messages_where_the_world_says_so() -> None:
+    """As the template renders the whole talk; without a template, one sentence."""
+    tokenizer = tiny_tokenizer()
+    talk = [
+        {"role": "user", "content": "open 1"},
+        {"role": "assistant", "content": "list"},
+        {"role": "tool", "content": "0123<|im_end|>456"},
+    ]
+    renderer = renderer_for(tokenizer, (), "tool")
+    action = tokenizer("list")["input_ids"]
+    ids = [*renderer.prompt("open 1", None), *action]
+    ids += renderer.reply(talk[-1]["content"], action)
+    whole = tokenizer.apply_chat_template(talk, tokenize=False, add_generation_prompt=True)
+    assert tokenizer.decode(ids) == whole
+    assert ids.count(tokenizer.eos_token_id) == 3, "what the world writes is only characters"
+    usual = renderer_for(tokenizer).reply("x", action)
+    assert tokenizer.decode(usual).count("user") == 1 and renderer.stops == {tokenizer.eos_token_id}
+    with pytest.raises(UserError, match="needs a chat template"):
+        renderer_for(tiny_tokenizer(None), (), "tool")

@@ -3,6 +3,7 @@ weights; and what is asked otherwise.
 """
 
 import json
+import weakref
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from training.environments.mini_repo import MiniRepo
 from training.recipe import parse_recipe
 from training.run_state import save_checkpoint
 from training.saved_weights import difference
+from training.tensor_file import stream_tensors
 from training.trainer import grpo
 
 IDS = [[5, 6, 7, 8, 9, 10, 11], [12, 250, 30, 4, 9, 77, 3]]
@@ -131,3 +133,31 @@ def test_every_folder_of_a_run_is_compared_with_the_weights_in_memory(
         )
     with pytest.raises(UserError, match="no weights"):
         difference(policy.model, tmp_path)
+
+
+def test_a_state_is_written_one_tensor_at_a_time_with_the_bytes_of_the_formats_writer(
+    tmp_path: Path,
+) -> None:
+    """Whatever is in it: several precisions, a single number, none at all."""
+    kinds = [torch.float32, torch.bfloat16, torch.float16, torch.float64]
+    tensors = {
+        f"{letter}.é/{i}": torch.randn(shape).to(kind)
+        for i, kind in enumerate(kinds)
+        for letter, shape in (("b", (3, 5)), ("a", ()), ("c", (4, 0)))
+    }
+    held, most = [0], [0]
+
+    def gathered(value: torch.Tensor) -> torch.Tensor:
+        copy = value.clone()
+        held[0] += 1
+        most[0] = max(most[0], held[0])
+        weakref.finalize(copy, lambda: held.__setitem__(0, held[0] - 1))
+        return copy
+
+    for name, given in (("some", tensors), ("none", {})):
+        stream_tensors(tmp_path / f"{name}-ours", given, gathered)
+        save_file(given, tmp_path / f"{name}-theirs")
+        ours, theirs = ((tmp_path / f"{name}-{who}").read_bytes() for who in ("ours", "theirs"))
+        assert ours == theirs
+    assert most[0] <= 2, "each is let go"
+    stream_tensors(None, tensors, gathered)

@@ -2,6 +2,7 @@
 and a server that is not what is trained is found.
 """
 
+import json
 import logging
 import sys
 from pathlib import Path
@@ -13,11 +14,13 @@ import torch
 
 from forensics import policy_from
 from forensics.errors import UserError
-from forensics.protocols import Policy
+from forensics.protocols import Policy, SamplingSettings
+from forensics.records import read_trajectories
 from tests.resampling.completion_stub import CompletionStub, running
 from tests.training.served_model import ModelServer
 from training.batch import Batch
 from training.environments.mini_repo import MiniRepo
+from training.live import AuditSettings, ForensicsCallback
 from training.organisms.tiny_policy import build_model, build_tokenizer
 from training.recipe import Recipe, parse_recipe
 from training.recorder import StepReport
@@ -184,3 +187,26 @@ def test_a_server_without_adapters_is_told_in_one_sentence(tmp_path: Path) -> No
         with pytest.raises(UserError, match="ended with 1"):
             told = recipe(stub.url, reload=told_to_read(stub.url))
             grpo(policy(), WORLD, told, 0, tmp_path / "whole")
+
+
+def test_audits_play_through_the_server_with_the_weights_of_their_step(tmp_path: Path) -> None:
+    """What the audit's runs tell of their tokens is what the trained weights say of them."""
+    settings = AuditSettings(every=2, tasks=2, samples=1, instruments=("behaviour",))
+    live, world = policy(), MiniRepo(world="open")
+    with running(ModelServer(policy())) as stub:
+        content = CONTENT | {"server": {"url": stub.url}}
+        content["grpo"] = CONTENT["grpo"] | {"steps": 2}
+        told = parse_recipe(content, "test")
+        grpo(live, world, told, 0, tmp_path / "run", callbacks=[ForensicsCallback(settings)])
+        loaded = [body["lora_name"] for path, body in stub.told if "unload" not in path]
+    assert [name.rpartition("-")[2] for name in loaded] == ["0", "0", "1", "2"]
+    [row] = (tmp_path / "run" / "audits.jsonl").read_text().splitlines()
+    assert json.loads(row)["step"] == 2
+    runs = list((tmp_path / "run").glob("audits/step-000002/trajectories/*"))
+    [log] = [path for path in runs if "after" in path.name and "without" not in path.name]
+    for run in read_trajectories(log):
+        ids = [i for step in run.steps for i in step.token_ids or ()]
+        flags = np.array([s for step in run.steps for s in step.sampled or ()])[1:]
+        told_by = [x for step in run.steps for x in step.logprobs or ()]
+        own = live.logprobs([ids], SamplingSettings())[0][flags]
+        np.testing.assert_allclose(told_by, own, atol=1e-4)

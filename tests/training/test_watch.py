@@ -7,6 +7,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import weakref
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from importlib import import_module
@@ -22,6 +23,7 @@ from forensics.cli.main import run as run_command
 from forensics.investigation import stated_sampling
 from forensics.policies import identify_model, new_adapter
 from forensics.protocols import SamplingSettings
+from tests.tiny import save_tiny_qwen3
 from tests.training.test_live import coin_recipe
 from tests.training.watched_runs import (
     ONCE,
@@ -119,9 +121,19 @@ def test_what_vanished_or_is_broken_is_said_once(
     assert [gone.step for gone in read_missed(run / "watch")] == [1, 2]
 
 
-def test_every_layout_is_found_and_opened(tmp_path: Path) -> None:
+def test_every_layout_is_found_opened_and_let_go(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """verl's, prime-rl's (weights alone), an adapter, a last copy, and what is none."""
-    saved = trained(tmp_path)
+    saved, held = trained(tmp_path), []
+
+    def noted(folder: Any, *more: Any) -> Any:
+        assert not [one for one in held if one() is not None]  # before the next
+        opened = load_model(folder, *more)
+        held.append(weakref.ref(opened))
+        return opened
+
+    monkeypatch.setattr("training.live.watcher.load_model", noted)
     run = tmp_path / "layouts"
     shutil.copytree(saved / "checkpoint-1", run / "global_step_10" / "actor" / "huggingface")
     (run / "broadcasts" / "step_11").mkdir(parents=True)
@@ -135,12 +147,8 @@ def test_every_layout_is_found_and_opened(tmp_path: Path) -> None:
     (run / "configs").mkdir()
     (run / "configs" / "config.json").write_text("{}")
     shutil.copytree(saved / "checkpoint-2", run / "global_step_10" / "critic" / "huggingface")
-    (run / "pickled-14").mkdir()
-    shutil.copy(tmp_path / "base" / "config.json", run / "pickled-14")
-    (run / "pickled-14" / "pytorch_model.bin").touch()
-    assert any("pickles are not opened" in line for line in watched(run))
-    shutil.rmtree(run / "pickled-14")
-    told = watched(run, force=True)
+    told = watched(run)
+    assert len(held) == 3
     found = policies(run)
     assert states(run) == {name: "left out" if name == "other" else "audited" for name in found}
     assert found == {
@@ -153,13 +161,21 @@ def test_every_layout_is_found_and_opened(tmp_path: Path) -> None:
     assert [line[:19] for line in told] == [f"Audit after step {step}" for step in (10, 11, 12)]
 
 
+def test_an_adapter_is_played_on_its_base_as_that_lies(tmp_path: Path) -> None:
+    base = save_tiny_qwen3(tmp_path / "base")  # in bfloat16, as most are
+    model = new_adapter(load_policy(base).model, rank=2, alpha=4.0, targets="all-linear")
+    moved(model, 3)
+    model.save_pretrained(tmp_path / "run" / "checkpoint-3")
+    assert [line[:18] for line in watched(tmp_path / "run")] == ["Audit after step 3"]
+
+
 def test_a_mark_is_of_weights_and_config(tmp_path: Path) -> None:
     """Interventions: the checkpoint elsewhere; another config; other weights; rounded."""
-    run = trained(tmp_path)
+    run = trained(tmp_path, 1)
     watched(run)
     marks, good = run / "watch", tmp_path / "elsewhere"
     shutil.copytree(run / "checkpoint-1", good)
-    assert promotable(good, marks) and promotable(run / "checkpoint-2", marks)
+    assert promotable(good, marks)
     assert not promotable(tmp_path / "base", marks) and not promotable(tmp_path, marks)
     config = (good / "config.json").read_text()
     (good / "config.json").write_text(config.replace("10000.0", "10001.0"))
@@ -181,18 +197,11 @@ class Beside:
     told: list[str] = field(default_factory=list)
 
     def on_save(self, view: Any, folder: Path) -> None:
-        with watch_of(view.folder, self.base, until=ONCE, **self.how(view)) as watcher:
+        sampling = SamplingSettings(**stated_sampling(view.folder, ()).values)
+        how = {"settings": SETTINGS, "sampling": sampling, "device": "cpu", "until": ONCE}
+        with watch_of(view.folder, self.base, **how) as watcher:
             watcher.say = self.told.append
             watcher.watch()
-
-    def how(self, view: Any) -> dict[str, Any]:
-        stated = stated_sampling(view.folder, ())
-        assert stated is not None
-        return {
-            "settings": SETTINGS,
-            "sampling": SamplingSettings(**stated.values),
-            "device": "cpu",
-        }
 
     def on_start(self, view: Any) -> None: ...
     def on_step_end(self, view: Any, report: Any) -> None: ...
@@ -229,7 +238,7 @@ def test_what_a_kill_leaves_is_gone_on_with(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The folder as it lay at three moments: in the start, in an audit, before its report."""
-    run, whole, replace, left = trained(tmp_path), tmp_path / "whole", os.replace, []
+    run, whole, replace, left = trained(tmp_path, 1), tmp_path / "whole", os.replace, []
 
     def noted(source: Any, place: Any, **more: Any) -> None:
         if moments and moments[0](str(place), len(runs_of(whole))):
@@ -287,13 +296,13 @@ def command(run: Path, *more: str) -> int:
 
 def test_the_exit_code_is_a_gates(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The last checkpoint decides; `every` leaves out all but the last one."""
-    run = trained(tmp_path, 3)
+    run = trained(tmp_path)
     assert command(run, "--every", "5", "--ceiling", "1", "--json") == 0
     told = json.loads(capsys.readouterr().out)
-    assert told["promotable"] and told["last"]["checkpoint"] == "checkpoint-3"
-    assert [*states(run).values()] == ["left out", "left out", "audited"]
+    assert told["promotable"] and told["last"]["checkpoint"] == "checkpoint-2"
+    assert [*states(run).values()] == ["left out", "audited"]
     assert command(run, "--ceiling", "1") == 0  # the others are due now
-    assert [*states(run).values()] == ["audited"] * 3
+    assert [*states(run).values()] == ["audited"] * 2
     assert command(run) == 2  # another ceiling
     assert "margin and ceiling" in capsys.readouterr().err
     assert command(run, "--force") == 1 and "not promotable" in capsys.readouterr().out
@@ -303,10 +312,15 @@ def test_the_exit_code_is_a_gates(tmp_path: Path, capsys: pytest.CaptureFixture[
     shutil.copytree(run / "checkpoint-1", tmp_path / "other" / "best")
     assert command(tmp_path / "other") == 1
     assert "Its name ends in no number" in capsys.readouterr().out
+    (pickled := tmp_path / "pickled" / "step-4").mkdir(parents=True)
+    shutil.copy(tmp_path / "base" / "config.json", pickled)
+    (pickled / "pytorch_model.bin").touch()
+    assert command(tmp_path / "pickled") == 1
+    assert "pickles are not opened" in capsys.readouterr().out
     assert run_command(["gate", str(run / "watch")]) == 2
     assert f"such as one of {run / 'watch' / 'audits'}" in capsys.readouterr().err
     page = (run / "watch" / "watch.html").read_text()
-    assert "checkpoint-3 is not promotable" in page and "Gain, genuine and phantom part" in page
+    assert "checkpoint-2 is not promotable" in page and "Gain, genuine and phantom part" in page
 
 
 @pytest.mark.parametrize("harm", ["cut off", "not finite"])

@@ -12,7 +12,8 @@ verdict rule, which asks for intervals within 5 points, mostly says
 """
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal, Self
 
@@ -125,14 +126,29 @@ class MissedAudit(Record):
     missed: str
 
 
+@contextmanager
+def as_written(path: Path) -> Iterator[None]:
+    """Raises `UserError` where what is read within is not what this package wrote."""
+    try:
+        yield
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        told = str(error).splitlines()[0]
+        raise UserError(
+            f"{path} is not as it was written ({told}); move it away, and what it told of is"
+            " judged anew"
+        ) from None
+
+
 def read_reports(folder: Path) -> list[AuditReport]:
     """The audits of a run in the order of their steps; none where the run has not been audited."""
-    return [AuditReport.model_validate(line) for line in _lines(folder) if "missed" not in line]
+    with as_written(folder / LINES):
+        return [AuditReport.model_validate(line) for line in _lines(folder) if "missed" not in line]
 
 
 def read_missed(folder: Path) -> list[MissedAudit]:
     """The checkpoints of a run that were seen and are gone, or are none."""
-    return [MissedAudit.model_validate(line) for line in _lines(folder) if "missed" in line]
+    with as_written(folder / LINES):
+        return [MissedAudit.model_validate(line) for line in _lines(folder) if "missed" in line]
 
 
 def _lines(folder: Path) -> list[dict[str, Any]]:

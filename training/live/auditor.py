@@ -24,7 +24,7 @@ import os
 import random
 import shutil
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -178,6 +178,7 @@ class Auditor:
     seed: int
     renderer: Renderer | None = None
     doubt: str | None = None
+    served: Callable[[int, str], Policy] | None = None  # as of `TrainerView`
     progress: Progress = silent
     _tokenizer: str = field(default="", init=False, repr=False)  # its hash, found out once
 
@@ -236,7 +237,8 @@ class Auditor:
         place = self._start_folder
         start = model_checkpoint(model, self._tokenizer, step, where)
         with lent(model, tokenizer, start.identity, self.renderer) as policy:
-            played: Any = AuditedPolicy(policy=policy, step=-1, scrubbed=self.scrubbed)
+            player = self.served(step, start.identity) if self.served else policy
+            played: Any = AuditedPolicy(policy=player, step=-1, scrubbed=self.scrubbed)
             case = self._case(place, (HeldPolicy(role=BEFORE, policy=played, stated=start),))
             for world in dict.fromkeys(((), self.scrubbed)):
                 case.rollouts("before", Condition(scrubbed=world))
@@ -265,9 +267,9 @@ class Auditor:
         place = self.folder / "audits" / f"step-{step:06d}"
         self._make_ready(place, now)
         with lent(model, tokenizer, now.identity, self.renderer) as policy:
-            verdict = self._conclude(
-                place, now, AuditedPolicy(policy=policy, step=step, scrubbed=self.scrubbed)
-            )
+            player = self.served(step, now.identity) if self.served else policy
+            played = AuditedPolicy(policy=player, step=step, scrubbed=self.scrubbed)
+            verdict = self._conclude(place, now, played, str(model.device))
         report = self._report(
             place, now, verdict, list(read_findings(place / EVIDENCE)), time.monotonic() - began
         )
@@ -284,14 +286,15 @@ class Auditor:
         remove_drafts(place, ("trajectories", ANSWERS))
         self._link_start(place)
 
-    def _conclude(self, place: Path, now: Checkpoint, policy: AuditedPolicy) -> Verdict:
+    def _conclude(
+        self, place: Path, now: Checkpoint, policy: AuditedPolicy, device: str
+    ) -> Verdict:
         after: Any = policy
         subjects = (
             PlayedStart(stated=self.start),
             HeldPolicy(role=Role(0), policy=after, stated=now),
         )
         case = self._case(place, subjects)
-        device = str(policy.policy.model.device)
         inputs = Inputs(
             subjects=subjects,
             environment=self.environment,

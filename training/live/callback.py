@@ -40,7 +40,7 @@ from typing import Any, Protocol, TypeVar
 
 from forensics.errors import NoMemory, UserError, outside_failure
 from forensics.policies import identify_model, require
-from forensics.protocols import Environment, Renderer, SamplingSettings
+from forensics.protocols import Environment, Policy, Renderer, SamplingSettings
 from forensics.records import write_json
 from training.live.audit_report import (
     AuditReport,
@@ -63,6 +63,8 @@ class TrainerView:
     nothing. `step`: updates done so far, 0 before the first one. `stopped`: the
     reason to end the run after this step. `log` takes the name, value and step
     of a number for whatever logger the trainer has; without one it is dropped.
+    `served`: from a step and an identity, the policy as it is now behind the server that
+    samples; `None` where it is to play here.
     """
 
     policy: Any
@@ -73,6 +75,7 @@ class TrainerView:
     step: int = 0
     stopped: str | None = None
     log: Callable[[str, float, int], None] = lambda name, value, step: None
+    served: Callable[[int, str], Policy] | None = None
 
     def stop(self, reason: str) -> None:
         """End the run after this step; `reason` is one clear sentence, the first one counts."""
@@ -146,6 +149,7 @@ class ForensicsCallback:
             seed=view.seed,
             renderer=self.renderer,
             doubt=self.doubt,
+            served=getattr(view, "served", None),  # a view of another trainer has none
         )
         if not auditor.scrubbed:
             logger.warning(

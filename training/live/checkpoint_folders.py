@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Literal
 
-from forensics.errors import UserError
+from forensics.errors import UserError, stop_outside
 from forensics.policies import (
     SAVED_ADAPTER,
     load_adapter,
@@ -72,11 +72,11 @@ class SavedFolder:
 
     def files(self) -> str:
         """What the files that make it up look like: a hash of names, sizes and times."""
-        found = sorted(
-            (file.name, file.stat().st_size, file.stat().st_mtime_ns)
-            for file in self.place.iterdir()
-            if file.suffix in KINDS and file.name not in NOTES
-        )
+        found = []
+        for file in sorted(self.place.iterdir()):
+            if file.suffix in KINDS and file.name not in NOTES:
+                with suppress(FileNotFoundError):  # it goes just now
+                    found.append((file.name, file.stat().st_size, file.stat().st_mtime_ns))
         return content_hash(found)
 
     def lacks(self) -> str | None:
@@ -124,7 +124,11 @@ def _kind(place: Path, files: set[str]) -> Kind | None:
     if files & {*SAVED_ADAPTER}:
         return "adapter"
     shards = any(re.match(r"model-\d", name) for name in files)
-    if shards or files & {*WEIGHTS} or (CONFIG in files and _of_a_model(place / CONFIG)):
+    if (
+        shards
+        or files & {*WEIGHTS, "trainer_state.json"}
+        or (CONFIG in files and _of_a_model(place / CONFIG))
+    ):
         return "model"
     return "state" if STATE[0] in files else None
 
@@ -168,9 +172,10 @@ def load_model(folder: SavedFolder, base: Path, device: str, dtype: str) -> Any:
 
 def load_start(folder: SavedFolder, base: Path, device: str, dtype: str) -> Any:
     """The model that training began with. Where an adapter is trained, it is there and
-    changes nothing, as in the trainer: what is played goes through the same layers.
+    changes nothing, as in the trainer: what is played goes through the same layers. One that
+    trains more than the two factors of LoRA leaves no start but the base.
     """
-    if folder.kind != "model":
+    if folder.kind != "model" and _factors_alone(folder):
         model = load_model(folder, base, device, dtype)
         if hasattr(model, "peft_config"):
             for name, weight in model.named_parameters():
@@ -178,6 +183,12 @@ def load_start(folder: SavedFolder, base: Path, device: str, dtype: str) -> Any:
                     weight.data.zero_()
             return model
     return load_base(base, device, dtype)
+
+
+def _factors_alone(folder: SavedFolder) -> bool:
+    """Whether an adapter is nothing else: no magnitudes (DoRA), biases or whole layers."""
+    names = [place.name for place in trained_tensors(folder.place)]
+    return folder.kind == "state" or all(re.search(r"lora_(embedding_)?[AB]\b", n) for n in names)
 
 
 def load_base(place: Path, device: str, dtype: str) -> Any:
@@ -200,7 +211,11 @@ def _completed(folder: Path, base: Path) -> Iterator[Path]:
     with tempfile.TemporaryDirectory() as passing:
         for name, file in files.items():
             (Path(passing) / name).symlink_to(file.resolve())
-        yield Path(passing)
+        try:
+            yield Path(passing)
+        except UserError as error:
+            stop_outside(error)
+            raise UserError(str(error).replace(passing, str(folder))) from error
 
 
 def _with_state(model: Any, state: Path) -> Any:

@@ -15,7 +15,7 @@ from forensics.errors import UserError
 from forensics.phrases import point_range, points
 from forensics.policies import identify_folder
 from forensics.records import Record, read_json, write_json
-from training.live.audit_report import AuditReport
+from training.live.audit_report import AuditReport, as_written
 
 MARKS: Final = "promotable.json"
 CONFIGS: Final = ("adapter_config.json", "config.json")  # what weights are opened with
@@ -62,8 +62,9 @@ class Mark(Record):
 def read_marks(folder: Path) -> list[Mark]:
     """The marks that a watch wrote into its folder; none where it has not begun."""
     path = folder / MARKS
-    told = read_json(path)["checkpoints"] if path.is_file() else []
-    return [Mark.model_validate(one) for one in told]
+    with as_written(path):
+        told = read_json(path)["checkpoints"] if path.is_file() else []
+        return [Mark.model_validate(one) for one in told]
 
 
 def write_marks(folder: Path, marks: Iterable[Mark]) -> None:
@@ -132,8 +133,9 @@ def promotable(folder: Path | str, watched: Path | str | None = None) -> bool:
     a second a gigabyte.
     """
     path = Path(folder if watched is None else watched) / MARKS
-    said = read_json(path) if path.is_file() else {}
-    good = [one for one in said.get("checkpoints", [said]) if one.get("promotable") is True]
+    with as_written(path):
+        said = read_json(path) if path.is_file() else {}
+        good = [one for one in said.get("checkpoints", [said]) if one.get("promotable") is True]
     if not good:
         return False
     try:

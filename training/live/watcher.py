@@ -141,7 +141,7 @@ class Watcher:
         self._found = {one.name: one for one in saved_folders(self.run.out, self.folder)}
         for folder in self._found.values():
             self._see(folder)
-        for name in before.keys() - self._found.keys():
+        for name in (name for name in before if name not in self._found):
             self._gone(before[name])
         for one in [one for one in self.marks.values() if one.state == "waiting"]:
             later = any(
@@ -175,7 +175,8 @@ class Watcher:
         now = Mark(checkpoint=folder.name, step=step, files=files, reason=lacks or NEW)
         if lacks is None and (same or self.until.once):
             now = now.model_copy(update=self._whole(step))
-        if lacks is not None and self._is_due(step) and (known is None or known.reason == NEW):
+        news = lacks is not None and (known is None or known.reason == NEW)
+        if news and self._is_due(step) and not self.until.once:
             self.say(f"{folder.name} is waited for. {lacks}")
         self._put(now)
 
@@ -218,14 +219,14 @@ class Watcher:
 
     def _settle(self, one: Mark) -> None:
         """Audit a checkpoint, or say why it cannot be."""
-        place = self.run.out / one.checkpoint
+        folder = self._found[one.checkpoint]
         try:
-            self._put(one, **self._judged(one, place))
+            self._put(one, **self._judged(one, folder.place))
         except (UserError, OSError) as error:
             stop_outside(error)
-            if not place.is_dir():
+            if not folder.place.is_dir():
                 self._put(one, state="vanished", reason=GONE)
-            elif self._found[one.checkpoint].files() != one.files:
+            elif folder.files() != one.files:
                 self._put(one, state="waiting", reason=CHANGED, files="")
             else:
                 self._put(one, state="broken", reason=f"It cannot be audited: {error}.")
@@ -274,10 +275,10 @@ class Watcher:
             auditor.play_start(start, tokenizer, 0, str(run.base))
             del start
             _let_go()
-        if dtype != auditor.start.dtype:
+        if folder.kind == "model" and dtype != auditor.start.dtype:
             raise UserError(
                 f"it was saved in {dtype}, and the start was played in {auditor.start.dtype}, so"
-                " that rounding alone would change the policy; give one --dtype for both"
+                " that rounding alone would change the policy; start over with one --dtype for both"
             )
         model = load_model(folder, run.base, run.device, dtype)
         if folder.files() != one.files:
