@@ -12,7 +12,7 @@ directory; the weights need not be here.
    Cut-off sampling (top-k, top-p) is refused, since servers tell the whole distribution's
    and every ratio would be biased; so are penalties. At a temperature other than 1
    the server must tell what it drew from (vLLM: `--logprobs-mode processed_logprobs`),
-   which two requests find out.
+   which a few requests find out.
 
 What the server really serves cannot be hashed, so nothing that it tells is kept, and
 whether it is the policy that made some runs shows in the agreement with the sampler.
