@@ -18,7 +18,7 @@ log-probabilities it tells. That is for `forensics.policies.server_abilities` to
 
 from dataclasses import dataclass
 from itertools import pairwise
-from math import inf
+from math import inf, isfinite
 from typing import Final
 
 import torch
@@ -58,9 +58,11 @@ class GapWatch:
 
     def fault(self, gap: float) -> str | None:
         """What is wrong with a step of this mean absolute gap, in one sentence."""
-        if self.first is None:
+        if self.first is None and isfinite(gap):
             self.first = gap
-        if gap > self.largest:
+        if self.first is None or not isfinite(gap):
+            said = "which is no finite number"
+        elif gap > self.largest:
             said = f"more than largest_gap = {self.largest:g}"
         elif gap > max(DRIFT * self.first, LEAST):
             said = f"more than {DRIFT:g} times the {self.first:.2g} of the first step"

@@ -21,9 +21,10 @@ once.
 
 import warnings
 import weakref
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any, Final
 
 import torch
@@ -41,6 +42,7 @@ from forensics.policies.single_query import one_query
 
 LEAST_ROWS: Final = 8
 LEAST_ROOM: Final = 128
+NOWHERE: Final[Mapping[str, Any]] = MappingProxyType({})
 SHARE: Final = 0.25  # of the free memory that the buffers take at once; they grow where needed
 
 
@@ -205,12 +207,16 @@ class CapturedSteps:
 
     @torch.inference_mode()
     def __call__(
-        self, tokens: torch.Tensor, cache: Any, at: torch.Tensor | None = None
+        self,
+        tokens: torch.Tensor,
+        cache: Any,
+        at: torch.Tensor | None = None,
+        where: Mapping[str, torch.Tensor] = NOWHERE,
     ) -> torch.Tensor | None:
         """Logits `[rows, vocabulary]` behind one more token a row `[rows, 1]`, valid until the
         next step; `None`, with the cache as it was, where it turns out that no step holds.
         `at` `[rows]`: the position of each token, below the cache's length, where they are
-        not all the next one.
+        not all the next one. `where`: what else a plain pass is told then.
         """
         held, rows = cache.get_seq_length(), len(tokens)
         end = held + (at is None)
@@ -222,7 +228,7 @@ class CapturedSteps:
         key = (*span, *_autocast(tokens.device))
         step = self._steps.get(key)
         if step is None:
-            step = self._made(tokens, held if at is None else at, cache, span)
+            step = self._made(tokens, held if at is None else at, cache, span, where)
             if step is None:
                 return None
             self._steps[key] = step
@@ -252,7 +258,8 @@ class CapturedSteps:
             return None
         for layer in cache.layers:
             layer.length = attention_mask.shape[-1]
-        found = self(tokens, cache, position_ids[:, 0])
+        where = {"position_ids": position_ids, "attention_mask": attention_mask}
+        found = self(tokens, cache, position_ids[:, 0], where)
         if found is None:
             for layer in cache.layers:
                 layer.length = held
@@ -264,16 +271,22 @@ class CapturedSteps:
         self._forget()
 
     def _made(
-        self, tokens: torch.Tensor, at: torch.Tensor | int, cache: Any, span: tuple[int, int]
+        self,
+        tokens: torch.Tensor,
+        at: torch.Tensor | int,
+        cache: Any,
+        span: tuple[int, int],
+        where: Mapping[str, torch.Tensor],
     ) -> _Step | None:
         """A step for so many rows and positions; the first is checked against a plain pass."""
         model: Any = self._model()
         held = cache.get_seq_length()
         try:
             step = self._captured(tokens, at, cache, span)
-            if not self._steps and isinstance(at, int):
+            if not self._steps:
                 found = step.logits[: len(tokens)].clone()
-                wanted = model(tokens, past_key_values=cache, use_cache=True, logits_to_keep=1)
+                memory = {"past_key_values": cache, "use_cache": True}
+                wanted = model(tokens, logits_to_keep=1, **memory, **where)
                 if not _is_one(found, wanted.logits[:, -1]):
                     self.refused = "its numbers are not those of a plain pass"
         except Exception as error:  # whatever a capture meets, the model itself goes on

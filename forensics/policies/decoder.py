@@ -18,7 +18,7 @@ padding and with shared prefixes.
    its prefix cache (read once) just before a branch and leaves when nobody stands on it.
    At most `most` runs are under way; the others wait for the next sweep.
 7. Where memory does not suffice, what is left of the batch goes on as two, its texts read
-   anew; what was drawn stays drawn.
+   anew; what was drawn stays drawn. (Branched texts do not: they end with torch's error.)
 """
 
 import math
@@ -101,22 +101,26 @@ class BatchDecoder:
             while batches:
                 batches = self._swept(batches[0]) + batches[1:]
 
-    def _swept(self, rows: list[RunningSequence]) -> list[list[RunningSequence]]:
-        """Drive rows to their end; where memory does not suffice, the halves of what is left."""
+    def _swept(
+        self, rows: list[RunningSequence], again: bool = True
+    ) -> list[list[RunningSequence]]:
+        """Drive rows to their end; where memory does not suffice, the halves of what is left. A
+        single row is tried `again` when all that is spare was given back.
+        """
         try:
             for _ in self._sweep(rows, [], sum(len(row.drivers) for row in rows)):
                 pass
             return []
         except torch.OutOfMemoryError as error:
             left = halves(rows)
-            if len(left) < 2:
+            if len(left) < 2 and not again:
                 raise UserError(
                     f"one text of at most {self._settings.max_tokens} tokens does not fit into the"
                     f" memory of {self._device} beside the model; lower max_tokens"
                 ) from error
         self._halved(sum(len(row.drivers) for part in left for row in part))
         release_memory(self._device)  # the error is gone, and what it held
-        return left
+        return left if len(left) != 1 else self._swept(left[0], again=False)
 
     def branch(self, texts: Sequence[BranchedText], most: int) -> Iterator[None]:
         """Every branch to its end, at most `most` runs at a time; gives control back each step."""

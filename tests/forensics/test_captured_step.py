@@ -12,6 +12,7 @@ import torch
 from forensics import policy_from
 from forensics.policies import captured_step, huggingface
 from forensics.policies.captured_step import CapturedSteps, StandingLayer, captured_steps
+from forensics.policies.kv_cache import Spots
 from forensics.protocols import SamplingSettings
 from tests.forensics.test_one_token import MODELS, SMALL, made
 from tests.tiny import tiny_tokenizer
@@ -66,8 +67,9 @@ def test_the_same_tokens_are_drawn(monkeypatch: pytest.MonkeyPatch, more: Any) -
         assert a.logprobs == pytest.approx(b.logprobs, abs=1e-4)
 
 
+@pytest.mark.parametrize("wrong", [False, True])
 @torch.inference_mode()
-def test_rows_may_stand_apart() -> None:
+def test_rows_may_stand_apart(monkeypatch: pytest.MonkeyPatch, wrong: bool) -> None:
     model = made("qwen2, biases")
     steps = CapturedSteps(model, capture=False)
     cache: Any = steps.new_cache(3, 20)
@@ -75,7 +77,17 @@ def test_rows_may_stand_apart() -> None:
     model(tokens, past_key_values=cache, use_cache=True)
     ends = torch.tensor([12, 5, 9])  # each row's own text is shorter
     other = (tokens.gather(1, ends[:, None] - 1) + 1).remainder(SMALL["vocab_size"])
-    found = steps(other, cache, ends - 1)
+    places = ends[:, None] - 1
+    mask = torch.arange(12) <= places[:, None, :, None]
+    for layer in cache.layers:
+        layer.spots = Spots(rows=torch.arange(3), at=places, end=12)
+    plain = steps._run
+    if wrong:
+        monkeypatch.setattr(steps, "_run", lambda *given: plain(*given).flip(-1))
+        with pytest.warns(UserWarning, match="not captured"):
+            assert steps.apart(other, cache, position_ids=places, attention_mask=mask) is None
+        return
+    found = steps.apart(other, cache, position_ids=places, attention_mask=mask)
     assert found is not None and cache.get_seq_length() == 12
     for row, end in enumerate(ends.tolist()):
         text = torch.cat([tokens[row, : end - 1], other[row]])[None]

@@ -290,6 +290,22 @@ def test_one_row_that_does_not_fit_is_one_sentence(small: dict[str, int]) -> Non
         play(one)
 
 
+def test_one_row_is_tried_again_without_what_is_spare(monkeypatch: pytest.MonkeyPatch) -> None:
+    one, world, passes = policy(), Talkative(turns="4"), list[int]()
+    tasks, plain = world.tasks("held-out", 1, 1), torch.nn.functional.embedding
+    wanted = play(policy(), world, tasks=tasks)
+
+    def embedding(ids: torch.Tensor, *rest: Any, **named: Any) -> torch.Tensor:
+        passes.append(len(ids))
+        if len(passes) == 5:
+            raise torch.OutOfMemoryError("CUDA out of memory (planted)")
+        return plain(ids, *rest, **named)
+
+    monkeypatch.setattr("torch.nn.functional.embedding", embedding)
+    same(play(one, world, tasks=tasks), wanted)
+    assert len(passes) > 5 and one.room.most == 1
+
+
 # rows at positions of their own
 
 

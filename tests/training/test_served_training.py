@@ -114,6 +114,7 @@ def test_the_rule_over_the_gap() -> None:
         False,
         False,
     ]
+    assert "no finite number" in (GapWatch(largest=0.02).fault(float("nan")) or "")
     rough = GapWatch(largest=0.02)
     assert rough.fault(0.004) is None and rough.fault(0.015) is None
     assert "largest_gap = 0.02" in str(rough.fault(0.021))
