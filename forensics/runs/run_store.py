@@ -9,6 +9,7 @@
    equal up to the first draw that differs.
 """
 
+import logging
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,10 +17,12 @@ from typing import Any, NamedTuple
 
 from forensics.budget import Budget
 from forensics.errors import MissingInput, UserError, environment_failure
+from forensics.phrases import percent
 from forensics.progress import Pace, Progress
-from forensics.protocols import Environment, Policy
+from forensics.protocols import Environment, Policy, SamplingSettings
 from forensics.records import Trajectory, content_hash, read_json, write_json
 from forensics.records.tables import write_trajectories
+from forensics.records.trajectory import LAST_ACTION_CUT, TOKEN_LIMIT
 from forensics.rollout_logs import Rollouts
 from forensics.runs.condition import OPEN, Condition
 from forensics.world import environment_key
@@ -110,7 +113,10 @@ class RunStore:
                     condition.refused,
                     condition.steered,
                 )
-                write_trajectories(path, pace.timed(_declared(play, self.world)))
+                runs = _declared(play, self.world)
+                if condition == OPEN and at == 0:
+                    runs = _telling_of_cuts(runs, who.name, self.budget.settings)
+                write_trajectories(path, pace.timed(runs))
                 self._sized(policy)  # fewer rows by now, perhaps
         progress(request.label, number, number)
         return Rollouts(key=request.key, paths=request.paths)
@@ -158,6 +164,26 @@ def _declared(runs: Iterable[Trajectory], world: Environment) -> Iterator[Trajec
                     )
                 )
         yield run
+
+
+def _telling_of_cuts(
+    runs: Iterable[Trajectory], name: str, settings: SamplingSettings
+) -> Iterator[Trajectory]:
+    """The runs; where a limit on tokens cut off half of them or more, a warning behind them."""
+    cut = number = 0
+    for run in runs:
+        number += 1
+        cut += (run.end_reason or "").startswith((LAST_ACTION_CUT, TOKEN_LIMIT))
+        yield run
+    if number and 2 * cut >= number:
+        logging.getLogger("forensics").warning(
+            "%s of the runs of %s were cut off at %d tokens a turn, %d in all; play with the limits"
+            " of the training (--max-turn-tokens, --max-tokens), or what is measured is the limit",
+            percent(cut / number),
+            name,
+            settings.max_turn_tokens,
+            settings.max_tokens,
+        )
 
 
 def able(who: Player, condition: Condition) -> Policy:

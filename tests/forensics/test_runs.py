@@ -18,6 +18,7 @@ from forensics.protocols import Alteration, Constraint, Intervention, SamplingSe
 from forensics.records import Checkpoint, Step, Trajectory
 from forensics.runs import OPEN, Condition, Series, series_of
 from forensics.runs.kept import MOST, Kept
+from forensics.runs.run_store import _telling_of_cuts
 from forensics.subjects import BEFORE, Logs, Role, ServedPolicy, held_subjects, inspect_subjects
 from tests.episodes import episode_of
 from tests.forensics.score_world import stored_case
@@ -87,6 +88,16 @@ def test_a_channel_that_the_world_does_not_declare_is_one_sentence(tmp_path: Pat
     said = "mini-repo showed the channel 'git-histroy' on task t, .* declare: .*git-history"
     with pytest.raises(OutsideFailure, match=said):
         case.rollouts("before")
+
+
+@pytest.mark.parametrize(("cut", "told"), [(2, True), (1, False)])
+def test_runs_that_a_limit_cut_off_are_told(
+    cut: int, told: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    reasons = [*["last action cut off; wrong", "token limit"][:cut], *[None] * (4 - cut)]
+    runs = [episode_of(end_reason=reason) for reason in reasons]
+    assert list(_telling_of_cuts(runs, "after", SamplingSettings())) == runs
+    assert ("50 % of the runs of after were cut off at 64 tokens" in caplog.text) == told
 
 
 def test_a_condition_is_its_content() -> None:
