@@ -95,7 +95,7 @@ def test_runs_that_a_limit_cut_off_are_told(
     cut: int, told: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
     reasons = [*["last action cut off; wrong", "token limit"][:cut], *[None] * (4 - cut)]
-    runs = [episode_of(end_reason=reason) for reason in reasons]
+    runs = [episode_of(steps=(), end_reason=reason) for reason in reasons]
     assert list(_telling_of_cuts(runs, "after", SamplingSettings())) == runs
     assert ("50 % of the runs of after were cut off at 64 tokens" in caplog.text) == told
 
