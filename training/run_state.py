@@ -292,7 +292,8 @@ def check(folder: Path, mine: Mapping[str, Any]) -> None:
     was = {"rewards": mine["rewards"]} | read_json(folder / FILE)  # older runs noted none
     for part in ("seed", "recipe", "start", "rewards"):
         name = "" if part == "recipe" else part
-        for what, earlier, now in differences(name, was.get(part), mine[part]):
+        found = [*differences(name, was.get(part), mine[part])]
+        for what, earlier, now in sorted(found, key=lambda one: None in one[1:]):
             if what == "start":
                 raise UserError(
                     f"{folder} holds a run that began with other weights than policy.checkpoint ="

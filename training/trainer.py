@@ -41,7 +41,7 @@ from training.run_state import (
     save_checkpoint,
     save_state,
 )
-from training.served_sampling import ServedSampling
+from training.served_sampler import ServedSampling
 from training.trained_model import Machine
 from training.update import UpdateReport, update
 

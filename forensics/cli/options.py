@@ -205,7 +205,7 @@ class Sampling:
 
     def settings(self, given: Mapping[str, Any]) -> Any:
         """The `SamplingSettings`, which are not loaded for `--help`. What no option says is taken
-        from what the command was `given`: a case folder or checkpoints.
+        from what the command was `given`: a case folder, checkpoints or a training.
         """
         from forensics.investigation.stated_settings import stated_sampling
         from forensics.protocols import SamplingSettings
@@ -215,7 +215,7 @@ class Sampling:
         checkpoints = [*(after if isinstance(after, list | tuple) else [after])]
         stated = stated_sampling(
             given.get("logs") or given.get("runs"), [given.get("policy"), *checkpoints]
-        )
+        ) or stated_sampling(given.get("training"), ())
         taken = {} if stated is None else {n: v for n, v in stated.values.items() if n not in own}
         settings = SamplingSettings(**taken | own)
         usual = vars(SamplingSettings())

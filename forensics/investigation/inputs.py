@@ -25,6 +25,7 @@ from forensics.policies.compatibility import (
     require_context,
     resolve_device,
 )
+from forensics.policies.weights import widened_hash
 from forensics.progress import Progress, silent
 from forensics.protocols import Capability, Environment
 from forensics.readers import DumpedRecord, open_record
@@ -274,12 +275,14 @@ def check_inputs(
 
 def require_same_start(record: TrainingRecord, before: Subject) -> None:
     """The record must be of a run that started from the before checkpoint,
-    where it says so by a hash.
+    where it says so by a hash: of the weights as they are saved, or as a trainer
+    opens them in float32.
     """
     start, stated = record.run.start, before.stated
     if not isinstance(stated, Checkpoint) or not re.fullmatch("[0-9a-f]{16,64}", start):
         return
-    if not stated.weights.startswith(start):
+    known = stated.weights.startswith(start) or widened_hash(Path(stated.path)).startswith(start)
+    if not known:
         raise UserError(
             f"the training record in {record.folder} started from other weights ({start[:16]}) than"
             f" {stated.path} ({before.identity}); give the record of the run that led from --before"

@@ -1,7 +1,7 @@
 """How runs were drawn, as what a command was given says: `stated_sampling`.
 
 1. A case folder says it in `case.json`.
-2. A run of our trainer says it in `training.json`.
+2. A run of our trainer says it in `training.json`, one of TRL in the record of `ForensicsForTRL`.
 3. A checkpoint that our trainer saved says it in `environment.json`: temperature, tokens of
    an action and of an episode, as in training.
 
@@ -20,6 +20,8 @@ from forensics.protocols import SamplingSettings
 from forensics.records.files import read_json
 
 RUN = "training.json"
+RECORDS = (Path("record", "run.json"), Path("forensics", "record", "run.json"))
+ROOM = 1024  # tokens beside one completion, as `ForensicsForTRL` gives its audits
 KNOWN = frozenset(field.name for field in fields(SamplingSettings))
 
 
@@ -39,6 +41,9 @@ def stated_sampling(logs: object, checkpoints: Iterable[object]) -> Stated | Non
             return Stated(told, str(folder / "case.json")) if told else None
         if run := stated_run(folder):
             return Stated(_known(run["recipe"]["sampling"]), str(folder / RUN))
+        for record in (folder / place for place in RECORDS if (folder / place).is_file()):
+            if told := _of_trl(record):
+                return Stated(told, str(record))
     for place in (Path(one) for one in checkpoints if isinstance(one, str | PathLike)):
         hint = read_environment_hint(place)
         if hint is not None and hint.sampling:
@@ -60,6 +65,17 @@ def _of_case(path: Path) -> dict[str, Any]:
     budget = inputs.get("budget") if isinstance(inputs, dict) else None
     settings = budget.get("settings") if isinstance(budget, dict) else None
     return _known(settings) if isinstance(settings, dict) else {}
+
+
+def _of_trl(path: Path) -> dict[str, Any]:
+    said = read_json(path)
+    recipe = said.get("recipe") if isinstance(said, dict) else None
+    if not isinstance(recipe, dict) or not str(recipe.get("trainer")).startswith("trl."):
+        return {}
+    told, longest = dict(recipe), recipe.get("max_completion_length")
+    if isinstance(longest, int):
+        told |= {"max_turn_tokens": longest, "max_tokens": longest + ROOM}
+    return _known(told)
 
 
 def _known(settings: Mapping[str, Any]) -> dict[str, Any]:

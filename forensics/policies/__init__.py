@@ -107,11 +107,12 @@ if TYPE_CHECKING:
         scripted_policy as scripted_policy,
     )
     from forensics.policies.sequences import Branch as Branch, BranchedText as BranchedText
-    from forensics.policies.server import SAMPLES as SAMPLES, ServerPolicy as ServerPolicy
+    from forensics.policies.server import ServerPolicy as ServerPolicy
     from forensics.policies.server_abilities import (
         HOT as HOT,
         LENGTH as LENGTH,
         ONE_ANSWER as ONE_ANSWER,
+        SAMPLES as SAMPLES,
         SEED as SEED,
         Abilities as Abilities,
         answering as answering,

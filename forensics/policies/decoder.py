@@ -62,7 +62,7 @@ class BatchDecoder:
     about to draw the first token of an action. `cache_kind`: what the cache can be used
     for; where it is `none`, whole texts go in without one. `standing(rows, length)`: a
     cache that serves captured steps, or `None`. `apart`: how rows may stand at different
-    positions. `halved` is told how many rows were too many for the memory.
+    positions. `halved` is told how many episodes were too many for the memory.
     """
 
     def __init__(
@@ -114,7 +114,7 @@ class BatchDecoder:
                     f"one text of at most {self._settings.max_tokens} tokens does not fit into the"
                     f" memory of {self._device} beside the model; lower max_tokens"
                 ) from error
-        self._halved(sum(map(len, left)))
+        self._halved(sum(len(row.drivers) for part in left for row in part))
         release_memory(self._device)  # the error is gone, and what it held
         return left
 

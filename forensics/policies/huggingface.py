@@ -5,6 +5,7 @@ library's own; sampling, turn-taking and the KV cache are ours (see `decoder`).
 """
 
 import copy
+import inspect
 import logging
 import math
 from collections.abc import Callable, Iterator, Sequence
@@ -354,7 +355,11 @@ class HuggingFacePolicy:
         a mask of truth values.
         """
         sdpa = getattr(self.model.config, "_attn_implementation", None) == "sdpa"
-        return sdpa and self.cache_kind == "own"
+        taken = inspect.signature(self.model.forward).parameters
+        placed = "position_ids" in taken or any(
+            one.kind is one.VAR_KEYWORD for one in taken.values()
+        )
+        return sdpa and placed and self.cache_kind == "own"
 
     def _captured_steps(self, interventions: Sequence[Intervention]) -> CapturedSteps | None:
         """Graphs of single steps, where nothing changes what the model does."""

@@ -90,8 +90,9 @@ class GrowingLayer(CacheLayerMixin):  # type: ignore[misc]
         self.rows = key_states.shape[0]
         rows = max(self.rows, self._most_rows)
         length = _roomy(key_states.shape[-2], self.device, self._most_length)
+        numbers = key_states.is_floating_point() and value_states.is_floating_point()
         self.keys, self.values = (
-            self._spare.take(states, rows, length, self.dtype)
+            self._spare.take(states, rows, length, self.dtype if numbers else None)
             for states in (key_states, value_states)
         )
         self.is_initialized = True
@@ -170,7 +171,7 @@ class GrowingLayer(CacheLayerMixin):  # type: ignore[misc]
             length = _roomy(length, self.device, self._most_length)
         for name in ("keys", "values"):
             old = getattr(self, name)
-            new = self._spare.take(old, rows, length, self.dtype)
+            new = self._spare.take(old, rows, length)
             new[: self.rows, :, : self.length] = old[: self.rows, :, : self.length]
             setattr(self, name, new)
             self._spare.give(old)

@@ -12,7 +12,7 @@ directory; the weights need not be here.
    Cut-off sampling (top-k, top-p) is refused, since servers tell the whole distribution's
    and every ratio would be biased; so are penalties. At a temperature other than 1
    the server must tell what it drew from (vLLM: `--logprobs-mode processed_logprobs`),
-   which two requests find out.
+   which a few requests find out.
 
 What the server really serves cannot be hashed, so nothing that it tells is kept, and
 whether it is the policy that made some runs shows in the agreement with the sampler.
@@ -37,6 +37,7 @@ from forensics.policies.episodes import EpisodeContext, start_episodes, step_thr
 from forensics.policies.renderers import renderer_for, style_of
 from forensics.policies.sequences import BranchedText
 from forensics.policies.server_abilities import (
+    SAMPLES,
     Abilities,
     answering,
     echoed_logprobs,
@@ -60,9 +61,6 @@ from forensics.records import Trajectory
 TRIAL: Final = (1, 2, 3)
 LENGTHS: Final = ("max_turn_tokens", "max_tokens")  # they change no probability
 WHOLE: Final = ("top_k", "top_p", "repetition_penalty", "presence_penalty", "frequency_penalty")
-SAMPLES: Final[frozenset[Capability]] = frozenset(
-    {"tokens", "sample", "play", "constraint", "branches"}
-)
 
 
 def open_policy(

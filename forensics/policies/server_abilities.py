@@ -32,7 +32,11 @@ from forensics.policies.completions import (
     drawn_ids,
     ids_body,
 )
-from forensics.protocols import SamplingSettings
+from forensics.protocols import Capability, SamplingSettings
+
+SAMPLES: Final[frozenset[Capability]] = frozenset(
+    {"tokens", "sample", "play", "constraint", "branches"}
+)
 
 
 def require_sendable(settings: SamplingSettings) -> None:

@@ -71,6 +71,27 @@ def identify_folder(directory: Path) -> WeightsIdentity:
     return _identified(directory, trained_tensors(directory))
 
 
+def widened_hash(directory: Path) -> str:
+    """The SHA-256 of a checkpoint whose 16-bit weights are held in float32, as by a trainer
+    that opens them so. No value changes: only the same weights have the same hash.
+    """
+    places = sorted(find_tensors(directory), key=lambda place: place.name)
+    return _identity(
+        (place.name, *_widened(place.dtype, place.shape, pieces(place))) for place in places
+    ).sha256
+
+
+def _widened(
+    dtype: str, shape: Sequence[int], pieces: Iterable[bytes]
+) -> tuple[str, Sequence[int], Iterable[bytes]]:
+    if dtype == "BF16":
+        bits = (np.frombuffer(piece, "<u2").astype("<u4") << 16 for piece in pieces)
+        return "F32", shape, (piece.tobytes() for piece in bits)
+    if dtype == "F16":
+        return "F32", shape, (np.frombuffer(one, "<f2").astype("<f4").tobytes() for one in pieces)
+    return dtype, shape, pieces
+
+
 def _identified(
     directory: Path, found: Iterable[TensorPlace], progress: Progress | None = None
 ) -> WeightsIdentity:

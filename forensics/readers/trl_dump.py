@@ -140,10 +140,13 @@ def are_plain(
 
 
 def _proportional(sums: Sequence[float | None], advantages: Sequence[float | None]) -> bool:
-    """Whether advantages are the centred sums times one positive number."""
-    if None in sums:
-        return False
-    total, given = np.array(sums, float), np.array(advantages, float)
+    """Whether advantages are the centred sums times one positive number. A completion that no
+    reward could score has no sum, and TRL leaves it out of the baseline.
+    """
+    known = [pair for pair in zip(sums, advantages, strict=True) if pair[0] is not None]
+    if not known:
+        return True
+    total, given = np.array(known, float).T
     centred = total - total.mean()
     largest = float(np.abs(centred).max()), float(np.abs(given).max())
     if min(largest) < FLAT:

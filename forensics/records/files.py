@@ -87,7 +87,7 @@ def read_json(path: Path) -> Any:
     """A JSON file's content. Raises `UserError` where it is missing or no JSON, and for a
     `case.json` that was changed.
     """
-    text = read_text(path, "", "give a folder that `forensics investigate` wrote")
+    text = read_text(path, "", _cure(path))
     try:
         content = parse_json(text)
     except ValueError as error:
@@ -97,6 +97,13 @@ def read_json(path: Path) -> Any:
     if path.name == CASE:
         require_sealed(path, content)
     return content
+
+
+def _cure(path: Path) -> str:
+    """What to give instead of a folder that has no such file."""
+    audits = path.parent / "audits"
+    such = f", such as one of {audits}" if audits.is_dir() else ""
+    return f"give a folder that `forensics investigate` wrote{such}"
 
 
 def require_written(path: Path) -> None:

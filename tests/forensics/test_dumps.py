@@ -221,6 +221,22 @@ def test_rewards_that_were_weighted_have_no_total(tmp_path: Path) -> None:
     assert {row.reward for row in open_record(tmp_path).rows(1)} == {None}
 
 
+def test_a_completion_that_no_reward_scored_takes_no_total_from_the_others(tmp_path: Path) -> None:
+    """As TRL 1.16 computes it: it is not in the mean, and its advantage is 0."""
+    scored: list[float | None] = [1.0, 0.0, None, 1.0]
+    rewards, third = [{"a": x} for x in scored], 1.7 / 3
+    assert are_plain(rewards, [third, -2 * third, 0.0, third], 4)
+    assert not are_plain(rewards, [-third, 2 * third, 0.0, -third], 4), "a negative weight"
+    assert not are_plain(rewards, [0.5, -0.5, -0.5, 0.5], 4), "an older one, which took it for 0"
+    assert are_plain([{"a": None}] * 2, [0.0] * 2, 2)
+    right, advantage = [0.0, 1.0, None, None, 1.0, 1.0], [-0.7, 0.7] + [0.0] * 4
+    completions(
+        tmp_path, 1, right=right, short=[0.0, 0.0, None, None, 0.0, 0.0], advantage=advantage
+    )
+    found = [row.reward for row in open_record(tmp_path).rows(1)]
+    assert found == [0.0, 1.0, None, None, 1.0, 1.0]
+
+
 def test_our_own_record_comes_first(tmp_path: Path) -> None:
     from tests.forensics.planted_run import HEALTHY, HURT, write_run
 

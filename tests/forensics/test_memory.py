@@ -265,6 +265,24 @@ def test_a_draw_that_does_not_fit_draws_the_same_again(
     assert len(drawn) > at
 
 
+def test_episodes_that_still_share_a_row_are_counted_one_by_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A row of eight is no reason to play one at a time from there on."""
+    plain, passes = torch.nn.functional.embedding, list[int]()
+
+    def embedding(ids: torch.Tensor, *rest: Any, **named: Any) -> torch.Tensor:
+        passes.append(len(ids))
+        if len(passes) == 1:
+            raise torch.OutOfMemoryError("CUDA out of memory (planted)")
+        return plain(ids, *rest, **named)
+
+    one, world = policy(), Talkative(turns="4")
+    monkeypatch.setattr("torch.nn.functional.embedding", embedding)
+    runs = play(one, world, tasks=world.tasks("held-out", 1, 1), samples=8)
+    assert len(runs) == 8 and passes[0] == 1 and one.room.most == 4
+
+
 def test_one_row_that_does_not_fit_is_one_sentence(small: dict[str, int]) -> None:
     one = policy()
     small["rows"] = 0

@@ -148,7 +148,8 @@ def test_rollouts_of_older_versions_are_grouped_by_example(tmp_path: Path) -> No
     ]
     write(tmp_path / "rollouts" / "step_7" / "train_rollouts.jsonl", rows)
     told = list(open_record(tmp_path).rows(7))
-    assert [row.trajectory for row in told] == ["7-0-0", "7-0-1", "7-1-0", "7-1-1"]
+    names = ["7-sums-0-0", "7-sums-0-1", "7-sums-1-0", "7-sums-1-1"]
+    assert [row.trajectory for row in told] == names
     assert [row.reward for row in told] == [0.0, 0.25, 0.5, 0.75]
     assert all(row.advantage == 0.5 and row.token_ids is None for row in told)
 

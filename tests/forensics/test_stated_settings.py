@@ -36,6 +36,20 @@ def test_options_come_before_the_case_and_the_case_before_the_checkpoint(
     assert taken == SamplingSettings(temperature=0.5, max_turn_tokens=9)
 
 
+def test_a_run_of_trl_says_it_in_its_record(tmp_path: Path) -> None:
+    recipe = {"trainer": "trl.GRPOTrainer", "temperature": 0.9, "max_completion_length": 200}
+    (tmp_path / "forensics" / "record").mkdir(parents=True)
+    path = tmp_path / "forensics" / "record" / "run.json"
+    write_json(path, {"recipe": recipe | {"top_k": None, "learning_rate": 1e-6}})
+    given = {"before": tmp_path, "after": [tmp_path], "training": tmp_path}
+    wanted = SamplingSettings(temperature=0.9, max_turn_tokens=200, max_tokens=1224)
+    assert Sampling().settings(given) == wanted
+    given["after"] = [checkpoint_at(tmp_path / "trained", temperature=0.5)]
+    assert Sampling().settings(given) == SamplingSettings(temperature=0.5)
+    write_json(path, {"recipe": recipe | {"trainer": "another"}})
+    assert stated_sampling(tmp_path, ()) is None
+
+
 def test_a_case_without_settings_says_nothing_and_strange_fields_are_left_out(
     tmp_path: Path,
 ) -> None:

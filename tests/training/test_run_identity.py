@@ -117,3 +117,10 @@ def test_another_start_is_told_by_its_checkpoint(tmp_path: Path) -> None:
         train(fresh("hash-two"), tmp_path, recipe("models/mine", steps=2))
     with refused("policy.checkpoint = models/mine, not models/yours"):
         train(fresh("hash-two"), tmp_path, recipe("models/yours", steps=2))
+
+
+def test_of_all_that_differs_the_cause_is_named(tmp_path: Path) -> None:
+    """Another loss has other keys: the loss is told, not a key that one of them lacks."""
+    train(fresh(), tmp_path, recipe(objective={"loss": "gspo"}))
+    with refused("objective.loss = gspo, not sapo"):
+        train(fresh(), tmp_path, recipe(objective={"loss": "sapo"}))

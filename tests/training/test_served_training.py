@@ -87,6 +87,8 @@ def test_the_server_draws_with_the_weights_of_each_step(tmp_path: Path, reload: 
     paths = [path.rpartition("/")[2] for path, _ in stub.told]
     wanted = ["update_weights"] * 3 if reload else ["load_lora_adapter"] * 3
     assert [path for path in paths if not path.startswith("unload")] == wanted
+    salts = {body.get("cache_salt") for body in stub.seen[-9:]}  # of the last step's episodes
+    assert salts == ({"start-step-2"} if reload else {None})
     assert len(list((tmp_path / "server").iterdir())) == 1 and len(stub.adapters) <= 1
     assert all(report.errored == 0 for report in reports)
 

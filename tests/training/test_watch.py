@@ -294,8 +294,16 @@ def command(run: Path, *more: str) -> int:
     return run_command(["watch", str(run), *given, *how, *more])
 
 
+def test_pickles_are_not_opened(tmp_path: Path) -> None:
+    run = trained(tmp_path)
+    (run / "pickled-14").mkdir()
+    shutil.copy(tmp_path / "base" / "config.json", run / "pickled-14")
+    (run / "pickled-14" / "pytorch_model.bin").touch()
+    assert any("pickles are not opened" in line for line in watched(run))
+
+
 def test_the_exit_code_is_a_gates(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """The last audited checkpoint decides; `every` leaves out all but the last one."""
+    """The last checkpoint decides; `every` leaves out all but the last one."""
     run = trained(tmp_path)
     assert command(run, "--every", "5", "--ceiling", "1", "--json") == 0
     told = json.loads(capsys.readouterr().out)
@@ -308,9 +316,33 @@ def test_the_exit_code_is_a_gates(tmp_path: Path, capsys: pytest.CaptureFixture[
     assert command(run, "--force") == 1 and "not promotable" in capsys.readouterr().out
     assert command(tmp_path / "nowhere") == 2
     (tmp_path / "empty").mkdir()
-    assert command(tmp_path / "empty") == 1 and "No checkpoint has" in capsys.readouterr().out
+    assert command(tmp_path / "empty") == 1 and "None lies below" in capsys.readouterr().out
+    shutil.copytree(run / "checkpoint-1", tmp_path / "other" / "best")
+    assert command(tmp_path / "other") == 1
+    assert "Its name ends in no number" in capsys.readouterr().out
+    assert run_command(["gate", str(run / "watch")]) == 2
+    assert f"such as one of {run / 'watch' / 'audits'}" in capsys.readouterr().err
     page = (run / "watch" / "watch.html").read_text()
     assert "checkpoint-2 is not promotable" in page and "Gain, genuine and phantom part" in page
+
+
+@pytest.mark.parametrize("harm", ["cut off", "not finite"])
+def test_an_earlier_checkpoint_does_not_speak_for_a_broken_last_one(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], harm: str
+) -> None:
+    run = trained(tmp_path)
+    place = run / "checkpoint-2" / "model.safetensors"
+    whole = place.read_bytes()
+    if harm == "cut off":
+        os.truncate(place, 100)
+    else:
+        save_file({name: one * nan for name, one in load_file(place).items()}, place)
+    assert command(run, "--ceiling", "1") == 1
+    assert "checkpoint-2 is not promotable" in capsys.readouterr().out
+    assert states(run) == {"checkpoint-1": "audited", "checkpoint-2": "broken"}
+    assert command(run, "--ceiling", "1") == 1  # nothing new
+    place.write_bytes(whole)
+    assert command(run, "--ceiling", "1") == 0 and not read_missed(run / "watch")
 
 
 def test_ctrl_c_ends_it_and_the_same_command_goes_on(

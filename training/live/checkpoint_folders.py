@@ -44,6 +44,7 @@ PASSED_BY: Final = (".", "tmp", "critic")  # drafts, and verl's critic, which is
 NOTES: Final = frozenset({"trainer_state.json", "promotable.json", "optimizer.safetensors"})
 KINDS: Final = frozenset({".safetensors", ".json", ".jinja", ".model", ".txt"})
 Kind = Literal["model", "adapter", "state"]
+PICKLES: Final = ", and pickles are not opened; have the trainer save safetensors"
 VERL: Final = "; verl writes them where checkpoint.save_contents names hf_model"
 
 
@@ -88,13 +89,18 @@ class SavedFolder:
         if self.kind == "model" and not any((self.place / name).is_file() for name in WEIGHTS):
             missing = [WEIGHTS[0]]
         if missing:
-            verl = any(self.place.parent.glob("model_world_size_*"))
-            return f"It has no {missing[0]}{VERL if verl else ''}."
+            return f"It has no {missing[0]}{self._cure()}."
         try:
             trained_tensors(self.place)
         except UserError as error:
             return f"It is not whole: {str(error).partition(';')[0]}."
         return None
+
+    def _cure(self) -> str:
+        """Where its weights may be instead."""
+        if any(self.place.parent.glob("model_world_size_*")):
+            return VERL
+        return PICKLES if any(self.place.glob("pytorch_model*.bin*")) else ""
 
 
 def saved_folders(out: Path, own: Path) -> list[SavedFolder]:

@@ -21,6 +21,7 @@ from forensics.cli import (
 
 LARGEST_SEED = 2**32 - 1
 INTERRUPTED = 130
+NONE = "None lies below the folder: config.json and model.safetensors, shards, or an adapter."
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -109,8 +110,8 @@ def watch(
 ) -> None:
     """Audit the checkpoints of any trainer as they appear, in a process of its own.
 
-    Exits with 0 if the last audited checkpoint is promotable, else with 1. The same command
-    goes on where it was; Ctrl-C ends it at any time.
+    Exits with 0 if the last checkpoint is promotable, with 1 if it is not, is broken or
+    half written. The same command goes on where it was; Ctrl-C ends it at any time.
     """
     from forensics.cli import progress_bars
     from training.live import watch_of
@@ -140,6 +141,7 @@ def _watched(watcher: Any, as_json: bool) -> int:
         told = last and last.model_dump(mode="json")
         say_json({"promotable": passes, "last": told, "watch": str(watcher.folder)})
     else:
-        say(f"{title_of(last)}. {last.reason if last else ''}".rstrip())
+        seen = " ".join(f"{one.checkpoint}: {one.reason}" for one in watcher.marks.values())
+        say(f"{title_of(last)}. {last.reason if last else seen or NONE}")
         say(f"Page: {watcher.folder / PAGE}")
     return 0 if passes else 1

@@ -33,6 +33,7 @@ def content_of(folder: Path) -> dict[str, str | None]:
 
 
 State = Literal["waiting", "due", "audited", "left out", "broken", "failed", "vanished"]
+JUDGED: Final = ("audited", "broken", "failed")
 
 
 class Mark(Record):
@@ -67,17 +68,19 @@ def read_marks(folder: Path) -> list[Mark]:
 
 
 def write_marks(folder: Path, marks: Iterable[Mark]) -> None:
-    """All marks, in the order of steps, and `last`: that of the last audited checkpoint."""
+    """All marks, in the order of steps, and `last`: the one that decides."""
     ordered = sorted(marks, key=lambda one: (one.step is None, one.step or 0, one.checkpoint))
-    last = last_audited(ordered)
+    last = last_judged(ordered)
     told = [one.model_dump(mode="json") for one in ordered]
     write_json(folder / MARKS, {"last": last and last.model_dump(mode="json"), "checkpoints": told})
 
 
-def last_audited(marks: Iterable[Mark]) -> Mark | None:
-    """Of the audited checkpoints, the one of the highest step."""
-    audited = [one for one in marks if one.state == "audited" and one.step is not None]
-    return max(audited, key=lambda one: one.step or 0, default=None)
+def last_judged(marks: Iterable[Mark]) -> Mark | None:
+    """Of the checkpoints that were audited, or cannot be, the one of the highest step: an
+    earlier one does not speak for a last one that is broken.
+    """
+    judged = [one for one in marks if one.state in JUDGED and one.step is not None]
+    return max(judged, key=lambda one: one.step or 0, default=None)
 
 
 def mark(step: int, report: AuditReport | None, ceiling: float) -> Mapping[str, Any]:
@@ -122,21 +125,21 @@ def _not_shown(report: AuditReport, ceiling: float) -> str | None:
     )
 
 
-def promotable(folder: Path, watched: Path | None = None) -> bool:
+def promotable(folder: Path | str, watched: Path | str | None = None) -> bool:
     """Whether a saved checkpoint is marked as promotable and still holds the very
     weights and config that the mark speaks of, by content. `watched`: the folder that
     `forensics watch` wrote; without it the mark lies in the checkpoint's own. One
     without a mark is not, nor one whose weights cannot be read. Reads the weights: about
     a second a gigabyte.
     """
-    path = (folder if watched is None else watched) / MARKS
+    path = Path(folder if watched is None else watched) / MARKS
     with as_written(path):
         said = read_json(path) if path.is_file() else {}
         good = [one for one in said.get("checkpoints", [said]) if one.get("promotable") is True]
     if not good:
         return False
     try:
-        content = content_of(folder)
+        content = content_of(Path(folder))
     except UserError:
         return False
     return any({**content, **one}.items() >= content.items() for one in good if "weights" in one)

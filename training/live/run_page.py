@@ -10,7 +10,7 @@ from forensics.phrases import plural
 from forensics.records import Estimate, Figure, Page, Section, Series, Table, write_atomically
 from forensics.report import draw_page
 from training.live.audit_report import AuditReport, read_reports
-from training.live.marks import Mark, last_audited, read_marks
+from training.live.marks import Mark, last_judged, read_marks
 
 PAGE: Final = "watch.html"
 PARTS: Final = ("gain", "genuine", "phantom")
@@ -32,7 +32,7 @@ def write_page(folder: Path) -> None:
 
 def run_page(reports: Sequence[AuditReport], marks: Sequence[Mark]) -> Page:
     """The page as data."""
-    last = last_audited(marks)
+    last = last_judged(marks)
     waiting = sum(one.state in ("waiting", "due") for one in marks)
     alarms = [f"Step {report.step}: {report.alarm}" for report in reports if report.alarm]
     curves = (by_step(reports),) if len(reports) > 1 else ()
@@ -54,12 +54,12 @@ def run_page(reports: Sequence[AuditReport], marks: Sequence[Mark]) -> Page:
                 empty="None has been seen.",
             ),
         ),
-        command=f"forensics report DIR/{last.audit} --format html" if last else "",
+        command=f"forensics report DIR/{last.audit} --format html" if last and last.audit else "",
     )
 
 
 def title_of(last: Mark | None) -> str:
-    """What is said of the last audited checkpoint."""
+    """What is said of the last checkpoint that was judged."""
     if last is None:
         return "No checkpoint has been audited"
     return f"{last.checkpoint} is {'' if last.promotable else 'not '}promotable"

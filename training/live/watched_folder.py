@@ -54,7 +54,10 @@ def watch_of(
     long as the block runs. Raises `UserError` for bad input, or a folder of another watch.
     """
     if not out.is_dir():
-        raise UserError(f"{out} is no folder; give the one that the trainer writes checkpoints to")
+        raise UserError(
+            f"{out} is no folder; give the one that the trainer writes checkpoints to, or make it"
+            " if the trainer has not"
+        )
     if dtype is not None and dtype not in TYPES:
         raise UserError(f"--dtype is '{dtype}' and must be one of {', '.join(TYPES)}")
     said = stated_run(out) or {}

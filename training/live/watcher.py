@@ -44,7 +44,7 @@ from training.live.checkpoint_folders import (
 from training.live.marks import (
     Mark,
     content_of,
-    last_audited,
+    last_judged,
     mark,
     read_marks,
     write_marks,
@@ -109,7 +109,7 @@ class Watcher:
         return self.auditor.folder
 
     def watch(self) -> Mark | None:
-        """Until the end; the mark of the last audited checkpoint, `None` where there is none."""
+        """Until the end; the mark of the last checkpoint that was judged, `None`: none was."""
         self.marks = {one.checkpoint: one for one in read_marks(self.folder)}
         self._try_again()
         quiet = 0.0
@@ -126,7 +126,7 @@ class Watcher:
             self.sleep(self.until.poll)
         self._end()
         write_page(self.folder)
-        return last_audited(self.marks.values())
+        return last_judged(self.marks.values())
 
     def _try_again(self) -> None:
         """What failed, and what was left out of fewer audits, is looked at anew."""
@@ -316,8 +316,10 @@ class Watcher:
         last = max(steps, key=lambda one: one.step or 0, default=None)
         if last is not None and last.state == "left out" and last.checkpoint in self._found:
             self._settle(last)
-        for one in self.marks.values():
-            if one.state == "waiting":
+        for one in [one for one in self.marks.values() if one.state == "waiting"]:
+            if self.until.once:  # nobody waits for it any more
+                self._put(one, state="broken")
+            else:
                 self.say(f"{one.checkpoint} is not audited. {one.reason}")
 
 
