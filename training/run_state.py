@@ -4,8 +4,8 @@ pickled.
 A state folder holds `weights.safetensors`, `optimizer.safetensors` and, written
 last, `state.json` with the number of finished steps and the plain state of
 filters and curricula: a folder without it was interrupted while writing and
-counts as absent. Sharded weights are gathered: a state can be resumed with
-another number of processes.
+counts as absent. Sharded weights are not gathered: each process writes its own
+rows (`sharded_state`). Either state can be resumed with another number of processes.
 
 What a run is stands in its folder, written into its folder before its first
 step, so that only the same run can go on in it.
@@ -16,19 +16,20 @@ import logging
 import shutil
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from functools import reduce
+from functools import partial, reduce
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from forensics.errors import UserError
-from forensics.policies import plain_model
+from forensics.policies import SHARDS, plain_model
 from forensics.records import disk_told, read_json, write_json
 from training.distributed import Process
 from training.recipe import PreferenceRecipe, Recipe
 from training.rewards import Rewards
 from training.saved_weights import checkpoint_tensors, whole
+from training.sharded_state import Like, is_sharded, read_shards, write_shards
 from training.tensor_file import stream_tensors
 
 HOW_IT_WAS_LOADED = (
@@ -63,8 +64,11 @@ def save_state(
         if process.first:
             shutil.rmtree(target, ignore_errors=True)
             target.mkdir(parents=True)
-        for file, tensors in ((WEIGHTS, weights), (MOMENTS, moments)):
-            stream_tensors(target / file if process.first else None, tensors, whole)
+        if any(map(is_sharded, weights.values())):
+            write_shards(target, {WEIGHTS: weights, MOMENTS: moments}, process)
+        elif process.first:
+            for file, tensors in ((WEIGHTS, weights), (MOMENTS, moments)):
+                stream_tensors(target / file, tensors, whole)
     if process.first:
         write_json(target / "state.json", {"step": step, **(extra or {})})
         for old in sorted((folder / "state").glob("step-*"))[:-1]:
@@ -81,15 +85,12 @@ def load_state(folder: Path, model: Any, optimizer: torch.optim.Optimizer) -> di
     if newest is None:
         return {"step": 0}
     load_weights(newest, model)
-    moments, trained = _tensors(newest / "optimizer.safetensors"), dict(_trained(model))
+    moments, trained = _tensors(newest, MOMENTS), dict(_trained(model))
+    number = torch.empty(())  # as `step` is
     for name, parameter in trained.items():
         if f"{name}/exp_avg" in moments:
             optimizer.state[parameter] = {
-                kind: (
-                    moments[f"{name}/{kind}"].clone()
-                    if kind == "step"
-                    else _like(moments[f"{name}/{kind}"], parameter).clone()
-                )
+                kind: moments[f"{name}/{kind}"](number if kind == "step" else parameter).clone()
                 for kind in ("step", "exp_avg", "exp_avg_sq")
             }
     state: dict[str, Any] = read_json(newest / "state.json")
@@ -100,7 +101,7 @@ def load_weights(state: Path, model: Any) -> None:
     """Put the weights of a state's folder in place. Raises `UserError` where they are
     those of another run, or cannot be read.
     """
-    weights, trained = _tensors(state / "weights.safetensors"), dict(_trained(model))
+    weights, trained = _tensors(state, WEIGHTS), dict(_trained(model))
     if set(weights) != set(trained):
         raise UserError(
             f"{state} holds other weights than this run trains; resume with the recipe it was"
@@ -108,19 +109,21 @@ def load_weights(state: Path, model: Any) -> None:
         )
     with torch.no_grad():
         for name, parameter in trained.items():
-            parameter.copy_(_like(weights[name], parameter))
+            parameter.copy_(weights[name](parameter))
 
 
-def _tensors(file: Path) -> dict[str, torch.Tensor]:
+def _tensors(state: Path, file: str) -> dict[str, Like]:
+    """What is saved of each weight or moment, to be spread as the parameter is."""
     from safetensors.torch import load_file
 
     try:
-        tensors: dict[str, torch.Tensor] = load_file(file)
+        if (state / SHARDS).is_file():
+            return read_shards(state, file)
+        return {name: partial(_like, value) for name, value in load_file(state / file).items()}
     except Exception as error:
         raise UserError(
-            f"{file.parent} cannot be read ({error}); delete it to go on from an earlier state"
+            f"{state} cannot be read ({error}); delete it to go on from an earlier state"
         ) from None
-    return tensors
 
 
 def _newest(folder: Path) -> Path | None:

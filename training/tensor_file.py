@@ -2,12 +2,11 @@
 
 A state holds every trained weight and two moments of it. The format's own writer wants
 them all at once in the memory of the host, 91 GB for seven billion parameters; here each is
-gathered, written and let go. The bytes are those that the format's own writer gives.
+copied, written and let go. The bytes are those that the format's own writer gives.
 """
 
 import json
 from collections.abc import Callable, Mapping
-from contextlib import nullcontext
 from itertools import accumulate
 from pathlib import Path
 from typing import Any
@@ -23,23 +22,18 @@ CODES = {
 
 
 def stream_tensors(
-    path: Path | None,
+    path: Path,
     tensors: Mapping[str, torch.Tensor],
     whole: Callable[[torch.Tensor], torch.Tensor],
 ) -> None:
-    """Write tensors, each as `whole` gives it. `path` `None`: a process that only takes part
-    in gathering those that are sharded.
-    """
+    """Write tensors, each as `whole` gives it."""
     kinds = list(CODES)  # in the order of the format
     names = sorted(tensors, key=lambda name: (kinds.index(tensors[name].dtype), name))
-    with nullcontext() if path is None else path.open("wb") as file:
-        if file is not None:
-            file.write(_header({name: tensors[name] for name in names}))
+    with path.open("wb") as file:
+        file.write(_header({name: tensors[name] for name in names}))
         for name in names:
-            value = whole(tensors[name])
-            if file is not None:
-                plain = value.detach().cpu().contiguous().reshape(-1)
-                file.write(plain.view(torch.uint8).numpy().data)
+            plain = whole(tensors[name]).detach().cpu().contiguous().reshape(-1)
+            file.write(plain.view(torch.uint8).numpy().data)
 
 
 def _header(tensors: Mapping[str, torch.Tensor]) -> bytes:

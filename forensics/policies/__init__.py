@@ -137,13 +137,17 @@ if TYPE_CHECKING:
         read_sites as read_sites,
         recorded as recorded,
     )
+    from forensics.policies.tensor_places import (
+        SHARDS as SHARDS,
+        TensorPlace as TensorPlace,
+        pieces as pieces,
+        sharded_tensors as sharded_tensors,
+    )
     from forensics.policies.transformer_lens import from_transformer_lens as from_transformer_lens
     from forensics.policies.weights import (
-        TensorPlace as TensorPlace,
         identify_folder as identify_folder,
         identify_model as identify_model,
         own_tensors as own_tensors,
-        pieces as pieces,
         trained_tensors as trained_tensors,
     )
 

@@ -27,53 +27,23 @@ from typing import Any, Final
 import numpy as np
 
 from forensics.errors import UserError
+from forensics.policies.tensor_places import (
+    DTYPES,
+    SHARDS,
+    TensorPlace,
+    pieces,
+    read_header,
+    sharded_tensors,
+)
 from forensics.progress import Progress
 from forensics.protocols import Policy
 from forensics.records import content_hash
 from forensics.records.given_files import parse_json, read_text
 
-PIECE: Final = 1 << 24
-HEADER_LIMIT: Final = 100_000_000  # bytes, the limit of the format's own reader
 SINGLE: Final = "model.safetensors"
 INDEX: Final = "model.safetensors.index.json"
 ADAPTER: Final = "adapter_model.safetensors"
 OPTIMIZER: Final = "optimizer.safetensors"
-
-# dtype code -> (its name, bytes a value, exponent bits; all of them set: NaN or infinite)
-_DTYPES: Final = {
-    "F64": ("float64", 8, 0x7FF0000000000000),
-    "F32": ("float32", 4, 0x7F800000),
-    "F16": ("float16", 2, 0x7C00),
-    "BF16": ("bfloat16", 2, 0x7F80),
-    "F8_E4M3": ("float8_e4m3fn", 1, 0x7F),
-    "F8_E5M2": ("float8_e5m2", 1, 0x7C),
-    "I64": ("int64", 8, None),
-    "I32": ("int32", 4, None),
-    "I16": ("int16", 2, None),
-    "I8": ("int8", 1, None),
-    "U64": ("uint64", 8, None),
-    "U32": ("uint32", 4, None),
-    "U16": ("uint16", 2, None),
-    "U8": ("uint8", 1, None),
-    "BOOL": ("bool", 1, None),
-}
-
-
-@dataclass(frozen=True, kw_only=True)
-class TensorPlace:
-    """One tensor in one file: `start` and `end` are byte offsets from the file's first byte."""
-
-    name: str
-    file: Path
-    dtype: str
-    shape: tuple[int, ...]
-    start: int
-    end: int
-
-    @property
-    def dtype_name(self) -> str:
-        """The dtype as numpy and torch spell it."""
-        return _DTYPES[self.dtype][0]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -146,22 +116,22 @@ def _identity(
 ) -> WeightsIdentity:
     """Of tensors in the order of their names: name, dtype code, shape, bytes."""
     digest, sizes, parameters = hashlib.sha256(), Counter[str](), 0
-    for name, code, shape, pieces in tensors:
+    for name, code, shape, parts in tensors:
         digest.update(json.dumps([name, code, list(shape)]).encode())
-        for piece in pieces:
+        for piece in parts:
             digest.update(piece)
             sizes[code] += memoryview(piece).nbytes
         parameters += math.prod(shape)
     most = max(sizes, key=sizes.__getitem__, default="")
     return WeightsIdentity(
-        sha256=digest.hexdigest(), dtype=_DTYPES.get(most, (most,))[0], parameters=parameters
+        sha256=digest.hexdigest(), dtype=DTYPES.get(most, (most,))[0], parameters=parameters
     )
 
 
 def find_tensors(directory: Path) -> list[TensorPlace]:
     """Where each tensor lies, from the headers alone; every file is held against its size."""
     if (directory / SINGLE).is_file():
-        return _present(directory, _header(directory / SINGLE))
+        return _present(directory, read_header(directory / SINGLE))
     if (directory / INDEX).is_file():
         return _present(directory, _indexed(directory))
     raise _no_weights(directory)
@@ -172,11 +142,13 @@ def trained_tensors(directory: Path) -> list[TensorPlace]:
     of every safetensors file in it but the optimizer's. Beside an adapter a model is not
     the whole.
     """
+    if (directory / SHARDS).is_file():
+        return _present(directory, sharded_tensors(directory, "weights.safetensors"))
     whole = (directory / SINGLE).is_file() or (directory / INDEX).is_file()
     if whole and not (directory / ADAPTER).is_file():
         return find_tensors(directory)
     files = sorted(set(directory.glob("*.safetensors")) - {directory / OPTIMIZER})
-    return _present(directory, [place for file in files for place in _header(file)])
+    return _present(directory, [place for file in files for place in read_header(file)])
 
 
 def _present(directory: Path, places: list[TensorPlace]) -> list[TensorPlace]:
@@ -198,7 +170,7 @@ def _indexed(directory: Path) -> list[TensorPlace]:
     found = {
         (place.file.name, place.name): place
         for shard in sorted(set(shard_of.values()))
-        for place in _header(directory / shard)
+        for place in read_header(directory / shard)
     }
     for name, shard in shard_of.items():
         if (shard, name) not in found:
@@ -222,69 +194,8 @@ def _read_index(path: Path) -> dict[str, str]:
     raise UserError(f"{path} is not an index of safetensors shards; copy the checkpoint again")
 
 
-def _header(path: Path) -> list[TensorPlace]:
-    """The tensors of one file. Raises `UserError` where header and size disagree."""
-    size = path.stat().st_size
-    try:
-        with open(path, "rb") as file:
-            length = int.from_bytes(file.read(8), "little")
-            if size < 8 or length > min(HEADER_LIMIT, size - 8):
-                raise ValueError("the header is cut off")
-            header = json.loads(file.read(length))
-        places = [
-            _place(path, name, entry, 8 + length)
-            for name, entry in header.items()
-            if name != "__metadata__"
-        ]
-        require_contiguous(places, 8 + length, size)
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        reason = str(error) if type(error) is ValueError else "its header cannot be read"
-        raise UserError(
-            f"{path} is truncated or corrupt ({reason}); copy or save the checkpoint again"
-        ) from None
-    return places
-
-
-def _place(path: Path, name: str, entry: dict[str, Any], base: int) -> TensorPlace:
-    shape = tuple(int(size) for size in entry["shape"])
-    start, end = entry["data_offsets"]
-    if entry["dtype"] not in _DTYPES:
-        raise ValueError(f"tensor '{name}' has the unknown dtype {entry['dtype']}")
-    if min(shape, default=0) < 0 or end - start != math.prod(shape) * _DTYPES[entry["dtype"]][1]:
-        raise ValueError(f"tensor '{name}' does not fill its place")
-    return TensorPlace(
-        name=name, file=path, dtype=entry["dtype"], shape=shape, start=base + start, end=base + end
-    )
-
-
-def require_contiguous(places: list[TensorPlace], base: int, size: int) -> None:
-    """Tensors follow one another without holes up to the end of the file, as the format asks."""
-    at = base
-    for place in sorted(places, key=lambda place: (place.start, place.end)):
-        if place.start != at:
-            raise ValueError(f"tensor '{place.name}' is not where the header says")
-        at = place.end
-    if at != size:
-        raise ValueError(f"the header promises {at} bytes, the file has {size}")
-
-
-def pieces(place: TensorPlace) -> Iterator[bytes]:
-    """A tensor's bytes in order, at most 16 MiB at a time."""
-    with open(place.file, "rb") as file:
-        file.seek(place.start)
-        left = place.end - place.start
-        while left:
-            piece = file.read(min(PIECE, left))
-            if not piece:
-                raise UserError(
-                    f"{place.file} became shorter while it was read; copy the checkpoint again"
-                )
-            left -= len(piece)
-            yield piece
-
-
 def _require_finite(place: TensorPlace, piece: bytes) -> None:
-    _, size, exponent = _DTYPES[place.dtype]
+    _, size, exponent = DTYPES[place.dtype]
     if exponent is None:
         return
     bits = np.frombuffer(piece, dtype=f"<u{size}")
@@ -348,7 +259,7 @@ def identify_model(model: Any) -> WeightsIdentity:
 
     from forensics.policies.merged_weights import merged_tensors
 
-    codes = {name: code for code, (name, *_) in _DTYPES.items()}
+    codes = {name: code for code, (name, *_) in DTYPES.items()}
 
     def checked(name: str, tensor: Any) -> Iterator[bytes]:
         if tensor.is_floating_point() and not bool(torch.isfinite(tensor).all()):

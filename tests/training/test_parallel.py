@@ -12,6 +12,7 @@ from safetensors.torch import load_file
 
 from forensics import policy_from
 from forensics.cli.main import run
+from forensics.policies import pieces, trained_tensors
 from forensics.protocols import SamplingSettings
 from forensics.records.tables import read_rows
 from training.distributed import Process
@@ -71,7 +72,12 @@ def train(
 
 def moved(folder: Path) -> torch.Tensor:
     """How far the last state's float32 weights are from the start."""
-    state = load_file(sorted((folder / "run" / "state").glob("step-*"))[-1] / "weights.safetensors")
+    place = sorted((folder / "run" / "state").glob("step-*"))[-1]
+    saved = ((one, b"".join(pieces(one))) for one in trained_tensors(place))
+    state = {
+        one.name: torch.frombuffer(bytearray(data), dtype=torch.float32).view(one.shape)
+        for one, data in saved
+    }
     start = load_file(BUNDLED / "open-base" / "model.safetensors")
     return torch.cat([(state[name] - start[name].float()).flatten() for name in sorted(state)])
 

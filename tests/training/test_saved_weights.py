@@ -147,7 +147,7 @@ def test_a_state_is_written_one_tensor_at_a_time_with_the_bytes_of_the_formats_w
     }
     held, most = [0], [0]
 
-    def gathered(value: torch.Tensor) -> torch.Tensor:
+    def copied(value: torch.Tensor) -> torch.Tensor:
         copy = value.clone()
         held[0] += 1
         most[0] = max(most[0], held[0])
@@ -155,9 +155,8 @@ def test_a_state_is_written_one_tensor_at_a_time_with_the_bytes_of_the_formats_w
         return copy
 
     for name, given in (("some", tensors), ("none", {})):
-        stream_tensors(tmp_path / f"{name}-ours", given, gathered)
+        stream_tensors(tmp_path / f"{name}-ours", given, copied)
         save_file(given, tmp_path / f"{name}-theirs")
         ours, theirs = ((tmp_path / f"{name}-{who}").read_bytes() for who in ("ours", "theirs"))
         assert ours == theirs
     assert most[0] <= 2, "each is let go"
-    stream_tensors(None, tensors, gathered)

@@ -24,6 +24,7 @@ from typing import Any, Final, Literal
 from forensics.errors import UserError, stop_outside
 from forensics.policies import (
     SAVED_ADAPTER,
+    SHARDS,
     load_adapter,
     load_policy,
     load_tokenizer,
@@ -83,6 +84,8 @@ class SavedFolder:
         """What it lacks to be whole, in a sentence; `None` where it is."""
         needed = {"adapter": SAVED_ADAPTER, "state": STATE, "model": ()}[self.kind]
         missing = [name for name in needed if not (self.place / name).is_file()]
+        if self.kind == "state" and (self.place / SHARDS).is_file():
+            missing = [name for name in missing if name != STATE[0]]
         if self.kind == "model" and not any((self.place / name).is_file() for name in WEIGHTS):
             missing = [WEIGHTS[0]]
         if missing:
@@ -130,7 +133,7 @@ def _kind(place: Path, files: set[str]) -> Kind | None:
         or (CONFIG in files and _of_a_model(place / CONFIG))
     ):
         return "model"
-    return "state" if STATE[0] in files else None
+    return "state" if files & {STATE[0], SHARDS} else None
 
 
 def _of_a_model(config: Path) -> bool:
