@@ -38,7 +38,7 @@ from forensics.policies.kv_cache import (
     find_cache_kind,
     read_prefix_caches,
 )
-from forensics.policies.one_token import one_token_forward, serves
+from forensics.policies.one_token import OneToken, one_token_forward, serves
 from forensics.policies.ragged_rows import Apart
 from forensics.policies.renderers import renderer_for, style_of
 from forensics.policies.score_columns import distributions
@@ -279,59 +279,18 @@ class HuggingFacePolicy:
         threads: Executor | None = None,
     ) -> BatchDecoder:
         settings = self._fitting(settings)
-        context: dict[str, ActivationContext] = {}
+        passes = _Passes(self.model, self.within, interventions)
         for change in interventions:
-
-            def edit(activation: torch.Tensor, change: Intervention = change) -> torch.Tensor:
-                changed: torch.Tensor = change.apply(activation, context["now"])
-                return changed
-
-            stack.callback(attach(self.model, change.site, edit).remove)
-
-        one_token = one_token_forward(self.model)  # None where a hook stands on the model
-        steps = self._captured_steps(interventions)
-
-        def forward(
-            tokens: torch.Tensor, cache: Any, start: int, deciding: list[int]
-        ) -> torch.Tensor:
-            if one_token is not None and tokens.shape[1] == 1 and start and serves(cache):
-                return one_token(tokens, cache)
-            if steps is not None and tokens.shape[1] == 1 and start and steps.serves(cache):
-                found = steps(tokens, cache)
-                if found is not None:
-                    return found
-            if interventions:
-                flags = torch.zeros(len(tokens), dtype=torch.bool, device=tokens.device)
-                flags[deciding] = True
-                positions = torch.arange(start, start + tokens.shape[1], device=tokens.device)
-                context["now"] = ActivationContext(positions=positions, deciding=flags)
-            caching = (
-                {"use_cache": False}
-                if cache is None
-                else {"past_key_values": cache, "use_cache": True}
-            )
-            with self.within():
-                logits: torch.Tensor = self.model(tokens, logits_to_keep=1, **caching).logits[:, -1]
-            return logits
-
-        def forward_at(tokens: torch.Tensor, cache: Any, **where: torch.Tensor) -> torch.Tensor:
-            if steps is not None and steps.serves(cache):
-                found = steps.apart(tokens, cache, **where)
-                if found is not None:
-                    return found
-            with self.within():
-                logits: torch.Tensor = self.model(
-                    tokens, logits_to_keep=1, past_key_values=cache, use_cache=True, **where
-                ).logits[:, -1]
-            return logits
+            stack.callback(attach(self.model, change.site, passes.edit(change)).remove)
+        passes.one_token = one_token_forward(self.model)  # None where a hook stands on the model
+        passes.steps = steps = self._captured_steps(interventions)
 
         def halved(rows: int) -> None:
             self.room.halve(rows)
             if steps is not None:
                 steps.drop()
 
-        standing = None if steps is None else steps.new_cache
-        apart = Apart(forward=forward_at, read_ahead=self.read_ahead, threads=threads)
+        apart = Apart(forward=passes.apart, read_ahead=self.read_ahead, threads=threads)
         serves_apart = self._stands_apart and not interventions
         if threads is not None and not serves_apart:
             logger.warning(
@@ -342,9 +301,9 @@ class HuggingFacePolicy:
             self.model,
             self.renderer.stops,
             settings,
-            forward,
+            passes.in_lockstep,
             self.cache_kind,
-            standing,
+            None if steps is None else steps.new_cache,
             apart if serves_apart else None,
             halved,
         )
@@ -366,6 +325,63 @@ class HuggingFacePolicy:
         if interventions or self.within is not nullcontext or self.cache_kind != "own":
             return None
         return captured_steps(self.model)
+
+
+class _Passes:
+    """A model's passes while a batch is decoded, by the fastest way that serves: graphs, our
+    own pass for one token, or the model itself.
+    """
+
+    one_token: OneToken | None = None
+    steps: CapturedSteps | None = None
+
+    def __init__(
+        self, model: Any, within: Callable[[], Any], interventions: Sequence[Intervention]
+    ) -> None:
+        self._model, self._within, self._changed = model, within, bool(interventions)
+        self._now: ActivationContext | None = None
+
+    def edit(self, change: Intervention) -> Callable[[torch.Tensor], torch.Tensor]:
+        """What a hook does to a site's activations."""
+
+        def edited(activation: torch.Tensor) -> torch.Tensor:
+            changed: torch.Tensor = change.apply(activation, self._now)  # type: ignore[arg-type]
+            return changed
+
+        return edited
+
+    def in_lockstep(
+        self, tokens: torch.Tensor, cache: Any, start: int, deciding: list[int]
+    ) -> torch.Tensor:
+        """Logits `[rows, vocabulary]` where all rows stand at one position."""
+        single = tokens.shape[1] == 1 and start > 0
+        if single and self.one_token is not None and serves(cache):
+            return self.one_token(tokens, cache)
+        if single and self.steps is not None and self.steps.serves(cache):
+            found = self.steps(tokens, cache)
+            if found is not None:
+                return found
+        if self._changed:
+            flags = torch.zeros(len(tokens), dtype=torch.bool, device=tokens.device)
+            flags[deciding] = True
+            positions = torch.arange(start, start + tokens.shape[1], device=tokens.device)
+            self._now = ActivationContext(positions=positions, deciding=flags)
+        if cache is None:
+            return self._plain(tokens, use_cache=False)
+        return self._plain(tokens, past_key_values=cache, use_cache=True)
+
+    def apart(self, tokens: torch.Tensor, cache: Any, **where: torch.Tensor) -> torch.Tensor:
+        """The same where rows stand at positions of their own."""
+        if self.steps is not None and self.steps.serves(cache):
+            found = self.steps.apart(tokens, cache, **where)
+            if found is not None:
+                return found
+        return self._plain(tokens, past_key_values=cache, use_cache=True, **where)
+
+    def _plain(self, tokens: torch.Tensor, **how: Any) -> torch.Tensor:
+        with self._within():
+            logits: torch.Tensor = self._model(tokens, logits_to_keep=1, **how).logits[:, -1]
+        return logits
 
 
 def _model_stops(model: Any) -> list[int]:
