@@ -236,11 +236,10 @@ class _Plays:
             return 0, None, False
         twin = self._play(self.world(gone), task, acts)
         seen = [i for i, names in enumerate(first.shown) if not {*names} & {*gone}]
-        ends = ("", "")
         for step in seen:
-            there, here = (run.texts[step : step + 1] or ends[:1] for run in (first, twin))
+            there, here = first.texts[step], "".join(twin.texts[step : step + 1])
             if there != here:
-                place = Difference(task=task, step=step, open=there[0], scrubbed=here[0])
+                place = Difference(task=task, step=step, open=there, scrubbed=here)
                 return len(seen), place, True
         return len(seen), None, True
 
@@ -253,7 +252,8 @@ class _Plays:
     ) -> _Run:
         episode = world.spawn()
         start = episode.reset(task, self.seed)
-        texts, shown, actions = [f"{start.system or ''}{start.text}"], [start.channels], []
+        texts, shown = [f"{start.system or ''}{start.text}"], [tuple(start.channels)]
+        actions: list[str] = []
         won: bool | None = False  # one that stops before the end has not won
         while len(actions) < MOST_TURNS and (action := act(texts)) is not None:
             result = episode.step(action)
@@ -264,7 +264,7 @@ class _Plays:
             if over:
                 won = None if result.outcome is None else result.outcome >= self.win
                 break
-        return _Run(tuple(actions), tuple(texts), tuple(map(tuple, shown)), won)
+        return _Run(tuple(actions), tuple(texts), tuple(shown), won)
 
 
 def _again(actions: Sequence[str]) -> Callable[[Sequence[str]], str | None]:

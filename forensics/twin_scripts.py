@@ -4,7 +4,8 @@ Two kinds of file:
 
 * Python (`solver.py`, or `solver.py:NAME`): a function `act(observations, task)` (or `NAME`) that
   is given every text read so far, the prompt first, and the name of the task, and returns the
-  next action; `None` where it has nothing left to do. *The file is run as it stands, with your rights.*
+  next action; `None` where it has nothing left to do. *The file is run as it
+  stands, with your rights.*
 * Anything else: one action a line, in this order; `{task}` is replaced by the name of the task.
 """
 
