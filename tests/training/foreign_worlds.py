@@ -62,6 +62,8 @@ class FakeSocket:
 
     def send(self, text: str) -> None:
         asked = json.loads(text)
+        if asked["type"] == "close":
+            return
         if asked["type"] == "reset":
             self.env.hints = asked["data"].get("hints", True)
             said = self._told(self.env.reset(seed=asked["data"]["seed"])[0], None, False)

@@ -13,6 +13,7 @@ copied: it is replayed.
 
 import json
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any, Final
 
 from forensics.errors import OutsideFailure, UserError
@@ -74,14 +75,19 @@ class OpenEnvSession:
     def act(self, action: str) -> Said:
         said = self._asked("step", {self.action: action})
         if said.terminated:
-            self.socket.close()
+            self._left()
         return said
 
     def __deepcopy__(self, memo: Any) -> "OpenEnvSession":
         raise TypeError("a session on a server cannot be copied")
 
     def __del__(self) -> None:
-        self.socket.close()
+        self._left()
+
+    def _left(self) -> None:
+        with suppress(Exception):  # the server may have gone first
+            self.socket.send(json.dumps({"type": "close"}))
+            self.socket.close()
 
     def _asked(self, kind: str, data: Mapping[str, Any]) -> Said:
         try:
@@ -95,8 +101,9 @@ class OpenEnvSession:
         told = answer.get("data", {})
         if answer.get("type") == "error":
             raise UserError(
-                f"the OpenEnv server refuses {kind} ({told.get('message')}); see its /schema for"
-                " --env-option action="
+                f"the OpenEnv server refuses {kind} ({told.get('code')}: {told.get('message')});"
+                " its /schema names the field for --env-option action=, and it must hold as many"
+                " sessions at once as episodes run"
             )
         reward = told.get("reward")
         return Said(
