@@ -87,7 +87,8 @@ class OpenEnvSession:
     def _left(self) -> None:
         with suppress(Exception):  # the server may have gone first
             self.socket.send(json.dumps({"type": "close"}))
-            self.socket.close()
+            self.socket.recv(timeout=1)  # it closes, which is told by raising
+        self.socket.close()
 
     def _asked(self, kind: str, data: Mapping[str, Any]) -> Said:
         try:
