@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any, Final
 
 from forensics.errors import UserError
+from forensics.harbor_tasks import harbor_tasks
 from forensics.records.given_files import parse_json, read_text
 from forensics.world import SPLITS
 
-MARK: Final = "task.toml"  # what makes a folder a task
 CURE: Final = "give a file with one JSON object a line (id, split, prompt), or a folder of tasks"
 
 
@@ -47,15 +47,9 @@ def tasks_of(path: Path) -> dict[str, HarnessTask]:
 
 
 def _folders(path: Path) -> list[HarnessTask]:
-    there = sorted(one for one in path.iterdir() if (one / MARK).is_file())
-    prompts = [one / "instruction.md" for one in there]
     return [
-        HarnessTask(
-            name=one.name,
-            prompt=read_text(prompt, "", "mend the task") if prompt.is_file() else None,
-            folder=one,
-        )
-        for one, prompt in zip(there, prompts, strict=True)
+        HarnessTask(name=one.id, split=one.split, prompt=one.prompt, folder=one.folder)
+        for one in harbor_tasks(path)
     ]
 
 
