@@ -17,6 +17,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, NamedTuple, Self
 
+from forensics.errors import UserError
+from forensics.harbor_tasks import read_reward
 from forensics.phrases import printable
 from forensics.records.given_files import parse_json
 
@@ -98,16 +100,17 @@ def _stop(group: int) -> None:
 
 
 def handed_out(out: Path, result: str) -> Handed:
-    """What the command left below `{out}`: its result, or Harbor's `reward.json` or
-    `reward.txt`, where there is one.
-    """
+    """What the command left below `{out}`: its result, or what Harbor's verifier left there."""
     if (file := out / result).is_file():
         return _of_json(_content(file))
-    for name, read in (("reward.json", _rewards), ("reward.txt", _reward)):
-        found = sorted(out.rglob(name))
-        if len(found) == 1:
-            return read(_content(found[0]))
-    return Handed(reason=f"the command handed in no {result}")
+    logs = sorted(place.parent for place in out.rglob("verifier") if place.is_dir())
+    if len(logs) != 1:
+        return Handed(reason=f"the command handed in no {result}")
+    try:
+        outcome, rewards = read_reward(logs[0])
+    except UserError as error:
+        return Handed(reason=str(error))
+    return Handed(outcome, rewards, reason=None if outcome is not None else "there is no reward")
 
 
 def _content(file: Path) -> str:
@@ -133,26 +136,6 @@ def _of_json(text: str) -> Handed:
         truncated=told.get("truncated") is True,
         reason=None if outcome is not None else "the result says no outcome",
     )
-
-
-def _rewards(text: str) -> Handed:
-    """Harbor's `reward.json`: numbers by name; the outcome is `reward`, else the only one."""
-    told = _parsed(text)
-    numbers = told if isinstance(told, dict) else {}
-    outcome = numbers.get("reward", next(iter(numbers.values()), None))
-    if not numbers or not all(_is_number(one) for one in numbers.values()) or outcome is None:
-        return Handed(reason="reward.json has no number")
-    if "reward" not in numbers and len(numbers) > 1:
-        return Handed(reason="reward.json has several numbers and none called `reward`")
-    rewards = {str(k): None if v is None else float(v) for k, v in numbers.items()}
-    return Handed(outcome=float(outcome), rewards=rewards)
-
-
-def _reward(text: str) -> Handed:
-    told = _parsed(text.strip())
-    if told is None or not _is_number(told):
-        return Handed(reason="reward.txt holds no number")
-    return Handed(outcome=float(told), rewards={"reward": float(told)})
 
 
 def _parsed(text: str) -> Any:

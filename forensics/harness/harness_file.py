@@ -87,9 +87,7 @@ class HarnessTable(Record):
 
 @dataclass(frozen=True, kw_only=True)
 class Harness:
-    """A harness that was read. `twins`: of each channel that another tasks file scrubs, its
-    tasks; `overlays`: the folder of each channel that has one.
-    """
+    """A harness that was read. `twins`: the tasks of each channel that a tasks file scrubs."""
 
     table: HarnessTable
     folder: Path
@@ -101,10 +99,6 @@ class Harness:
         """By name."""
         return {one.name: one for one in self.table.channels}
 
-    def overlay(self, channel: HarnessChannel, task: str) -> Path:
-        """The folder that scrubs a channel of a task."""
-        return self.folder / str(channel.overlay).replace("{task}", task)
-
     @cached_property
     def identity(self) -> dict[str, str]:
         """Hashes of all that can change an episode: what the file says, tasks, twins, overlays,
@@ -112,12 +106,6 @@ class Harness:
         """
         said = self.table.model_dump(mode="json", exclude={"at_once", "tasks"})
         named = [self.folder / word for word in self.table.command if len(word) < 200]
-        laid = [
-            self.overlay(one, task)
-            for one in self.table.channels
-            if one.overlay
-            for task in (self.tasks if "{task}" in one.overlay else ("",))
-        ]
         return {
             "harness": content_hash(said),
             "command files": content_hash([tree_hash(one) for one in named if one.is_file()]),
@@ -125,7 +113,7 @@ class Harness:
             "scrubbing": content_hash(
                 [
                     {name: [t.content for t in twin.values()] for name, twin in self.twins.items()},
-                    [tree_hash(one) for one in laid],
+                    [tree_hash(self.folder / c.overlay) for c in self.table.channels if c.overlay],
                 ]
             ),
         }
@@ -173,9 +161,10 @@ def _require_scrubbing(path: Path, harness: Harness) -> None:
                 f"the channel {one.name} of {path} is scrubbed by an overlay, and its tasks are no"
                 " folders; give it tasks, an option or an environment"
             )
-        if one.overlay and "{task}" not in one.overlay and not (path.parent / one.overlay).is_dir():
+        if one.overlay and not (path.parent / one.overlay).is_dir():
             raise UserError(f"{path.parent / one.overlay} is no folder; give that of the overlay")
-        if missing := [name for name in harness.tasks if name not in harness.twins.get(one.name, harness.tasks)]:  # noqa: E501
+        twins = harness.twins.get(one.name, harness.tasks)
+        if missing := [name for name in harness.tasks if name not in twins]:
             raise UserError(
                 f"the scrubbed tasks of {one.name} lack {missing[0]}; give each task its twin under"
                 " the same id"

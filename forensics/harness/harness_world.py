@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from forensics.errors import UserError
+from forensics.harbor_tasks import PARTS
 from forensics.harness.harness_file import Harness, HarnessChannel
 from forensics.harness.harness_tasks import HarnessTask
 from forensics.played_elsewhere import PlayedElsewhere
@@ -70,6 +71,16 @@ class HarnessWorld(PlayedElsewhere):
         shutil.copytree(task.folder, place, symlinks=True)
         for one in self.taken_out:
             if one.overlay:
-                laid = self.harness.overlay(one, task.name)
-                shutil.copytree(laid, place, symlinks=True, dirs_exist_ok=True)
+                self._lay_over(self.harness.folder / one.overlay, task, place)
         return place
+
+    @staticmethod
+    def _lay_over(overlay: Path, task: HarnessTask, place: Path) -> None:
+        """Parts of a task go over every task, what lies under a task's name over that one alone."""
+        own = overlay / task.name
+        parts = [overlay / name for name in PARTS] + (sorted(own.iterdir()) if own.is_dir() else [])
+        for part in parts:
+            if part.is_dir():
+                shutil.copytree(part, place / part.name, symlinks=True, dirs_exist_ok=True)
+            elif part.exists():
+                shutil.copy2(part, place / part.name, follow_symlinks=False)

@@ -44,9 +44,7 @@ def agent_sides(
     """
     read = read_harness(harness.expanduser())
     world, told, known = HarnessWorld(read), marker(read), stated_names(out)
-    sides: Any = [
-        _side(server, out, known, told, progress) for server in (before, *after)
-    ]
+    sides: Any = [_side(server, out, known, told, progress) for server in (before, *after)]
     return world, sides
 
 

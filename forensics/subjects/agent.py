@@ -32,7 +32,9 @@ from forensics.records import Trajectory, content_hash
 from forensics.records.files import write_atomically
 from forensics.world import environment_key
 
-CURE: Final = "Measure it in a world that is stepped here, with the checkpoints (docs/own-environment.md)."  # noqa: E501
+CURE: Final = (
+    "Measure it in a world that is stepped here, with the checkpoints (docs/own-environment.md)."  # noqa: E501
+)
 REFUSED: Final = "every draw was refused"  # as the proxy says it
 OUTAGE: Final = "its server failed"
 FIRST: Final = 8  # episodes after which a run is stopped if all of them failed
@@ -81,7 +83,9 @@ class AgentPolicy:
         """
         if not isinstance(environment, HarnessWorld) or interventions:
             what = "its activations" if interventions else "what it is shown"
-            raise MissingInput(f"An agent played by its own command: {what} cannot be changed.", CURE)
+            raise MissingInput(
+                f"An agent played by its own command: {what} cannot be changed.", CURE
+            )
         planned = [
             self._planned(environment, task, sample, settings, seed, constraint)
             for task in tasks
@@ -158,7 +162,8 @@ class AgentPolicy:
             handed = _handed(one, scratch, proxy.url, key, commands)
         finally:
             record = proxy.close(key)
-        return with_kinds(self.told(self._trajectory(one, record, handed)))
+        run = with_answers(self._trajectory(one, record, handed))
+        return with_kinds(self.told(run))
 
     def _trajectory(self, one: Planned, record: EpisodeRecord, handed: Handed) -> Trajectory:
         silent_agent = None if record.messages else "the agent made no call to the proxy"
@@ -189,6 +194,18 @@ def with_kinds(run: Trajectory) -> Trajectory:
         kinds.setdefault(action.step, []).append(kind_of(action))
     steps = (
         step.model_copy(update={"kinds": tuple(kinds[at])}) if at in kinds else step
+        for at, step in enumerate(run.steps)
+    )
+    return run.model_copy(update={"steps": tuple(steps)})
+
+
+def with_answers(run: Trajectory) -> Trajectory:
+    """The run with what came back to an action as a tool's: nobody talks to the agent, so what it
+    sends as the user's behind its first action is the answer of its world.
+    """
+    first = next((at for at, _ in run.actions), len(run.steps))
+    steps = (
+        step.model_copy(update={"role": "tool"}) if step.role == "user" and at > first else step
         for at, step in enumerate(run.steps)
     )
     return run.model_copy(update={"steps": tuple(steps)})
