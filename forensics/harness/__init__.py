@@ -1,4 +1,4 @@
-"""Somebody else's agent, played by its own command: what `harness.toml` says (docs/your-own-agent.md)."""
+"""Somebody else's agent, played by its own command, as `harness.toml` says."""
 
 from typing import TYPE_CHECKING
 

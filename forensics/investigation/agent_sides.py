@@ -17,7 +17,7 @@ from forensics.actions import actions_of
 from forensics.errors import UserError
 from forensics.harness import Harness, HarnessWorld, read_harness
 from forensics.investigation.folder import ANSWERS
-from forensics.investigation.served_sides import MARK, TEXTS, earlier_name, stated_names
+from forensics.investigation.served_sides import TEXTS, earlier_name, stated_names
 from forensics.policies import ServerConfig
 from forensics.progress import Progress, silent
 from forensics.protocols import Policy

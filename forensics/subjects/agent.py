@@ -33,7 +33,7 @@ from forensics.records.files import write_atomically
 from forensics.world import environment_key
 
 CURE: Final = (
-    "Measure it in a world that is stepped here, with the checkpoints (docs/own-environment.md)."  # noqa: E501
+    "Measure it in a world that is stepped here, with the checkpoints (docs/own-environment.md)."
 )
 REFUSED: Final = "every draw was refused"  # as the proxy says it
 OUTAGE: Final = "its server failed"
