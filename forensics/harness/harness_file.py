@@ -16,7 +16,7 @@ from forensics.errors import UserError
 from forensics.harness.harness_tasks import HarnessTask, tasks_of, tree_hash
 from forensics.protocols import Channel
 from forensics.records import content_hash
-from forensics.records.given_files import parse_toml, read_text
+from forensics.records.given_files import address, parse_toml, read_text
 from forensics.records.record import Record, Texts, first_error
 
 CURE: Final = "give a harness.toml (docs/your-own-agent.md)"
@@ -129,12 +129,17 @@ def read_harness(path: Path) -> Harness:
     except ValueError as error:
         raise UserError(f"the harness {path} is not valid TOML: {error}; mend it") from None
     folder = path.parent
-    tasks = tasks_of(folder / table.tasks)
-    twins = {one.name: tasks_of(folder / one.tasks) for one in table.channels if one.tasks}
+    tasks = tasks_of(_below(folder, table.tasks))
+    twins = {one.name: tasks_of(_below(folder, one.tasks)) for one in table.channels if one.tasks}
     harness = Harness(table=table, folder=folder.resolve(), tasks=tasks, twins=twins)
     _require_scrubbing(path, harness)
     _require_placeholders(path, harness)
     return harness
+
+
+def _below(folder: Path, place: str) -> Path:
+    """A place in the harness's folder; an address stays one, to be told as such."""
+    return Path(place) if address(Path(place)) else folder / Path(place).expanduser()
 
 
 def _amiss(error: ValidationError) -> str:

@@ -26,7 +26,7 @@ from forensics.harness import Commands, Handed, HarnessWorld, cleaned, handed_ou
 from forensics.phrases import plural
 from forensics.progress import Progress, silent
 from forensics.protocols import Capability, Constraint, Intervention, SamplingSettings
-from forensics.proxy import EpisodeRecord, RecordingProxy, Ticket, trajectory_of
+from forensics.proxy import EpisodeRecord, Patience, RecordingProxy, Ticket, trajectory_of
 from forensics.proxy.answer_kinds import kind_of
 from forensics.records import Trajectory, content_hash
 from forensics.records.files import write_atomically
@@ -66,6 +66,7 @@ class AgentPolicy:
     key: str | None = field(default=None, repr=False)
     told: Callable[[Trajectory], Trajectory] = lambda run: run
     progress: Progress = silent
+    patience: Patience = field(default_factory=Patience)
     capabilities: frozenset[Capability] = frozenset({"play", "constraint"})
 
     def play(
@@ -110,7 +111,7 @@ class AgentPolicy:
     def _played(self, planned: Sequence[Planned], at_once: int) -> Iterator[Trajectory]:
         failed = _Failures(len(planned), at_once)
         with (
-            RecordingProxy() as proxy,
+            RecordingProxy(self.patience) as proxy,
             ThreadPoolExecutor(at_once) as pool,
             Commands() as commands,
         ):
