@@ -9,9 +9,10 @@
    that holds the word. Names and texts that the fix brings are looked for by themselves, for
    compiled code and change logs have no lines.
 
-The rule (`Fix.judge`) was fixed before anything was measured: a place holds the answer where
-it shows a quarter of the weight of the fix, or of what the fix adds to one file, in two
-lines at least, that together weigh 24 bits; or half of the new words, three at least.
+The rule (`Fix.judge`): a place holds the answer where it shows lines that weigh 24 bits at
+least and a quarter of the fix, or of what the fix adds to one file; or half of the new names,
+two at least and 20 letters together. The first rule, which asked for two lines and three names,
+found 83 % of planted leaks without a false hit (docs/real-repositories.md).
 """
 
 import math
@@ -26,8 +27,8 @@ from forensics.errors import UserError
 from forensics.repositories.git import GitFailed, run_git
 from forensics.repositories.object_store import LARGEST, ObjectStore
 
-SHARE, LINES, BITS, WORDS = 0.25, 2, 24.0, 3  # the rule
-WORD_SHARE = 0.5
+SHARE, BITS = 0.25, 24.0  # the rule for lines
+WORD_SHARE, WORDS, LETTERS = 0.5, 2, 20  # the rule for names
 SHORTEST_LINE, SHORTEST_WORD, SHORTEST_FILE = 10, 6, 16  # bytes
 MOST_WORDS, MOST_ANCHORS = 60, 64
 SUBMODULE = "160000"  # the mode of one in a tree
@@ -129,7 +130,9 @@ class Fix:
         units = [(None, whole), *((part.path, part.lines) for part in parts if len(parts) > 1)]
         matches = [_shared(found, path, lines, is_test) for path, lines in units if lines]
         words = self.words[is_test]
-        if len(held := found & words) >= max(WORDS, WORD_SHARE * len(words)):
+        held = found & words
+        letters = sum(map(len, held))
+        if len(held) >= max(WORDS, WORD_SHARE * len(words)) and letters >= LETTERS:
             share = len(held) / len(words)
             some = tuple(sorted(held))
             matches.append(
@@ -159,10 +162,9 @@ def _shared(
     held = sorted((line for line in lines if line in found), key=lambda line: -lines[line])
     bits = sum(lines[line] for line in held)
     share = bits / max(sum(lines.values()), 1e-9)
-    enough = len(held) >= (min(LINES, len(lines)) if path is None else LINES)
     return Match(
         is_test=is_test, part=path, lines=len(held), of=len(lines), share=share,
-        shown=tuple(held), holds=enough and share >= SHARE and bits >= BITS,
+        shown=tuple(held), holds=share >= SHARE and bits >= BITS,
     )  # fmt: skip
 
 
@@ -174,9 +176,9 @@ def read_fix(patch: Path, store: ObjectStore, at: str, scratch: Path) -> Fix:
     changes = changes_of(content.decode("utf-8", "surrogateescape"))
     listed = run_git(store.ours, "ls-tree", "-r", "-z", at).split(b"\0")
     base = frozenset(line.split()[2].decode() for line in listed if b" blob " in line)
-    results, sizes = _patched(content, store, at, scratch)
-    if not results and not changes:
+    if not changes and b"GIT binary patch" not in content and b"\nrename " not in content:
         raise UserError(f"{patch} changes no file; give the fix as a unified diff (git diff)")
+    results, sizes = _patched(content, store, at, scratch)
     added = {
         change.path: [line.encode("utf-8", "surrogateescape") for line in change.added]
         for change in changes
