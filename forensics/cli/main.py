@@ -30,7 +30,7 @@ from typing import Annotated, Any, Final
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from forensics.cli import commands
+from forensics.cli import commands, server_check
 from forensics.errors import RunInterrupted, UserError, outside_failure
 from forensics.plugins import load_point, package_of, plugin_points, two_of_a_name
 from forensics.version import PACKAGE
@@ -208,6 +208,7 @@ def build_app() -> typer.Typer:
         commands.scan,
         commands.report,
         commands.gate,
+        server_check.check_server,
         commands.schema,
     ):
         app.command()(command)
