@@ -1,1 +1,1 @@
-"""Does `forensics check-server` find servers that draw another policy, and accuse no healthy one?"""
+"""Does `check-server` find servers that draw another policy, and accuse no healthy one?"""

@@ -10,8 +10,7 @@ import typer
 from experiments.resumable import code_key, run
 from forensics import load_policy
 from forensics.cli import progress_bars
-from forensics.investigation import choose_environment
-from forensics.investigation.served_draws import Contexts, DrawsConfig, drawn
+from forensics.investigation import Contexts, DrawsConfig, choose_environment, drawn
 from forensics.policies import ServerConfig, ServerPolicy
 from tests.audited_server import FAULTS, HEALTHY, AuditedServer
 from tests.resampling.completion_stub import running
@@ -67,7 +66,7 @@ def table(rows: dict[str, dict[str, Any]]) -> str:
     for name, row in rows.items():
         by[name.rsplit(" ", 1)[0]].append(row)
     lines = [
-        "| server | runs | gap at fault | draws at fault | gap, nats | tokens bet on | most often like |",
+        "| server | runs | gap at fault | draws at fault | gap, nats | tokens bet on | most like |",
         "|---|---|---|---|---|---|---|",
     ]
     for name, some in by.items():
