@@ -97,7 +97,7 @@ class AuditedServer(CompletionStub):
                 tokens = _inverted(p, [u[0] for u in uniforms])
             else:
                 tokens = self._drafted(p, log_distribution(drafter, settings), uniforms)
-            says = p if claimed is None else log_distribution(claimed, settings)
+            says = p if claimed is None else log_distribution(claimed, replace(settings, top_k=0))
             for i in living:
                 rows[i].append(int(tokens[i]))
                 told[i].append(float(says[i, tokens[i]]))

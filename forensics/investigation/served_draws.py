@@ -55,7 +55,7 @@ NEEDED: Final = (
     Departure(kind="temperature", size=1.1),
     Departure(kind="top-p", size=0.95),
 )
-OUTSIDE: Final = 10.0  # expected tokens outside of a cut, without one of which it is called cut
+OUTSIDE: Final = 5.0  # expected tokens outside of a cut, without one of which it is called cut
 
 Verdict = Literal[
     "draws it",
