@@ -74,6 +74,7 @@ if TYPE_CHECKING:
         bare_prompt as bare_prompt,
         renderer_for as renderer_for,
         style_of as style_of,
+        tools_of as tools_of,
         warn_of_chat as warn_of_chat,
     )
     from forensics.policies.sampled_tokens import (
