@@ -86,13 +86,15 @@ def _prompts(file: Path) -> tuple[str, ...]:
     from forensics.records.given_files import parse_json, read_text
 
     cure = "write one prompt a line, or JSON lines with `prompt`"
-    found = []
+    found: list[str] = []
     for line in filter(str.strip, read_text(file, "", cure).splitlines()):
         try:
             row = parse_json(line) if line.lstrip().startswith("{") else {"prompt": line}
         except ValueError as error:
             raise UserError(f"{file} has a line that is no JSON ({error}); {cure}") from None
-        found.append(row.get("prompt"))
-    if not found or not all(isinstance(one, str) and one for one in found):
-        raise UserError(f"{file} holds no prompts, or a line without one; {cure}")
+        if not isinstance(row.get("prompt"), str) or not row["prompt"]:
+            raise UserError(f"{file} has a line without a prompt; {cure}")
+        found.append(row["prompt"])
+    if not found:
+        raise UserError(f"{file} holds no prompts; {cure}")
     return tuple(found)

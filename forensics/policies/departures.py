@@ -124,7 +124,8 @@ class Bets:
         self.departures = tuple(departures)
         self.names = [f"{i} {one}" for i in range(len(departures)) for one in NUMBERS]
         self.names += ["excess", "excess variance"]
-        self._taught, self._tilts = Taught(), None
+        self._taught = Taught()
+        self._tilts: tuple[Any, Any] | None = None
 
     def learn(self) -> None:
         if self._taught.came is not None:
