@@ -234,7 +234,8 @@ class Sampling:
         after = given.get("after", given.get("before"))
         checkpoints = [*(after if isinstance(after, list | tuple) else [after])]
         stated = stated_sampling(
-            given.get("logs") or given.get("runs"), [given.get("policy"), *checkpoints]
+            given.get("logs") or given.get("runs"),
+            [given.get("policy"), given.get("checkpoint"), *checkpoints],
         ) or stated_sampling(given.get("training"), ())
         taken = {} if stated is None else {n: v for n, v in stated.values.items() if n not in own}
         if given.get("harness"):  # an agent's turns are long
