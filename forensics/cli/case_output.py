@@ -34,7 +34,11 @@ from forensics.report.report_words import WORDING
 
 
 def run_investigation(
-    run: Run, before: Given, after: Sequence[Given], environment: str | None = None, **case: Any
+    run: Run,
+    before: Given | None,
+    after: Sequence[Given],
+    environment: str | None = None,
+    **case: Any,
 ) -> None:
     """Investigate and say the verdict. `case`: further arguments of `investigate`."""
     with news_on_stderr(), progress_bars() as progress:

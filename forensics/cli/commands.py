@@ -12,24 +12,26 @@ import typer
 
 from forensics.cli.options import (
     Accept,
-    After,
     AfterServer,
     Allow,
-    Before,
     BeforeServer,
     EnvOptions,
     Force,
     Instruments,
     Json,
     Out,
+    PairAfter,
+    PairBefore,
     PairWorld,
     PlaceboRecipe,
+    PlacedLogs,
     RecordedTraining,
     Resume,
     Rule,
     Run,
     Seed,
     TrainedTasks,
+    parse_logs,
     parse_options,
     study_command,
 )
@@ -60,8 +62,9 @@ def print_version(wanted: bool) -> None:
 
 @study_command
 def investigate(
-    before: Before,
-    after: After,
+    before: PairBefore = None,
+    after: PairAfter = None,
+    log_places: PlacedLogs = None,
     env: PairWorld = None,
     env_option: EnvOptions = None,
     training: RecordedTraining = None,
@@ -94,16 +97,19 @@ def investigate(
     from forensics.cli.case_output import run_investigation
     from forensics.investigation.served_sides import hinted_world, paired_servers, served_sides
 
-    servers = paired_servers(before_server, after_server or [], len(after))
-    options = parse_options(env_option)
-    if before_server is not None:
+    options, sides = parse_options(env_option), [*filter(None, [before]), *(after or [])]
+    servers = paired_servers(before_server, after_server or [], len(after or []))
+    if log_places is None and len(sides) < 2:
+        missing = "--after" if before is not None else "--before"
+        raise UserError(f"{missing} is missing; give --before and --after, or --logs")
+    if before is not None and before_server is not None:
         env, options = hinted_world(before, env, options)
-    first, *others = served_sides([before, *after], servers, run.out)
+    played = served_sides(sides, servers, run.out) if log_places is None else sides
     run_investigation(
         run,
-        first,
-        others,
+        *((played[0], played[1:]) if played else (None, ())),
         env,
+        logs=None if log_places is None else parse_logs(log_places),
         environment_options=options,
         budget=Budget(tasks=tasks, samples=samples, settings=settings),
         training=training,

@@ -171,7 +171,7 @@ def test_a_resumed_case_keeps_the_answers_of_finished_instruments(
     desk: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from forensics.instruments import Instrument
-    from forensics.investigation import run
+    from forensics.investigation import concluded as run
 
     measured: list[str] = []
     measure = run.run_instrument
