@@ -97,17 +97,23 @@ def investigate(
     from forensics.cli.case_output import run_investigation
     from forensics.investigation.served_sides import hinted_world, paired_servers, served_sides
 
-    options, sides = parse_options(env_option), [*filter(None, [before]), *(after or [])]
-    servers = paired_servers(before_server, after_server or [], len(after or []))
-    if log_places is None and len(sides) < 2:
-        missing = "--after" if before is not None else "--before"
-        raise UserError(f"{missing} is missing; give --before and --after, or --logs")
+    if log_places is None or before_server or after_server:
+        for name, side in (("before", before), ("after", after)):
+            if not side:
+                raise UserError(
+                    f"--{name} is missing; give --before and --after, or --logs; see `forensics"
+                    " investigate --help`"
+                )
+    sides: list[Any] = [before, *(after or [])]
+    options = parse_options(env_option)
+    servers = paired_servers(before_server, after_server or [], len(sides) - 1)
     if before is not None and before_server is not None:
         env, options = hinted_world(before, env, options)
-    played = served_sides(sides, servers, run.out) if log_places is None else sides
+    first, *others = served_sides(sides, servers, run.out)
     run_investigation(
         run,
-        *((played[0], played[1:]) if played else (None, ())),
+        first,
+        others,
         env,
         logs=None if log_places is None else parse_logs(log_places),
         environment_options=options,

@@ -91,8 +91,16 @@ def investigate(
     a folder of something else.
     """
     if logs is not None:
-        require_alone(before=before, after=after, environment=environment, training=training,
-                      trained_tasks=trained_tasks, recipe=recipe)  # fmt: skip
+        _require_alone(
+            before=before,
+            after=after,
+            env=environment,
+            env_option=environment_options,
+            tasks=None if budget == Budget() else budget,
+            training=training,
+            trained_tasks=trained_tasks,
+            recipe=recipe,
+        )
         return investigate_logs(
             logs,
             allow=allow,
@@ -107,7 +115,11 @@ def investigate(
             progress=progress,
         )
     if before is None or after is None:
-        raise UserError("there is nothing to compare; give --before and --after, or --logs")
+        missing = "before" if before is None else "after"
+        raise UserError(
+            f"{missing} is missing: give the checkpoints with --before and --after, or logs with"
+            " --logs"
+        )
     tools, judge = chosen_instruments(instruments), read_rule(rule)
     request = CaseRequest(
         before=before,
@@ -133,11 +145,12 @@ def investigate(
         return verdict
 
 
-def require_alone(**others: Any) -> None:
+def _require_alone(**others: Any) -> None:
     """Raises `UserError` for what means nothing beside `--logs`."""
-    if given := [name for name, value in others.items() if value not in (None, [], ())]:
-        name = given[0].replace("environment", "env").replace("_", "-")
-        raise UserError(f"--{name} means nothing beside --logs, which has the runs; leave one out")
+    if given := [name.replace("_", "-") for name, value in others.items() if value]:
+        raise UserError(
+            f"--{given[0]} means nothing beside --logs, which has the runs already; leave one out"
+        )
 
 
 @contextmanager

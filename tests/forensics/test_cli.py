@@ -77,6 +77,7 @@ FLAGS = {
     "--before": (["x"], {"before": Path("x")}),
     "--after": (["x"], {"after": [Path("a"), Path("x")]}),
     "--out": (["x"], {"out": Path("x")}),
+    "--logs": (["after/scrubbed=x"], {"logs": {"after/scrubbed": Path("x")}}),
 }
 
 
@@ -118,7 +119,8 @@ def test_defaults_are_those_of_the_types(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 BAD_LINES = {
-    "investigate --colour": "--colour", "investigate": "--before",
+    "investigate --colour": "--colour", "investigate": "--out",
+    "investigate --out o": "--before", "investigate --before b --out o": "--after",
     "investigate --before": "--before", "investigate --before b --after a": "--out",
     "investigate --before b --after a --out o --tasks many": "--tasks",
     "investigate --before b --after a --out o --tasks 1": "--tasks",

@@ -129,7 +129,7 @@ def test_one_command_on_logs_of_a_strangers_harness(
 
 
 def test_a_missing_outcome_is_missing_and_an_unpaired_task_is_named(tmp_path: Path) -> None:
-    logs = stranger(tmp_path, **{"before": 3, "after": 9})
+    logs = stranger(tmp_path, before=3, after=9)
     with logs["after"].open("a") as file:
         for row in (chat_row(0, None), chat_row(1, None), chat_row(77, True)):
             file.write(json.dumps(row) + "\n")
@@ -142,7 +142,7 @@ def test_a_missing_outcome_is_missing_and_an_unpaired_task_is_named(tmp_path: Pa
 
 
 def test_a_resumed_case_takes_the_same_logs_only(tmp_path: Path) -> None:
-    logs, out = stranger(tmp_path, **{"before": 3, "after": 9}), tmp_path / "case"
+    logs, out = stranger(tmp_path, before=3, after=9), tmp_path / "case"
     investigate(logs=logs, out=out, formats=())
     logs["after"].write_text(logs["before"].read_text())
     with pytest.raises(UserError, match="the log of after"):
