@@ -64,7 +64,8 @@ class ChatServer:
         choice = {"index": 0, "message": message, "finish_reason": finish_of(message)}
         tokens = {} if self.bare else {"prompt_token_ids": prompt_ids(body["messages"])}
         choice |= {} if self.bare else told(drawn_ids(message))
-        return JSONResponse({"choices": [choice], **tokens, "usage": usage(body, message)})
+        whole = {"choices": [choice], **tokens, "usage": usage(body, message)}
+        return Response(json.dumps(whole), media_type="application/json")
 
     async def _failed(self, trouble: str) -> Response | None:
         if trouble.isdecimal():
