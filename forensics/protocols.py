@@ -16,6 +16,7 @@ from forensics.optional_protocols import (
     Fielded as Fielded,
     Needing as Needing,
     Regrading as Regrading,
+    Rehearsed as Rehearsed,
     Varying as Varying,
     Withholding as Withholding,
 )

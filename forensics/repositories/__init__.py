@@ -13,5 +13,10 @@ if TYPE_CHECKING:
         open_repository as open_repository,
         run_git as run_git,
     )
+    from forensics.repositories.leaks import (
+        Hit as Hit,
+        Leaks as Leaks,
+        find_leaks as find_leaks,
+    )
 
 __getattr__, __dir__ = lazy_names(__name__)

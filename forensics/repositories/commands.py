@@ -1,1 +1,0 @@
-"""The commands on repositories. Light at import."""
