@@ -24,7 +24,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from forensics.errors import UserError
+from forensics.errors import OutsideFailure, UserError
 from forensics.progress import Progress, silent
 from forensics.repositories.git import (
     GitFailed,
@@ -40,6 +40,7 @@ from forensics.repositories.scrub_proof import Copy, prove
 from forensics.repositories.untracked import carry_untracked, untracked_files
 
 USUAL: Final = ("main", "master", "trunk", "develop")
+ORIGIN: Final = ("refs/remotes/origin/HEAD", "refs/remotes/origin/")
 STEPS: Final = 4
 LFS: Final = "^version https://git-lfs.github.com/spec/v1"
 
@@ -108,8 +109,11 @@ def _check_place(repository: Repository, copy: Path | None) -> None:
 def _building_for(place: Path) -> Iterator[Path]:
     """A folder beside the one to be written, gone if the work fails."""
     parent = place.resolve().parent
-    parent.mkdir(parents=True, exist_ok=True)
-    folder = Path(tempfile.mkdtemp(prefix=f".{place.resolve().name}-", dir=parent))
+    try:
+        parent.mkdir(parents=True, exist_ok=True)
+        folder = Path(tempfile.mkdtemp(prefix=f".{place.resolve().name}-", dir=parent))
+    except OSError as error:
+        raise UserError(f"{parent} cannot be written to ({error.strerror})") from error
     try:
         folder.chmod(0o755)
         yield folder
@@ -155,7 +159,7 @@ def _scrubbed(
     progress("scrub", 3, STEPS)
     submodules = _scrub_submodules(repository, commit, folder, notes)
     _tell_what_stays(git_dir, commit, submodules, notes)
-    left = untracked_files(repository)
+    left = untracked_files(repository, notes)
     carried = carry_untracked(repository, folder, left, notes) if keep_untracked else 0
     found = inventory(repository, kept, len(tags)) | {"untracked files": (len(left), carried)}
     progress("scrub", STEPS, STEPS)
@@ -173,14 +177,14 @@ def default_branch(repository: Repository) -> str:
     """The name that the source's own origin gives its main branch, else the usual one that it
     has; of a bare repository that of its HEAD. A branch made for a fix tells nothing.
     """
-    for head, prefix in (("refs/remotes/origin/HEAD", "refs/remotes/origin/"), ("HEAD", None)):
-        if prefix is None and repository.work_tree is not None:
-            continue
+    at = ("HEAD", "refs/heads/") if repository.work_tree is None else None
+    for head, prefix in filter(None, (ORIGIN, at)):
         try:
             told = os.fsdecode(repository.git("symbolic-ref", "--quiet", head)).strip()
         except GitFailed:
             continue
-        return told.removeprefix(prefix or "refs/heads/")
+        if told.startswith(prefix):
+            return told.removeprefix(prefix)
     said = repository.git("for-each-ref", "--format=%(refname)", "refs/heads")
     has = os.fsdecode(said).split()
     return next((name for name in USUAL if f"refs/heads/{name}" in has), "main")
@@ -249,6 +253,8 @@ def _carry_objects(repository: Repository, tips: Sequence[str], git_dir: Path) -
         said.seek(0)
         if source.returncode or written.returncode:
             what = complaint(("pack-objects",), source.returncode, said.read())
+            if "No space left" in what:
+                raise OutsideFailure(f"the copy cannot be written: {what}; free some space")
             raise GitFailed(
                 f"{repository.git_dir} is broken or not whole: {what}; {_cure(repository)}"
             )

@@ -10,13 +10,14 @@ from forensics.repositories.git import GitFailed, Repository, run_git
 HISTORIES: Final = (b"# v2 git bundle", b"# v3 git bundle", b"PACK")
 
 
-def untracked_files(repository: Repository) -> list[str]:
+def untracked_files(repository: Repository, notes: list[str]) -> list[str]:
     """Paths, ignored ones too; one that ends in a slash is a repository of its own."""
     if repository.work_tree is None:
         return []
     try:
         told = repository.git("ls-files", "-z", "--others", with_files=True)
-    except GitFailed:  # an index that git cannot read says nothing of what is tracked
+    except GitFailed:  # an index that git cannot read does not say what is tracked
+        notes.append("the source's index is broken: untracked files are left, and not counted")
         return []
     return [os.fsdecode(path) for path in told.split(b"\0") if path]
 

@@ -1,6 +1,7 @@
 """`scrub-git`: what is later cannot be reached by any command or byte; the past stays as it was."""
 
 import json
+import os
 import shutil
 import stat
 from collections.abc import Callable, Iterator
@@ -240,6 +241,35 @@ def test_bad_input_is_one_sentence(
     assert (full / "mine").read_text() == "mine" and not (tmp_path / "c").exists()
     error = run(str(source), "--at", at)[2]
     assert isinstance(error, UserError) and "--out" in str(error)
+
+
+def test_a_pipe_in_its_place_is_refused(source: Path, tmp_path: Path) -> None:
+    os.mkfifo(source / ".git" / "refs" / "heads" / "pipe")
+    with pytest.raises(UserError, match="neither file nor folder"):
+        scrub_repository(source, "HEAD", tmp_path / "copy")
+
+
+def test_objects_may_be_named_by_sha256(tmp_path: Path) -> None:
+    source = tmp_path / "source"
+    source.mkdir()
+    git(source, "init", "-q", "--object-format=sha256")
+    at = commit(source, "f.txt", "one\n", 1)
+    late = later(source)
+    scrub_repository(source, at, tmp_path / "copy")
+    assert_sealed(tmp_path / "copy", {late})
+    assert len(git(tmp_path / "copy", "rev-parse", "HEAD")) == 64
+
+
+def test_the_branch_is_named_as_in_the_origin(source: Path, tmp_path: Path) -> None:
+    at = git(source, "rev-parse", "HEAD")
+    git(source, "branch", "-m", "main", "fix-the-later-bug")
+    assert scrub_repository(source, at, tmp_path / "one").branch == "main"
+    git(source, "update-ref", "refs/remotes/origin/stable", at)
+    git(source, "symbolic-ref", "refs/remotes/origin/HEAD", "refs/remotes/origin/stable")
+    assert scrub_repository(source, at, tmp_path / "two").branch == "stable"
+    assert scrub_repository(source, at, tmp_path / "three", branch="x/y").branch == "x/y"
+    with pytest.raises(UserError):
+        scrub_repository(source, at, tmp_path / "four", branch="a..b")
 
 
 PLANTS: dict[str, Callable[[Path], object]] = {
