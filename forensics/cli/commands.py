@@ -93,8 +93,11 @@ def investigate(
     from forensics.budget import Budget
     from forensics.cli.case_output import run_investigation
     from forensics.investigation.served_sides import hinted_world, paired_servers, served_sides
+    from forensics.policies.server import require_whole
 
     servers = paired_servers(before_server, after_server or [], len(after))
+    if any(servers):
+        require_whole(settings)
     options = parse_options(env_option)
     if before_server is not None:
         env, options = hinted_world(before, env, options)
