@@ -98,6 +98,7 @@ def investigate(
     from forensics.budget import Budget
     from forensics.cli.case_output import run_investigation
     from forensics.cli.routes import Route
+    from forensics.policies.server import require_whole
 
     route = Route(
         before=before,
@@ -109,6 +110,8 @@ def investigate(
         env=env,
         options=parse_options(env_option),
     )
+    if before_server or after_server:
+        require_whole(settings)
     first, others, world, options = route.sides(run.out)
     run_investigation(
         run,
