@@ -90,6 +90,7 @@ def dropped_stash(copy: Path, real: Real, random: random.Random) -> None:
 
 
 def _committed(copy: Path, real: Real) -> str:
+    git(copy, "update-index", "-q", "--refresh")  # links have changed what it knows of files
     git(copy, "apply", "--index", given=real.patch)
     git(copy, "commit", "-qm", "work")
     made = git(copy, "rev-parse", "HEAD").decode().strip()

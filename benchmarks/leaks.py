@@ -7,7 +7,8 @@ where nothing was planted.
    the fix is in it. It is searched as it is (a hit is a false one), then with one leak planted
    in its objects and three in its files.
 3. A planted leak is found where a hit names its place; one in the objects, where there are hits
-   in the objects that the bare copy has not.
+   in the objects that the bare copy has not. Fixes of which the search itself says beforehand
+   that their lines are too common are counted apart.
 """
 
 import random
@@ -41,6 +42,8 @@ def run(
         "planted": planted,
         "found": found,
         "share": found / max(planted, 1),
+        "of_common_lines": sum(row["of_common_lines"] for row in rows),
+        "of_common_lines_found": sum(row["of_common_lines_found"] for row in rows),
         "missed": dict(missed),
         "false_hits": [row["false_hits"] for row in rows],
         "rows": rows,
@@ -53,13 +56,14 @@ def _repository(source: Path, fixes: int, seed: int) -> dict[str, Any]:
     missed: list[str] = []
     false: list[str] = []
     seconds: list[float] = []
+    common = common_found = 0
     drawn = _drawn(source, fixes, draw)
     with tempfile.TemporaryDirectory(prefix="planted-") as folder:
         bare = Path(folder, "bare")
         bare.mkdir()
         git(bare, "init", "-q")
-        for real in drawn:
-            _set_to(bare, real)
+        for last, real in zip([None, *drawn], drawn, strict=False):
+            _set_to(bare, real, last and last.parent)
             patch = Path(folder, "fix.diff")
             patch.write_bytes(real.patch)
             start = time.perf_counter()
@@ -68,12 +72,18 @@ def _repository(source: Path, fixes: int, seed: int) -> dict[str, Any]:
             before = [*clean.fix, *clean.tests]
             false += [f"{real.commit[:10]} {hit.place} ({hit.strength})" for hit in before]
             ways = [draw.choice(IN_GIT), *draw.sample(IN_FILES, 3)]
+            lost = list(_missed(bare, real, patch, ways, before, draw))
+            if any(place == "shared lines" for place, _ in clean.unread):
+                common += len(ways)
+                common_found += len(ways) - len(lost)
+                continue
             planted.update(way.__name__ for way in ways)
-            missed += _missed(bare, real, patch, ways, before, draw)
+            missed += lost
     count = sum(planted.values())
     return {
         "repository": source.parent.name if source.name == "repo" else source.name,
         "fixes": len(drawn), "planted": count, "found": count - len(missed),
+        "of_common_lines": common, "of_common_lines_found": common_found,
         "missed": dict(Counter(one.split()[0] for one in missed)), "missed_at": missed,
         "false_hits": len(false), "false_at": false, "ways": dict(planted),
         "seconds": round(sorted(seconds)[len(seconds) // 2], 1) if seconds else None,
@@ -103,35 +113,46 @@ def _missed(
         shutil.rmtree(copy)
 
 
-def _set_to(bare: Path, real: Real) -> None:
-    """Fetch the parent (later than the last one) and check it out."""
-    refspec = f"+{real.parent}:refs/heads/main"
-    git(bare, "checkout", "-q", "--detach") if (bare / ".git/refs/heads/main").exists() else None
-    git(bare, "fetch", "-q", "--no-tags", f"file://{real.source}", refspec)
-    git(bare, "checkout", "-q", "-f", "main")
-    (bare / ".git" / "FETCH_HEAD").unlink(missing_ok=True)
+def _set_to(bare: Path, real: Real, before: str | None) -> None:
+    """Bring in the parent (later than `before`) with its history, and check it out. Objects that
+    the source lacks (snapshots may lack old files) are lacking here, too.
+    """
+    past = [f"^{before}"] if before else []
+    told = git(real.source, "rev-list", "--objects", "--missing=print", real.parent, *past)
+    ids = b"".join(line[:40] + b"\n" for line in told.split(b"\n") if line and line[:1] != b"?")
+    git(real.source, "pack-objects", "-q", str(bare / ".git/objects/pack/pack"), given=ids)
+    git(bare, "update-ref", "--no-deref", "HEAD", real.parent)
+    git(bare, "reset", "-q", "--hard", real.parent)
+    git(bare, "update-ref", "refs/heads/main", real.parent)
 
 
 def _drawn(source: Path, count: int, draw: random.Random) -> list[Real]:
-    """Fixes in the order of history."""
-    form = "--format=%x00%H %P%x01%s"
-    told = git(source, "log", "--first-parent", "-m", "--no-renames", "--numstat", "-600", form)
-    fitting = [fix for one in told.split(b"\0")[1:] if (fix := _fitting(one)) is not None]
-    chosen = sorted(draw.sample(range(len(fitting)), min(count, len(fitting))), reverse=True)
-    return [_real(source, *fitting[one]) for one in chosen]
+    """Fixes in the order of history, whose trees are whole in the source."""
+    told = git(source, "log", "--first-parent", "-600", "--format=%H%x01%P%x01%s").decode()
+    line = [tuple(one.split("\1")) for one in told.splitlines()]
+    chosen: list[tuple[int, Real]] = []
+    for at in draw.sample(range(len(line)), len(line)):
+        if len(chosen) < count and (real := _fitting(source, *line[at])) is not None:
+            chosen.append((at, real))
+    return [real for _, real in sorted(chosen, key=lambda one: -one[0])]
 
 
-def _fitting(told: bytes) -> tuple[str, str, str] | None:
-    """Commit, parent and subject of a commit of the wanted size."""
-    head, *lines = told.decode("utf-8", "replace").strip().split("\n")
-    ids, _, subject = head.partition("\1")
-    commit, *parents = ids.split()
-    rows = [line.split("\t") for line in lines if line]
-    if not parents or any(row[0] == "-" for row in rows):
-        return None
-    lines_changed = sum(int(row[0]) + int(row[1]) for row in rows)
-    code = sum(int(row[0]) for row in rows if CODE.search(row[2]))
-    return (commit, parents[0], subject) if FEWEST <= lines_changed <= MOST and code else None
+def _fitting(source: Path, commit: str, parents: str, subject: str) -> Real | None:
+    """The commit, if it is of the wanted size and whole."""
+    try:
+        parent = parents.split()[0]
+        told = git(source, "diff", "--no-renames", "--numstat", parent, commit).decode()
+        rows = [line.split("\t") for line in told.splitlines()]
+        changed = sum(int(row[0]) + int(row[1]) for row in rows)
+        code = sum(int(row[0]) for row in rows if CODE.search(row[2]))
+        if not (FEWEST <= changed <= MOST and code):
+            return None
+        whole = ("rev-list", "--objects", "--no-walk", "--missing=print", parent, commit)
+        if b"\n?" in git(source, *whole):
+            return None
+        return _real(source, commit, parent, subject)
+    except (IndexError, ValueError, subprocess.CalledProcessError):
+        return None  # the first commit, binary files, files that the snapshot lacks
 
 
 def _real(source: Path, commit: str, parent: str, subject: str) -> Real:

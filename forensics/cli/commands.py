@@ -12,16 +12,17 @@ import typer
 
 from forensics.cli.options import (
     Accept,
+    AfterOrServer,
     AfterServer,
     Allow,
+    BeforeOrServer,
     BeforeServer,
     EnvOptions,
     Force,
+    HarnessFile,
     Instruments,
     Json,
     Out,
-    PairAfter,
-    PairBefore,
     PairWorld,
     PlaceboRecipe,
     PlacedLogs,
@@ -62,11 +63,12 @@ def print_version(wanted: bool) -> None:
 
 @study_command
 def investigate(
-    before: PairBefore = None,
-    after: PairAfter = None,
+    before: BeforeOrServer = None,
+    after: AfterOrServer = None,
     log_places: PlacedLogs = None,
     env: PairWorld = None,
     env_option: EnvOptions = None,
+    harness: HarnessFile = None,
     training: RecordedTraining = None,
     trained_tasks: TrainedTasks = None,
     recipe: PlaceboRecipe = None,
@@ -95,26 +97,24 @@ def investigate(
     """
     from forensics.budget import Budget
     from forensics.cli.case_output import run_investigation
-    from forensics.investigation.served_sides import hinted_world, paired_servers, served_sides
+    from forensics.cli.routes import Route
 
-    if log_places is None or before_server or after_server:
-        for name, side in (("before", before), ("after", after)):
-            if not side:
-                raise UserError(
-                    f"--{name} is missing; give --before and --after, or --logs; see `forensics"
-                    " investigate --help`"
-                )
-    sides: list[Any] = [before, *(after or [])]
-    options = parse_options(env_option)
-    servers = paired_servers(before_server, after_server or [], len(sides) - 1)
-    if before is not None and before_server is not None:
-        env, options = hinted_world(before, env, options)
-    first, *others = served_sides(sides, servers, run.out)
+    route = Route(
+        before=before,
+        after=after or [],
+        before_server=before_server,
+        after_server=after_server or [],
+        harness=harness,
+        logs=log_places is not None,
+        env=env,
+        options=parse_options(env_option),
+    )
+    first, others, world, options = route.sides(run.out)
     run_investigation(
         run,
         first,
         others,
-        env,
+        world,
         logs=None if log_places is None else parse_logs(log_places),
         environment_options=options,
         budget=Budget(tasks=tasks, samples=samples, settings=settings),

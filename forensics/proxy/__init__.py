@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from forensics.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from forensics.proxy.answer_kinds import answer_kinds as answer_kinds
+    from forensics.proxy.action_kinds import answer_kinds as answer_kinds
     from forensics.proxy.call_record import (
         Call as Call,
         Draw as Draw,

@@ -49,7 +49,7 @@ def whole(answer: Answer, asked: Asked, number: int) -> dict[str, Any]:
     """The answer as one object."""
     choice = {
         "index": 0,
-        "message": {**answer.message, "content": answer.content or None},
+        "message": {**answer.message, "content": answer.content or (None if answer.calls else "")},
         "finish_reason": answer.finish,
         "logprobs": None,
     }

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from forensics.errors import outside_failure
 from forensics.policies.completions import Declined, Unanswered
-from forensics.proxy.answer_kinds import answer_kinds
+from forensics.proxy.action_kinds import answer_kinds
 from forensics.proxy.call_record import Recorder
 from forensics.proxy.chat_calls import Answer, Asked, Delta, Refused
 from forensics.proxy.lineage import Lineage

@@ -16,9 +16,8 @@ from forensics.proxy.lineage import text_of
 
 NAME: Final = "responses"
 _HEEDED = frozenset(
-    ["input", "instructions", "tools", "tool_choice", "parallel_tool_calls", "text", "stream"]
-    + ["model"]
-)
+    ["input", "instructions", "tools", "tool_choice", "parallel_tool_calls", "text"]
+) | {"stream", "model"}
 _STATEFUL: Final = ("previous_response_id", "conversation", "background", "prompt")
 
 
