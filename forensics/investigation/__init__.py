@@ -8,6 +8,10 @@ from forensics.lazy import lazy_names
 
 if TYPE_CHECKING:
     from forensics.investigation import folder as folder
+    from forensics.investigation.concluded import (
+        ablation_rows as ablation_rows,
+        measure as measure,
+    )
     from forensics.investigation.folder import (
         ABLATION as ABLATION,
         ANSWERS as ANSWERS,
@@ -27,14 +31,19 @@ if TYPE_CHECKING:
         choose_environment as choose_environment,
     )
     from forensics.investigation.run import (
-        ablation_rows as ablation_rows,
         conclude as conclude,
         investigate as investigate,
-        measure as measure,
         open_case as open_case,
         start_case as start_case,
     )
     from forensics.investigation.scan_run import scan as scan
+    from forensics.investigation.served_draws import (
+        Contexts as Contexts,
+        Drawn as Drawn,
+        DrawsConfig as DrawsConfig,
+        check_server as check_server,
+        drawn as drawn,
+    )
     from forensics.investigation.stated_settings import (
         stated_run as stated_run,
         stated_sampling as stated_sampling,

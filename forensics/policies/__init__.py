@@ -144,6 +144,7 @@ if TYPE_CHECKING:
         pieces as pieces,
         sharded_tensors as sharded_tensors,
     )
+    from forensics.policies.told_gap import LEAST as LEAST, gap_by_depth as gap_by_depth
     from forensics.policies.transformer_lens import from_transformer_lens as from_transformer_lens
     from forensics.policies.weights import (
         identify_folder as identify_folder,
