@@ -12,24 +12,27 @@ import typer
 
 from forensics.cli.options import (
     Accept,
-    After,
+    AfterOrServer,
     AfterServer,
     Allow,
-    Before,
+    BeforeOrServer,
     BeforeServer,
     EnvOptions,
     Force,
+    HarnessFile,
     Instruments,
     Json,
     Out,
     PairWorld,
     PlaceboRecipe,
+    PlacedLogs,
     RecordedTraining,
     Resume,
     Rule,
     Run,
     Seed,
     TrainedTasks,
+    parse_logs,
     parse_options,
     study_command,
 )
@@ -60,10 +63,12 @@ def print_version(wanted: bool) -> None:
 
 @study_command
 def investigate(
-    before: Before,
-    after: After,
+    before: BeforeOrServer = None,
+    after: AfterOrServer = None,
+    log_places: PlacedLogs = None,
     env: PairWorld = None,
     env_option: EnvOptions = None,
+    harness: HarnessFile = None,
     training: RecordedTraining = None,
     trained_tasks: TrainedTasks = None,
     recipe: PlaceboRecipe = None,
@@ -92,21 +97,28 @@ def investigate(
     """
     from forensics.budget import Budget
     from forensics.cli.case_output import run_investigation
-    from forensics.investigation.served_sides import hinted_world, paired_servers, served_sides
+    from forensics.cli.routes import Route
     from forensics.policies.server import require_whole
 
-    servers = paired_servers(before_server, after_server or [], len(after))
-    if any(servers):
+    if before_server is not None or after_server:
         require_whole(settings)
-    options = parse_options(env_option)
-    if before_server is not None:
-        env, options = hinted_world(before, env, options)
-    first, *others = served_sides([before, *after], servers, run.out)
+    route = Route(
+        before=before,
+        after=after or [],
+        before_server=before_server,
+        after_server=after_server or [],
+        harness=harness,
+        logs=log_places is not None,
+        env=env,
+        options=parse_options(env_option),
+    )
+    first, others, world, options = route.sides(run.out)
     run_investigation(
         run,
         first,
         others,
-        env,
+        world,
+        logs=None if log_places is None else parse_logs(log_places),
         environment_options=options,
         budget=Budget(tasks=tasks, samples=samples, settings=settings),
         training=training,

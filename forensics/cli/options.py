@@ -22,6 +22,37 @@ After = Annotated[
         help="The checkpoint after it; again for each further training seed.",
     ),
 ]
+BeforeOrServer = Annotated[
+    Path | None,
+    typer.Option(
+        "--before", metavar="CKPT", help="The checkpoint before training; not with --harness."
+    ),
+]
+AfterOrServer = Annotated[
+    list[Path] | None,
+    typer.Option(
+        "--after", metavar="CKPT", help="The checkpoint after it; again for each training seed."
+    ),
+]
+HarnessFile = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE",
+        help="Let your own agent play: a harness.toml with its command, tasks and channels. Takes"
+        " --before-server and --after-server, and no checkpoints.",
+    ),
+]
+PlacedLogs = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--logs",
+        metavar="SIDE[/WORLD]=PATH",
+        help=(
+            "Logs of another harness, in place of checkpoints: before, before/scrubbed, after,"
+            " after/scrubbed, after/without:CHANNEL; after-1 for a further training seed."
+        ),
+    ),
+]
 OneAfter = Annotated[Path, typer.Option(metavar="CKPT", help="The checkpoint after it.")]
 PairWorld = Annotated[
     str | None,
@@ -218,6 +249,8 @@ class Sampling:
             [given.get("policy"), given.get("checkpoint"), *checkpoints],
         ) or stated_sampling(given.get("training"), ())
         taken = {} if stated is None else {n: v for n, v in stated.values.items() if n not in own}
+        if given.get("harness"):  # an agent's turns are long
+            own = {"max_turn_tokens": 4096, "max_tokens": 131_072} | own
         settings = SamplingSettings(**taken | own)
         usual = vars(SamplingSettings())
         told = [f"{name} {value:g}" for name, value in taken.items() if value != usual[name]]
@@ -281,6 +314,19 @@ def parse_options(texts: Sequence[str] | None) -> dict[str, str]:
             raise UserError(f"--env-option {key} was given twice; give it once")
         options[key] = value
     return options
+
+
+def parse_logs(texts: Sequence[str]) -> dict[str, Path]:
+    """`SIDE[/WORLD]=PATH` texts as a mapping; a place that was given twice is refused."""
+    places: dict[str, Path] = {}
+    for text in texts:
+        place, equals, path = text.partition("=")
+        if not place or not equals or not path:
+            raise UserError(f"--logs '{text}' is not of the form SIDE[/WORLD]=PATH")
+        if place in places:
+            raise UserError(f"--logs {place} was given twice; give one file or folder for it")
+        places[place] = Path(path)
+    return places
 
 
 def study_command(command: Callable[..., None]) -> Callable[..., None]:

@@ -17,6 +17,7 @@ from tempfile import TemporaryFile
 from forensics.repositories.git import GitFailed, Repository, environment, git_command, run_git
 
 LARGEST = 64 << 20  # bytes of one object that is read
+INDEX = "the index"
 RESTARTS = 100  # after an object that git cannot read
 _ID = re.compile(rb"(?<![0-9a-f])(?:[0-9a-f]{64}|[0-9a-f]{40})(?![0-9a-f])")
 _PACKED = re.compile(r"^([0-9a-f]{40,64}) (\S+)$", re.M)
@@ -78,7 +79,7 @@ class ObjectStore:
         known = {name for kind in self.listed.values() for name, _ in kind}
         named = {by: [one for one in ids if one in known] for by, ids in self.tips.items()}
         refs = [one for by, ids in named.items() if by.startswith("refs/") for one in ids]
-        rest = [one for ids in named.values() for one in ids]
+        rest = [one for by, ids in named.items() if by != INDEX for one in ids]
         loose = [name for name, _ in self.listed.get("commit", [])]
         labels = self._labels(named, at, loose)
         before: list[str] = []
@@ -166,7 +167,7 @@ def _batch(folder: Path, ids: Sequence[str]) -> Iterator[tuple[str, bytes]]:
 def open_store(repository: Repository, shown: str) -> ObjectStore:
     """The objects of a repository and what its files name."""
     git_dir = repository.common
-    store = ObjectStore(repository.shadow, shown, tips_of(git_dir))
+    store = ObjectStore(repository.shadow, shown, tips_of(git_dir) | _staged(repository))
     if (git_dir / "reftable").is_dir():
         store.unread.append((f"{shown}references", "they are kept in a reftable"))
     store.unread += [(f"{shown}alternate {one}", "it is not there") for one in _missing(git_dir)]
@@ -180,6 +181,14 @@ def _add_alternate(folder: Path, objects: Path) -> None:
     link.symlink_to(objects.resolve())
     (folder / "objects" / "info").mkdir(exist_ok=True)
     (folder / "objects" / "info" / "alternates").write_text(f"{link}\n")
+
+
+def _staged(repository: Repository) -> dict[str, list[str]]:
+    try:
+        told = repository.git("ls-files", "--stage", "-z")
+    except GitFailed:  # no index, or one that git cannot read: its file is searched all the same
+        return {}
+    return {INDEX: [line.split()[1].decode() for line in told.split(b"\0") if line]}
 
 
 def _missing(git_dir: Path) -> list[str]:
