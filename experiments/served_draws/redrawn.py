@@ -97,7 +97,7 @@ def holdings(log_p: Any, log_d: Any, departures: Any, delta: float) -> Any:
     bets, found = Bets(departures), []
     _, row, of = np.unique(log_p[:, :8].numpy(), axis=0, return_index=True, return_inverse=True)
     same = torch.tensor(row[of])
-    assert torch.equal(log_p[same], log_p) and torch.equal(log_d[same], log_d)
+    assert all(torch.allclose(one[same], one, atol=1e-3) for one in (log_p, log_d))
     log_p, log_d, place = log_p[row], log_d[row], place[row]
     for v in range(log_p.shape[1]):
         at = TokenPositions(

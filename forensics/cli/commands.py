@@ -100,7 +100,7 @@ def investigate(
     from forensics.cli.routes import Route
     from forensics.policies.server import require_whole
 
-    if before_server is not None or after_server:
+    if harness is None and (before_server or after_server):
         require_whole(settings)
     route = Route(
         before=before,
