@@ -9,6 +9,7 @@ proxy opens, asks once and closes 10,000 episodes, every record kept on disk.
 import asyncio
 import http.client
 import json
+import os
 import statistics
 import subprocess
 import sys
@@ -32,12 +33,14 @@ def run(device: str = "cpu", repeats: int = 3) -> dict[str, Any]:
     """Milliseconds added at the median, requests a second, and memory at the end of 10,000
     episodes as a share of that after 1,000.
     """
-    added, rates, direct = [], [], []
-    with process("serve") as (server, _):
+    added, rates, direct, processor = [], [], [], []
+    with process("serve") as (server, _, _):
         for _ in range(repeats):
-            with process("proxy", server) as (place, key):
+            with process("proxy", server) as (place, key, number):
                 direct.append(median_ms(server, ""))
+                before = processor_ms(number)
                 added.append(median_ms(place, key) - direct[-1])
+                processor.append((processor_ms(number) - before) / CALLS)
                 rates.append(asyncio.run(rate(place, key)))
         grown = child("benchmarks.proxy", "grow", server)
     return {
@@ -45,6 +48,7 @@ def run(device: str = "cpu", repeats: int = 3) -> dict[str, Any]:
         "limits": LIMITS,
         "added_p50_ms": spread(added),
         "direct_p50_ms": spread(direct),
+        "processor_ms": spread(processor),
         "requests_per_second": spread(rates),
         "memory": round(grown["last"] / grown["first"], 3),
         "memory_mib": {name: round(value / 2**20, 1) for name, value in grown.items()},
@@ -53,16 +57,22 @@ def run(device: str = "cpu", repeats: int = 3) -> dict[str, Any]:
 
 
 @contextmanager
-def process(*arguments: str) -> Iterator[tuple[str, str]]:
-    """A side in a process of its own: where it listens, and a key."""
+def process(*arguments: str) -> Iterator[tuple[str, str, int]]:
+    """A side in a process of its own: where it listens, a key, and its number."""
     command = [sys.executable, "-m", "benchmarks.proxy", *arguments]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as side:
         assert side.stdout is not None
         try:
             place, _, key = side.stdout.readline().strip().partition(" ")
-            yield place, key
+            yield place, key, side.pid
         finally:
             side.terminate()
+
+
+def processor_ms(process_id: int) -> float:
+    """What a process has used of the processor."""
+    told = Path(f"/proc/{process_id}/stat").read_text().rpartition(")")[2].split()
+    return 1000 * (int(told[11]) + int(told[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def median_ms(place: str, key: str) -> float:

@@ -100,8 +100,6 @@ def investigate(
     from forensics.cli.routes import Route
     from forensics.policies.server import require_whole
 
-    if harness is None and (before_server or after_server):
-        require_whole(settings)
     route = Route(
         before=before,
         after=after or [],
@@ -112,6 +110,8 @@ def investigate(
         env=env,
         options=parse_options(env_option),
     )
+    if before_server or after_server:
+        require_whole(settings)
     first, others, world, options = route.sides(run.out)
     run_investigation(
         run,
@@ -138,7 +138,7 @@ def report(
         typer.Option(
             "--format",
             metavar="FORMATS",
-            help="One or more of text,md,json,html, separated by commas.",
+            help="One or more of text,md,json,html,atif, separated by commas.",
         ),
     ] = "text",
     allow: Allow = None,
@@ -147,22 +147,23 @@ def report(
     """Draw the report of a case again, with no model and no GPU.
 
     Prints `text`, and writes the other formats into the case folder (report.md,
-    report.json, report.html). Applies today's rule to the stored evidence;
-    --allow and --accept replace the case's own. A verdict that changes goes
-    into case.json.
+    report.json, report.html; atif/ with a file for each run). Applies today's
+    rule to the stored evidence; --allow and --accept replace the case's own. A
+    verdict that changes goes into case.json.
     """
-    from forensics.cli.console import say
+    from forensics.cli.console import progress_bars, say
     from forensics.report import checked, render, write_reports
     from forensics.report.data import settle
 
     wanted = [name.strip() for name in formats.split(",") if name.strip()]
     if not wanted:
-        raise UserError("--format names no format; choose from text, md, json, html")
+        raise UserError("--format names no format; choose from text, md, json, html, atif")
     files = [name for name in wanted if name != "text"]
     checked(wanted)
     if settled := settle(case_dir, allow, accept):
         say(f"Judged again: {settled.label}.")
-    written = write_reports(case_dir, files) if files else ()
+    with progress_bars() as progress:
+        written = write_reports(case_dir, files, progress) if files else ()
     if "text" in wanted:
         say(render(case_dir, ["text"])["text"])
     for path in written:

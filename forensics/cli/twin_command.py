@@ -14,44 +14,48 @@ MOST_PLACES: Final = 5
 SCRIPT = "a Python file with act(observations, task), or a text file with one action a line"
 
 
+Env = Annotated[str | None, typer.Option(metavar="NAME", help="The installed environment.")]
+HarnessToml = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE",
+        help="A harness.toml with `honest` and each channel's `cheat`, instead of --env.",
+    ),
+]
+Honest = Annotated[
+    str | None,
+    typer.Option(
+        metavar="SCRIPT",
+        help=f"Does the job: {SCRIPT}.  [default: the world's own, where it brings one]",
+    ),
+]
+Cheats = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="[CHANNEL=]SCRIPT", help="Wins by a shortcut; repeatable, one for a channel."
+    ),
+]
+Bystander = Annotated[
+    str | None,
+    typer.Option(
+        metavar="SCRIPT",
+        help="Looks around; must read the same in both.  [default: the honest one]",
+    ),
+]
+TakenOut = Annotated[
+    list[str] | None,
+    typer.Option(metavar="CHANNEL", help="Check the twin without it; repeatable.  [default: each]"),
+]
+
+
 def twin(
-    env: Annotated[
-        str | None, typer.Option(metavar="NAME", help="The installed environment.")
-    ] = None,
+    env: Env = None,
     env_option: EnvOptions = None,
-    harness: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE",
-            help="A harness.toml with `honest` and each channel's `cheat`, instead of --env.",
-        ),
-    ] = None,
-    honest: Annotated[
-        str | None,
-        typer.Option(
-            metavar="SCRIPT",
-            help=f"Does the job: {SCRIPT}.  [default: the world's own, where it brings one]",
-        ),
-    ] = None,
-    cheat: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="[CHANNEL=]SCRIPT", help="Wins by a shortcut; repeatable, one for a channel."
-        ),
-    ] = None,
-    bystander: Annotated[
-        str | None,
-        typer.Option(
-            metavar="SCRIPT",
-            help="Looks around; must read the same in both.  [default: the honest one]",
-        ),
-    ] = None,
-    without: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="CHANNEL", help="Check the twin without it; repeatable.  [default: each]"
-        ),
-    ] = None,
+    harness: HarnessToml = None,
+    honest: Honest = None,
+    cheat: Cheats = None,
+    bystander: Bystander = None,
+    without: TakenOut = None,
     tasks: Annotated[int, typer.Option(min=1, help="Held-out tasks to play.")] = 20,
     seed: Seed = 0,
     as_json: Json = False,

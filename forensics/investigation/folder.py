@@ -43,6 +43,7 @@ CASE_FILES = (
     "report.md",
     "report.txt",
     "report.json",
+    "atif",
     "resampled",
     "placebo-training",
     "trajectories",

@@ -29,6 +29,7 @@ from typing import Any
 
 from forensics.actions.unified_diff import TEST_PATH, Changed, changes_of
 from forensics.errors import UserError
+from forensics.progress import Progress, silent
 from forensics.repositories.git import GitFailed, run_git
 from forensics.repositories.object_store import LARGEST, ObjectStore
 
@@ -199,7 +200,9 @@ def _shared(
     )  # fmt: skip
 
 
-def read_fix(patch: Path, store: ObjectStore, at: str, scratch: Path) -> Fix:
+def read_fix(
+    patch: Path, store: ObjectStore, at: str, scratch: Path, progress: Progress = silent
+) -> Fix:
     """The fix that a unified diff makes of the tree at a commit. Raises `UserError` for a patch
     that changes nothing or does not apply.
     """
@@ -214,7 +217,7 @@ def read_fix(patch: Path, store: ObjectStore, at: str, scratch: Path) -> Fix:
     return Fix(
         commit=at, base=base, sizes=sizes, named=named[1] if named else None,
         results={one: path for one, path in results.items() if one not in base},
-        **_features(changes, after, store, base),
+        **_features(changes, after, store, base, progress),
     )  # fmt: skip
 
 
@@ -223,6 +226,7 @@ def _features(
     after: Mapping[str, bytes],
     store: ObjectStore,
     base: frozenset[str],
+    progress: Progress,
 ) -> dict[str, Any]:
     """The parts, the new names, and how the patch shows both."""
     added = {
@@ -236,7 +240,7 @@ def _features(
     shown |= {line: text for some in lines.values() for line, text in some.items()}
     pairs = {path: _pairs(after.get(path, b""), some) for path, some in added.items()}
     both = {pair: text for some in pairs.values() for pair, text in some.items()}
-    new, weights = _weighed(shown | both, store, base)
+    new, weights = _weighed(shown | both, store, base, progress)
     tests = {path for path in added if TEST_PATH.search(path)}
     parts = []
     for path, some in lines.items():
@@ -326,18 +330,23 @@ def _patched(
 
 
 def _weighed(
-    features: Mapping[bytes, bytes], store: ObjectStore, base: frozenset[str]
+    features: Mapping[bytes, bytes],
+    store: ObjectStore,
+    base: frozenset[str],
+    progress: Progress,
 ) -> tuple[frozenset[bytes], "_Weights"]:
     """The features that stand nowhere in the tree, and what their words weigh there."""
     new, words = set(features), {word for text in features.values() for word in _WORD.findall(text)}
     held = dict.fromkeys(words, 0)
     sizes = dict(store.listed.get("blob", []))
     small = sorted(one for one in base if sizes.get(one, LARGEST + 1) <= LARGEST)
-    for _, content in store.contents(small):
+    for at, (_, content) in enumerate(store.contents(small)):
+        progress("files of the tree", at, len(small))
         text = squeezed(content)
         new -= {feature for feature in new if feature in text}
         for word in words.intersection(_WORD.findall(content)):
             held[word] += 1
+    progress("files of the tree", len(small), len(small))
     return frozenset(new), _Weights(held, len(small))
 
 

@@ -143,6 +143,14 @@ def test_the_history_before_the_commit_counts_with_its_own_cure(real: Real) -> N
     assert "shallow" in hit.cure
 
 
+def test_a_mailed_patch_names_its_commit(real: Real) -> None:
+    place = real.source.parent
+    (place / "fix.diff").write_bytes(git(real.source, "format-patch", "--stdout", "-1"))
+    git(place / "copy", "fetch", "-q", "../source")
+    told = searched(real).fix[0]
+    assert told.place == f"object {real.commit[:12]}" and "commit" in told.strength
+
+
 def test_an_index_entry_of_a_linked_worktree(real: Real) -> None:
     copy = real.source.parent / "copy"
     git(copy, "worktree", "add", "-q", "--detach", "../beside")
