@@ -1,5 +1,6 @@
 """What `investigate` compares, by the options that were given: checkpoints, servers of them, an
-agent on served models (`--harness`), or logs (`--logs`). What means nothing together is one sentence.
+agent on served models (`--harness`), or logs (`--logs`). What means nothing together is one
+sentence.
 """
 
 from collections.abc import Mapping, Sequence
