@@ -75,8 +75,8 @@ def open_record(folder: Path, progress: Progress = silent) -> TrainingRecord:
     raise UserError(
         f"{place} holds no training record: neither ours ({RECORD_FOLDER}/run.json, of `forensics"
         " train --out` or ForensicsForTRL) nor a dump of verl (rollout_data_dir), TRL"
-        " (completions/*.parquet of log_completions) or prime-rl (rollouts/, token_exports/);"
-        " give the folder that holds one"
+        " (completions/*.parquet of log_completions), prime-rl (rollouts/, token_exports/) or"
+        " verifiers (traces.jsonl); give the folder that holds one"
     )
 
 

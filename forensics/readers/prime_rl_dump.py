@@ -12,7 +12,8 @@ reader `verifiers` describes, and `trainer/rl/token_export.py`
 3. Tokens, masks and log-probabilities of a trace that is one path are kept (4 decimals
    in the file). Where an export holds the same tokens, its numbers take their place:
    sampler and trainer log-probabilities, entropies, and which tokens were in the loss.
-4. Exports alone have no rewards and no groups: the sequences of a step with the same prompt tokens
+4. The `traces.jsonl` of verifiers itself (an evaluation, a replay) is one step, 0.
+5. Exports alone have no rewards and no groups: the sequences of a step with the same prompt tokens
    are one group.
 """
 
@@ -109,10 +110,12 @@ class PrimeRlDump:
 
 
 def find(folder: Path) -> PrimeRlDump | None:
-    """The dump in the folder of a run, or in its `rollouts` or `token_exports`; `None`
-    where there is none.
+    """The dump in the folder of a run, or in its `rollouts` or `token_exports`, or what
+    verifiers wrote without a trainer; `None` where there is none.
     """
     run = folder.parent if folder.name in ("rollouts", "token_exports") else folder
+    if (alone := folder / "traces.jsonl").is_file():
+        return PrimeRlDump({0: (alone,)}, {}, trainer="verifiers")
     traces = _by_step(run / "rollouts", "train/*/traces.jsonl", "train_rollouts.jsonl")
     exports = _by_step(run / "token_exports", "rank_*.jsonl", whole="STABLE")
     return PrimeRlDump(traces, exports) if traces or exports else None

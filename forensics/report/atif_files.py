@@ -19,7 +19,6 @@ from typing import Any, Final
 from forensics.progress import Progress
 from forensics.readers.atif import ATIF_EXTRA
 from forensics.records import Step, ToolCall, Trajectory, content_hash
-from forensics.records.files import write_atomically
 from forensics.report.case_logs import Log, find_logs
 from forensics.version import code_version
 
@@ -32,17 +31,21 @@ OF_RUN: Final = (
 
 
 def write_runs(case: Path, progress: Progress) -> Path:
-    """Every plain run of a case, refused actions apart; returns the folder, made anew."""
+    """Every plain run of a case, refused actions apart; returns the folder, made anew and put in
+    its place when it is whole.
+    """
     place, logs = case / FOLDER, find_logs(case)
-    rmtree(place, ignore_errors=True)
-    number = sum(1 for log in logs for _ in log.rows("id"))
-    done = 0
+    draft = case / f".{FOLDER}.draft"
+    rmtree(draft, ignore_errors=True)
+    number, done = sum(1 for log in logs for _ in log.rows("id")), 0
     for log in logs:
+        (draft / _world(log)).mkdir(parents=True)
         for run in log.rollouts:
-            progress("writing the runs", done, number)
-            write_atomically(place / _world(log) / _name(run), _text(document_of(run)))
+            (draft / _world(log) / _name(run)).write_text(_text(document_of(run)), "ascii")
             done += 1
-    progress("writing the runs", 1, 1)
+            progress("writing the runs", done, number)
+    rmtree(place, ignore_errors=True)
+    draft.rename(place)
     return place
 
 

@@ -190,3 +190,28 @@ def test_an_export_that_lacks_numbers_is_not_filled_up(tmp_path: Path) -> None:
     assert [row.token_advantages for row in rows] == [(0.5, 0.5, 0.5), None, (), ()]
     assert [row.turns for row in rows] == [1, 1, 0, 0]
     assert len({row.group for row in rows}) == 3, "no prompt is known where nothing was in the loss"
+
+
+def test_a_trace_of_verifiers_tells_three_log_probabilities(tmp_path: Path) -> None:
+    """Of the sampler, the trainer and the reference, each by drawn token; what a node does not
+    tell of each of them is missing, never 0.
+    """
+    rows = [episode(0, 0, sample, float(sample), 0.0) for sample in range(2)]
+    told = {
+        "trainer_logprobs": [-0.59, -0.91, -0.5],
+        "reference_logprobs": [-0.7, -1.25, -0.75],
+        "entropies": [1.0, 1.5, 0.5],
+    }
+    rows[0]["traces"][0]["nodes"][1] |= told
+    rows[1]["traces"][0]["nodes"][1] |= {"reference_logprobs": [-0.7], "trainer_logprobs": None}
+    write(tmp_path / "traces.jsonl", rows)
+    record = open_record(tmp_path)
+    assert record.run.recipe["trainer"] == "verifiers"
+    first, second = record.rows(0)
+    assert first.sampler_logprobs == pytest.approx(LOGPROBS, abs=1e-4)
+    assert first.old_logprobs == pytest.approx(told["trainer_logprobs"])
+    assert first.reference_logprobs == pytest.approx(told["reference_logprobs"])
+    assert first.token_ids == (*PROMPT, 2, *DRAWN[:2], 60)
+    assert second.sampler_logprobs is not None
+    assert (second.reference_logprobs, second.old_logprobs) == (None, None)
+    assert first.group == second.group and (first.reward, second.reward) == (0.0, 1.0)
