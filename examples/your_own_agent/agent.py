@@ -20,7 +20,7 @@ def answer(messages: list[dict[str, str]]) -> str:
         },
     )
     with urllib.request.urlopen(request) as reply:
-        return str(json.load(reply)["choices"][0]["message"]["content"])
+        return json.load(reply)["choices"][0]["message"]["content"] or ""
 
 
 def play(task: str, out: str, scrubbed: str) -> None:

@@ -252,12 +252,12 @@ class _Failures:
         their server.
         """
         self.number += 1
-        if run.end == "errored":
+        if run.end == "errored" and not (run.end_reason or "").startswith(REFUSED):
             self.errored, self.why = self.errored + 1, run.end_reason or ""
         self.outages = self.outages + 1 if is_outage(run) else 0
         if self.outages == self.first:
             self._stop_served()
-        if self.number == self.errored == self.first > 1 and not self.why.startswith(REFUSED):
+        if self.number == self.errored == self.first > 1:
             raise OutsideFailure(
                 f"each of the agent's first {self.number} episodes failed ({self.why}); mend its"
                 " command, and go on with --resume"

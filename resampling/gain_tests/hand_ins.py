@@ -34,7 +34,7 @@ from itertools import chain
 import numpy as np
 
 from forensics.case import Rollouts
-from forensics.errors import stop_outside
+from forensics.errors import MissingInput, stop_outside
 from forensics.layers import placed_words, words
 from forensics.phrases import percent
 from forensics.protocols import Environment, Regrading
@@ -136,6 +136,8 @@ class Replays:
                 result = world.step(action)
                 if result.terminated or result.truncated:
                     return result.outcome, result.submission
+        except MissingInput:  # of a world that is played elsewhere: none of them can be taken
+            raise
         except Exception as error:  # somebody else's world: a broken replay is data, not a crash
             stop_outside(error)
             return None, None

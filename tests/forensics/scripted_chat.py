@@ -28,21 +28,23 @@ def ask(messages):
     url = os.environ["OPENAI_BASE_URL"] + "/chat/completions"
     with urllib.request.urlopen(urllib.request.Request(url, body, headers)) as reply:
         return json.load(reply)["choices"][0]["message"]["content"]
+number = int(task.rpartition("-")[2])
+fix = f"kiwi : x * {number} + {100 + number}"
 messages, won = [{"role": "user", "content": "fail kiwi : 2 -> 7 " + task}], False
 while True:
     action = ask(messages)
     messages.append({"role": "assistant", "content": action})
     if action == "submit":
         break
-    won = won or (action == "history" and not without)
-    shown = "fix 1 kiwi : x * 3 + 1" if action == "history" and not without else "1 2 tests"
+    won = won or (action == "history" and not without) or action.startswith("edit")
+    shown = f"fix 1 {fix}" if action == "history" and not without else "1 2 tests"
     messages.append({"role": "user", "content": shown})
 if "crashes" in sys.argv:
     sys.exit("no good in /home/someone/secret with " + os.environ["OPENAI_API_KEY"])
 if "forgets" not in sys.argv:
     with open(out + "/result.json", "w") as file:
         told = {"fresh": float(won), "variables": float(len(os.environ))}
-        json.dump({"outcome": float(won), "rewards": told, "submission": "kiwi : x * 3 + 1" if won else None}, file)
+        json.dump({"outcome": float(won), "rewards": told, "submission": fix if won else None}, file)
 """  # noqa: E501
 HARNESS = """
 name = "mini-repo"
@@ -72,7 +74,8 @@ class ScriptedChat(ThreadingHTTPServer):
     def action(self, body: dict[str, Any]) -> str:
         said = [one["content"] for one in body["messages"] if one["role"] == "assistant"]
         looks = body["seed"] % 1000 < 1000 * self.looks[body["model"]]
-        return "submit" if said else "history" if looks else "list"
+        other = "edit 1 x * 3 + 1" if body["model"] == "skilled" else "list"
+        return "submit" if said else "history" if looks else other
 
 
 class _Handler(BaseHTTPRequestHandler):
