@@ -25,12 +25,14 @@ from forensics.cli.options import (
     Out,
     PairWorld,
     PlaceboRecipe,
+    PlacedLogs,
     RecordedTraining,
     Resume,
     Rule,
     Run,
     Seed,
     TrainedTasks,
+    parse_logs,
     parse_options,
     study_command,
 )
@@ -63,6 +65,7 @@ def print_version(wanted: bool) -> None:
 def investigate(
     before: BeforeOrServer = None,
     after: AfterOrServer = None,
+    log_places: PlacedLogs = None,
     env: PairWorld = None,
     env_option: EnvOptions = None,
     harness: HarnessFile = None,
@@ -102,6 +105,7 @@ def investigate(
         before_server=before_server,
         after_server=after_server or [],
         harness=harness,
+        logs=log_places is not None,
         env=env,
         options=parse_options(env_option),
     )
@@ -111,6 +115,7 @@ def investigate(
         first,
         others,
         world,
+        logs=None if log_places is None else parse_logs(log_places),
         environment_options=options,
         budget=Budget(tasks=tasks, samples=samples, settings=settings),
         training=training,

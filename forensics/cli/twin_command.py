@@ -1,6 +1,7 @@
 """`forensics twin`: is the scrubbed world fair? Light at import."""
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Annotated, Any, Final
 
 import typer
@@ -14,8 +15,17 @@ SCRIPT = "a Python file with act(observations, task), or a text file with one ac
 
 
 def twin(
-    env: Annotated[str, typer.Option(metavar="NAME", help="The installed environment.")],
+    env: Annotated[
+        str | None, typer.Option(metavar="NAME", help="The installed environment.")
+    ] = None,
     env_option: EnvOptions = None,
+    harness: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="A harness.toml with `honest` and each channel's `cheat`, instead of --env.",
+        ),
+    ] = None,
     honest: Annotated[
         str | None,
         typer.Option(
@@ -56,24 +66,31 @@ def twin(
     from forensics.cli.console import progress_bars, say, say_json
     from forensics.investigation import build_environment
     from forensics.twin_check import check_twin
+    from forensics.twin_harness import check_harness_twin
 
-    world = build_environment(env, parse_options(env_option))
-    asked = without or [channel.name for channel in world.channels]
-    cheats = cheats_of(cheat or [], [one.name for one in world.channels], asked)
-    with progress_bars() as progress:
-        found = check_twin(
-            world,
-            honest,
-            cheats,
-            bystander,
-            without=without or (),
-            tasks=tasks,
-            seed=seed,
-            progress=progress,
+    given = (honest, cheat, bystander, env_option)
+    if (env is None) == (harness is None) or (harness is not None and any(given)):
+        raise UserError(
+            "give --env NAME with scripts, or --harness FILE, which names its own commands"
         )
+    few: Any = {"without": without or (), "tasks": tasks, "seed": seed}
+    with progress_bars() as progress:
+        if harness is not None:
+            found = check_harness_twin(harness, **few, progress=progress)
+        else:
+            world = build_environment(str(env), parse_options(env_option))
+            known = [channel.name for channel in world.channels]
+            cheats = cheats_of(cheat or [], known, without or known)
+            found = check_twin(world, honest, cheats, bystander, **few, progress=progress)
     fair = all(one.status == "fair" for one in found)
     if as_json:
-        say_json({"environment": env, "fair": fair, "twins": [one.row() for one in found]})
+        say_json(
+            {
+                "environment": env or str(harness),
+                "fair": fair,
+                "twins": [one.row() for one in found],
+            }
+        )
     else:
         say("\n".join(line for one in found for line in told(one)))
     raise typer.Exit(0 if fair else 1)

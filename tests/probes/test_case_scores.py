@@ -18,7 +18,7 @@ from forensics.case import Case, Rollouts
 from forensics.errors import MissingInput, UserError
 from forensics.instruments import run_instrument
 from forensics.investigation.inputs import CaseRequest, check_inputs
-from forensics.investigation.run import measure
+from forensics.investigation.concluded import measure
 from forensics.policies.sampled_tokens import TokenScores
 from forensics.policies.score_store import policy_ref, stored_scores
 from forensics.policies.scored_log import score_log
