@@ -12,6 +12,7 @@ from benchmarks import (
     dictionaries,
     harvest,
     large_models,
+    leaks,
     log_scoring,
     resampling_engine,
     rollout,
@@ -30,6 +31,7 @@ ALL = {
     "log-scoring": log_scoring.run,
     "scan": scan.run,
     "large-models": large_models.run,
+    "leaks": leaks.run,
 }
 ON_CUDA = (
     "rollout",
@@ -58,6 +60,14 @@ def main() -> int:
             " `dictionaries` then runs too"
         ),
     )
+    parser.add_argument(
+        "--repositories",
+        type=Path,
+        nargs="+",
+        default=[],
+        metavar="FOLDER",
+        help="git folders in which `leaks` plants (default: that of this project)",
+    )
     arguments = parser.parse_args()
     cuda = arguments.device.startswith("cuda")
     if cuda and not _has_cuda():
@@ -67,7 +77,8 @@ def main() -> int:
     for name in arguments.names or (ON_CUDA if cuda else ALL):
         print(f"{name} ...", file=sys.stderr, flush=True)
         peer = {"dictionary_learning": arguments.dictionary_learning}
-        more = peer if name == "dictionaries" else {}
+        planted = {"repositories": arguments.repositories}
+        more = {"dictionaries": peer, "leaks": planted}.get(name, {})
         rows.append(ALL[name](device=arguments.device, **more))
     machine = f"{platform.machine()}, Python {platform.python_version()}"
     print(json.dumps({"machine": machine, "rows": rows}, indent=2))

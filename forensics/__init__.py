@@ -16,5 +16,6 @@ if TYPE_CHECKING:
     from forensics.policies import load_policy as load_policy, policy_from as policy_from
     from forensics.protocols import SamplingSettings as SamplingSettings
     from forensics.records import Verdict as Verdict
+    from forensics.twin_check import check_twin as check_twin
 
 __getattr__, __dir__ = lazy_names(__name__)

@@ -4,7 +4,7 @@ An instrument that needs one of them asks `isinstance`, and says what is missing
 there. Import them from `forensics.protocols`.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol, runtime_checkable
 
 
@@ -74,5 +74,17 @@ class Varying(Protocol):
         The same skill is asked and it is as hard; incidental features (names,
         numbers, ids, order) are redrawn and answers reshuffled. A function of
         `task` and `seed` alone. It is in no split.
+        """
+        ...
+
+
+@runtime_checkable
+class Rehearsed(Protocol):
+    """Scripts that show whether the world's scrubbed twins are fair (`forensics twin`)."""
+
+    @property
+    def scripts(self) -> Mapping[str, Callable[[Sequence[str], str], str | None]]:
+        """`honest`, perhaps `bystander`, and the name of each channel: its cheat. Each is
+        given every text read so far, the prompt first, and the task; returns the next action.
         """
         ...

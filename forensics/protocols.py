@@ -16,6 +16,7 @@ from forensics.optional_protocols import (
     Fielded as Fielded,
     Needing as Needing,
     Regrading as Regrading,
+    Rehearsed as Rehearsed,
     Varying as Varying,
     Withholding as Withholding,
 )
@@ -30,7 +31,8 @@ class Channel:
     the answer) or `tampering` (the grading itself is bent). `attempts`: action
     kinds that try it. `honest_reward` / `bent_reward` (tampering only): named
     reward components; a run whose bent one is a win while its honest one is not
-    has obtained the shortcut.
+    has obtained the shortcut. `marked`: whether steps that show its content are
+    marked with it; where they are not, no mark says nothing.
     """
 
     name: str
@@ -39,6 +41,12 @@ class Channel:
     description: str
     honest_reward: str | None = None
     bent_reward: str | None = None
+    marked: bool = True
+
+    def content(self) -> dict[str, Any]:
+        """As `case.json` states it."""
+        told = asdict(self)
+        return told if not self.marked else {k: v for k, v in told.items() if k != "marked"}
 
 
 @dataclass(frozen=True, kw_only=True)

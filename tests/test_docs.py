@@ -85,6 +85,7 @@ SHOWN = {
     "logs.md": "run by test_readers_page",
     "own-command.md": "run by test_example_plugin",
     "own-environment.md": "run by test_own_environment",
+    "your-own-agent.md": "folders and servers of the reader's",
 }
 
 

@@ -13,22 +13,20 @@ drawn, by depth of context, and when that is a fault.
    it finds planted faults, and how often it is wrong.
 
 What it cannot see: a server that draws from another distribution than the one whose
-log-probabilities it tells. That is for `forensics.policies.server_abilities` to ask.
+log-probabilities it tells. That is for `forensics check-server`
+(`forensics.investigation.served_draws`) to ask.
 """
 
 from dataclasses import dataclass
-from itertools import pairwise
-from math import inf, isfinite
+from math import isfinite
 from typing import Final
 
 import torch
 
+from forensics.policies import LEAST, gap_by_depth
 from training.batch import Batch
-from training.divergences import within
 
-EDGES: Final = (0, 64, 256, 1024, 4096, 16384, inf)  # tokens of context
 DRIFT: Final = 10.0
-LEAST: Final = 1e-4  # nats; below, rounding alone may grow tenfold
 
 
 def sampler_gap(batch: Batch) -> dict[str, float]:
@@ -36,17 +34,7 @@ def sampler_gap(batch: Batch) -> dict[str, float]:
     drawn = batch.weights != 0
     gap = (batch.old_logprobs - batch.sampler_logprobs)[drawn].double()
     depth = torch.arange(1, drawn.shape[1] + 1, device=drawn.device).expand_as(drawn)[drawn]
-    found = _numbers(gap, "")
-    for low, high in pairwise(EDGES):
-        found |= _numbers(gap[(depth >= low) & (depth < high)], f"_from_{low}")
-    return found
-
-
-def _numbers(gap: torch.Tensor, where: str) -> dict[str, float]:
-    if not len(gap):
-        return {}
-    ratio = within(gap).exp().mean()
-    return {f"sampler_gap{where}": float(gap.abs().mean()), f"sampler_ratio{where}": float(ratio)}
+    return gap_by_depth(gap, depth)
 
 
 @dataclass(kw_only=True)

@@ -258,9 +258,9 @@ def _placed(paths: Words, directory: str | None, root: str | None) -> Words:
 
 def head_word_actions(text: str, calls: Sequence[ToolCall] = ()) -> list[Action] | None:
     """The commands of a text that is nothing else, by their head words; `None`
-    where the message has tool calls, which say more.
+    where the message has tool calls, or a fenced block, which say more.
     """
-    if calls:
+    if calls or "```" in text:
         return None
     found = []
     for part in map(str.strip, text.split(";")):

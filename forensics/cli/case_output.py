@@ -15,6 +15,7 @@ from forensics.investigation import investigate
 from forensics.investigation.folder import CASE, EVIDENCE, UNREADABLE
 from forensics.phrases import plural, printable
 from forensics.policies import Given
+from forensics.protocols import Environment
 from forensics.records import Verdict
 from forensics.records.files import read_findings, read_json
 from forensics.report.below_findings import (
@@ -34,7 +35,11 @@ from forensics.report.report_words import WORDING
 
 
 def run_investigation(
-    run: Run, before: Given, after: Sequence[Given], environment: str | None = None, **case: Any
+    run: Run,
+    before: Given,
+    after: Sequence[Given],
+    environment: Environment | str | None = None,
+    **case: Any,
 ) -> None:
     """Investigate and say the verdict. `case`: further arguments of `investigate`."""
     with news_on_stderr(), progress_bars() as progress:

@@ -12,13 +12,14 @@ import typer
 
 from forensics.cli.options import (
     Accept,
-    After,
+    AfterOrServer,
     AfterServer,
     Allow,
-    Before,
+    BeforeOrServer,
     BeforeServer,
     EnvOptions,
     Force,
+    HarnessFile,
     Instruments,
     Json,
     Out,
@@ -60,10 +61,11 @@ def print_version(wanted: bool) -> None:
 
 @study_command
 def investigate(
-    before: Before,
-    after: After,
+    before: BeforeOrServer = None,
+    after: AfterOrServer = None,
     env: PairWorld = None,
     env_option: EnvOptions = None,
+    harness: HarnessFile = None,
     training: RecordedTraining = None,
     trained_tasks: TrainedTasks = None,
     recipe: PlaceboRecipe = None,
@@ -92,18 +94,23 @@ def investigate(
     """
     from forensics.budget import Budget
     from forensics.cli.case_output import run_investigation
-    from forensics.investigation.served_sides import hinted_world, paired_servers, served_sides
+    from forensics.cli.routes import Route
 
-    servers = paired_servers(before_server, after_server or [], len(after))
-    options = parse_options(env_option)
-    if before_server is not None:
-        env, options = hinted_world(before, env, options)
-    first, *others = served_sides([before, *after], servers, run.out)
+    route = Route(
+        before=before,
+        after=after or [],
+        before_server=before_server,
+        after_server=after_server or [],
+        harness=harness,
+        env=env,
+        options=parse_options(env_option),
+    )
+    first, others, world, options = route.sides(run.out)
     run_investigation(
         run,
         first,
         others,
-        env,
+        world,
         environment_options=options,
         budget=Budget(tasks=tasks, samples=samples, settings=settings),
         training=training,

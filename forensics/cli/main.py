@@ -31,6 +31,8 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from forensics.cli import commands
+from forensics.cli.server_check import check_server
+from forensics.cli.twin_command import twin
 from forensics.errors import RunInterrupted, UserError, outside_failure
 from forensics.plugins import load_point, package_of, plugin_points, two_of_a_name
 from forensics.version import PACKAGE
@@ -189,7 +191,9 @@ BAD_INPUT: Final = 2
 OUR_FAILURE: Final = 3
 INTERRUPTED: Final = 130
 RESUMED: Final = ("run again with --resume", "use --resume")
-NOT_RESUMED: Final = frozenset({"gate", "report", "resample", "schema", "validate", "watch"})
+NOT_RESUMED: Final = frozenset(
+    {"gate", "report", "resample", "schema", "twin", "validate", "watch"}
+)
 LOOP: Final = "Symlink loop from"  # as Python says it of a path that is resolved
 PATHS: Final = {errno.ENAMETOOLONG, errno.ELOOP, errno.ENOTDIR, errno.EISDIR, errno.EACCES}
 # OpenMP's idle threads give way: spinning is ten times slower where another job wants a
@@ -208,7 +212,9 @@ def build_app() -> typer.Typer:
         commands.scan,
         commands.report,
         commands.gate,
+        check_server,
         commands.schema,
+        twin,
     ):
         app.command()(command)
     return app

@@ -22,6 +22,26 @@ After = Annotated[
         help="The checkpoint after it; again for each further training seed.",
     ),
 ]
+BeforeOrServer = Annotated[
+    Path | None,
+    typer.Option(
+        "--before", metavar="CKPT", help="The checkpoint before training; not with --harness."
+    ),
+]
+AfterOrServer = Annotated[
+    list[Path] | None,
+    typer.Option(
+        "--after", metavar="CKPT", help="The checkpoint after it; again for each training seed."
+    ),
+]
+HarnessFile = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE",
+        help="Let your own agent play: a harness.toml with its command, tasks and channels. Takes"
+        " --before-server and --after-server, and no checkpoints.",
+    ),
+]
 OneAfter = Annotated[Path, typer.Option(metavar="CKPT", help="The checkpoint after it.")]
 PairWorld = Annotated[
     str | None,
@@ -214,9 +234,12 @@ class Sampling:
         after = given.get("after", given.get("before"))
         checkpoints = [*(after if isinstance(after, list | tuple) else [after])]
         stated = stated_sampling(
-            given.get("logs") or given.get("runs"), [given.get("policy"), *checkpoints]
+            given.get("logs") or given.get("runs"),
+            [given.get("policy"), given.get("checkpoint"), *checkpoints],
         ) or stated_sampling(given.get("training"), ())
         taken = {} if stated is None else {n: v for n, v in stated.values.items() if n not in own}
+        if given.get("harness"):  # an agent's turns are long
+            own = {"max_turn_tokens": 4096, "max_tokens": 131_072} | own
         settings = SamplingSettings(**taken | own)
         usual = vars(SamplingSettings())
         told = [f"{name} {value:g}" for name, value in taken.items() if value != usual[name]]

@@ -35,6 +35,13 @@ if TYPE_CHECKING:
         start_case as start_case,
     )
     from forensics.investigation.scan_run import scan as scan
+    from forensics.investigation.served_draws import (
+        Contexts as Contexts,
+        Drawn as Drawn,
+        DrawsConfig as DrawsConfig,
+        check_server as check_server,
+        drawn as drawn,
+    )
     from forensics.investigation.stated_settings import (
         stated_run as stated_run,
         stated_sampling as stated_sampling,

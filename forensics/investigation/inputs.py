@@ -7,7 +7,7 @@ import inspect
 import logging
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from os import PathLike, fspath
 from pathlib import Path
 from typing import Any
@@ -200,7 +200,7 @@ class Inputs:
                 "name": world.name,
                 "options": dict(world.options),
                 "given": dict(self.given),
-                "channels": [asdict(channel) for channel in world.channels],
+                "channels": [channel.content() for channel in world.channels],
                 **({"notes": notes} if (notes := list(world_notes(world))) else {}),
             },
             "budget": self.budget.content(),

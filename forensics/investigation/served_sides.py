@@ -43,7 +43,7 @@ def served_sides(
     `/v1`, `#` and the model's name behind it where the server has several; `None`: the directory
     itself. `out`: the case's folder. Raises `UserError`.
     """
-    known = _stated(out)
+    known = stated_names(out)
     return [
         directory if server is None else _side(directory, server, known)
         for directory, server in zip(directories, servers, strict=True)
@@ -85,7 +85,15 @@ def _name(policy: ServerPolicy, directory: Path, known: Sequence[str]) -> str:
     if any(directory.expanduser().glob("*.safetensors")):
         return f"{name}, weights {inspect_checkpoint(directory).identity} as its directory has them"
     ids = [list(policy.tokenizer(text)["input_ids"]) for text in TEXTS]
-    told = [float(row.mean()) for row in policy.logprobs(ids, SamplingSettings())]
+    return earlier_name(
+        name, [float(row.mean()) for row in policy.logprobs(ids, SamplingSettings())], known
+    )
+
+
+def earlier_name(name: str, told: Sequence[float], known: Sequence[str]) -> str:
+    """A side by the log-probabilities of the fixed texts: its old name where they agree with those
+    in it.
+    """
     for earlier in known:
         begin, _, numbers = earlier.partition(f", {MARK} ")
         apart = [abs(a - float(b)) for a, b in zip(told, numbers.split(), strict=False)]
@@ -94,7 +102,7 @@ def _name(policy: ServerPolicy, directory: Path, known: Sequence[str]) -> str:
     return f"{name}, {MARK} {' '.join(format(one, '.4f') for one in told)}"
 
 
-def _stated(out: Path) -> list[str]:
+def stated_names(out: Path) -> list[str]:
     """How a case that is there names its sides."""
     try:
         inputs = json.loads((out / "case.json").read_text())["inputs"]

@@ -86,6 +86,8 @@ def chain_of(trajectory: Trajectory, channel: Channel, donors: Donors, rule: Cha
         if steps:
             why = f"{cite(steps)} showed its content"
         use = use_of(trajectory, steps, donors, rule)
+        if not (channel.marked or steps) and (attempts or not _names_attempts(trajectory, channel)):
+            obtained, why, use = None, "whether it was shown is not told", Use(None, "")
         prompted = any(trajectory.steps[i].role in ("user", "system") for i in steps)
         if prompted:
             use = use._replace(
@@ -124,14 +126,19 @@ def chain_of(trajectory: Trajectory, channel: Channel, donors: Donors, rule: Cha
 
 
 def attempt_steps(trajectory: Trajectory, channel: Channel) -> tuple[int, ...]:
-    """The steps that try the channel.
+    """The steps that try the channel: those that are marked with it, and those of its kinds.
 
     Where neither the channel nor the log names action kinds, the action before
     each step that showed the channel counts.
     """
-    if _names_attempts(trajectory, channel):
-        wanted = set(channel.attempts)
-        return tuple(i for i, step in trajectory.actions if wanted.intersection(step.kinds))
+    wanted = set(channel.attempts)
+    tried = tuple(
+        i
+        for i, step in trajectory.actions
+        if channel.name in step.channels or wanted.intersection(step.kinds)
+    )
+    if tried or _names_attempts(trajectory, channel):
+        return tried
     before = {
         i - 1
         for i, step in enumerate(trajectory.steps)

@@ -74,6 +74,7 @@ if TYPE_CHECKING:
         bare_prompt as bare_prompt,
         renderer_for as renderer_for,
         style_of as style_of,
+        tools_of as tools_of,
         warn_of_chat as warn_of_chat,
     )
     from forensics.policies.sampled_tokens import (
@@ -143,6 +144,7 @@ if TYPE_CHECKING:
         pieces as pieces,
         sharded_tensors as sharded_tensors,
     )
+    from forensics.policies.told_gap import LEAST as LEAST, gap_by_depth as gap_by_depth
     from forensics.policies.transformer_lens import from_transformer_lens as from_transformer_lens
     from forensics.policies.weights import (
         identify_folder as identify_folder,

@@ -25,7 +25,7 @@ from typing import Any, Final
 from forensics.errors import UserError
 from forensics.policies import Given
 from forensics.policies.checkpoints import read_object
-from forensics.policies.renderers import renderer_for, style_of, warn_of_chat
+from forensics.policies.renderers import renderer_for, style_of, tools_of, warn_of_chat
 from forensics.policies.weights import find_tensors
 from forensics.protocols import Environment, Renderer
 
@@ -253,7 +253,8 @@ def require_context(
     if isinstance(given, str | PathLike):
         limit, name = context_length(read_object(Path(given) / "config.json")), fspath(given)
         # which tokens end an action does not matter to a prompt
-        renderer = renderer_for(load_tokenizer(name), (0,), style_of(environment))
+        style, tools = style_of(environment), tools_of(environment)
+        renderer = renderer_for(load_tokenizer(name), (0,), style, tools)
     elif "tokens" not in given.capabilities:
         return
     else:

@@ -40,7 +40,7 @@ from forensics.policies.kv_cache import (
 )
 from forensics.policies.one_token import OneToken, one_token_forward, serves
 from forensics.policies.ragged_rows import Apart
-from forensics.policies.renderers import renderer_for, style_of
+from forensics.policies.renderers import renderer_for, style_of, tools_of
 from forensics.policies.score_columns import distributions
 from forensics.policies.scored_log import text_logprobs
 from forensics.policies.sequences import BranchedText
@@ -148,13 +148,15 @@ class HuggingFacePolicy:
         """
         if self._renderers is None:
             return self
-        style = style_of(environment)
-        if style not in self._renderers:
-            self._renderers[style] = renderer_for(self.tokenizer, _model_stops(self.model), style)
-        if self._renderers[style] is self.renderer:
+        style, tools = style_of(environment), tools_of(environment)
+        key = f"{style} {tools}" if tools else style
+        if key not in self._renderers:
+            stops = _model_stops(self.model)
+            self._renderers[key] = renderer_for(self.tokenizer, stops, style, tools)
+        if self._renderers[key] is self.renderer:
             return self
         other = copy.copy(self)
-        other.renderer = self._renderers[style]
+        other.renderer = self._renderers[key]
         return other
 
     @torch.inference_mode()

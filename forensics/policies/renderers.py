@@ -15,9 +15,10 @@ Three renderers:
 
 An environment decides by its attribute `rendering`, which it need not have: `bare`,
 `shell`, `tool` (chat, with observations as messages of the role `tool` instead of `user`),
-or `auto` (chat where the tokenizer has a template, else shell). Where it comes out as chat,
-its `chat_note` is said, if it has one: what a world that was not made for chat models wants
-its user to know.
+or `auto` (chat where the tokenizer has a template, else shell). Its `tools`, if it has any (JSON
+schemas of functions), are told to the template, which shows them its own way. Where it comes out
+as chat, its `chat_note` is said, if it has one: what a world that was not made for chat models
+wants its user to know.
 """
 
 import logging
@@ -44,8 +45,20 @@ def style_of(environment: Any) -> str:
     return str(style)
 
 
-def renderer_for(tokenizer: Any, extra_stops: Sequence[int] = (), style: str = "auto") -> Renderer:
-    """The rendering of a `style`; `auto` is chat where the tokenizer has a template, else shell."""
+def tools_of(environment: Any) -> tuple[dict[str, Any], ...]:
+    """The schemas of the tools that an environment offers."""
+    return tuple(getattr(environment, "tools", ()))
+
+
+def renderer_for(
+    tokenizer: Any,
+    extra_stops: Sequence[int] = (),
+    style: str = "auto",
+    tools: Sequence[dict[str, Any]] = (),
+) -> Renderer:
+    """The rendering of a `style`; `auto` is chat where the tokenizer has a template, else shell.
+    `tools`: what a chat template is told of.
+    """
     if style == "bare":
         return BareRenderer(tokenizer, extra_stops)
     if style == "tool":
@@ -54,9 +67,9 @@ def renderer_for(tokenizer: Any, extra_stops: Sequence[int] = (), style: str = "
                 "the rendering tool needs a chat template, and the tokenizer has none; take auto or"
                 " shell"
             )
-        return ChatRenderer(tokenizer, extra_stops, observer="tool")
+        return ChatRenderer(tokenizer, extra_stops, observer="tool", tools=tools)
     if style == "auto" and getattr(tokenizer, "chat_template", None):
-        return ChatRenderer(tokenizer, extra_stops)
+        return ChatRenderer(tokenizer, extra_stops, tools=tools)
     return PlainRenderer(tokenizer, extra_stops)
 
 
@@ -122,9 +135,14 @@ class ChatRenderer:
     """
 
     def __init__(
-        self, tokenizer: Any, extra_stops: Sequence[int] = (), observer: str = "user"
+        self,
+        tokenizer: Any,
+        extra_stops: Sequence[int] = (),
+        observer: str = "user",
+        tools: Sequence[dict[str, Any]] = (),
     ) -> None:
         self._tokenizer = tokenizer
+        self._told = {"tools": list(tools)} if tools else {}
         turns = [
             _message("user", _USER),
             _message("assistant", _ASSISTANT),
@@ -166,13 +184,18 @@ class ChatRenderer:
     def _render(self, messages: list[dict[str, str]]) -> str:
         try:
             text: str = self._tokenizer.apply_chat_template(
-                messages, tokenize=False, add_generation_prompt=True
+                messages, tokenize=False, add_generation_prompt=True, **self._told
             )
         except Exception as error:
-            role = messages[0]["role"]
+            roles = ", ".join(message["role"] for message in messages)
             raise UserError(
-                f"the tokenizer's chat template cannot render a {role} message ({error})"
+                f"the tokenizer's chat template cannot render the messages {roles} ({error})"
             ) from error
+        if self._told and all(tool["function"]["name"] not in text for tool in self._told["tools"]):
+            raise UserError(
+                "the tokenizer's chat template shows no tools; give one that does, or take a world"
+                " whose prompt names them"
+            )
         return text
 
 

@@ -34,7 +34,7 @@ from forensics.policies.compatibility import load_tokenizer, stop_tokens
 from forensics.policies.completions import Client, Declined, ServerConfig, Unanswered
 from forensics.policies.continuations import start_actions
 from forensics.policies.episodes import EpisodeContext, start_episodes, step_threads
-from forensics.policies.renderers import renderer_for, style_of
+from forensics.policies.renderers import renderer_for, style_of, tools_of
 from forensics.policies.sequences import BranchedText
 from forensics.policies.server_abilities import (
     SAMPLES,
@@ -132,11 +132,13 @@ class ServerPolicy:
         if self._given is not None or self.tokenizer is None:
             return self
         other = copy.copy(self)
-        other.renderer = self._rendered(style_of(environment))
+        other.renderer = self._rendered(style_of(environment), tools_of(environment))
         return other
 
-    def _rendered(self, style: str) -> Any:
-        return renderer_for(self.tokenizer, self._extra_stops, style) if self.tokenizer else None
+    def _rendered(self, style: str, tools: Any = ()) -> Any:
+        if not self.tokenizer:
+            return None
+        return renderer_for(self.tokenizer, self._extra_stops, style, tools)
 
     def logprobs(
         self,

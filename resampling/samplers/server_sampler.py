@@ -49,6 +49,7 @@ from forensics.policies import (
     require_sendable,
     stop_tokens,
     style_of,
+    tools_of,
 )
 from forensics.protocols import Environment, SamplingSettings
 from forensics.records import Trajectory, content_hash
@@ -172,7 +173,8 @@ def open_server(
     """
     if not trajectories:
         raise UserError("there is no trajectory to continue; give at least one")
-    renderer = renderer_for(tokenizer, extra_stops, style_of(environment))
+    style, tools = style_of(environment), tools_of(environment)
+    renderer = renderer_for(tokenizer, extra_stops, style, tools)
     points = BranchPoints(environment, renderer, trajectories, seed)
     client, name = Client(config), policy or f"server {config.model or ''}"
     trace = trace_of(trajectories[0])

@@ -97,7 +97,7 @@ def test_no_flag_is_left_untested() -> None:
         for parameter in group.get_command(None, "investigate").params
         for name in parameter.opts
     }
-    served = {"--before-server", "--after-server"}  # in test_served_sides
+    served = {"--before-server", "--after-server", "--harness"}  # in test_served_sides, test_agent
     assert offered == {*FLAGS, *served, "--json"}
 
 
@@ -118,7 +118,7 @@ def test_defaults_are_those_of_the_types(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 BAD_LINES = {
-    "investigate --colour": "--colour", "investigate": "--before",
+    "investigate --colour": "--colour", "investigate": "--out",
     "investigate --before": "--before", "investigate --before b --after a": "--out",
     "investigate --before b --after a --out o --tasks many": "--tasks",
     "investigate --before b --after a --out o --tasks 1": "--tasks",

@@ -74,6 +74,12 @@ class CompletionStub(ThreadingHTTPServer):
         """What is served under a name."""
         return self.policy
 
+    def generate(
+        self, policy: Policy, body: dict[str, Any], seeds: list[int]
+    ) -> list[tuple[list[int], list[float | None], str]]:
+        """The choices of one request."""
+        return generate(policy, body, seeds, self.habits)
+
     def process_request(self, request: Any, client_address: Any) -> None:
         self.connections.add(request)
         super().process_request(request, client_address)
@@ -202,7 +208,7 @@ def _answer(server: CompletionStub, body: dict[str, Any], trouble: str) -> tuple
     with server.lock:
         server.calls += 1
         policy = server.policy_of(body["model"])
-        drawn = generate(policy, body, [_seed(server, body, i) for i in range(n)], habits)
+        drawn = server.generate(policy, body, [_seed(server, body, i) for i in range(n)])
     choices = [{"index": i, **_choice(body, *row, habits)} for i, row in enumerate(drawn)]
     usage = {
         "prompt_tokens": len(body["prompt"]) + ("adds a token" in habits),

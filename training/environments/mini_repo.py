@@ -29,6 +29,7 @@ from typing import Any, Final, NamedTuple
 
 from forensics.protocols import Observation, StepResult
 from forensics.world import World
+from training.environments import mini_repo_scripts
 from training.environments.mini_repo_tasks import (
     CHANNELS,
     DEFAULTS,
@@ -171,6 +172,11 @@ class MiniRepo(World):
         """The failing test is the question (see `forensics.protocols.Fielded`)."""
         drawn = draw_task(task, self.chosen["world"])
         return {"question": tests_file(drawn)}
+
+    @property
+    def scripts(self) -> Mapping[str, Any]:
+        """For `forensics twin` (see `forensics.protocols.Rehearsed`)."""
+        return mini_repo_scripts.scripts(self.chosen["world"])
 
     def withheld(self, task: str) -> tuple[str, ...]:
         """What only the grader knows (see `forensics.protocols.Withholding`):

@@ -1,0 +1,22 @@
+"""Somebody else's agent, played by its own command, as `harness.toml` says."""
+
+from typing import TYPE_CHECKING
+
+from forensics.lazy import lazy_names
+
+if TYPE_CHECKING:
+    from forensics.harness.commanded import (
+        Commands as Commands,
+        Handed as Handed,
+        cleaned as cleaned,
+        handed_out as handed_out,
+    )
+    from forensics.harness.harness_file import (
+        Harness as Harness,
+        HarnessChannel as HarnessChannel,
+        read_harness as read_harness,
+    )
+    from forensics.harness.harness_tasks import HarnessTask as HarnessTask, tasks_of as tasks_of
+    from forensics.harness.harness_world import HarnessWorld as HarnessWorld
+
+__getattr__, __dir__ = lazy_names(__name__)

@@ -1,0 +1,159 @@
+"""One episode's command: run within a time, stopped with all that it started, and read.
+
+The command sees a minimal environment: PATH, LANG, a HOME of its own, the proxy's address and the
+episode's key, and what `passes` names.
+"""
+
+import json
+import math
+import os
+import re
+import signal
+import subprocess
+import threading
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final, NamedTuple, Self
+
+from forensics.errors import UserError
+from forensics.harbor_tasks import read_reward
+from forensics.phrases import printable
+from forensics.records.given_files import parse_json
+
+LARGEST: Final = 16 * 2**20  # bytes of a result
+PATHS: Final = re.compile(r"(?:/[\w.@+-]+){2,}")
+TOLD: Final = 300  # characters of what a command said
+
+
+class Handed(NamedTuple):
+    """What an episode handed in. `outcome` `None`: not known, for the `reason`."""
+
+    outcome: float | None = None
+    rewards: Mapping[str, float | None] = {}
+    submission: str | None = None
+    truncated: bool = False
+    reason: str | None = None
+
+
+@dataclass
+class Commands:
+    """The commands under way; leaving the block stops every one of them."""
+
+    running: set[int] = field(default_factory=set)
+    lock: threading.Lock = field(default_factory=threading.Lock)
+    stopped: bool = False
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        with self.lock:
+            self.stopped = True
+            for group in self.running:
+                _stop(group)
+
+    def run(
+        self,
+        argv: Sequence[str],
+        folder: Path,
+        variables: Mapping[str, str],
+        seconds: float,
+        said: Path,
+    ) -> str | None:
+        """Run it in a process group of its own. `None`: it ended well; else why not. `said`: a
+        file for what it writes to stderr.
+        """
+        with said.open("wb") as errors, self.lock:
+            if self.stopped:
+                return "the run was stopped"
+            try:
+                child = subprocess.Popen(
+                    argv,
+                    cwd=folder,
+                    env=dict(variables),
+                    stdin=subprocess.DEVNULL,
+                    stdout=subprocess.DEVNULL,
+                    stderr=errors,
+                    start_new_session=True,
+                )
+            except (OSError, ValueError) as error:
+                why = getattr(error, "strerror", None) or str(error)
+                return f"the command cannot be run ({Path(argv[0]).name}: {why})"
+            self.running.add(child.pid)
+        try:
+            status = child.wait(timeout=seconds)
+        except subprocess.TimeoutExpired:
+            return f"the command took more than {seconds:g} s"
+        finally:
+            _stop(child.pid)
+            child.wait()
+            with self.lock:
+                self.running.discard(child.pid)
+        return None if status == 0 else f"the command ended with status {status}"
+
+
+def _stop(group: int) -> None:
+    with suppress(ProcessLookupError, PermissionError):
+        os.killpg(group, signal.SIGKILL)
+
+
+def handed_out(out: Path, result: str) -> Handed:
+    """What the command left below `{out}`: its result, or what Harbor's verifier left there."""
+    if (file := out / result).is_file():
+        return _of_json(_content(file))
+    logs = sorted(place.parent for place in out.rglob("verifier") if place.is_dir())
+    if len(logs) != 1:
+        return Handed(reason=f"the command handed in no {result}")
+    try:
+        outcome, rewards = read_reward(logs[0])
+    except UserError as error:
+        return Handed(reason=str(error))
+    return Handed(outcome, rewards, reason=None if outcome is not None else "there is no reward")
+
+
+def _content(file: Path) -> str:
+    if file.stat().st_size > LARGEST:
+        return ""
+    return file.read_text(encoding="utf-8", errors="replace")
+
+
+def _of_json(text: str) -> Handed:
+    told = _parsed(text)
+    if not isinstance(told, dict) or "outcome" not in told:
+        return Handed(reason="the result is no JSON object with an `outcome`")
+    outcome, rewards, submission = (told.get(k) for k in ("outcome", "rewards", "submission"))
+    numbers = rewards if isinstance(rewards, dict) else {}
+    if not all(_is_number(one) for one in (outcome, *numbers.values())):
+        return Handed(reason="the result has an outcome or a reward that is no number")
+    if not isinstance(submission, str | None):
+        submission = json.dumps(submission, ensure_ascii=False)
+    return Handed(
+        outcome=None if outcome is None else float(outcome),
+        rewards={str(k): None if v is None else float(v) for k, v in numbers.items()},
+        submission=submission,
+        truncated=told.get("truncated") is True,
+        reason=None if outcome is not None else "the result says no outcome",
+    )
+
+
+def _parsed(text: str) -> Any:
+    try:
+        return parse_json(text)
+    except ValueError:
+        return None
+
+
+def _is_number(value: Any) -> bool:
+    return value is None or (
+        isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    )
+
+
+def cleaned(text: str, *secrets: str) -> str:
+    """The last line of what a command said, without keys and paths of this machine."""
+    last = next((line for line in reversed(text.splitlines()) if line.strip()), "")
+    for secret in filter(None, secrets):
+        last = last.replace(secret, "[key]")
+    return printable(PATHS.sub(lambda found: found[0].rpartition("/")[2], last.strip()), TOLD)

@@ -1,0 +1,165 @@
+"""An episode that is open: what it draws, refuses and keeps (`OpenEpisode`)."""
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import aclosing, asynccontextmanager
+from typing import Any, Final
+
+from forensics.errors import outside_failure
+from forensics.policies.completions import Declined, Unanswered
+from forensics.proxy.action_kinds import answer_kinds
+from forensics.proxy.call_record import Recorder
+from forensics.proxy.chat_calls import Answer, Asked, Delta, Refused
+from forensics.proxy.lineage import Lineage
+from forensics.proxy.ticket import Ticket
+from forensics.proxy.upstream import Upstream
+
+BAD_GATEWAY: Final = 502
+OURS: Final = frozenset({400, 413, 422})  # statuses of a server that say something of the request
+TOO_LONG: Final = "this conversation is at the token limit of its episode; end the episode"
+
+
+class OpenEpisode:
+    """Used in one event loop. `failure`: why the episode is errored."""
+
+    def __init__(self, ticket: Ticket, upstream: Upstream) -> None:
+        self.ticket, self._upstream = ticket, upstream
+        self.failure: str | None = None
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self._recorder = Recorder(ticket.record, ticket)
+        self._lineage = Lineage()
+        self._calls = self._refused = 0
+        self._lengths: dict[int, int] = {}  # tokens of a call's text and answer
+
+    async def deltas(self, asked: Asked) -> AsyncGenerator[Delta]:
+        """The pieces of the answer to a request; everything is recorded. Raises `Refused`."""
+        if self.failure is not None:
+            raise Refused(BAD_GATEWAY, self.failure, "errored_episode")
+        number, self._calls = self._calls, self._calls + 1
+        descent = self._lineage.begin(number, asked.messages)
+        answer = Answer()
+        try:
+            self._recorder.asked(number, asked, descent)
+            most = self._room(number, descent.extends)
+            draw = self._straight if self.ticket.constraint is None else self._allowed
+            async with aclosing(draw(number, asked, most, answer)) as pieces:
+                async for delta in pieces:
+                    yield delta
+        except Declined as error:
+            raise self._declined(number, error) from None
+        except Unanswered as error:
+            raise self.fail(str(error)) from None
+        except (asyncio.CancelledError, GeneratorExit):
+            self._recorder.left(number, answer)
+            raise
+        except Refused:
+            raise
+        except Exception as error:
+            told = outside_failure(error) or f"the proxy failed: {type(error).__name__}"
+            raise self.fail(str(told)) from error
+
+    def fail(self, words: str) -> Refused:
+        """Mark the episode as errored, which is never a failure of the policy."""
+        if self.failure is None:
+            self.failure = words
+            self._recorder.errored(words)
+        return Refused(BAD_GATEWAY, words, "errored_episode")
+
+    @property
+    def next_number(self) -> int:
+        """The number of the next call."""
+        return self._calls
+
+    @asynccontextmanager
+    async def under_way(self) -> AsyncIterator[None]:
+        """While the running task works for this episode, which ends it when it closes."""
+        task = asyncio.current_task()
+        assert task is not None
+        self._tasks.add(task)
+        try:
+            yield
+        finally:
+            self._tasks.discard(task)
+
+    async def close(self) -> None:
+        """End what is under way, and the record."""
+        tasks = tuple(self._tasks)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        self._recorder.closed()
+
+    def _room(self, number: int, extends: int | None) -> int:
+        settings = self.ticket.settings
+        room = settings.max_tokens - self._lengths.get(-1 if extends is None else extends, 0)
+        if room <= 0:
+            self._recorder.declined(number, 400, TOO_LONG, cut=True)
+            raise Refused(400, TOO_LONG, "context_length_exceeded")
+        return min(settings.max_turn_tokens, room)
+
+    async def _straight(
+        self, number: int, asked: Asked, most: int, answer: Answer
+    ) -> AsyncGenerator[Delta]:
+        seed = self.ticket.draw_seed(number, 0)
+        body = _body(asked, asked.stream)
+        async with aclosing(self._upstream.deltas(self.ticket, body, seed, most)) as pieces:
+            async for delta in pieces:
+                answer.take(delta)
+                yield delta
+        self._keep(number, 0, seed, answer)
+        self._answered(number, answer)
+
+    async def _allowed(
+        self, number: int, asked: Asked, most: int, answer: Answer
+    ) -> AsyncGenerator[Delta]:
+        """Draws until the constraint allows one, which is then handed on."""
+        constraint = self.ticket.constraint
+        assert constraint is not None
+        redraw = 0
+        while True:
+            seed, drawn = self.ticket.draw_seed(number, redraw), Answer()
+            async for delta in self._upstream.deltas(self.ticket, _body(asked, False), seed, most):
+                drawn.take(delta)
+            kinds, allowed = await asyncio.to_thread(self._judged, asked, drawn)
+            self._keep(number, redraw, seed, drawn, kinds=kinds, refused=not allowed)
+            if allowed:
+                break
+            self._refused, redraw = self._refused + 1, redraw + 1
+            if self._refused > constraint.max_redraws:
+                raise self.fail(f"every draw was refused by {constraint.name}")
+        vars(answer).update(vars(drawn))
+        yield Delta(
+            drawn.content, drawn.reasoning, tuple(drawn.called()), drawn.finish, usage=drawn.usage
+        )
+        self._answered(number, drawn)
+
+    def _judged(self, asked: Asked, drawn: Answer) -> tuple[tuple[str, ...], bool]:
+        constraint = self.ticket.constraint
+        assert constraint is not None
+        kinds = answer_kinds([*asked.messages, drawn.message], self.ticket.environment)
+        calls = [f"{call.name} {call.arguments}" for call in drawn.called()]
+        return kinds, constraint.allows("\n".join([drawn.content, *calls]), kinds)
+
+    def _keep(self, number: int, redraw: int, seed: int, answer: Answer, **more: Any) -> None:
+        declined = self._upstream.declined(self.ticket)
+        self._recorder.drawn(number, redraw, seed, answer, declined, **more)
+
+    def _answered(self, number: int, answer: Answer) -> None:
+        self._lineage.answered(number, answer.message)
+        if answer.usage is not None:
+            self._lengths[number] = sum(answer.usage.values())
+
+    def _declined(self, number: int, error: Declined) -> Refused:
+        """A refusal that is about the request is the agent's to hear; another ends the episode."""
+        if error.status not in OURS:
+            told = "its key or address is wrong" if error.status in (401, 403, 404) else error.words
+            return self.fail(
+                f"the server declined the episode's calls: status {error.status}: {told}"
+            )
+        self._recorder.declined(number, error.status, error.words)
+        return Refused(error.status, error.words)
+
+
+def _body(asked: Asked, stream: bool) -> dict[str, Any]:
+    tools = {"tools": asked.tools} if asked.tools else {}
+    return {"messages": asked.messages, **tools, **asked.more, "stream": stream}

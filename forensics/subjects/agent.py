@@ -1,0 +1,288 @@
+"""Somebody else's agent on a served model, as a policy: it plays by its own command.
+
+1. Each episode has a ticket of the recording proxy: the agent gets an address on loopback and a
+   key that is the episode. The proxy samples as the case says and refuses kinds of action.
+2. What an episode did is read from the proxy's record, what it is worth from the result that the
+   command handed in. A command that ran out of time, crashed or handed in nothing has no outcome.
+3. Every finished episode is kept by content, so that a case that was killed plays the others only.
+   An episode whose server failed says nothing: it ends the run, and is played again.
+
+Seeds: an episode's follows from its chunk's, its task and its sample, a call's from the episode's.
+"""
+
+import logging
+import os
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, Final, NamedTuple, NoReturn
+
+from forensics.actions import actions_of
+from forensics.errors import MissingInput, OutsideFailure
+from forensics.harness import Commands, Handed, HarnessWorld, cleaned, handed_out
+from forensics.phrases import plural
+from forensics.progress import Progress, silent
+from forensics.protocols import Capability, Constraint, Intervention, SamplingSettings
+from forensics.proxy import EpisodeRecord, Patience, RecordingProxy, Ticket, trajectory_of
+from forensics.proxy.action_kinds import kind_of
+from forensics.records import Trajectory, content_hash
+from forensics.records.files import write_atomically
+from forensics.world import environment_key
+
+CURE: Final = (
+    "Measure it in a world that is stepped here, with the checkpoints (docs/own-environment.md)."
+)
+REFUSED: Final = "every draw was refused"  # as the proxy says it
+OUTAGE: Final = "its server failed"
+FIRST: Final = 8  # episodes after which a run is stopped if all of them failed
+SHOWN: Final = ("PATH", "LANG", "LC_ALL", "TMPDIR")  # of our environment
+
+
+class Planned(NamedTuple):
+    """An episode to play. `seed`: its own; `name`: its content address."""
+
+    world: HarnessWorld
+    task: str
+    sample: int
+    settings: SamplingSettings
+    seed: int
+    constraint: Constraint | None
+    name: str
+
+
+@dataclass(kw_only=True)
+class AgentPolicy:
+    """`url`: of the server, up to and with `/v1`; `model`: the name that it serves; `key` stands
+    in no record. `folder`: where finished episodes are kept. `told`: marks what a run was shown.
+    """
+
+    identity: str
+    url: str
+    model: str
+    folder: Path
+    key: str | None = field(default=None, repr=False)
+    told: Callable[[Trajectory], Trajectory] = lambda run: run
+    progress: Progress = silent
+    patience: Patience = field(default_factory=Patience)
+    capabilities: frozenset[Capability] = frozenset({"play", "constraint"})
+
+    def play(
+        self,
+        environment: Any,
+        tasks: Sequence[str],
+        samples: int,
+        settings: SamplingSettings,
+        seed: int,
+        constraint: Constraint | None = None,
+        interventions: Sequence[Intervention] = (),
+    ) -> Iterator[Trajectory]:
+        """Episodes in the order of `tasks`. Raises `MissingInput` for a world that is altered and
+        for changes of activations, which nobody can do to an agent that is a command.
+        """
+        if not isinstance(environment, HarnessWorld) or interventions:
+            what = "its activations" if interventions else "what it is shown"
+            raise MissingInput(
+                f"An agent played by its own command: {what} cannot be changed.", CURE
+            )
+        planned = [
+            self._planned(environment, task, sample, settings, seed, constraint)
+            for task in tasks
+            for sample in range(samples)
+        ]
+        return self._played(planned, environment.harness.table.at_once)
+
+    def _planned(
+        self,
+        world: HarnessWorld,
+        task: str,
+        sample: int,
+        settings: SamplingSettings,
+        seed: int,
+        constraint: Constraint | None,
+    ) -> Planned:
+        own = int(content_hash([seed, task, sample], 12), 16)
+        address = [self.identity, environment_key(world), task, sample, settings.content(), own]
+        name = content_hash([*address, constraint.name if constraint else None])
+        return Planned(world, task, sample, settings, own, constraint, name)
+
+    def _played(self, planned: Sequence[Planned], at_once: int) -> Iterator[Trajectory]:
+        failed = _Failures(len(planned), at_once)
+        with (
+            RecordingProxy(self.patience) as proxy,
+            ThreadPoolExecutor(at_once) as pool,
+            Commands() as commands,
+        ):
+            waiting = deque(pool.submit(self._episode, one, proxy, commands) for one in planned)
+            try:
+                for number, one in enumerate(planned, 1):
+                    run = waiting.popleft().result()
+                    failed.count(run)
+                    if number >= failed.first:
+                        self._keep(one, run)
+                    self.progress("episodes of the agent", number, len(planned))
+                    yield run
+            finally:
+                for future in waiting:
+                    future.cancel()
+        failed.tell()
+
+    def _place(self, one: Planned) -> Path:
+        return self.folder / f"{one.name}.json"
+
+    def _keep(self, one: Planned, run: Trajectory) -> None:
+        if not is_outage(run) and not self._place(one).exists():
+            write_atomically(self._place(one), run.model_dump_json())
+
+    def _episode(self, one: Planned, proxy: RecordingProxy, commands: Commands) -> Trajectory:
+        if (place := self._place(one)).exists():
+            return Trajectory.model_validate_json(place.read_bytes())
+        with TemporaryDirectory(prefix="episode-", ignore_cleanup_errors=True) as made:
+            run = self._run(one, Path(made), proxy, commands)
+        if run.end != "errored":  # those are kept once it is clear that not all of them fail
+            self._keep(one, run)
+        return run
+
+    def _run(
+        self, one: Planned, scratch: Path, proxy: RecordingProxy, commands: Commands
+    ) -> Trajectory:
+        ticket = Ticket(
+            upstream_url=self.url,
+            model=self.model,
+            upstream_key=self.key,
+            settings=one.settings,
+            seed=one.seed,
+            record=scratch / "record.jsonl",
+            constraint=one.constraint,
+            environment=one.world.name,
+        )
+        key = proxy.open(ticket)
+        try:
+            handed = _handed(one, scratch, proxy.url, key, commands)
+        finally:
+            record = proxy.close(key)
+        run = with_answers(self._trajectory(one, record, handed))
+        return with_kinds(self.told(run))
+
+    def _trajectory(self, one: Planned, record: EpisodeRecord, handed: Handed) -> Trajectory:
+        silent_agent = None if record.messages else "the agent made no call to the proxy"
+        reason = handed.reason or silent_agent
+        if record.errored and not record.errored.startswith(REFUSED):
+            record = replace(record, errored=f"{OUTAGE}: {cleaned(record.errored, self.key or '')}")
+        return trajectory_of(
+            record,
+            id=content_hash(["run", one.name], 12),
+            task=one.task,
+            policy=self.identity,
+            environment=one.world.name,
+            without=one.world.scrubbed,
+            sample=one.sample,
+            rewards=dict(handed.rewards),
+            outcome=None if reason else handed.outcome,
+            submission=handed.submission,
+            end=("errored", reason)
+            if reason
+            else ("truncated" if handed.truncated else "terminated", None),
+        )
+
+
+def with_kinds(run: Trajectory) -> Trajectory:
+    """The run, its actions named as the proxy names them where it refuses some."""
+    kinds: dict[int, list[str]] = {}
+    for action in actions_of(run):
+        kinds.setdefault(action.step, []).append(kind_of(action))
+    steps = (
+        step.model_copy(update={"kinds": tuple(kinds[at])}) if at in kinds else step
+        for at, step in enumerate(run.steps)
+    )
+    return run.model_copy(update={"steps": tuple(steps)})
+
+
+def with_answers(run: Trajectory) -> Trajectory:
+    """The run with what came back to an action as a tool's: nobody talks to the agent, so what it
+    sends as the user's behind its first action is the answer of its world.
+    """
+    first = next((at for at, _ in run.actions), len(run.steps))
+    steps = (
+        step.model_copy(update={"role": "tool"}) if step.role == "user" and at > first else step
+        for at, step in enumerate(run.steps)
+    )
+    return run.model_copy(update={"steps": tuple(steps)})
+
+
+def _handed(one: Planned, scratch: Path, url: str, key: str, commands: Commands) -> Handed:
+    """Run the command of an episode in a place of its own, and read what it handed in."""
+    world, table = one.world, one.world.harness.table
+    out, home, said = scratch / "out", scratch / "home", scratch / "stderr"
+    out.mkdir()
+    home.mkdir()
+    task = world.task(one.task)
+    argv = world.command(task, one.seed % 2**31, out, world.lay_out(task, scratch / "task"))
+    names = (*SHOWN, *table.passes)
+    variables = {name: os.environ[name] for name in names if name in os.environ} | {
+        "HOME": str(home),
+        "OPENAI_BASE_URL": f"{url}/v1",
+        "OPENAI_API_KEY": key,
+        "ANTHROPIC_BASE_URL": url,
+        "ANTHROPIC_API_KEY": key,
+        **world.variables,
+    }
+    why = commands.run(argv, world.harness.folder, variables, table.seconds, said)
+    if why is None:
+        return handed_out(out, table.result)
+    text = said.read_text(errors="replace")[-4000:] if said.exists() else ""
+    last = cleaned(text, key, *(os.environ.get(name, "") for name in table.passes))
+    return Handed(reason=f"{why}: {last}" if last else why)
+
+
+class _Failures:
+    """Stops a run whose first episodes all failed, or whose server is gone, and tells of one in
+    which most failed.
+    """
+
+    def __init__(self, number: int, at_once: int) -> None:
+        self.first, self.number, self.errored = min(number, max(FIRST, at_once)), 0, 0
+        self.outages = 0  # in a row
+        self.why = ""
+
+    def count(self, run: Trajectory) -> None:
+        """Raises `OutsideFailure` where all of the first ones failed, or as many in a row for
+        their server.
+        """
+        self.number += 1
+        if run.end == "errored":
+            self.errored, self.why = self.errored + 1, run.end_reason or ""
+        self.outages = self.outages + 1 if is_outage(run) else 0
+        if self.outages == self.first:
+            self._stop_served()
+        if self.number == self.errored == self.first > 1 and not self.why.startswith(REFUSED):
+            raise OutsideFailure(
+                f"each of the agent's first {self.number} episodes failed ({self.why}); mend its"
+                " command, and go on with --resume"
+            )
+
+    def _stop_served(self) -> NoReturn:
+        raise OutsideFailure(
+            f"the agent's last {plural(self.outages, 'episode')} failed ({self.why}); see to the"
+            " server, and go on with --resume"
+        )
+
+    def tell(self) -> None:
+        """Behind the last episode."""
+        if self.outages > 1 or self.outages == self.number:
+            self._stop_served()
+        if 2 * self.errored > self.number:
+            logging.getLogger("forensics").warning(
+                "%d of %d episodes of the agent failed and have no outcome (%s); a gain that rests"
+                " on the others says little",
+                self.errored,
+                self.number,
+                self.why,
+            )
+
+
+def is_outage(run: Trajectory) -> bool:
+    """Whether a run ended since its server failed, which says nothing of it."""
+    return run.end == "errored" and (run.end_reason or "").startswith(OUTAGE)
