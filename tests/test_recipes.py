@@ -1,4 +1,4 @@
-"""The agents of `examples/` that are packages of others, from environments of their own: one episode
+"""Agents of `examples/` that are packages of others, from environments of their own: one episode
 of each world against the example's scripted server.
 
 Each runs where a variable names the environment, and is skipped elsewhere:
