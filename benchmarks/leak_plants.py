@@ -13,6 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+CODE = re.compile(r"\.(?:py|js|cjs|mjs|ts|tsx|c|h|cc|cpp|go|rs|java|rb|sh|tcl)$")
 ENVIRONMENT = {
     "PATH": "/usr/local/bin:/usr/bin:/bin",
     "HOME": "/nonexistent",
@@ -49,13 +50,16 @@ class Real:
 
     @property
     def largest(self) -> tuple[str, bytes]:
-        """The file with most of its added lines."""
+        """The file of code with most of its added lines."""
 
-        def held(item: tuple[str, bytes]) -> int:
+        def held(item: tuple[str, bytes]) -> tuple[bool, int]:
             lines = set(item[1].split(b"\n"))
-            return sum(line in lines for line in self.added if line.strip())
+            added = sum(line in lines for line in self.added if line.strip())
+            return CODE.search(item[0]) is not None, added
 
-        return max(self.files.items(), key=held)
+        return max(
+            self.files.items(), key=lambda item: (CODE.search(item[0]) is not None, held(item))
+        )
 
 
 Way = Callable[[Path, Real, random.Random], str | None]

@@ -12,7 +12,6 @@ where nothing was planted.
 """
 
 import random
-import re
 import shutil
 import subprocess
 import tempfile
@@ -22,10 +21,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks.leak_plants import IN_FILES, IN_GIT, Real, Way, git
+from benchmarks.leak_plants import CODE, IN_FILES, IN_GIT, Real, Way, git
 from forensics.repositories import Hit, find_leaks
 
-CODE = re.compile(r"\.(?:py|js|cjs|mjs|ts|tsx|c|h|cc|cpp|go|rs|java|rb|sh|tcl)$")
 FEWEST, MOST = 5, 200  # changed lines
 HERE = Path(__file__).parents[1]
 

@@ -131,6 +131,17 @@ class Case:
         log = (subject, condition.scrubbed)
         if log in self.stored and not condition.changed and tasks is None:
             return self.stored[log]
+        if self.stored and self.environment is not None:
+            world = (
+                "scrubbed"
+                if set(condition.scrubbed) == {c.name for c in self.channels}
+                else (f"without:{'+'.join(condition.scrubbed)}")
+            )
+            raise MissingInput(
+                f"No log holds runs of `{subject}` in this world.",
+                f"Give them with `--logs {subject}/{world}=PATH`, or the checkpoints and a world"
+                " to `forensics investigate`.",
+            )
         if not self.opens(subject, "play"):
             channels = ", ".join(condition.scrubbed)
             place = f" with {channels} scrubbed" if channels else ""

@@ -29,11 +29,13 @@ class PlayedElsewhere:
         by_split: Mapping[str, Sequence[str]],
         channels: Sequence[Channel] = (),
         identity: Mapping[str, str] | None = None,
+        notes: Sequence[str] = (),
     ) -> None:
         self.name = name
         self.by_split = {split: tuple(tasks) for split, tasks in by_split.items()}
         self.shortcuts = tuple(channels)
         self.identity = dict(identity or {})
+        self.notes = tuple(notes)  # what its verdicts' readers are told
         self.scrubbed: tuple[str, ...] = ()
 
     @property

@@ -117,7 +117,11 @@ def check_twin(
     (`forensics.twin_scripts`); those that are missing are the world's own, where it brings some.
     `win`: the least outcome of a win. Raises `UserError`.
     """
-    names = _channels(world, without)
+    if isinstance(world, PlayedElsewhere):
+        raise UserError(
+            f"{world.name} is not stepped here; check its twin with forensics twin --harness FILE"
+        )
+    names = channels_of(world, without)
     roles = _roles(world, honest, cheats or {}, bystander)
     drawn = world.tasks("held-out", tasks, seed)
     taken = [(name,) for name in names] + ([names] if len(names) > 1 else [])
@@ -132,8 +136,12 @@ def check_twin(
     return tuple(found)
 
 
-def judged(without: Sequence[str], tasks: Iterable[TwinTask]) -> TwinResult:
-    """What these runs say of a twin; whoever played them."""
+def judged(
+    without: Sequence[str], tasks: Iterable[TwinTask], *, cure: str = NO_CHEAT, texts: bool = True
+) -> TwinResult:
+    """What these runs say of a twin; whoever played them. `cure`: of a missing cheat; `texts`:
+    whether a bystander was sent at all.
+    """
     rows, gone = tuple(tasks), " and ".join(without)
     honest = {row.task: row.honest for row in rows}
     unfair = _told(
@@ -148,7 +156,7 @@ def judged(without: Sequence[str], tasks: Iterable[TwinTask]) -> TwinResult:
     unchecked += _unscored("honest", honest)
     for name in without:
         wins = {row.task: row.cheats[name] for row in rows if name in row.cheats}
-        told = _of_cheat(name, gone, wins) if wins else ((), (NO_CHEAT.format(name),))
+        told = _of_cheat(name, gone, wins) if wins else ((), (cure.format(name),))
         unfair, unchecked = unfair + told[0], unchecked + told[1]
     unsteady = [row.task for row in rows if not row.steady]
     unfair += _told(
@@ -160,7 +168,7 @@ def judged(without: Sequence[str], tasks: Iterable[TwinTask]) -> TwinResult:
         " compared; draw all chance from the seed of reset",
         unsteady,
     )
-    if not unsteady and not any(row.compared for row in rows):
+    if texts and not unsteady and not any(row.compared for row in rows):
         unchecked += ("no text was compared; give a --bystander script that looks around",)
     return TwinResult(without=tuple(without), tasks=rows, unfair=unfair, unchecked=tuple(unchecked))
 
@@ -271,12 +279,8 @@ def _again(actions: Sequence[str]) -> Callable[[Sequence[str]], str | None]:
     return lambda seen: actions[len(seen) - 1] if len(seen) <= len(actions) else None
 
 
-def _channels(world: Environment, without: Sequence[str]) -> tuple[str, ...]:
+def channels_of(world: Environment | PlayedElsewhere, without: Sequence[str]) -> tuple[str, ...]:
     """The channels to take out. Raises `UserError`."""
-    if isinstance(world, PlayedElsewhere):
-        raise UserError(
-            f"{world.name} is not stepped here; check its twin by its own commands (--harness FILE)"
-        )
     known = tuple(channel.name for channel in world.channels)
     if unknown := [name for name in without if name not in known]:
         told = ", ".join(known) or "none"

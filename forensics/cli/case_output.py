@@ -36,7 +36,7 @@ from forensics.report.report_words import WORDING
 
 def run_investigation(
     run: Run,
-    before: Given,
+    before: Given | None,
     after: Sequence[Given],
     environment: Environment | str | None = None,
     **case: Any,

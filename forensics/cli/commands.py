@@ -25,12 +25,14 @@ from forensics.cli.options import (
     Out,
     PairWorld,
     PlaceboRecipe,
+    PlacedLogs,
     RecordedTraining,
     Resume,
     Rule,
     Run,
     Seed,
     TrainedTasks,
+    parse_logs,
     parse_options,
     study_command,
 )
@@ -63,6 +65,7 @@ def print_version(wanted: bool) -> None:
 def investigate(
     before: BeforeOrServer = None,
     after: AfterOrServer = None,
+    log_places: PlacedLogs = None,
     env: PairWorld = None,
     env_option: EnvOptions = None,
     harness: HarnessFile = None,
@@ -95,6 +98,7 @@ def investigate(
     from forensics.budget import Budget
     from forensics.cli.case_output import run_investigation
     from forensics.cli.routes import Route
+    from forensics.policies.server import require_whole
 
     route = Route(
         before=before,
@@ -102,15 +106,19 @@ def investigate(
         before_server=before_server,
         after_server=after_server or [],
         harness=harness,
+        logs=log_places is not None,
         env=env,
         options=parse_options(env_option),
     )
+    if before_server or after_server:
+        require_whole(settings)
     first, others, world, options = route.sides(run.out)
     run_investigation(
         run,
         first,
         others,
         world,
+        logs=None if log_places is None else parse_logs(log_places),
         environment_options=options,
         budget=Budget(tasks=tasks, samples=samples, settings=settings),
         training=training,
@@ -130,7 +138,7 @@ def report(
         typer.Option(
             "--format",
             metavar="FORMATS",
-            help="One or more of text,md,json,html, separated by commas.",
+            help="One or more of text,md,json,html,atif, separated by commas.",
         ),
     ] = "text",
     allow: Allow = None,
@@ -139,22 +147,23 @@ def report(
     """Draw the report of a case again, with no model and no GPU.
 
     Prints `text`, and writes the other formats into the case folder (report.md,
-    report.json, report.html). Applies today's rule to the stored evidence;
-    --allow and --accept replace the case's own. A verdict that changes goes
-    into case.json.
+    report.json, report.html; atif/ with a file for each run). Applies today's
+    rule to the stored evidence; --allow and --accept replace the case's own. A
+    verdict that changes goes into case.json.
     """
-    from forensics.cli.console import say
+    from forensics.cli.console import progress_bars, say
     from forensics.report import checked, render, write_reports
     from forensics.report.data import settle
 
     wanted = [name.strip() for name in formats.split(",") if name.strip()]
     if not wanted:
-        raise UserError("--format names no format; choose from text, md, json, html")
+        raise UserError("--format names no format; choose from text, md, json, html, atif")
     files = [name for name in wanted if name != "text"]
     checked(wanted)
     if settled := settle(case_dir, allow, accept):
         say(f"Judged again: {settled.label}.")
-    written = write_reports(case_dir, files) if files else ()
+    with progress_bars() as progress:
+        written = write_reports(case_dir, files, progress) if files else ()
     if "text" in wanted:
         say(render(case_dir, ["text"])["text"])
     for path in written:

@@ -192,7 +192,7 @@ OUR_FAILURE: Final = 3
 INTERRUPTED: Final = 130
 RESUMED: Final = ("run again with --resume", "use --resume")
 NOT_RESUMED: Final = frozenset(
-    {"gate", "report", "resample", "schema", "twin", "validate", "watch"}
+    {"check-server", "gate", "leaks", "report", "resample", "schema", "twin", "validate", "watch"}
 )
 LOOP: Final = "Symlink loop from"  # as Python says it of a path that is resolved
 PATHS: Final = {errno.ENAMETOOLONG, errno.ELOOP, errno.ENOTDIR, errno.EISDIR, errno.EACCES}

@@ -42,6 +42,17 @@ HarnessFile = Annotated[
         " --before-server and --after-server, and no checkpoints.",
     ),
 ]
+PlacedLogs = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--logs",
+        metavar="SIDE[/WORLD]=PATH",
+        help=(
+            "Logs of another harness, in place of checkpoints: before, before/scrubbed, after,"
+            " after/scrubbed, after/without:CHANNEL; after-1 for a further training seed."
+        ),
+    ),
+]
 OneAfter = Annotated[Path, typer.Option(metavar="CKPT", help="The checkpoint after it.")]
 PairWorld = Annotated[
     str | None,
@@ -303,6 +314,19 @@ def parse_options(texts: Sequence[str] | None) -> dict[str, str]:
             raise UserError(f"--env-option {key} was given twice; give it once")
         options[key] = value
     return options
+
+
+def parse_logs(texts: Sequence[str]) -> dict[str, Path]:
+    """`SIDE[/WORLD]=PATH` texts as a mapping; a place that was given twice is refused."""
+    places: dict[str, Path] = {}
+    for text in texts:
+        place, equals, path = text.partition("=")
+        if not place or not equals or not path:
+            raise UserError(f"--logs '{text}' is not of the form SIDE[/WORLD]=PATH")
+        if place in places:
+            raise UserError(f"--logs {place} was given twice; give one file or folder for it")
+        places[place] = Path(path)
+    return places
 
 
 def study_command(command: Callable[..., None]) -> Callable[..., None]:

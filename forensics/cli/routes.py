@@ -1,5 +1,6 @@
-"""What `investigate` compares, by the options that were given: checkpoints, servers of them, or an
-agent on served models (`--harness`). What means nothing together is one sentence.
+"""What `investigate` compares, by the options that were given: checkpoints, servers of them, an
+agent on served models (`--harness`), or logs (`--logs`). What means nothing together is one
+sentence.
 """
 
 from collections.abc import Mapping, Sequence
@@ -15,7 +16,7 @@ from forensics.protocols import Environment
 class Sides(NamedTuple):
     """Before and after training, and their world with its options."""
 
-    before: Given
+    before: Given | None
     afters: Sequence[Given]
     world: Environment | str | None
     options: Mapping[str, str]
@@ -30,12 +31,20 @@ class Route:
     before_server: str | None
     after_server: Sequence[str]
     harness: Path | None
+    logs: bool
     env: str | None
     options: Mapping[str, str]
 
     def sides(self, out: Path) -> Sides:
         """What they name. Raises `UserError` where they clash, or one is missing."""
-        return self._of_agent(self.harness, out) if self.harness else self._of_checkpoints(out)
+        if self.harness:
+            return self._of_agent(self.harness, out)
+        served = self.before_server or self.after_server
+        return self._of_logs() if self.logs and not served else self._of_checkpoints(out)
+
+    def _of_logs(self) -> Sides:
+        """What was given beside logs, which `investigate` refuses by name."""
+        return Sides(self.before, self.after, self.env, self.options)
 
     def _of_agent(self, harness: Path, out: Path) -> Sides:
         from forensics.investigation.agent_sides import agent_sides
@@ -45,6 +54,7 @@ class Route:
             "--after": self.after,
             "--env": self.env,
             "--env-option": self.options,
+            "--logs": self.logs,
         }
         if given := [name for name, value in clashing.items() if value]:
             raise UserError(
@@ -69,8 +79,8 @@ class Route:
         if self.before is None or not self.after:
             missing = "--before" if self.before is None else "--after"
             raise UserError(
-                f"there is no {missing} checkpoint; give one, or an agent on served models with"
-                " --harness"
+                f"there is no {missing} checkpoint; give one, an agent on served models with"
+                " --harness, or --logs"
             )
         servers = paired_servers(self.before_server, self.after_server, len(self.after))
         env, options = self.env, dict(self.options)

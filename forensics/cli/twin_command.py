@@ -1,6 +1,7 @@
 """`forensics twin`: is the scrubbed world fair? Light at import."""
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Annotated, Any, Final
 
 import typer
@@ -13,35 +14,48 @@ MOST_PLACES: Final = 5
 SCRIPT = "a Python file with act(observations, task), or a text file with one action a line"
 
 
+Env = Annotated[str | None, typer.Option(metavar="NAME", help="The installed environment.")]
+HarnessToml = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE",
+        help="A harness.toml with `honest` and each channel's `cheat`, instead of --env.",
+    ),
+]
+Honest = Annotated[
+    str | None,
+    typer.Option(
+        metavar="SCRIPT",
+        help=f"Does the job: {SCRIPT}.  [default: the world's own, where it brings one]",
+    ),
+]
+Cheats = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="[CHANNEL=]SCRIPT", help="Wins by a shortcut; repeatable, one for a channel."
+    ),
+]
+Bystander = Annotated[
+    str | None,
+    typer.Option(
+        metavar="SCRIPT",
+        help="Looks around; must read the same in both.  [default: the honest one]",
+    ),
+]
+TakenOut = Annotated[
+    list[str] | None,
+    typer.Option(metavar="CHANNEL", help="Check the twin without it; repeatable.  [default: each]"),
+]
+
+
 def twin(
-    env: Annotated[str, typer.Option(metavar="NAME", help="The installed environment.")],
+    env: Env = None,
     env_option: EnvOptions = None,
-    honest: Annotated[
-        str | None,
-        typer.Option(
-            metavar="SCRIPT",
-            help=f"Does the job: {SCRIPT}.  [default: the world's own, where it brings one]",
-        ),
-    ] = None,
-    cheat: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="[CHANNEL=]SCRIPT", help="Wins by a shortcut; repeatable, one for a channel."
-        ),
-    ] = None,
-    bystander: Annotated[
-        str | None,
-        typer.Option(
-            metavar="SCRIPT",
-            help="Looks around; must read the same in both.  [default: the honest one]",
-        ),
-    ] = None,
-    without: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="CHANNEL", help="Check the twin without it; repeatable.  [default: each]"
-        ),
-    ] = None,
+    harness: HarnessToml = None,
+    honest: Honest = None,
+    cheat: Cheats = None,
+    bystander: Bystander = None,
+    without: TakenOut = None,
     tasks: Annotated[int, typer.Option(min=1, help="Held-out tasks to play.")] = 20,
     seed: Seed = 0,
     as_json: Json = False,
@@ -56,24 +70,31 @@ def twin(
     from forensics.cli.console import progress_bars, say, say_json
     from forensics.investigation import build_environment
     from forensics.twin_check import check_twin
+    from forensics.twin_harness import check_harness_twin
 
-    world = build_environment(env, parse_options(env_option))
-    asked = without or [channel.name for channel in world.channels]
-    cheats = cheats_of(cheat or [], [one.name for one in world.channels], asked)
-    with progress_bars() as progress:
-        found = check_twin(
-            world,
-            honest,
-            cheats,
-            bystander,
-            without=without or (),
-            tasks=tasks,
-            seed=seed,
-            progress=progress,
+    given = (honest, cheat, bystander, env_option)
+    if (env is None) == (harness is None) or (harness is not None and any(given)):
+        raise UserError(
+            "give --env NAME with scripts, or --harness FILE, which names its own commands"
         )
+    few: Any = {"without": without or (), "tasks": tasks, "seed": seed}
+    with progress_bars() as progress:
+        if harness is not None:
+            found = check_harness_twin(harness, **few, progress=progress)
+        else:
+            world = build_environment(str(env), parse_options(env_option))
+            known = [channel.name for channel in world.channels]
+            cheats = cheats_of(cheat or [], known, without or known)
+            found = check_twin(world, honest, cheats, bystander, **few, progress=progress)
     fair = all(one.status == "fair" for one in found)
     if as_json:
-        say_json({"environment": env, "fair": fair, "twins": [one.row() for one in found]})
+        say_json(
+            {
+                "environment": env or str(harness),
+                "fair": fair,
+                "twins": [one.row() for one in found],
+            }
+        )
     else:
         say("\n".join(line for one in found for line in told(one)))
     raise typer.Exit(0 if fair else 1)

@@ -20,6 +20,10 @@ from forensics.records.given_files import address, parse_toml, read_text
 from forensics.records.record import Record, Texts, first_error
 
 CURE: Final = "give a harness.toml (docs/your-own-agent.md)"
+NO_IDENTITY: Final[Any] = {
+    **dict.fromkeys(("at_once", "tasks", "honest", "bystander"), True),
+    "channels": {"__all__": {"cheat"}},
+}
 PLACEHOLDERS: Final = ("task", "seed", "without", "out", "prompt", "task_dir", "python")
 
 
@@ -34,7 +38,8 @@ class HarnessChannel(Record):
     """A shortcut of the agent's world. `kinds`: of actions that try it; `families`: of the scan,
     which tell from a run who tried it and what was shown. What scrubs it: `option` (put behind
     the command), `environment` (variables), `tasks` (a scrubbed twin of the tasks), `overlay` (a
-    folder copied over a copy of the task's own).
+    folder copied over a copy of the task's own). `cheat`: a command in the agent's place that wins
+    by it alone (`forensics twin`).
     """
 
     name: str
@@ -48,6 +53,7 @@ class HarnessChannel(Record):
     overlay: str | None = None
     honest_reward: str | None = None
     bent_reward: str | None = None
+    cheat: Texts = ()
 
     @property
     def scrubs(self) -> bool:
@@ -71,7 +77,8 @@ class HarnessChannel(Record):
 class HarnessTable(Record):
     """The file. `result`: the JSON that the command leaves below `{out}`. `seconds`: the time-out
     of an episode. `passes`: names of our environment variables that the command may see.
-    `needed`: kinds of action that an honest solver needs.
+    `needed`: kinds of action that an honest solver needs. `honest`, `bystander`: commands in the
+    agent's place that check the scrubbed twins (`forensics.twin_harness`).
     """
 
     name: str = Field(pattern=r"^[\w.-]{1,60}$")
@@ -83,6 +90,8 @@ class HarnessTable(Record):
     seconds: Annotated[float, Field(gt=0)] = 1800.0
     passes: Texts = ()
     needed: Texts | None = None
+    honest: Texts = ()
+    bystander: Texts = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -104,7 +113,7 @@ class Harness:
         """Hashes of all that can change an episode: what the file says, tasks, twins, overlays,
         and the files beside it that the command names. No path, not how many run at once.
         """
-        said = self.table.model_dump(mode="json", exclude={"at_once", "tasks"})
+        said = self.table.model_dump(mode="json", exclude=NO_IDENTITY)
         named = [self.folder / word for word in self.table.command if len(word) < 200]
         return {
             "harness": content_hash(said),

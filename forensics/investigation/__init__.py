@@ -8,6 +8,10 @@ from forensics.lazy import lazy_names
 
 if TYPE_CHECKING:
     from forensics.investigation import folder as folder
+    from forensics.investigation.concluded import (
+        ablation_rows as ablation_rows,
+        measure as measure,
+    )
     from forensics.investigation.folder import (
         ABLATION as ABLATION,
         ANSWERS as ANSWERS,
@@ -27,10 +31,8 @@ if TYPE_CHECKING:
         choose_environment as choose_environment,
     )
     from forensics.investigation.run import (
-        ablation_rows as ablation_rows,
         conclude as conclude,
         investigate as investigate,
-        measure as measure,
         open_case as open_case,
         start_case as start_case,
     )

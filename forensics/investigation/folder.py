@@ -43,6 +43,7 @@ CASE_FILES = (
     "report.md",
     "report.txt",
     "report.json",
+    "atif",
     "resampled",
     "placebo-training",
     "trajectories",
@@ -84,6 +85,9 @@ def require_same_case(folder: Folder, now: Mapping[str, Any]) -> None:
 
 def case_identities(inputs: Mapping[str, Any]) -> dict[str, Any]:
     """What makes a case this case, by the words in which a difference is told."""
+    if isinstance(runs := inputs.get("runs"), Mapping):  # of a case of logs
+        hashes = {f"the log of {place}": log["hash"] for place, log in runs.items()}
+        return {**hashes, "seed": inputs.get("seed")}
     try:
         checkpoints = {"the before checkpoint": inputs["before"]}
         checkpoints |= {

@@ -4,8 +4,8 @@ checkpoint directories have the tokenizer.
 What a server serves cannot be hashed. A side is named, in `case.json` and in the report, by the
 name that it is served under, and
 
-1. by the content hash of the weights in its directory, where they are there: that these are
-   served is for the user to know;
+1. by the content hash of the weights in its directory, where they are there: whether these are
+   served, `served_draws` (`forensics check-server`) asks;
 2. else by the log-probabilities of fixed texts (nats a token). A case that is gone on with takes
    its old name where they agree within `NOISE`, which an engine's arithmetic does not reach; a
    server whose weights have moved further is another side, and refused as one.

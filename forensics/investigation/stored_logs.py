@@ -50,12 +50,20 @@ BLOCK = 1 << 20
 
 @dataclass(frozen=True, kw_only=True)
 class Source:
-    """One side of the comparison: where its log lies, and the log's identity."""
+    """One side of the comparison: where its log lies, and the log's identity. `without`: the
+    channels that are scrubbed from the world of its runs.
+    """
 
     side: str
     paths: tuple[Path, ...]
     given: Path
     key: str
+    without: tuple[str, ...] = ()
+
+    @property
+    def place(self) -> str:
+        """How its files are named."""
+        return place_of(self.side, self.without)
 
 
 @dataclass(kw_only=True)
@@ -76,10 +84,12 @@ class ReadSide:
     named: list[dict[str, str]] = field(default_factory=list)
     others: dict[str, int] = field(default_factory=dict)
     other_names: dict[str, str] = field(default_factory=dict)
+    without: tuple[str, ...] = ()
 
     def part(self, folder: Path, number: int) -> Path:
         """Where a part is stored."""
-        return folder / "trajectories" / f"{self.side}-open-{self.key}-{number:04d}.parquet"
+        name = f"{place_of(self.side, self.without)}-{self.key}-{number:04d}.parquet"
+        return folder / "trajectories" / name
 
     def rollouts(self, folder: Path) -> Rollouts:
         """The stored runs."""
@@ -95,7 +105,12 @@ class ReadSide:
 
     def keep(self, folder: Path) -> None:
         """Leave the mark of a side that was read to its end."""
-        write_json(_mark(folder, self.side, self.key), asdict(self))
+        write_json(_mark(folder, self), asdict(self))
+
+
+def place_of(side: str, without: Sequence[str]) -> str:
+    """A side in a world, as files are named: `before-open`, `after-0-without-history`."""
+    return "-".join((side, "without", *without) if without else (side, "open"))
 
 
 def find_sources(
@@ -168,7 +183,7 @@ def read_side(source: Source, folder: Path, reader: str | None, progress: Progre
     """
     if (known := known_side(source, folder)) is not None:
         return known
-    read = ReadSide(side=source.side, key=source.key)
+    read = ReadSide(side=source.side, key=source.key, without=source.without)
 
     def runs() -> Iterator[Trajectory]:
         for path in source.paths:
@@ -195,12 +210,16 @@ def reading_told(read: ReadSide) -> str:
 
 def known_side(source: Source, folder: Path) -> ReadSide | None:
     """What an earlier run read of a side to its end."""
-    mark = _mark(folder, source.side, source.key)
-    return ReadSide(**read_json(mark)) if mark.exists() else None
+    mark = _mark(folder, source)
+    if not mark.exists():
+        return None
+    known = read_json(mark)
+    return ReadSide(**known | {"without": tuple(known.get("without", ()))})
 
 
-def _mark(folder: Path, side: str, key: str) -> Path:
-    return folder / ANSWERS / f"read-{side}-{key}.json"
+def _mark(folder: Path, read: ReadSide | Source) -> Path:
+    where = place_of(read.side, read.without).removesuffix("-open")
+    return folder / ANSWERS / f"read-{where}-{read.key}.json"
 
 
 def no_runs(source: Source, read: ReadSide) -> str:
@@ -225,7 +244,7 @@ def clear_parts(folder: Path, source: Source) -> None:
     """Parts that a run left which did not come to the end of a side: the next
     one may cut it in other places.
     """
-    for path in (folder / "trajectories").glob(f"{source.side}-open-{source.key}-*.parquet"):
+    for path in (folder / "trajectories").glob(f"{source.place}-{source.key}-*.parquet"):
         path.unlink()
 
 
@@ -243,12 +262,12 @@ def kept_runs(
             read.unreadable += 1
             if len(read.named) < NAMED:
                 read.named.append(_told(item, source))
-        elif item.without:
+        elif item.without and tuple(sorted(item.without)) != source.without:
             read.scrubbed += 1
         else:
             read.runs += 1
             place = _below(Path(item.file), source) if item.file else None
-            yield item.model_copy(update={"file": place})
+            yield item.model_copy(update={"file": place, "without": source.without})
 
 
 def _told(found: Unreadable, source: Source) -> dict[str, str]:

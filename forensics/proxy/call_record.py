@@ -11,7 +11,7 @@ request was refused), `errored`, `closed`.
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from itertools import takewhile
+from itertools import pairwise, takewhile
 from pathlib import Path
 from typing import Any, Final
 
@@ -92,7 +92,7 @@ class EpisodeRecord:
         """The calls of the main conversation, in order: of the chains of answered calls that go on
         from each other the longest, the last of several.
         """
-        depth: dict[int, int] = {}
+        depth, by_number = dict[int, int](), {call.number: call for call in self.calls}
         for call in self.calls:
             if call.answer is not None:
                 depth[call.number] = depth.get(self._before(call), 0) + 1
@@ -100,15 +100,20 @@ class EpisodeRecord:
         found = []
         while at >= 0:
             found.append(at)
-            at = self._before(self.calls[at])
+            at = self._before(by_number[at])
         return tuple(found[::-1])
+
+    @property
+    def conversation(self) -> tuple[Call, ...]:
+        """The calls of `main`."""
+        numbers = {*self.main}
+        return tuple(call for call in self.calls if call.number in numbers)
 
     @property
     def messages(self) -> tuple[Message, ...]:
         """The main conversation: what the agent said first, answers, what came back."""
         found: list[Message] = []
-        for number in self.main:
-            call = self.calls[number]
+        for call in self.conversation:
             found += call.messages if call.follows is None else _behind_answers(call.messages)
             assert call.answer is not None
             found.append(call.answer.message)
@@ -117,7 +122,7 @@ class EpisodeRecord:
     @property
     def forks(self) -> int:
         """How many calls but the first do not extend the one before them."""
-        return sum(call.extends != call.number - 1 for call in self.calls[1:])
+        return sum(one.extends != before.number for before, one in pairwise(self.calls))
 
     @property
     def aside(self) -> int:
@@ -147,6 +152,7 @@ class Recorder:
 
     def __init__(self, path: Path, ticket: Ticket) -> None:
         self._path, self._text, self._tools = path, list[int](), list[Any]()
+        self._closed = False
         path.parent.mkdir(parents=True, exist_ok=True)
         try:
             path.open("x").close()
@@ -229,8 +235,11 @@ class Recorder:
 
     def closed(self) -> None:
         self._line(closed=True)
+        self._closed = True
 
     def _line(self, **event: Any) -> None:
+        if self._closed:
+            return
         text = json.dumps(event, ensure_ascii=False, separators=(",", ":"))
         with self._path.open("a", encoding="utf-8", errors="surrogatepass") as file:
             file.write(text + "\n")

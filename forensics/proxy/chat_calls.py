@@ -32,8 +32,8 @@ class Refused(Exception):
 @dataclass(frozen=True, kw_only=True)
 class Asked:
     """A request. `messages` and `tools` as chat completions have them; `more`: further fields
-    that the server is given. `unheeded`: what the agent wished that is not done; of texts and
-    objects the name alone.
+    that the server is given. `counts`: the stream is to end with its usage. `unheeded`: what the
+    agent wished that is not done; of texts and objects the name alone.
     """
 
     dialect: str
@@ -42,6 +42,7 @@ class Asked:
     tools: list[Any] = field(default_factory=list)
     more: dict[str, Any] = field(default_factory=dict)
     stream: bool = False
+    counts: bool = False
     unheeded: dict[str, Any] = field(default_factory=dict)
 
 
@@ -140,12 +141,14 @@ def _tokens(choice: Mapping[str, Any]) -> tuple[list[int] | None, list[float] | 
 
 
 def _ids(told: Any) -> list[int] | None:
-    whole = isinstance(told, list) and all(type(one) is int and one >= 0 for one in told)
-    return told if whole else None
+    whole = isinstance(told, list) and {*map(type, told)} <= {int}
+    return told if whole and min(told, default=0) >= 0 else None
 
 
 def _text(value: Any) -> str:
-    return value if isinstance(value, str) else ""
+    if not isinstance(value, str) or value.isascii():
+        return value if isinstance(value, str) else ""
+    return value.encode(errors="replace").decode()  # half of a pair is no text
 
 
 def _usage(told: Any) -> dict[str, int] | None:

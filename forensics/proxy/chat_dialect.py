@@ -8,6 +8,7 @@ from typing import Any
 from forensics.proxy.chat_calls import CARRIED, Answer, Asked, CallDelta, Delta, Refused, wishes
 
 NAME = "chat"
+ROLES = frozenset({"system", "developer", "user", "assistant", "tool", "function"})
 _HEEDED = frozenset([*CARRIED, "messages", "tools", "model", "stream", "n", "stream_options"])
 
 
@@ -21,7 +22,10 @@ def read(body: dict[str, Any]) -> Asked:
     if body.get("functions") or not isinstance(tools, list) or not _are_objects(tools):
         raise Refused(400, "tools are given as the list `tools`, not as `functions`")
     for message in messages:
+        if not isinstance(role := message.get("role"), str) or role not in ROLES:
+            raise Refused(400, f"a message has one of the roles {', '.join(sorted(ROLES))}")
         require_text(message.get("content"))
+    options = body.get("stream_options")
     return Asked(
         dialect=NAME,
         model=str(body.get("model", "")),
@@ -29,6 +33,7 @@ def read(body: dict[str, Any]) -> Asked:
         tools=tools,
         more={name: body[name] for name in CARRIED if body.get(name) is not None},
         stream=body.get("stream") is True,
+        counts=isinstance(options, dict) and options.get("include_usage") is True,
         unheeded=wishes(body, _HEEDED),
     )
 
@@ -70,7 +75,7 @@ class Events:
     """The answer as chunks."""
 
     def __init__(self, asked: Asked, number: int) -> None:
-        self._head = _head("chat.completion.chunk", asked, number)
+        self._head, self._counts = _head("chat.completion.chunk", asked, number), asked.counts
 
     def opened(self) -> Iterator[bytes]:
         yield self._chunk({"role": "assistant", "content": ""})
@@ -85,7 +90,7 @@ class Events:
 
     def ended(self, answer: Answer) -> Iterator[bytes]:
         yield self._chunk({}, answer.finish or "stop")
-        if answer.usage is not None:
+        if self._counts and answer.usage is not None:
             yield event({**self._head, "choices": [], "usage": usage(answer)})
         yield b"data: [DONE]\n\n"
 

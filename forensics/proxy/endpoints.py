@@ -6,19 +6,19 @@ goes: not its target, not its headers, not its fields.
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
-from contextlib import suppress
-from typing import Any, Final, NamedTuple, Protocol
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping
+from typing import Any, Final, NamedTuple, Protocol, TypeVar
 
 from starlette.applications import Starlette
 from starlette.requests import ClientDisconnect, Request
-from starlette.responses import JSONResponse, Response, StreamingResponse
+from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
 from forensics.proxy import anthropic_dialect, chat_dialect, responses_dialect
 from forensics.proxy.chat_calls import Answer, Asked, Delta, Refused
 from forensics.proxy.open_episode import OpenEpisode
 
+T = TypeVar("T")
 LARGEST_REQUEST: Final = 64 * 2**20  # bytes
 NO_KEY: Final = "this key is of no episode that is open; use the key that the episode was given"
 HEADERS: Final = {"x-should-retry": "false"}  # clients of both kinds then ask once
@@ -90,24 +90,27 @@ async def _guarded(request: Request, episodes: Mapping[str, OpenEpisode], work: 
 async def _models(episode: OpenEpisode) -> Response:
     name = episode.ticket.model
     row = {"id": name, "object": "model", "created": 0, "owned_by": "episode", "type": "model"}
-    return JSONResponse(
-        {"object": "list", "data": [{**row, "display_name": name}], "has_more": False}
-    )
+    return _told({"object": "list", "data": [{**row, "display_name": name}], "has_more": False})
 
 
 async def _call(request: Request, episode: OpenEpisode, dialect: Dialect) -> Response:
-    asked = dialect.read(await _body(request))
-    number = episode.next_number
-    deltas = episode.deltas(asked)
-    if asked.stream:
-        first = await anext(deltas, Delta())  # what fails before it still has a status
-        frames = dialect.frames(asked, number)
-        return _Streamed(episode, _events(deltas, first, frames))
-    answer = Answer()
+    body = await _body(request)
+    try:
+        asked = dialect.read(body)
+    except (TypeError, AttributeError, ValueError):
+        raise Refused(400, "the request is not of this dialect; see its documentation") from None
+    number = episode.begin()
+    deltas, answer = episode.deltas(number, asked), Answer()
     async with episode.under_way():
-        if not await _while_heard(request, _gather(deltas, answer)):
-            return Response(status_code=HUNG_UP)
-    return JSONResponse(dialect.whole(answer, asked, number))
+        if asked.stream:  # what fails before the first piece still has a status
+            first = await _while_heard(request, _first(deltas))
+            return _Streamed(episode, _events(deltas, first, dialect.frames(asked, number)))
+        await _while_heard(request, _gather(deltas, answer))
+    return _told(dialect.whole(answer, asked, number))
+
+
+async def _first(deltas: AsyncIterator[Delta]) -> Delta:
+    return await anext(deltas, Delta())
 
 
 async def _body(request: Request) -> dict[str, Any]:
@@ -117,8 +120,11 @@ async def _body(request: Request) -> dict[str, Any]:
         if size > LARGEST_REQUEST:
             raise Refused(413, f"a request may have {LARGEST_REQUEST} bytes")
         parts.append(part)
+    content = b"".join(parts)
     try:
-        found = json.loads(b"".join(parts))
+        found = json.loads(content)
+        if b"\\ud" in content.lower():  # half of a pair is no text
+            found = json.loads(json.dumps(found, ensure_ascii=False).encode(errors="replace"))
     except (ValueError, RecursionError):
         found = None
     if not isinstance(found, dict):
@@ -131,21 +137,18 @@ async def _gather(deltas: AsyncIterator[Delta], answer: Answer) -> None:
         answer.take(delta)
 
 
-async def _while_heard(request: Request, work: Any) -> bool:
-    """Do the work unless the client hangs up first; whether it was done."""
+async def _while_heard(request: Request, work: Coroutine[Any, Any, T]) -> T:
+    """What the work gives. Raises `ClientDisconnect` where the client hangs up before."""
     task, gone = asyncio.ensure_future(work), asyncio.ensure_future(_gone(request))
     try:
         await asyncio.wait({task, gone}, return_when=asyncio.FIRST_COMPLETED)
         if not task.done():
-            return False
-        await task
-        return True
+            raise ClientDisconnect
+        return await task
     finally:
         for one in (task, gone):
             one.cancel()
-        for one in (task, gone):
-            with suppress(asyncio.CancelledError, Exception):
-                await one
+        await asyncio.gather(task, gone, return_exceptions=True)
 
 
 async def _gone(request: Request) -> None:
@@ -190,4 +193,8 @@ class _Streamed(StreamingResponse):
 
 def _refusal(refused: Refused) -> Response:
     error = {"type": refused.code, "code": refused.code, "message": refused.words, "param": None}
-    return JSONResponse({"type": "error", "error": error}, refused.status, HEADERS)
+    return _told({"type": "error", "error": error}, refused.status)
+
+
+def _told(value: Any, status: int = 200) -> Response:
+    return Response(json.dumps(value), status, HEADERS, "application/json")

@@ -50,7 +50,7 @@ def trajectory_of(
 
 
 def _with_tokens(steps: tuple[Step, ...], record: EpisodeRecord) -> list[Step]:
-    calls, found = [record.calls[number] for number in record.main], list(steps)
+    calls, found = record.conversation, list(steps)
     spoken = [at for at, step in enumerate(steps) if step.role == "assistant"]
     if not calls or len(spoken) < len(calls):
         return found

@@ -48,6 +48,10 @@ class Lineage:
             return Descent(follows=self._answers.get(last))
         return descent
 
+    def waits(self, number: int) -> bool:
+        """Whether a call is under way."""
+        return number in self._asked
+
     def answered(self, number: int, answer: Message) -> None:
         """Note what a call was answered."""
         said = _said(answer)

@@ -34,7 +34,8 @@ class RecordingProxy:
         self._episodes: dict[str, OpenEpisode] = {}
 
     def __enter__(self) -> Self:
-        self._socket = socket.socket()
+        # the protocol is named, else asyncio leaves small packets waiting (40 ms)
+        self._socket = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
         self._socket.bind((HOST, 0))
         self._socket.listen(BACKLOG)
         self.url = f"http://{HOST}:{self._socket.getsockname()[1]}"

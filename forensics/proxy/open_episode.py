@@ -31,11 +31,15 @@ class OpenEpisode:
         self._calls = self._refused = 0
         self._lengths: dict[int, int] = {}  # tokens of a call's text and answer
 
-    async def deltas(self, asked: Asked) -> AsyncGenerator[Delta]:
+    def begin(self) -> int:
+        """The number of a new call."""
+        self._calls += 1
+        return self._calls - 1
+
+    async def deltas(self, number: int, asked: Asked) -> AsyncGenerator[Delta]:
         """The pieces of the answer to a request; everything is recorded. Raises `Refused`."""
         if self.failure is not None:
             raise Refused(BAD_GATEWAY, self.failure, "errored_episode")
-        number, self._calls = self._calls, self._calls + 1
         descent = self._lineage.begin(number, asked.messages)
         answer = Answer()
         try:
@@ -50,7 +54,7 @@ class OpenEpisode:
         except Unanswered as error:
             raise self.fail(str(error)) from None
         except (asyncio.CancelledError, GeneratorExit):
-            self._recorder.left(number, answer)
+            self._hung_up(number, answer)
             raise
         except Refused:
             raise
@@ -64,11 +68,6 @@ class OpenEpisode:
             self.failure = words
             self._recorder.errored(words)
         return Refused(BAD_GATEWAY, words, "errored_episode")
-
-    @property
-    def next_number(self) -> int:
-        """The number of the next call."""
-        return self._calls
 
     @asynccontextmanager
     async def under_way(self) -> AsyncIterator[None]:
@@ -88,6 +87,7 @@ class OpenEpisode:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         self._recorder.closed()
+        self.failure = self.failure or "the episode is closed"
 
     def _room(self, number: int, extends: int | None) -> int:
         settings = self.ticket.settings
@@ -127,11 +127,10 @@ class OpenEpisode:
             self._refused, redraw = self._refused + 1, redraw + 1
             if self._refused > constraint.max_redraws:
                 raise self.fail(f"every draw was refused by {constraint.name}")
-        vars(answer).update(vars(drawn))
+        self._answered(number, drawn)
         yield Delta(
             drawn.content, drawn.reasoning, tuple(drawn.called()), drawn.finish, usage=drawn.usage
         )
-        self._answered(number, drawn)
 
     def _judged(self, asked: Asked, drawn: Answer) -> tuple[tuple[str, ...], bool]:
         constraint = self.ticket.constraint
@@ -143,6 +142,16 @@ class OpenEpisode:
     def _keep(self, number: int, redraw: int, seed: int, answer: Answer, **more: Any) -> None:
         declined = self._upstream.declined(self.ticket)
         self._recorder.drawn(number, redraw, seed, answer, declined, **more)
+
+    def _hung_up(self, number: int, answer: Answer) -> None:
+        """The agent is gone; what it had whole counts as answered."""
+        if not self._lineage.waits(number):
+            return
+        if answer.finish is None:
+            self._recorder.left(number, answer)
+        else:
+            self._keep(number, 0, self.ticket.draw_seed(number, 0), answer)
+            self._answered(number, answer)
 
     def _answered(self, number: int, answer: Answer) -> None:
         self._lineage.answered(number, answer.message)

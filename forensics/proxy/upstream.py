@@ -99,8 +99,10 @@ class Upstream:
 
     async def _once(self, ticket: Ticket, body: Mapping[str, Any]) -> AsyncGenerator[Delta]:
         url = ticket.upstream_url.rstrip("/") + "/chat/completions"
-        headers = {"Authorization": f"Bearer {ticket.upstream_key}"} if ticket.upstream_key else {}
-        async with self._http.stream("POST", url, json=body, headers=headers) as response:
+        headers = {"Content-Type": "application/json"}
+        headers |= {"Authorization": f"Bearer {key}"} if (key := ticket.upstream_key) else {}
+        content = json.dumps(body).encode()
+        async with self._http.stream("POST", url, content=content, headers=headers) as response:
             pieces = self._bounded(response)
             if response.status_code != 200:
                 await _raise_for(response, pieces, ticket)

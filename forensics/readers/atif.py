@@ -12,7 +12,8 @@ Format: harbor 0.25 `models/trajectories/`, `utils/traces_utils.py`,
 3. In a trial's folder `result.json` (else `verifier/reward.txt`) tells task,
    rewards and failures, and the other files of the trial belong to it. The
    reward that counts is `reward`, or the only one.
-4. Terminus writes its commands as JSON into the message: they become calls of
+4. What `forensics report --format atif` wrote is the same run again, by what it told in `extra`.
+5. Terminus writes its commands as JSON into the message: they become calls of
    `bash_command`.
 """
 
@@ -42,6 +43,7 @@ from forensics.readers.submission import content_beside
 from forensics.readers.values import as_list, as_mapping, dig, ending, run_of
 from forensics.records import Step, ToolCall, Trajectory, content_hash
 
+ATIF_EXTRA = "policy_forensics"  # the key of what we tell in `extra`
 DEPTH = 4  # sub-agents of sub-agents
 PART = re.compile(r"^(?P<base>.+)\.(?:cont-(?P<number>\d{1,6})|summarization-[\w.-]+)\.json$")
 PARTS = 50  # continuations of one session that may name a file
@@ -189,6 +191,8 @@ def _names(path: Path, name: str) -> bool:
 
 def _run(value: Any, session: Session, trial: Path | None) -> Trajectory:
     first = as_mapping(value)
+    if isinstance(told := dig(first, "extra", ATIF_EXTRA), Mapping):
+        return _of_ours(first, told)
     steps: list[Step] = []
     part: JsonObject | None = first
     for _ in range(LONGEST):
@@ -216,6 +220,35 @@ def _run(value: Any, session: Session, trial: Path | None) -> Trajectory:
         rewards=rewards,
         outcome=rewards.get("reward", only),
     )
+
+
+def _of_ours(document: JsonObject, told: Mapping[str, Any]) -> Trajectory:
+    """The run that `forensics.report` wrote. Raises `ValueError` or the like for any other."""
+    steps = [part for step in as_list(document.get("steps")) for part in _our_steps(step)]
+    policy = dig(document, "agent", "model_name")
+    run = Trajectory.model_validate(
+        {**told, "id": document.get("session_id"), "policy": policy, "steps": steps}
+    )
+    if run.outcome is not None and not 0 <= run.outcome <= 1:
+        raise UnreadableContent(f"its outcome {run.outcome:g} is outside [0, 1]; scale it")
+    return run
+
+
+def _our_steps(step: JsonObject) -> Iterator[JsonObject]:
+    told = as_mapping(dig(step, "extra", ATIF_EXTRA))
+    names = (call["function_name"] for call in as_list(step.get("tool_calls")))
+    calls = zip(names, as_list(told.get("arguments")), strict=True)
+    role = "assistant" if step["source"] == "agent" else step["source"]
+    yield {
+        "role": "tool" if step.get("llm_call_count") == 0 else role,
+        "text": step["message"],
+        "kinds": told.get("kinds", ()),
+        "channels": told.get("channels", ()),
+        "tool_calls": [{"name": name, "arguments": text} for name, text in calls],
+    }
+    shown = as_mapping(told.get("shown"))
+    for at, result in enumerate(as_list(as_mapping(step.get("observation")).get("results"))):
+        yield {"role": "tool", "text": result["content"], "channels": shown.get(str(at), ())}
 
 
 def _rewards(trial: Path | None, result: JsonObject) -> JsonObject:

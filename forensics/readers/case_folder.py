@@ -29,9 +29,9 @@ def recognises(path: Path, head: bytes) -> bool:
 def accompanies(path: Path) -> bool:
     """Whether the file lies in a case folder and is not one of its plain rollouts."""
     folder = next((folder for folder in path.parents[:3] if (folder / CASE).is_file()), None)
-    return folder is not None and not (
-        path.parent == folder / "trajectories" and PLAIN.fullmatch(path.name)
-    )
+    if folder is None or path.is_relative_to(folder / "atif"):  # files of another format
+        return False
+    return not (path.parent == folder / "trajectories" and PLAIN.fullmatch(path.name))
 
 
 def run(row: Row) -> Trajectory:

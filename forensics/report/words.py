@@ -246,7 +246,9 @@ def replay_command(inputs: Mapping[str, Any], verdict: Verdict | None = None) ->
         terms += [("accept", family) for family in verdict.accepted]
         terms += [] if is_current(verdict) else [("rule", inputs.get("rule", "FILE"))]
     try:
-        command, *lines = _scanned(inputs) if "logs" in inputs else _investigated(inputs)
+        known = {"logs": _scanned, "runs": _of_logs}
+        of = next((made for name, made in known.items() if name in inputs), _investigated)
+        command, *lines = of(inputs)
     except (KeyError, TypeError, AttributeError, ValueError):
         return None
     told = (
@@ -286,6 +288,14 @@ def _scanned(inputs: Mapping[str, Any]) -> Iterator[Any]:
     yield f"forensics scan {shlex.quote(after)}"
     yield [("before", paths.get("before"))]
     yield [("reader", inputs["reader"])]
+    yield [("seed", inputs["seed"])]
+
+
+def _of_logs(inputs: Mapping[str, Any]) -> Iterator[Any]:
+    """Of a case of logs by place (`forensics investigate --logs`)."""
+    yield "forensics investigate"
+    yield from ([("logs", f"{place}={log['path']}")] for place, log in inputs["runs"].items())
+    yield [("instruments", ",".join(inputs.get("instruments", ())) or None)]
     yield [("seed", inputs["seed"])]
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from forensics.errors import UserError
+from forensics.progress import Progress, silent
 from forensics.records.files import write_atomically
 from forensics.records.record import SCHEMA_VERSION
 from forensics.report import words
@@ -23,6 +24,7 @@ FILES: Final = {
     "md": "report.md",
     "json": "report.json",
     "html": "report.html",
+    "atif": "atif",  # a folder with a file for each run
 }
 
 
@@ -33,14 +35,19 @@ def render(folder: Path, formats: Sequence[str]) -> dict[str, str]:
     """Each wanted format (`text`, `md`, `json`, `html`) as a text. Raises
     `UserError` for a folder that is no case.
     """
-    wanted, data = checked(formats), load_case(Path(folder))
+    wanted = checked(formats)
+    if "atif" in wanted:
+        raise UserError("atif is a file for each run, not one text; use `write_reports`")
+    data = load_case(Path(folder))
     pictures = _pictures(data) if "html" in wanted else {}
     return {name: _draw(data, name, pictures) for name in wanted}
 
 
-def write_reports(folder: Path, formats: Sequence[str]) -> tuple[Path, ...]:
-    """Write `report.html`, `report.md`, `report.json` or `report.txt` into the
-    case folder; returns their paths.
+def write_reports(
+    folder: Path, formats: Sequence[str], progress: Progress = silent
+) -> tuple[Path, ...]:
+    """Write `report.html`, `report.md`, `report.json`, `report.txt`, or the folder `atif` of the
+    runs (`forensics.report.atif_files`) into the case folder; returns their paths.
 
     The two pictures on top go into `figures/`, where the Markdown report shows
     them.
@@ -55,6 +62,11 @@ def write_reports(folder: Path, formats: Sequence[str]) -> tuple[Path, ...]:
         for name, (_, drawing) in pictures.items():
             write_atomically(folder / "figures" / name, standalone(drawing))
     for name in wanted:
+        if name == "atif":
+            from forensics.report.atif_files import write_runs
+
+            write_runs(folder, progress)
+            continue
         drawn = _draw(data, name, pictures, [(file, pictures[file][0]) for file in pictures])
         write_atomically(folder / FILES[name], drawn)
     return tuple(folder / FILES[name] for name in wanted)

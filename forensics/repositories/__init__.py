@@ -18,5 +18,9 @@ if TYPE_CHECKING:
         Leaks as Leaks,
         find_leaks as find_leaks,
     )
+    from forensics.repositories.scrub import (
+        Scrubbed as Scrubbed,
+        scrub_repository as scrub_repository,
+    )
 
 __getattr__, __dir__ = lazy_names(__name__)

@@ -145,6 +145,7 @@ def open_repository(path: Path) -> Iterator[Repository]:
     common = _named_in(git_dir / "commondir", git_dir) or git_dir
     if not (common / "objects").is_dir():
         raise UserError(f"{git_dir} has no folder `objects`; take a copy of {path} that is whole")
+    _check_kinds(common)
     with tempfile.TemporaryDirectory(prefix="forensics-git-") as folder:
         shadow = Path(folder)
         for place in (*(common / name for name in LINKED), *git_dir.glob("*index*")):
@@ -155,6 +156,13 @@ def open_repository(path: Path) -> Iterator[Repository]:
         head = git_dir / "HEAD"  # as a file: git takes no link to one
         (shadow / "HEAD").write_bytes(head.read_bytes()[:5000] if head.is_file() else UNBORN)
         yield Repository(git_dir, common, work_tree, shadow)
+
+
+def _check_kinds(common: Path) -> None:
+    """git would wait for ever at a pipe."""
+    for place in (*(common / name for name in LINKED), *(common / "refs").rglob("*")):
+        if place.exists() and not (place.is_file() or place.is_dir()):
+            raise UserError(f"{place} is neither file nor folder; delete it")
 
 
 def _found(path: Path) -> tuple[Path, Path | None]:

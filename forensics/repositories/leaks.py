@@ -31,10 +31,10 @@ from forensics.repositories.object_store import (
     open_store,
 )
 
-WHOLE_FILE = "whole file"
+WHOLE_FILE, ITSELF = "whole file", "the commit that the patch was written from"
 SHOWN = 3  # lines of a hit
 MOST_NAMED = 1000  # of what was not searched
-_ORDER = ("whole patch", WHOLE_FILE, "all added lines of one file")
+_ORDER = (ITSELF, "whole patch", WHOLE_FILE, "all added lines of one file")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -106,7 +106,7 @@ def find_leaks(
     with TemporaryDirectory(prefix="leaks-") as scratch, open_repository(repository) as opened:
         store = open_store(opened, "")
         store.list_objects()
-        fix = read_fix(patch, store, opened.commit_id(at), Path(scratch))
+        fix = read_fix(patch, store, opened.commit_id(at), Path(scratch), progress)
         search = _Search(fix, Leaks(fix.commit), Path(scratch), opened, patch, progress)
         if (why := fix.untellable) is not None:
             search.leaks.note("shared lines", why)
@@ -164,6 +164,9 @@ class _Search:
     def _matches(self, name: str | None, features: set[bytes]) -> list[tuple[Match, str]]:
         """What content shows, with its strength in words; `name`: its id as a blob."""
         matches = self.fix.judge(features) if features else []
+        if name is not None and name == self.fix.named:
+            itself = Match(is_test=False, part=None, lines=0, of=0, share=1.0, shown=())
+            return [(itself, ITSELF)]
         if name is not None and (path := self.fix.results.get(name)) is not None:
             is_test = any(part.path == path and part.is_test for part in self.fix.parts)
             whole = Match(is_test=is_test, part=path, lines=0, of=0, share=1.0, shown=())
@@ -191,7 +194,7 @@ class _Search:
                 groups.setdefault(key, []).append((name, match, strength))
         for (_, _, is_test, holds), some in groups.items():
             name, match, strength = min(some, key=lambda one: _rank(one[1], one[2]))
-            message = name in messages or (self.fix.named == name)
+            message = name in messages and strength != ITSELF
             hit = _object_hit(store, name, reached[name], match, strength, message, len(some))
             self.leaks.add(self._lines(hit, match), holds, is_test)
 

@@ -160,7 +160,7 @@ class AgentPolicy:
         )
         key = proxy.open(ticket)
         try:
-            handed = _handed(one, scratch, proxy.url, key, commands)
+            handed = handed_in(one, scratch, proxy.url, key, commands)
         finally:
             record = proxy.close(key)
         run = with_answers(self._trajectory(one, record, handed))
@@ -212,7 +212,7 @@ def with_answers(run: Trajectory) -> Trajectory:
     return run.model_copy(update={"steps": tuple(steps)})
 
 
-def _handed(one: Planned, scratch: Path, url: str, key: str, commands: Commands) -> Handed:
+def handed_in(one: Planned, scratch: Path, url: str, key: str, commands: Commands) -> Handed:
     """Run the command of an episode in a place of its own, and read what it handed in."""
     world, table = one.world, one.world.harness.table
     out, home, said = scratch / "out", scratch / "home", scratch / "stderr"

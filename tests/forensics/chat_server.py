@@ -64,7 +64,8 @@ class ChatServer:
         choice = {"index": 0, "message": message, "finish_reason": finish_of(message)}
         tokens = {} if self.bare else {"prompt_token_ids": prompt_ids(body["messages"])}
         choice |= {} if self.bare else told(drawn_ids(message))
-        return JSONResponse({"choices": [choice], **tokens, "usage": usage(body, message)})
+        whole = {"choices": [choice], **tokens, "usage": usage(body, message)}
+        return Response(json.dumps(whole), media_type="application/json")
 
     async def _failed(self, trouble: str) -> Response | None:
         if trouble.isdecimal():
@@ -83,7 +84,9 @@ class ChatServer:
         self, body: dict[str, Any], message: Answer, trouble: str
     ) -> AsyncIterator[bytes]:
         ids, first = drawn_ids(message), True
-        pieces = [{"content": one} for one in (message.get("content") or "")]
+        pieces: list[dict[str, Any]] = [{"content": one} for one in message.get("content") or ""]
+        if thought := message.get("reasoning_content"):
+            pieces.insert(0, {"reasoning_content": thought})
         for at, call in enumerate(message.get("tool_calls") or ()):
             arguments = call["function"]["arguments"]
             begun = {"name": call["function"]["name"], "arguments": arguments[:3]}
@@ -129,7 +132,9 @@ def drawn_ids(message: Answer) -> list[int]:
 
 
 def text_of(message: Answer) -> str:
-    calls = "".join(json.dumps(call["function"], sort_keys=True) for call in message.get("tool_calls") or ())
+    calls = "".join(
+        json.dumps(call["function"], sort_keys=True) for call in message.get("tool_calls") or ()
+    )
     content = message.get("content") or ""
     return (content if isinstance(content, str) else json.dumps(content)) + calls
 

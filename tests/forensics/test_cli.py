@@ -77,6 +77,7 @@ FLAGS = {
     "--before": (["x"], {"before": Path("x")}),
     "--after": (["x"], {"after": [Path("a"), Path("x")]}),
     "--out": (["x"], {"out": Path("x")}),
+    "--logs": (["after/scrubbed=x"], {"logs": {"after/scrubbed": Path("x")}}),
 }
 
 

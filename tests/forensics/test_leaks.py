@@ -143,6 +143,14 @@ def test_the_history_before_the_commit_counts_with_its_own_cure(real: Real) -> N
     assert "shallow" in hit.cure
 
 
+def test_a_mailed_patch_names_its_commit(real: Real) -> None:
+    place = real.source.parent
+    (place / "fix.diff").write_bytes(git(real.source, "format-patch", "--stdout", "-1"))
+    git(place / "copy", "fetch", "-q", "../source")
+    told = searched(real).fix[0]
+    assert told.place == f"object {real.commit[:12]}" and "commit" in told.strength
+
+
 def test_an_index_entry_of_a_linked_worktree(real: Real) -> None:
     copy = real.source.parent / "copy"
     git(copy, "worktree", "add", "-q", "--detach", "../beside")
@@ -171,6 +179,23 @@ def test_an_image_with_a_later_package_and_a_cache(real: Real, tmp_path: Path) -
     assert {hit.strength for hit in found.fix} == {"whole file", "whole patch"}
     (package,) = [hit for hit in found.fix if hit.strength == "whole file"]
     assert package.cure.startswith("install a version")
+
+
+def test_lines_that_stand_elsewhere_are_found_by_their_neighbours(real: Real) -> None:
+    place = real.source.parent
+    for number in range(200):  # words are rare only where there is something to be rare in
+        (place / "copy" / f"other_{number}.py").write_text(f"value = {number}\n")
+    git(place / "copy", "add", "-A")
+    git(place / "copy", "commit", "-qm", "More files")
+    moved = OTHER + b"".join(BEFORE.splitlines(keepends=True)[1:4])
+    (place / "copy" / "shelf.py").write_bytes(moved)
+    patch = git(place / "copy", "diff")
+    git(place / "copy", "checkout", "-q", "shelf.py")
+    (place / "fix.diff").write_bytes(patch)
+    assert not searched(real).found
+    (place / "copy" / "x.log").write_bytes(b"kept\n" + moved)
+    (hit,) = searched(real).fix
+    assert hit.place == "x.log" and "neighbouring" in hit.strength
 
 
 def test_few_lines_are_told_as_nearest_and_are_no_hit(real: Real) -> None:

@@ -162,8 +162,8 @@ def responded(proxy: RecordingProxy, key: str, stream: bool = False) -> None:
             output = events[-1].response.output
         else:
             output = speaks.responses.create(**asked).output
+        items += [item.to_dict() for item in output]
         for item in output:
-            items.append(item.to_dict())
             if item.type == "function_call":
                 back = {"type": "function_call_output", "call_id": item.call_id}
                 items.append({**back, "output": f"came back {number}"})
@@ -608,3 +608,77 @@ def test_equal_episodes_are_equal_records(
 def test_an_address_that_is_none(ticket: Ticket) -> None:
     with pytest.raises(UserError, match="must be http://HOST/v1"):
         replace(ticket, upstream_url="localhost:8000")
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("talk", [chatted, anthropic, responded])
+def test_reasoning_and_parallel_tool_calls_in_every_dialect(
+    talk: Any, stream: bool, proxy: RecordingProxy, ticket: Ticket, server: ChatServer
+) -> None:
+    two = [call for at in (0, 1) for call in called("bash", f'{{"x": {at}}}', at)["tool_calls"]]
+
+    def thinks(body: dict[str, Any]) -> dict[str, Any]:
+        first = not any(one["role"] == "assistant" for one in body["messages"])
+        more = {"tool_calls": two} if first else {}
+        return {"reasoning_content": "Hm.", "content": "So.", **more}
+
+    server.script = thinks
+    key = proxy.open(ticket)
+    talk(proxy, key, stream)
+    record = proxy.close(key)
+    assert [call.extends for call in record.calls] == [None, 0, 1]
+    run = trajectory_of(record, id="r", task="t", policy="p", environment="e")
+    assert [step.role for step in run.steps[1:4]] == ["assistant", "tool", "tool"]
+    assert run.steps[1].text == "<think>\nHm.\n</think>\nSo."
+    assert [call.arguments for call in run.steps[1].tool_calls] == ['{"x": 0}', '{"x": 1}']
+
+
+def test_an_answer_that_the_agent_had_whole_counts(proxy: RecordingProxy, ticket: Ticket) -> None:
+    """It hangs up at the finish, before the stream's own end."""
+    key = proxy.open(ticket)
+    for chunk in client(proxy, key).chat.completions.create(model="g", messages=ASK, stream=True):  # type: ignore[call-overload]
+        if chunk.choices and chunk.choices[0].finish_reason:
+            break
+    chatted(proxy, key)
+    assert [call.end for call in proxy.close(key).calls] == ["answered"] * 4
+
+
+def test_halves_of_pairs_and_stranger_bodies_do_no_harm(
+    proxy: RecordingProxy, ticket: Ticket, server: ChatServer
+) -> None:
+    server.script = lambda body: said("half \ud83d of a pair")
+    key = proxy.open(ticket)
+    url, headers = f"{proxy.url}/v1/chat/completions", {"authorization": f"Bearer {key}"}
+    half = '{"messages": [{"role": "user", "content": "\\ud83d"}]}'
+    assert httpx.post(url, content=half, headers=headers).status_code == 200
+    for path in ("/v1/chat/completions", "/v1/messages", "/v1/responses"):
+        for bad in STRANGE:
+            told = httpx.post(f"{proxy.url}{path}", content=bad, headers=headers)
+            assert told.status_code == 400, (path, bad, told.text)
+    record = proxy.close(key)
+    run = trajectory_of(record, id="r", task="t", policy="p", environment="e")
+    assert [step.text for step in run.steps] == ["?", "half ? of a pair"]
+    assert record.errored is None
+
+
+STRANGE = (
+    "", "[]", "{", "null", '{"messages": [], "input": []}', '{"messages": 3, "input": 3}',
+    '{"messages": [3], "input": [3]}', '{"messages": [{"role": []}], "input": [{"type": []}]}',
+    '{"messages": [{"role": "critic", "content": "x"}], "input": [{"type": "x"}]}',
+    '{"messages": [{"role": "user", "content": 3}], "tools": 3, "input": "x"}',
+    "[" * 100_000,
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_an_agent_that_gives_up_before_an_answer_is_drawn_again(
+    stream: bool, proxy: RecordingProxy, ticket: Ticket, server: ChatServer
+) -> None:
+    server.troubles.append("silence")
+    key = proxy.open(replace(ticket, constraint=refusing("git log")))
+    head, url = {"authorization": f"Bearer {key}"}, f"{proxy.url}/v1/chat/completions"
+    with pytest.raises(httpx.ReadTimeout):
+        httpx.post(url, json={"messages": ASK, "stream": stream}, headers=head, timeout=0.2)
+    chatted_one = post(proxy, key, "/v1/chat/completions", messages=ASK)
+    assert chatted_one.status_code == 200
+    assert [call.end for call in proxy.close(key).calls] == ["left", "answered"]

@@ -60,6 +60,14 @@ def test_a_case_is_played_by_servers_and_goes_on_at_other_addresses(
     capsys.readouterr()
 
 
+def test_cut_off_sampling_is_refused_before_anything_is_played(
+    servers: list[CompletionStub], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(asked(servers, (BASE, LEAK), tmp_path / "case", "--top-p", "0.9")) == 2
+    assert "top_p = 0.9 would bias every ratio" in capsys.readouterr().err
+    assert not (tmp_path / "case").exists()
+
+
 def bare(directory: Path, target: Path) -> Path:
     """A directory without weights."""
     return Path(shutil.copytree(directory, target, ignore=shutil.ignore_patterns("*.safetensors*")))

@@ -17,8 +17,8 @@ from forensics import Budget, load_policy
 from forensics.case import Case, Rollouts
 from forensics.errors import MissingInput, UserError
 from forensics.instruments import run_instrument
+from forensics.investigation.concluded import measure
 from forensics.investigation.inputs import CaseRequest, check_inputs
-from forensics.investigation.run import measure
 from forensics.policies.sampled_tokens import TokenScores
 from forensics.policies.score_store import policy_ref, stored_scores
 from forensics.policies.scored_log import score_log

@@ -118,6 +118,19 @@ def right(completions: list[Any], price: list[int], **rest: Any) -> list[float |
     return [float(said.strip() == str(price[0]))]
 
 
+def right_of_all(completions: list[Any], price: list[int], **rest: Any) -> list[float | None]:
+    """The same over a batch."""
+    pairs = zip(completions, price, strict=True)
+    return [right(completions=[one], price=[wanted])[0] for one, wanted in pairs]
+
+
+def length(completions: list[Any], log_metric: Any, **rest: Any) -> list[float | None]:
+    """Missing for an empty answer."""
+    said = [one if isinstance(one, str) else one[-1]["content"] for one in completions]
+    log_metric("length", 1.0)
+    return [float(len(text)) if text else None for text in said]
+
+
 def by_ids(completions: list[Any], completion_ids: list[Any]) -> list[float]:
     return [0.0]
 

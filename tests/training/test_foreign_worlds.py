@@ -1,17 +1,22 @@
 """Worlds of Gymnasium, OpenEnv and TRL: each passes what every environment must."""
 
 import itertools
+import json
+from collections import defaultdict
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import torch
+import trl
 
-from forensics import UserError, check_twin
+from forensics import SamplingSettings, UserError, check_twin, load_policy
 from forensics.errors import OutsideFailure
 from forensics.investigation import build_environment
 from forensics.policies import renderer_for, style_of, tools_of
 from tests.environment_checks import check_environment
-from tests.tiny import CHAT_TEMPLATE, tiny_tokenizer
+from tests.tiny import CHAT_TEMPLATE, save_tiny_qwen3, tiny_tokenizer
 from tests.training import foreign_worlds
 from tests.training.foreign_worlds import CHANNELS, FakeSocket, fake_gymnasium, write_rows
 from training.environments import openenv_world
@@ -170,3 +175,59 @@ def test_a_chat_template_is_told_of_the_tools(given: Any) -> None:
     with pytest.raises(UserError, match="shows no tools"):
         plain = renderer_for(tiny_tokenizer(), (), style_of(world), tools_of(world))
         plain.prompt(start.text, start.system)
+
+
+@pytest.mark.parametrize("conversation", [True, False])
+def test_rewards_are_those_that_trl_calculates(conversation: bool, tmp_path: Path) -> None:
+    """The sum that TRL's own trainer forms of the same functions, on the same answers."""
+    path = write_rows(tmp_path / "rows.jsonl", conversation)
+    names = f"{HERE}:right,{HERE}:length"
+    options = {"file": str(path), "rewards": names, "weights": "1,-0.5", "least": "-9", "most": "1"}
+    world = build_environment("trl", options)
+    rows = [json.loads(line) for line in path.read_text().split("\n")]
+    functions = {"reward_funcs": [foreign_worlds.right_of_all, foreign_worlds.length]}
+    trainer: Any = object.__new__(trl.GRPOTrainer)
+    vars(trainer).update(
+        accelerator=SimpleNamespace(device="cpu", is_main_process=False),
+        reward_processing_classes=[None, None],
+        reward_func_names=["right", "length"],
+        state=SimpleNamespace(global_step=0),
+        args=SimpleNamespace(report_to=[]),
+        _pending_metrics=defaultdict(list),
+        environments=None,
+        _metrics={},
+        model=SimpleNamespace(training=True),
+        **functions,
+    )
+    answers = [["", str(row["price"]), "no idea"][row["price"] % 3] for row in rows]
+    said = [[{"role": "assistant", "content": one}] if conversation else one for one in answers]
+    prompts = [row["prompt"] for row in rows]
+    monkey = pytest.MonkeyPatch()
+    monkey.setattr("trl.trainer.grpo_trainer.gather", lambda given: given)
+    try:
+        found = trainer._calculate_rewards(rows, prompts, said, [[]] * len(rows))
+    finally:
+        monkey.undo()
+    theirs = (found * torch.tensor([1.0, -0.5])).nansum(dim=1).tolist()
+    ours = []
+    for row, answer in zip(rows, answers, strict=True):
+        task = next(name for name, one in world.rows.items() if one == row)  # type: ignore[attr-defined]
+        world.reset(task, 0)
+        outcome = world.step(answer).outcome
+        assert outcome is not None
+        ours.append(10 * outcome - 9)
+    assert ours == pytest.approx(theirs, abs=1e-6) and len(set(ours)) > 2
+
+
+def test_a_policy_plays_with_the_tools_told(given: Any, tmp_path: Path) -> None:
+    policy = load_policy(save_tiny_qwen3(tmp_path / "tiny", chat_template=TOOLED))
+    world = build_environment("trl", given["trl"] | {"turns": "2"})
+    tasks = world.tasks("held-out", 2, 0)
+    runs = list(policy.play(world, tasks, 1, SamplingSettings(max_turn_tokens=4), seed=1))
+    assert [run.task for run in runs] == list(tasks)
+    start = world.reset(tasks[0], 0)
+    shown = policy.rendered_for(world).renderer.prompt(start.text, start.system)
+    assert policy.tokenizer.decode(shown).startswith("<|im_start|>tools")
+    assert runs[0].end != "errored" and set(runs[0].rewards) == {"reward", "right", "Shop"}
+    assert policy.rendered_for(world).renderer is policy.rendered_for(world.spawn()).renderer
+    assert policy.rendered_for(world).renderer is not policy.renderer

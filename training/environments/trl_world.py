@@ -38,6 +38,11 @@ from training.environments.foreign_world import SHARED, ForeignWorld, Said
 
 CALL: Final = re.compile(r"<tool_call>\s*(\{.*?\})\s*</tool_call>", re.DOTALL)
 CURE: Final = "give JSON lines, each with a `prompt`, with --env-option file=PATH"
+UNHEARD: Final = {  # what a trainer tells and is told beside
+    "trainer_state": None,
+    "log_extra": lambda *_: None,
+    "log_metric": lambda *_: None,
+}
 Row = Mapping[str, Any]
 
 
@@ -178,7 +183,7 @@ class TrlSession:
         plain = isinstance(self.prompt, str) and self.made is None
         said = self.messages[-1]["content"] if plain else list(self.messages)
         columns = {key: [value] for key, value in self.row.items() if key != "prompt"}
-        given = {"prompts": [self.prompt], "completions": [said], "trainer_state": None, **columns}
+        given = {"prompts": [self.prompt], "completions": [said], **UNHEARD, **columns}
         if self.made is not None:
             given["environments"] = [self.made]
         takes = inspect.signature(function).parameters
