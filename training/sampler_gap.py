@@ -46,6 +46,16 @@ class GapWatch:
 
     def fault(self, gap: float) -> str | None:
         """What is wrong with a step of this mean absolute gap, in one sentence."""
+        if (said := self.excess(gap)) is None:
+            return None
+        return (
+            f"{said}: it draws with other weights, another temperature or other positions than the"
+            " trainer's; see sampler_gap by depth in metrics.jsonl, and whether the server takes"
+            " new weights"
+        )
+
+    def excess(self, gap: float) -> str | None:
+        """By how much a mean absolute gap is above what the rule allows, if it is."""
         if self.first is None and isfinite(gap):
             self.first = gap
         if self.first is None or not isfinite(gap):
@@ -56,8 +66,4 @@ class GapWatch:
             said = f"more than {DRIFT:g} times the {self.first:.2g} of the first step"
         else:
             return None
-        return (
-            f"the server and the trainer differ by {gap:.2g} nats a token, {said}: it draws with"
-            " other weights, another temperature or other positions than the trainer's; see"
-            " sampler_gap by depth in metrics.jsonl, and whether the server takes new weights"
-        )
+        return f"the server and the trainer differ by {gap:.2g} nats a token, {said}"

@@ -14,33 +14,36 @@ import shlex
 import shutil
 import subprocess
 from collections.abc import Mapping
-from copy import copy
+from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from forensics.errors import UserError
-from forensics.policies import ServerConfig, ServerPolicy
-from forensics.protocols import Environment, Policy
+from forensics.policies import Declined, ServerConfig, ServerPolicy
+from forensics.protocols import Environment, Policy, Renderer, SamplingSettings
 from training.distributed import Process
 from training.run_state import save_checkpoint
 from training.sampler_gap import GapWatch
+from training.served_audits import PlayedByServer, as_not_served, gap_shown, require_served
 from training.server_section import ServerSection
 
 logger = logging.getLogger("forensics")
+ALONE: Final = Process()
 
 
 class ServedSampling:
-    """`policy` samples from the server what `trained` is. Raises `UserError` where there is
-    no server, or no folder to bring weights through.
+    """`policy` samples from the server what `trained` is (its `model`, `tokenizer` and a name
+    as `identity`). Raises `UserError` where there is no server, or no folder to bring weights
+    through.
     """
 
     def __init__(
         self,
         section: ServerSection,
-        trained: Policy,
-        environment: Environment,
+        trained: Any,
+        renderer: Renderer,
         folder: Path | None,
-        process: Process,
+        process: Process = ALONE,
     ) -> None:
         given = section.folder or (folder / "server" if folder else None)
         if given is None:
@@ -55,7 +58,7 @@ class ServedSampling:
             config,
             identity=trained.identity,
             tokenizer=trained.tokenizer,
-            renderer=trained.rendered_for(environment).renderer,
+            renderer=renderer,
             scores=False,
         )
         sampler: Any = self.policy
@@ -71,31 +74,43 @@ class ServedSampling:
             self._warned = True
             logger.warning("in step %d %s", step, fault)
 
-    def at(self, step: int, identity: str) -> Policy:
-        """What is trained, as it is now, behind the server and under its identity."""
-        self.sync(step)
-        policy: Any = copy(self.policy)
-        policy.identity = identity
-        played: Policy = policy
-        return played
+    def at(
+        self,
+        step: int,
+        live: Policy,
+        environment: Environment,
+        settings: SamplingSettings,
+        first: float | None,
+    ) -> tuple[Any, float]:
+        """For an audit, on the process that makes it: what plays `live`, as it is now, behind
+        the server, and the gap shown before. `first`: that of the start. Raises `NotServed`.
+        """
+        with as_not_served():
+            self.sync(step, ALONE)
+            gap = gap_shown(self.policy, live, environment, settings, step)
+            require_served(gap, self._section.largest_gap, first)
+        return PlayedByServer(self.policy, live.identity), gap
 
-    def sync(self, step: int) -> None:
-        """Bring the weights of before a step to the server. Every process calls this."""
+    def sync(self, step: int, process: Process | None = None) -> None:
+        """Bring the weights of before a step to the server. Every process calls this;
+        `process`: `ALONE` for one that has them whole.
+        """
+        process = process or self._process
         name = f"{self._trained.identity[:8]}-step-{step}"
         adapted, target = hasattr(self._trained.model, "peft_config"), self.folder / name
-        if self._process.first:
+        if process.first:
             shutil.rmtree(target, ignore_errors=True)
         if not adapted:
             tokenizer = self._trained.tokenizer
-            save_checkpoint(target, self._trained.model, tokenizer, process=self._process)
-        if self._process.first:
+            save_checkpoint(target, self._trained.model, tokenizer, process=process)
+        if process.first:
             if adapted:
                 self._trained.model.save_pretrained(target)
                 self.policy.load_adapter(name, target)
             else:
                 _reload(self._section.reload or "", target)
             self._forget(name, adapted)
-        self._process.wait()
+        process.wait()
         self._loaded = name
         if adapted:
             self.policy.served_as = name
@@ -105,7 +120,8 @@ class ServedSampling:
     def _forget(self, name: str, adapted: bool) -> None:
         """What was there before the present weights."""
         if adapted and self._loaded not in (None, name):
-            self.policy.unload_adapter(str(self._loaded))
+            with suppress(Declined):  # a server that was started again has none
+                self.policy.unload_adapter(str(self._loaded))
         for old in self.folder.glob(f"{self._trained.identity[:8]}-step-*"):
             if old.name != name:
                 shutil.rmtree(old, ignore_errors=True)

@@ -4,12 +4,17 @@ from typing import Any, Final
 
 from pydantic import Field
 
+from forensics.errors import UserError
 from training.sections import MOST, Section
 
 ON: Final[dict[str, dict[str, Any]]] = {
     "grpo": {"recompute_old": True},
     "objective": {"importance": "mask"},
 }
+
+
+class NotServed(UserError):
+    """The server does not answer, or does not show that it serves the weights that it was given."""
 
 
 class ServerSection(Section):

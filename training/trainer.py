@@ -120,9 +120,9 @@ def _training(
         optimizer = machine.optimizer(recipe.grpo)
         section, served, sampler = recipe.server, None, run.policy
         if section is not None:
-            served = ServedSampling(section, run.policy, world, folder, process)
-            sampler = served.sampler
-            run.served = served.at if process.size == 1 else None  # one of many cannot sync alone
+            renderer = run.policy.rendered_for(world).renderer
+            served = ServedSampling(section, run.policy, renderer, folder, process)
+            sampler, run.served = served.sampler, served.at
         collector = Collector(sampler, world, recipe, rewards, run.seed, process)
         mark_changed(run.policy)
         record: Any = nullcontext()

@@ -122,6 +122,7 @@ class ServerPolicy:
         self.renderer: Any = renderer or self._rendered("auto")
         self.batch_rows = config.at_once
         self.fields: dict[str, Any] = {}  # further ones of every request that draws
+        self.strict = False  # whether an episode left unanswered ends `play`
         self._found: dict[str, Abilities] = {}  # by what was asked; shared by every rendering
         if scores:
             self._require_echo()
@@ -192,7 +193,7 @@ class ServerPolicy:
         interventions: Sequence[Intervention] = (),
     ) -> Iterator[Trajectory]:
         """Multi-turn episodes in the order of `tasks`. What the server leaves unanswered is an
-        errored episode.
+        errored episode, or with `strict` a `UserError`.
         """
         _require_none(interventions)
         rendered = self.rendered_for(environment)
@@ -213,6 +214,9 @@ class ServerPolicy:
             left = deque(episodes)
             for _ in engine.run([run] for run in runs.values()) if runs else ():
                 while left and (id(left[0]) not in runs or runs[id(left[0])].over):
+                    missed = runs[id(left[0])].missed if id(left[0]) in runs else None
+                    if self.strict and missed is not None:
+                        raise UserError(f"the server left a request unanswered ({missed})")
                     yield left.popleft().trajectory()
         yield from (episode.trajectory() for episode in left)
 

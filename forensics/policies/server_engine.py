@@ -84,6 +84,7 @@ class ServedRun:
     threads: Executor | None = None
     turn: int = 0
     over: bool = False
+    missed: str | None = None  # why it could not go on
     answer: Future[Any] | None = None
 
     def __post_init__(self) -> None:
@@ -127,7 +128,7 @@ class ServedRun:
         self._settle()
 
     def miss(self, reason: str) -> None:
-        self.over = True
+        self.over, self.missed = True, reason
         self.driver.missing(reason, tuple(self.action))
 
     def _settle(self) -> None:

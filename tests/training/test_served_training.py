@@ -4,6 +4,8 @@ and a server that is not what is trained is found.
 
 import json
 import logging
+import os
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -213,3 +215,49 @@ def test_audits_play_through_the_server_with_the_weights_of_their_step(tmp_path:
         told_by = [x for step in run.steps for x in step.logprobs or ()]
         own = live.logprobs([ids], SamplingSettings())[0][flags]
         np.testing.assert_allclose(told_by, own, atol=1e-4)
+
+
+PROGRAM = """
+import sys
+from pathlib import Path
+from tests.training import test_served_training as here
+from training.recipe import parse_recipe
+folder, strategy, url, reload = sys.argv[1:]
+parallel = {"processes": 2, "strategy": strategy}
+content = here.CONTENT | {"server": {"url": url}, "parallel": parallel}
+content["grpo"] = here.CONTENT["grpo"] | {"steps": 2}
+if strategy == "fsdp":
+    del content["lora"]
+    content["server"]["reload"] = reload
+settings = here.AuditSettings(every=1, tasks=2, samples=1, instruments=("behaviour",))
+told = parse_recipe(content, "test")
+world = here.MiniRepo(world="open")
+here.grpo(
+    here.policy(), world, told, 0, Path(folder), callbacks=[here.ForensicsCallback(settings)]
+)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("strategy", ["ddp", "fsdp"])
+def test_in_several_processes_the_first_audits_through_the_server(
+    tmp_path: Path, strategy: str
+) -> None:
+    """An adapter that both hold, and weights that are sharded between audits."""
+    (tmp_path / "program.py").write_text(PROGRAM)
+    launcher = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+    with running(ModelServer(policy())) as stub:
+        given = [str(tmp_path / "run"), strategy, stub.url, told_to_read(stub.url)]
+        done = subprocess.run(
+            [sys.executable, *launcher, str(tmp_path / "program.py"), *given],
+            capture_output=True,
+            text=True,
+            timeout=500,
+            env=os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(Path(__file__).parents[2])},
+        )
+        loads = [path for path, _ in stub.told if "unload" not in path]
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert "failed" not in done.stderr and len(loads) == 5  # the start, two steps, two audits
+    rows = (tmp_path / "run" / "audits.jsonl").read_text().splitlines()
+    assert [json.loads(row)["step"] for row in rows] == [1, 2]

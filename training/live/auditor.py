@@ -33,16 +33,13 @@ from typing import Any
 import numpy as np
 
 from forensics.case import Budget, Case
-from forensics.errors import MissingInput, UserError
+from forensics.errors import UserError
 from forensics.instruments import Instrument, chosen_instruments
 from forensics.investigation import ANSWERS, CASE, EVIDENCE, Inputs, conclude
 from forensics.policies import model_checkpoint, policy_from, tokenizer_identity
 from forensics.progress import Progress, silent
 from forensics.protocols import (
-    Capability,
-    Constraint,
     Environment,
-    Intervention,
     Policy,
     Renderer,
     SamplingSettings,
@@ -50,7 +47,6 @@ from forensics.protocols import (
 from forensics.records import (
     Checkpoint,
     Evidence,
-    Trajectory,
     Undefined,
     Verdict,
     content_hash,
@@ -70,6 +66,7 @@ from training.live.audit_report import (
     read_reports,
     write_reports,
 )
+from training.live.audited_policies import AuditedPolicy, PlayedStart
 
 
 @contextmanager
@@ -89,72 +86,6 @@ def lent(
         np.random.set_state(shuffle)  # noqa: NPY002
         for module, training in modes:
             module.training = training
-
-
-@dataclass(frozen=True, kw_only=True)
-class AuditedPolicy:
-    """A lent policy that plays the two worlds of an audit, on random streams of
-    its own for every `step`.
-
-    Two audits of equal weights share no noise, and neither does the start with
-    any of them.
-    """
-
-    policy: Policy
-    step: int
-    scrubbed: tuple[str, ...]
-    capabilities = frozenset({"play"})
-
-    @property
-    def identity(self) -> str:
-        return self.policy.identity
-
-    def play(
-        self,
-        environment: Environment,
-        tasks: Sequence[str],
-        samples: int,
-        settings: SamplingSettings,
-        seed: int,
-        constraint: Constraint | None = None,
-        interventions: Sequence[Intervention] = (),
-    ) -> Iterator[Trajectory]:
-        """Episodes in the open or the fully scrubbed world; any other raises `MissingInput`."""
-        if (
-            environment.scrubbed not in ((), self.scrubbed)
-            or constraint is not None
-            or interventions
-        ):
-            self._refuse()
-        stream = int(content_hash(["audit", seed, self.step], 15), 16)
-        return self.policy.play(environment, tasks, samples, settings, stream)
-
-    def _refuse(self, *given: Any, **named: Any) -> Any:
-        raise MissingInput(
-            "An audit plays the open and the fully scrubbed world alone.",
-            "Save this checkpoint and the start, and run `forensics investigate` on them.",
-        )
-
-    logprobs = sample = activations = _refuse
-
-
-@dataclass(frozen=True, kw_only=True)
-class PlayedStart:
-    """The start as a subject: its runs in two worlds are stored, and its weights are gone."""
-
-    stated: Checkpoint
-    role = BEFORE
-    capabilities = frozenset[Capability]({"play"})
-
-    @property
-    def identity(self) -> str:
-        return self.stated.identity
-
-    def open(self) -> Policy:
-        raise MissingInput(
-            "The start was played in the open and the fully scrubbed world alone.",
-            "Save the start and this checkpoint, and run `forensics investigate` on them.",
-        )
 
 
 START = "start.json"
@@ -178,7 +109,7 @@ class Auditor:
     seed: int
     renderer: Renderer | None = None
     doubt: str | None = None
-    served: Callable[[int, str], Policy] | None = None  # as of `TrainerView`
+    served: Callable[..., tuple[Any, float]] | None = None  # as of `TrainerView`
     progress: Progress = silent
     _tokenizer: str = field(default="", init=False, repr=False)  # its hash, found out once
 
@@ -237,15 +168,24 @@ class Auditor:
         place = self._start_folder
         start = model_checkpoint(model, self._tokenizer, step, where)
         with lent(model, tokenizer, start.identity, self.renderer) as policy:
-            player = self.served(step, start.identity) if self.served else policy
+            player, gap = self._player(policy, step, None)
             played: Any = AuditedPolicy(policy=player, step=-1, scrubbed=self.scrubbed)
             case = self._case(place, (HeldPolicy(role=BEFORE, policy=played, stated=start),))
             for world in dict.fromkeys(((), self.scrubbed)):
                 case.rollouts("before", Condition(scrubbed=world))
         write_json(
             place / START,
-            {"checkpoint": start.model_dump(mode="json"), "request": self._request()},
+            {"checkpoint": start.model_dump(mode="json"), "request": self._request()}
+            | ({} if gap is None else {"sampler_gap": gap}),
         )
+
+    def _player(
+        self, policy: Policy, step: int, first: float | None
+    ) -> tuple[Policy, float | None]:
+        """Who plays: the lent policy, or a server that has shown to serve it, with the gap."""
+        if self.served is None:
+            return policy, None
+        return self.served(step, policy, self.environment, self.sampling, first)
 
     def compared(self, doubt: str | None) -> None:
         """Note what the comparison of the prompts said, for this process and
@@ -267,7 +207,8 @@ class Auditor:
         place = self.folder / "audits" / f"step-{step:06d}"
         self._make_ready(place, now)
         with lent(model, tokenizer, now.identity, self.renderer) as policy:
-            player = self.served(step, now.identity) if self.served else policy
+            first = read_json(self._start_folder / START).get("sampler_gap", 0.0)
+            player, _ = self._player(policy, step, first)
             played = AuditedPolicy(policy=player, step=step, scrubbed=self.scrubbed)
             verdict = self._conclude(place, now, played, str(model.device))
         report = self._report(

@@ -40,7 +40,7 @@ from typing import Any, Protocol, TypeVar
 
 from forensics.errors import NoMemory, UserError, outside_failure
 from forensics.policies import identify_model, require
-from forensics.protocols import Environment, Policy, Renderer, SamplingSettings
+from forensics.protocols import Environment, Renderer, SamplingSettings
 from forensics.records import write_json
 from training.live.audit_report import (
     AuditReport,
@@ -51,6 +51,7 @@ from training.live.audit_report import (
 )
 from training.live.auditor import Auditor
 from training.live.marks import MARKS, content_of, mark
+from training.server_section import NotServed
 
 
 @dataclass(kw_only=True)
@@ -63,8 +64,8 @@ class TrainerView:
     nothing. `step`: updates done so far, 0 before the first one. `stopped`: the
     reason to end the run after this step. `log` takes the name, value and step
     of a number for whatever logger the trainer has; without one it is dropped.
-    `served`: from a step and an identity, the policy as it is now behind the server that
-    samples; `None` where it is to play here.
+    `served`: what plays an audit behind a server (`training.served_sampler.ServedSampling.at`);
+    `None` where the policy is to play here.
     """
 
     policy: Any
@@ -75,7 +76,7 @@ class TrainerView:
     step: int = 0
     stopped: str | None = None
     log: Callable[[str, float, int], None] = lambda name, value, step: None
-    served: Callable[[int, str], Policy] | None = None
+    served: Callable[..., tuple[Any, float]] | None = None
 
     def stop(self, reason: str) -> None:
         """End the run after this step; `reason` is one clear sentence, the first one counts."""
@@ -96,16 +97,17 @@ logger = logging.getLogger("forensics.audit")
 WATCH = "`forensics watch OUT --before BASE`"  # audits from a process of its own
 
 
-def tried(call: Callable[[], Value], failed: str) -> Value | None:
-    """What `call` gives; where it fails or no memory is left, a warning: the run is worth
-    more than one look at it. Raises what is bad input or another failure of the machine.
+def tried(call: Callable[[], Value], failed: str, also: type[UserError] = NoMemory) -> Value | None:
+    """What `call` gives; where it fails, no memory is left or `also` is raised, a warning: the
+    run is worth more than one look at it. Raises what is bad input or another failure of the
+    machine.
     """
     failure: Exception
     try:
         return call()
     except Exception as error:
         failure = outside_failure(error) or error
-        if isinstance(failure, UserError) and not isinstance(failure, NoMemory):
+        if isinstance(failure, UserError) and not isinstance(failure, (NoMemory, also)):
             raise failure from (None if failure is error else error)
     logger.warning(failed, f"{type(failure).__name__}: {failure}")
     return None
@@ -216,6 +218,7 @@ class ForensicsCallback:
         report = tried(
             lambda: auditor.audit(view.policy.model, view.policy.tokenizer, view.step),
             f"The audit after step {view.step} failed (%s); the run goes on.",
+            also=NotServed,
         )
         if report is None:
             return

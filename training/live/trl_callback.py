@@ -22,7 +22,7 @@ the rows of all, while the others wait.
 import logging
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -31,8 +31,8 @@ from transformers.trainer_callback import TrainerCallback
 from forensics.errors import UserError
 from forensics.investigation import build_environment
 from forensics.policies import model_checkpoint, tokenizer_identity
-from forensics.protocols import Environment, SamplingSettings
-from forensics.records import RECORD_FOLDER as FOLDER
+from forensics.protocols import Environment, Renderer, SamplingSettings
+from forensics.records import RECORD_FOLDER as FOLDER, content_hash
 from training.distributed import joined
 from training.live.audit_report import LINES, AuditSettings
 from training.live.callback import WATCH, ForensicsCallback, TrainerView
@@ -40,9 +40,12 @@ from training.live.trl_prompts import UNSEEN, TrlRenderer, difference, first_pro
 from training.live.trl_record import CompleteRecord, GenerationLog, metadata, refuse_async
 from training.live.trl_rewards import RewardWatch
 from training.recorder import Recorder
+from training.sections import parse_as
+from training.server_section import ServerSection
 
 logger = logging.getLogger("forensics.audit")
 PATIENCE = 1800  # seconds until a process gives up waiting, by default
+SERVER = "ForensicsForTRL(server=...)"
 EPISODE_TOKENS = 1024  # room for prompt and observations beside one completion
 
 
@@ -52,6 +55,7 @@ class Loaded:
 
     model: Any
     tokenizer: Any
+    identity: str = ""
     capabilities = frozenset({"weights", "tokens"})
 
 
@@ -61,7 +65,8 @@ class ForensicsForTRL(TrainerCallback):
 
     `out` defaults to `forensics` in the trainer's output folder. `sampling`
     defaults to the trainer's temperature, top-p, top-k and completion length.
-    `audits=False`: the record alone. `outcome`: the name of a reward function
+    `server`: the keys of a recipe's `[server]`; audits play through it then, with the weights
+    of their step. `audits=False`: the record alone. `outcome`: the name of a reward function
     that tells whether an answer was right, for the record's `outcome`.
     """
 
@@ -73,6 +78,7 @@ class ForensicsForTRL(TrainerCallback):
         settings: AuditSettings | None = None,
         sampling: SamplingSettings | None = None,
         audits: bool = True,
+        server: ServerSection | dict[str, Any] | None = None,
         outcome: str | None = None,
         **options: str,
     ) -> None:
@@ -86,6 +92,9 @@ class ForensicsForTRL(TrainerCallback):
         self.environment, self.sampling, self.outcome = environment, sampling, outcome
         self.out = None if out is None else Path(out)
         self.audits = ForensicsCallback(settings) if audits else None
+        self.server = (
+            parse_as(ServerSection, server, SERVER) if isinstance(server, dict) else server
+        )
         self.log = GenerationLog(outcome=outcome)
         self._trainer: Any = None
         self._example: Any = None
@@ -140,6 +149,8 @@ class ForensicsForTRL(TrainerCallback):
             self._example = first_prompt(kwargs["train_dataloader"].dataset)
             audits.renderer = renderer_of(model, tokenizer, args, self._trainer, self._example)
             audits.doubt = UNSEEN
+            if self.server is not None:
+                view.served = served_audits(self.server, view, audits.renderer)
             self._timed("Playing the start", lambda: audits.on_start(view))
         self._record(view, folder, args, state.global_step)
         self._emit(state, control)
@@ -277,6 +288,21 @@ def refuse_sharded() -> None:
             " ForensicsForTRL audits=False for the record alone, and audit the checkpoints with"
             f" {WATCH}"
         )
+
+
+def served_audits(section: ServerSection, view: TrainerView, renderer: Renderer) -> Any:
+    """What plays audits of `view`'s policy behind a server. Raises `UserError`."""
+    from training.served_sampler import ServedSampling
+
+    loaded, folder = view.policy, view.folder
+    assert folder is not None
+    try:
+        section.check(recompute_old=True, adapter=hasattr(loaded.model, "peft_config"))
+    except ValueError as error:
+        raise UserError(f"{SERVER}: {error}") from None
+    name = content_hash(str(folder.absolute()), 8)  # its adapters' on the server, also on resume
+    named = replace(loaded, identity=name)
+    return ServedSampling(section, named, renderer, folder).at
 
 
 def sampling_of(args: Any) -> SamplingSettings:
