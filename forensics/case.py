@@ -131,18 +131,9 @@ class Case:
         log = (subject, condition.scrubbed)
         if log in self.stored and not condition.changed and tasks is None:
             return self.stored[log]
-        if self.stored and self.environment is not None:
-            world = (
-                "scrubbed"
-                if set(condition.scrubbed) == {c.name for c in self.channels}
-                else (f"without:{'+'.join(condition.scrubbed)}")
-            )
-            raise MissingInput(
-                f"No log holds runs of `{subject}` in this world.",
-                f"Give them with `--logs {subject}/{world}=PATH`, or the checkpoints and a world"
-                " to `forensics investigate`.",
-            )
         if not self.opens(subject, "play"):
+            if self.stored and self.environment is not None:
+                raise self._no_log(subject, condition)
             channels = ", ".join(condition.scrubbed)
             place = f" with {channels} scrubbed" if channels else ""
             raise MissingInput(
@@ -152,6 +143,16 @@ class Case:
         who = self._player(subject)
         request = self._store.request(who, condition, None if tasks is None else tuple(tasks))
         return self._store.rollouts(who, condition, request, self.progress, self.pace)
+
+    def _no_log(self, subject: str, condition: Condition) -> MissingInput:
+        """What is missing of a case of logs that were made elsewhere."""
+        everything = {channel.name for channel in self.channels} == {*condition.scrubbed}
+        world = "scrubbed" if everything else f"without:{'+'.join(condition.scrubbed)}"
+        return MissingInput(
+            f"No log holds runs of `{subject}` in this world.",
+            f"Give them with `--logs {subject}/{world}=PATH`, or the checkpoints and a world to"
+            " `forensics investigate`.",
+        )
 
     def has_played(self, condition: Condition = OPEN) -> bool:
         """Whether the runs of every subject under this condition are there, so that reading

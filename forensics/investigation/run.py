@@ -90,35 +90,18 @@ def investigate(
     `progress(what, done, of)` hears how far it is. Raises `UserError` for bad input, or
     a folder of something else.
     """
+    how: dict[str, Any] = {"resume": resume, "force": force, "progress": progress}
     if logs is not None:
-        _require_alone(
-            before=before,
-            after=after,
-            env=environment,
-            env_option=environment_options,
-            tasks=None if budget == Budget() else budget,
-            training=training,
-            trained_tasks=trained_tasks,
-            recipe=recipe,
-        )
+        _require_alone(before, after, environment, environment_options, training, trained_tasks,
+                       recipe, None if budget == Budget() else budget)  # fmt: skip
+        said: dict[str, Any] = {"allow": allow, "accept": accept, "rule": rule, "seed": seed}
         return investigate_logs(
-            logs,
-            allow=allow,
-            accept=accept,
-            rule=rule,
-            instruments=instruments,
-            seed=seed,
-            out=out,
-            resume=resume,
-            force=force,
-            formats=formats,
-            progress=progress,
+            logs, **said, instruments=instruments, out=out, formats=formats, **how
         )
     if before is None or after is None:
-        missing = "before" if before is None else "after"
         raise UserError(
-            f"{missing} is missing: give the checkpoints with --before and --after, or logs with"
-            " --logs"
+            f"{'before' if before is None else 'after'} is missing: give the checkpoints with"
+            " --before and --after, or logs with --logs"
         )
     tools, judge = chosen_instruments(instruments), read_rule(rule)
     request = CaseRequest(
@@ -138,16 +121,17 @@ def investigate(
         backend=backend,
         rule=rule,
     )
-    with open_case(request, out, resume=resume, force=force, progress=progress) as (folder, inputs):
+    with open_case(request, out, **how) as (folder, inputs):
         case = inputs.case(folder.path, progress, allow)
         verdict = conclude(case, tools, inputs, accept, judge)
         report(folder.path, formats, progress)
         return verdict
 
 
-def _require_alone(**others: Any) -> None:
+def _require_alone(*others: Any) -> None:
     """Raises `UserError` for what means nothing beside `--logs`."""
-    if given := [name.replace("_", "-") for name, value in others.items() if value]:
+    names = ("before", "after", "env", "env-option", "training", "trained-tasks", "recipe", "tasks")
+    if given := [name for name, value in zip(names, others, strict=True) if value]:
         raise UserError(
             f"--{given[0]} means nothing beside --logs, which has the runs already; leave one out"
         )
