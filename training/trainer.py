@@ -122,7 +122,9 @@ def _training(
         if section is not None:
             renderer = run.policy.rendered_for(world).renderer
             served = ServedSampling(section, run.policy, renderer, folder, process)
-            sampler, run.served = served.sampler, served.at
+            sampler = served.sampler
+            alone = process.size == 1 or process.strategy == "ddp"  # one can save the weights
+            run.served = served.at if alone else None
         collector = Collector(sampler, world, recipe, rewards, run.seed, process)
         mark_changed(run.policy)
         record: Any = nullcontext()
