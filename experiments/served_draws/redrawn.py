@@ -17,7 +17,14 @@ import torch
 import typer
 
 from forensics import load_policy, policy_from
-from forensics.investigation import Contexts, DrawsConfig, choose_environment
+from forensics.investigation import (
+    LEAST_DELTA,
+    TOLERATED,
+    Contexts,
+    DrawsConfig,
+    choose_environment,
+    sampled_runs,
+)
 from forensics.policies import score_log
 from forensics.policies.departures import NUMBERS, PLAIN, Bets, bets_on
 from forensics.policies.distribution import log_distribution
@@ -131,13 +138,11 @@ def main(
     healthy: Annotated[int, typer.Option()] = 1000,
     faulty: Annotated[int, typer.Option()] = 100,
 ) -> None:
-    from forensics.investigation.served_draws import LEAST_DELTA, TOLERATED, _sampled
-
     claimed, before = (load_policy(BUNDLED / one, device="cpu") for one in ("leak", "capped-base"))
     world = choose_environment(str(BUNDLED / "leak"), None, {})[0]
     config = DrawsConfig(samples=samples, seed=100)
     texts = Contexts(environment=world, tasks=tasks).of(claimed, config)
-    runs = _sampled(claimed.rendered_for(world), texts, config)  # type: ignore[attr-defined]
+    runs = sampled_runs(claimed.rendered_for(world), texts, config)  # type: ignore[attr-defined]
     servers = faults(claimed, before, runs, config.settings)
     log_p, rough = servers["float32"], servers["bfloat16"]
     chi = (log_p.exp() * torch.expm1((rough - log_p).clamp(-1, 1)).square()).sum(1)

@@ -38,11 +38,14 @@ if TYPE_CHECKING:
     )
     from forensics.investigation.scan_run import scan as scan
     from forensics.investigation.served_draws import (
+        LEAST_DELTA as LEAST_DELTA,
+        TOLERATED as TOLERATED,
         Contexts as Contexts,
         Drawn as Drawn,
         DrawsConfig as DrawsConfig,
         check_server as check_server,
         drawn as drawn,
+        sampled_runs as sampled_runs,
     )
     from forensics.investigation.stated_settings import (
         stated_run as stated_run,

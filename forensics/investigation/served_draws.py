@@ -189,7 +189,7 @@ def drawn(
     edges = [0, *(max(i + 1, round(share * len(texts))) for i, share in enumerate(BLOCKS))]
     for number, (low, high) in enumerate(pairwise(edges)):
         block = [texts[i] for i in order[low:high]]
-        runs = _sampled(served, block, config)
+        runs = sampled_runs(served, block, config)
         progress("contexts", int(high), len(texts))
         book.floor(runs, rough) if number == 0 else book.bet(runs)
         if book.log_e() >= -log(RATE):
@@ -197,7 +197,9 @@ def drawn(
     return book.closed()
 
 
-def _sampled(served: Any, block: Sequence[Sequence[int]], config: DrawsConfig) -> list[Trajectory]:
+def sampled_runs(
+    served: Any, block: Sequence[Sequence[int]], config: DrawsConfig
+) -> list[Trajectory]:
     """A run of one action for each draw: its tokens and what the server told of them."""
     rows = served.sample(block, config.samples, config.settings, config.seed)
     return [
