@@ -5,6 +5,8 @@
 The same command as there, with `--before-server` and `--after-server`; both labels are printed.
 """
 
+import subprocess
+import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -12,7 +14,6 @@ import typer
 
 from experiments.real_model.leak import FILES, investigation
 from forensics import load_policy
-from forensics.cli.main import run
 from forensics.records.files import read_json
 from tests.resampling.completion_stub import serving
 
@@ -29,7 +30,8 @@ def main(
         words = investigation(made / FILES[case], *sides)
         words += ["--before-server", first.url, "--after-server", second.url]
         words += ["--tasks", str(tasks), "--out", str(out)]
-        code = run([*words, "--resume"] if (out / "case.json").exists() else words)
+        words += ["--resume"] if (out / "case.json").exists() else []
+        code = subprocess.run([sys.executable, "-m", "forensics", *words]).returncode
     if code == 0:
         folders = {"in process": made / case, "behind servers": out}
         for name, folder in folders.items():
