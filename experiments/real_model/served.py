@@ -30,8 +30,8 @@ def main(
         words = investigation(made / FILES[case], *sides)
         words += ["--before-server", first.url, "--after-server", second.url]
         words += ["--tasks", str(tasks), "--out", str(out)]
-        words += ["--resume"] * (out / "case.json").exists()
-        code = subprocess.call([sys.executable, "-m", "forensics", *words])
+        words += ["--resume"] if (out / "case.json").exists() else []
+        code = subprocess.run([sys.executable, "-m", "forensics", *words]).returncode
     if code == 0:
         folders = {"in process": made / case, "behind servers": out}
         for name, folder in folders.items():
