@@ -16,6 +16,7 @@ from forensics.proxy.upstream import Upstream
 
 BAD_GATEWAY: Final = 502
 OURS: Final = frozenset({400, 413, 422})  # statuses of a server that say something of the request
+MOST_DRAWS: Final = 512  # of one answer, of which some had been refused before
 TOO_LONG: Final = "this conversation is at the token limit of its episode; end the episode"
 
 
@@ -112,21 +113,31 @@ class OpenEpisode:
     async def _allowed(
         self, number: int, asked: Asked, most: int, answer: Answer
     ) -> AsyncGenerator[Delta]:
-        """Draws until the constraint allows one, which is then handed on."""
+        """Draws until the constraint allows one, which is then handed on. An answer that was
+        refused before in this call is drawn once more and does not count, as in
+        `policies.server_engine`: what comes has the distribution of the policy given that it is
+        none of those refused.
+        """
         constraint = self.ticket.constraint
         assert constraint is not None
-        redraw = 0
-        while True:
+        refused: set[Any] = set()
+        for redraw in range(MOST_DRAWS):
             seed, drawn = self.ticket.draw_seed(number, redraw), Answer()
             async for delta in self._upstream.deltas(self.ticket, _body(asked, False), seed, most):
                 drawn.take(delta)
+            said = drawn.content, *((call.name, call.arguments) for call in drawn.called())
+            if said in refused:
+                continue
             kinds, allowed = await asyncio.to_thread(self._judged, asked, drawn)
             self._keep(number, redraw, seed, drawn, kinds=kinds, refused=not allowed)
             if allowed:
                 break
-            self._refused, redraw = self._refused + 1, redraw + 1
+            self._refused += 1
+            refused.add(said)
             if self._refused > constraint.max_redraws:
                 raise self.fail(f"every draw was refused by {constraint.name}")
+        else:
+            raise self.fail(f"{MOST_DRAWS} draws of an answer had each been refused before")
         self._answered(number, drawn)
         yield Delta(
             drawn.content, drawn.reasoning, tuple(drawn.called()), drawn.finish, usage=drawn.usage

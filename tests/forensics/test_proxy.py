@@ -296,6 +296,7 @@ def test_refused_kinds_of_action_are_drawn_again(
 def test_too_many_refusals_are_an_error_and_no_failure(
     proxy: RecordingProxy, ticket: Ticket, server: ChatServer
 ) -> None:
+    server.script = lambda body: called("bash", json.dumps({"command": f"ls {body['seed']}"}))
     key = proxy.open(replace(ticket, constraint=refusing("ls", 3)))
     for _ in range(2):  # and the next call hears the same, with nothing asked
         with pytest.raises(openai.InternalServerError, match="every draw was refused by refuse:ls"):
@@ -305,6 +306,24 @@ def test_too_many_refusals_are_an_error_and_no_failure(
     run = trajectory_of(record, id="r", task="t", policy="p", environment="e", outcome=0.0)
     assert (run.end, run.outcome, run.redraws) == ("errored", None, 4)
     assert run.end_reason == "every draw was refused by refuse:ls"
+
+
+def test_an_answer_that_was_refused_before_does_not_count(
+    proxy: RecordingProxy, ticket: Ticket, server: ChatServer
+) -> None:
+    """A policy that is nearly sure of what is refused still has its other answers."""
+
+    def nearly_sure(body: dict[str, Any]) -> dict[str, Any]:
+        command = "git log" if body["seed"] % 40 else "git status"
+        return called("bash", json.dumps({"command": command}))
+
+    server.script = nearly_sure
+    key = proxy.open(replace(ticket, constraint=refusing("git log", 3)))
+    for _ in range(3):
+        answer = client(proxy, key).chat.completions.create(model="g", messages=ASK)  # type: ignore[arg-type]
+        assert "git status" in json.dumps(answer.to_dict())
+    record = proxy.close(key)
+    assert record.errored is None and record.redraws <= 3 < len(server.seen) - 3
 
 
 def test_kinds_are_those_that_the_parser_of_logs_reads() -> None:
