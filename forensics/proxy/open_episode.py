@@ -16,7 +16,7 @@ from forensics.proxy.upstream import Upstream
 
 BAD_GATEWAY: Final = 502
 OURS: Final = frozenset({400, 413, 422})  # statuses of a server that say something of the request
-MOST_DRAWS: Final = 512  # of one answer, of which some had been refused before
+MOST_DRAWS: Final = 256  # of one answer, of which some had been refused before
 TOO_LONG: Final = "this conversation is at the token limit of its episode; end the episode"
 
 
@@ -137,7 +137,7 @@ class OpenEpisode:
             if self._refused > constraint.max_redraws:
                 raise self.fail(f"every draw was refused by {constraint.name}")
         else:
-            raise self.fail(f"{MOST_DRAWS} draws of an answer had each been refused before")
+            raise self.fail(f"every draw was refused by {constraint.name}")
         self._answered(number, drawn)
         yield Delta(
             drawn.content, drawn.reasoning, tuple(drawn.called()), drawn.finish, usage=drawn.usage

@@ -349,7 +349,8 @@ def test_the_environment_comes_from_the_before_directory(desk: Desk) -> None:
         environment=None, environment_options={"colour": "1"}, force=True
     )
     assert "unknown environment 'chess'" in desk.refusal(environment="chess", force=True)
-    assert "mini-repo, prompts" in desk.refusal(environment="chess", force=True)
+    told = desk.refusal(environment="chess", force=True)
+    assert "mini-repo, openenv, prompts" in told
     world = Prompts(file=str(other))
     assert "options belong" in desk.refusal(environment=world, force=True)
     desk.investigate(environment=world, environment_options=None, force=True)
