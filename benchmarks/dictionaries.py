@@ -53,7 +53,7 @@ class Size:
 
 SIZES = {
     "cpu": Size(width=512, latents=8192, k=32, batch=2048, steps=15),
-    "cuda": Size(width=2048, latents=65_536, k=64, batch=4096, steps=20),
+    "cuda": Size(width=2048, latents=65_536, k=64, batch=4096, steps=12),
 }
 TINY = Size(width=16, latents=64, k=4, batch=64, steps=3)
 RATE = 1e-3

@@ -18,7 +18,7 @@ from benchmarks.dictionaries import HELD, OURS, TINY, Side, Size, sides, world
 LIMITS = {"time to equal variance explained": 10.0}
 SIZES = {
     "cpu": Size(width=128, latents=2048, k=16, batch=1024, steps=600),
-    "cuda": Size(width=1024, latents=16_384, k=32, batch=4096, steps=400),
+    "cuda": Size(width=1024, latents=16_384, k=32, batch=4096, steps=300),
 }
 BLOCKS = 60
 Curve = list[tuple[float, float]]  # seconds so far, variance explained
