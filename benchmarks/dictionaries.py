@@ -310,7 +310,7 @@ def _saelens(size: Size, device: str, steps: int, rate: float | None) -> Side:
             **({} if rate is None else {"lr": rate, "dead_feature_window": 10_000}),
         ),
         sae,
-        data_provider=iter(()),  # type: ignore[arg-type]
+        data_provider=iter(()),
     )
 
     def explained(batch: Any) -> float:
