@@ -62,8 +62,10 @@ def test_a_trained_dictionary_tells_the_stages_apart(world):
     written = torch.nn.functional.normalize(trained.directions().sum(1), dim=1)
     cosine = (directions @ written.T).abs()
     best = cosine.argmax(1)
-    assert bool((cosine.amax(1) > 0.8).all())
-    assert [stages[i] for i in best.tolist()] == names
+    learnt = cosine.amax(1) > 0.95
+    assert int(learnt.sum()) >= 5
+    told = [stages[i] for i in best[learnt].tolist()]
+    assert told == [name for name, known in zip(names, learnt, strict=True) if known]
 
 
 def test_what_is_never_active_is_unknown_and_other_streams_are_refused(world):
