@@ -82,7 +82,7 @@ def test_labels_are_asked_once_and_scored(given, tmp_path, server):
     told = [block for block in fold.blocks if isinstance(block, str)]
     assert told[0] == "Label by m: the <b>cue</b> (detection 0.50; 0.5 is chance)."
     assert told[1].startswith("At the output it raises (cosine with the unembedding): ' t5' 1.00")
-    assert any("turn 1 100 % (of all rows 50 %)" in one for one in told)
+    assert any("turn 1 100.0 % (of all rows 50.0 %)" in one for one in told)
     asked = len(server.asked)
     again = write_explanations(tmp_path, *given, labels=served(server))
     assert len(server.asked) == asked and again["0"]["label"] == label
