@@ -21,6 +21,7 @@ Row = Mapping[str, Any]
 DONE: Final = {"ablate": "ablated", "scale": "scaled", "add": "added"}
 SIMPLER: Final = ("principal-component", "mean-difference", "projected-out")
 LEVEL: Final = 0.95
+HASHES: Final = ("experiment_sha256", "inputs_sha256")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,18 +35,16 @@ class Found:
     sinks: bool
 
 
-def result_of(
-    found: Found, table: ExperimentTable, hashes: dict[str, str], inputs: dict[str, Any]
-) -> dict[str, Any]:
-    """Plain values for `steering.json`."""
+def result_of(found: Found, table: ExperimentTable, cited: Mapping[str, Any]) -> dict[str, Any]:
+    """Plain values for `steering.json`. `cited`: both hashes, and the `inputs` of the second."""
     prediction = _prediction(found.rows, table)
     summary = _summary(found, table, prediction)
     point = dict(zip(("features", "strength", "at"), table.told_of, strict=True))
     return {
         "schema_version": SCHEMA_VERSION,
-        "experiment": hashes | {"told_of": point},
+        "experiment": {name: cited[name] for name in HASHES} | {"told_of": point},
         "prediction": prediction,
-        "inputs": inputs,
+        "inputs": cited["inputs"],
         "measure": found.measure,
         "direction": _direction(found.rows, table),
         "chosen_strengths": {},
@@ -54,7 +53,7 @@ def result_of(
         "broken": [],
         "missing": found.missing,
         "summary": summary,
-        "sentences": _sentences(found, table, prediction, hashes),
+        "sentences": _sentences(found, table, prediction, cited),
         "rows": list(found.rows),
         "code": code_version(),
     }
@@ -120,7 +119,7 @@ def _sentences(
     found: Found,
     table: ExperimentTable,
     prediction: dict[str, Any] | None,
-    hashes: Mapping[str, str],
+    cited: Mapping[str, Any],
 ) -> list[str]:
     """The prediction first, unless something simpler does as much, which then leads."""
     rows = found.rows
@@ -142,8 +141,8 @@ def _sentences(
             " they are."
         )
     said.append(
-        f"To cite: experiment sha256 {hashes['experiment_sha256']}, inputs sha256"
-        f" {hashes['inputs_sha256']}."
+        f"To cite: experiment sha256 {cited['experiment_sha256']}, inputs sha256"
+        f" {cited['inputs_sha256']}."
     )
     return [one.strip() for one in said]
 
