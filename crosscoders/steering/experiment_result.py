@@ -133,7 +133,7 @@ def _sentences(
     sets = [r for r in rows if r["role"] == "features" and r["strength"] == strength]
     said += [f"{_moved(found, row)} {_costs(row)}" for row in sets]
     whole = [row for row in rows if row["role"] in ("projected-out", "refusal")]
-    said += [f"{_opened(label(row))}: {signed(row['effect'])}. {_costs(row)}" for row in whole]
+    said += [f"{opened(label(row))}: {signed(row['effect'])}. {_costs(row)}" for row in whole]
     said += [f"Not run, {what}: {why}." for what, why in sorted(found.missing.items())]
     if found.sinks:
         said.append(
@@ -190,7 +190,7 @@ def _simpler(found: Found, table: ExperimentTable) -> str | None:
 def _moved(found: Found, row: Row) -> str:
     """Whether a set moves the measure, and more than random directions do."""
     effect, random = row["effect"], random_effects(found.rows, row)
-    name = _opened(label(row, found.latents.get(row["set"])))
+    name = opened(label(row, found.latents.get(row["set"])))
     if effect is None:
         return f"{name}: not known, fewer than two tasks have the measure."
     p_value = rank_of(effect["estimate"], random)
@@ -213,8 +213,8 @@ def _costs(row: Row) -> str:
     if (there := row["elsewhere"]) and there["effect"]:
         parts.append(f"success elsewhere {signed(there['effect'])}")
     if row["kl"]:
-        kl = f"KL on harmless texts {row['kl']['estimate']:.4f} nats a token"
-        parts.append(f"{kl} (changed at every token)")
+        kl = f"KL on harmless texts {row['kl']['estimate']:.2g} nats a token"
+        parts.append(f"{kl}, changed at every one")
     return f"Beside it: {', '.join(parts)}." if parts else ""
 
 
@@ -232,7 +232,8 @@ def label(row: Row, latents: Sequence[int] | None = None) -> str:
     return f"{row['set']}{named} {DONE[row['mode']]}, strength {row['strength']:g}{at}"
 
 
-def _opened(text: str) -> str:
+def opened(text: str) -> str:
+    """With a capital; the rest as it stands."""
     return text[:1].upper() + text[1:]
 
 
