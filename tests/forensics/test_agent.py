@@ -2,6 +2,8 @@
 
 import json
 import os
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,8 +15,9 @@ from forensics.harness import HarnessWorld, read_harness
 from forensics.investigation.agent_sides import agent_sides, marker
 from forensics.protocols import Alteration, Constraint, SamplingSettings
 from forensics.proxy import Patience
-from forensics.records import Trajectory
-from forensics.subjects.agent import AgentPolicy
+from forensics.records import Step, Trajectory
+from forensics.subjects.agent import AgentPolicy, Planned, own_folder
+from forensics.subjects.machine_words import MachineWords
 from tests.forensics.scripted_chat import ScriptedChat, chatting, harness
 
 NO_HISTORY = Constraint(name="refuse:history", allows=lambda text, kinds: "history" not in kinds)
@@ -94,6 +97,42 @@ def test_a_finished_episode_is_kept_and_asked_for_once(tmp_path: Path) -> None:
     )
 
 
+def test_an_agent_that_tells_all_it_knows_leaves_no_key_and_no_place_of_this_machine(
+    server: ScriptedChat, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It works in a folder of the same name each time, so that what it says can be the same."""
+    monkeypatch.setenv("PIDS", "a-secret-of-ours")
+    policy, world = agent(server.url, harness(tmp_path / "h", "tells"), tmp_path / "kept")
+    policy.key = "sk-of-the-server"
+    told = "".join(run.model_dump_json() for run in played(policy, world))
+    for gone in ("a-secret", "'sk-", "127.0.0.1", "/episode-", str(tmp_path), os.environ["PATH"]):
+        assert gone not in told
+    for there in ("'[key]'", "'[PIDS]'", "'HOME': '/episode/home'", "in /harness for /episode/out"):
+        assert there in told
+    scrubbed = Planned(world.without("git-history"), "task-0", 1, SamplingSettings(), 3, None, "b")
+    with own_folder(Planned(world, "task-0", 1, SamplingSettings(), 3, None, "a")) as first:
+        with own_folder(scrubbed) as other:
+            assert other != first
+    with own_folder(scrubbed) as again:
+        assert again == first
+    assert not first.exists() and not other.exists()
+
+
+def test_a_secret_is_gone_from_the_tokens_too() -> None:
+    words = MachineWords({"sk-secret": "[key]"}, {"/tmp/abc/d": "/episode"})
+    ids = {"token_ids": (1, 2), "sampled": (True, True), "logprobs": (-1.0, -1.0)}
+    given = Step(role="user", text="in /tmp/abc/d", token_ids=(3,), sampled=(False,))
+    answers = [Step(role="assistant", text=text, **ids) for text in ("ls", "echo sk-secret")]
+    run = Trajectory(
+        id="r", task="t", policy="p", environment="e", seed=0, outcome=None, end="terminated",
+        steps=(given, answers[0], answers[1]),
+    )  # fmt: skip
+    steps = words.taken_out(run).steps
+    assert [step.text for step in steps] == ["in /episode", "ls", "echo [key]"]
+    assert [step.token_ids for step in steps] == [None, (1, 2), None]
+    assert words.taken_out(run.model_copy(update={"steps": run.steps[:2]})).steps[0].token_ids
+
+
 def test_a_server_that_fails_ends_the_run_and_leaves_nothing_behind(tmp_path: Path) -> None:
     toml = harness(tmp_path / "h", tasks=2)
     with chatting(half=0.5) as server:
@@ -137,14 +176,41 @@ def test_a_command_that_hangs_is_stopped_with_all_that_it_started(
     groups = [int(line) for line in (tmp_path / "pids").read_text().split()]
     assert groups
     for group in groups:
-        for _ in range(100):
-            try:
-                os.killpg(group, 0)
-            except ProcessLookupError:
-                break
-            time.sleep(0.02)
-        else:
-            pytest.fail("something that the command started is still there")
+        assert_gone(group)
+
+
+def assert_gone(group: int) -> None:
+    for _ in range(500):
+        try:
+            os.killpg(group, 0)
+        except ProcessLookupError:
+            return
+        time.sleep(0.02)
+    pytest.fail("something that the command started is still there")
+
+
+STARTS = """
+import sys, threading, time
+from forensics.harness import Commands
+from pathlib import Path
+here, argv = Path.cwd(), ["sh", "-c", "echo $$ > pid; sleep 60 & sleep 60"]
+with Commands() as commands:
+    given = argv, here, {}, 60, here / "said"
+    threading.Thread(target=commands.run, args=given).start()
+    while not (here / "pid").exists():
+        time.sleep(0.02)
+    with commands.lock:  # it is noted by now
+        print("started", flush=True)
+    time.sleep(60)
+"""
+
+
+def test_nothing_that_a_command_started_outlives_a_kill_of_ours(tmp_path: Path) -> None:
+    words = [sys.executable, "-c", STARTS]
+    with subprocess.Popen(words, cwd=tmp_path, stdout=subprocess.PIPE) as child:
+        assert child.stdout is not None and child.stdout.readline() == b"started\n"
+        child.kill()
+    assert_gone(int((tmp_path / "pid").read_text()))
 
 
 def test_what_cannot_be_done_to_an_agent_is_a_missing_input(tmp_path: Path) -> None:
