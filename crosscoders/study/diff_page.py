@@ -26,6 +26,7 @@ from crosscoders.study.diff_files import (
     separating,
 )
 from crosscoders.study.instrument import curves, steering_table
+from forensics.phrases import plural
 from forensics.records import (
     Figure,
     Fold,
@@ -101,14 +102,16 @@ def _sections(
         blocks=(latent_map(latents), *([quality_table(quality)] if quality else [])),
     )
     tokens, said = (read_part(folder, name) or {} for name in (TOKENS, EXPLANATIONS))
-    shown = separating(latents)[:MOST_LATENTS]
+    again = [one for one in separating(latents) if one.comes_back]
+    left = len(latents) - len(again)
     yield Section(
         title="What separates the steps",
         hint=f"{summary['contrast_sentence']} By q-value (Benjamini and Hochberg over all latents"
-        " and contrasts; tasks are the independent units). Open a latent for its strongest tokens.",
+        " and contrasts; tasks are the independent units). Open a latent for its strongest tokens."
+        + (f" Left out: {plural(left, 'latent')} not found from every other seed." if left else ""),
         blocks=tuple(
             latent_fold(one, tokens.get(str(one.latent), ()), said.get(str(one.latent)))
-            for one in shown
+            for one in again[:MOST_LATENTS]
         ),
         empty="No latent was looked at.",
     )
@@ -272,6 +275,7 @@ def latent_fold(
             f"nu {shown(latent.nu_after, 2)} / {shown(latent.nu_before, 2)}",
             f"norm {shown(latent.relative_norm, 2)}",
             f"cosine {shown(latent.decoder_cosine, 2)}",
+            f"stability {shown(latent.stability, 2)}",
             f"active {frequency}",
         ),
         blocks=(
