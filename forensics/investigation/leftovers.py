@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Final
 
-from forensics.case import Case
+from forensics.case import Case, Rollouts
 from forensics.investigation.scan_findings import SETTINGS, SideMarks, scan_runs
 from forensics.investigation.scan_run import channel_shares
 from forensics.layers.channels import WINS
@@ -46,7 +46,9 @@ def withhold_leaky(found: Sequence[Finding], case: Case, provenance: Provenance)
 def _carried(case: Case, provenance: Provenance) -> Iterator[Evidence]:
     """Shortcuts that carry more than the bar of the scrubbed wins."""
     everything = tuple(sorted(channel.name for channel in case.channels))
-    runs = {(side, ()): log for (side, world), log in case.stored.items() if world == everything}
+    runs: dict[tuple[str, tuple[str, ...]], Rollouts] = {
+        (side, ()): log for (side, world), log in case.stored.items() if world == everything
+    }
     if not any(side != "before" for side, _ in runs):
         return
     world = replace(case, environment=None, stored=runs)
@@ -58,8 +60,8 @@ def _carried(case: Case, provenance: Provenance) -> Iterator[Evidence]:
     case.progress("scanning the scrubbed runs", 1, 1)
     for answer in channel_shares(told, provenance):
         if answer.question == WINS and answer.about is not None and isinstance(answer, Evidence):
-            before = answer.control.estimate if answer.control else 0.0
-            if answer.interval and answer.interval.low - before > BAR:
+            before = answer.control and answer.control.estimate
+            if answer.interval and answer.interval.low - (before or 0.0) > BAR:
                 yield answer
 
 
