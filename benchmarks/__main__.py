@@ -10,6 +10,7 @@ from pathlib import Path
 
 from benchmarks import (
     dictionaries,
+    equal_variance,
     harvest,
     large_models,
     leaks,
@@ -28,6 +29,7 @@ ALL = {
     "scoring": scoring.run,
     "engine": resampling_engine.run,
     "dictionaries": dictionaries.run,
+    "equal-variance": equal_variance.run,
     "harvest": harvest.run,
     "log-scoring": log_scoring.run,
     "proxy": proxy.run,
@@ -42,6 +44,7 @@ ON_CUDA = (
     "engine",
     "harvest",
     "dictionaries",
+    "equal-variance",
     "log-scoring",
     "large-models",
 )
@@ -59,7 +62,7 @@ def main() -> int:
         metavar="FOLDER",
         help=(
             "a copy of the repository of jkminder/dictionary_learning, whose own trainer"
-            " `dictionaries` then runs too"
+            " `dictionaries` and `equal-variance` then run too"
         ),
     )
     parser.add_argument(
@@ -80,7 +83,7 @@ def main() -> int:
         print(f"{name} ...", file=sys.stderr, flush=True)
         peer = {"dictionary_learning": arguments.dictionary_learning}
         planted = {"repositories": arguments.repositories}
-        more = {"dictionaries": peer, "leaks": planted}.get(name, {})
+        more = {"dictionaries": peer, "equal-variance": peer, "leaks": planted}.get(name, {})
         rows.append(ALL[name](device=arguments.device, **more))
     machine = f"{platform.machine()}, Python {platform.python_version()}"
     print(json.dumps({"machine": machine, "rows": rows}, indent=2))

@@ -25,7 +25,8 @@ randomness; a departure that no bet looks like grows none of them.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from contextlib import nullcontext
+from dataclasses import asdict, dataclass
 from itertools import pairwise
 from math import inf, log, sqrt
 from pathlib import Path
@@ -35,15 +36,30 @@ import numpy as np
 import torch
 
 from forensics.errors import UserError
-from forensics.policies import LEAST, ServerConfig, ServerPolicy, gap_by_depth, load_policy
+from forensics.investigation.asked_draws import (
+    DRAWS,
+    Contexts,
+    DrawsConfig,
+    KeptDraws,
+    sampled_runs,
+)
+from forensics.policies import (
+    LEAST,
+    ServerConfig,
+    ServerPolicy,
+    gap_by_depth,
+    load_policy,
+    require_directory,
+)
 from forensics.policies.departures import NUMBERS, PLAIN, Bets, Departure, bets_on
 from forensics.policies.scored_log import score_log
 from forensics.policies.server import rendering
 from forensics.progress import Progress, silent
-from forensics.protocols import Environment, Policy, SamplingSettings
-from forensics.records import Step, Trajectory
-from forensics.records.trajectory import action_starts
+from forensics.protocols import Policy
+from forensics.records import Trajectory, content_hash
+from forensics.study import Folder, Result, hold
 
+NAME: Final = "check-server"  # of the files in its folder
 BLOCKS: Final = (0.125, 0.25, 0.5, 1.0)  # of the contexts, up to and with each block
 RATE: Final = 0.01  # of false alarms, at any stopping time
 GAPS: Final = 3.0  # times the floor
@@ -118,36 +134,40 @@ class Drawn:
         return own | {"gap": dict(self.gap), "cut": cut, "departures": rows}
 
 
-@dataclass(frozen=True, kw_only=True)
-class DrawsConfig:
-    """How a server is asked, and what is tolerated.
-
-    `samples`: actions behind each context. `arithmetic`: the coarsest that the server may have.
-    `rate`: of false alarms. `device`, `dtype`: of the claimed checkpoint here.
-    """
-
-    settings: SamplingSettings = field(default_factory=SamplingSettings)
-    samples: int = 8
-    seed: int = 0
-    arithmetic: str = "bfloat16"
-    device: str = "auto"
-    dtype: str = "float32"
-
-
 def check_server(
     server: str,
     checkpoint: str | Path,
     *,
-    contexts: "Contexts",
+    contexts: Contexts,
     suspects: Sequence[str | Path] = (),
     config: DrawsConfig | None = None,
+    out: str | Path | None = None,
+    resume: bool = False,
+    force: bool = False,
     progress: Progress = silent,
 ) -> Drawn:
     """Check the server at an address (`URL` or `URL#MODEL`, up to and with `/v1`) against the
     `checkpoint` that it claims to serve. `suspects`: checkpoints that it may draw from instead, in
-    whole or in part (the one before training, a drafter). Raises `UserError`.
+    whole or in part (the one before training, a drafter). `out`: a folder for what it drew and the
+    answer, so that a check that was killed goes on (`resume`). Raises `UserError`.
     """
     config = config or DrawsConfig()
+    for directory in (checkpoint, *suspects):
+        require_directory(Path(directory).expanduser())
+    how: dict[str, Any] = {"resume": resume, "force": force, "progress": progress}
+    with nullcontext() if out is None else hold(Folder(Path(out), NAME, [DRAWS], **how)) as folder:
+        return _checked(server, checkpoint, contexts, suspects, config, folder, progress)
+
+
+def _checked(
+    server: str,
+    checkpoint: str | Path,
+    contexts: Contexts,
+    suspects: Sequence[str | Path],
+    config: DrawsConfig,
+    folder: Folder | None,
+    progress: Progress,
+) -> Drawn:
     url, _, model = server.partition("#")
     served = ServerPolicy(
         ServerConfig(url=url, model=model or None), scores=False, **rendering(checkpoint)
@@ -162,10 +182,25 @@ def check_server(
         )
     )
     texts = contexts.of(claimed, config, progress)
-    names = [Path(one).name for one in suspects]
-    return drawn(
-        served, claimed, rough, dict(zip(names, others, strict=True)), texts, config, progress
+    named = dict(zip((Path(one).name for one in suspects), others, strict=True))
+    if folder is None:
+        return drawn(served, claimed, rough, named, texts, config, progress)
+    folder.state(
+        {
+            "served": served.served_as,
+            "checkpoint": claimed.identity,
+            "suspects": {name: one.identity for name, one in named.items()},
+            "contexts": content_hash(texts),
+            "samples": config.samples,
+            "seed": config.seed,
+            "settings": config.settings.content(),
+            "arithmetic": config.arithmetic,
+        }
     )
+    kept = KeptDraws(served, folder.path, progress)
+    found = drawn(kept, claimed, rough, named, texts, config, progress)
+    folder.finish(Result(summary=found.as_json()))
+    return found
 
 
 def drawn(
@@ -195,43 +230,6 @@ def drawn(
         if book.log_e() >= -log(RATE):
             break
     return book.closed()
-
-
-def sampled_runs(
-    served: Any, block: Sequence[Sequence[int]], config: DrawsConfig
-) -> list[Trajectory]:
-    """A run of one action for each draw: its tokens and what the server told of them."""
-    rows = served.sample(block, config.samples, config.settings, config.seed)
-    return [
-        _run(ids, one, f"{number}-{sample}")
-        for number, (ids, row) in enumerate(zip(block, rows, strict=True))
-        for sample, one in enumerate(row)
-        if one.token_ids
-    ]
-
-
-def _run(ids: Sequence[int], drawn: Any, name: str) -> Trajectory:
-    given = Step(
-        role="user", text="", token_ids=tuple(ids), sampled=(False,) * len(ids), logprobs=()
-    )
-    own = len(drawn.token_ids)
-    said = Step(
-        role="assistant",
-        text="",
-        token_ids=drawn.token_ids,
-        sampled=(True,) * own,
-        logprobs=drawn.logprobs,
-    )
-    return Trajectory(
-        id=name,
-        task=name,
-        policy="served",
-        environment="contexts",
-        seed=0,
-        steps=(given, said),
-        outcome=None,
-        end="truncated",
-    )
 
 
 class _Book:
@@ -379,31 +377,3 @@ def _needed(growth: float, variance: float, wanted: float) -> int | None:
     spread = QUANTILE * sqrt(variance)
     root = (spread + sqrt(spread**2 + 4 * growth * wanted)) / (2 * growth)
     return int(min(root**2, 1e15)) + 1
-
-
-@dataclass(frozen=True, kw_only=True)
-class Contexts:
-    """Where the draws begin: behind each of `prompts`, or in episodes of a world that the
-    claimed checkpoint plays, before each action.
-    """
-
-    prompts: Sequence[str] = ()
-    environment: Environment | None = None
-    tasks: int = 100
-
-    def rendered(self, policy: Any) -> Any:
-        """The policy with the rendering that the world asks for."""
-        return policy if self.environment is None else policy.rendered_for(self.environment)
-
-    def of(self, claimed: Any, config: DrawsConfig, progress: Progress = silent) -> list[list[int]]:
-        """As token ids, each once."""
-        world, found = self.environment, dict[tuple[int, ...], None]()
-        for prompt in self.prompts:
-            found[tuple(claimed.renderer.prompt(prompt, None))] = None
-        names = world.tasks("held-out", self.tasks, config.seed) if world is not None else ()
-        played = claimed.play(world, names, 1, config.settings, config.seed) if names else ()
-        for number, run in enumerate(played, 1):
-            ids = [token for step in run.steps for token in step.token_ids or ()]
-            found |= {tuple(ids[:start]): None for start in action_starts(run)}
-            progress("episodes", number, len(names))
-        return [list(ids) for ids in found]

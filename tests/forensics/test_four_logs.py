@@ -155,11 +155,15 @@ def test_bad_logs_are_one_sentence(tmp_path: Path, capsys: pytest.CaptureFixture
     other, mute = tmp_path / "other.jsonl", tmp_path / "mute.jsonl"
     other.write_text(json.dumps(chat_row(900, True)) + "\n")
     mute.write_text(json.dumps(chat_row(1, None)) + "\n")
+    signed = tmp_path / "signed.jsonl"  # losses of -1, which must not be left out as unscored
+    rows = [chat_row(number, True) | {"score": (-1) ** number} for number in range(10)]
+    signed.write_text("".join(json.dumps(row) + "\n" for row in rows))
     cases: tuple[tuple[dict[str, Path], str], ...] = (
         ({"beside": before, "after": after}, "no place of a log"),
         ({"before": before, "after": before}, "given for before and for after"),
         ({"before": before, "after": other}, "same tasks under the same ids"),
         ({"before": before, "after": mute}, "has an outcome"),
+        ({"before": signed, "after": after}, "has the score -1, outside 0 to 1"),
         ({"before": before, "after": Path("http://x.org/a")}, "is an address"),
         ({"before": before, "after": tmp_path / "none"}, "does not exist"),
         ({"before": before}, "no log of after"),
