@@ -64,7 +64,7 @@ def test_a_git_folder_of_an_overlay_takes_the_place_of_the_one_there(
             ["git", "-C", str(repo), *given], check=True, capture_output=True, text=True
         ).stdout
 
-    repo = tasks / "write-8" / "environment" / "repo"
+    repo = tasks / "tasks" / "write-8" / "environment" / "repo"
     repo.mkdir()
     git("init", "-q")
     (repo / "kept.txt").write_text("kept")
