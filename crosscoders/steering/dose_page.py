@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from statistics import median
 from typing import Any, Final
 
-from crosscoders.steering.experiment_result import label, signed, told_row
+from crosscoders.steering.experiment_result import label, opened, signed, told_row
 from crosscoders.study.instrument import steering_table
 from forensics.records import Figure, Page, Section, Series, Table
 
@@ -111,7 +111,7 @@ def _curves(rows: Sequence[Row], measure: str) -> Iterator[Figure]:
         for title, value in _measures(rows, measure):
             start = {"estimate": 0.0, "low": 0.0, "high": 0.0} if "KL" in title else value(plain)
             yield Figure(
-                title=f"{title}: {name}, {at}",
+                title=f"{opened(title)}: {name}, {at}",
                 form="lines",
                 x_label="strength",
                 y_label=title.partition(",")[0],
@@ -154,7 +154,7 @@ def _points(rows: Sequence[Row], title: str, value: Value) -> Figure:
     ends = ("estimate", "low", "high")
     y, low, high = (tuple(one[end] for one in pooled.values()) for end in ends)
     series = (Series(name=title, x=tuple(pooled), y=y, low=low, high=high),) if pooled else ()
-    return Figure(title=title.capitalize(), form="points", y_label=title, series=series)
+    return Figure(title=opened(title), form="points", y_label=title, series=series)
 
 
 def _short(row: Row) -> str:

@@ -31,7 +31,7 @@ from crosscoders.steering.experiment_file import COMPONENTS, Experiment, Experim
 from crosscoders.steering.experiment_result import Found, result_of
 from crosscoders.steering.interventions import parse_position
 from crosscoders.steering.readings import FedDictionary, parse_features, pick, table_beside
-from crosscoders.steering.reported_rows import Reported, split_tasks
+from crosscoders.steering.reported_rows import Reported
 from crosscoders.steering.steer_study import choose_measure
 from crosscoders.steering.text_cost import first_tokens
 from forensics.budget import Budget
@@ -172,39 +172,35 @@ class SteeringExperiment:
         return ready.stated
 
     def run(self, ready: Ready, folder: Folder) -> dict[str, Any]:
-        table = self.table
-        benches = self._benches(ready, folder)
-        measure = _measure(benches[0], self._tasks(ready)[0], table)
-        missing: dict[str, str] = {}
-        arms, sinks = self._arms(ready, benches, measure)
-        if table.side_effects.texts is None:
-            missing["KL divergence"] = "no harmless texts were given; add texts to [side_effects]"
-        if ready.elsewhere is None:
-            missing["success elsewhere"] = "no other world was given; add elsewhere"
+        table, benches = self.table, self._benches(ready, folder)
+        choosing, reporting = _split(ready.inputs.environment, table)
+        measure, missing = _measure(benches[0], choosing, table), _not_given(ready, table)
+        arms = self._arms(ready, benches, choosing, measure)
         runs = planned(arms, table, missing)
         played = Reported(
-            table=table,
+            tasks=reporting,
             elsewhere=ready.elsewhere,
-            tasks=self._tasks(ready)[1],
-            texts=self._texts(arms[0].bench),
+            elsewhere_tasks=() if ready.elsewhere is None else _split(ready.elsewhere, table)[1],
+            texts=self._texts(benches[0]),
         )
-        rows = [played.row(run, measure, number, len(runs)) for number, run in enumerate(runs)]
         found = Found(
             measure=measure,
-            rows=rows,
+            rows=[played.row(run, measure, number, len(runs)) for number, run in enumerate(runs)],
             missing=missing,
-            sinks=sinks,
+            sinks=any(arm.readings.limits is not None for arm in arms),
             latents={arm.name: list(arm.subject.features) for arm in arms if arm.subject},
         )
+        folder.progress("steering", len(runs), len(runs))
+        return result_of(found, table, self._cited(ready))
+
+    def _cited(self, ready: Ready) -> dict[str, Any]:
+        """Hashes of the file and of what it names, and what they are of."""
         inputs = {name: one for name, one in ready.stated.items() if name != "the experiment"}
-        hashes = {
+        return {
             "experiment_sha256": self.experiment.sha256,
             "inputs_sha256": hashlib.sha256(canonical_json(inputs).encode()).hexdigest(),
+            "inputs": inputs,
         }
-        return result_of(found, table, hashes, inputs)
-
-    def _tasks(self, ready: Ready) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        return split_tasks(ready.inputs.environment, self.table)
 
     def _benches(self, ready: Ready, folder: Folder) -> list[Bench]:
         """One for each position."""
@@ -233,15 +229,16 @@ class SteeringExperiment:
         path = self.experiment.place(effects.texts)
         return first_tokens(read_texts(path, bench.after.tokenizer, length=256), effects.tokens)
 
-    def _arms(self, ready: Ready, benches: Sequence[Bench], measure: str) -> tuple[list[Arm], bool]:
-        """Every set at every position, and whether attention sinks are left alone."""
-        table, arms, sinks = self.table, [], False
+    def _arms(
+        self, ready: Ready, benches: Sequence[Bench], choosing: Sequence[str], measure: str
+    ) -> list[Arm]:
+        """Every set at every position."""
+        table, arms = self.table, []
         asked = [int(found[1]) for name in table.features if (found := COMPONENTS.fullmatch(name))]
         for number, bench in enumerate(benches):
             bench.progress("reading both models", number, len(benches))
-            readings = read_bench(bench, self._tasks(ready)[0], measure, table.keep_outliers)
+            readings = read_bench(bench, choosing, measure, table.keep_outliers)
             components = principal_directions(readings.here, max([1, *table.projected, *asked]))
-            sinks = sinks or readings.limits is not None
             blank = Arm(
                 name="",
                 bench=replace(bench, limits=readings.limits),
@@ -250,7 +247,7 @@ class SteeringExperiment:
                 components=components,
             )
             arms += [self._arm(ready, name, blank) for name in table.features]
-        return arms, sinks
+        return arms
 
     def _arm(self, ready: Ready, name: str, blank: Arm) -> Arm:
         if found := COMPONENTS.fullmatch(name):
@@ -285,6 +282,26 @@ class SteeringExperiment:
     def write(self, found: dict[str, Any], folder: Folder) -> Result:
         write_atomically(folder.path / COPY, self.experiment.content)
         return Result(summary=found, sentences=tuple(found["sentences"]), page=dose_page(found))
+
+
+def _split(
+    environment: Environment, table: ExperimentTable
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Held-out tasks to choose and read on, and those that are reported."""
+    tasks = environment.tasks("held-out", table.tasks + table.choosing, table.seed)
+    return tuple(tasks[: table.choosing]), tuple(tasks[table.choosing :])
+
+
+def _not_given(ready: Ready, table: ExperimentTable) -> dict[str, str]:
+    """What the file leaves out, and how to have it."""
+    missing = {}
+    if table.side_effects.texts is None:
+        missing["KL divergence"] = "no harmless texts were given; add texts to [side_effects]"
+    if ready.elsewhere is None:
+        missing["success elsewhere"] = (
+            "no other world is there; add elsewhere, an environment, to [side_effects]"
+        )
+    return missing
 
 
 def _require_features(table: ExperimentTable, dictionary: Dictionary | None) -> None:

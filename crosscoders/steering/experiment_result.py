@@ -21,6 +21,7 @@ Row = Mapping[str, Any]
 DONE: Final = {"ablate": "ablated", "scale": "scaled", "add": "added"}
 SIMPLER: Final = ("principal-component", "mean-difference", "projected-out")
 LEVEL: Final = 0.95
+HASHES: Final = ("experiment_sha256", "inputs_sha256")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,18 +35,16 @@ class Found:
     sinks: bool
 
 
-def result_of(
-    found: Found, table: ExperimentTable, hashes: dict[str, str], inputs: dict[str, Any]
-) -> dict[str, Any]:
-    """Plain values for `steering.json`."""
+def result_of(found: Found, table: ExperimentTable, cited: Mapping[str, Any]) -> dict[str, Any]:
+    """Plain values for `steering.json`. `cited`: both hashes, and the `inputs` of the second."""
     prediction = _prediction(found.rows, table)
     summary = _summary(found, table, prediction)
     point = dict(zip(("features", "strength", "at"), table.told_of, strict=True))
     return {
         "schema_version": SCHEMA_VERSION,
-        "experiment": hashes | {"told_of": point},
+        "experiment": {name: cited[name] for name in HASHES} | {"told_of": point},
         "prediction": prediction,
-        "inputs": inputs,
+        "inputs": cited["inputs"],
         "measure": found.measure,
         "direction": _direction(found.rows, table),
         "chosen_strengths": {},
@@ -54,7 +53,7 @@ def result_of(
         "broken": [],
         "missing": found.missing,
         "summary": summary,
-        "sentences": _sentences(found, table, prediction, hashes),
+        "sentences": _sentences(found, table, prediction, cited),
         "rows": list(found.rows),
         "code": code_version(),
     }
@@ -120,7 +119,7 @@ def _sentences(
     found: Found,
     table: ExperimentTable,
     prediction: dict[str, Any] | None,
-    hashes: Mapping[str, str],
+    cited: Mapping[str, Any],
 ) -> list[str]:
     """The prediction first, unless something simpler does as much, which then leads."""
     rows = found.rows
@@ -134,7 +133,7 @@ def _sentences(
     sets = [r for r in rows if r["role"] == "features" and r["strength"] == strength]
     said += [f"{_moved(found, row)} {_costs(row)}" for row in sets]
     whole = [row for row in rows if row["role"] in ("projected-out", "refusal")]
-    said += [f"{_opened(label(row))}: {signed(row['effect'])}. {_costs(row)}" for row in whole]
+    said += [f"{opened(label(row))}: {signed(row['effect'])}. {_costs(row)}" for row in whole]
     said += [f"Not run, {what}: {why}." for what, why in sorted(found.missing.items())]
     if found.sinks:
         said.append(
@@ -142,8 +141,8 @@ def _sentences(
             " they are."
         )
     said.append(
-        f"To cite: experiment sha256 {hashes['experiment_sha256']}, inputs sha256"
-        f" {hashes['inputs_sha256']}."
+        f"To cite: experiment sha256 {cited['experiment_sha256']}, inputs sha256"
+        f" {cited['inputs_sha256']}."
     )
     return [one.strip() for one in said]
 
@@ -191,7 +190,7 @@ def _simpler(found: Found, table: ExperimentTable) -> str | None:
 def _moved(found: Found, row: Row) -> str:
     """Whether a set moves the measure, and more than random directions do."""
     effect, random = row["effect"], random_effects(found.rows, row)
-    name = _opened(label(row, found.latents.get(row["set"])))
+    name = opened(label(row, found.latents.get(row["set"])))
     if effect is None:
         return f"{name}: not known, fewer than two tasks have the measure."
     p_value = rank_of(effect["estimate"], random)
@@ -214,8 +213,8 @@ def _costs(row: Row) -> str:
     if (there := row["elsewhere"]) and there["effect"]:
         parts.append(f"success elsewhere {signed(there['effect'])}")
     if row["kl"]:
-        kl = f"KL on harmless texts {row['kl']['estimate']:.4f} nats a token"
-        parts.append(f"{kl} (changed at every token)")
+        kl = f"KL on harmless texts {row['kl']['estimate']:.2g} nats a token"
+        parts.append(f"{kl}, changed at every one")
     return f"Beside it: {', '.join(parts)}." if parts else ""
 
 
@@ -233,7 +232,8 @@ def label(row: Row, latents: Sequence[int] | None = None) -> str:
     return f"{row['set']}{named} {DONE[row['mode']]}, strength {row['strength']:g}{at}"
 
 
-def _opened(text: str) -> str:
+def opened(text: str) -> str:
+    """With a capital; the rest as it stands."""
     return text[:1].upper() + text[1:]
 
 

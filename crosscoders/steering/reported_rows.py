@@ -8,7 +8,6 @@ from crosscoders.activations.texts import TokenizedText
 from crosscoders.steering.activation_edits import SIDES, other_side
 from crosscoders.steering.evaluation import FOLDER, Condition, difference_of
 from crosscoders.steering.experiment_arms import Run
-from crosscoders.steering.experiment_file import ExperimentTable
 from crosscoders.steering.steer_study import Tried, plain_estimate, row_of
 from crosscoders.steering.text_cost import text_cost
 from forensics.protocols import Environment
@@ -18,13 +17,13 @@ from forensics.statistics import Estimate
 
 @dataclass(frozen=True, kw_only=True)
 class Reported:
-    """The reported tasks, the world of the side effects (`None` without one) and the harmless
-    texts.
+    """The reported tasks, the world of the side effects (`None` without one) with its tasks,
+    and the harmless texts.
     """
 
-    table: ExperimentTable
-    elsewhere: Environment | None
     tasks: tuple[str, ...]
+    elsewhere: Environment | None
+    elsewhere_tasks: tuple[str, ...]
     texts: Sequence[TokenizedText]
 
     def row(self, run: Run, measure: str, number: int, of: int) -> dict[str, Any]:
@@ -53,7 +52,7 @@ class Reported:
         world, condition = self.elsewhere, run.condition
         if world is None or condition.role == "random-direction":
             return None
-        bench, tasks = replace(run.bench, environment=world), split_tasks(world, self.table)[1]
+        bench, tasks = replace(run.bench, environment=world), self.elsewhere_tasks
         plain = Condition(role="unsteered", acting=condition.acting)
         base = bench.play(plain, tasks)
         tried = Tried(
@@ -83,14 +82,6 @@ class Reported:
             write_json(path, cost)
         found: dict[str, Any] = read_json(path)
         return found
-
-
-def split_tasks(
-    environment: Environment, table: ExperimentTable
-) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Held-out tasks to choose and read on, and those that are reported."""
-    tasks = environment.tasks("held-out", table.tasks + table.choosing, table.seed)
-    return tuple(tasks[: table.choosing]), tuple(tasks[table.choosing :])
 
 
 def _gained(tried: Tried) -> Estimate | None:

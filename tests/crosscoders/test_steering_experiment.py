@@ -120,7 +120,7 @@ def test_another_prediction_of_the_same_rows_is_said_to_be_wrong(planted, folder
         found = Found(
             measure="kind:history", rows=planted["rows"], missing={}, latents={}, sinks=False
         )
-        return result_of(found, table, planted["experiment"], {})
+        return result_of(found, table, {**planted["experiment"], "inputs": {}})
 
     larger = 1 + abs(planted["summary"]["effect"]["low"])
     nothing = DOWN.replace('"down"\nat_least', '"none"\nat_most')

@@ -1,5 +1,7 @@
 """Experiment files: what they mean, and what cannot be meant, in one sentence with its cure."""
 
+from pathlib import Path
+
 import pytest
 import torch
 from hypothesis import given, settings, strategies as st
@@ -14,6 +16,7 @@ from forensics.errors import UserError
 from tests.crosscoders.test_steering_changes import AFTER, BEFORE, small
 from training.organisms.organism import checkpoint_path
 
+ROOT = Path(__file__).parents[2]
 WHOLE = """
 before = "B"
 after = "A"
@@ -185,3 +188,11 @@ EFFECT = {"estimate": -0.4, "low": -0.5, "high": -0.3}
 def test_a_prediction_is_judged_by_its_interval_and_its_rank(stated, random, verdict) -> None:
     assert judged(Predicted(**stated), EFFECT, random)["verdict"] == verdict
     assert judged(Predicted(**stated), None, random)["verdict"] == "not decided"
+
+
+def test_the_example_is_whole_and_is_the_one_of_the_page() -> None:
+    place = ROOT / "examples" / "steering" / "leak.toml"
+    found = read_experiment(place)
+    for name in (found.table.before, found.table.after, found.table.side_effects.texts):
+        assert name is not None and found.place(name).exists()
+    assert f"```toml\n{place.read_text()}```" in (ROOT / "docs" / "inside.md").read_text()
