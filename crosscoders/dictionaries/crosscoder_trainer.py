@@ -91,7 +91,9 @@ class Trainer:
             config.models * config.width
         )
         if len(self.dead) and settings.auxiliary:
-            left = aux_loss(self.dictionary, scaled, result.errors, self.dead)
+            low = settings.precision == "bfloat16"
+            with torch.autocast(scaled.device.type, torch.bfloat16, enabled=low):
+                left = aux_loss(self.dictionary, scaled, result.errors, self.dead)
             loss = loss + settings.auxiliary * left
         self.optimizer.param_groups[0]["lr"] = settings.rate(
             self.steps_done, config.partition.latents

@@ -93,7 +93,7 @@ class TrainerSettings:
     bandwidth: float = 0.5  # of the kernel that gives JumpReLU's thresholds a gradient
     first_threshold: float = 0.5  # of JumpReLU
     precision: Literal["float32", "bfloat16"] = (
-        "float32"  # of the encoder's large product; the rest is float32
+        "float32"  # of the large products; weights, moments and sums are float32
     )
     seed: int = 0  # of the order of the stream and, if nothing else is said, of the first weights
     weights_seed: int | None = None  # of the first weights and of which dead latents are drawn

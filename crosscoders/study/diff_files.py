@@ -3,7 +3,8 @@ diff, and reading them back. Light at import: no torch.
 
 `patching.json`: where the change lives. `dictionary/`: the sparse dictionary.
 `latents.parquet`: its latents.
-`tokens.json`: their strongest tokens in context. `quality.json`,
+`tokens.json`: their strongest tokens in context. `explanations.json`: what else they say, and
+`neuronpedia.json` as Neuronpedia's dashboard reads it. `quality.json`,
 `controls.json`: how good it is, and what shows nothing. `baselines.json`: what
 simpler methods do. `diff.json`: what was asked, and the findings in sentences.
 `steering.json`: what `forensics steer` adds.
@@ -144,6 +145,8 @@ PATCHING: Final = "patching.json"
 DICTIONARY: Final = "dictionary"
 LATENTS: Final = "latents.parquet"
 TOKENS: Final = "tokens.json"
+EXPLANATIONS: Final = "explanations.json"
+NEURONPEDIA: Final = "neuronpedia.json"
 QUALITY: Final = "quality.json"
 CONTROLS: Final = "controls.json"
 BASELINES: Final = "baselines.json"
