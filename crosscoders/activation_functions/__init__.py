@@ -35,7 +35,7 @@ class TrainingStep:
 
     `k`: active latents a row. `own`: active one-model latents of the batch where
     these are chosen apart (`None`: all compete for `k`). `parameters`: what the
-    function trains beside the weights.
+    function trains beside the weights. `bound [latents]`: a guess below which nothing is kept.
     """
 
     partition: Partition
@@ -43,6 +43,7 @@ class TrainingStep:
     k: int
     own: int | None = None
     parameters: Mapping[str, Tensor]
+    bound: Tensor | None = None
 
 
 class ActivationFunction(Protocol):
