@@ -19,6 +19,7 @@ from benchmarks import (
     rollout,
     scan,
     scoring,
+    several_seeds,
     trainer,
 )
 
@@ -28,6 +29,7 @@ ALL = {
     "scoring": scoring.run,
     "engine": resampling_engine.run,
     "dictionaries": dictionaries.run,
+    "several-seeds": several_seeds.run,
     "harvest": harvest.run,
     "log-scoring": log_scoring.run,
     "proxy": proxy.run,
