@@ -10,6 +10,7 @@ from pathlib import Path
 
 from benchmarks import (
     dictionaries,
+    equal_variance,
     harvest,
     large_models,
     leaks,
@@ -30,6 +31,7 @@ ALL = {
     "engine": resampling_engine.run,
     "dictionaries": dictionaries.run,
     "several-seeds": several_seeds.run,
+    "equal-variance": equal_variance.run,
     "harvest": harvest.run,
     "log-scoring": log_scoring.run,
     "proxy": proxy.run,
@@ -44,6 +46,7 @@ ON_CUDA = (
     "engine",
     "harvest",
     "dictionaries",
+    "equal-variance",
     "log-scoring",
     "large-models",
 )
@@ -61,7 +64,7 @@ def main() -> int:
         metavar="FOLDER",
         help=(
             "a copy of the repository of jkminder/dictionary_learning, whose own trainer"
-            " `dictionaries` then runs too"
+            " `dictionaries` and `equal-variance` then run too"
         ),
     )
     parser.add_argument(
@@ -82,7 +85,7 @@ def main() -> int:
         print(f"{name} ...", file=sys.stderr, flush=True)
         peer = {"dictionary_learning": arguments.dictionary_learning}
         planted = {"repositories": arguments.repositories}
-        more = {"dictionaries": peer, "leaks": planted}.get(name, {})
+        more = {"dictionaries": peer, "equal-variance": peer, "leaks": planted}.get(name, {})
         rows.append(ALL[name](device=arguments.device, **more))
     machine = f"{platform.machine()}, Python {platform.python_version()}"
     print(json.dumps({"machine": machine, "rows": rows}, indent=2))

@@ -3,7 +3,7 @@ and k.
 
 Sides, in turn on the same batches:
 
-* ours; and ours with the large product in bfloat16, which only chooses;
+* ours; and ours with all large products in bfloat16;
 * *dictionary_learning*: `BatchTopKCrossCoderTrainer` of jkminder's fork, through
   its own `update`. The package registry has only the original, which has no
   crosscoder, so its repository is given by `--dictionary-learning FOLDER`; left
@@ -14,24 +14,28 @@ Sides, in turn on the same batches:
 One learning rate for all, and too few steps for a latent to count as dead in
 any. It was not tuned for a side, and the losses differ, so `variance_explained`
 (of a batch that nobody trained on) compares the sides after `steps` steps, no
-more: 60 by default, which is far from the end of a training. `bound`: one
-encoder product.
+more: 60 by default, which is far from the end of a training (`equal-variance` asks
+when a side has explained as much as another at its end). `bound`: one encoder product.
+On a CPU the sides take turns; on CUDA one side is there at a time, and its peak of memory
+is told beside the plan. `TINY_BENCHMARKS=1` tries it out in seconds.
 """
 
 import itertools
+import os
 import statistics
 import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from benchmarks.apart import in_turn, spread, wait
+from benchmarks.apart import held as held_bytes, in_turn, peak, spread, wait
 
 LIMITS = {
-    "speed over dictionary_learning": 4.0,
-    "speed over SAELens": 4.0,
+    "speed over dictionary_learning": 5.0,
+    "speed over SAELens": 5.0,
     "share of one product": 0.6,
 }
 
@@ -49,21 +53,24 @@ class Size:
 
 SIZES = {
     "cpu": Size(width=512, latents=8192, k=32, batch=2048, steps=15),
-    "cuda": Size(width=2048, latents=65_536, k=64, batch=4096, steps=50),
+    "cuda": Size(width=2048, latents=65_536, k=64, batch=4096, steps=12),
 }
+TINY = Size(width=16, latents=64, k=4, batch=64, steps=3)
 RATE = 1e-3
+OURS = {"ours": "float32", "ours, bfloat16": "bfloat16"}
 PEER = "dictionary_learning"  # left out without a copy of its repository
 HELD = 10_000  # number of the batch that nobody trains on
 
 
 @dataclass(frozen=True)
 class Side:
-    """`step(batch)` trains on `[rows, 2, width]`; `errors(batch)` are of the
-    scaled reconstruction, with the scale.
+    """`step(batch)` trains on `[rows, 2, width]`; `explained(batch)` is the share of its
+    variance; `plan`: bytes that it should take.
     """
 
     step: Callable[[Any], None]
     explained: Callable[[Any], float]
+    plan: int | None = None
 
 
 def run(
@@ -74,19 +81,29 @@ def run(
     """
     import torch
 
-    size = SIZES[device]
-    make_batch = _world(size, device)
+    size = TINY if os.environ.get("TINY_BENCHMARKS") else SIZES[device]
+    make_batch = world(size, device)
     batches = [make_batch(seed) for seed in range(min(40, size.steps * repeats))]
-    sides = _sides(size, device, batches[0], size.steps * repeats, dictionary_learning)
-    peers = [name for name in sides if not name.startswith("ours")]
-    seconds: dict[str, list[float]] = {name: [] for name in sides}
-    bounds: dict[str, list[float]] = {"float32": [], "bfloat16": []}
-    for round_ in range(repeats):
-        for name, side in sides.items():
-            seconds[name].append(_time(side, batches, round_ * size.steps, size.steps, device))
-        for dtype, found in bounds.items():
-            found.append(_bound(size, device, getattr(torch, dtype)))
-    held = make_batch(HELD)
+    made = sides(size, device, batches[0], size.steps * repeats, dictionary_learning)
+    seconds: dict[str, list[float]] = {name: [] for name in made}
+    explained: dict[str, float] = {}
+    memory: dict[str, dict[str, int | None]] = {}
+    for group in [[*made]] if device == "cpu" else [[name] for name in made]:
+        before = held_bytes(device)
+        there = {name: made[name]() for name in group}
+        for round_ in range(repeats):
+            for name, side in there.items():
+                seconds[name].append(_time(side, batches, round_ * size.steps, size.steps, device))
+        if device != "cpu":
+            memory[group[0]] = {"peak": peak(device) - before, "plan": there[group[0]].plan}
+        explained |= {name: side.explained(make_batch(HELD)) for name, side in there.items()}
+        there, side = {}, None  # type: ignore[assignment]
+        if device != "cpu":
+            torch.cuda.empty_cache()
+    bounds = {
+        name: [_bound(size, device, getattr(torch, dtype)) for _ in range(repeats)]
+        for name, dtype in OURS.items()
+    }
     rates = {
         name: [size.steps * size.batch / each for each in found] for name, found in seconds.items()
     }
@@ -101,21 +118,20 @@ def run(
             f"{ours} over {theirs}": spread(
                 [a / b for a, b in zip(rates[ours], rates[theirs], strict=True)]
             )
-            for ours in ("ours", "ours, bfloat16 product")
-            for theirs in peers
+            for ours in OURS
+            for theirs in rates.keys() - OURS.keys()
         },
         "share_of_one_product": {
             name: spread(
                 [
                     bound * size.steps / each
-                    for bound, each in zip(bounds[dtype], seconds[name], strict=True)
+                    for bound, each in zip(bounds[name], seconds[name], strict=True)
                 ]
             )
-            for name, dtype in (("ours", "float32"), ("ours, bfloat16 product", "bfloat16"))
+            for name in OURS
         },
-        "variance_explained": {
-            name: round(side.explained(held), 4) for name, side in sides.items()
-        },
+        "variance_explained": {name: round(share, 4) for name, share in explained.items()},
+        "bytes": memory,
         "steps": (size.steps + 1) * repeats,
         "device": device,
     }
@@ -144,21 +160,21 @@ def _bound(size: Size, device: str, dtype: Any) -> float:
     return statistics.median(seconds["product"])
 
 
-def _world(size: Size, device: str) -> Callable[[int], Any]:
+def world(size: Size, device: str, seed: int = 0) -> Callable[[int], Any]:
     """Batches from a known dictionary of half as many directions, a tenth of
     them one model's only, and noise.
     """
     import torch
 
-    generator = torch.Generator(device).manual_seed(0)
+    generator = torch.Generator(device).manual_seed(seed)
     number, own = size.latents // 2, size.latents // 40
     known = torch.randn((number, 2 * size.width), generator=generator, device=device)
     known = torch.nn.functional.normalize(known, dim=-1).view(number, 2, size.width)
     known[:own, 1] = 0
     known[-own:, 0] = 0
 
-    def batch(seed: int) -> Any:
-        drawn = torch.Generator(device).manual_seed(seed + 1)
+    def batch(which: int) -> Any:
+        drawn = torch.Generator(device).manual_seed(10**6 * seed + which + 1)
         chosen = torch.randint(number, (size.batch, size.k), generator=drawn, device=device)
         value = 0.5 + torch.rand((size.batch, size.k), generator=drawn, device=device)
         table = known.flatten(1)
@@ -172,35 +188,50 @@ def _world(size: Size, device: str) -> Callable[[int], Any]:
     return batch
 
 
-def _sides(
-    size: Size, device: str, first: Any, steps: int, dictionary_learning: Path | None
-) -> dict[str, Side]:
-    sides = {
-        "ours": _ours(size, device, first, steps, "float32"),
-        "ours, bfloat16 product": _ours(size, device, first, steps, "bfloat16"),
-        "SAELens": _saelens(size, device, steps),
+def sides(
+    size: Size,
+    device: str,
+    first: Any,
+    steps: int,
+    dictionary_learning: Path | None,
+    *,
+    rate: float | None = RATE,
+) -> dict[str, Callable[[], Side]]:
+    """How each side is made; without a `rate` with its own defaults for a training of so many
+    steps.
+    """
+    made: dict[str, Callable[[], Side]] = {
+        name: partial(_ours, size, device, first, steps, precision, rate)
+        for name, precision in OURS.items()
     }
+    made["SAELens"] = partial(_saelens, size, device, steps, rate)
     if dictionary_learning is not None:
-        sides[PEER] = _dictionary_learning(size, device, steps, dictionary_learning)
-    return sides
+        made[PEER] = partial(_dictionary_learning, size, device, steps, dictionary_learning, rate)
+    return made
 
 
-def _ours(size: Size, device: str, first: Any, steps: int, precision: Any) -> Side:
+def _ours(
+    size: Size, device: str, first: Any, steps: int, precision: Any, rate: float | None
+) -> Side:
     import torch
 
-    from crosscoders.dictionaries import DictionaryConfig, Partition, TrainerSettings, TrainingJob
+    from crosscoders.dictionaries import (
+        DictionaryConfig,
+        Partition,
+        TrainerSettings,
+        TrainingJob,
+        memory_plan,
+    )
     from crosscoders.dictionaries.crosscoder_trainer import Trainer
     from crosscoders.dictionaries.forward import forward, training_step
 
     config = DictionaryConfig(width=size.width, partition=Partition(latents=size.latents), k=size.k)
+    constant = {"learning_rate": rate, "warmup": 0, "decay": 0, "dead_after": 10_000_000}
     settings = TrainerSettings(
-        tokens=size.batch * (steps + 8),
+        tokens=size.batch * (steps if rate is None else steps + 8),
         batch=size.batch,
-        learning_rate=RATE,
-        warmup=0,
-        decay=0,
         precision=precision,
-        dead_after=10_000_000,
+        **({} if rate is None else constant),  # type: ignore[arg-type]
     )
     trainer = Trainer(TrainingJob(config=config, settings=settings), first, torch.device(device))
 
@@ -211,16 +242,19 @@ def _ours(size: Size, device: str, first: Any, steps: int, precision: Any) -> Si
             errors = forward(trainer.dictionary, scaled, step).errors
         return _explained(errors, scaled)
 
-    return Side(trainer.step, explained)
+    plan = memory_plan(config, settings, device=device).training
+    return Side(trainer.step, explained, plan)
 
 
 def _explained(errors: Any, there: Any) -> float:
     return float(1 - errors.square().sum() / (there - there.mean(0)).square().sum())
 
 
-def _dictionary_learning(size: Size, device: str, steps: int, folder: Path) -> Side:
-    """The peer's own trainer from a copy of its repository; `layer` and
-    `lm_name` are only written into its config.
+def _dictionary_learning(
+    size: Size, device: str, steps: int, folder: Path, rate: float | None
+) -> Side:
+    """The peer's own trainer from a copy of its repository; `layer` and `lm_name` are only
+    written into its config. Its warm-up of 1,000 steps is a twentieth of a shorter training.
     """
     import torch
 
@@ -238,8 +272,8 @@ def _dictionary_learning(size: Size, device: str, steps: int, folder: Path) -> S
         k=size.k,
         layer=0,
         lm_name="none",
-        lr=RATE,
-        warmup_steps=0,
+        lr=rate,
+        warmup_steps=0 if rate is not None else min(1000, steps // 20),
         seed=0,
         device=device,
     )
@@ -253,8 +287,8 @@ def _dictionary_learning(size: Size, device: str, steps: int, folder: Path) -> S
     return Side(lambda batch: trainer.update(next(taken), batch), explained)
 
 
-def _saelens(size: Size, device: str, steps: int) -> Side:
-    """SAELens' own trainer, its defaults but for the learning rate, on concatenated activations."""
+def _saelens(size: Size, device: str, steps: int, rate: float | None) -> Side:
+    """SAELens' own trainer on concatenated activations."""
     import torch
     from sae_lens.config import SAETrainerConfig
     from sae_lens.saes.batchtopk_sae import BatchTopKTrainingSAE, BatchTopKTrainingSAEConfig
@@ -271,13 +305,12 @@ def _saelens(size: Size, device: str, steps: int) -> Side:
         SAETrainerConfig(
             total_training_samples=samples,
             train_batch_size_samples=size.batch,
-            lr=RATE,
-            lr_end=RATE,
+            lr_end=0.0,  # of schedules that are not the default
             device=device,
-            dead_feature_window=10_000,
+            **({} if rate is None else {"lr": rate, "dead_feature_window": 10_000}),
         ),
         sae,
-        data_provider=iter(()),  # type: ignore[arg-type]
+        data_provider=iter(()),
     )
 
     def explained(batch: Any) -> float:

@@ -5,7 +5,7 @@ from math import isfinite
 from pathlib import Path
 from typing import Annotated, Any
 
-from typer import Option
+from typer import Argument, Context, Option
 
 from forensics.cli import (
     Before,
@@ -13,6 +13,7 @@ from forensics.cli import (
     OneAfter,
     PairWorld,
     Run,
+    Sampling,
     parse_options,
     say,
     study_command,
@@ -27,6 +28,17 @@ KeepOutliers = Annotated[
         help="Leave no attention sink (a row with over 10 times the median norm) out.",
     ),
 ]
+
+
+SteeredBefore = Annotated[
+    Path | None,
+    Option("--before", metavar="CKPT", help="The checkpoint before training; here or in the file."),
+]
+SteeredAfter = Annotated[
+    Path | None,
+    Option("--after", metavar="CKPT", help="The checkpoint after it; here or in the file."),
+]
+BESIDE_A_FILE = ("experiment", "out", "resume", "force", "as_json", "device", "backend")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -182,15 +194,17 @@ def diff(
 class Tested:
     """The options of `steer` that are fields of `Steer`."""
 
-    dictionary: Annotated[Path, Option(metavar="DIR", help="A saved dictionary of this pair.")]
+    dictionary: Annotated[
+        Path | None, Option(metavar="DIR", help="A saved dictionary of this pair.")
+    ] = None
     features: Annotated[
-        str,
+        str | None,
         Option(
             metavar="LIST",
             help="Latents such as 12,17; or those most active before the measured behaviour: top:N"
             " of the specific ones, contrast:N of all.",
         ),
-    ]
+    ] = None
     at: Annotated[str, Option(help="deciding, kind:NAME or everywhere.")] = "deciding"
     against: Annotated[
         Path | None,
@@ -244,30 +258,44 @@ class Changes:
 
 @study_command
 def steer(
-    before: Before,
-    after: OneAfter,
+    experiment: Annotated[
+        Path | None,
+        Argument(
+            metavar="[EXPERIMENT.toml]",
+            help="A file that says all that the options below do, and what is predicted; beside it"
+            " take only --out, --resume, --force, --json, --device and --backend.",
+        ),
+    ] = None,
+    *,
+    before: SteeredBefore = None,
+    after: SteeredAfter = None,
     tested: Tested,
     changes: Changes,
     env: PairWorld = None,
     env_option: EnvOptions = None,
     settings: Any = None,
-    *,
+    context: Context,
     run: Run,
 ) -> None:
     """What do features of a dictionary cause? Ablate, scale or add them while
     the policy acts, next to controls.
 
     Writes steering.json: one row for each intervention and control, with
-    channel use and success.
+    channel use and success; of an experiment file also steering.html, its curves.
     """
+    if experiment is not None:
+        _experiment(experiment, context, run)
+        return
+    needed: dict[str, Any] = {"before": before, "after": after, **vars(tested)}
+    for name in ("before", "after", "dictionary", "features"):
+        if needed[name] is None:
+            raise UserError(f"steer needs --{name}; give it, or an experiment in a TOML file")
     from crosscoders.steering.causal_test import Steer
     from crosscoders.steering.conditions import SteeringConfig
 
     config: dict[str, Any] = vars(changes) | {"strengths": numbers(changes.strengths)}
     run.carry_out(
         Steer(
-            before=before,
-            after=after,
             environment=env,
             options=parse_options(env_option),
             settings=settings,
@@ -275,9 +303,34 @@ def steer(
             device=run.device,
             backend=run.backend,
             config=SteeringConfig(**config),
-            **vars(tested),
+            **needed,
         )
     )
+    _redraw(run)
+
+
+def _experiment(path: Path, context: Context, run: Run) -> None:
+    """Carry out the experiment of a file; its hash is said before anything is played."""
+    from crosscoders.steering.experiment_file import read_experiment
+
+    for option in context.command.params:
+        source = context.get_parameter_source(str(option.name))
+        if option.name not in BESIDE_A_FILE and getattr(source, "name", "") == "COMMANDLINE":
+            raise UserError(
+                f"{option.opts[0]} and {path} exclude each other; say it in the file, so that its"
+                " hash covers it"
+            )
+    read = read_experiment(path)
+    tell(f"Experiment {path}, sha256 {read.sha256}")
+    places = {name: place and read.place(place) for name, place in read.table.places.items()}
+    stated: dict[str, Any] = read.table.sampling
+    settings = Sampling(**stated).settings(places)
+    from crosscoders.steering.experiment import SteeringExperiment
+
+    study = SteeringExperiment(
+        experiment=read, settings=settings, device=run.device, backend=run.backend
+    )
+    run.carry_out(study)
     _redraw(run)
 
 

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
@@ -19,6 +20,7 @@ from experiments.phantom_gain.resplits import instruments
 from forensics import Budget, investigate
 from forensics.case import Case
 from forensics.errors import MissingInput
+from forensics.harness import HarnessWorld, read_harness
 from forensics.instruments import (
     LAYERS,
     Instrument,
@@ -32,6 +34,8 @@ from forensics.policies.scripted import scripted_policy
 from forensics.progress import Pace
 from forensics.records import Evidence
 from forensics.subjects import held_subjects
+from forensics.subjects.agent import AgentPolicy
+from tests.forensics.scripted_chat import harness
 from tests.subjects import playing
 
 ROOT = Path(__file__).parents[1]
@@ -120,6 +124,23 @@ def test_without_a_gain_there_is_nothing_to_play(tmp_path: Path) -> None:
         if tool.name == "score":
             list(run_instrument(tool, case))
     assert set(plays_of(case, tools)) == {"score"}
+
+
+def test_what_cannot_be_done_to_an_agent_costs_nothing(tmp_path: Path) -> None:
+    """Neither what it is shown nor its tokens can be changed; it can be refused actions, and drawn
+    at other temperatures.
+    """
+    told: dict[str, Any] = {"url": "http://127.0.0.1:9/v1", "folder": tmp_path / "kept"}
+    sides = [AgentPolicy(identity=name, model=name, **told) for name in ("few", "some")]
+    case = Case(
+        folder=tmp_path,
+        environment=HarnessWorld(read_harness(harness(tmp_path / "h", tasks=10))),
+        budget=Budget(tasks=10, samples=1),
+        subjects=held_subjects(*sides),
+    )
+    plays = plays_of(case, installed_instruments())
+    assert set(plays) == {"score", "ablation", "elicitation"}
+    assert plays["elicitation"].most == 10 * 4
 
 
 def test_lines_are_said_before_the_start_and_closer_ones_later(

@@ -35,7 +35,7 @@ from crosscoders.steering.activation_edits import SIDES, Change, Side, other_sid
 from crosscoders.steering.interventions import Position, Seen, Steps, intervention, policy_alongside
 from forensics.errors import UserError
 from forensics.progress import Progress
-from forensics.protocols import Channel, Environment, Policy, SamplingSettings
+from forensics.protocols import Channel, Constraint, Environment, Policy, SamplingSettings
 from forensics.records import Trajectory, content_hash, handed_in, read_json, write_json
 from forensics.statistics import Estimate, paired, ratio
 from forensics.world import environment_key
@@ -185,7 +185,8 @@ FOLDER: Final = "steering"
 class Condition:
     """One way of running one policy. `change`: `None` is unsteered. `strength`,
     `features`, `draw` (which of several random controls), `directions` (of a
-    subspace) and `dictionary` (its hash) say which change it is.
+    subspace), `dictionary` (its hash) and `of` (the set of features that it stands
+    beside) say which change it is. `constraint`: actions that are refused.
     """
 
     role: str
@@ -197,10 +198,15 @@ class Condition:
     draw: int | None = None
     directions: int | None = None
     dictionary: str | None = None
+    of: str | None = None
+    constraint: Constraint | None = None
 
     def content(self) -> dict[str, Any]:
         """What identifies it."""
-        return {key: value for key, value in vars(self).items() if key != "change"}
+        refused = None if self.constraint is None else self.constraint.name
+        later = {"of": self.of, "constraint": refused}  # not there from the start
+        known = {key: value for key, value in vars(self).items() if key not in ("change", *later)}
+        return known | {key: value for key, value in later.items() if value is not None}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -226,7 +232,8 @@ class Bench:
     def policy(self, side: Side) -> Policy:
         return self.before if side == "before" else self.after
 
-    def _limit(self, side: Side) -> float | None:
+    def limit(self, side: Side) -> float | None:
+        """Of the norm in one policy; what is beyond it stays."""
         return None if self.limits is None else self.limits[SIDES.index(side)]
 
     def steps(self) -> Steps:
@@ -282,12 +289,18 @@ class Bench:
                     position=self.position,
                     seen=seen,
                     steps=self.steps(),
-                    limit=self._limit(condition.acting),
+                    limit=self.limit(condition.acting),
                 )
             )
             policy = policy_alongside(policy, companion, self.site, seen)
         seed = int(content_hash([self.seed, condition.acting], 15), 16)
         runs = policy.play(
-            self.environment, tasks, self.samples, self.settings, seed, interventions=steered
+            self.environment,
+            tasks,
+            self.samples,
+            self.settings,
+            seed,
+            constraint=condition.constraint,
+            interventions=steered,
         )
         return outcomes_of(runs, tasks, self.environment.channels)

@@ -209,20 +209,21 @@ class Study:
 
 def rows_of(steered: Steered, level: float = 0.95) -> list[dict[str, Any]]:
     """One row for each condition and split, in the order in which they were run."""
-    return [_row(one, steered.measure, level) for one in steered.tried]
+    return [row_of(one, steered.measure, level) for one in steered.tried]
 
 
-def _row(one: Tried, measure: str, level: float) -> dict[str, Any]:
+def row_of(one: Tried, measure: str, level: float = 0.95) -> dict[str, Any]:
+    """What was run with what came of it, as plain values."""
     condition, outcomes = one.condition, one.outcomes
     values, base, goal = (part.of(measure) for part in (outcomes, one.base, one.goal))
     effect: Estimate | None = None
     way: Estimate | str = "nothing was changed"
-    if condition.change is not None:
+    if condition.change is not None or condition.constraint is not None:
         effect = difference_of(values, base, level)
         way = moved(values, base, goal, level)
 
     def mean(name: str) -> dict[str, float] | None:
-        return _plain(mean_of(outcomes.of(name), level))
+        return plain_estimate(mean_of(outcomes.of(name), level))
 
     channels = sorted(name for name in outcomes.measures if name.startswith("channel:"))
     row = condition.content()
@@ -238,13 +239,14 @@ def _row(one: Tried, measure: str, level: float) -> dict[str, Any]:
         "turns": mean("turns"),
         "handed_in": mean("handed-in"),
         "measured": mean(measure),
-        "effect": _plain(effect),
-        "moved": _plain(way) if isinstance(way, Estimate) else None,
+        "effect": plain_estimate(effect),
+        "moved": plain_estimate(way) if isinstance(way, Estimate) else None,
         "moved_missing": None if isinstance(way, Estimate) else way,
     }
 
 
-def _plain(found: Estimate | None) -> dict[str, float] | None:
+def plain_estimate(found: Estimate | None) -> dict[str, float] | None:
+    """As JSON: `estimate`, `low`, `high`."""
     return dict(zip(("estimate", "low", "high"), found.ends, strict=True)) if found else None
 
 

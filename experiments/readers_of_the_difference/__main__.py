@@ -42,14 +42,15 @@ def main(
     if choosing:
         print(json.dumps(rows, indent=1))
         return
-    keep(done | rows)
-    print(write_tables(done | rows, FOLDER))
+    print(write_tables(keep(rows), FOLDER))
 
 
-def keep(rows: dict[str, Row]) -> None:
-    """The rows of all pieces, in the order of their names."""
-    lines = (canonical_json([name, rows[name]]) + "\n" for name in sorted(rows))
+def keep(rows: dict[str, Row]) -> dict[str, Row]:
+    """These rows added to those that are there by now, in the order of their names; all of them."""
+    known = kept(ROWS) | rows
+    lines = (canonical_json([name, known[name]]) + "\n" for name in sorted(known))
     write_atomically(ROWS, "".join(lines))
+    return known
 
 
 if __name__ == "__main__":

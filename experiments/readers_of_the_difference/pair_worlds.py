@@ -18,10 +18,11 @@ from typing import Any, Final
 import numpy as np
 import torch
 from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
 
 from crosscoders import Stream, harvest, texts_of
 from experiments.readers_of_the_difference.difference_readers import Learnt
-from experiments.readers_of_the_difference.teacher_forced import Texts
+from experiments.readers_of_the_difference.teacher_forced import Claim, Texts
 from forensics.policies import decoder_layers, load_policy
 from forensics.progress import silent
 from forensics.protocols import Environment, Policy, SamplingSettings
@@ -72,14 +73,18 @@ class Runs:
         """Where each text begins among the rows."""
         return np.cumsum([0, *self.lengths])[:-1].tolist()
 
-    def texts(self, claims: Sequence[Any], spots: Sequence[tuple[int, int]] = ()) -> Texts:
-        """Padded on the right."""
-        split = torch.split(self.rows, list(self.lengths))
-        pairs = torch.nn.utils.rnn.pad_sequence(list(split), batch_first=True)
-        kept = torch.nn.utils.rnn.pad_sequence(
-            list(torch.split(self.kept, list(self.lengths))), batch_first=True
+    def texts(self, claims: Sequence[Claim], spots: Sequence[tuple[int, int]] = ()) -> Texts:
+        """The texts that are asked about, padded on the right."""
+        asked = sorted({text for text, _, _ in claims} | {text for text, _ in spots})
+        place = {text: number for number, text in enumerate(asked)}
+        split = [torch.split(one, list(self.lengths)) for one in (self.rows, self.kept)]
+        pairs, kept = (pad_sequence([one[text] for text in asked], True) for one in split)
+        return Texts(
+            pairs=pairs,
+            kept=kept,
+            claims=[(place[text], places, tokens) for text, places, tokens in claims],
+            spots=[(place[text], at) for text, at in spots],
         )
-        return Texts(pairs=pairs, kept=kept, claims=claims, spots=spots)
 
     def steps(self, used: Callable[[Trajectory, int], bool | None]) -> tuple[Tensor, Tensor]:
         """Rows at decisions whose action is `used(run, number)`, and at the others; `None`
@@ -160,7 +165,7 @@ class Pair:
             return None if number else False
         return self.behaviour in run.actions[number][1].kinds[:1]
 
-    def claims(self, told: Runs) -> list[tuple[int, list[int], list[int]]]:
+    def claims(self, told: Runs) -> list[Claim]:
         """Starting the behaviour at each decision of the after model's runs."""
         if self.behaviour is None:
             return []
@@ -251,7 +256,7 @@ class RealPair(Pair):
         ends = [begin + length - 1 for begin, length in zip(bare.starts, bare.lengths, strict=True)]
         return learnt.steps(lambda run, number: True)[0], bare.rows[ends]
 
-    def claims(self, told: Runs) -> list[tuple[int, list[int], list[int]]]:
+    def claims(self, told: Runs) -> list[Claim]:
         """The whole answer `Code N`, in the after model's words, its end left out."""
         found = []
         for text, run in enumerate(told.runs):

@@ -20,6 +20,7 @@ from torch import Tensor
 from forensics.policies import decoder_layers, kl_divergence
 
 AT_ONCE: Final = 64  # texts
+Claim = tuple[int, Sequence[int], Sequence[int]]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,12 +28,12 @@ class Texts:
     """`pairs [texts, length, models, width]` at the site, padded on the right; `kept [texts,
     length]`: rows that may be changed (no padding, no sinks). `claims`: chances that are asked
     for, each as (text, positions, tokens that follow them). `spots`: (text, position) at which
-    the KL is read. `tasks` of the claims.
+    the KL is read.
     """
 
     pairs: Tensor
     kept: Tensor
-    claims: Sequence[tuple[int, Sequence[int], Sequence[int]]]
+    claims: Sequence[Claim]
     spots: Sequence[tuple[int, int]] = field(default_factory=tuple)
 
     def edited(self, taken: Tensor | None) -> Tensor:

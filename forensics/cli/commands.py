@@ -12,20 +12,15 @@ import typer
 
 from forensics.cli.options import (
     Accept,
-    AfterOrServer,
     AfterServer,
     Allow,
-    BeforeOrServer,
     BeforeServer,
-    EnvOptions,
+    Compared,
     Force,
-    HarnessFile,
     Instruments,
     Json,
     Out,
-    PairWorld,
     PlaceboRecipe,
-    PlacedLogs,
     RecordedTraining,
     Resume,
     Rule,
@@ -33,7 +28,6 @@ from forensics.cli.options import (
     Seed,
     TrainedTasks,
     parse_logs,
-    parse_options,
     study_command,
 )
 from forensics.errors import UserError
@@ -63,12 +57,7 @@ def print_version(wanted: bool) -> None:
 
 @study_command
 def investigate(
-    before: BeforeOrServer = None,
-    after: AfterOrServer = None,
-    log_places: PlacedLogs = None,
-    env: PairWorld = None,
-    env_option: EnvOptions = None,
-    harness: HarnessFile = None,
+    compared: Compared,
     training: RecordedTraining = None,
     trained_tasks: TrainedTasks = None,
     recipe: PlaceboRecipe = None,
@@ -97,19 +86,10 @@ def investigate(
     """
     from forensics.budget import Budget
     from forensics.cli.case_output import run_investigation
-    from forensics.cli.routes import Route
+    from forensics.cli.routes import route_of
     from forensics.policies.server import require_whole
 
-    route = Route(
-        before=before,
-        after=after or [],
-        before_server=before_server,
-        after_server=after_server or [],
-        harness=harness,
-        logs=log_places is not None,
-        env=env,
-        options=parse_options(env_option),
-    )
+    route, placed = route_of(compared, before_server, after_server or []), compared.log_places
     if before_server or after_server:
         require_whole(settings)
     first, others, world, options = route.sides(run.out)
@@ -118,7 +98,7 @@ def investigate(
         first,
         others,
         world,
-        logs=None if log_places is None else parse_logs(log_places),
+        logs=None if placed is None else parse_logs(placed),
         environment_options=options,
         budget=Budget(tasks=tasks, samples=samples, settings=settings),
         training=training,

@@ -193,7 +193,6 @@ INTERRUPTED: Final = 130
 RESUMED: Final = ("run again with --resume", "use --resume")
 NOT_RESUMED: Final = frozenset(
     {
-        "check-server",
         "gate",
         "leaks",
         "report",

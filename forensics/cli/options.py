@@ -329,6 +329,18 @@ def parse_logs(texts: Sequence[str]) -> dict[str, Path]:
     return places
 
 
+@dataclass(frozen=True, kw_only=True)
+class Compared:
+    """What `investigate` compares, and in which world."""
+
+    before: BeforeOrServer = None
+    after: AfterOrServer = None
+    log_places: PlacedLogs = None
+    env: PairWorld = None
+    env_option: EnvOptions = None
+    harness: HarnessFile = None
+
+
 def study_command(command: Callable[..., None]) -> Callable[..., None]:
     """A command of which each parameter that is a dataclass, such as `Run`, is
     given by one option for each of its fields, and `settings`, a

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
+from forensics.cli.options import Compared, parse_options
 from forensics.errors import UserError
 from forensics.policies import Given
 from forensics.protocols import Environment
@@ -88,3 +89,17 @@ class Route:
             env, options = hinted_world(self.before, env, options)
         first, *others = served_sides([self.before, *self.after], servers, out)
         return Sides(first, others, env, options)
+
+
+def route_of(compared: Compared, before_server: str | None, after_server: Sequence[str]) -> Route:
+    """The route that the options of `investigate` name."""
+    return Route(
+        before=compared.before,
+        after=compared.after or [],
+        before_server=before_server,
+        after_server=after_server,
+        harness=compared.harness,
+        logs=compared.log_places is not None,
+        env=compared.env,
+        options=parse_options(compared.env_option),
+    )

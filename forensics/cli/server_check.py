@@ -1,5 +1,6 @@
 """The command `check-server`. Light at import."""
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -8,7 +9,9 @@ import typer
 from forensics.cli.options import (
     Device,
     EnvOptions,
+    Force,
     Json,
+    Resume,
     RunsWorld,
     Seed,
     parse_options,
@@ -17,7 +20,27 @@ from forensics.cli.options import (
 from forensics.errors import UserError
 
 ADDRESS = "The server's address, up to and with /v1; #NAME behind it where it serves several."
+Kept = Annotated[
+    Path | None,
+    typer.Option(metavar="DIR", help="Keep what it draws there, to go on where it was stopped."),
+]
 PROMPTS = "Draw behind these prompts, one a line, or JSON lines with `prompt`."
+
+
+@dataclass(frozen=True, kw_only=True)
+class Keeping:
+    """Where a check keeps what it does, so that it can go on."""
+
+    out: Kept = None
+    resume: Resume = False
+    force: Force = False
+
+    @property
+    def arguments(self) -> dict[str, Any]:
+        """Those of `forensics.investigation.check_server`. Raises `UserError`."""
+        if self.out is None and (self.resume or self.force):
+            raise UserError("--resume and --force mean nothing without --out; name the folder")
+        return vars(self)
 
 
 @study_command
@@ -47,6 +70,8 @@ def check_server(
     seed: Seed = 0,
     device: Device = "auto",
     as_json: Json = False,
+    *,
+    keeping: Keeping,
 ) -> None:
     """Say whether a server draws from the policy that it claims to serve.
 
@@ -56,9 +81,9 @@ def check_server(
     for bad input.
     """
     from forensics.cli.console import progress_bars, say, say_json
+    from forensics.investigation import Contexts, DrawsConfig, check_server as check
     from forensics.investigation.draws_report import report
     from forensics.investigation.inputs import choose_environment
-    from forensics.investigation.served_draws import Contexts, DrawsConfig, check_server as check
 
     texts = () if prompts is None else _prompts(prompts)
     world = (
@@ -67,15 +92,15 @@ def check_server(
     config = DrawsConfig(
         settings=settings, samples=samples, seed=seed, arithmetic=arithmetic, device=device
     )
-    contexts = Contexts(prompts=texts, environment=world, tasks=tasks)
     with progress_bars() as progress:
         found = check(
             server,
             checkpoint,
-            contexts=contexts,
+            contexts=Contexts(prompts=texts, environment=world, tasks=tasks),
             suspects=suspect or (),
             config=config,
             progress=progress,
+            **keeping.arguments,
         )
     say_json(found.as_json()) if as_json else say(report(found))
     raise typer.Exit(0 if found.verdict == "draws it" else 1)

@@ -10,6 +10,7 @@ import os
 import re
 import signal
 import subprocess
+import sys
 import threading
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -25,6 +26,17 @@ from forensics.records.given_files import parse_json
 LARGEST: Final = 16 * 2**20  # bytes of a result
 PATHS: Final = re.compile(r"(?:/[\w.@+-]+){2,}")
 TOLD: Final = 300  # characters of what a command said
+WATCHER: Final = """
+import os, signal, sys
+left = set()
+for line in sys.stdin:  # a group's number when it begins, and again when it has ended
+    left ^= {int(line)}
+for group in left:
+    try:
+        os.killpg(group, signal.SIGKILL)
+    except OSError:
+        pass
+"""
 
 
 class Handed(NamedTuple):
@@ -39,13 +51,25 @@ class Handed(NamedTuple):
 
 @dataclass
 class Commands:
-    """The commands under way; leaving the block stops every one of them."""
+    """The commands under way; leaving the block stops every one of them. Where this process is
+    killed, a `watcher` does, which hears of it by the end of its input.
+    """
 
     running: set[int] = field(default_factory=set)
     lock: threading.Lock = field(default_factory=threading.Lock)
     stopped: bool = False
+    watcher: subprocess.Popen[str] | None = None
 
     def __enter__(self) -> Self:
+        self.watcher = subprocess.Popen(
+            [sys.executable, "-I", "-S", "-c", WATCHER],
+            cwd="/",
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            text=True,
+            start_new_session=True,
+        )
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -53,6 +77,9 @@ class Commands:
             self.stopped = True
             for group in self.running:
                 _stop(group)
+        if self.watcher is not None:
+            with suppress(OSError):
+                self.watcher.communicate()
 
     def run(
         self,
@@ -81,7 +108,7 @@ class Commands:
             except (OSError, ValueError) as error:
                 why = getattr(error, "strerror", None) or str(error)
                 return f"the command cannot be run ({Path(argv[0]).name}: {why})"
-            self.running.add(child.pid)
+            self._note(child.pid)
         try:
             status = child.wait(timeout=seconds)
         except subprocess.TimeoutExpired:
@@ -90,8 +117,16 @@ class Commands:
             _stop(child.pid)
             child.wait()
             with self.lock:
-                self.running.discard(child.pid)
+                self._note(child.pid)
         return None if status == 0 else f"the command ended with status {status}"
+
+    def _note(self, group: int) -> None:
+        """A group begins, or has ended; the watcher is told."""
+        self.running ^= {group}
+        if self.watcher is not None and self.watcher.stdin is not None:
+            with suppress(OSError, ValueError):  # it was killed, or its input is closed
+                self.watcher.stdin.write(f"{group}\n")
+                self.watcher.stdin.flush()
 
 
 def _stop(group: int) -> None:

@@ -7,6 +7,7 @@
    out, counted and named.
 3. The open runs are scanned (`scan_parts`): chains of evidence come from the families of
    shortcuts, or from what the logs themselves mark.
+   A scrubbed world that shows a shortcut all the same answers nothing (`leftovers`).
 4. The instruments answer from the runs that there are. What needs a model, or a world that can
    be stepped, is `Undefined`, so that the rule calls no gain genuine on logs alone unless the
    reader accepts the tests that were not made.
@@ -30,9 +31,11 @@ from forensics.investigation.folder import (
     rule_file,
     write_case,
 )
+from forensics.investigation.leftovers import withhold_leaky
 from forensics.investigation.places import LogPlace, find_places
 from forensics.investigation.scan_parts import write_findings
 from forensics.investigation.scan_run import channel_shares
+from forensics.investigation.score_scale import require_scale
 from forensics.investigation.stored_logs import (
     ReadSide,
     no_runs,
@@ -122,6 +125,7 @@ def _read(folder: Folder, places: Sequence[LogPlace]) -> dict[LogPlace, ReadSide
         if not side.runs:
             folder.clear()
             raise UserError(f"{place.name}: {no_runs(source, side)}")
+        require_scale(folder, place.name, side)
         sides[place] = side
     if any(_mixed(side, folder.path) for side in sides.values()):
         tell_tasks_apart(folder.path, [*sides.values()])
@@ -151,6 +155,7 @@ def _case(
     scored = {place: _scored(side, folder.path) for place, side in sides.items()}
     common = sorted(set.intersection(*scored.values()))
     try:
+        _require_scale(sides, folder.path)
         _require_pairs(scored, common)
     except UserError:
         folder.clear()
@@ -174,6 +179,21 @@ def _case(
         seed=seed,
         progress=folder.progress,
     )
+
+
+def _require_scale(sides: Mapping[LogPlace, ReadSide], folder: Path) -> None:
+    """Raises `UserError` for a score outside 0 to 1: a run with one is read as a run without an
+    outcome, and to leave out losses of -1 would make every task a win.
+    """
+    for place, side in sides.items():
+        for row in side.rollouts(folder).rows("task", "outcome", "rewards"):
+            only = [value for _, value in row["rewards"] or () if value is not None]
+            if row["outcome"] is None and len(only) == 1 and not 0 <= only[0] <= 1:
+                raise UserError(
+                    f"a run of {place.name} ({place.source.given}) on task {printable(row['task'])}"
+                    f" has the score {only[0]:g}, outside 0 to 1, where scores are compared; scale"
+                    " the scores of every log"
+                )
 
 
 def _scored(side: ReadSide, folder: Path) -> set[str]:
@@ -255,10 +275,11 @@ def _measured(case: Case, tools: Sequence[Instrument]) -> list[Evidence | Undefi
     scanned = replace(case, environment=None)  # of which nothing says what its steps mean
     runs = sum(1 for side in ("before", *case.afters) for _ in case.rollouts(side).rows("id"))
     told, tallied, _ = write_findings(scanned, None, runs, case.progress)
+    by_the_scan = Provenance(
+        instrument="scan", seed=case.seed, inputs=case.input_hashes(), code=case.code_version
+    )
+    found = withhold_leaky(found, case, by_the_scan)
     if any(tool.name == OF_THE_SCAN for tool in tools):
-        by_the_scan = Provenance(
-            instrument="scan", seed=case.seed, inputs=case.input_hashes(), code=case.code_version
-        )
         behaved = run_instrument(behaviour_of(tallied), scanned)
         found += [answer for answer in behaved if answer.question not in (WINS, ATTEMPTS)]
         found += channel_shares(told, by_the_scan)

@@ -308,6 +308,8 @@ def choose_environment(
     directory = isinstance(before, str | PathLike)
     hint = read_environment_hint(fspath(before)) if isinstance(before, str | PathLike) else None
     if environment is None and hint is None:
+        if isinstance(before, str | PathLike):
+            require_directory(Path(before).expanduser())
         raise UserError(
             f"{before if directory else 'a model in memory'} does not say which world it was"
             " trained for; name one with --env"

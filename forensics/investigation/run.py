@@ -99,33 +99,26 @@ def investigate(
             logs, **said, instruments=instruments, out=out, formats=formats, **how
         )
     if before is None or after is None:
-        raise UserError(
-            f"{'before' if before is None else 'after'} is missing: give the checkpoints with"
-            " --before and --after, or logs with --logs"
-        )
+        raise _missing("before" if before is None else "after")
     tools, judge = chosen_instruments(instruments), read_rule(rule)
     request = CaseRequest(
-        before=before,
-        after=after,
-        environment=environment,
-        environment_options=environment_options,
-        budget=budget,
-        training=training,
-        trained_tasks=trained_tasks,
-        recipe=recipe,
-        allow=allow,
-        accept=accept,
+        before=before, after=after, environment=environment,
+        environment_options=environment_options, budget=budget, training=training,
+        trained_tasks=trained_tasks, recipe=recipe, allow=allow, accept=accept,
         instruments=[one for one in instruments or () if isinstance(one, str)],
-        seed=seed,
-        device=device,
-        backend=backend,
-        rule=rule,
-    )
+        seed=seed, device=device, backend=backend, rule=rule,
+    )  # fmt: skip
     with open_case(request, out, **how) as (folder, inputs):
         case = inputs.case(folder.path, progress, allow)
         verdict = conclude(case, tools, inputs, accept, judge)
         report(folder.path, formats, progress)
         return verdict
+
+
+def _missing(side: str) -> UserError:
+    return UserError(
+        f"{side} is missing: give the checkpoints with --before and --after, or logs with --logs"
+    )
 
 
 def _require_alone(*others: Any) -> None:

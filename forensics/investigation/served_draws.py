@@ -5,9 +5,10 @@ that the claimed checkpoint made here.
 1. *Contexts*: prompts of the user's, or what stands before each action of episodes that the
    checkpoint plays in its world. They do not depend on the server. It draws some actions behind
    each, block by block (`BLOCKS`).
-2. *Floor*: the first block is not judged for its draws. At its tokens the checkpoint is scored
-   twice, also in the coarsest arithmetic that the server may have. What these two differ by is
-   arithmetic: in log-probabilities the floor of the gap, in `chi2` the tolerance `delta`.
+2. *Floor*: the checkpoint is scored twice at every token that is drawn, also in the coarsest
+   arithmetic that the server may have. What these two differ by is arithmetic: in
+   log-probabilities the floor of the gap, in `chi2` the tolerance `delta`. The latter is that of
+   the first block, which is not judged for its draws, since it has to stand before the bets.
 3. *Told*: at fault where the mean absolute gap between told and scored log-probabilities is
    above `GAPS` times its floor. It says which numbers come, not which tokens.
 4. *Drawn*: every departure of `forensics.policies.departures` holds one unit, divided at each
@@ -25,7 +26,8 @@ randomness; a departure that no bet looks like grows none of them.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from contextlib import nullcontext
+from dataclasses import asdict, dataclass
 from itertools import pairwise
 from math import inf, log, sqrt
 from pathlib import Path
@@ -35,15 +37,30 @@ import numpy as np
 import torch
 
 from forensics.errors import UserError
-from forensics.policies import LEAST, ServerConfig, ServerPolicy, gap_by_depth, load_policy
+from forensics.investigation.asked_draws import (
+    DRAWS,
+    Contexts,
+    DrawsConfig,
+    KeptDraws,
+    sampled_runs,
+)
+from forensics.policies import (
+    LEAST,
+    ServerConfig,
+    ServerPolicy,
+    gap_by_depth,
+    load_policy,
+    require_directory,
+)
 from forensics.policies.departures import NUMBERS, PLAIN, Bets, Departure, bets_on
 from forensics.policies.scored_log import score_log
 from forensics.policies.server import rendering
 from forensics.progress import Progress, silent
-from forensics.protocols import Environment, Policy, SamplingSettings
-from forensics.records import Step, Trajectory
-from forensics.records.trajectory import action_starts
+from forensics.protocols import Policy
+from forensics.records import Trajectory, content_hash
+from forensics.study import Folder, Result, hold
 
+NAME: Final = "check-server"  # of the files in its folder
 BLOCKS: Final = (0.125, 0.25, 0.5, 1.0)  # of the contexts, up to and with each block
 RATE: Final = 0.01  # of false alarms, at any stopping time
 GAPS: Final = 3.0  # times the floor
@@ -118,36 +135,40 @@ class Drawn:
         return own | {"gap": dict(self.gap), "cut": cut, "departures": rows}
 
 
-@dataclass(frozen=True, kw_only=True)
-class DrawsConfig:
-    """How a server is asked, and what is tolerated.
-
-    `samples`: actions behind each context. `arithmetic`: the coarsest that the server may have.
-    `rate`: of false alarms. `device`, `dtype`: of the claimed checkpoint here.
-    """
-
-    settings: SamplingSettings = field(default_factory=SamplingSettings)
-    samples: int = 8
-    seed: int = 0
-    arithmetic: str = "bfloat16"
-    device: str = "auto"
-    dtype: str = "float32"
-
-
 def check_server(
     server: str,
     checkpoint: str | Path,
     *,
-    contexts: "Contexts",
+    contexts: Contexts,
     suspects: Sequence[str | Path] = (),
     config: DrawsConfig | None = None,
+    out: str | Path | None = None,
+    resume: bool = False,
+    force: bool = False,
     progress: Progress = silent,
 ) -> Drawn:
     """Check the server at an address (`URL` or `URL#MODEL`, up to and with `/v1`) against the
     `checkpoint` that it claims to serve. `suspects`: checkpoints that it may draw from instead, in
-    whole or in part (the one before training, a drafter). Raises `UserError`.
+    whole or in part (the one before training, a drafter). `out`: a folder for what it drew and the
+    answer, so that a check that was killed goes on (`resume`). Raises `UserError`.
     """
     config = config or DrawsConfig()
+    for directory in (checkpoint, *suspects):
+        require_directory(Path(directory).expanduser())
+    how: dict[str, Any] = {"resume": resume, "force": force, "progress": progress}
+    with nullcontext() if out is None else hold(Folder(Path(out), NAME, [DRAWS], **how)) as folder:
+        return _checked(server, checkpoint, contexts, suspects, config, folder, progress)
+
+
+def _checked(
+    server: str,
+    checkpoint: str | Path,
+    contexts: Contexts,
+    suspects: Sequence[str | Path],
+    config: DrawsConfig,
+    folder: Folder | None,
+    progress: Progress,
+) -> Drawn:
     url, _, model = server.partition("#")
     served = ServerPolicy(
         ServerConfig(url=url, model=model or None), scores=False, **rendering(checkpoint)
@@ -162,10 +183,25 @@ def check_server(
         )
     )
     texts = contexts.of(claimed, config, progress)
-    names = [Path(one).name for one in suspects]
-    return drawn(
-        served, claimed, rough, dict(zip(names, others, strict=True)), texts, config, progress
+    named = dict(zip((Path(one).name for one in suspects), others, strict=True))
+    if folder is None:
+        return drawn(served, claimed, rough, named, texts, config, progress)
+    folder.state(
+        {
+            "served": served.served_as,
+            "checkpoint": claimed.identity,
+            "suspects": {name: one.identity for name, one in named.items()},
+            "contexts": content_hash(texts),
+            "samples": config.samples,
+            "seed": config.seed,
+            "settings": config.settings.content(),
+            "arithmetic": config.arithmetic,
+        }
     )
+    kept = KeptDraws(served, folder.path, progress)
+    found = drawn(kept, claimed, rough, named, texts, config, progress)
+    folder.finish(Result(summary=found.as_json()))
+    return found
 
 
 def drawn(
@@ -191,47 +227,10 @@ def drawn(
         block = [texts[i] for i in order[low:high]]
         runs = sampled_runs(served, block, config)
         progress("contexts", int(high), len(texts))
-        book.floor(runs, rough) if number == 0 else book.bet(runs)
+        book.learn(runs, rough) if number == 0 else book.bet(runs, rough)
         if book.log_e() >= -log(RATE):
             break
     return book.closed()
-
-
-def sampled_runs(
-    served: Any, block: Sequence[Sequence[int]], config: DrawsConfig
-) -> list[Trajectory]:
-    """A run of one action for each draw: its tokens and what the server told of them."""
-    rows = served.sample(block, config.samples, config.settings, config.seed)
-    return [
-        _run(ids, one, f"{number}-{sample}")
-        for number, (ids, row) in enumerate(zip(block, rows, strict=True))
-        for sample, one in enumerate(row)
-        if one.token_ids
-    ]
-
-
-def _run(ids: Sequence[int], drawn: Any, name: str) -> Trajectory:
-    given = Step(
-        role="user", text="", token_ids=tuple(ids), sampled=(False,) * len(ids), logprobs=()
-    )
-    own = len(drawn.token_ids)
-    said = Step(
-        role="assistant",
-        text="",
-        token_ids=drawn.token_ids,
-        sampled=(True,) * own,
-        logprobs=drawn.logprobs,
-    )
-    return Trajectory(
-        id=name,
-        task=name,
-        policy="served",
-        environment="contexts",
-        seed=0,
-        steps=(given, said),
-        outcome=None,
-        end="truncated",
-    )
 
 
 class _Book:
@@ -249,19 +248,22 @@ class _Book:
         self.gaps, self.depths = [np.empty(0)], [np.empty(0)]
         self.numbers = [np.empty((0, len(self.departures), len(NUMBERS)))]
         self.excess = [np.empty((0, 2))]
-        self.least, self.delta = LEAST, LEAST_DELTA
+        self.arithmetic, self.delta = [np.empty(0)], LEAST_DELTA
 
-    def floor(self, runs: Sequence[Trajectory], rough: Policy) -> None:
-        """Of arithmetic, at the tokens of the first block, which teach for the next ones."""
-        found = self._columns(runs, rough, [_Chi()])
-        gap = np.abs(found["policy"] - found["reference"]).mean() if len(found["policy"]) else 0.0
-        self.least = max(self.least, float(gap))
-        self.delta = max(self.delta, TOLERATED * sqrt(found["chi2"].mean()))
-        self._told(runs, found["policy"])
+    @property
+    def floor(self) -> float:
+        """What arithmetic moves a log-probability by, on average over the tokens told."""
+        moved = np.concatenate(self.arithmetic)
+        return max(LEAST, float(moved.mean()) if len(moved) else 0.0)
+
+    def learn(self, runs: Sequence[Trajectory], rough: Policy) -> None:
+        """From the first block: the tolerance of arithmetic, and what its tokens teach."""
+        self.delta = max(self.delta, TOLERATED * sqrt(self._told(runs, rough)["chi2"].mean()))
         self._columns(runs, None, [self.bets[0][1]])
         self.bets[0][1].learn()
 
-    def bet(self, runs: Sequence[Trajectory]) -> None:
+    def bet(self, runs: Sequence[Trajectory], rough: Policy) -> None:
+        self._told(runs, rough)
         whole = []
         for policy, bets in self.bets:
             found = self._columns(runs, policy, [bets])
@@ -270,7 +272,6 @@ class _Book:
             bets.learn()
             if policy is None:
                 self.excess.append(np.stack([found[name] for name in bets.names[-2:]], 1))
-                self._told(runs, found["policy"])
         self.numbers.append(np.concatenate(whole, 1))
 
     def holdings(self) -> np.ndarray:
@@ -289,9 +290,9 @@ class _Book:
         log_e = self.log_e()
         other = log_e >= -log(RATE)
         return Drawn(
-            verdict=judged(told.get("sampler_gap", inf) > GAPS * self.least, other, seen, tokens),
+            verdict=judged(told.get("sampler_gap", inf) > GAPS * self.floor, other, seen, tokens),
             gap=told,
-            floor=self.least,
+            floor=self.floor,
             delta=self.delta,
             log_e=log_e,
             excess=excess / max(tokens, 1),
@@ -328,14 +329,21 @@ class _Book:
                     return one
         return None
 
-    def _told(self, runs: Sequence[Trajectory], scored: np.ndarray) -> None:
+    def _told(self, runs: Sequence[Trajectory], rough: Policy) -> dict[str, np.ndarray]:
+        """Keep what was told against what the checkpoint gives, and what arithmetic moves that
+        by; returns the scores.
+        """
+        found = self._columns(runs, rough, [_Chi()])
         told = [one.steps[1].logprobs or () for one in runs]
         depth = [
             np.arange(len(row)) + len(one.steps[0].token_ids or ())
             for one, row in zip(runs, told, strict=True)
         ]
-        self.gaps.append(scored - np.concatenate([np.array(row, float) for row in told]))
+        said = np.concatenate([np.array(row, float) for row in told])
+        self.gaps.append(found["policy"] - said)
+        self.arithmetic.append(np.abs(found["policy"] - found["reference"]))
         self.depths.append(np.concatenate(depth))
+        return found
 
     def _columns(
         self, runs: Sequence[Trajectory], reference: Policy | None, readouts: Sequence[Any]
@@ -379,31 +387,3 @@ def _needed(growth: float, variance: float, wanted: float) -> int | None:
     spread = QUANTILE * sqrt(variance)
     root = (spread + sqrt(spread**2 + 4 * growth * wanted)) / (2 * growth)
     return int(min(root**2, 1e15)) + 1
-
-
-@dataclass(frozen=True, kw_only=True)
-class Contexts:
-    """Where the draws begin: behind each of `prompts`, or in episodes of a world that the
-    claimed checkpoint plays, before each action.
-    """
-
-    prompts: Sequence[str] = ()
-    environment: Environment | None = None
-    tasks: int = 100
-
-    def rendered(self, policy: Any) -> Any:
-        """The policy with the rendering that the world asks for."""
-        return policy if self.environment is None else policy.rendered_for(self.environment)
-
-    def of(self, claimed: Any, config: DrawsConfig, progress: Progress = silent) -> list[list[int]]:
-        """As token ids, each once."""
-        world, found = self.environment, dict[tuple[int, ...], None]()
-        for prompt in self.prompts:
-            found[tuple(claimed.renderer.prompt(prompt, None))] = None
-        names = world.tasks("held-out", self.tasks, config.seed) if world is not None else ()
-        played = claimed.play(world, names, 1, config.settings, config.seed) if names else ()
-        for number, run in enumerate(played, 1):
-            ids = [token for step in run.steps for token in step.token_ids or ()]
-            found |= {tuple(ids[:start]): None for start in action_starts(run)}
-            progress("episodes", number, len(names))
-        return [list(ids) for ids in found]

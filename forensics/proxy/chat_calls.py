@@ -195,6 +195,11 @@ class Answer:
         return [one._replace(key=one.key or f"call_{one.place}") for one in ordered]
 
     @property
+    def said(self) -> tuple[Any, ...]:
+        """What tells two answers apart: text and tool calls, no ids."""
+        return self.content, *((call.name, call.arguments) for call in self.called())
+
+    @property
     def malformed(self) -> list[int]:
         """Which tool calls have no name, or arguments that are no JSON object."""
         called = enumerate(self.called())

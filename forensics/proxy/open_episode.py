@@ -10,6 +10,7 @@ from forensics.policies.completions import Declined, Unanswered
 from forensics.proxy.action_kinds import answer_kinds
 from forensics.proxy.call_record import Recorder
 from forensics.proxy.chat_calls import Answer, Asked, Delta, Refused
+from forensics.proxy.draws_ahead import in_order
 from forensics.proxy.lineage import Lineage
 from forensics.proxy.ticket import Ticket
 from forensics.proxy.upstream import Upstream
@@ -120,28 +121,32 @@ class OpenEpisode:
         """Draws until the constraint allows one, which is then handed on. An answer that was
         refused before in this call is drawn once more and does not count, as in
         `policies.server_engine`: what comes has the distribution of the policy given that it is
-        none of those refused.
+        none of those refused. Draws behind the one that is handed on are left.
         """
-        constraint = self.ticket.constraint
+        constraint, refused = self.ticket.constraint, set[Any]()
         assert constraint is not None
-        refused: set[Any] = set()
-        for redraw in range(MOST_DRAWS):
-            seed, drawn = self.ticket.draw_seed(number, redraw), Answer()
+
+        async def draw(redraw: int) -> Answer:
+            drawn, seed = Answer(), self.ticket.draw_seed(number, redraw)
             async for delta in self._upstream.deltas(self.ticket, _body(asked, False), seed, most):
                 drawn.take(delta)
-            said = drawn.content, *((call.name, call.arguments) for call in drawn.called())
-            if said in refused:
-                continue
-            kinds, allowed = await asyncio.to_thread(self._judged, asked, drawn)
-            self._keep(number, redraw, seed, drawn, kinds=kinds, refused=not allowed)
-            if allowed:
-                break
-            self._refused += 1
-            refused.add(said)
-            if self._refused > constraint.max_redraws:
+            return drawn
+
+        async with aclosing(in_order(draw, MOST_DRAWS)) as draws:
+            async for redraw, drawn in draws:
+                if drawn.said in refused:
+                    continue
+                kinds, allowed = await asyncio.to_thread(self._judged, asked, drawn)
+                seed = self.ticket.draw_seed(number, redraw)
+                self._keep(number, redraw, seed, drawn, kinds=kinds, refused=not allowed)
+                if allowed:
+                    break
+                self._refused += 1
+                refused.add(drawn.said)
+                if self._refused > constraint.max_redraws:
+                    raise self.fail(f"every draw was refused by {constraint.name}")
+            else:
                 raise self.fail(f"every draw was refused by {constraint.name}")
-        else:
-            raise self.fail(f"every draw was refused by {constraint.name}")
         self._answered(number, drawn)
         yield Delta(
             drawn.content, drawn.reasoning, tuple(drawn.called()), drawn.finish, usage=drawn.usage

@@ -51,8 +51,13 @@ def recognises(path: Path, head: bytes) -> bool:
 
 
 def accompanies(path: Path) -> bool:
-    """The settings beside results."""
-    return path.name == "metadata.json" and (path.parent / "results.jsonl").is_file()
+    """The settings beside results, the settings and the console of `vf-eval` below traces."""
+    if path.name == "metadata.json":
+        return (path.parent / "results.jsonl").is_file()
+    run = path.parents[2:3]  # of `configs/resolved/eval.json`, `logs/attempt_1/eval.log`
+    return path.name in ("eval.json", "eval.log") and any(
+        (place / "traces.jsonl").is_file() for place in run
+    )
 
 
 def traces(row: Row) -> Iterator[Row]:
@@ -132,12 +137,20 @@ def _of_graph(row: Row, trace: JsonObject) -> Trajectory:
         steps,
         end,
         id=trace.get("id") or f"{log_name(row.path)} {name}",
-        task=dig(trace, "task", "key") or dig(trace, "task", "hash"),
+        task=_task(as_mapping(trace.get("task"))),
         policy=dig(trace, "agent", "config", "model") or called,
         environment=dig(trace, "env", "name") or dig(trace, "env", "id") or "verifiers",
         rewards=scores | {name: value for name, value in metrics.items() if name not in scores},
         outcome=None if end[0] == "errored" else total(trace),
     )
+
+
+def _task(told: JsonObject) -> Any:
+    """Its key; where that is the hash of all that the task holds, the id that its source gave, if
+    any: it stays the same where a world changes the task's text.
+    """
+    key, content = told.get("key"), told.get("hash")
+    return (dig(told, "data", "id") if key in (None, content) else None) or key or content
 
 
 def _graph_steps(nodes: Any) -> tuple[Step, ...]:

@@ -9,7 +9,9 @@
 """
 
 import os
+import re
 import shutil
+import stat
 import subprocess
 import tempfile
 from collections.abc import Iterator
@@ -51,6 +53,7 @@ ENVIRONMENT: Final = {
 PASSED_ON: Final = ("PATH", "TMPDIR", "LD_LIBRARY_PATH")
 LINKED: Final = ("packed-refs", "refs", "reftable", "logs", "objects", "shallow")
 UNBORN: Final = b"ref: refs/heads/none\n"
+HEAD: Final = re.compile(rb"(ref: *refs/[^\0\n]+|[0-9a-f]{40,64})\s*")
 
 
 class GitFailed(UserError):
@@ -145,7 +148,8 @@ def open_repository(path: Path) -> Iterator[Repository]:
     common = _named_in(git_dir / "commondir", git_dir) or git_dir
     if not (common / "objects").is_dir():
         raise UserError(f"{git_dir} has no folder `objects`; take a copy of {path} that is whole")
-    _check_kinds(common)
+    for folder in dict.fromkeys((git_dir, common)):
+        _check_kinds(folder)
     with tempfile.TemporaryDirectory(prefix="forensics-git-") as folder:
         shadow = Path(folder)
         for place in (*(common / name for name in LINKED), *git_dir.glob("*index*")):
@@ -153,16 +157,36 @@ def open_repository(path: Path) -> Iterator[Repository]:
                 (shadow / place.name).symlink_to(place.resolve())
         (shadow / "refs").mkdir(exist_ok=True)
         (shadow / "config").write_text(_own_config(common / "config"))
-        head = git_dir / "HEAD"  # as a file: git takes no link to one
-        (shadow / "HEAD").write_bytes(head.read_bytes()[:5000] if head.is_file() else UNBORN)
+        (shadow / "HEAD").write_bytes(_head(git_dir / "HEAD"))
         yield Repository(git_dir, common, work_tree, shadow)
 
 
-def _check_kinds(common: Path) -> None:
-    """git would wait for ever at a pipe."""
-    for place in (*(common / name for name in LINKED), *(common / "refs").rglob("*")):
-        if place.exists() and not (place.is_file() or place.is_dir()):
-            raise UserError(f"{place} is neither file nor folder; delete it")
+def _head(file: Path) -> bytes:
+    """What HEAD says, as a file: git takes no link to one; with another content, no repository."""
+    content = file.read_bytes()[:5000] if file.is_file() else UNBORN
+    return content if HEAD.fullmatch(content) else UNBORN
+
+
+def _check_kinds(git_dir: Path) -> None:
+    """git would wait for ever at a pipe, wherever it reads."""
+    folders = [git_dir]
+    while folders:
+        with os.scandir(folders.pop()) as entries:
+            for entry in entries:
+                if entry.is_dir(follow_symlinks=False):
+                    folders.append(Path(entry.path))
+                elif _is_odd(entry):
+                    raise UserError(f"{entry.path} is neither file nor folder; delete it")
+
+
+def _is_odd(entry: os.DirEntry[str]) -> bool:
+    try:
+        mode = entry.stat().st_mode
+    except FileNotFoundError:
+        return False
+    except OSError:  # a circle of links
+        return True
+    return stat.S_ISFIFO(mode) or stat.S_ISCHR(mode) or stat.S_ISBLK(mode)
 
 
 def _found(path: Path) -> tuple[Path, Path | None]:

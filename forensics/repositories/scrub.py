@@ -208,7 +208,7 @@ def past_tags(repository: Repository, commit: str, notes: list[str]) -> dict[str
     rows = (line.split(" ", 1) for line in os.fsdecode(said).splitlines())
     refs = {name: target for target, name in rows}
     ancestors = set(repository.git("rev-list", commit).decode().split())
-    date = int(repository.git("log", "-1", "--format=%ct", commit))
+    date = int(repository.git("rev-list", "--max-count=1", "--timestamp", commit).split()[0])
     annotated = _tag_objects(repository, sorted(set(refs.values()) - ancestors))
     kept, late = {}, 0
     for name, target in refs.items():
@@ -232,7 +232,7 @@ def _tag_objects(repository: Repository, ids: Sequence[str]) -> dict[str, tuple[
         if kind == "tag":
             head = repository.git("cat-file", "tag", name).split(b"\n\n")[0].split(b"\n")
             fields = dict(row.split(b" ", 1) for row in head if b" " in row)
-            commit = fields[b"object"].decode() if fields.get(b"type") == b"commit" else ""
+            commit = fields.get(b"object", b"").decode() if fields.get(b"type") == b"commit" else ""
             when = fields.get(b"tagger", b"").split(b" ")[-2:][0]
             found[name] = (commit, int(when) if when.isdigit() else None)
     return found

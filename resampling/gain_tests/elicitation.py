@@ -50,7 +50,13 @@ from forensics.records import Evidence, GainTest, Scalar, Trajectory, Undefined,
 from forensics.statistics import mean
 from resampling.gain_tests.altered_worlds import AlteredWorld, alteration
 from resampling.gain_tests.extraction import Extraction, Form, by_task, form_of, last_action, won
-from resampling.gain_tests.gain_study import DIFFERENCE, GainStudy, require_known_gain, study_of
+from resampling.gain_tests.gain_study import (
+    DIFFERENCE,
+    GainStudy,
+    is_shown_here,
+    require_known_gain,
+    study_of,
+)
 from resampling.gain_tests.pass_at_k import PASS, pass_at_k
 
 LENIENT, TEMPLATE, EXAMPLES = "lenient extraction", "template", "few examples"
@@ -85,8 +91,9 @@ class ElicitationConfig:
 
 
 def _episodes(case: Case, config: ElicitationConfig) -> int:
-    require_known_gain(case)
-    ways = 2 + sum(one != case.budget.settings.temperature for one in config.temperatures)
+    require_known_gain(case, changes_shown=False)
+    ways = 2 * is_shown_here(case)
+    ways += sum(one != case.budget.settings.temperature for one in config.temperatures)
     return min(config.tasks, case.budget.tasks) * case.budget.samples * ways
 
 

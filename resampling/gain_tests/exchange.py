@@ -56,6 +56,7 @@ from resampling.gain_tests.gain_study import (
     GainStudy,
     Pair,
     has_plain_runs,
+    require_known_gain,
     study_of,
 )
 from resampling.gain_tests.new_reliance import NewReliance
@@ -92,6 +93,7 @@ def plays(case: Case, config: ExchangeConfig) -> Plays:
     on fewer; where there are fields, what the policy before training needs of them too.
     Which sources there are is known once the plain runs are there.
     """
+    require_known_gain(case)
     kinds, fields = config.most_sources, config.most_sources
     if has_plain_runs(case):
         say = GainAnswers.of(exchange, case, config, METHOD)

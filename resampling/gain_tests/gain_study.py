@@ -44,6 +44,7 @@ from forensics.layers import (
     runs_from,
 )
 from forensics.phrases import point_range, points, printable
+from forensics.played_elsewhere import CURE, PlayedElsewhere
 from forensics.protocols import Alteration, SamplingSettings
 from forensics.records import Evidence, GainTest, Undefined
 from forensics.runs import Condition
@@ -93,10 +94,17 @@ def has_plain_runs(case: Case) -> bool:
     return case.has_played(Condition(scrubbed=scrubbed_world(case)))
 
 
-def require_known_gain(case: Case) -> None:
-    """For bounds of what is played: raises `MissingInput` where the plain runs are
-    there and no gain survives, so that a test plays nothing.
+def is_shown_here(case: Case) -> bool:
+    """Whether what the policies are shown is made here, so that it can be changed."""
+    return not isinstance(case.environment, PlayedElsewhere)
+
+
+def require_known_gain(case: Case, changes_shown: bool = True) -> None:
+    """For bounds of what is played: raises `MissingInput` where a test plays nothing, since the
+    plain runs are there and no gain survives, or it `changes_shown` and nobody here can.
     """
+    if changes_shown and not is_shown_here(case):
+        raise MissingInput("What is shown is made elsewhere.", CURE)
     if has_plain_runs(case):
         study_of(case)
 

@@ -91,9 +91,9 @@ def plays(case: Case, config: RenamingConfig) -> Plays:
     """Jointly, which is what is likely, once more without what may be the question, and
     by role; of the parts that there are, once the plain runs are there.
     """
+    require_known_gain(case)
     passes, roles = 2, config.most_roles
     if case.has_played(Condition(scrubbed=(world := scrubbed_world(case)))):
-        require_known_gain(case)
         known = identifiers(case, world)
         parts = parts_of_all(known, config) or of_question(known)
         passes = bool(parts) + (0 < sum(part.sure for part in parts) < len(parts))

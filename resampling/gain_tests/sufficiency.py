@@ -57,6 +57,7 @@ from resampling.gain_tests.gain_study import (
     GainAnswers,
     GainStudy,
     has_plain_runs,
+    require_known_gain,
     study_of,
 )
 from resampling.gain_tests.needed_shows import NeededShows
@@ -117,6 +118,7 @@ def plays(case: Case, config: SufficiencyConfig) -> Plays:
     of the prompts and of what needed actions show; how many there are is looked up once the
     plain runs are there. Likely: what is screened first, and parts as of a skill.
     """
+    require_known_gain(case)
     afters, most = len(case.afters), 10**6
     rounds, shown, parts = [1, config.most_fields], most, most
     if has_plain_runs(case):

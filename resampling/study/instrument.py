@@ -23,6 +23,7 @@ from forensics.case import Case
 from forensics.errors import MissingInput, refused_as_missing
 from forensics.instruments import AnswerMaker, Plays, instrument
 from forensics.phrases import percent, plural, printable
+from forensics.played_elsewhere import PlayedElsewhere
 from forensics.records import (
     Control,
     Evidence,
@@ -107,7 +108,8 @@ def plays(case: Case, config: DecidingConfig) -> Plays:
     """Wins of both sides, each continued so many times at most. Likely: the coarse start
     of the search, and of each win one token that is tested.
     """
-    wins = 2 * min(config.runs, len(case.tasks)) if case.afters else 0
+    continued = case.afters and not isinstance(case.environment, PlayedElsewhere)
+    wins = 2 * min(config.runs, len(case.tasks)) if continued else 0
     return Plays(FIRST_LOOK, config.rollouts).times(wins)
 
 

@@ -244,8 +244,30 @@ def partial(at: Path) -> None:
     git(at, "config", "extensions.partialClone", "origin")
 
 
+def broken_things(at: Path) -> None:
+    """What a repository can hold and git cannot read: nothing that the commit needs."""
+    last = later(at)
+    words = ("hash-object", "-t", "tag", "-w", "--literally", "--stdin")
+    for number, text in enumerate(("no tag\n", "type commit\ntag x\n\nno object\n")):
+        name = git(at, *words, stdin=text)
+        (at / ".git" / "refs" / "tags" / f"broken-{number}").write_text(f"{name}\n")
+    (at / ".git" / "refs" / "tags" / "nowhere").write_text("1" * 40 + "\n")
+    (at / ".git" / "refs" / "heads" / "none").write_text("no id\n")
+    file = at / ".git" / "objects" / last[:2] / last[2:]
+    file.chmod(0o644)
+    file.write_bytes(b"no object")
+
+
+def unreadable_head(at: Path) -> None:
+    """git looks for names of authors in the commit of HEAD, which is broken."""
+    last = later(at)
+    file = at / ".git" / "objects" / last[:2] / last[2:]
+    file.chmod(0o644)
+    file.write_bytes(b"no object")
+
+
 STATES: tuple[Callable[[Path], None], ...] = (
     branches, detached, packed, remotes, reflog, stash, notes, replaced, loose, alternates,
     worktrees, merging, rebasing, picking, staged, hooked, bundles, sparse, moved_git_folder,
-    bare, partial,
+    bare, partial, broken_things, unreadable_head,
 )  # fmt: skip

@@ -2,6 +2,8 @@
 
 import json
 import os
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -174,14 +176,41 @@ def test_a_command_that_hangs_is_stopped_with_all_that_it_started(
     groups = [int(line) for line in (tmp_path / "pids").read_text().split()]
     assert groups
     for group in groups:
-        for _ in range(100):
-            try:
-                os.killpg(group, 0)
-            except ProcessLookupError:
-                break
-            time.sleep(0.02)
-        else:
-            pytest.fail("something that the command started is still there")
+        assert_gone(group)
+
+
+def assert_gone(group: int) -> None:
+    for _ in range(500):
+        try:
+            os.killpg(group, 0)
+        except ProcessLookupError:
+            return
+        time.sleep(0.02)
+    pytest.fail("something that the command started is still there")
+
+
+STARTS = """
+import sys, threading, time
+from forensics.harness import Commands
+from pathlib import Path
+here, argv = Path.cwd(), ["sh", "-c", "echo $$ > pid; sleep 60 & sleep 60"]
+with Commands() as commands:
+    given = argv, here, {}, 60, here / "said"
+    threading.Thread(target=commands.run, args=given).start()
+    while not (here / "pid").exists():
+        time.sleep(0.02)
+    with commands.lock:  # it is noted by now
+        print("started", flush=True)
+    time.sleep(60)
+"""
+
+
+def test_nothing_that_a_command_started_outlives_a_kill_of_ours(tmp_path: Path) -> None:
+    words = [sys.executable, "-c", STARTS]
+    with subprocess.Popen(words, cwd=tmp_path, stdout=subprocess.PIPE) as child:
+        assert child.stdout is not None and child.stdout.readline() == b"started\n"
+        child.kill()
+    assert_gone(int((tmp_path / "pid").read_text()))
 
 
 def test_what_cannot_be_done_to_an_agent_is_a_missing_input(tmp_path: Path) -> None:

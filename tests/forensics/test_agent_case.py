@@ -52,6 +52,28 @@ def test_every_gain_test_answers_or_says_its_cure(tmp_path: Path, after: str) ->
 
 
 @pytest.mark.slow
+def test_what_a_gain_runs_through_is_named_where_nobody_declares_it(tmp_path: Path) -> None:
+    """A policy that is nearly sure to look is asked until it does something else."""
+    toml = harness(tmp_path / "h", tasks=16)
+    undeclared = toml.read_text().partition("[[channels]]")[0]
+    toml.write_text(undeclared + 'needed = ["list", "edit", "submit"]\n')
+    once = ("--samples", "1", "--instruments", "score,ablation")
+    with chatting(few=0.15, sure=0.97, skilled=0.15) as server:
+        for after in ("sure", "skilled"):
+            assert run(asked(toml, server.url, tmp_path / after, *once, after=after)) == 0
+    named = {after: _runs_through(tmp_path / after) for after in ("sure", "skilled")}
+    assert named == {"sure": {"history"}, "skilled": set()}
+
+
+def _runs_through(case: Path) -> set[str]:
+    rows = map(json.loads, (case / "ablation.jsonl").read_text().splitlines())
+    findings = list(read_findings(case / "evidence.jsonl"))
+    (judged,) = (one for one in findings if one.question == "refusal.over_bar" and not one.about)
+    assert not hasattr(judged, "cure"), judged
+    return {row["kind"] for row in rows if row["runs_through"]}
+
+
+@pytest.mark.slow
 def test_a_case_that_is_killed_goes_on_to_the_same_bytes(tmp_path: Path) -> None:
     toml = harness(tmp_path / "h", tasks=12)
     small = ("--samples", "2", "--instruments", "score,behaviour,ablation")

@@ -5,6 +5,7 @@ The rows are as verifiers 0.4 and prime-rl 0.8 write them (tried with `Episode.t
 """
 
 import json
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -215,3 +216,17 @@ def test_a_trace_of_verifiers_tells_three_log_probabilities(tmp_path: Path) -> N
     assert second.sampler_logprobs is not None
     assert (second.reference_logprobs, second.old_logprobs) == (None, None)
     assert first.group == second.group and (first.reward, second.reward) == (0.0, 1.0)
+
+
+def test_the_file_that_verifiers_wrote_itself_is_a_record(tmp_path: Path) -> None:
+    """Two rollouts by its train client: the tokens, what of them was drawn, and how likely."""
+    logs = Path(__file__).parents[1] / "data" / "logs" / "prime_rl.toml"
+    case = tomllib.loads(logs.read_text())["case"][-1]
+    assert case["name"].startswith("what verifiers 0.4.0 wrote itself")
+    (tmp_path / "traces.jsonl").write_text(case["files"]["run/traces.jsonl"])
+    lost, won = open_record(tmp_path).rows(0)
+    assert (lost.group, lost.reward, won.reward) == (won.group, 0.0, 1.0)
+    assert (lost.sample, won.sample, won.task) == (0, 1, "sum-0")
+    assert won.token_ids is not None and len(won.token_ids) == 25
+    assert sum(won.sampled or ()) == 2 and won.token_ids[-2:] == (18, 257)
+    assert won.sampler_logprobs == pytest.approx((-0.2489, -0.6047))

@@ -1,10 +1,12 @@
 """The recording proxy, with real clients and a real server on loopback."""
 
+import asyncio
 import json
 import socket
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import aclosing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -24,6 +26,7 @@ from forensics.proxy import (
     read_record,
     trajectory_of,
 )
+from forensics.proxy.draws_ahead import MOST_AHEAD, in_order
 from forensics.readers.chat import run as chat_run
 from forensics.readers.json_rows import Row
 from tests.forensics.chat_server import ChatServer, called, said, serving
@@ -324,6 +327,41 @@ def test_an_answer_that_was_refused_before_does_not_count(
         assert "git status" in json.dumps(answer.to_dict())
     record = proxy.close(key)
     assert record.errored is None and record.redraws <= 3 < len(server.seen) - 3
+
+
+def test_draws_ahead_come_in_order_and_those_behind_are_left() -> None:
+    """Whatever finishes first; at most a quarter as many as were handed on are under way."""
+    begun, ended, most = list[int](), list[int](), 0
+
+    async def draw(place: int) -> int:
+        nonlocal most
+        begun.append(place)
+        most = max(most, len(begun) - len(ended))
+        try:
+            for _ in range(7 * place % 5):  # later ones are often done before
+                await asyncio.sleep(0)
+            return place
+        finally:
+            ended.append(place)
+
+    async def taken(stop: int) -> list[tuple[int, int]]:
+        async with aclosing(in_order(draw, 256)) as draws:
+            return [one async for one in draws if one[0] < stop]
+
+    async def first(number: int) -> None:
+        async with aclosing(in_order(draw, 256)) as draws:
+            async for place, _ in draws:
+                if place == number:
+                    break
+
+    assert asyncio.run(taken(256)) == [(place, place) for place in range(256)]
+    assert begun == sorted(ended) == list(range(256)) and 8 < most <= MOST_AHEAD
+    for number in (0, 7, 40, 100):
+        begun.clear()
+        ended.clear()
+        asyncio.run(first(number))
+        assert sorted(ended) == begun  # none is under way any more
+        assert number < len(begun) <= number + 1 + number // 4
 
 
 def test_kinds_are_those_that_the_parser_of_logs_reads() -> None:

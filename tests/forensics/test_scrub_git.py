@@ -243,10 +243,26 @@ def test_bad_input_is_one_sentence(
     assert isinstance(error, UserError) and "--out" in str(error)
 
 
-def test_a_pipe_in_its_place_is_refused(source: Path, tmp_path: Path) -> None:
-    os.mkfifo(source / ".git" / "refs" / "heads" / "pipe")
+@pytest.mark.parametrize("name", ["HEAD", "index", "config"])
+def test_files_of_git_that_say_nothing_are_no_matter(
+    name: str, source: Path, template: tuple[Path, str], tmp_path: Path
+) -> None:
+    late = later(source)
+    (source / ".git" / name).write_bytes(b"[core\0\xff\nbroken")
+    scrub_repository(source, template[1], tmp_path / "copy")
+    assert_sealed(tmp_path / "copy", {late})
+
+
+@pytest.mark.parametrize("name", ["refs/heads/pipe", "objects/info/alternates", "index", "circle"])
+def test_what_git_would_wait_for_is_refused(name: str, source: Path, tmp_path: Path) -> None:
+    (source / ".git" / name).unlink(missing_ok=True)
+    if name == "circle":
+        (source / ".git" / name).symlink_to(name)
+    else:
+        os.mkfifo(source / ".git" / name)
     with pytest.raises(UserError, match="neither file nor folder"):
         scrub_repository(source, "HEAD", tmp_path / "copy")
+    assert not (tmp_path / "copy").exists()
 
 
 def test_objects_may_be_named_by_sha256(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ accused; each bet costs nothing on average if the claimed policy is drawn from.
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import cache
 from math import log
 from pathlib import Path
@@ -14,13 +15,24 @@ import pytest
 import torch
 
 from forensics import load_policy
-from forensics.cli.main import main
-from forensics.investigation import Contexts, Drawn, DrawsConfig, choose_environment, drawn
+from forensics.cli.main import main, run
+from forensics.errors import OutsideFailure, UserError
+from forensics.investigation import (
+    Contexts,
+    Drawn,
+    DrawsConfig,
+    check_server,
+    choose_environment,
+    drawn,
+)
+from forensics.investigation.asked_draws import KeptDraws
 from forensics.investigation.draws_report import report
 from forensics.investigation.served_draws import RATE, Seen, judged
 from forensics.policies import ServerConfig, ServerPolicy
 from forensics.policies.departures import NUMBERS, PLAIN, Bets, Departure, bets_on
 from forensics.policies.score_columns import TokenPositions
+from forensics.protocols import Continuation, SamplingSettings
+from forensics.records.files import read_json
 from tests.audited_server import AuditedServer
 from tests.resampling.completion_stub import running
 
@@ -75,6 +87,12 @@ def test_a_lossless_drafter_is_not_accused_and_silence_is_told() -> None:
     assert "seen: 98% of the draws from before" in text
 
 
+def test_a_coarser_arithmetic_is_held_to_what_it_moves_at_the_same_tokens() -> None:
+    found = checked("bfloat16")
+    assert found.verdict == "not enough samples"
+    assert found.floor / 2 < found.gap["sampler_gap"] < 2 * found.floor
+
+
 def test_a_lossy_drafter_is_found() -> None:
     found = checked("lossy-threshold", liar=True, samples=64, before=policy("capped-base"))
     assert found.verdict == "tells it but draws another"
@@ -96,6 +114,87 @@ def test_the_command_exits_by_its_verdict(capsys: pytest.CaptureFixture[str]) ->
     assert ended.value.code == 1
     said = json.loads(capsys.readouterr().out)
     assert said["verdict"] == "tells it but draws another" and said["departures"]
+
+
+class Failing:
+    """Draws the context's last token; fails once, at the `gone`th piece."""
+
+    def __init__(self, gone: int) -> None:
+        self.gone, self.asked = gone, list[int]()
+
+    def sample(self, contexts: Any, samples: int, settings: SamplingSettings, seed: int) -> Any:
+        self.asked.append(len(contexts))
+        if len(self.asked) == self.gone:
+            raise OutsideFailure("the server is gone")
+        draw = Continuation(token_ids=(seed,), logprobs=(-1 / 3,), stop="length")
+        return [[replace(draw, token_ids=(ids[-1], k)) for k in range(samples)] for ids in contexts]
+
+
+def test_draws_are_kept_piece_by_piece(tmp_path: Path) -> None:
+    contexts = [[1, number] for number in range(40)]
+    served = Failing(3)
+    with pytest.raises(OutsideFailure):
+        KeptDraws(served, tmp_path).sample(contexts, 2, SamplingSettings(), 0)
+    rows = KeptDraws(served, tmp_path).sample(contexts, 2, SamplingSettings(), 0)
+    assert served.asked == [16, 16, 8, 8]
+    assert [[draw.token_ids for draw in row] for row in rows] == [
+        [(number, 0), (number, 1)] for number in range(40)
+    ]
+    assert {draw.logprobs for row in rows for draw in row} == {(-1 / 3,)}
+    KeptDraws(served, tmp_path).sample(contexts[:16], 2, SamplingSettings(), 1)
+    assert served.asked[-1] == 16  # another seed
+
+
+@pytest.mark.slow
+def test_a_check_that_was_stopped_goes_on_where_it_was(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was drawn is asked for once, and the answer is that of a check in one piece."""
+    world = choose_environment(str(BUNDLED / "leak"), None, {})[0]
+    asked: list[int] = []
+    real = ServerPolicy.sample
+
+    def sample(self: ServerPolicy, prefixes: Any, *more: Any) -> Any:
+        asked.append(len(prefixes))
+        if len(asked) == 3:
+            raise OutsideFailure("the server is gone")
+        return real(self, prefixes, *more)
+
+    def check(server: AuditedServer, tasks: int = 4, **how: Any) -> Drawn:
+        contexts = Contexts(environment=world, tasks=tasks)
+        config = DrawsConfig(samples=4, seed=3, device="cpu")
+        return check_server(
+            f"{server.url}", BUNDLED / "leak", contexts=contexts, config=config, **how
+        )
+
+    monkeypatch.setattr("forensics.investigation.asked_draws.PIECE", 2)
+    with serving("bfloat16", False) as server:
+        whole = check(server)
+        monkeypatch.setattr(ServerPolicy, "sample", sample)
+        with pytest.raises(OutsideFailure):
+            check(server, out=tmp_path / "kept")
+        with pytest.raises(UserError, match="is not empty"):
+            check(server, out=tmp_path / "kept")
+        with pytest.raises(UserError, match="contexts"):
+            check(server, tasks=5, out=tmp_path / "kept", resume=True)
+        again = check(server, out=tmp_path / "kept", resume=True)
+    assert again.as_json() == whole.as_json() == read_json(tmp_path / "kept/check-server.json")
+    assert len(asked) == 1 + len([*(tmp_path / "kept" / "draws").iterdir()]) > 3
+    assert server.url not in (tmp_path / "kept" / "check-server-inputs.json").read_text()
+
+
+@pytest.mark.parametrize("more", [[], ["--env", "mini-repo"], ["--prompts", "P"]])
+def test_a_checkpoint_that_is_not_there_is_said_so(
+    more: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "prompts").write_text("say it\n")
+    words = [str(tmp_path / "prompts") if word == "P" else word for word in more]
+    gone = ["--checkpoint", str(tmp_path / "gone")]
+    assert run(["check-server", "http://127.0.0.1:9/v1", *gone, *words]) == 2
+    assert f"{tmp_path / 'gone'} does not exist" in capsys.readouterr().err
+    assert run(["check-server", "http://127.0.0.1:9/v1", "--checkpoint", ".", "--resume"]) == 2
+    assert run(["check-server", "x", "--checkpoint", "http://x.org/y", *words]) == 2
+    assert "is an address, not a checkpoint directory" in capsys.readouterr().err
 
 
 # -- bets ----------------------------------------------------------------------------------

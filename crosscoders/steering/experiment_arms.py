@@ -1,0 +1,179 @@
+"""What an experiment runs: for each position and each set of features a curve over the
+strengths, and beside it what moves every row exactly as far.
+
+- features: the set itself, latents of a dictionary or components of the difference
+- principal-component, mean-difference: one direction in its place (`equal_length`)
+- random-direction: the set turned at random, as often as `controls` says, at the strength
+  of the prediction (`random_everywhere`: at all)
+- projected-out: the first k principal components of the difference taken out whole
+- refusal: the action itself refused and drawn again, nothing changed inside
+- unsteered: both policies
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from crosscoders.steering.activation_edits import SIDES, Change
+from crosscoders.steering.conditions import SteeringConfig, Subject
+from crosscoders.steering.equal_length import along, projection
+from crosscoders.steering.evaluation import Bench, Condition
+from crosscoders.steering.experiment_file import ExperimentTable
+from crosscoders.steering.readings import Readings, mean_difference
+from forensics.protocols import Channel, Constraint
+from forensics.records import content_hash
+
+
+@dataclass(frozen=True, kw_only=True)
+class Run:
+    """A condition on the bench of its position. `set` and `at`: which curve it is on or
+    stands beside (`None`: every one). `told`: whether it belongs to the curve, or the point
+    on it, that the prediction is of.
+    """
+
+    condition: Condition
+    bench: Bench
+    set: str | None = None
+    at: str | None = None
+    told: bool = True
+
+
+@dataclass(frozen=True, kw_only=True)
+class Arm:
+    """A set of features at the position of `bench`: latents (`subject`), or the first
+    `number` of the `components` of the models' difference there `[components, width]`.
+    """
+
+    name: str
+    bench: Bench
+    readings: Readings
+    table: ExperimentTable
+    components: Tensor
+    subject: Subject | None = None
+    number: int = 0
+
+    @property
+    def at(self) -> str:
+        return self.bench.position.name
+
+    def steered(self, strength: float) -> Condition:
+        """The set changed at a strength."""
+        if self.subject is not None:
+            return self.subject.steered(strength)
+        return self.projected(self.number, strength, "features")
+
+    def projected(self, number: int, strength: float, role: str) -> Condition:
+        """The first components of the difference projected out."""
+        mode, acting = self.table.mode, self.table.acting
+        change = projection(
+            self.components[:number],
+            self.readings.here,
+            mode=mode,
+            acting=acting,
+            strength=strength,
+        )
+        stated: dict[str, Any] = {"mode": mode, "strength": strength, "directions": number}
+        return Condition(role=role, acting=acting, change=change, **stated)
+
+    def instead(self, strength: float, role: str, direction: Tensor) -> Condition:
+        """One direction in the place of the set, every row moved as far."""
+        change = along(self._change(strength), direction)
+        return replace(self.steered(strength), role=role, change=change, directions=1, of=self.name)
+
+    def random(self, strength: float) -> list[Condition]:
+        """The set turned at random, in the same ways at every strength and position."""
+        turned, plain = [], self.steered(strength)
+        for draw in range(self.table.controls):
+            seed = int(content_hash([self.table.seed, self.name, draw], 15), 16)
+            change = self._change(strength).turned(torch.Generator().manual_seed(seed))
+            stated: dict[str, Any] = {"role": "random-direction", "draw": draw, "of": self.name}
+            turned.append(replace(plain, change=change, **stated))
+        return turned
+
+    def _change(self, strength: float) -> Change:
+        change = self.steered(strength).change
+        assert change is not None, "a set changes something"
+        return change
+
+
+def planned(arms: Sequence[Arm], table: ExperimentTable, missing: dict[str, str]) -> list[Run]:
+    """All that is run, in its order: what the prediction is of comes first. `missing` hears
+    what cannot be run, and why.
+    """
+    name, strength, at = table.told_of
+    first = arms[0].bench
+    runs = [Run(condition=Condition(role="unsteered", acting=side), bench=first) for side in SIDES]
+    if constraint := refusal_of(table, first.environment.channels):
+        refused = Condition(role="refusal", acting=table.acting, constraint=constraint)
+        runs.append(Run(condition=refused, bench=first))
+    else:
+        missing["refusal"] = "no kind of action is what is measured; name kinds with refuse"
+    for arm in sorted(arms, key=lambda arm: (arm.name, arm.at) != (name, at)):
+        for dose in sorted(table.tried, key=lambda dose: dose != strength):
+            told = (arm.name, arm.at, dose) == (name, at, strength)
+            runs += [
+                Run(condition=one, bench=arm.bench, set=arm.name, at=arm.at, told=told)
+                for one in _dose(arm, dose, table, missing)
+            ]
+    return runs + _projected(arms, table, missing)
+
+
+def _dose(
+    arm: Arm, dose: float, table: ExperimentTable, missing: dict[str, str]
+) -> list[Condition]:
+    """A set at a strength, and what stands beside it."""
+    mean, conditions = mean_difference(arm.readings.here), [arm.steered(dose)]
+    if len(arm.components):
+        conditions.append(arm.instead(dose, "principal-component", arm.components[0]))
+        conditions.append(arm.instead(dose, "mean-difference", mean))
+    else:
+        missing["principal-component, mean-difference"] = f"the models do not differ at {arm.at}"
+    whole = dose == table.told_of[1] or table.random_everywhere
+    return conditions + (arm.random(dose) if whole else [])
+
+
+def _projected(arms: Sequence[Arm], table: ExperimentTable, missing: dict[str, str]) -> list[Run]:
+    """Components taken out whole, once at each position."""
+    whole, runs = 0.0 if table.mode == "scale" else 1.0, []
+    for at, arm in {arm.at: arm for arm in reversed(arms)}.items():
+        for number in table.projected:
+            if number > len(arm.components):
+                missing[f"projected-out {number}"] = (
+                    f"the models' difference has {len(arm.components)} components at {at}"
+                )
+                continue
+            condition = arm.projected(number, whole, "projected-out")
+            told = at == table.told_of[2]
+            runs.append(Run(condition=condition, bench=arm.bench, at=at, told=told))
+    return runs
+
+
+def refusal_of(table: ExperimentTable, channels: Sequence[Channel]) -> Constraint | None:
+    """The constraint that refuses the kinds of the file, or those that the measure counts."""
+    kinds = table.refuse
+    if kinds is None:
+        what, _, name = (table.measure or "").partition(":")
+        attempts = {channel.name: channel.attempts for channel in channels}
+        kinds = {"kind": (name,), "channel": attempts.get(name, ())}.get(what, ())
+    if not kinds:
+        return None
+    refused = frozenset(kinds)
+    return Constraint(
+        name=f"refuse:{'+'.join(sorted(refused))}",
+        allows=lambda text, named: refused.isdisjoint(named),
+    )
+
+
+def config_of(table: ExperimentTable) -> SteeringConfig:
+    """The settings of latents' conditions."""
+    return SteeringConfig(
+        mode=table.mode,
+        acting=table.acting,
+        strengths=table.tried,
+        controls=table.controls,
+        measure=table.measure,
+        encoding=table.encode_from,
+    )
