@@ -78,7 +78,8 @@ def spanned(found: Stability, first: Dictionary, others: Sequence[Dictionary]) -
 def _own(dictionary: Dictionary) -> np.ndarray:
     """The after-only latents, as a mask."""
     partition = dictionary.config.partition
-    return np.arange(partition.latents) >= partition.shared.stop
+    own: np.ndarray = np.arange(partition.latents) >= partition.shared.stop
+    return own
 
 
 def _written(dictionary: Dictionary, energy: np.ndarray, chosen: np.ndarray) -> Tensor:
