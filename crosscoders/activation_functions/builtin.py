@@ -138,7 +138,9 @@ class BatchTopK(ActivationFunction):
     def candidates(self, pre: Tensor, step: TrainingStep) -> Tensor:
         number = step.k * (step.rows or len(pre))
         if step.own is not None:
-            return batch_topk_apart(pre, step.partition.shared, number, step.own, step.processes)
+            return batch_topk_apart(
+                pre, step.partition.shared, number, step.own, step.processes, step.bound
+            )
         return batch_topk(pre, number, step.processes)
 
     def threshold(self, old: Tensor, value: Tensor, latent: Tensor, step: TrainingStep) -> Tensor:
@@ -164,11 +166,18 @@ def batch_topk(pre: Tensor, number: int, processes: Processes = ALONE) -> Tensor
 
 
 def batch_topk_apart(
-    pre: Tensor, shared: slice, number: int, own: int, processes: Processes = ALONE
+    pre: Tensor,
+    shared: slice,
+    number: int,
+    own: int,
+    processes: Processes = ALONE,
+    bound: Tensor | None = None,
 ) -> Tensor:
     """As `batch_topk`: the `number` largest of the shared latents, and the
-    `own` largest of the others.
+    `own` largest of the others. `bound [latents]`: looked for above it first.
     """
+    if bound is not None and (found := _apart_above(pre, shared, number, own, bound)) is not None:
+        return found
     latents, chosen = pre.shape[1], []
     columns = torch.arange(latents, device=pre.device)
     one_model = torch.cat([columns[: shared.start], columns[shared.stop :]])
@@ -177,6 +186,21 @@ def batch_topk_apart(
             flat = batch_topk(pre[:, block], most, processes)
             chosen.append(flat // len(block) * latents + block[flat % len(block)])
     return torch.cat(chosen).sort().values
+
+
+def _apart_above(pre: Tensor, shared: slice, number: int, own: int, bound: Tensor) -> Tensor | None:
+    """`None` where too few lie above the bound, or it is not known."""
+    flat = pre.reshape(-1)
+    found = above((pre > bound).reshape(-1), 0)
+    inside = found % pre.shape[1]
+    inside = (inside >= shared.start) & (inside < shared.stop)
+    values, kept = flat[found], torch.zeros_like(inside)
+    for block, most in ((inside, number), (~inside, own)):
+        place = block.nonzero().squeeze(-1)
+        if len(place) < most:
+            return None
+        kept[place[values[place].topk(most, sorted=False).indices]] = True
+    return found[kept]
 
 
 def smallest_kept(value: Tensor, latent: Tensor, step: TrainingStep) -> Tensor:

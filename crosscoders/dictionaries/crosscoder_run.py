@@ -30,6 +30,7 @@ from crosscoders.dictionaries.crosscoder_trainer import Trainer, TrainingJob
 from crosscoders.dictionaries.dictionary import Dictionary, DictionaryConfig
 from crosscoders.dictionaries.processes import Processes, joined
 from crosscoders.dictionaries.settings import TrainerSettings
+from crosscoders.dictionaries.stacked import stacks
 from forensics.errors import UserError
 from forensics.policies import resolve_device
 from forensics.records import disk_told, read_json, write_json
@@ -125,11 +126,12 @@ def _trained(
     trainers = {name: Trainer(job, first, where, processes) for name, job in jobs.items()}
     journal = Journal(folder, jobs, stream, writes=processes.first)
     batches = endless_batches(stream, settings, *journal.open(trainers, resume))
+    steppers = stacks(trainers.values())
     start = next(iter(trainers.values())).steps_done
     for done in range(start + 1, settings.steps + 1):
         batch, pass_, used = next(batches)
-        for trainer in trainers.values():
-            trainer.step(batch)
+        for stepper in steppers:
+            stepper.step(batch)
         if done == settings.steps or done % settings.log_every == 0:
             measures = {name: trainer.measures() for name, trainer in trainers.items()}
             if broken := [name for name, one in measures.items() if one["loss"] != one["loss"]]:

@@ -82,14 +82,32 @@ class Trainer:
 
     def step(self, batch: Tensor) -> None:
         """One step on `[rows, models, width]`, as the stream gives it."""
-        settings, config = self.job.settings, self.job.config
+        scaled, step = self.prepare(batch)
+        result = forward(self.dictionary, scaled, step, scratch=self.scratch)
+        loss, squares = self.loss(scaled, result)
+        self.optimizer.param_groups[0]["lr"] = self.rate()
+        self.optimizer.zero_grad(set_to_none=True)
+        loss.backward()
+        self.processes.add_gradients(self.optimizer.param_groups[0]["params"])
+        self.optimizer.step()
+        self.after(scaled, step, result, squares.detach(), loss.detach())
+
+    def prepare(self, batch: Tensor) -> tuple[Tensor, TrainingStep]:
+        """What it sees of a batch, in the dictionary's units, and what its step is."""
         self.rows, own = len(batch), self.processes.share(batch)
         rows = self.job.view(own) if self.job.view else own
         rows = rows.to(self.tokens_since_fired.device, non_blocking=True)
         scaled = self.dictionary.scaled(rows)
         self._update_dead_latents()
-        step = self._training_step(len(scaled))
-        result = forward(self.dictionary, scaled, step, scratch=self.scratch)
+        return scaled, self._training_step(len(scaled))
+
+    def rate(self) -> float:
+        """The learning rate of the step to come."""
+        return self.job.settings.rate(self.steps_done, self.job.config.partition.latents)
+
+    def loss(self, scaled: Tensor, result: ForwardResult) -> tuple[Tensor, Tensor]:
+        """The loss of a step, and the squared errors `[models]` in it."""
+        settings, config = self.job.settings, self.job.config
         squares = result.errors.square().sum((0, 2))
         loss = squares.sum() / (self.rows * config.models * config.width)
         if (weight := settings.difference_weight_at(self.steps_done)) and config.models == 2:
@@ -102,14 +120,7 @@ class Trainer:
             with torch.autocast(scaled.device.type, torch.bfloat16, enabled=low):
                 left = aux_loss(self.dictionary, scaled, result.errors, self.dead, self.processes)
             loss = loss + settings.auxiliary * left
-        self.optimizer.param_groups[0]["lr"] = settings.rate(
-            self.steps_done, config.partition.latents
-        )
-        self.optimizer.zero_grad(set_to_none=True)
-        loss.backward()
-        self.processes.add_gradients(self.optimizer.param_groups[0]["params"])
-        self.optimizer.step()
-        self._after(scaled, step, result, squares.detach(), loss.detach())
+        return loss, squares
 
     def _training_step(self, rows: int) -> TrainingStep:
         settings, config = self.job.settings, self.job.config
@@ -140,7 +151,7 @@ class Trainer:
         self.dead = dead
 
     @torch.no_grad()
-    def _after(
+    def after(
         self,
         scaled: Tensor,
         step: TrainingStep,
@@ -148,6 +159,7 @@ class Trainer:
         squares: Tensor,
         loss: Tensor,
     ) -> None:
+        """What follows a step: decoders of norm one, the threshold, the counters."""
         function, threshold = self.dictionary.function, self.dictionary.threshold
         if not function.l1:
             self.dictionary.unit_decoders_()

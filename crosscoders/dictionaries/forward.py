@@ -126,7 +126,7 @@ def _sparse(
         table = dictionary.decoder(m).to(pre.dtype)
         said = sparse.Decode.apply(here, table, part)  # type: ignore[no-untyped-call]
         errors.append(said + dictionary.centres[m] - scaled[:, m])
-    return _result(dictionary, errors, value, own_penalty, latent)
+    return joined_result(dictionary, torch.stack(errors, 1), value, own_penalty, latent)
 
 
 def _dense(
@@ -150,13 +150,15 @@ def _dense(
         - scaled[:, m]
         for m, seen in enumerate(dictionary.ranges)
     ]
-    return _result(dictionary, errors, value, own_penalty, latent)
+    return joined_result(dictionary, torch.stack(errors, 1), value, own_penalty, latent)
 
 
-def _result(
-    dictionary: Dictionary, errors: list[Tensor], value: Tensor, own: Tensor | None, latent: Tensor
+def joined_result(
+    dictionary: Dictionary, errors: Tensor, value: Tensor, own: Tensor | None, latent: Tensor
 ) -> ForwardResult:
-    """`errors` by model; `own`: the penalty that the function itself asks of each pair."""
+    """`errors [rows, models, width]`; `own`: the penalty that the function itself asks of each
+    pair.
+    """
     penalty = value.new_zeros(1) if own is None else own
     if dictionary.function.l1:
         weighed = value * at_latents(dictionary.decoder_norms(), latent)
@@ -164,8 +166,8 @@ def _result(
     held = value.detach()
     fired = torch.zeros(len(dictionary.bias), dtype=torch.bool, device=value.device)
     return ForwardResult(
-        errors=torch.stack(errors, 1),
-        penalty=penalty.sum() / len(errors[0]),
+        errors=errors,
+        penalty=penalty.sum() / len(errors),
         active=(held > 0).sum(),
         fired=fired.index_fill(0, latent[held > 0], True),
         value=held,

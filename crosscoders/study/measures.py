@@ -26,6 +26,7 @@ from crosscoders.latents.controls import (
 )
 from crosscoders.latents.reconstruction import spliced
 from crosscoders.latents.row_groups import Contrast
+from crosscoders.latents.spanned import Spanned, spanned
 from crosscoders.latents.stability import stability
 from crosscoders.latents.table import LatentTable, latent_table, study_latents
 from crosscoders.patching.decisions import Behaviour, Theme
@@ -59,7 +60,7 @@ class Measured:
     """Everything that was measured on the reported texts. `separating`:
     latents, the surest first. `baselines`: see `comparing`; `None` where they
     were not asked for. `reported`: the latents that are findings. `models`: of the dictionary.
-    `outliers`: what is told of them.
+    `spanned`: the space of what does not come back. `outliers`: what is told of them.
     """
 
     models: int
@@ -69,6 +70,7 @@ class Measured:
     controls: list[dict[str, Any]]
     baselines: dict[str, Any] | None
     reported: Reported
+    spanned: Spanned | None = None
     outliers: tuple[str, ...] = ()
 
 
@@ -90,9 +92,11 @@ def measured(
     dictionary, reported = dictionaries[PAIR], streams.reported
     study = study_latents(dictionary, reported, contrasts)
     names = [name for name in dictionaries if is_seed(name)]
-    table, again = study.table, None
+    table, again, plane = study.table, None, None
     if names:
-        again = stability(dictionary, [dictionaries[name] for name in names], reported)
+        others = [dictionaries[name] for name in names]
+        again = stability(dictionary, others, reported)
+        plane = spanned(again, dictionary, others)
         table = table.with_column("stability", again.share)
     table.write(folder / LATENTS)
     shown = shown_latents(table, contrasts[0].name if contrasts else None)
@@ -134,6 +138,7 @@ def measured(
         controls=nulls,
         baselines=baselines,
         reported=found,
+        spanned=plane,
         outliers=tuple(sentences(streams.outliers, _decoder(policies[0]), streams.limits is None)),
     )
 
@@ -221,6 +226,7 @@ def told(
     """
     table, latents = found.table, rising(found)
     said = [found.reported.sentence] if found.models > 1 else []
+    said += [found.spanned.sentence] if found.spanned else []
     said += [*(location["sentences"] if location else ()), *found.outliers]
     if theme:
         shares = f"{percent(theme.before)} before training, {percent(theme.after)} after"
@@ -257,6 +263,7 @@ def told(
         "specific": [int(one) for one in table.specific("after")],
         "reported": found.reported.latents,
         "left_out": dict(found.reported.left_out),
+        "spanned": vars(found.spanned) if found.spanned else None,
     }
 
 

@@ -96,7 +96,7 @@ def test_a_plan_says_every_step_with_its_time(tmp_path):
     assert "6 dictionaries on 400,000 tokens" in slow[3]
     assert slow != fast
     told = plan(asked(model, controls=False, decisions=0, site="hook_embed"), tmp_path, 1e9)
-    assert "2 dictionaries" in told[2] and len(told) == 4
+    assert "4 dictionaries" in told[2] and len(told) == 4
 
 
 def test_a_plan_for_a_deep_network_reads_and_trains_less(tmp_path):
