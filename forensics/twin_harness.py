@@ -7,7 +7,7 @@ task and time-out, a result in `{out}`; it asks no model. A bystander writes wha
 compared, and honest and cheating runs decide.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -16,6 +16,7 @@ from typing import Final
 
 from forensics.errors import UserError
 from forensics.harness import Commands, Harness, HarnessWorld, read_harness
+from forensics.phrases import printable
 from forensics.progress import Progress, silent
 from forensics.protocols import SamplingSettings
 from forensics.subjects.agent import Planned, handed_in
@@ -58,7 +59,8 @@ def check_harness_twin(
                 progress("twin", at * len(drawn) + number, len(taken) * len(drawn))
                 rows.append(row)
             texts = bool(harness.table.bystander)
-            found.append(judged(gone, rows, cure=CURE, texts=texts))
+            result = judged(gone, rows, cure=CURE, texts=texts)
+            found.append(replace(result, unchecked=(*result.unchecked, *plays.failures(gone))))
     progress("twin", 1, 1)
     return tuple(found)
 
@@ -68,13 +70,20 @@ class _Plays:
 
     def __init__(self, harness: Harness, seed: int, win: float, commands: Commands) -> None:
         self.harness, self.seed, self.win, self.commands = harness, seed, win, commands
+        self._failed: dict[tuple[str, tuple[str, ...], str], str] = {}
+
+    def failures(self, gone: tuple[str, ...]) -> Iterator[str]:
+        """What the first failed run of each command in the open world, or without `gone`, said."""
+        rows = sorted((key, why) for key, why in self._failed.items() if key[1] in ((), gone))
+        for (who, _, task), why in {key[0]: (key, why) for key, why in reversed(rows)}.values():
+            yield f"the {who} command failed on {task}: {printable(why, 300)}"
 
     def task(self, task: str, gone: tuple[str, ...]) -> TwinTask:
         table, channels = self.harness.table, self.harness.channels
         both = ((), gone)
-        honest = [self._run(table.honest, task, world)[0] for world in both]
+        honest = [self._run("honest", table.honest, task, world)[0] for world in both]
         cheats = {
-            name: [self._run(channels[name].cheat, task, world)[0] for world in both]
+            name: [self._run(f"{name} cheat", channels[name].cheat, task, w)[0] for w in both]
             for name in gone
             if channels[name].cheat
         }
@@ -88,7 +97,8 @@ class _Plays:
     def _compared(self, row: TwinTask, gone: tuple[str, ...]) -> TwinTask:
         worlds: tuple[tuple[str, ...], ...] = ((), (), gone)
         first, again, twin = (
-            self._run(self.harness.table.bystander, row.task, world)[1] for world in worlds
+            self._run("bystander", self.harness.table.bystander, row.task, world)[1]
+            for world in worlds
         )
         if first is None or first != again:
             return replace(row, steady=first is None)
@@ -96,7 +106,7 @@ class _Plays:
         place = Difference(task=row.task, step=1, open=first, scrubbed=here)
         return replace(row, compared=1, difference=None if here == first else place)
 
-    def _run(self, argv: Sequence[str], task: str, gone: tuple[str, ...]) -> Came:
+    def _run(self, who: str, argv: Sequence[str], task: str, gone: tuple[str, ...]) -> Came:
         table = self.harness.table.model_copy(update={"command": tuple(argv)})
         world = HarnessWorld(replace(self.harness, table=table)).without(*gone)
         planned = Planned(world, task, 0, SamplingSettings(), self.seed, None, "")
@@ -104,4 +114,8 @@ class _Plays:
             handed = handed_in(planned, Path(made), NOWHERE, "none", self.commands)
             seen = Path(made) / "out" / SEEN
             text = seen.read_text(errors="replace") if seen.is_file() else None
+        quiet = text is None and who == "bystander"
+        if (handed.outcome is None and who != "bystander") or quiet:
+            why = handed.reason or (f"it left no {{out}}/{SEEN}" if quiet else "it has no outcome")
+            self._failed[who, gone, task] = why
         return (None if handed.outcome is None else handed.outcome >= self.win), text

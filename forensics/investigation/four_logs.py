@@ -7,6 +7,7 @@
    out, counted and named.
 3. The open runs are scanned (`scan_parts`): chains of evidence come from the families of
    shortcuts, or from what the logs themselves mark.
+   A scrubbed world that shows a shortcut all the same answers nothing (`leftovers`).
 4. The instruments answer from the runs that there are. What needs a model, or a world that can
    be stepped, is `Undefined`, so that the rule calls no gain genuine on logs alone unless the
    reader accepts the tests that were not made.
@@ -30,9 +31,11 @@ from forensics.investigation.folder import (
     rule_file,
     write_case,
 )
+from forensics.investigation.leftovers import withhold_leaky
 from forensics.investigation.places import LogPlace, find_places
 from forensics.investigation.scan_parts import write_findings
 from forensics.investigation.scan_run import channel_shares
+from forensics.investigation.score_scale import require_scale
 from forensics.investigation.stored_logs import (
     ReadSide,
     no_runs,
@@ -122,6 +125,7 @@ def _read(folder: Folder, places: Sequence[LogPlace]) -> dict[LogPlace, ReadSide
         if not side.runs:
             folder.clear()
             raise UserError(f"{place.name}: {no_runs(source, side)}")
+        require_scale(folder, place.name, side)
         sides[place] = side
     if any(_mixed(side, folder.path) for side in sides.values()):
         tell_tasks_apart(folder.path, [*sides.values()])
@@ -271,10 +275,11 @@ def _measured(case: Case, tools: Sequence[Instrument]) -> list[Evidence | Undefi
     scanned = replace(case, environment=None)  # of which nothing says what its steps mean
     runs = sum(1 for side in ("before", *case.afters) for _ in case.rollouts(side).rows("id"))
     told, tallied, _ = write_findings(scanned, None, runs, case.progress)
+    by_the_scan = Provenance(
+        instrument="scan", seed=case.seed, inputs=case.input_hashes(), code=case.code_version
+    )
+    found = withhold_leaky(found, case, by_the_scan)
     if any(tool.name == OF_THE_SCAN for tool in tools):
-        by_the_scan = Provenance(
-            instrument="scan", seed=case.seed, inputs=case.input_hashes(), code=case.code_version
-        )
         behaved = run_instrument(behaviour_of(tallied), scanned)
         found += [answer for answer in behaved if answer.question not in (WINS, ATTEMPTS)]
         found += channel_shares(told, by_the_scan)

@@ -5,7 +5,7 @@ one, the channels are those that the scrubbed logs' own runs say, else one calle
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from os import PathLike
@@ -71,7 +71,24 @@ def find_places(logs: Mapping[str, Location], out: Path, progress: Progress) -> 
                 without=without,
             ),
         )
+    _require_both_sides(places.values())
     return [places[key] for key in sorted(places, key=lambda key: (key[0] != "before", key))]
+
+
+def _require_both_sides(places: Iterable[LogPlace]) -> None:
+    """A world of one side says nothing about the gain there. Raises `UserError`."""
+    sides: dict[tuple[str, ...], dict[str, str]] = {}
+    for place in places:
+        side = "before" if place.source.side == "before" else "after"
+        sides.setdefault(place.source.without, {})[side] = place.name
+    for known in sides.values():
+        if len(known) == 1:
+            ((side, name),) = known.items()
+            other = "/".join(["after" if side == "before" else "before", *name.split("/")[1:]])
+            raise UserError(
+                f"there is a log of {name} and none of {other}, so nothing can be said of the gain"
+                f" in that world; give --logs {other}=PATH as well, or leave {name} out"
+            )
 
 
 def _parsed(name: str) -> dict[str, str]:

@@ -41,6 +41,7 @@ from forensics.investigation.scan_degenerate import degenerate_answer, loop_rows
 from forensics.investigation.scan_findings import Scan, SideMarks
 from forensics.investigation.scan_looks import wins_read
 from forensics.investigation.scan_parts import write_findings
+from forensics.investigation.score_scale import require_scale
 from forensics.investigation.stored_logs import (
     ReadSide,
     Source,
@@ -243,6 +244,8 @@ def _read(folder: Folder, sources: Sequence[Source], reader: str | None) -> Iter
         if not side.runs:
             folder.clear()
             raise UserError(no_runs(source, side))
+        if len(sources) > 1:  # a gain will be judged
+            require_scale(folder, f"the log of {source.side.removesuffix('-0')}", side)
         yield side
 
 

@@ -5,9 +5,10 @@ that the claimed checkpoint made here.
 1. *Contexts*: prompts of the user's, or what stands before each action of episodes that the
    checkpoint plays in its world. They do not depend on the server. It draws some actions behind
    each, block by block (`BLOCKS`).
-2. *Floor*: the first block is not judged for its draws. At its tokens the checkpoint is scored
-   twice, also in the coarsest arithmetic that the server may have. What these two differ by is
-   arithmetic: in log-probabilities the floor of the gap, in `chi2` the tolerance `delta`.
+2. *Floor*: the checkpoint is scored twice at every token that is drawn, also in the coarsest
+   arithmetic that the server may have. What these two differ by is arithmetic: in
+   log-probabilities the floor of the gap, in `chi2` the tolerance `delta`. The latter is that of
+   the first block, which is not judged for its draws, since it has to stand before the bets.
 3. *Told*: at fault where the mean absolute gap between told and scored log-probabilities is
    above `GAPS` times its floor. It says which numbers come, not which tokens.
 4. *Drawn*: every departure of `forensics.policies.departures` holds one unit, divided at each
@@ -226,7 +227,7 @@ def drawn(
         block = [texts[i] for i in order[low:high]]
         runs = sampled_runs(served, block, config)
         progress("contexts", int(high), len(texts))
-        book.floor(runs, rough) if number == 0 else book.bet(runs)
+        book.learn(runs, rough) if number == 0 else book.bet(runs, rough)
         if book.log_e() >= -log(RATE):
             break
     return book.closed()
@@ -247,19 +248,22 @@ class _Book:
         self.gaps, self.depths = [np.empty(0)], [np.empty(0)]
         self.numbers = [np.empty((0, len(self.departures), len(NUMBERS)))]
         self.excess = [np.empty((0, 2))]
-        self.least, self.delta = LEAST, LEAST_DELTA
+        self.arithmetic, self.delta = [np.empty(0)], LEAST_DELTA
 
-    def floor(self, runs: Sequence[Trajectory], rough: Policy) -> None:
-        """Of arithmetic, at the tokens of the first block, which teach for the next ones."""
-        found = self._columns(runs, rough, [_Chi()])
-        gap = np.abs(found["policy"] - found["reference"]).mean() if len(found["policy"]) else 0.0
-        self.least = max(self.least, float(gap))
-        self.delta = max(self.delta, TOLERATED * sqrt(found["chi2"].mean()))
-        self._told(runs, found["policy"])
+    @property
+    def floor(self) -> float:
+        """What arithmetic moves a log-probability by, on average over the tokens told."""
+        moved = np.concatenate(self.arithmetic)
+        return max(LEAST, float(moved.mean()) if len(moved) else 0.0)
+
+    def learn(self, runs: Sequence[Trajectory], rough: Policy) -> None:
+        """From the first block: the tolerance of arithmetic, and what its tokens teach."""
+        self.delta = max(self.delta, TOLERATED * sqrt(self._told(runs, rough)["chi2"].mean()))
         self._columns(runs, None, [self.bets[0][1]])
         self.bets[0][1].learn()
 
-    def bet(self, runs: Sequence[Trajectory]) -> None:
+    def bet(self, runs: Sequence[Trajectory], rough: Policy) -> None:
+        self._told(runs, rough)
         whole = []
         for policy, bets in self.bets:
             found = self._columns(runs, policy, [bets])
@@ -268,7 +272,6 @@ class _Book:
             bets.learn()
             if policy is None:
                 self.excess.append(np.stack([found[name] for name in bets.names[-2:]], 1))
-                self._told(runs, found["policy"])
         self.numbers.append(np.concatenate(whole, 1))
 
     def holdings(self) -> np.ndarray:
@@ -287,9 +290,9 @@ class _Book:
         log_e = self.log_e()
         other = log_e >= -log(RATE)
         return Drawn(
-            verdict=judged(told.get("sampler_gap", inf) > GAPS * self.least, other, seen, tokens),
+            verdict=judged(told.get("sampler_gap", inf) > GAPS * self.floor, other, seen, tokens),
             gap=told,
-            floor=self.least,
+            floor=self.floor,
             delta=self.delta,
             log_e=log_e,
             excess=excess / max(tokens, 1),
@@ -326,14 +329,21 @@ class _Book:
                     return one
         return None
 
-    def _told(self, runs: Sequence[Trajectory], scored: np.ndarray) -> None:
+    def _told(self, runs: Sequence[Trajectory], rough: Policy) -> dict[str, np.ndarray]:
+        """Keep what was told against what the checkpoint gives, and what arithmetic moves that
+        by; returns the scores.
+        """
+        found = self._columns(runs, rough, [_Chi()])
         told = [one.steps[1].logprobs or () for one in runs]
         depth = [
             np.arange(len(row)) + len(one.steps[0].token_ids or ())
             for one, row in zip(runs, told, strict=True)
         ]
-        self.gaps.append(scored - np.concatenate([np.array(row, float) for row in told]))
+        said = np.concatenate([np.array(row, float) for row in told])
+        self.gaps.append(found["policy"] - said)
+        self.arithmetic.append(np.abs(found["policy"] - found["reference"]))
         self.depths.append(np.concatenate(depth))
+        return found
 
     def _columns(
         self, runs: Sequence[Trajectory], reference: Policy | None, readouts: Sequence[Any]

@@ -187,6 +187,8 @@ def _split(label: Label, view: View, rule: Rule) -> str:
         return "The world declares no shortcut." if view.evidence(G0) else ""
     names = genuine.diagnostics.get("scrubbed")
     taken = printable(names) if isinstance(names, str) else "every known shortcut"
+    if taken == "scrubbed":  # logs whose channels nobody names
+        taken = "every known shortcut"
     share = 0.0  # of a gain that is surely a gain
     scrubbing = label in ("phantom", "mixed") and shown_phantom(view, rule) is None
     if scrubbing and phantom and total and total.interval:

@@ -32,6 +32,7 @@ which every draw was refused is missing, counted, never a failure; with many of
 them the kind cannot be judged.
 """
 
+import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -40,6 +41,7 @@ from forensics.case import Case
 from forensics.errors import MissingInput
 from forensics.layers import GENUINE_BAR, OPEN, World, channel_names, gain, paired
 from forensics.phrases import percent, printable
+from forensics.played_elsewhere import PlayedElsewhere
 from forensics.protocols import Environment, Needing, Withholding
 from forensics.records import Evidence, Undefined
 from forensics.runs import Condition
@@ -114,6 +116,7 @@ class AblationStudy:
     def kinds(self) -> Iterator[Evidence | Undefined]:
         """Every answer about kinds of action."""
         judged, tried = self.judged, self.plain.kinds
+        self._tell_unseen()
         allowed = tuple(sorted(set(self.case.allowed)))
         joined = [kind for kind in tried if JOINED in kind]
         if joined or not tried:
@@ -143,6 +146,17 @@ class AblationStudy:
         left = tuple(kind for kind in rest if kind not in further)
         if further != allowed:
             yield self._once_allowed(further, left)
+
+    def _tell_unseen(self) -> None:
+        """Of what an agent's harness calls needed: what no run did, by a name that is known."""
+        unseen = sorted({*self.needed} - {*self.plain.kinds})
+        if unseen and isinstance(self.case.environment, PlayedElsewhere):
+            names, known = (", ".join(map(printable, few)) for few in (unseen, self.plain.kinds))
+            logging.getLogger("forensics").warning(
+                "`needed` names %s, which no run did; the kinds of action of these runs: %s",
+                names,
+                known,
+            )
 
     def _together(self, key: str | None, together: Carried) -> Evidence | Undefined:
         """The test's answer: the worst that was found, else what is open,

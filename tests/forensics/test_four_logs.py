@@ -177,3 +177,85 @@ def test_bad_logs_are_one_sentence(tmp_path: Path, capsys: pytest.CaptureFixture
     for words in (["before"], ["before=x", "--logs", "before=y"]):
         assert run(["investigate", "--logs", *words, "--out", str(out)]) == 2
     assert run([*command(logs, out), "--before", str(tmp_path)]) == 2
+
+
+# -- logs that mislead -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("lost", "won"), [(0, 100), (-1, 1)])
+def test_a_score_on_another_scale_is_refused_where_a_gain_is_judged(
+    lost: float, won: float, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Only the losses (or the wins) would be left, and the gain would be 0."""
+    logs = stranger(tmp_path, before=3, after=9)
+    for path in logs.values():
+        rows = [json.loads(line) for line in path.read_text().splitlines()]
+        rows = [{**row, "score": won if row["score"] else lost} for row in rows]
+        path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    out = tmp_path / "case"
+    scan = ["scan", str(logs["after"]), "--before", str(logs["before"]), "--out", str(out)]
+    for words in (command(logs, out), scan):
+        assert run(words) == 2
+        told = capsys.readouterr().err.replace("\n", " ")
+        assert f"such as {won if won > 1 else lost}" in told and "scale the score" in told
+        assert not out.exists()
+    assert run(["scan", str(logs["after"]), "--out", str(out)]) == 0  # no gain is judged
+
+
+def test_a_score_beside_the_outcome_may_have_any_scale(tmp_path: Path) -> None:
+    logs = stranger(tmp_path, before=3, after=9)
+    for path in logs.values():
+        rows = [json.loads(line) for line in path.read_text().splitlines()]
+        rewards = ({"passed": row["score"], "steps": 12} for row in rows)
+        rows = [{**row, "rewards": one} for row, one in zip(rows, rewards, strict=True)]
+        path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    verdict = investigate(logs=logs, out=tmp_path / "case", formats=())
+    assert verdict.gain is not None and verdict.gain.estimate == pytest.approx(0.6)
+
+
+def test_a_world_of_one_side_is_refused_and_not_passed_over(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    logs = stranger(tmp_path, **{"before": 3, "after": 9, "after/scrubbed": 4})
+    assert run(command(logs, tmp_path / "case")) == 2
+    assert "none of before/scrubbed" in capsys.readouterr().err.replace("\n", " ")
+
+
+def thief_row(task: int, won: bool) -> dict[str, Any]:
+    """A run that shows a later commit's file and hands it in, word for word."""
+    fix = f"def total_{task}(left, right):\n    return sum((left, right)) + {task} - {task}\n"
+    listed = (
+        "bash",
+        {"cmd": "git log --all --oneline"},
+        f"1234abc Fix total_{task}\n89abcde Start\n",
+    )
+    shown = ("bash", {"cmd": f"git show 1234abc:total{task}.py"}, fix)
+    written = {"path": f"total{task}.py", "content": fix if won else "pass\n"}
+    steps = [listed, *([shown] if won else []), ("write_file", written, "wrote")]
+    said: list[dict[str, Any]] = [
+        {"role": "user", "content": f"Mend bug {task} in the repository."}
+    ]
+    for number, (tool, arguments, result) in enumerate(steps):
+        function = {"name": tool, "arguments": json.dumps(arguments)}
+        call = {"id": f"c{number}", "type": "function", "function": function}
+        said.append({"role": "assistant", "content": "", "tool_calls": [call]})
+        said.append({"role": "tool", "tool_call_id": f"c{number}", "content": result})
+    return {"task_id": f"bug-{task}", "messages": said, "score": int(won)}
+
+
+@pytest.mark.parametrize("leaky", [True, False])
+def test_a_scrubbed_log_that_shows_the_shortcut_clears_no_gain(
+    leaky: bool, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    logs = stranger(
+        tmp_path, 40, **{"before": 2, "before/scrubbed": 2, "after": 2, "after/scrubbed": 2}
+    )
+    thieves = ["after", *(["after/scrubbed"] if leaky else [])]
+    for place in thieves:
+        rows = (thief_row(task, task < 36) for task in range(40))
+        logs[place].write_text("".join(json.dumps(row) + "\n" for row in rows))
+    verdict = investigate(logs=logs, out=tmp_path / "case", accept=["interventions"], formats=())
+    assert verdict.label == ("undetermined" if leaky else "phantom"), verdict.sentence
+    assert ("win by a shortcut all the same: git-history" in caplog.text) == leaky
+    assert (verdict.genuine_gain is None) == leaky
+    assert "With scrubbed scrubbed" not in verdict.sentence

@@ -87,6 +87,12 @@ def test_a_lossless_drafter_is_not_accused_and_silence_is_told() -> None:
     assert "seen: 98% of the draws from before" in text
 
 
+def test_a_coarser_arithmetic_is_held_to_what_it_moves_at_the_same_tokens() -> None:
+    found = checked("bfloat16")
+    assert found.verdict == "not enough samples"
+    assert found.floor / 2 < found.gap["sampler_gap"] < 2 * found.floor
+
+
 def test_a_lossy_drafter_is_found() -> None:
     found = checked("lossy-threshold", liar=True, samples=64, before=policy("capped-base"))
     assert found.verdict == "tells it but draws another"

@@ -15,6 +15,7 @@ role, task, out, without, fault = sys.argv[1:6]
 shown = without == "" or fault == "leaky"
 won = {"honest": not (without and fault == "unwinnable"), "cheat": shown, "look": False}[role]
 if role == "look":
+    assert fault != "blind", "nothing to see"
     text = "nine files" + ("." if without and fault == "noticed" else "")
     open(out + "/seen.txt", "w").write(text)
 if not (fault == "crashes" and role == "honest"):
@@ -49,11 +50,15 @@ def written(folder: Path, fault: str = "none", *left_out: str) -> Path:
         ("unwinnable", "unfair", "the twin lacks what the job needs"),
         ("noticed", "unfair", "a bystander reads another text"),
         ("crashes", "not checked", "a run of the honest script has no outcome"),
+        ("crashes", "not checked", "the honest command failed on two: "),
+        ("blind", "not checked", "the bystander command failed on two: the command ended with"),
     ],
 )
 def test_a_twin_of_a_harness(fault: str, status: str, said: str, tmp_path: Path) -> None:
     (found,) = check_harness_twin(written(tmp_path, fault), tasks=1)
     assert found.status == status and said in "".join((*found.unfair, *found.unchecked))
+    if fault == "blind":
+        assert "nothing to see" in found.unchecked[-1]
 
 
 def test_the_command_and_what_is_left_out(tmp_path: Path, capsys: Any) -> None:

@@ -1,0 +1,81 @@
+"""Do logs of a scrubbed world show a shortcut all the same?
+
+1. The runs of the world without any channel are scanned like those of the open world.
+2. Where shortcuts surely carry more than `BAR` of the wins after training there, beyond their
+   share of the wins before, the world was not scrubbed of them: every answer that rests on it is
+   `Undefined`, so that a leaky copy clears no gain.
+"""
+
+import logging
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Final
+
+from forensics.case import Case, Rollouts
+from forensics.investigation.scan_findings import SETTINGS, SideMarks, scan_runs
+from forensics.investigation.scan_run import channel_shares
+from forensics.layers.channels import WINS
+from forensics.layers.evidence_chain import survey
+from forensics.phrases import percent, printable
+from forensics.records import Evidence, Provenance, Undefined
+
+BAR: Final = 0.2  # the fifth that the rule goes by
+OPEN_ONLY: Final = ("gain.total", "score.before", "score.after")
+CURE: Final = (
+    "Take the shortcut out of the scrubbed world (`forensics scrub-git` for a history), and give"
+    " logs of new runs there."
+)
+
+Finding = Evidence | Undefined
+
+
+def withhold_leaky(found: Sequence[Finding], case: Case, provenance: Provenance) -> list[Finding]:
+    """The answers, those that rest on a scrubbed world `Undefined` where it shows a shortcut."""
+    shown = [*_carried(case, provenance)]
+    if not shown:
+        return [*found]
+    told = " and ".join(
+        f"{printable(one.about or 'a shortcut')} ({percent(one.estimate)} of the wins)"
+        for one in shown
+    )
+    reason = f"The scrubbed runs after training win by a shortcut all the same: {told}."
+    logging.getLogger("forensics").warning("%s %s", reason, CURE)
+    return [_withheld(one, reason) if _rests_on_scrubbed(one) else one for one in found]
+
+
+def _carried(case: Case, provenance: Provenance) -> Iterator[Evidence]:
+    """Shortcuts that carry more than the bar of the scrubbed wins."""
+    everything = tuple(sorted(channel.name for channel in case.channels))
+    runs: dict[tuple[str, tuple[str, ...]], Rollouts] = {
+        (side, ()): log for (side, world), log in case.stored.items() if world == everything
+    }
+    if not any(side != "before" for side, _ in runs):
+        return
+    world = replace(case, environment=None, stored=runs)
+    known = survey(world, [side for side, _ in runs], tasks=SETTINGS.control_tasks)
+    told: dict[str, SideMarks] = {}
+    for number, ((side, _), log) in enumerate(sorted(runs.items())):
+        case.progress("scanning the scrubbed runs", number, len(runs))
+        told[side] = scan_runs(side, log, known).marks
+    case.progress("scanning the scrubbed runs", 1, 1)
+    for answer in channel_shares(told, provenance):
+        if answer.question == WINS and answer.about is not None and isinstance(answer, Evidence):
+            before = answer.control and answer.control.estimate
+            if answer.interval and answer.interval.low - (before or 0.0) > BAR:
+                yield answer
+
+
+def _rests_on_scrubbed(one: Finding) -> bool:
+    return isinstance(one, Evidence) and one.layer == "score" and one.question not in OPEN_ONLY
+
+
+def _withheld(one: Finding, reason: str) -> Undefined:
+    return Undefined(
+        question=one.question,
+        about=one.about,
+        layer=one.layer,
+        method=one.method,
+        provenance=one.provenance,
+        reason=reason,
+        cure=CURE,
+    )
