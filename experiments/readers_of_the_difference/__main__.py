@@ -1,5 +1,5 @@
 """`python -m experiments.readers_of_the_difference --workers 2 --minutes 10`: goes on where it was,
-adds what is done to `rule_2/cases.jsonl`, and writes the table and what follows by `rule_2/rule.md`.
+adds what is done to `rule_2/cases.jsonl`, and writes the table and what follows by the rule there.
 
 Without `--real FOLDER` (as `make real` makes it) the real pair is left out, and the table says so.
 """

@@ -1,5 +1,5 @@
-"""What follows from the rows by `rule_2/rule.md`: each reader's score, who leads, who lists features;
-and the tables. What was not measured says so.
+"""What follows from the rows by `rule_2/rule.md`: each reader's score, who leads, who lists
+features; and the tables. What was not measured says so.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
