@@ -22,7 +22,9 @@ if TYPE_CHECKING:
         difference_view as difference_view,
     )
     from crosscoders.activations.texts import texts_of as texts_of
+    from crosscoders.latents.explained import explained as explained, neuronpedia as neuronpedia
     from crosscoders.latents.reconstruction import quality as quality, spliced as spliced
+    from crosscoders.latents.stages import came as came, presence as presence
     from crosscoders.latents.table import (
         LatentTable as LatentTable,
         SpecificConfig as SpecificConfig,

@@ -92,10 +92,19 @@ class Asked:
             " 96; in a network of more than 8 layers 32]",
         ),
     ] = None
+    seeds: Annotated[
+        int,
+        Option(
+            min=1,
+            metavar="N",
+            help="First weights that the dictionary is trained from, side by side: what comes back"
+            " in all of them is told. 1: stability is not measured.",
+        ),
+    ] = 3
     controls: Annotated[
         bool,
         Option(
-            "--controls/--no-controls", help="Train the null controls too: three more dictionaries."
+            "--controls/--no-controls", help="Train the null controls too: two more dictionaries."
         ),
     ] = True
     baselines: Annotated[

@@ -17,6 +17,7 @@ import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from math import isfinite
 from pathlib import Path
 from typing import Any, Final
 
@@ -205,8 +206,11 @@ def read_reward(logs: Path) -> tuple[float | None, dict[str, float | None]]:
 def _rewards(text: str, path: Path) -> dict[str, float | None]:
     try:
         value: Any = parse_json(text) if path.suffix == ".json" else {"reward": float(text)}
-        return {str(key): None if one is None else float(one) for key, one in value.items()}
-    except (ValueError, TypeError, AttributeError):
+        found = {str(key): None if one is None else float(one) for key, one in value.items()}
+        if not all(one is None or isfinite(one) for one in found.values()):
+            raise ValueError
+        return found
+    except (ValueError, TypeError, AttributeError, OverflowError):
         raise UserError(
             f"{path.name} holds {text[:60]!r}, which is no reward; write a number, or an object of"
             " numbers in reward.json"

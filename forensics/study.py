@@ -32,6 +32,7 @@ from forensics.errors import RunInterrupted, UserError
 from forensics.progress import Progress, silent
 from forensics.records import Table
 from forensics.records.files import as_user_error, read_json, write_atomically, write_json
+from forensics.records.given_files import address
 from forensics.records.page import Page
 from forensics.records.tables import write_table
 
@@ -222,6 +223,8 @@ def _is_nothing(folder: Folder, held: Sequence[str]) -> bool:
 
 def make_folder(folder: Path) -> None:
     """Make a folder that can be written, or say in one sentence why it cannot be."""
+    if given := address(folder):
+        raise UserError(f"{given} is an address, not a folder on this machine; give one with --out")
     try:
         str(folder).encode()
     except UnicodeEncodeError:

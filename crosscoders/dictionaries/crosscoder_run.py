@@ -24,6 +24,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from crosscoders.activations.streams import Stream, in_blocks
+from crosscoders.dictionaries.byte_plan import require_memory
 from crosscoders.dictionaries.crosscoder_trainer import Trainer, TrainingJob
 from crosscoders.dictionaries.dictionary import Dictionary, DictionaryConfig
 from crosscoders.dictionaries.settings import TrainerSettings
@@ -68,9 +69,9 @@ def train_crosscoder(
     """Train one dictionary. `folder` holds its checkpoints and history;
     `resume` goes on from there.
 
-    Raises UserError where stream and dictionary do not fit, for activations
-    that are not finite, and for a folder that was begun with other settings or
-    on another stream.
+    Raises UserError where stream and dictionary do not fit, where the device has too little
+    memory, for activations that are not finite, and for a folder that was begun with other
+    settings or on another stream.
     """
     job = TrainingJob(config=config, settings=settings or TrainerSettings())
     return train_crosscoders(
@@ -95,11 +96,11 @@ def train_crosscoders(
     """Train several dictionaries on the same batches. Their tokens, batch and
     seed must be the same.
     """
-    settings = common_settings(jobs)
+    settings, where = common_settings(jobs), torch.device(resolve_device(device))
+    require_memory(jobs, where)
     scaling = replace(settings, batch=settings.scale_rows)
     first, _, _ = next(endless_batches(stream, scaling, 0, 0))  # for scale and first centres
     _require_fit(stream, jobs, first[:1])
-    where = torch.device(resolve_device(device))
     trainers = {name: Trainer(job, first, where) for name, job in jobs.items()}
     journal = Journal(folder, jobs, stream)
     batches = endless_batches(stream, settings, *journal.open(trainers, resume))

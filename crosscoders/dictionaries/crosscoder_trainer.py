@@ -54,7 +54,7 @@ class Trainer:
         self.job, self.steps_done = job, 0
         config, settings = job.config, job.settings
         latents = config.partition.latents
-        self.dictionary = Dictionary(config, settings.seed).to(device)
+        self.dictionary = Dictionary(config, settings.first_weights).to(device)
         first = (job.view(first) if job.view else first).to(device).float()
         norm = first.norm(dim=-1).mean()  # over rows and models; scaled to the root of the width
         self.dictionary.scale.copy_(config.width**0.5 / norm.clamp(min=1e-12))
@@ -67,7 +67,7 @@ class Trainer:
         }
         trained = [*self.dictionary.parameters(), *self.parameters.values()]
         self.optimizer = torch.optim.Adam(trained, lr=1.0, betas=(0.9, 0.999), fused=True)
-        self.generator = torch.Generator().manual_seed(settings.seed)
+        self.generator = torch.Generator().manual_seed(settings.first_weights)
         self.tokens_since_fired = torch.zeros(latents, dtype=torch.int64, device=device)
         self.dead = torch.zeros(0, dtype=torch.int64, device=device)
         self.sums: dict[str, Tensor] = {}  # since the last `measures`, in double precision
@@ -91,7 +91,9 @@ class Trainer:
             config.models * config.width
         )
         if len(self.dead) and settings.auxiliary:
-            left = aux_loss(self.dictionary, scaled, result.errors, self.dead)
+            low = settings.precision == "bfloat16"
+            with torch.autocast(scaled.device.type, torch.bfloat16, enabled=low):
+                left = aux_loss(self.dictionary, scaled, result.errors, self.dead)
             loss = loss + settings.auxiliary * left
         self.optimizer.param_groups[0]["lr"] = settings.rate(
             self.steps_done, config.partition.latents

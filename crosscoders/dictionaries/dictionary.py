@@ -11,6 +11,7 @@ transformer-circuits 2024 (crosscoders), 2504.02922 (BatchTopK crosscoders),
 2602.11729 (dedicated feature crosscoders).
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -165,14 +166,17 @@ class Dictionary(nn.Module):
         self,
         scaled: Float[Tensor, "rows models width"],
         out: Float[Tensor, "rows latents"] | None = None,
+        encoders: Sequence[Tensor] | None = None,
     ) -> Float[Tensor, "rows latents"]:
-        """Of activations in the dictionary's units. `out` is
-        overwritten with them, in its own precision and without a gradient.
+        """Of activations in the dictionary's units. `out` is overwritten with them, without a
+        gradient. `encoders`: its own in another precision, which the product then has.
         """
-        pre = self.bias.expand(len(scaled), -1).clone() if out is None else out.copy_(self.bias)
+        tables = self.encoders if encoders is None else encoders
+        bias = self.bias.to(tables[0].dtype)
+        pre = bias.expand(len(scaled), -1).clone() if out is None else out.copy_(bias)
         centred = (scaled - self.centres).to(pre.dtype)
         for m, read in enumerate(self.read):
-            pre[:, read].addmm_(centred[:, m], self.encoders[m].to(pre.dtype).T)
+            pre[:, read].addmm_(centred[:, m], tables[m].T)
         return pre
 
     def pre_activations_of(
@@ -183,7 +187,7 @@ class Dictionary(nn.Module):
         for m, read in enumerate(self.read):
             place = ((latents >= read.start) & (latents < read.stop)).nonzero().squeeze(-1)
             encoder = self.encoders[m][latents[place] - read.start]
-            pre = pre.index_add(1, place, centred[:, m] @ encoder.T)
+            pre = pre.index_add(1, place, (centred[:, m] @ encoder.T).to(pre.dtype))
         return pre
 
     @torch.no_grad()

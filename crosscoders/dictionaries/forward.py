@@ -6,7 +6,9 @@ reconstructions and the penalty.
    dense. With L1 a value costs `f_l sum_m |d_lm|`.
 2. Dense path: the formulas as they are written, for functions that do not
    choose by rank while many latents are active, and for tests.
-3. Dead latents reconstruct what is left over (2406.04093), each model's
+3. In bfloat16 every large product has that precision: encoder, decoder and the
+   gradients of both. Weights, moments and what is summed over the batch do not.
+4. Dead latents reconstruct what is left over (2406.04093), each model's
    remainder only from latents that see it.
 """
 
@@ -78,20 +80,22 @@ def forward(
     `scratch [rows, latents]` of the product's dtype is overwritten with the
     pre-activations: on a CPU fresh memory for them costs a fifth of the step.
     """
+    dtype = torch.bfloat16 if step.settings.precision == "bfloat16" else dictionary.bias.dtype
+    encoders = [encoder.to(dtype) for encoder in dictionary.encoders]
     with torch.no_grad():
         if scratch is None:
-            dtype = torch.bfloat16 if step.settings.precision == "bfloat16" else None
             scratch = dictionary.bias.new_empty((len(scaled), len(dictionary.bias)), dtype=dtype)
-        pre = dictionary.pre_activations(scaled, out=scratch)
+        pre = dictionary.pre_activations(scaled, out=scratch, encoders=encoders)
         chosen = dictionary.function.candidates(pre, step)
     few = dictionary.function.by_rank != "never" or len(chosen) < SPARSE_BELOW * pre.numel()
     if path == "sparse" or (path == "auto" and few):
-        return _sparse(dictionary, scaled, pre, chosen, step)
-    return _dense(dictionary, scaled, chosen, step)
+        return _sparse(dictionary, encoders, scaled, pre, chosen, step)
+    return _dense(dictionary, encoders, scaled, chosen, step)
 
 
 def _sparse(
     dictionary: Dictionary,
+    encoders: list[Tensor],
     scaled: Tensor,
     pre: Tensor,
     chosen: Tensor,
@@ -100,47 +104,35 @@ def _sparse(
     rows, latents = pre.shape
     latent = chosen % latents
     pattern = sparse.Pattern.of(chosen // latents, latent, rows, latents)
-    known = (
-        pre.reshape(-1)[chosen]
-        if pre.dtype == dictionary.bias.dtype
-        else _exact(dictionary, scaled, pattern)
-    )
-    centred = (scaled - dictionary.centres).detach()
     value: Tensor = sparse.Encode.apply(  # type: ignore[no-untyped-call]
-        known,
+        pre.reshape(-1)[chosen].to(scaled.dtype),
         pattern,
         dictionary.read,
-        centred,
+        (scaled - dictionary.centres).detach().to(pre.dtype),
         dictionary.bias,
         dictionary.centres,
-        *dictionary.encoders,
+        *encoders,
     )
     value, own_penalty = dictionary.function.value(value, latent, step)
     errors = []
     for m, seen in enumerate(dictionary.ranges):
         part, own = pattern.within(seen)
         here = value if own is None else value[own]
-        said = sparse.Decode.apply(here, dictionary.decoder(m), part)  # type: ignore[no-untyped-call]
+        table = dictionary.decoder(m).to(pre.dtype)
+        said = sparse.Decode.apply(here, table, part)  # type: ignore[no-untyped-call]
         errors.append(said + dictionary.centres[m] - scaled[:, m])
     return _result(dictionary, errors, value, own_penalty, latent)
 
 
-def _exact(dictionary: Dictionary, scaled: Tensor, pattern: sparse.Pattern) -> Tensor:
-    """The pre-activations at the pattern in full precision, where the large product had less."""
-    known = dictionary.bias.detach()[pattern.latent].clone()
-    for m, read in enumerate(dictionary.read):
-        part, chosen = pattern.within(read)
-        product = sparse.products_at(
-            part, scaled[:, m] - dictionary.centres[m].detach(), dictionary.encoders[m].detach()
-        )
-        known = known + product if chosen is None else known.index_add(0, chosen, product)
-    return known
-
-
 def _dense(
-    dictionary: Dictionary, scaled: Tensor, chosen: Tensor, step: TrainingStep
+    dictionary: Dictionary,
+    encoders: list[Tensor],
+    scaled: Tensor,
+    chosen: Tensor,
+    step: TrainingStep,
 ) -> ForwardResult:
-    pre = dictionary.pre_activations(scaled)
+    dtype = encoders[0].dtype
+    pre = dictionary.pre_activations(scaled, encoders=encoders).to(scaled.dtype)
     if dictionary.function.by_rank != "never":
         kept = torch.zeros(pre.numel(), dtype=torch.bool, device=pre.device)
         kept[chosen] = True
@@ -148,7 +140,9 @@ def _dense(
     latent = torch.arange(pre.shape[1], device=pre.device).expand_as(pre)
     value, own_penalty = dictionary.function.value(pre, latent, step)
     errors = [
-        value[:, seen] @ dictionary.decoder(m) + dictionary.centres[m] - scaled[:, m]
+        value[:, seen].to(dtype) @ dictionary.decoder(m).to(dtype)
+        + dictionary.centres[m]
+        - scaled[:, m]
         for m, seen in enumerate(dictionary.ranges)
     ]
     return _result(dictionary, errors, value, own_penalty, latent)

@@ -93,9 +93,10 @@ class TrainerSettings:
     bandwidth: float = 0.5  # of the kernel that gives JumpReLU's thresholds a gradient
     first_threshold: float = 0.5  # of JumpReLU
     precision: Literal["float32", "bfloat16"] = (
-        "float32"  # of the encoder's large product; the rest is float32
+        "float32"  # of the large products; weights, moments and sums are float32
     )
-    seed: int = 0  # of the first weights and of the order of the stream
+    seed: int = 0  # of the order of the stream and, if nothing else is said, of the first weights
+    weights_seed: int | None = None  # of the first weights and of which dead latents are drawn
     scale_rows: int = 8192  # first rows, which the scale and the first centres come from
     log_every: int = 50  # steps
     save_every: int = 500  # steps
@@ -115,6 +116,11 @@ class TrainerSettings:
                 f"warm-up {self.warmup} and decay {self.decay} together exceed the training;"
                 " lower one"
             )
+
+    @property
+    def first_weights(self) -> int:
+        """The seed of the first weights."""
+        return self.seed if self.weights_seed is None else self.weights_seed
 
     @property
     def steps(self) -> int:

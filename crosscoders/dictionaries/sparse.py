@@ -24,6 +24,7 @@ from torch import Tensor
 from torch.nn.functional import embedding_bag
 
 CHUNK = 4096  # pairs at once where products are taken by gathering
+CHUNK_ON_CUDA = 2**16
 
 
 @dataclass(frozen=True)
@@ -102,8 +103,9 @@ def products_at(
     if len(pattern.row) and usable and left.dtype in (torch.float32, torch.float64):
         return _sampled(pattern, left, right)
     found = left.new_empty(len(pattern.row))
-    for first in range(0, len(found), CHUNK):
-        part = slice(first, first + CHUNK)
+    chunk = CHUNK_ON_CUDA if left.is_cuda else CHUNK
+    for first in range(0, len(found), chunk):
+        part = slice(first, first + chunk)
         found[part] = torch.einsum("pw,pw->p", left[pattern.row[part]], right[pattern.latent[part]])
     return found
 
@@ -136,7 +138,9 @@ class Decode(torch.autograd.Function):
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         value, table = ctx.saved_tensors
         gradient = gradients[0].contiguous()
-        to_value = products_at(ctx.pattern, gradient, table) if ctx.needs_input_grad[0] else None
+        to_value = None
+        if ctx.needs_input_grad[0]:
+            to_value = products_at(ctx.pattern, gradient, table).to(value.dtype)
         to_table = ctx.pattern.by_latent(value, gradient) if ctx.needs_input_grad[1] else None
         return to_value, to_table, None
 
@@ -172,5 +176,5 @@ class Encode(torch.autograd.Function):
             to_encoders.append(
                 part.by_latent(gradient if chosen is None else gradient[chosen], centred[:, m])
             )
-            to_centres.append(-(to_bias[seen] @ encoder))
-        return None, None, None, None, to_bias, torch.stack(to_centres), *to_encoders
+            to_centres.append(-(to_bias[seen].to(encoder.dtype) @ encoder))
+        return None, None, None, None, to_bias, torch.stack(to_centres).to(to_bias), *to_encoders

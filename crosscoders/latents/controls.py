@@ -11,12 +11,8 @@ show everything, and what must come back.
    same-model pair, carried over to the real pair: how many of the specific
    latents there would be expected without any difference. Train the dictionary
    of the null on the same-model pair itself, with the same settings.
-4. Second seed: the share of latents that come back, beside the share that would
-   by chance, says how much of a table is the data's and how much the seed's.
-   Latents are compared by the cosine of their decoders, over all models
-   together, so that one that changed its block does not count as the same.
-   Chance: the second dictionary with its coordinates mixed up, which keeps norms
-   and the relation of the models to each other and destroys the directions.
+4. Other seeds: the share of latents that come back, beside the share that would by chance, says
+   how much of a table is the data's and how much the seed's (`stability`).
 """
 
 from collections.abc import Iterator
@@ -25,20 +21,15 @@ from typing import Any
 
 import numpy as np
 import torch
-from einops import rearrange
-from jaxtyping import Float
-from torch import Tensor
 
 from crosscoders.activations.streams import Block, MappedStream, Stream
 from crosscoders.dictionaries.dictionary import Dictionary
+from crosscoders.latents.stability import Stability
 from crosscoders.latents.table import LatentTable, SpecificConfig, latent_table
-from forensics.errors import UserError
 from forensics.phrases import percent
 from forensics.statistics import clopper_pearson
 
 POWER = 0.9
-LEAST_COSINE = 0.9  # of a latent that comes back
-LATENTS_AT_ONCE = 2048
 BOTH = ("after", "before")
 # where both models are one there is no difference to share
 NO_SHARE = SpecificConfig(share=0)
@@ -165,68 +156,18 @@ def false_discovery_row(real: LatentTable, null: LatentTable) -> dict[str, Any]:
     }
 
 
-def second_seed_row(
-    first: Dictionary,
-    second: Dictionary,
-    *,
-    alive: tuple[np.ndarray, np.ndarray] | None = None,
-) -> dict[str, Any]:
-    """Which share of the first dictionary's latents come back in the second: each
-    other's best, with a cosine of at least `LEAST_COSINE`.
-
-    `alive`: masks `[latents]` of the latents that count (for example those with
-    a frequency above 0). Raises `UserError` for dictionaries of different
-    width.
-    """
-    if (first.config.width, first.config.models) != (second.config.width, second.config.models):
-        raise UserError(
-            "the two dictionaries differ in width or models; train both on the same site of the"
-            " same pair"
-        )
-    masks = alive or (np.ones(len(first.bias), bool), np.ones(len(second.bias), bool))
-    if not masks[0].any() or not masks[1].any():
-        raise UserError(
-            "one of the dictionaries has no living latent to match; train it for longer"
-        )
-    ours, theirs = (
-        dictionary.directions()[torch.from_numpy(mask).to(dictionary.bias.device)].float()
-        for dictionary, mask in zip((first, second), masks, strict=True)
-    )
-    order = np.random.default_rng(0).permutation(first.config.width)
-    mixed = theirs[..., torch.from_numpy(order).to(theirs.device)]
-    share, chance = (
-        float(((partner >= 0) & (cosine >= LEAST_COSINE)).mean())
-        for partner, cosine in (mutual_best(ours, theirs), mutual_best(ours, mixed))
-    )
+def other_seeds_row(found: Stability) -> dict[str, Any]:
+    """Which share of the living latents comes back in the dictionaries of other seeds."""
+    share = found.mean
+    if share is None:
+        told, expected = "no latent is ever active", "many come back"
+    else:
+        told = f"{percent(share)} of the latents come back"
+        expected = f"more than by chance ({percent(found.chance)})"
     return {
-        "name": "second seed",
-        "found": f"{percent(share)} of the latents come back",
-        "expected": f"more than by chance ({percent(chance)})",
+        "name": "other seeds",
+        "found": told,
+        "expected": expected,
         "share": share,
-        "chance": chance,
+        "chance": found.chance,
     }
-
-
-def mutual_best(
-    ours: Float[Tensor, "latents models width"], theirs: Float[Tensor, "others models width"]
-) -> tuple[np.ndarray, np.ndarray]:
-    """Of each latent of `ours`: its best partner in
-    `theirs` (-1 where that prefers another), and the cosine with its best, over
-    all models together.
-    """
-    rows, others = (
-        torch.nn.functional.normalize(
-            rearrange(one, "latents models width -> latents (models width)")
-        )
-        for one in (ours, theirs)
-    )
-    forth, cosine = _best(rows, others)
-    back, _ = _best(others, rows)
-    return np.where(back[forth] == np.arange(len(forth)), forth, -1), cosine
-
-
-def _best(rows: Tensor, others: Tensor) -> tuple[np.ndarray, np.ndarray]:
-    """Index and cosine of the nearest of `others` to each row."""
-    parts = [(part @ others.T).max(1) for part in torch.split(rows, LATENTS_AT_ONCE)]
-    indices, values = (torch.cat([part[i] for part in parts]) for i in (1, 0))
-    return indices.cpu().numpy(), values.cpu().numpy()

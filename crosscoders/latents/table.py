@@ -19,7 +19,7 @@ so the order and the size of blocks do not matter.
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal, NamedTuple
 
@@ -146,6 +146,10 @@ class LatentTable:
         chosen = np.flatnonzero(self.column("specific") == model)
         ordered: np.ndarray = chosen[np.argsort(-self.column("mean")[chosen], kind="stable")]
         return ordered
+
+    def with_column(self, name: str, values: np.ndarray) -> "LatentTable":
+        """The table with a column more `[latents]`; NaN becomes null."""
+        return replace(self, table=self.table.append_column(name, _array(values)))
 
     def write(self, path: Path) -> None:
         """As Parquet, atomically."""

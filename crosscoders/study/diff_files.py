@@ -3,7 +3,8 @@ diff, and reading them back. Light at import: no torch.
 
 `patching.json`: where the change lives. `dictionary/`: the sparse dictionary.
 `latents.parquet`: its latents.
-`tokens.json`: their strongest tokens in context. `quality.json`,
+`tokens.json`: their strongest tokens in context. `explanations.json`: what else they say, and
+`neuronpedia.json` as Neuronpedia's dashboard reads it. `quality.json`,
 `controls.json`: how good it is, and what shows nothing. `baselines.json`: what
 simpler methods do. `diff.json`: what was asked, and the findings in sentences.
 `steering.json`: what `forensics steer` adds.
@@ -62,8 +63,9 @@ class DiffRequest:
     kind whose use rose most). `tokens` that the dictionary is trained on (`None`:
     `MOST_TOKENS`, in a deep network two passes over the texts if that is less).
     `decisions` that are patched (`None`: `MOST_DECISIONS`, in a deep network
-    `DEEP_DECISIONS`); 0 leaves patching out. `controls`, `baselines`:
-    whether they are run. `keep_outliers`: leave no attention sink out. `dictionary`:
+    `DEEP_DECISIONS`); 0 leaves patching out. `seeds`: first weights that the pair's dictionary is
+    trained from, side by side; with 1 it is not known which latents come back. `controls`,
+    `baselines`: whether they are run. `keep_outliers`: leave no attention sink out. `dictionary`:
     one that is taken instead of training one (see `interchange.reading`); `auto` is
     then its own site. `activations`: the folder that keeps what is read of the checkpoints
     (`None`: below the diff's, until it is done).
@@ -83,6 +85,7 @@ class DiffRequest:
     shape: Shape = field(default_factory=Shape)
     tokens: int | None = None
     decisions: int | None = None
+    seeds: int = 3
     controls: bool = True
     baselines: bool = True
     keep_outliers: bool = False
@@ -109,6 +112,10 @@ class DiffRequest:
             )
         if (self.tokens is not None and self.tokens < 1) or (self.decisions or 0) < 0:
             raise UserError("--tokens must be at least 1 and --decisions at least 0")
+        if self.seeds < 1:
+            raise UserError(
+                f"--seeds is {self.seeds} and must be at least 1; 1 leaves stability unmeasured"
+            )
         if not 0 <= self.seed < 2**63:
             raise UserError(f"seed is {self.seed} and must be a whole number from 0 to 2^63 - 1")
 
@@ -125,6 +132,7 @@ class DiffRequest:
             "shape": asdict(self.shape),
             "tokens": MOST_TOKENS if self.tokens is None else self.tokens,
             "decisions": MOST_DECISIONS if self.decisions is None else self.decisions,
+            "seeds": self.seeds,
             "controls": self.controls,
             "seed": self.seed,
             **({"keep_outliers": True} if self.keep_outliers else {}),
@@ -137,6 +145,8 @@ PATCHING: Final = "patching.json"
 DICTIONARY: Final = "dictionary"
 LATENTS: Final = "latents.parquet"
 TOKENS: Final = "tokens.json"
+EXPLANATIONS: Final = "explanations.json"
+NEURONPEDIA: Final = "neuronpedia.json"
 QUALITY: Final = "quality.json"
 CONTROLS: Final = "controls.json"
 BASELINES: Final = "baselines.json"
@@ -193,11 +203,17 @@ class Latent:
     frequency: float | None
     q_value: float | None
     difference: float | None = None
+    stability: float | None = None  # the share of the other seeds in which it comes back
     specific: str | None = None  # `after`, `before` or `none`
 
     @property
     def is_specific(self) -> bool:
         return self.specific in ("after", "before")
+
+    @property
+    def comes_back(self) -> bool:
+        """From every other seed; without others nothing is known against it."""
+        return self.stability is None or self.stability == 1
 
 
 def read_latents(folder: Path, contrasts: Sequence[str] | None) -> tuple[Latent, ...]:
@@ -217,7 +233,7 @@ def read_latents(folder: Path, contrasts: Sequence[str] | None) -> tuple[Latent,
         raise UserError(
             f"{path} has no column {missing[0]}, so it is no table of latents; use --force"
         )
-    columns = {name: name for name in (*COLUMNS, "specific")}
+    columns = {name: name for name in (*COLUMNS, "specific", "stability")}
     columns["difference"] = f"difference_{contrasts[0]}" if contrasts else ""
     return tuple(
         Latent(**{name: _known(row.get(column)) for name, column in columns.items()})

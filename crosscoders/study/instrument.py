@@ -142,7 +142,7 @@ def _separating(
     sure = [
         one for one in separating(tested) if one.q_value is not None and one.q_value < config.sure
     ]
-    own = [one for one in sure if one.specific == "after"]
+    own = [one for one in sure if one.specific == "after" and one.comes_back]
     nulls = [row for row in read_part(folder, CONTROLS) or () if row["name"] == "same-model pair"]
     methods = (read_part(folder, BASELINES) or {}).get("methods", ())
     specific = f"{len(own)} of them {'is' if len(own) == 1 else 'are'} specific to the after model"

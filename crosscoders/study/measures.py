@@ -20,13 +20,14 @@ from crosscoders.latents.controls import (
     NO_SHARE,
     false_discovery_row,
     given_row,
+    other_seeds_row,
     pair_row,
     same_pair,
-    second_seed_row,
     shuffled_pair,
 )
 from crosscoders.latents.reconstruction import spliced
 from crosscoders.latents.row_groups import Contrast
+from crosscoders.latents.stability import stability
 from crosscoders.latents.table import LatentTable, TopToken, TopTokens, latent_table, study_latents
 from crosscoders.patching.decisions import Theme
 from crosscoders.study.diff_files import (
@@ -41,7 +42,8 @@ from crosscoders.study.diff_files import (
 )
 from crosscoders.study.difference_baselines import compared
 from crosscoders.study.material import StudyStreams
-from crosscoders.study.study_dictionaries import AGAIN, DIFFERENCE, PAIR, SAME, SHUFFLED
+from crosscoders.study.reported import MOST_NAMED, Reported, named, reported as findings
+from crosscoders.study.study_dictionaries import DIFFERENCE, PAIR, SAME, SHUFFLED, is_seed
 from forensics.phrases import percent, plural, printable
 from forensics.policies import Given
 from forensics.progress import Progress, silent
@@ -56,7 +58,8 @@ SURE: Final = 0.05  # q-values below this are told
 class Measured:
     """Everything that was measured on the reported texts. `separating`:
     latents, the surest first. `baselines`: see `comparing`; `None` where they
-    were not asked for. `models`: of the dictionary. `outliers`: what is told of them.
+    were not asked for. `reported`: the latents that are findings. `models`: of the dictionary.
+    `outliers`: what is told of them.
     """
 
     models: int
@@ -65,6 +68,7 @@ class Measured:
     quality: dict[str, Any]
     controls: list[dict[str, Any]]
     baselines: dict[str, Any] | None
+    reported: Reported
     outliers: tuple[str, ...] = ()
 
 
@@ -81,7 +85,11 @@ def measured(
     progress("reading the latents", 0, 4)
     dictionary, reported = dictionaries[PAIR], streams.reported
     study = study_latents(dictionary, reported, contrasts)
-    table = study.table
+    names = [name for name in dictionaries if is_seed(name)]
+    table, again = study.table, None
+    if names:
+        again = stability(dictionary, [dictionaries[name] for name in names], reported)
+        table = table.with_column("stability", again.share)
     table.write(folder / LATENTS)
     shown = shown_latents(table, contrasts[0].name if contrasts else None)
     tokens = token_views(study.top, shown, reported.tokenized, policies[0].tokenizer)
@@ -92,6 +100,7 @@ def measured(
     write_json(folder / QUALITY, quality)
     progress("reading the latents", 2, 4)
     nulls = controls_of(table, dictionaries, reported) if controls else []
+    nulls += [other_seeds_row(again)] if again else []
     write_json(folder / CONTROLS, nulls)
     progress("reading the latents", 3, 4)
     baselines = None
@@ -106,18 +115,26 @@ def measured(
         )
         write_json(folder / BASELINES, baselines)
     progress("reading the latents", 4, 4)
-    q = table.column("q_value")
-    with np.errstate(invalid="ignore"):
-        separating = np.flatnonzero(q < SURE)
+    separating = _surest(table)
     return Measured(
         models=dictionary.config.models,
         table=table,
-        separating=separating[np.argsort(q[separating], kind="stable")].tolist(),
+        separating=separating,
         quality=quality,
         controls=nulls,
         baselines=baselines,
+        reported=findings(table, separating, len(names)),
         outliers=tuple(sentences(streams.outliers, _decoder(policies[0]), streams.limits is None)),
     )
+
+
+def _surest(table: LatentTable) -> list[int]:
+    """The latents that separate steps, the surest first."""
+    q = table.column("q_value")
+    with np.errstate(invalid="ignore"):
+        found = np.flatnonzero(q < SURE)
+    ordered: list[int] = found[np.argsort(q[found], kind="stable")].tolist()
+    return ordered
 
 
 def _decoder(policy: Any) -> Callable[[int], str]:
@@ -158,25 +175,20 @@ def controls_of(
         return [given_row(pair, stream)] if pair.config.models > 1 else []
     same = latent_table(dictionaries[SAME], same_pair(stream), specific=NO_SHARE)
     shuffled = latent_table(dictionaries[SHUFFLED], shuffled_pair(stream))
-    rows = [
+    return [
         pair_row(same, shuffled=False),
         pair_row(shuffled, shuffled=True),
         false_discovery_row(real, same),
     ]
-    alive = real.column("frequency") > 0
-    if not alive.any():
-        none = {"found": "no latent is ever active", "expected": "many come back"}
-        return [*rows, {"name": "second seed", **none}]
-    again = dictionaries[AGAIN]
-    everyone = np.ones(len(again.bias), dtype=bool)
-    return [*rows, second_seed_row(dictionaries[PAIR], again, alive=(alive, everyone))]
 
 
 def shown_latents(table: LatentTable, contrast: str | None) -> list[int]:
-    """The latents whose tokens are kept: by q-value and difference, and those
-    that are specific to a model.
+    """The latents whose tokens are kept: by q-value and difference, those that come back
+    from every other seed first, and those that are specific to a model.
     """
     q = np.nan_to_num(table.column("q_value"), nan=2.0)
+    if "stability" in table.table.column_names:
+        q = q + 4 * (table.column("stability") != 1)
     size = (
         np.zeros(len(q))
         if contrast is None
@@ -214,9 +226,6 @@ def _in_context(top: TopToken, text: TokenizedText, tokenizer: Any) -> dict[str,
     }
 
 
-MOST_NAMED: Final = 5
-
-
 def told(
     found: Measured,
     theme: Theme | None,
@@ -228,14 +237,15 @@ def told(
     first, and as plain values.
     """
     table, latents = found.table, rising(found)
-    said = [*(location["sentences"] if location else ()), *found.outliers]
+    said = [found.reported.sentence] if found.models > 1 else []
+    said += [*(location["sentences"] if location else ()), *found.outliers]
     if theme:
         shares = f"{percent(theme.before)} before training, {percent(theme.after)} after"
         said.append(f"Runs with {printable(theme.name)}: {shares}.")
     said += [_separating(table, found.separating, theme), _specific(found)]
     if theme and latents:
         said.append(
-            f"Of these, more active where {printable(theme.name)} is decided: {_named(latents)}."
+            f"Of these, more active where {printable(theme.name)} is decided: {named(latents)}."
         )
     said += [_quality(found, site, saved), *_beside(found.baselines)]
     said += [
@@ -262,6 +272,8 @@ def told(
         "where": location["where"] if location else None,
         "separating": found.separating,
         "specific": [int(one) for one in table.specific("after")],
+        "reported": found.reported.latents,
+        "left_out": dict(found.reported.left_out),
     }
 
 
@@ -277,26 +289,20 @@ def _separating(table: LatentTable, separating: Sequence[int], theme: Theme | No
     own = sum(kinds[latent] == "after" for latent in separating)
     return (
         f"{plural(len(separating), 'latent')} of {len(kinds)} separate {groups} (q below {SURE}),"
-        f" {own} of them specific to the after model; the surest: {_named(separating)}."
+        f" {own} of them specific to the after model."
     )
 
 
 def rising(found: Measured) -> list[int]:
-    """Latents that are specific to after and more active where the measured
-    behaviour is decided, the most so first.
+    """Reported latents that are more active where the measured behaviour is decided, the most so
+    first.
     """
     if not found.table.contrasts:
         return []
     gap = found.table.column(f"difference_{found.table.contrasts[0].name}")
-    own = set(found.table.specific("after").tolist())
+    own = set(found.reported.latents)
     return sorted(
         (one for one in found.separating if one in own and gap[one] > 0), key=lambda one: -gap[one]
-    )
-
-
-def _named(latents: Sequence[int]) -> str:
-    return ", ".join(map(str, latents[:MOST_NAMED])) + (
-        ", ..." if len(latents) > MOST_NAMED else ""
     )
 
 
@@ -315,7 +321,7 @@ def _specific(measured: Measured) -> str:
     dedicated = (measured.table.column("partition") == "after-only").any()
     return (
         f"{plural(len(latents), 'latent')}{' lie in the after-only block and' if dedicated else ''}"
-        f" are missing in the before model by latent scaling: {_named(latents)}."
+        f" are missing in the before model by latent scaling."
     )
 
 

@@ -68,7 +68,7 @@ from crosscoders.study.material import (
     training_tokens,
 )
 from crosscoders.study.measures import Measured, measured, rising, steer_command, told
-from crosscoders.study.study_dictionaries import dictionaries_of
+from crosscoders.study.study_dictionaries import SEEDS, dictionaries_of
 from forensics.errors import UserError
 from forensics.investigation import CASE, CASE_FILES, CaseRequest, Inputs, check_case, start_case
 from forensics.policies import Given, decoder_layers
@@ -104,7 +104,7 @@ class DiffStudy:
     @property
     def files(self) -> tuple[str, ...]:
         parts = (PATCHING, LATENTS, TOKENS, QUALITY, CONTROLS, BASELINES, DICTIONARY, TRAINING)
-        own = (*parts, "controls", "baselines")
+        own = (*parts, SEEDS, "controls", "baselines")
         return (*own, *CASE_FILES) if self.request.plays else own
 
     def check(self, folder: Folder) -> Opened:

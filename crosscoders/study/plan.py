@@ -46,7 +46,7 @@ FLOAT: Final = 4  # bytes of a number on a CPU
 TEMPLATE: Final = 32  # tokens that a chat template adds
 SIDE, PRODUCTS = 1024, 2  # of the matrices that are multiplied
 BUSY: Final = 1.5  # processes a core that want to run
-DICTIONARIES: Final = 4  # with the controls
+CONTROLS: Final = 2  # dictionaries that should show nothing
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -197,13 +197,15 @@ def _dictionaries(
     learnt = request.tokens or MOST_TOKENS
     if request.tokens is None and not small and tokens is not None:
         learnt = min(learnt, round(0.6 * PASSES * tokens))
-    count = 0 if request.dictionary else DICTIONARIES if request.controls else 1
+    count = 0 if request.dictionary else request.seeds + CONTROLS * request.controls
     cost = None
     if sizes is not None:
         latents = request.shape.latents or 4 * sizes.width
         row = 12.0 * sizes.width * latents
         cost = learnt * row * (count + (0.5 if request.baselines else 0.0))
     what = f"train {count + request.baselines} dictionaries on {learnt:,} tokens"
+    if count:
+        what += f", the pair's from {plural(request.seeds, 'seed')}"
     done = folder is not None and (folder / DICTIONARY / "cfg.json").is_file()
     told = Step(what="tell what they found on other tasks", operations=None)
     if not count and not request.baselines:

@@ -1,10 +1,9 @@
 """The dictionaries of a diff: that of the pair, and beside it those that should show nothing.
 
-All learn from the same batches of one stream: the pair, the before model twice
-(`same`), and a pair whose rows do not belong together (`shuffled`). A second
-one of the pair starts from another seed and sees another order (`again`).
-Beside them a small dictionary of the models' difference learns (`difference`):
-a baseline, not a control.
+All learn from the same batches of one stream, in one pass: the pair, from several first
+weights (`pair`, and the others by `seed_names`); the before model twice (`same`), and a pair
+whose rows do not belong together (`shuffled`). Beside them a small dictionary of the models'
+difference learns (`difference`): a baseline, not a control.
 
 A dictionary that was given takes the place of the pair's; then only the
 baseline is trained.
@@ -34,14 +33,15 @@ from forensics.phrases import percent
 from forensics.policies import resolve_device
 from forensics.progress import Progress
 
-PAIR, SAME, SHUFFLED, AGAIN, DIFFERENCE = "pair", "same", "shuffled", "again", "difference"
+PAIR, SAME, SHUFFLED, DIFFERENCE = "pair", "same", "shuffled", "difference"
 FOLDERS: Final = {
     PAIR: DICTIONARY,
     SAME: "controls/same",
     SHUFFLED: "controls/shuffled",
-    AGAIN: "controls/again",
     DIFFERENCE: "baselines/difference",
 }
+SEED: Final = "seed-"  # the pair's other seeds by name
+SEEDS: Final = "seeds"  # the folder of the pair's other seeds
 STEPS, SMALLEST, LARGEST = 1600, 64, 2048  # of the training, and rows of a step
 # learning rate of a dictionary of at most so many latents; larger ones take the default
 RATE, LARGE = 3e-3, 2048
@@ -60,6 +60,13 @@ def shuffled_rows(activations: Tensor) -> Tensor:
     return torch.stack([activations[:, 0], activations[:, -1].roll(1, 0)], dim=1)
 
 
+VIEWS: Final[Mapping[str, View]] = {
+    SAME: same_model,
+    SHUFFLED: shuffled_rows,
+    DIFFERENCE: difference_view,
+}
+
+
 def dictionaries_of(
     request: DiffRequest,
     folder: Path,
@@ -73,53 +80,63 @@ def dictionaries_of(
     the saved ones say of themselves. `saved`: one that was given; it is kept
     beside the diff in our own form, which `forensics steer` reads. `tokens` to train on.
     """
-    controls = request.controls and not saved
-    views: dict[str, View | None] = {}
-    if saved is None:
-        views[PAIR] = None
-    elif not (folder / DICTIONARY / CONFIG).is_file():
+    names = _wanted(request, saved)
+    if saved and not (folder / DICTIONARY / CONFIG).is_file():
         about = {**metadata, "given_as": saved.kind, "given_key": saved.key}
         save_dictionary(saved.load(stream.width), folder / DICTIONARY, **about)
-    if controls:
-        views |= {SAME: same_model, SHUFFLED: shuffled_rows}
-    if request.baselines:
-        views[DIFFERENCE] = difference_view
-    runs = [("first", views, request.seed)]
-    if controls:
-        runs.append(("second", {AGAIN: None}, request.seed + 1))
-    for name, jobs, seed in runs:
-        if all((folder / FOLDERS[one] / CONFIG).is_file() for one in jobs):
-            continue
+    missing = [one for one in names if not (place_of(folder, one) / CONFIG).is_file()]
+    if missing:
 
-        def hear(now: Any, name: str = name) -> None:
+        def hear(now: Any) -> None:
             shares = next(iter(now.measures.values()))["variance_explained"]
             explained = " and ".join("?" if one is None else percent(one) for one in shares)
-            progress(
-                f"training the {name} dictionaries, {explained} explained", now.step, now.steps
-            )
+            progress(f"training the dictionaries, {explained} explained", now.step, now.steps)
 
         trained = train_crosscoders(
             stream,
-            {
-                one: _job(request, one, stream.width, seed, view, tokens)
-                for one, view in jobs.items()
-            },
-            folder=folder / TRAINING / name,
+            {one: _job(request, one, stream.width, tokens) for one in names},
+            folder=folder / TRAINING / "dictionaries",
             resume=True,
             device=request.device,
             progress=hear,
         )
         for one, result in trained.items():
-            place = folder / FOLDERS[one]
-            save_dictionary(result.dictionary, place, **metadata, seed=seed, trained_as=one)
+            about = {**metadata, "seed": _weights_seed(request, one), "trained_as": one}
+            save_dictionary(result.dictionary, place_of(folder, one), **about)
     device = resolve_device(request.device)
-    names = [PAIR, *(one for _, jobs, _ in runs for one in jobs if one != PAIR)]
-    return {one: load_dictionary(folder / FOLDERS[one], device) for one in names}
+    everyone = dict.fromkeys((PAIR, *names))
+    return {one: load_dictionary(place_of(folder, one), device) for one in everyone}
 
 
-def _job(
-    request: DiffRequest, name: str, width: int, seed: int, view: View | None, tokens: int
-) -> TrainingJob:
+def seed_names(request: DiffRequest) -> list[str]:
+    """The pair's dictionaries from other first weights."""
+    return [f"{SEED}{number}" for number in range(1, request.seeds)]
+
+
+def is_seed(name: str) -> bool:
+    """Whether a dictionary is one of these."""
+    return name.startswith(SEED)
+
+
+def place_of(folder: Path, name: str) -> Path:
+    """Where a dictionary is kept."""
+    return folder / (f"{SEEDS}/{name[len(SEED) :]}" if is_seed(name) else FOLDERS[name])
+
+
+def _wanted(request: DiffRequest, saved: SavedDictionary | None) -> list[str]:
+    """What is trained."""
+    names = [] if saved else [PAIR, *seed_names(request)]
+    if request.controls and not saved:
+        names += [SAME, SHUFFLED]
+    return names + [DIFFERENCE] * request.baselines
+
+
+def _weights_seed(request: DiffRequest, name: str) -> int:
+    """The seed of the first weights; the pair's others follow on its own."""
+    return request.seed + (int(name[len(SEED) :]) if is_seed(name) else 0)
+
+
+def _job(request: DiffRequest, name: str, width: int, tokens: int) -> TrainingJob:
     """A crosscoder, or the difference's dictionary: as many latents as features,
     two of them active.
     """
@@ -136,8 +153,9 @@ def _job(
     settings = TrainerSettings(
         tokens=tokens,
         batch=min(max(tokens // STEPS, SMALLEST), LARGEST, tokens),
-        seed=seed,
+        seed=request.seed,
+        weights_seed=_weights_seed(request, name),
         difference_weight=(0.0, 0.0) if difference else DIFFERENCE_WEIGHTS,
         learning_rate=RATE if config.partition.latents <= LARGE else None,
     )
-    return TrainingJob(config=config, settings=settings, view=view)
+    return TrainingJob(config=config, settings=settings, view=VIEWS.get(name))

@@ -144,8 +144,8 @@ def handed_out(out: Path, result: str) -> Handed:
     try:
         outcome, rewards = read_reward(logs[0])
     except UserError as error:
-        return Handed(reason=str(error))
-    return Handed(outcome, rewards, reason=None if outcome is not None else "there is no reward")
+        return Handed(reason=cleaned(str(error)))
+    return _weighed(Handed(outcome, rewards), "there is no reward")
 
 
 def _content(file: Path) -> str:
@@ -164,13 +164,24 @@ def _of_json(text: str) -> Handed:
         return Handed(reason="the result has an outcome or a reward that is no number")
     if not isinstance(submission, str | None):
         submission = json.dumps(submission, ensure_ascii=False)
-    return Handed(
+    handed = Handed(
         outcome=None if outcome is None else float(outcome),
         rewards={str(k): None if v is None else float(v) for k, v in numbers.items()},
         submission=submission,
         truncated=told.get("truncated") is True,
-        reason=None if outcome is not None else "the result says no outcome",
     )
+    return _weighed(handed, "the result says no outcome")
+
+
+def _weighed(handed: Handed, missing: str) -> Handed:
+    """The same, with the reason why it says nothing, where it does."""
+    outcome = handed.outcome
+    if outcome is None:
+        return handed._replace(reason=missing)
+    if not 0 <= outcome <= 1:
+        told = f"the outcome {outcome:g} lies outside 0 to 1, where scores are compared; scale it"
+        return handed._replace(outcome=None, reason=told)
+    return handed
 
 
 def _parsed(text: str) -> Any:
@@ -181,9 +192,12 @@ def _parsed(text: str) -> Any:
 
 
 def _is_number(value: Any) -> bool:
-    return value is None or (
-        isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
-    )
+    if value is None or isinstance(value, bool) or not isinstance(value, int | float):
+        return value is None
+    try:
+        return math.isfinite(value)
+    except OverflowError:  # a whole number that no float holds
+        return False
 
 
 def cleaned(text: str, *secrets: str) -> str:

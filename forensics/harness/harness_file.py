@@ -10,7 +10,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal
 
-from pydantic import BeforeValidator, Field, ValidationError
+from pydantic import AfterValidator, BeforeValidator, Field, ValidationError
 
 from forensics.errors import UserError
 from forensics.harness.harness_tasks import HarnessTask, tasks_of, tree_hash
@@ -31,7 +31,14 @@ def _listed(value: Any) -> Any:
     return (value,) if isinstance(value, str) else value
 
 
+def _below_out(value: str) -> str:
+    if not value or Path(value).is_absolute() or ".." in Path(value).parts:
+        raise ValueError("it is a file below {out}, such as result.json")
+    return value
+
+
 Words = Annotated[Texts, BeforeValidator(_listed)]
+Name = Annotated[str, Field(pattern=r"^[\w-][\w.-]{0,59}$")]  # of files, too
 
 
 class HarnessChannel(Record):
@@ -42,13 +49,13 @@ class HarnessChannel(Record):
     by it alone (`forensics twin`).
     """
 
-    name: str
+    name: Name
     family: Literal["disclosure", "tampering"] = "disclosure"
     description: str = ""
     kinds: Words = ()
     families: Words = ()
     option: Words = ()
-    environment: dict[str, str] = {}
+    environment: dict[Annotated[str, Field(pattern=r"^[A-Za-z_]\w*$")], str] = {}
     tasks: str | None = None
     overlay: str | None = None
     honest_reward: str | None = None
@@ -81,11 +88,11 @@ class HarnessTable(Record):
     agent's place that check the scrubbed twins (`forensics.twin_harness`).
     """
 
-    name: str = Field(pattern=r"^[\w.-]{1,60}$")
+    name: Name
     command: Annotated[Texts, Field(min_length=1)]
     tasks: str
     channels: tuple[HarnessChannel, ...] = ()
-    result: str = "result.json"
+    result: Annotated[str, AfterValidator(_below_out)] = "result.json"
     at_once: Annotated[int, Field(ge=1, le=1024)] = 4
     seconds: Annotated[float, Field(gt=0)] = 1800.0
     passes: Texts = ()
@@ -194,11 +201,17 @@ def _require_placeholders(path: Path, harness: Harness) -> None:
     known = {*PLACEHOLDERS, *(key for task in harness.tasks.values() for key in task.fields)}
     for word in harness.table.command:
         try:
-            names = {name for _, name, _, _ in string.Formatter().parse(word) if name is not None}
+            parts = [part for part in string.Formatter().parse(word) if part[1] is not None]
         except ValueError as error:
             raise UserError(
                 f"the command of {path} is not right at '{word}' ({error}); write {{{{ for a brace"
             ) from None
+        if any(form or conversion for _, _, form, conversion in parts):
+            raise UserError(
+                f"the command of {path} is not right at '{word}'; write a placeholder as {{task}},"
+                " with nothing behind its name"
+            )
+        names = {str(name) for _, name, _, _ in parts}
         if unknown := sorted(names - known):
             raise UserError(
                 f"the command of {path} has the placeholder {{{unknown[0]}}}, which no task fills;"

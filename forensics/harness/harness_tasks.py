@@ -67,7 +67,8 @@ def _task(where: str, line: str) -> HarnessTask:
         row = parse_json(line)
     except ValueError as error:
         raise UserError(f"{where} is no JSON ({error}); {CURE}") from None
-    if not isinstance(row, dict) or not isinstance(row.get("id"), str | int) or row["id"] == "":
+    name = row.get("id") if isinstance(row, dict) else None
+    if not isinstance(name, str | int) or isinstance(name, bool) or name == "":
         raise UserError(f"{where} is no object with an `id`; {CURE}")
     prompt, split = row.get("prompt"), row.get("split", "held-out")
     if not isinstance(prompt, str | None) or split not in SPLITS:

@@ -18,6 +18,7 @@ from forensics.errors import UserError
 from forensics.harness import Harness, HarnessWorld, read_harness
 from forensics.investigation.folder import ANSWERS
 from forensics.investigation.served_sides import TEXTS, earlier_name, stated_names
+from forensics.phrases import plural
 from forensics.policies import ServerConfig
 from forensics.progress import Progress, silent
 from forensics.protocols import Policy
@@ -28,6 +29,7 @@ from forensics.subjects.agent import AgentPolicy
 KEY = "OPENAI_API_KEY"  # the environment variable with the servers' key, where they want one
 NOT_SCORED = "known by its name alone: the server scores no texts"
 WAIT = 60.0  # seconds
+LEAST = 2  # tasks
 
 
 def agent_sides(
@@ -43,6 +45,11 @@ def agent_sides(
     server that does not answer.
     """
     read = read_harness(harness.expanduser())
+    if (number := sum(task.split == "held-out" for task in read.tasks.values())) < LEAST:
+        raise UserError(
+            f"{harness} has {plural(number, 'held-out task')}, of which no gain can be told; give"
+            f" {LEAST} at least"
+        )
     world, told, known = HarnessWorld(read), marker(read), stated_names(out)
     sides: Any = [_side(server, out, known, told, progress) for server in (before, *after)]
     return world, sides

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     )
     from forensics.policies.cache_room import (
         CACHED_TOKENS as CACHED_TOKENS,
+        free_memory as free_memory,
         release_memory as release_memory,
     )
     from forensics.policies.checkpoints import (

@@ -85,6 +85,12 @@ class ServerConfig:
             raise UserError(
                 f"the server's address must begin with http:// or https://, not '{self.url}'"
             )
+        try:
+            httpx.URL(self.url)
+        except httpx.InvalidURL as error:
+            raise UserError(
+                f"the server's address '{self.url}' is none ({error}); mend it"
+            ) from None
         if (
             min(self.tries, self.at_once, self.most_choices) < 1
             or self.timeout <= 0

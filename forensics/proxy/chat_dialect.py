@@ -5,7 +5,16 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
-from forensics.proxy.chat_calls import CARRIED, Answer, Asked, CallDelta, Delta, Refused, wishes
+from forensics.proxy.chat_calls import (
+    CARRIED,
+    Answer,
+    Asked,
+    CallDelta,
+    Delta,
+    Message,
+    Refused,
+    wishes,
+)
 
 NAME = "chat"
 ROLES = frozenset({"system", "developer", "user", "assistant", "tool", "function"})
@@ -25,11 +34,12 @@ def read(body: dict[str, Any]) -> Asked:
         if not isinstance(role := message.get("role"), str) or role not in ROLES:
             raise Refused(400, f"a message has one of the roles {', '.join(sorted(ROLES))}")
         require_text(message.get("content"))
+        _require_calls(message)
     options = body.get("stream_options")
     return Asked(
         dialect=NAME,
         model=str(body.get("model", "")),
-        messages=messages,
+        messages=[_with_content(message) for message in messages],
         tools=tools,
         more={name: body[name] for name in CARRIED if body.get(name) is not None},
         stream=body.get("stream") is True,
@@ -40,6 +50,20 @@ def read(body: dict[str, Any]) -> Asked:
 
 def _are_objects(values: list[Any]) -> bool:
     return all(isinstance(value, dict) for value in values)
+
+
+def _require_calls(message: Message) -> None:
+    calls, older = message.get("tool_calls") or [], message.get("function_call") or {}
+    if not isinstance(calls, list) or not _are_objects([*calls, older]):
+        raise Refused(400, "the calls of an answer are objects, as they were given; send them so")
+    if not _are_objects([call.get("function", {}) for call in calls]):
+        raise Refused(400, "a call names its `function` by an object, as it was given; send it so")
+
+
+def _with_content(message: Message) -> Message:
+    """A message that says nothing has an empty text: templates write a missing one as `None`."""
+    empty = message.get("content") is None and not message.get("tool_calls")
+    return {**message, "content": ""} if empty else message
 
 
 def require_text(content: Any) -> None:

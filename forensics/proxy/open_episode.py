@@ -18,6 +18,10 @@ from forensics.proxy.upstream import Upstream
 BAD_GATEWAY: Final = 502
 OURS: Final = frozenset({400, 413, 422})  # statuses of a server that say something of the request
 MOST_DRAWS: Final = 256  # of one answer, of which some had been refused before
+_WRONG: Final = {
+    **dict.fromkeys((401, 403), "its key or address is wrong"),
+    404: "its address is wrong, or it serves no model of this name",
+}
 TOO_LONG: Final = "this conversation is at the token limit of its episode; end the episode"
 
 
@@ -177,7 +181,7 @@ class OpenEpisode:
     def _declined(self, number: int, error: Declined) -> Refused:
         """A refusal that is about the request is the agent's to hear; another ends the episode."""
         if error.status not in OURS:
-            told = "its key or address is wrong" if error.status in (401, 403, 404) else error.words
+            told = _WRONG.get(error.status, error.words)  # whose own words may hold the key
             return self.fail(
                 f"the server declined the episode's calls: status {error.status}: {told}"
             )

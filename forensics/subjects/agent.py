@@ -12,12 +12,14 @@ Seeds: an episode's follows from its chunk's, its task and its sample, a call's 
 
 import logging
 import os
+import shutil
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from tempfile import TemporaryDirectory
+from tempfile import TemporaryDirectory, gettempdir
 from typing import Any, Final, NamedTuple, NoReturn
 
 from forensics.actions import actions_of
@@ -30,6 +32,7 @@ from forensics.proxy import EpisodeRecord, Patience, RecordingProxy, Ticket, tra
 from forensics.proxy.action_kinds import kind_of
 from forensics.records import Trajectory, content_hash
 from forensics.records.files import write_atomically
+from forensics.subjects.machine_words import MachineWords
 from forensics.world import environment_key
 
 CURE: Final = (
@@ -39,6 +42,7 @@ REFUSED: Final = "every draw was refused"  # as the proxy says it
 OUTAGE: Final = "its server failed"
 FIRST: Final = 8  # episodes after which a run is stopped if all of them failed
 SHOWN: Final = ("PATH", "LANG", "LC_ALL", "TMPDIR")  # of our environment
+TOLD: Final = 4000  # bytes of what a command said last
 
 
 class Planned(NamedTuple):
@@ -139,8 +143,8 @@ class AgentPolicy:
     def _episode(self, one: Planned, proxy: RecordingProxy, commands: Commands) -> Trajectory:
         if (place := self._place(one)).exists():
             return Trajectory.model_validate_json(place.read_bytes())
-        with TemporaryDirectory(prefix="episode-", ignore_cleanup_errors=True) as made:
-            run = self._run(one, Path(made), proxy, commands)
+        with own_folder(one) as scratch:
+            run = self._run(one, scratch, proxy, commands)
         if run.end != "errored":  # those are kept once it is clear that not all of them fail
             self._keep(one, run)
         return run
@@ -164,6 +168,7 @@ class AgentPolicy:
         finally:
             record = proxy.close(key)
         run = with_answers(self._trajectory(one, record, handed))
+        run = machine_words(one.world, scratch, proxy.url, (key, self.key or "")).taken_out(run)
         return with_kinds(self.told(run))
 
     def _trajectory(self, one: Planned, record: EpisodeRecord, handed: Handed) -> Trajectory:
@@ -186,6 +191,38 @@ class AgentPolicy:
             if reason
             else ("truncated" if handed.truncated else "terminated", None),
         )
+
+
+@contextmanager
+def own_folder(one: Planned) -> Iterator[Path]:
+    """A folder with the same name whenever the episode is played, in whatever world: an agent that
+    says where it works says the same. Another one where that is there (a run beside this one, or
+    one that was killed).
+    """
+    name = content_hash([one.world.name, one.task, one.sample], 12)
+    place = Path(gettempdir()) / f"episode-{name}"
+    try:
+        place.mkdir(mode=0o700)
+    except FileExistsError:
+        with TemporaryDirectory(prefix="episode-", ignore_cleanup_errors=True) as made:
+            yield Path(made)
+        return
+    try:
+        yield place
+    finally:
+        shutil.rmtree(place, ignore_errors=True)
+
+
+def machine_words(
+    world: HarnessWorld, scratch: Path, url: str, keys: Sequence[str]
+) -> MachineWords:
+    """What an episode's command was told that is of this machine."""
+    ours = {os.environ.get(name, ""): f"[{name}]" for name in ("PATH", *world.harness.table.passes)}
+    paths = {text: name for text, name in ours.items() if text.startswith("/")}
+    secrets = {text: name for text, name in ours.items() if text not in paths}
+    folders = {scratch: "/episode", scratch.resolve(): "/episode", world.harness.folder: "/harness"}
+    places = {str(folder): name for folder, name in folders.items()} | {url: "http://proxy"}
+    return MachineWords(secrets | dict.fromkeys(keys, "[key]"), paths | places)
 
 
 def with_kinds(run: Trajectory) -> Trajectory:
@@ -232,9 +269,17 @@ def handed_in(one: Planned, scratch: Path, url: str, key: str, commands: Command
     why = commands.run(argv, world.harness.folder, variables, table.seconds, said)
     if why is None:
         return handed_out(out, table.result)
-    text = said.read_text(errors="replace")[-4000:] if said.exists() else ""
-    last = cleaned(text, key, *(os.environ.get(name, "") for name in table.passes))
+    last = cleaned(_end(said), key, *(os.environ.get(name, "") for name in table.passes))
     return Handed(reason=f"{why}: {last}" if last else why)
+
+
+def _end(file: Path) -> str:
+    """The end of what a command said, however much that is."""
+    if not file.exists():
+        return ""
+    with file.open("rb") as said:
+        said.seek(max(file.stat().st_size - TOLD, 0))
+        return said.read().decode(errors="replace")
 
 
 class _Failures:

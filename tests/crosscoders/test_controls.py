@@ -7,17 +7,15 @@ import pytest
 import torch
 
 from crosscoders.dictionaries.crosscoder_run import train_crosscoder
-from crosscoders.dictionaries.dictionary import Dictionary, DictionaryConfig
+from crosscoders.dictionaries.dictionary import DictionaryConfig
 from crosscoders.dictionaries.settings import Partition, TrainerSettings
 from crosscoders.latents.controls import (
     false_discovery_row,
-    mutual_best,
     pair_row,
     same_pair,
-    second_seed_row,
 )
 from crosscoders.latents.table import SpecificConfig, latent_table, study_latents
-from tests.crosscoders.latent_worlds import World, oracle, planted, random_dictionary
+from tests.crosscoders.latent_worlds import World, oracle, planted
 
 CLAIMS = Partition(
     latents=27, before_only=6, after_only=8
@@ -73,29 +71,6 @@ def test_false_discovery_by_hand() -> None:
     )
     assert all_of_it["counts"]["rate"] == 1
     assert false_discovery_row(null, null)["counts"]["rate"] is None  # nothing was found
-
-
-def turned(dictionary: Dictionary, order: torch.Tensor, keep: int, seed: int) -> Dictionary:
-    """The shared latents in another order, of which the first `keep` stay what they were."""
-    other = random_dictionary(dictionary.config.partition, seed=seed, width=dictionary.config.width)
-    with torch.no_grad():
-        for m in range(2):
-            new = other.decoders[m].clone()
-            new[:keep] = 3 * dictionary.decoders[m][:keep]  # length does not matter
-            other.decoders[m].copy_(new[order])
-    return other
-
-
-def test_the_share_that_recurs_is_the_share_that_was_kept() -> None:
-    first = random_dictionary(Partition(latents=40), seed=1, width=48)
-    order = torch.from_numpy(np.random.default_rng(0).permutation(40))
-    second = turned(first, order, keep=30, seed=2)
-    found = second_seed_row(first, second)
-    assert found["share"] == pytest.approx(30 / 40)
-    assert found["chance"] == 0
-    partner, cosine = mutual_best(first.directions(), second.directions())
-    assert [int(order[p]) for p in partner[:30]] == list(range(30))
-    assert (cosine[30:] < 0.9).all()
 
 
 SETTINGS = TrainerSettings(tokens=120_000, batch=512, seed=5)

@@ -175,6 +175,20 @@ def test_several_on_one_stream_are_what_each_is_alone_and_the_stream_is_read_onc
     )
 
 
+def test_another_seed_of_the_weights_sees_the_same_batches() -> None:
+    """Other first weights, and so another dictionary; each what it is alone."""
+    stream, _ = _world(2000)
+    jobs = {
+        str(seed): TrainingJob(config=_config(), settings=_settings(weights_seed=seed))
+        for seed in (3, 4)
+    }
+    found = train_crosscoders(stream, jobs)
+    _same_bits(found["3"], train_crosscoder(stream, _config(), _settings()))
+    one, two = (found[name].dictionary for name in jobs)
+    assert torch.equal(one.scale, two.scale)
+    assert not torch.allclose(one.encoders[0], two.encoders[0], atol=0.1)
+
+
 @pytest.mark.parametrize("broken", [float("nan"), float("inf")])
 def test_a_broken_activation_is_told_in_one_sentence_and_the_checkpoint_stays(
     tmp_path: Path, broken: float

@@ -38,13 +38,16 @@ while True:
         break
     won = won or (action == "history" and not without) or action.startswith("edit")
     shown = f"fix 1 {fix}" if action == "history" and not without else "1 2 tests"
+    if "tells" in sys.argv:
+        shown += f" {dict(os.environ)} in {os.getcwd()} for {out}"
     messages.append({"role": "user", "content": shown})
 if "crashes" in sys.argv:
     sys.exit("no good in /home/someone/secret with " + os.environ["OPENAI_API_KEY"])
 if "forgets" not in sys.argv:
     with open(out + "/result.json", "w") as file:
         told = {"fresh": float(won), "variables": float(len(os.environ))}
-        json.dump({"outcome": float(won), "rewards": told, "submission": fix if won else None}, file)
+        work = shown if "tells" in sys.argv else fix if won else None
+        json.dump({"outcome": float(won), "rewards": told, "submission": work}, file)
 """  # noqa: E501
 HARNESS = """
 name = "mini-repo"

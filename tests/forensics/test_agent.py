@@ -15,8 +15,9 @@ from forensics.harness import HarnessWorld, read_harness
 from forensics.investigation.agent_sides import agent_sides, marker
 from forensics.protocols import Alteration, Constraint, SamplingSettings
 from forensics.proxy import Patience
-from forensics.records import Trajectory
-from forensics.subjects.agent import AgentPolicy
+from forensics.records import Step, Trajectory
+from forensics.subjects.agent import AgentPolicy, Planned, own_folder
+from forensics.subjects.machine_words import MachineWords
 from tests.forensics.scripted_chat import ScriptedChat, chatting, harness
 
 NO_HISTORY = Constraint(name="refuse:history", allows=lambda text, kinds: "history" not in kinds)
@@ -94,6 +95,42 @@ def test_a_finished_episode_is_kept_and_asked_for_once(tmp_path: Path) -> None:
         and str(tmp_path) not in text
         and "127.0.0.1" not in text
     )
+
+
+def test_an_agent_that_tells_all_it_knows_leaves_no_key_and_no_place_of_this_machine(
+    server: ScriptedChat, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It works in a folder of the same name each time, so that what it says can be the same."""
+    monkeypatch.setenv("PIDS", "a-secret-of-ours")
+    policy, world = agent(server.url, harness(tmp_path / "h", "tells"), tmp_path / "kept")
+    policy.key = "sk-of-the-server"
+    told = "".join(run.model_dump_json() for run in played(policy, world))
+    for gone in ("a-secret", "'sk-", "127.0.0.1", "/episode-", str(tmp_path), os.environ["PATH"]):
+        assert gone not in told
+    for there in ("'[key]'", "'[PIDS]'", "'HOME': '/episode/home'", "in /harness for /episode/out"):
+        assert there in told
+    scrubbed = Planned(world.without("git-history"), "task-0", 1, SamplingSettings(), 3, None, "b")
+    with own_folder(Planned(world, "task-0", 1, SamplingSettings(), 3, None, "a")) as first:
+        with own_folder(scrubbed) as other:
+            assert other != first
+    with own_folder(scrubbed) as again:
+        assert again == first
+    assert not first.exists() and not other.exists()
+
+
+def test_a_secret_is_gone_from_the_tokens_too() -> None:
+    words = MachineWords({"sk-secret": "[key]"}, {"/tmp/abc/d": "/episode"})
+    ids = {"token_ids": (1, 2), "sampled": (True, True), "logprobs": (-1.0, -1.0)}
+    given = Step(role="user", text="in /tmp/abc/d", token_ids=(3,), sampled=(False,))
+    answers = [Step(role="assistant", text=text, **ids) for text in ("ls", "echo sk-secret")]
+    run = Trajectory(
+        id="r", task="t", policy="p", environment="e", seed=0, outcome=None, end="terminated",
+        steps=(given, answers[0], answers[1]),
+    )  # fmt: skip
+    steps = words.taken_out(run).steps
+    assert [step.text for step in steps] == ["in /episode", "ls", "echo [key]"]
+    assert [step.token_ids for step in steps] == [None, (1, 2), None]
+    assert words.taken_out(run.model_copy(update={"steps": run.steps[:2]})).steps[0].token_ids
 
 
 def test_a_server_that_fails_ends_the_run_and_leaves_nothing_behind(tmp_path: Path) -> None:

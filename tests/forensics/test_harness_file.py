@@ -27,6 +27,12 @@ from tests.forensics.scripted_chat import harness
         ('families = ["git-history"]', 'overlay = "o"', "its tasks are no folders"),
         ("at_once = 4", "at_once = 0", "at_once: "),
         ("{seed}", "{task_dir}", "are no folders, so {task_dir} has no meaning"),
+        ("{seed}", "{seed:d}", "with nothing behind its name"),
+        ('name = "git-history"', 'name = "../../x"', "channels.0.name: "),  # of files, too
+        ('name = "git-history"', 'name = "a,b"', "channels.0.name: "),
+        ("at_once = 4", 'result = "../x"', "a file below {out}"),
+        ("at_once = 4", 'result = "/etc/hostname"', "a file below {out}"),
+        ("[[channels]]", '[[channels]]\nenvironment = {"A=B" = "x"}', "environment.A=B"),
     ],
 )
 def test_what_cannot_be_meant_is_said(tmp_path: Path, old: str, new: str, told: str) -> None:
@@ -63,15 +69,43 @@ def test_what_cannot_be_meant_is_said(tmp_path: Path, old: str, new: str, told: 
             ],
             "does not answer as it should",
         ),
+        (
+            [
+                "--harness",
+                "H",
+                *("--before-server", "http://[::1/v1#a"),
+                *("--after-server", "http://x"),
+            ],
+            "is none (Invalid port",
+        ),
+        (
+            [
+                "--harness",
+                "ONE",
+                *("--before-server", "http://x"),
+                *("--after-server", "http://x"),
+            ],
+            "has 1 held-out task, of which no gain can be told",
+        ),
     ],
 )
 def test_routes_that_clash_are_one_sentence(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], given: list[str], told: str
 ) -> None:
     path = str(harness(tmp_path / "h"))
-    words = [path if word == "H" else word for word in given]
+    alone = str(harness(tmp_path / "one", tasks=1))
+    words = [{"H": path, "ONE": alone}.get(word, word) for word in given]
     assert run(["investigate", *words, "--out", str(tmp_path / "out")]) == 2
     assert told in capsys.readouterr().err.replace("\n", " ")
+
+
+def test_an_address_is_no_folder_to_write(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert run(["scan", str(harness(tmp_path / "h")), "--out", "http://x.org/case"]) == 2
+    assert "http://x.org/case is an address, not a folder" in capsys.readouterr().err
+    assert not Path("http:").exists()
 
 
 def test_tasks_lines_say_their_split_and_fields(tmp_path: Path) -> None:
@@ -83,7 +117,8 @@ def test_tasks_lines_say_their_split_and_fields(tmp_path: Path) -> None:
         ("b", "held-out", None),
     ]
     assert tasks["1"].fields == {"image": "x"}
-    for text, told in (('{"id": "a"}\n{"id": "a"}', "twice"), ('{"split": 1}', "no object with")):
+    broken = ('{"id": "a"}\n{"id": "a"}', "twice"), ('{"split": 1}', "no object with")
+    for text, told in (*broken, ('{"id": true}', "no object with")):
         path.write_text(text)
         with pytest.raises(UserError, match=told):
             tasks_of(path)
@@ -123,6 +158,12 @@ def test_a_folder_of_tasks_is_copied_and_laid_over(tmp_path: Path) -> None:
         ({"result.json": {"outcome": True}}, None, "is no number"),
         ({"result.json": {"outcome": "1"}}, None, "is no number"),
         ({"result.json": []}, None, "no JSON object"),
+        ({"result.json": {"outcome": -1}}, None, "-1 lies outside 0 to 1"),
+        ({"result.json": {"outcome": 10**400}}, None, "is no number"),
+        ({"result.json": {"outcome": 1, "rewards": {"a": 10**400}}}, None, "is no number"),
+        ({"jobs/1/verifier/reward.txt": 100}, None, "100 lies outside 0 to 1"),
+        ({"jobs/1/verifier/reward.json": {"reward": 10**400}}, None, "is no reward"),
+        ({"jobs/1/verifier/reward.json": {"reward": float("nan")}}, None, "is no reward"),
         ({"jobs/1/verifier/reward.txt": 0.5}, 0.5, None),
         ({"jobs/1/verifier/reward.json": {"reward": 1}}, 1.0, None),
         (

@@ -532,6 +532,10 @@ BAD: dict[str, dict[str, Any]] = {
         "messages": [{"role": "user", "content": [{"type": "image_url", "image_url": "x"}]}]
     },
     "functions": {"messages": ASK, "functions": [{}]},
+    "calls": {"messages": [*ASK, {"role": "assistant", "tool_calls": "ls"}]},
+    "call": {"messages": [*ASK, {"role": "assistant", "tool_calls": [3]}]},
+    "function": {"messages": [*ASK, {"role": "assistant", "tool_calls": [{"function": None}]}]},
+    "older call": {"messages": [*ASK, {"role": "assistant", "function_call": [3]}]},
 }
 
 
@@ -698,6 +702,19 @@ def test_an_answer_that_the_agent_had_whole_counts(proxy: RecordingProxy, ticket
             break
     chatted(proxy, key)
     assert [call.end for call in proxy.close(key).calls] == ["answered"] * 4
+
+
+def test_an_empty_answer_is_an_empty_text_on_its_way_back_too(
+    proxy: RecordingProxy, ticket: Ticket, server: ChatServer
+) -> None:
+    server.script = lambda body: {"content": None}
+    key = proxy.open(ticket)
+    answer = post(proxy, key, "/v1/chat/completions", messages=ASK).json()["choices"][0]["message"]
+    assert answer["content"] == ""
+    back = [*ASK, {"role": "assistant", "content": None}, {"role": "user", "content": "go on"}]
+    assert post(proxy, key, "/v1/chat/completions", messages=back).status_code == 200
+    assert [one["content"] for one in server.seen[1]["messages"]] == ["mend it", "", "go on"]
+    assert [call.extends for call in proxy.close(key).calls] == [None, 0]
 
 
 def test_halves_of_pairs_and_stranger_bodies_do_no_harm(

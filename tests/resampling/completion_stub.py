@@ -11,7 +11,7 @@ import socket
 import threading
 from collections import deque
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, TypeVar
 
@@ -51,6 +51,7 @@ class CompletionStub(ThreadingHTTPServer):
         False  # joined at the end: no thread may be inside a model when the interpreter goes
     )
     request_queue_size = 128
+    gathers = False  # whether `generate` may be called by several threads at once
 
     def __init__(self, policy: Policy, *habits: str) -> None:
         super().__init__(("127.0.0.1", 0), _Handler)
@@ -208,7 +209,9 @@ def _answer(server: CompletionStub, body: dict[str, Any], trouble: str) -> tuple
     with server.lock:
         server.calls += 1
         policy = server.policy_of(body["model"])
-        drawn = server.generate(policy, body, [_seed(server, body, i) for i in range(n)])
+        seeds = [_seed(server, body, i) for i in range(n)]
+    with nullcontext() if server.gathers else server.lock:
+        drawn = server.generate(policy, body, seeds)
     choices = [{"index": i, **_choice(body, *row, habits)} for i, row in enumerate(drawn)]
     usage = {
         "prompt_tokens": len(body["prompt"]) + ("adds a token" in habits),

@@ -1,0 +1,168 @@
+"""`explanations.json` of a diff, beside a batch that Neuronpedia's dashboard reads: what each
+latent that the page shows says (`latents.explained`), with its contexts as text; and, where a
+model was named for it, a label with its score.
+
+The label's model is one behind an OpenAI-compatible server (`LabelServer`). It is asked
+some 25 times a latent; what was answered is kept, so that a run that goes on asks no label twice. A
+server that does not answer is told, and the labels are left out.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from os import environ
+from pathlib import Path
+from typing import Any, Final
+
+import httpx
+
+from crosscoders.activations.streams import Stream
+from crosscoders.activations.texts import TokenizedText
+from crosscoders.dictionaries.dictionary import Dictionary
+from crosscoders.latents.explained import Context, Explanation, explained, labelled, neuronpedia
+from crosscoders.study.diff_files import EXPLANATIONS, NEURONPEDIA
+from forensics.errors import OutsideFailure, UserError
+from forensics.progress import Progress, silent
+from forensics.records import read_json, write_json
+
+WINDOW: Final = 10  # tokens of context on each side
+ANSWER: Final = 40  # tokens of the label's model
+PATIENCE: Final = 120.0  # seconds
+KEY: Final = "OPENAI_API_KEY"
+
+
+@dataclass(frozen=True, kw_only=True)
+class LabelServer:
+    """`url` ends in `/v1`. A key comes from the environment (`OPENAI_API_KEY`), kept nowhere."""
+
+    url: str
+    model: str
+
+    def __post_init__(self) -> None:
+        if not self.url.startswith(("http://", "https://")):
+            raise UserError(
+                f"--label-server is '{self.url}'; give the address of a server that speaks"
+                " chat completions, such as http://127.0.0.1:8000/v1"
+            )
+        if not self.model:
+            raise UserError("--label-server needs --label-model, the name that it serves")
+
+    def ask(self, prompt: str) -> str:
+        """What the model answers, greedily. Raises `OutsideFailure`."""
+        key = environ.get(KEY)
+        body = {
+            "model": self.model,
+            "messages": [{"role": "user", "content": prompt}],
+            "temperature": 0,
+            "max_tokens": ANSWER,
+        }
+        try:
+            answer = httpx.post(
+                self.url.rstrip("/") + "/chat/completions",
+                json=body,
+                headers={"Authorization": f"Bearer {key}"} if key else {},
+                timeout=PATIENCE,
+            )
+            answer.raise_for_status()
+            return str(answer.json()["choices"][0]["message"]["content"] or "")
+        except (httpx.HTTPError, ValueError, LookupError, TypeError) as error:
+            raise OutsideFailure(
+                f"the server for labels at {self.url} gave no answer that can be read"
+                f" ({type(error).__name__}); start it and go on with --resume"
+            ) from error
+
+
+def write_explanations(
+    folder: Path,
+    dictionary: Dictionary,
+    policies: Sequence[Any],
+    stream: Stream,
+    texts: Sequence[TokenizedText],
+    latents: Sequence[int],
+    *,
+    labels: LabelServer | None = None,
+    progress: Progress = silent,
+) -> dict[str, Any]:
+    """Both files. `policies`: the last one's unembedding is read, where it has one here.
+    `texts`: of the stream.
+    """
+    after = policies[-1]
+    head = getattr(getattr(after, "model", None), "get_output_embeddings", lambda: None)()
+    told = explained(dictionary, stream, latents, None if head is None else head.weight.detach())
+
+    def decode(token: int) -> str:
+        return str(after.tokenizer.decode([token]))
+
+    found = {str(latent): _plain(one, texts, decode) for latent, one in told.items()}
+    if labels is not None:
+        kept = read_json(folder / EXPLANATIONS) if (folder / EXPLANATIONS).is_file() else {}
+        _label(folder, found, kept, labels, progress)
+    write_json(folder / EXPLANATIONS, found)
+    batch = neuronpedia(
+        list(told.values()),
+        dictionary,
+        model=after.identity,
+        layer=_layer(stream.site),
+        name=stream.site,
+        decode=decode,
+        texts=texts,
+        rows=sum(len(block.rows) for block in stream.blocks()),
+    )
+    write_json(folder / NEURONPEDIA, batch)
+    return found
+
+
+def _label(
+    folder: Path,
+    found: dict[str, Any],
+    kept: Mapping[str, Any],
+    labels: LabelServer,
+    progress: Progress,
+) -> None:
+    """Add labels; each is on disk once it is there."""
+    for number, (latent, one) in enumerate(found.items()):
+        progress("labelling latents", number, len(found))
+        before = kept.get(latent, {})
+        if before.get("label", {}).get("model") == labels.model:
+            one["label"] = before["label"]
+            continue
+        contexts = [
+            ("".join(each["tokens"]), each["tokens"][each["at"]], each["value"])
+            for each in one["contexts"]
+        ]
+        if not any(value > 0 for _, _, value in contexts):
+            continue
+        one["label"] = {"model": labels.model, **asdict(labelled(contexts, labels.ask))}
+        write_json(folder / EXPLANATIONS, {**kept, **found})
+    progress("labelling latents", len(found), len(found))
+
+
+def _plain(told: Explanation, texts: Sequence[TokenizedText], decode: Any) -> dict[str, Any]:
+    return {
+        "active": told.active,
+        "contexts": [_in_context(one, texts[one.text], decode) for one in told.contexts],
+        "raises": [[decode(token), cosine] for token, cosine in told.raises],
+        "lowers": [[decode(token), cosine] for token, cosine in told.lowers],
+        "fires": {name: list(shares) for name, shares in told.fires.items()},
+    }
+
+
+def _in_context(one: Context, text: TokenizedText, decode: Any) -> dict[str, Any]:
+    first = max(0, one.position - WINDOW)
+    ids, at = text.token_ids[first : one.position + WINDOW + 1].tolist(), one.position - first
+    return {
+        "kind": one.kind,
+        "text": text.note.id,
+        "task": text.note.task,
+        "source": text.note.source,
+        "position": one.position,
+        "value": one.value,
+        "at": at,
+        "tokens": [decode(i) for i in ids],
+        "values": [one.value if place == at else 0.0 for place in range(len(ids))],
+    }
+
+
+def _layer(site: str) -> int:
+    """Of a TransformerLens name; 0 of others."""
+    parts = site.split(".")
+    return int(parts[1]) if len(parts) > 1 and parts[1].isdigit() else 0

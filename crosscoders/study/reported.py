@@ -1,0 +1,81 @@
+"""Which latents a diff reports: the one place where that is decided.
+
+A latent that another seed does not find is not a finding, and neither is one that the before model
+has as well. So each candidate (specific to the after model, or separating steps) is held to the
+conditions in their order; what fails one is counted under it and not listed.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from crosscoders.latents.table import LatentTable
+from forensics.phrases import plural
+
+SPECIFIC: Final = "not specific to the after model"
+COMES_BACK: Final = "specific, but not found from every other seed"
+CAUSES: Final = "specific and found again, but moving nothing more than random directions do"
+MOST_NAMED: Final = 5
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reported:
+    """`latents`: that fulfil every condition that was measured, the most active first.
+    `left_out`: how many candidates fail, by the first condition that they fail. `seeds`: from
+    how many others each was looked for; 0 where that was not measured.
+    """
+
+    latents: list[int]
+    left_out: Mapping[str, int]
+    seeds: int
+
+    @property
+    def sentence(self) -> str:
+        """What comes back, and what was left out."""
+        number, others = len(self.latents), plural(self.seeds, "other seed")
+        if not self.latents:
+            again = f" and comes back from {others}" if self.seeds else ""
+            said = f"No latent is the after model's own{again}."
+        else:
+            verb = "are" if number > 1 else "is"
+            said = f"{plural(number, 'latent')} {verb} the after model's own"
+            if self.seeds:
+                said += f" and come{'' if number > 1 else 's'} back from {others}"
+            said += f": {named(self.latents)}."
+        if not self.seeds:
+            said += " Stability was not measured, so it is not known whether another seed finds it."
+        left = "; ".join(f"{many:,} {why}" for why, many in self.left_out.items() if many)
+        return f"{said} Left out: {left}." if left else said
+
+
+def reported(
+    table: LatentTable,
+    separating: Sequence[int],
+    seeds: int,
+    causes: Mapping[int, bool] | None = None,
+) -> Reported:
+    """`separating`: latents that separate steps. `seeds`: how many others stand behind the
+    table's `stability`. `causes`: whether a latent moves anything, for those that were tested;
+    where none were, nothing is asked.
+    """
+    specific = table.specific("after").tolist()
+    stability = table.column("stability") if seeds else np.ones(len(table.column("latent")))
+    back = [one for one in specific if stability[one] == 1]
+    kept = [one for one in back if causes is None or causes.get(one, False)]
+    return Reported(
+        latents=kept,
+        left_out={
+            SPECIFIC: len(set(separating) - set(specific)),
+            COMES_BACK: len(specific) - len(back),
+            CAUSES: len(back) - len(kept),
+        },
+        seeds=seeds,
+    )
+
+
+def named(latents: Sequence[int]) -> str:
+    """The first few by number."""
+    more = ", ..." if len(latents) > MOST_NAMED else ""
+    return ", ".join(map(str, latents[:MOST_NAMED])) + more

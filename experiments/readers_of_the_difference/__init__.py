@@ -1,0 +1,1 @@
+"""Which reader of the difference between two checkpoints deserves the page? See `rule.md`."""

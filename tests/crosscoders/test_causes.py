@@ -1,0 +1,111 @@
+"""What a latent causes, beside random directions of equal activation size."""
+
+import numpy as np
+import pytest
+import torch
+
+from crosscoders.activations.harvest import harvest
+from crosscoders.activations.texts import plain_text, texts_of
+from crosscoders.patching.decisions import starting_with
+from crosscoders.steering.activation_edits import feature_change
+from crosscoders.study.causes import RANDOM, Probe, caused, causes
+from forensics.errors import UserError
+from forensics.protocols import SamplingSettings
+from tests.crosscoders.steering_world import SHARED, SITE, cued, known_dictionary, world
+
+
+@pytest.fixture(scope="module")
+def pair():
+    return world()
+
+
+@pytest.fixture(scope="module")
+def runs(pair):
+    tasks = [
+        task
+        for task in pair.environment.tasks("held-out", 120, 0)
+        if cued(pair.environment.spawn().reset(task, 0).text)
+    ][:20]
+    return list(pair.after.play(pair.environment, tasks, 1, SamplingSettings(), 4))
+
+
+@pytest.fixture(scope="module")
+def stream(pair, runs):
+    sources = {pair.after.identity: "after"}
+    return harvest((pair.before, pair.after), texts_of(runs, sources=sources), SITE)
+
+
+@pytest.fixture(scope="module")
+def probe(pair, runs, stream):
+    return Probe.of(pair.after, stream, starting_with("history", runs))
+
+
+def test_the_planted_latent_causes_the_behaviour_and_others_do_not(pair, probe):
+    found = causes(probe, known_dictionary(pair), [SHARED, *range(6)])
+    planted = found.pop(SHARED)
+    assert planted.holds and planted.p_value == 1 / (RANDOM + 1)
+    assert planted.effect.high < -0.05 < planted.unchanged
+    assert not any(one.holds for one in found.values())
+
+
+def test_the_chance_is_that_of_a_model_whose_site_is_changed_by_hand(pair, probe, stream):
+    change = feature_change(
+        known_dictionary(pair), [SHARED], mode="ablate", acting="after", strength=1.0
+    )
+    told = probe.values(change)
+    for batch in probe.batches:
+        for row, member in enumerate(batch.members):
+            own, other = batch.pairs[row, :, 1], batch.pairs[row, :, 0]
+            handle = pair.after.model.model.layers[1].register_forward_hook(
+                lambda _m, _a, out, own=own, other=other: (
+                    (change.apply(own, other)[None], *out[1:])
+                    if isinstance(out, tuple)
+                    else change.apply(own, other)[None]
+                )
+            )
+            with torch.no_grad():
+                logits = pair.after.model(batch.tokens[row][None]).logits[0, -1]
+            handle.remove()
+            first = [action[0] for action in probe.behaviour.actions]
+            assert told[member] == pytest.approx(float(logits.softmax(-1)[first].sum()), abs=1e-5)
+
+
+def test_a_change_of_nothing_moves_nothing_and_fails(probe, pair):
+    silent = known_dictionary(pair)
+    with torch.no_grad():
+        silent.threshold.fill_(float("inf"))
+    change = feature_change(silent, [SHARED], mode="ablate", acting="after", strength=1.0)
+    assert np.array_equal(probe.values(change), probe.values())
+    found = caused(probe, change)
+    assert not found.holds and found.effect.estimate == found.dose == 0 and found.p_value == 1
+
+
+def test_without_a_behaviour_the_loss_is_read(pair, stream):
+    probe = Probe.of(pair.after, stream, None)
+    assert probe.measure == "loss"
+    batch = probe.batches[0]
+    with torch.no_grad():
+        logs = pair.after.model(batch.tokens[:1]).logits[0].log_softmax(-1)
+    own = -logs[:-1].gather(-1, batch.tokens[0, 1:, None]).mean()
+    assert probe.values()[batch.members[0]] == pytest.approx(float(own), abs=1e-5)
+    assert causes(probe, known_dictionary(pair), [SHARED])[SHARED].effect.estimate != 0
+
+
+def test_directions_drawn_at_random_rarely_pass(pair, probe):
+    """They are what they are set beside, so 1 in 21 passes the first half of the test."""
+    change = feature_change(
+        known_dictionary(pair), [SHARED], mode="ablate", acting="after", strength=1.0
+    )
+    generator, clean = torch.Generator().manual_seed(7), probe.values()
+    passed = [
+        caused(probe, change.turned(generator), seed=seed, unchanged=clean).holds
+        for seed in range(20)
+    ]
+    assert sum(passed) <= 3
+
+
+def test_one_task_is_refused(pair):
+    texts = [plain_text([1, 2, 3], "one", "one")]
+    stream = harvest((pair.before, pair.after), texts, SITE)
+    with pytest.raises(UserError, match="at least two tasks"):
+        Probe.of(pair.after, stream, None)
