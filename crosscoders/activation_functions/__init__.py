@@ -36,8 +36,8 @@ class TrainingStep:
 
     `k`: active latents a row. `own`: active one-model latents of the batch where
     these are chosen apart (`None`: all compete for `k`). `parameters`: what the
-    function trains beside the weights. `rows` of the whole batch, where its `processes` share
-    it (`None`: all are here). `bound [latents]`: a guess below which nothing is kept.
+    function trains beside the weights. `bound [latents]`: a guess below which nothing is kept.
+    `rows` of the whole batch, where its `processes` share it (`None`: all are here).
     """
 
     partition: Partition

@@ -139,7 +139,7 @@ class BatchTopK(ActivationFunction):
         number = step.k * (step.rows or len(pre))
         if step.own is not None:
             return batch_topk_apart(
-                pre, step.partition.shared, number, step.own, step.bound, step.processes
+                pre, step.partition.shared, number, step.own, step.processes, step.bound
             )
         return batch_topk(pre, number, step.processes)
 
@@ -170,8 +170,8 @@ def batch_topk_apart(
     shared: slice,
     number: int,
     own: int,
-    bound: Tensor | None = None,
     processes: Processes = ALONE,
+    bound: Tensor | None = None,
 ) -> Tensor:
     """As `batch_topk`: the `number` largest of the shared latents, and the
     `own` largest of the others. `bound [latents]`: looked for above it first.
