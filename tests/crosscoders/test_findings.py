@@ -31,7 +31,7 @@ def table(specific, stability):
 
 def test_each_latent_is_left_out_by_the_first_condition_that_it_fails():
     found = reported(
-        table([1, 2, 3, 4], [1.0, 1.0, 0.5, 1.0, 1.0]), [0, 1], 2, {1: True, 2: False}, "the loss"
+        table([1, 2, 3, 4], [1.0, 1.0, 1.0, 0.5, 1.0]), [0, 1], 2, {1: True, 2: False}, "the loss"
     )
     assert found.latents == [1]
     assert dict(found.left_out) == {SPECIFIC: 1, COMES_BACK: 1, MOVES_NOTHING: 1, UNTESTED: 1}
