@@ -20,6 +20,7 @@ from benchmarks import (
     rollout,
     scan,
     scoring,
+    several_seeds,
     trainer,
 )
 
@@ -29,6 +30,7 @@ ALL = {
     "scoring": scoring.run,
     "engine": resampling_engine.run,
     "dictionaries": dictionaries.run,
+    "several-seeds": several_seeds.run,
     "equal-variance": equal_variance.run,
     "harvest": harvest.run,
     "log-scoring": log_scoring.run,

@@ -29,6 +29,7 @@ from crosscoders.dictionaries.forward import (
     forward,
     training_step,
 )
+from crosscoders.dictionaries.processes import ALONE, Processes
 from crosscoders.dictionaries.settings import TrainerSettings
 
 REDRAWN = 10  # steps after which the dead latents are looked up again
@@ -50,8 +51,14 @@ class Trainer:
     device and empties the counters.
     """
 
-    def __init__(self, job: TrainingJob, first: Tensor, device: torch.device) -> None:
-        self.job, self.steps_done = job, 0
+    def __init__(
+        self,
+        job: TrainingJob,
+        first: Tensor,
+        device: torch.device,
+        processes: Processes = ALONE,
+    ) -> None:
+        self.job, self.steps_done, self.processes, self.rows = job, 0, processes, 0
         config, settings = job.config, job.settings
         latents = config.partition.latents
         self.dictionary = Dictionary(config, settings.first_weights).to(device)
@@ -75,33 +82,45 @@ class Trainer:
 
     def step(self, batch: Tensor) -> None:
         """One step on `[rows, models, width]`, as the stream gives it."""
-        settings, config = self.job.settings, self.job.config
-        rows = self.job.view(batch) if self.job.view else batch
+        scaled, step = self.prepare(batch)
+        result = forward(self.dictionary, scaled, step, scratch=self.scratch)
+        loss, squares = self.loss(scaled, result)
+        self.optimizer.param_groups[0]["lr"] = self.rate()
+        self.optimizer.zero_grad(set_to_none=True)
+        loss.backward()
+        self.processes.add_gradients(self.optimizer.param_groups[0]["params"])
+        self.optimizer.step()
+        self.after(scaled, step, result, squares.detach(), loss.detach())
+
+    def prepare(self, batch: Tensor) -> tuple[Tensor, TrainingStep]:
+        """What it sees of a batch, in the dictionary's units, and what its step is."""
+        self.rows, own = len(batch), self.processes.share(batch)
+        rows = self.job.view(own) if self.job.view else own
         rows = rows.to(self.tokens_since_fired.device, non_blocking=True)
         scaled = self.dictionary.scaled(rows)
         self._update_dead_latents()
-        step = self._training_step(len(scaled))
-        result = forward(self.dictionary, scaled, step, scratch=self.scratch)
+        return scaled, self._training_step(len(scaled))
+
+    def rate(self) -> float:
+        """The learning rate of the step to come."""
+        return self.job.settings.rate(self.steps_done, self.job.config.partition.latents)
+
+    def loss(self, scaled: Tensor, result: ForwardResult) -> tuple[Tensor, Tensor]:
+        """The loss of a step, and the squared errors `[models]` in it."""
+        settings, config = self.job.settings, self.job.config
         squares = result.errors.square().sum((0, 2))
-        loss = squares.sum() / (len(scaled) * config.models * config.width)
+        loss = squares.sum() / (self.rows * config.models * config.width)
         if (weight := settings.difference_weight_at(self.steps_done)) and config.models == 2:
             difference = (result.errors[:, 1] - result.errors[:, 0]).square().sum()
-            loss = loss + weight * difference / (len(scaled) * config.models * config.width)
-        loss = loss + settings.penalty(self.steps_done) * result.penalty / (
-            config.models * config.width
-        )
+            loss = loss + weight * difference / (self.rows * config.models * config.width)
+        here = settings.penalty(self.steps_done) * (len(scaled) / self.rows)
+        loss = loss + here * result.penalty / (config.models * config.width)
         if len(self.dead) and settings.auxiliary:
             low = settings.precision == "bfloat16"
             with torch.autocast(scaled.device.type, torch.bfloat16, enabled=low):
-                left = aux_loss(self.dictionary, scaled, result.errors, self.dead)
+                left = aux_loss(self.dictionary, scaled, result.errors, self.dead, self.processes)
             loss = loss + settings.auxiliary * left
-        self.optimizer.param_groups[0]["lr"] = settings.rate(
-            self.steps_done, config.partition.latents
-        )
-        self.optimizer.zero_grad(set_to_none=True)
-        loss.backward()
-        self.optimizer.step()
-        self._after(scaled, step, result, squares.detach(), loss.detach())
+        return loss, squares
 
     def _training_step(self, rows: int) -> TrainingStep:
         settings, config = self.job.settings, self.job.config
@@ -113,8 +132,10 @@ class Trainer:
         return training_step(
             self.dictionary,
             settings,
-            own=round((config.own_k or 0) * float(self.differing) * rows),
+            own=round((config.own_k or 0) * float(self.differing) * self.rows),
             parameters=self.parameters,
+            rows=self.rows,
+            processes=self.processes,
         )
 
     def _update_dead_latents(self) -> None:
@@ -130,7 +151,7 @@ class Trainer:
         self.dead = dead
 
     @torch.no_grad()
-    def _after(
+    def after(
         self,
         scaled: Tensor,
         step: TrainingStep,
@@ -138,24 +159,24 @@ class Trainer:
         squares: Tensor,
         loss: Tensor,
     ) -> None:
+        """What follows a step: decoders of norm one, the threshold, the counters."""
         function, threshold = self.dictionary.function, self.dictionary.threshold
         if not function.l1:
             self.dictionary.unit_decoders_()
         threshold.copy_(function.threshold(threshold, result.value, result.latent, step))
         self.tokens_since_fired = torch.where(
-            result.fired, 0, self.tokens_since_fired + len(scaled)
+            self.processes.any(result.fired), 0, self.tokens_since_fired + self.rows
         )
         added = {
-            "rows": torch.tensor(float(len(scaled))),
-            "steps": torch.tensor(1.0),
+            "rows": torch.tensor(float(len(scaled))).to(loss),
+            "steps": torch.tensor(1.0 / self.processes.size).to(loss),
             "loss": loss,
             "active": result.active,
             "squares": squares,
             "first": scaled.sum(0),
             "second": scaled.square().sum((0, 2)),
         }
-        for name, value in added.items():
-            value = value.to(threshold.device, torch.float64)
+        for name, value in self.processes.totals(added).items():
             self.sums[name] = self.sums[name] + value if name in self.sums else value
         self.steps_done += 1
 

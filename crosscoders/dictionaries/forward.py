@@ -23,6 +23,7 @@ from torch import Tensor
 from crosscoders.activation_functions import TrainingStep, at_latents
 from crosscoders.dictionaries import sparse
 from crosscoders.dictionaries.dictionary import Dictionary
+from crosscoders.dictionaries.processes import ALONE, Processes
 from crosscoders.dictionaries.settings import TrainerSettings
 
 Path = Literal["auto", "sparse", "dense"]
@@ -51,6 +52,8 @@ def training_step(
     *,
     own: int = 0,
     parameters: Mapping[str, Tensor] | None = None,
+    rows: int | None = None,
+    processes: Processes = ALONE,
 ) -> TrainingStep:
     """What a step of a dictionary is; `parameters` are the first ones where none are given."""
     config, settings = dictionary.config, settings or TrainerSettings()
@@ -63,6 +66,8 @@ def training_step(
         parameters=dictionary.function.parameters(latents, settings)
         if parameters is None
         else parameters,
+        rows=rows,
+        processes=processes,
     )
 
 
@@ -121,7 +126,7 @@ def _sparse(
         table = dictionary.decoder(m).to(pre.dtype)
         said = sparse.Decode.apply(here, table, part)  # type: ignore[no-untyped-call]
         errors.append(said + dictionary.centres[m] - scaled[:, m])
-    return _result(dictionary, errors, value, own_penalty, latent)
+    return joined_result(dictionary, torch.stack(errors, 1), value, own_penalty, latent)
 
 
 def _dense(
@@ -145,13 +150,15 @@ def _dense(
         - scaled[:, m]
         for m, seen in enumerate(dictionary.ranges)
     ]
-    return _result(dictionary, errors, value, own_penalty, latent)
+    return joined_result(dictionary, torch.stack(errors, 1), value, own_penalty, latent)
 
 
-def _result(
-    dictionary: Dictionary, errors: list[Tensor], value: Tensor, own: Tensor | None, latent: Tensor
+def joined_result(
+    dictionary: Dictionary, errors: Tensor, value: Tensor, own: Tensor | None, latent: Tensor
 ) -> ForwardResult:
-    """`errors` by model; `own`: the penalty that the function itself asks of each pair."""
+    """`errors [rows, models, width]`; `own`: the penalty that the function itself asks of each
+    pair.
+    """
     penalty = value.new_zeros(1) if own is None else own
     if dictionary.function.l1:
         weighed = value * at_latents(dictionary.decoder_norms(), latent)
@@ -159,8 +166,8 @@ def _result(
     held = value.detach()
     fired = torch.zeros(len(dictionary.bias), dtype=torch.bool, device=value.device)
     return ForwardResult(
-        errors=torch.stack(errors, 1),
-        penalty=penalty.sum() / len(errors[0]),
+        errors=errors,
+        penalty=penalty.sum() / len(errors),
         active=(held > 0).sum(),
         fired=fired.index_fill(0, latent[held > 0], True),
         value=held,
@@ -173,9 +180,10 @@ def aux_loss(
     scaled: Float[Tensor, "rows models width"],
     errors: Float[Tensor, "rows models width"],
     dead: Int[Tensor, " dead"],
+    processes: Processes = ALONE,
 ) -> Float[Tensor, ""]:
     """How badly the `dead` latents (rising indices), as many a row as half the width,
-    reconstruct what is left over, 1 for not at all.
+    reconstruct what is left over, 1 for not at all; this process's part of it.
     """
     k = max(1, dictionary.config.width // 2)
     pre = dictionary.pre_activations_of(dead, scaled - dictionary.centres.detach())
@@ -186,4 +194,5 @@ def aux_loss(
         place = ((dead >= seen.start) & (dead < seen.stop)).nonzero().squeeze(-1)
         given.append(value[:, place] @ dictionary.decoder(m)[dead[place] - seen.start])
     left = -errors.detach()
-    return (left - torch.stack(given, 1)).square().sum() / left.square().sum().clamp(min=1e-12)
+    whole = processes.total(left.square().sum()).clamp(min=1e-12)
+    return (left - torch.stack(given, 1)).square().sum() / whole

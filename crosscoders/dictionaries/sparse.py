@@ -178,3 +178,33 @@ class Encode(torch.autograd.Function):
             )
             to_centres.append(-(to_bias[seen].to(encoder.dtype) @ encoder))
         return None, None, None, None, to_bias, torch.stack(to_centres).to(to_bias), *to_encoders
+
+
+class EncodeStacked(torch.autograd.Function):
+    """As `Encode`, for dictionaries whose rows and latents lie one behind the other, each of which
+    reads all models with all of its latents; `centres [dictionaries, models, width]`.
+    """
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        known: Tensor,
+        pattern: Pattern,
+        centred: Tensor,
+        bias: Tensor,
+        centres: Tensor,
+        *encoders: Tensor,
+    ) -> Tensor:
+        ctx.save_for_backward(centred, *encoders)
+        ctx.pattern, ctx.dictionaries = pattern, len(centres)
+        return known.clone()
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Any, ...]:
+        gradient, pattern = gradients[0].contiguous(), ctx.pattern
+        centred, *encoders = ctx.saved_tensors
+        to_bias = gradient.new_zeros(pattern.latents).index_add(0, pattern.latent, gradient)
+        apart = to_bias.unflatten(0, (ctx.dictionaries, 1, -1))
+        to_centres = [-(apart @ one.unflatten(0, (ctx.dictionaries, -1)))[:, 0] for one in encoders]
+        to_encoders = [pattern.by_latent(gradient, centred[:, m]) for m in range(len(encoders))]
+        return None, None, None, to_bias, torch.stack(to_centres, 1), *to_encoders

@@ -94,7 +94,7 @@ def dictionaries_of(
 
         trained = train_crosscoders(
             stream,
-            {one: _job(request, one, stream.width, tokens) for one in names},
+            {one: dictionary_job(request, one, stream.width, tokens) for one in names},
             folder=folder / TRAINING / "dictionaries",
             resume=True,
             device=request.device,
@@ -136,7 +136,7 @@ def _weights_seed(request: DiffRequest, name: str) -> int:
     return request.seed + (int(name[len(SEED) :]) if is_seed(name) else 0)
 
 
-def _job(request: DiffRequest, name: str, width: int, tokens: int) -> TrainingJob:
+def dictionary_job(request: DiffRequest, name: str, width: int, tokens: int) -> TrainingJob:
     """A crosscoder, or the difference's dictionary: as many latents as features,
     two of them active.
     """

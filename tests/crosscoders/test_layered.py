@@ -96,7 +96,7 @@ def test_a_plan_says_every_step_with_its_time(tmp_path):
     assert "6 dictionaries on 400,000 tokens" in slow[3]
     assert slow != fast
     told = plan(asked(model, controls=False, decisions=0, site="hook_embed"), tmp_path, 1e9)
-    assert "2 dictionaries" in told[2] and len(told) == 4
+    assert "4 dictionaries" in told[2] and len(told) == 4
 
 
 def test_a_plan_for_a_deep_network_reads_and_trains_less(tmp_path):
@@ -105,7 +105,10 @@ def test_a_plan_for_a_deep_network_reads_and_trains_less(tmp_path):
     told = plan(asked(tmp_path), tmp_path, 1e11)
     assert "32 decisions: layers first" in told[1] and "and find sinks (about" in told[2]
     assert "once (about 0.18 GB on disk until it is done)" in told[2]
-    assert "6 dictionaries on 48,000 tokens, the pair's from 3 seeds (about" in told[3] and len(told) == 5
+    assert (
+        "6 dictionaries on 48,000 tokens, the pair's from 3 seeds (about" in told[3]
+        and len(told) == 5
+    )
     more = plan(asked(tmp_path, tokens=200_000, decisions=7), tmp_path, 1e11)
     assert "7 decisions" in more[1] and "on 200,000 tokens" in more[3]
 

@@ -76,6 +76,9 @@ def test_the_change_is_found_at_the_cue_and_nowhere_else(made, pair):
     assert set(COLUMNS) <= set(found[0])
     specific = summary["specific"]
     assert specific and all(found[latent]["partition"] == "after-only" for latent in specific)
+    again = [latent for latent in specific if found[latent]["stability"] == 1]
+    assert again and summary["reported"] == again  # the cue's latent is no one seed's
+    assert "back from 2 other seeds" in summary["sentences"][0]
     tokens = json.loads((out / TOKENS).read_text())
     assert all(
         context["tokens"][context["at"]].strip() == CUE for context in tokens[str(specific[0])]
@@ -91,8 +94,9 @@ def test_models_in_memory_are_their_directories(pair, texts, tmp_path):
         tiny_tokenizer().save_pretrained(side)
         held.append(policy_from(model, tiny_tokenizer()))
     small = {"texts": texts, "shape": Shape(latents=96, after_only=8, k=6), "tokens": 2_000}
-    small |= {"controls": False, "baselines": False, "site": SITE, "decisions": 0}
+    small |= {"controls": False, "baselines": False, "site": SITE, "decisions": 0, "seeds": 1}
     found = diff(*held, out=tmp_path / "held", **small)
+    assert "Stability was not measured" in found["sentences"][0]
     assert found == diff(*sides, out=tmp_path / "saved", **small)
     assert found == diff(*sides, out=tmp_path / "held", resume=True, **small)
     scorer = constructed_policy(lambda text: [1.0], tiny_tokenizer(), "scorer")
@@ -140,6 +144,7 @@ def test_another_diff_is_not_mixed_into_a_folder(made, pair, texts):
         ({"decisions": 0}, "chosen by patching"),
         ({"tokens": 0}, "at least 1"),
         ({"seed": -1}, "seed is -1"),
+        ({"seeds": 0}, "--seeds is 0"),
         ({"runs": "b", "texts": "c"}, "exclude each other"),
         ({"nonsense": 1}, "cannot be asked"),
         ({"texts": "nowhere.txt"}, "nowhere.txt"),

@@ -4,7 +4,7 @@ nothing, and says what is wrong.
 
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
@@ -12,7 +12,7 @@ import torch
 
 from crosscoders.activations.streams import Block, Rows, difference_view
 from crosscoders.dictionaries import train_crosscoder
-from crosscoders.dictionaries.crosscoder_run import TrainedDictionary, train_crosscoders
+from crosscoders.dictionaries.crosscoder_run import Progress, TrainedDictionary, train_crosscoders
 from crosscoders.dictionaries.crosscoder_trainer import TrainingJob
 from crosscoders.dictionaries.dictionary import DictionaryConfig
 from crosscoders.dictionaries.settings import Partition, TrainerSettings
@@ -220,3 +220,46 @@ def test_a_pass_shorter_than_a_batch_is_a_batch() -> None:
     stream, _ = _world(100)
     fitted = train_crosscoder(stream, _config(), _settings(tokens=1024))
     assert fitted.history[-1]["step"] == 4
+
+
+def _stacked(seed: int, **given: object) -> TrainingJob:
+    """As those of a diff: small, latents that read both models, the one-model ones chosen apart."""
+    part = Partition(latents=64, after_only=8, tied=True, readers="all")
+    config = DictionaryConfig(width=WIDTH, partition=part, k=ACTIVE, own_k=2.0)
+    settings = _settings(weights_seed=seed, difference_weight=(1.0, 10.0), **given)
+    return TrainingJob(config=config, settings=settings)
+
+
+def test_a_stack_takes_the_steps_that_each_takes_alone() -> None:
+    """Dead latents, the threshold and a view of its own included."""
+    stream, _ = _world(2000)
+    jobs = {str(seed): _stacked(seed, tokens=6144, dead_after=256) for seed in (3, 4)}
+    swapped = replace(jobs["4"], view=lambda rows: rows.flip(1))
+    jobs["swapped"] = swapped
+    found = train_crosscoders(stream, jobs)
+    for name, job in jobs.items():
+        alone = train_crosscoders(stream, {name: job})[name]
+        for part, value in alone.dictionary.state_dict().items():
+            torch.testing.assert_close(
+                found[name].dictionary.state_dict()[part], value, atol=2e-3, rtol=2e-2
+            )
+        assert found[name].history[-1]["loss"] == pytest.approx(alone.history[-1]["loss"], rel=1e-3)
+        assert found[name].history[-1]["dead_share"] == alone.history[-1]["dead_share"]
+
+
+def test_a_stack_that_was_cut_off_goes_on_with_the_same_bits(tmp_path: Path) -> None:
+    stream, _ = _world(1500)
+    jobs = {str(seed): _stacked(seed) for seed in (3, 4)}
+    whole = train_crosscoders(stream, jobs)
+    seen: list[int] = []
+
+    def cut(now: Progress) -> None:
+        seen.append(now.step)
+        if len(seen) == 3:
+            raise _Cut
+
+    with pytest.raises(_Cut):
+        train_crosscoders(stream, jobs, folder=tmp_path, progress=cut)
+    resumed = train_crosscoders(stream, jobs, folder=tmp_path, resume=True)
+    for name in jobs:
+        _same_bits(whole[name], resumed[name])

@@ -1,0 +1,1 @@
+"""Whether latents that a diff reports come back from fresh first weights."""
