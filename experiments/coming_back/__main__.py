@@ -27,7 +27,7 @@ from forensics.study import Folder
 
 HERE, BUNDLED = Path(__file__).parent, Path("training/bundled")
 DIFF, FRESH = (1, 2, 3), tuple(range(1001, 1011))
-IDENTICAL, FEW = 20, 40_000
+IDENTICAL, FEW, ENOUGH = 20, 40_000, 8192  # pairs, tokens to train on, rows to judge on
 SITE = "blocks.1.hook_resid_post"
 
 
@@ -65,7 +65,8 @@ def fresh(pair: str, cache: Path) -> dict[str, Any]:
 
 def identical(cache: Path) -> dict[str, Any]:
     """How many latents are reported of the before model twice, by first weights."""
-    learnt, judged = (same_pair(one) for one in streams("leak", cache))
+    whole, told = streams("leak", cache)
+    learnt, judged = same_pair(whole), same_pair(told.first(ENOUGH))
     counts = []
     for number in range(1, IDENTICAL + 1):
         first, *others = dictionaries(learnt, (number, number + 100, number + 200), FEW)

@@ -1,7 +1,7 @@
 """A stream that lies in memory, and one that is made of known features."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -31,6 +31,11 @@ class HeldStream:
         rows = Rows(**held["rows"])
         values = held["act"].float()
         return cls(activations=values, rows=rows, texts=held["texts"], site=site, identity=name)
+
+    def first(self, number: int) -> "HeldStream":
+        """Its first rows."""
+        rows = self.rows.take(slice(0, number))
+        return replace(self, activations=self.activations[:number], rows=rows)
 
     @property
     def models(self) -> int:
