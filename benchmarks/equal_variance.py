@@ -4,7 +4,8 @@ peer explains at the end of its training.
 Sides as in `dictionaries`, with their own defaults for so many steps, in turn on the same
 batches, each used once. After every block of steps each is asked what it explains of a batch
 that nobody trains on; asking is not timed. `seconds`: those of a peer's whole training, and
-ours until it has reached the same (None: never). Each repeat is another world.
+ours until it has reached the same (None: never); on a CPU of the processor. Each repeat is
+another world.
 """
 
 import os
@@ -61,15 +62,16 @@ def _curves(size: Size, device: str, seed: int, folder: Path | None) -> dict[str
     there: dict[str, Side] = {name: make() for name, make in made.items()}
     curves: dict[str, Curve] = {name: [(0.0, side.explained(held))] for name, side in there.items()}
     each = max(1, size.steps // BLOCKS)
+    clock = time.process_time if device == "cpu" else time.perf_counter
     for block in range(size.steps // each):
         batches = [make_batch(block * each + number) for number in range(each)]
         for name, side in there.items():
             wait(device)
-            start = time.perf_counter()
+            start = clock()
             for batch in batches:
                 side.step(batch)
             wait(device)
-            seconds = curves[name][-1][0] + time.perf_counter() - start
+            seconds = curves[name][-1][0] + clock() - start
             curves[name].append((seconds, side.explained(held)))
     return curves
 

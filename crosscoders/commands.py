@@ -261,7 +261,7 @@ def steer(
     experiment: Annotated[
         Path | None,
         Argument(
-            metavar="[EXPERIMENT.toml]",
+            metavar="EXPERIMENT.toml",
             help="A file that says all that the options below do, and what is predicted; beside it"
             " take only --out, --resume, --force, --json, --device and --backend.",
         ),

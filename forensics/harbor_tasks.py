@@ -175,15 +175,24 @@ def overlaid(folder: Path, overlay: Path, out: Path) -> Path:
     for one in tasks:
         shutil.copytree(one.folder, out / one.id, symlinks=True)
         for path in [*every, *(own[one.id].iterdir() if one.id in own else ())]:
-            _put(path, out / one.id / path.name)
+            lay_over(path, out / one.id / path.name)
     return out
 
 
-def _put(path: Path, place: Path) -> None:
-    if path.is_dir():
-        shutil.copytree(path, place, symlinks=True, dirs_exist_ok=True)
-    else:
+def lay_over(path: Path, place: Path) -> None:
+    """A file or a folder of an overlay over what lies at `place`. A git folder takes the place of
+    the one there: merged, its refs and objects would stay in reach.
+    """
+    if not path.is_dir():
         shutil.copy2(path, place, follow_symlinks=False)
+        return
+    for own in path.rglob(".git"):
+        there = place / own.relative_to(path)
+        if there.is_dir() and not there.is_symlink():
+            shutil.rmtree(there)
+        elif there.exists() or there.is_symlink():
+            there.unlink()
+    shutil.copytree(path, place, symlinks=True, dirs_exist_ok=True)
 
 
 # -- what came of a run ----------------------------------------------------------------

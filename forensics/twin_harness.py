@@ -11,7 +11,6 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Final
 
 from forensics.errors import UserError
@@ -19,7 +18,7 @@ from forensics.harness import Commands, Harness, HarnessWorld, read_harness
 from forensics.phrases import printable
 from forensics.progress import Progress, silent
 from forensics.protocols import SamplingSettings
-from forensics.subjects.agent import Planned, handed_in
+from forensics.subjects.agent import Planned, handed_in, own_folder
 from forensics.twin_check import Difference, TwinResult, TwinTask, channels_of, judged
 
 NOWHERE: Final = "http://127.0.0.1:9"  # nobody answers there
@@ -110,9 +109,9 @@ class _Plays:
         table = self.harness.table.model_copy(update={"command": tuple(argv)})
         world = HarnessWorld(replace(self.harness, table=table)).without(*gone)
         planned = Planned(world, task, 0, SamplingSettings(), self.seed, None, "")
-        with TemporaryDirectory(prefix="twin-", ignore_cleanup_errors=True) as made:
-            handed = handed_in(planned, Path(made), NOWHERE, "none", self.commands)
-            seen = Path(made) / "out" / SEEN
+        with own_folder(planned) as made:
+            handed = handed_in(planned, made, NOWHERE, "none", self.commands)
+            seen = made / "out" / SEEN
             text = seen.read_text(errors="replace") if seen.is_file() else None
         quiet = text is None and who == "bystander"
         if (handed.outcome is None and who != "bystander") or quiet:

@@ -61,7 +61,7 @@ def serving(name: str) -> Iterator[str]:
 def played(name: str, task: str, without: str, out: Path) -> tuple[float, EpisodeRecord]:
     """The outcome that the agent's own package says, and what the proxy recorded."""
     out.mkdir()
-    command = [python_of(name), EXAMPLES / name / "agent.py", task, out, without]
+    command = map(str, [python_of(name), EXAMPLES / name / "agent.py", task, out, without])
     with serving(name) as url, RecordingProxy() as proxy:
         settings = SamplingSettings(max_turn_tokens=1000, max_tokens=10000)
         ticket = Ticket(
@@ -70,7 +70,7 @@ def played(name: str, task: str, without: str, out: Path) -> tuple[float, Episod
         key = proxy.open(ticket)
         told = {"OPENAI_BASE_URL": f"{proxy.url}/v1", "OPENAI_API_KEY": key, "HOME": str(out)}
         told |= {"PYTHONDONTWRITEBYTECODE": "1"}
-        done = subprocess.run(command, env=os.environ | told, capture_output=True, text=True)
+        done = subprocess.run([*command], env=os.environ | told, capture_output=True, text=True)
         assert done.returncode == 0, done.stderr[-2000:]
         record = proxy.close(key)
     return json.loads((out / "result.json").read_text())["outcome"], record

@@ -16,6 +16,7 @@ the rows and all of the rest. tests/crosscoders/test_byte_plan.py counts what to
 and finds the plan within a tenth of it.
 """
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -123,10 +124,12 @@ def require_memory(
         memory_plan(job.config, job.settings, device=device.type, processes=processes)
         for job in jobs.values()
     ]
-    needed, free = sum(plan.training for plan in plans), free_bytes(device)
+    here = int(os.environ.get("LOCAL_WORLD_SIZE", processes)) if device.type == "cpu" else 1
+    beside = here if processes > 1 else 1  # processes that share the device
+    needed, free = beside * sum(plan.training for plan in plans), free_bytes(device)
     if free is None or needed <= free:
         return
-    held = sum(plan.weights + plan.moments + plan.gradients for plan in plans)
+    held = beside * sum(plan.weights + plan.moments + plan.gradients for plan in plans)
     raise UserError(
         f"this training takes {size_told(needed)}, {size_told(held)} of it for weights, moments"
         f" and gradients, and {device} has {size_told(free)} free; give fewer latents, a smaller"

@@ -23,10 +23,12 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
+from crosscoders.activation_functions import activation_function
 from crosscoders.activations.streams import Stream, in_blocks
 from crosscoders.dictionaries.byte_plan import require_memory
 from crosscoders.dictionaries.crosscoder_trainer import Trainer, TrainingJob
 from crosscoders.dictionaries.dictionary import Dictionary, DictionaryConfig
+from crosscoders.dictionaries.processes import Processes, joined
 from crosscoders.dictionaries.settings import TrainerSettings
 from crosscoders.dictionaries.stacked import stacks
 from forensics.errors import UserError
@@ -65,6 +67,7 @@ def train_crosscoder(
     folder: Path | str | None = None,
     resume: bool = False,
     device: str = "auto",
+    processes: int = 1,
     progress: Callable[[Progress], None] | None = None,
 ) -> TrainedDictionary:
     """Train one dictionary. `folder` holds its checkpoints and history;
@@ -81,6 +84,7 @@ def train_crosscoder(
         folder=folder,
         resume=resume,
         device=device,
+        processes=processes,
         progress=progress,
     )["dictionary"]
 
@@ -92,18 +96,35 @@ def train_crosscoders(
     folder: Path | str | None = None,
     resume: bool = False,
     device: str = "auto",
+    processes: int = 1,
     progress: Callable[[Progress], None] | None = None,
 ) -> dict[str, TrainedDictionary]:
     """Train several dictionaries on the same batches. Their tokens, batch and
-    seed must be the same.
+    seed must be the same. `processes`: as many as `torchrun` started this script in, which
+    share each batch; every one of them returns the dictionaries, the first one writes.
     """
-    settings, where = common_settings(jobs), torch.device(resolve_device(device))
-    require_memory(jobs, where)
+    common_settings(jobs)
+    _require_shareable(jobs, processes)
+    with joined(processes, torch.device(resolve_device(device))) as (among, where):
+        require_memory(jobs, where, processes)
+        return _trained(stream, jobs, folder, resume, where, among, progress)
+
+
+def _trained(
+    stream: Stream,
+    jobs: Mapping[str, TrainingJob],
+    folder: Path | str | None,
+    resume: bool,
+    where: torch.device,
+    processes: Processes,
+    progress: Callable[[Progress], None] | None,
+) -> dict[str, TrainedDictionary]:
+    settings = common_settings(jobs)
     scaling = replace(settings, batch=settings.scale_rows)
     first, _, _ = next(endless_batches(stream, scaling, 0, 0))  # for scale and first centres
     _require_fit(stream, jobs, first[:1])
-    trainers = {name: Trainer(job, first, where) for name, job in jobs.items()}
-    journal = Journal(folder, jobs, stream)
+    trainers = {name: Trainer(job, first, where, processes) for name, job in jobs.items()}
+    journal = Journal(folder, jobs, stream, writes=processes.first)
     batches = endless_batches(stream, settings, *journal.open(trainers, resume))
     steppers = stacks(trainers.values())
     start = next(iter(trainers.values())).steps_done
@@ -122,7 +143,7 @@ def train_crosscoders(
                 step=done, steps=settings.steps, tokens=done * settings.batch, measures=measures
             )
             journal.write(now)
-            if progress:
+            if progress and processes.first:
                 progress(now)
         if done == settings.steps or done % settings.save_every == 0:
             journal.save(trainers, pass_, used)
@@ -144,9 +165,14 @@ class Journal:
     """
 
     def __init__(
-        self, folder: Path | str | None, jobs: Mapping[str, TrainingJob], stream: Stream
+        self,
+        folder: Path | str | None,
+        jobs: Mapping[str, TrainingJob],
+        stream: Stream,
+        *,
+        writes: bool = True,
     ) -> None:
-        self.folder = None if folder is None else Path(folder)
+        self.folder, self.writes = None if folder is None else Path(folder), writes
         self.rows: list[dict[str, Any]] = []
         self.begun: dict[str, Any] = {"stream": stream.identity, "site": stream.site}
         for name, job in jobs.items():
@@ -177,7 +203,7 @@ class Journal:
 
     def save(self, trainers: Mapping[str, Trainer], pass_: int, used: int) -> None:
         """A checkpoint, in place of the one before."""
-        if self.folder is None:
+        if self.folder is None or not self.writes:
             return
         checkpoint = self.folder / f"step-{next(iter(trainers.values())).steps_done:08d}"
         checkpoint.mkdir(exist_ok=True)
@@ -244,6 +270,16 @@ def common_settings(jobs: Mapping[str, TrainingJob]) -> TrainerSettings:
                 " same"
             )
     return settings[0]
+
+
+def _require_shareable(jobs: Mapping[str, TrainingJob], processes: int) -> None:
+    for job in jobs.values() if processes > 1 else ():
+        function = activation_function(job.config.activation)
+        if function.by_rank == "training" and not function.shared_out:
+            raise UserError(
+                f"{job.config.activation} chooses among the rows of a batch and does not say that"
+                " several processes may share it; train in one process, or set `shared_out`"
+            )
 
 
 def _require_fit(stream: Stream, jobs: Mapping[str, TrainingJob], row: Tensor) -> None:

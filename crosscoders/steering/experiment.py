@@ -176,7 +176,7 @@ class SteeringExperiment:
         choosing, reporting = _split(ready.inputs.environment, table)
         measure, missing = _measure(benches[0], choosing, table), _not_given(ready, table)
         arms = self._arms(ready, benches, choosing, measure)
-        runs = planned(arms, table, missing)
+        runs = planned(arms, table, measure, missing)
         played = Reported(
             tasks=reporting,
             elsewhere=ready.elsewhere,

@@ -99,14 +99,16 @@ class Arm:
         return change
 
 
-def planned(arms: Sequence[Arm], table: ExperimentTable, missing: dict[str, str]) -> list[Run]:
+def planned(
+    arms: Sequence[Arm], table: ExperimentTable, measure: str, missing: dict[str, str]
+) -> list[Run]:
     """All that is run, in its order: what the prediction is of comes first. `missing` hears
     what cannot be run, and why.
     """
     name, strength, at = table.told_of
     first = arms[0].bench
     runs = [Run(condition=Condition(role="unsteered", acting=side), bench=first) for side in SIDES]
-    if constraint := refusal_of(table, first.environment.channels):
+    if constraint := refusal_of(table.refuse, measure, first.environment.channels):
         refused = Condition(role="refusal", acting=table.acting, constraint=constraint)
         runs.append(Run(condition=refused, bench=first))
     else:
@@ -140,6 +142,8 @@ def _projected(arms: Sequence[Arm], table: ExperimentTable, missing: dict[str, s
     whole, runs = 0.0 if table.mode == "scale" else 1.0, []
     for at, arm in {arm.at: arm for arm in reversed(arms)}.items():
         for number in table.projected:
+            if f"pca:{number}" in table.features and whole in table.tried:
+                continue  # tested itself
             if number > len(arm.components):
                 missing[f"projected-out {number}"] = (
                     f"the models' difference has {len(arm.components)} components at {at}"
@@ -151,11 +155,12 @@ def _projected(arms: Sequence[Arm], table: ExperimentTable, missing: dict[str, s
     return runs
 
 
-def refusal_of(table: ExperimentTable, channels: Sequence[Channel]) -> Constraint | None:
-    """The constraint that refuses the kinds of the file, or those that the measure counts."""
-    kinds = table.refuse
+def refusal_of(
+    kinds: Sequence[str] | None, measure: str, channels: Sequence[Channel]
+) -> Constraint | None:
+    """The constraint that refuses these kinds (`None`: those that the measure counts)."""
     if kinds is None:
-        what, _, name = (table.measure or "").partition(":")
+        what, _, name = measure.partition(":")
         attempts = {channel.name: channel.attempts for channel in channels}
         kinds = {"kind": (name,), "channel": attempts.get(name, ())}.get(what, ())
     if not kinds:

@@ -4,7 +4,8 @@ diff, and reading them back. Light at import: no torch.
 `patching.json`: where the change lives. `dictionary/`: the sparse dictionary.
 `latents.parquet`: its latents.
 `tokens.json`: their strongest tokens in context. `explanations.json`: what else they say, and
-`neuronpedia.json` as Neuronpedia's dashboard reads it. `quality.json`,
+`neuronpedia.json` as Neuronpedia's dashboard reads it. `causes.json`: what taking out a latent
+moves, beside random directions. `quality.json`,
 `controls.json`: how good it is, and what shows nothing. `baselines.json`: what
 simpler methods do. `diff.json`: what was asked, and the findings in sentences.
 `steering.json`: what `forensics steer` adds.
@@ -147,6 +148,7 @@ LATENTS: Final = "latents.parquet"
 TOKENS: Final = "tokens.json"
 EXPLANATIONS: Final = "explanations.json"
 NEURONPEDIA: Final = "neuronpedia.json"
+CAUSES: Final = "causes.json"
 QUALITY: Final = "quality.json"
 CONTROLS: Final = "controls.json"
 BASELINES: Final = "baselines.json"

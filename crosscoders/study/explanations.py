@@ -15,10 +15,11 @@ from typing import Any, Final
 
 import httpx
 
-from crosscoders.activations.streams import Stream
+from crosscoders.activations.activation_store import StoredStream
 from crosscoders.activations.texts import TokenizedText
 from crosscoders.dictionaries.dictionary import Dictionary
 from crosscoders.latents.explained import Context, Explanation, explained, labelled, neuronpedia
+from crosscoders.latents.table import TopToken, TopTokens
 from crosscoders.study.diff_files import EXPLANATIONS, NEURONPEDIA
 from forensics.errors import OutsideFailure, UserError
 from forensics.progress import Progress, silent
@@ -75,17 +76,14 @@ def write_explanations(
     folder: Path,
     dictionary: Dictionary,
     policies: Sequence[Any],
-    stream: Stream,
-    texts: Sequence[TokenizedText],
+    stream: StoredStream,
     latents: Sequence[int],
     *,
     labels: LabelServer | None = None,
     progress: Progress = silent,
 ) -> dict[str, Any]:
-    """Both files. `policies`: the last one's unembedding is read, where it has one here.
-    `texts`: of the stream.
-    """
-    after = policies[-1]
+    """Both files. `policies`: the last one's unembedding is read, where it has one here."""
+    after, texts = policies[-1], stream.tokenized
     head = getattr(getattr(after, "model", None), "get_output_embeddings", lambda: None)()
     told = explained(dictionary, stream, latents, None if head is None else head.weight.detach())
 
@@ -105,7 +103,7 @@ def write_explanations(
         name=stream.site,
         decode=decode,
         texts=texts,
-        rows=sum(len(block.rows) for block in stream.blocks()),
+        rows=stream.number,
     )
     write_json(folder / NEURONPEDIA, batch)
     return found
@@ -146,11 +144,27 @@ def _plain(told: Explanation, texts: Sequence[TokenizedText], decode: Any) -> di
     }
 
 
-def _in_context(one: Context, text: TokenizedText, decode: Any) -> dict[str, Any]:
+def token_views(
+    tops: TopTokens, latents: Sequence[int], texts: Sequence[TokenizedText], tokenizer: Any
+) -> dict[str, list[dict[str, Any]]]:
+    """`tokens.json`: for each latent its strongest tokens with what stands around them, in text.
+    `texts`: those of the stream that was read.
+    """
+
+    def decode(token: int) -> str:
+        return str(tokenizer.decode([token]))
+
+    return {
+        str(latent): [_in_context(top, texts[top.text], decode) for top in tops.of(latent)]
+        for latent in latents
+    }
+
+
+def _in_context(one: Context | TopToken, text: TokenizedText, decode: Any) -> dict[str, Any]:
     first = max(0, one.position - WINDOW)
     ids, at = text.token_ids[first : one.position + WINDOW + 1].tolist(), one.position - first
     return {
-        "kind": one.kind,
+        **({"kind": one.kind} if isinstance(one, Context) else {}),
         "text": text.note.id,
         "task": text.note.task,
         "source": text.note.source,

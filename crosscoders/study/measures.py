@@ -13,7 +13,6 @@ import numpy as np
 
 from crosscoders.activations.outlier_positions import sentences
 from crosscoders.activations.streams import Stream
-from crosscoders.activations.texts import TokenizedText
 from crosscoders.dictionaries.dictionary import Dictionary
 from crosscoders.dictionaries.saved import SavedDictionary
 from crosscoders.latents.controls import (
@@ -29,8 +28,8 @@ from crosscoders.latents.reconstruction import spliced
 from crosscoders.latents.row_groups import Contrast
 from crosscoders.latents.spanned import Spanned, spanned
 from crosscoders.latents.stability import stability
-from crosscoders.latents.table import LatentTable, TopToken, TopTokens, latent_table, study_latents
-from crosscoders.patching.decisions import Theme
+from crosscoders.latents.table import LatentTable, latent_table, study_latents
+from crosscoders.patching.decisions import Behaviour, Theme
 from crosscoders.study.diff_files import (
     BASELINES,
     CONTROLS,
@@ -42,8 +41,10 @@ from crosscoders.study.diff_files import (
     TOKENS,
 )
 from crosscoders.study.difference_baselines import compared
+from crosscoders.study.explanations import LabelServer, token_views, write_explanations
+from crosscoders.study.findings import tested
 from crosscoders.study.material import StudyStreams
-from crosscoders.study.reported import MOST_NAMED, Reported, named, reported as findings
+from crosscoders.study.reported import MOST_NAMED, Reported, named
 from crosscoders.study.study_dictionaries import DIFFERENCE, PAIR, SAME, SHUFFLED, is_seed
 from forensics.phrases import percent, plural, printable
 from forensics.policies import Given
@@ -51,7 +52,6 @@ from forensics.progress import Progress, silent
 from forensics.records import write_json
 
 SPLICED_TEXTS, FEW_SPLICED = 64, 24
-WINDOW: Final = 10  # tokens of context on each side
 SURE: Final = 0.05  # q-values below this are told
 
 
@@ -82,8 +82,12 @@ def measured(
     folder: Path,
     controls: bool,
     progress: Progress = silent,
+    behaviour: Behaviour | None = None,
+    labels: LabelServer | None = None,
 ) -> Measured:
-    """Measure the dictionaries, and write each part into `folder`."""
+    """Measure the dictionaries, and write each part into `folder`. `behaviour`: what latents are
+    tested to move; without one the loss. `labels`: who names latents, if anybody.
+    """
     progress("reading the latents", 0, 4)
     dictionary, reported = dictionaries[PAIR], streams.reported
     study = study_latents(dictionary, reported, contrasts)
@@ -98,6 +102,9 @@ def measured(
     shown = shown_latents(table, contrasts[0].name if contrasts else None)
     tokens = token_views(study.top, shown, reported.tokenized, policies[0].tokenizer)
     write_json(folder / TOKENS, tokens)
+    write_explanations(
+        folder, dictionary, policies, reported, shown, labels=labels, progress=progress
+    )
     progress("reading the latents", 1, 4)
     quality = asdict(study.quality)
     quality["spliced"] = _spliced(dictionary, policies, streams)
@@ -120,6 +127,9 @@ def measured(
         write_json(folder / BASELINES, baselines)
     progress("reading the latents", 4, 4)
     separating = _surest(table)
+    found = tested(
+        dictionary, table, separating, len(names), policies, streams, behaviour, folder, progress
+    )
     return Measured(
         models=dictionary.config.models,
         table=table,
@@ -127,7 +137,7 @@ def measured(
         quality=quality,
         controls=nulls,
         baselines=baselines,
-        reported=findings(table, separating, len(names)),
+        reported=found,
         spanned=plane,
         outliers=tuple(sentences(streams.outliers, _decoder(policies[0]), streams.limits is None)),
     )
@@ -204,33 +214,6 @@ def shown_latents(table: LatentTable, contrast: str | None) -> list[int]:
     return [int(one) for one in dict.fromkeys([*by_contrast.tolist(), *specific.tolist()])]
 
 
-def token_views(
-    tops: TopTokens, latents: Sequence[int], texts: Sequence[TokenizedText], tokenizer: Any
-) -> dict[str, list[dict[str, Any]]]:
-    """`tokens.json`: for each latent its strongest tokens with what stands around
-    them, in text. `texts`: those of the stream that was read.
-    """
-    return {
-        str(latent): [_in_context(top, texts[top.text], tokenizer) for top in tops.of(latent)]
-        for latent in latents
-    }
-
-
-def _in_context(top: TopToken, text: TokenizedText, tokenizer: Any) -> dict[str, Any]:
-    first = max(0, top.position - WINDOW)
-    ids, at = text.token_ids[first : top.position + WINDOW + 1].tolist(), top.position - first
-    return {
-        "text": text.note.id,
-        "task": text.note.task,
-        "source": text.note.source,
-        "position": top.position,
-        "value": top.value,
-        "at": at,
-        "tokens": [str(tokenizer.decode([i])) for i in ids],
-        "values": [top.value if place == at else 0.0 for place in range(len(ids))],
-    }
-
-
 def told(
     found: Measured,
     theme: Theme | None,
@@ -259,8 +242,8 @@ def told(
         for one in found.controls
     ]
     said.append(
-        "That a latent separates steps does not say that it causes them: test it with"
-        " `forensics steer`."
+        "Taken out of stored texts is not taken out of play: what latents do there, `forensics"
+        " steer` tests."
     )
     first = table.contrasts[0] if table.contrasts else None
     groups = "Won against lost runs"

@@ -44,12 +44,15 @@ from crosscoders.patching.site_choice import choose_site
 from crosscoders.study.diff_files import (
     AUTO,
     BASELINES,
+    CAUSES,
     CONTROLS,
     DEEP_DECISIONS,
     DICTIONARY,
     DIFF,
+    EXPLANATIONS,
     LATENTS,
     MOST_DECISIONS,
+    NEURONPEDIA,
     PATCHING,
     QUALITY,
     TOKENS,
@@ -104,7 +107,7 @@ class DiffStudy:
     @property
     def files(self) -> tuple[str, ...]:
         parts = (PATCHING, LATENTS, TOKENS, QUALITY, CONTROLS, BASELINES, DICTIONARY, TRAINING)
-        own = (*parts, SEEDS, "controls", "baselines")
+        own = (*parts, EXPLANATIONS, NEURONPEDIA, CAUSES, SEEDS, "controls", "baselines")
         return (*own, *CASE_FILES) if self.request.plays else own
 
     def check(self, folder: Folder) -> Opened:
@@ -222,7 +225,10 @@ def diff_material(
     dictionaries = dictionaries_of(request, folder, streams.learnt, about, saved, tokens, progress)
     contrasts, policies = contrasts_of(theme, material.runs), material.policies
     controls = request.controls
-    found = measured(dictionaries, policies, streams, contrasts, folder, controls, progress)
+    behaviour = behaviour_of(theme, material.runs)
+    found = measured(
+        dictionaries, policies, streams, contrasts, folder, controls, progress, behaviour
+    )
 
     # 4. What was found; of outliers nothing where there are none.
     outliers = streams.outliers

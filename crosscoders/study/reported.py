@@ -17,6 +17,7 @@ from forensics.phrases import plural
 SPECIFIC: Final = "not specific to the after model"
 COMES_BACK: Final = "specific, but not found from every other seed"
 CAUSES: Final = "specific and found again, but moving nothing more than random directions do"
+UNTESTED: Final = "specific and found again, but not tested for what they move"
 MOST_NAMED: Final = 5
 
 
@@ -30,22 +31,25 @@ class Reported:
     latents: list[int]
     left_out: Mapping[str, int]
     seeds: int
+    moved: str = ""  # more than random directions do; empty where nothing was tested
 
     @property
     def sentence(self) -> str:
         """What comes back, and what was left out."""
         number, others = len(self.latents), plural(self.seeds, "other seed")
-        if not self.latents:
-            again = f" and comes back from {others}" if self.seeds else ""
-            said = f"No latent is the after model's own{again}."
-        else:
-            verb = "are" if number > 1 else "is"
-            said = f"{plural(number, 'latent')} {verb} the after model's own"
-            if self.seeds:
-                said += f" and come{'' if number > 1 else 's'} back from {others}"
-            said += f": {named(self.latents)}."
+        ending = "" if number > 1 else "s"
+        held = ["are the after model's own" if number > 1 else "is the after model's own"]
+        held += [f"come{ending} back from {others}"] if self.seeds else []
+        if self.moved:
+            held.append(
+                f"move{ending} {self.moved} more than random directions of equal activation size do"
+            )
+        said = f"{plural(number, 'latent') if number else 'No latent'} {'; '.join(held)}"
+        said += f": {named(self.latents)}." if number else "."
         if not self.seeds:
             said += " Stability was not measured, so it is not known whether another seed finds it."
+        if not self.moved:
+            said += " What they cause was not measured."
         left = "; ".join(f"{many:,} {why}" for why, many in self.left_out.items() if many)
         return f"{said} Left out: {left}." if left else said
 
@@ -55,10 +59,11 @@ def reported(
     separating: Sequence[int],
     seeds: int,
     causes: Mapping[int, bool] | None = None,
+    moved: str = "",
 ) -> Reported:
     """`separating`: latents that separate steps. `seeds`: how many others stand behind the
     table's `stability`. `causes`: whether a latent moves anything, for those that were tested;
-    where none were, nothing is asked.
+    `None`: nothing is asked. `moved`: what was measured, in words.
     """
     specific = table.specific("after").tolist()
     stability = table.column("stability") if seeds else np.ones(len(table.column("latent")))
@@ -69,9 +74,11 @@ def reported(
         left_out={
             SPECIFIC: len(set(separating) - set(specific)),
             COMES_BACK: len(specific) - len(back),
-            CAUSES: len(back) - len(kept),
+            CAUSES: sum(not holds for holds in (causes or {}).values()),
+            UNTESTED: len(set(back) - set(causes)) if causes is not None else 0,
         },
         seeds=seeds,
+        moved=moved,
     )
 
 

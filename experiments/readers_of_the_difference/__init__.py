@@ -1,1 +1,1 @@
-"""Which reader of the difference between two checkpoints deserves the page? See `rule.md`."""
+"""Which reader of the difference of two checkpoints deserves the page? By `rule_2/rule.md`."""

@@ -1,5 +1,5 @@
 """`python -m experiments.readers_of_the_difference --workers 2 --minutes 10`: goes on where it was,
-adds what is done to `cases.jsonl` here, and writes the table and what follows by `rule.md`.
+adds what is done to `rule_2/cases.jsonl`, and writes the table and what follows by the rule there.
 
 Without `--real FOLDER` (as `make real` makes it) the real pair is left out, and the table says so.
 """
@@ -17,7 +17,7 @@ from experiments.resumable import Row, code_key, kept, run
 from forensics.cli import progress_bars
 from forensics.records import canonical_json, write_atomically
 
-FOLDER = Path(__file__).parent
+FOLDER = Path(__file__).parent / "rule_2"
 ROWS = FOLDER / "cases.jsonl"
 
 

@@ -1,15 +1,16 @@
 """The readers with an account of the difference: each learns from rows of both models and gives
-a `Reading`. See the table in `rule.md`; the order here is from the simplest.
+a `Reading`. See the table in `rule_2/rule.md`; the order here is from the simplest.
 
 `before`, `after`: activations `[rows, width]`; `pairs [rows, models, width]` holds both.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Final
 
 import torch
+from scipy.optimize import linear_sum_assignment
 from torch import Tensor
 from torch.nn.functional import normalize
 
@@ -25,6 +26,7 @@ from crosscoders.dictionaries import (
 
 ACTIVE: Final = 2  # latents or components a row
 RATE, STEPS, SMALLEST, LARGEST = 3e-3, 1600, 64, 2048  # as `forensics diff` trains
+SAME: Final = 0.9  # cosine of directions that are one
 RARE: Final = 1e-3  # share of the rows below which a latent is not reported
 AT_ONCE: Final = 4096
 
@@ -113,7 +115,7 @@ def difference_sae(learnt: Learnt) -> Reading:
     config = DictionaryConfig(
         width=width, models=1, k=ACTIVE, partition=Partition(latents=max(width, ACTIVE))
     )
-    sae = _trained(
+    (sae,) = _trained(
         learnt,
         TrainingJob(config=config, settings=_settings(learnt, 0.0, 0.0), view=difference_view),
     )
@@ -128,25 +130,39 @@ def difference_sae(learnt: Learnt) -> Reading:
 
 
 def crosscoder(learnt: Learnt) -> Reading:
-    partition = Partition(
-        latents=learnt.latents,
-        before_only=learnt.before_only,
-        after_only=learnt.after_only,
-        tied=True,
-        readers="all",
-    )
-    config = DictionaryConfig(
-        width=learnt.stream.width, k=12, own_k=float(ACTIVE), partition=partition
-    )
-    both = _trained(learnt, TrainingJob(config=config, settings=_settings(learnt, 1.0, 10.0)))
+    (both,) = _crosscoders(learnt, 1)
 
     def account(before: Tensor, after: Tensor) -> Tensor:
         codes = both.encode(both.scaled(torch.stack([before, after], 1)))
         return (both.decode(codes, 1) - both.decode(codes, 0)) / both.scale
 
-    own = torch.from_numpy(latent_table(both, learnt.told).column("specific") == "after")
-    unit = normalize(both.directions()[own, 1], dim=-1)
+    unit = _after_directions(both)[_specific(both, learnt.told)]
     return Reading(account=account, reported=unit, called=unit)
+
+
+def crosscoder_stable(learnt: Learnt) -> Reading:
+    both, other = _crosscoders(learnt, 2)
+    directions, chosen = _after_directions(both), _specific(both, learnt.told)
+    others = _after_directions(other)[learnt.latents - learnt.after_only :]
+    chosen = chosen[partners(directions[chosen], others)]
+    wanted = torch.zeros(learnt.latents, dtype=torch.bool)
+    wanted[chosen] = True
+    written, centres = both.directions()[:, 1], both.centres[1] - both.centres[0]
+
+    def account(before: Tensor, after: Tensor) -> Tensor:
+        codes = both.encode(both.scaled(torch.stack([before, after], 1)))
+        some, found = wanted[codes.latent], centres.expand_as(after).clone()
+        parts = written[codes.latent[some]] * codes.value[some, None]
+        return found.index_add_(0, codes.row[some], parts) / both.scale
+
+    return Reading(account=account, reported=directions[chosen], called=directions[chosen])
+
+
+def partners(first: Tensor, second: Tensor) -> Tensor:
+    """Which of the first's unit directions `[directions, width]` the second has, one to one."""
+    cosines = (first @ second.T).abs().numpy()
+    row, column = linear_sum_assignment(-cosines)
+    return torch.from_numpy(row[cosines[row, column] >= SAME])
 
 
 READERS: Final[dict[str, Callable[[Learnt], Reading]]] = {
@@ -157,6 +173,7 @@ READERS: Final[dict[str, Callable[[Learnt], Reading]]] = {
     "projected": projected,
     "difference-SAE": difference_sae,
     "crosscoder": crosscoder,
+    "crosscoder-stable": crosscoder_stable,
 }
 
 
@@ -172,9 +189,39 @@ def _settings(learnt: Learnt, *difference_weight: float) -> TrainerSettings:
     )
 
 
-def _trained(learnt: Learnt, job: TrainingJob) -> Dictionary:
-    trained = train_crosscoders(learnt.stream, {"one": job}, device="cpu")["one"].dictionary
-    return trained.requires_grad_(False)
+def _crosscoders(learnt: Learnt, number: int) -> list[Dictionary]:
+    """From so many first weights, side by side."""
+    partition = Partition(
+        latents=learnt.latents,
+        before_only=learnt.before_only,
+        after_only=learnt.after_only,
+        tied=True,
+        readers="all",
+    )
+    config = DictionaryConfig(
+        width=learnt.stream.width, k=12, own_k=float(ACTIVE), partition=partition
+    )
+    settings = _settings(learnt, 1.0, 10.0)
+    weights = (learnt.seed + 500 * one for one in range(number))
+    return _trained(
+        learnt,
+        *(TrainingJob(config=config, settings=replace(settings, weights_seed=w)) for w in weights),
+    )
+
+
+def _specific(both: Dictionary, told: Stream) -> Tensor:
+    """The latents that latent scaling finds missing in the before model."""
+    return torch.from_numpy(latent_table(both, told).specific("after"))
+
+
+def _after_directions(both: Dictionary) -> Tensor:
+    return normalize(both.directions()[:, 1], dim=-1)
+
+
+def _trained(learnt: Learnt, *jobs: TrainingJob) -> list[Dictionary]:
+    named = {str(number): job for number, job in enumerate(jobs)}
+    trained = train_crosscoders(learnt.stream, named, device="cpu")
+    return [one.dictionary.requires_grad_(False) for one in trained.values()]
 
 
 @torch.no_grad()

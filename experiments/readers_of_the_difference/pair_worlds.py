@@ -10,7 +10,7 @@
 import fcntl
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, Final
@@ -27,7 +27,7 @@ from forensics.policies import decoder_layers, load_policy
 from forensics.progress import silent
 from forensics.protocols import Environment, Policy, SamplingSettings
 from forensics.records import Step, Trajectory, action_starts, read_json, read_trajectories
-from training import MiniRepo
+from training import MiniRepo, Prompts
 from training.organisms import build_organism
 
 BUNDLED: Final = Path(__file__).parents[2] / "training" / "bundled"
@@ -113,6 +113,7 @@ class Pair:
     layer: int
     cued: bool = False
     store: Path | None = None
+    settings: SamplingSettings = field(default_factory=SamplingSettings)
 
     @property
     def site(self) -> str:
@@ -127,7 +128,7 @@ class Pair:
     def runs(
         self, policy: Policy, tasks: Sequence[str], seed: int, scrubbed: bool = False, **how: Any
     ) -> list[Trajectory]:
-        return list(policy.play(self.place(scrubbed), tasks, 1, SamplingSettings(), seed, **how))
+        return list(policy.play(self.place(scrubbed), tasks, 1, self.settings, seed, **how))
 
     def place(self, scrubbed: bool) -> Environment:
         names = [channel.name for channel in self.world.channels]
@@ -297,7 +298,8 @@ def real_pair(folder: Path, cache: Path) -> RealPair:
         name="real",
         before=before,
         after=after,
-        world=MiniRepo(),
+        world=Prompts(file=str(folder / "tasks.jsonl")),
+        settings=SamplingSettings(temperature=0.7, max_turn_tokens=14),
         behaviour="answer",
         layer=24,
         store=cache / "activations",

@@ -14,7 +14,7 @@ from experiments.readers_of_the_difference.difference_readers import Reading
 from experiments.readers_of_the_difference.pair_worlds import CUE, Pair
 from experiments.readers_of_the_difference.teacher_forced import random_graft
 from forensics.policies import policy_from
-from forensics.protocols import Policy
+from forensics.protocols import Intervention, Policy
 from forensics.records import Trajectory
 
 Row = dict[str, Any]
@@ -32,10 +32,28 @@ def edited_play(
     pair: Pair, seed: int, reading: Reading, limits: Tensor, turns: Iterable[Tensor]
 ) -> Row:
     """`limits`: of the norms; rows beyond them stay as they are."""
-    width = len(limits) and reading.reported.shape[-1]
+    width = pair.after.model.config.hidden_size
     own = _changed(pair, seed, reading, torch.eye(width), limits, elsewhere=True)
     others = [_changed(pair, seed, reading, turn, limits) for turn in turns]
     return plain_play(pair, seed) | {"ablated": own, "rotations": others}
+
+
+def answers(
+    pair: Pair, seed: int, reading: Reading, limits: Tensor, turns: Iterable[Tensor]
+) -> Row:
+    """Success of the after model's drawn answers in one-turn tasks, with an account taken out."""
+    width, tasks = pair.after.model.config.hidden_size, pair.tasks(seed)
+
+    def success(turn: Tensor) -> float:
+        edit, acting = _edited(pair, reading, turn, limits)
+        return _success(pair.runs(acting, tasks, 9000 + seed, interventions=[edit]))
+
+    return {
+        "before": _success(pair.runs(pair.before, tasks, 9000 + seed)),
+        "after": _success(pair.runs(pair.after, tasks, 9000 + seed)),
+        "ablated": success(torch.eye(width)),
+        "rotations": [success(turn) for turn in turns],
+    }
 
 
 def grafted_play(pair: Pair, seed: int, grafted: Any, draws: int) -> Row:
@@ -56,13 +74,21 @@ def _changed(
     limits: Tensor,
     elsewhere: bool = False,
 ) -> Row:
+    edit, acting = _edited(pair, reading, turn, limits)
+    return _scores(pair, acting, seed, elsewhere=elsewhere, interventions=[edit])
+
+
+def _edited(
+    pair: Pair, reading: Reading, turn: Tensor, limits: Tensor
+) -> tuple[Intervention, Policy]:
+    """The account, turned, taken out at every position; the after model with before beside it."""
+
     def amounts(own: Tensor, other: Tensor | None) -> Tensor:
         assert other is not None
         return reading.account(other, own)
 
     change = Change(directions=turn, amounts=amounts, mode="ablate", strength=1.0, needs_other=True)
     seen = Seen()
-    acting = policy_alongside(pair.after, pair.before, pair.site, seen)
     edit = intervention(
         change,
         site=pair.site,
@@ -71,7 +97,7 @@ def _changed(
         seen=seen,
         limit=float(limits[1]),
     )
-    return _scores(pair, acting, seed, elsewhere=elsewhere, interventions=[edit])
+    return edit, policy_alongside(pair.after, pair.before, pair.site, seen)
 
 
 def _scores(pair: Pair, policy: Policy, seed: int, elsewhere: bool = True, **how: Any) -> Row:

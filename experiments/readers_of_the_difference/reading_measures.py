@@ -1,13 +1,15 @@
 """What is measured of a reading without running a model: explained, comes back, recall."""
 
 import torch
-from scipy.optimize import linear_sum_assignment
 from torch import Tensor
 
 from crosscoders import Stream
-from experiments.readers_of_the_difference.difference_readers import Reading, told_by
-
-SAME = 0.9  # cosine
+from experiments.readers_of_the_difference.difference_readers import (
+    SAME,
+    Reading,
+    partners,
+    told_by,
+)
 
 
 @torch.no_grad()
@@ -25,9 +27,7 @@ def comes_back(first: Tensor, second: Tensor) -> float | None:
     """
     if not len(first):
         return None
-    cosines = (first @ second.T).abs().numpy()
-    row, column = linear_sum_assignment(-cosines)
-    return float((cosines[row, column] >= SAME).sum() / len(first))
+    return len(partners(first, second)) / len(first)
 
 
 def recall(called: Tensor, truth: Tensor) -> dict[str, float | int | None]:

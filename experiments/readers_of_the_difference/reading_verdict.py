@@ -1,5 +1,5 @@
-"""What follows from the rows by `rule.md`: each reader's score, who leads, who lists features;
-and the tables. What was not measured says so.
+"""What follows from the rows by `rule_2/rule.md`: each reader's score, who leads, who lists
+features; and the tables. What was not measured says so.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -9,6 +9,8 @@ from typing import Any, Final
 
 from experiments.readers_of_the_difference.difference_readers import READERS
 from experiments.readers_of_the_difference.study_pieces import (
+    ANSWERED,
+    ANSWERS,
     BLACK_BOX,
     GRAFT,
     PAIRS,
@@ -21,8 +23,8 @@ from forensics.records import write_atomically, write_json
 Row = dict[str, Any]
 Rows = Mapping[str, Row]
 DECIDING: Final = ("leak", "installed", "real")
-TIE, BACK, FALSE = 0.05, 0.9, 0.10
-SPARSE: Final = ("difference-SAE", "crosscoder")
+TIE, BACK, FALSE, LOST = 0.05, 0.9, 0.10, 0.05
+SPARSE: Final = ("difference-SAE", "crosscoder", "crosscoder-stable")
 PLANTED_ANSWERS: Final = {
     "leak": ("kind history", "word history", "first history"),
     "installed": ("first test",),
@@ -94,13 +96,21 @@ def score(rows: Rows, reader: str) -> Row:
     by_pair = {world: some for world, some in by_pair.items() if some}
     every = [row for some in by_pair.values() for row in some]
     if not every:
-        return {"score": None, "pairs": [], "causes": None, "back": None}
+        return dict.fromkeys(("score", "causes", "back", "lost", "kl")) | {"pairs": []}
     return {
         "score": mean(mean(net(row) or 0.0 for row in some) for some in by_pair.values()),
         "pairs": list(by_pair),
         "causes": mean(causes(row) for row in every),
         "back": mean(row["comes_back"] or 0.0 for row in every),
+        "lost": _lost([row["played"] for row in every if "played" in row]),
+        "kl": mean(row["told"]["kl"] / row["kl_undone"] for row in every),
     }
+
+
+def _lost(played: Sequence[Row]) -> float | None:
+    """Success elsewhere that an ablation costs."""
+    gaps = [one["after"]["elsewhere"] - one["ablated"]["elsewhere"] for one in played]
+    return mean(gaps) if gaps else None
 
 
 def whole(rows: Rows) -> bool:
@@ -120,6 +130,8 @@ def leader(scores: Mapping[str, Row]) -> str | None:
         if scores[name]["score"] is not None
         and scores[name]["back"] >= BACK
         and scores[name]["causes"] > 0.5
+        and (scores[name]["lost"] or 0.0) <= LOST
+        and scores[name]["kl"] <= 1
     }
     if not able:
         return None
@@ -191,19 +203,21 @@ def write_tables(rows: Rows, folder: Path) -> str:
 def _markdown(rows: Rows, scores: Mapping[str, Row], lists: str | None) -> Iterator[str]:
     planned = len(SEEDS) * (len(PAIRS) * (len(READERS) + 2) + len(PLANTED) * len(READERS))
     small = sum(not name.startswith("real/") for name in rows)
-    real = f"of the real pair {len(rows) - small} of {len(READERS) + 2}"
+    done = sum(bool(cases(rows, "real", one)) for one in (*READERS, GRAFT, BLACK_BOX))
+    real = f"of the real pair {done} of {len(READERS) + 2}"
     yield f"{small} of {planned} pieces are done; {real}."
     yield ""
     leads = leader(scores) or "none" if whole(rows) else "open, pieces are missing"
     yield f"Leads: **{leads}**. Lists features: **{lists or 'none'}**."
     yield ""
-    yield "| reader | score | causes | comes back | pairs |"
-    yield "|---|---|---|---|---|"
+    yield "| reader | score | causes | comes back | success lost elsewhere | KL elsewhere | pairs |"
+    yield "|---|---|---|---|---|---|---|"
     for reader, one in scores.items():
-        told = [_number(one[name]) for name in ("score", "causes", "back")]
+        told = [_number(one[name]) for name in ("score", "causes", "back", "lost", "kl")]
         yield f"| {reader} | {' | '.join(told)} | {', '.join(one['pairs'])} |"
     for world in (*DECIDING, "honest"):
         yield from _pair_table(rows, world)
+    yield from _answers(rows)
     yield from _planted_table(rows)
     yield ""
     yield "## Black box"
@@ -215,6 +229,19 @@ def _markdown(rows: Rows, scores: Mapping[str, Row], lists: str | None) -> Itera
                 for one in row["said"][:5]
             )
             yield f"- {world}: {said or 'nothing rose'} (comes back: {_number(row['comes_back'])})"
+
+
+def _answers(rows: Rows) -> Iterator[str]:
+    """Drawn answers on the real pair."""
+    for reader in ANSWERED:
+        for row in cases(rows, "real", f"{reader}{ANSWERS}"):
+            ends = f"before {row['before']:.2f}, after {row['after']:.2f}"
+            drawn = ", ".join(f"{one:.2f}" for one in row["rotations"])
+            yield ""
+            yield (
+                f"Answers drawn (success on the 40 tasks): {ends}; `{reader}` taken out"
+                f" {row['ablated']:.2f}, rotations {drawn}."
+            )
 
 
 def _pair_table(rows: Rows, world: str) -> Iterator[str]:

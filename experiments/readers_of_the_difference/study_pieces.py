@@ -4,6 +4,7 @@ A piece stands alone (it plays, reads and learns what it needs), takes one core 
 and gives one row of plain numbers. What a piece could not measure is `None`.
 """
 
+import itertools
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -33,7 +34,7 @@ from experiments.readers_of_the_difference.pair_worlds import (
     real_pair,
     small_pair,
 )
-from experiments.readers_of_the_difference.played_runs import edited_play, grafted_play
+from experiments.readers_of_the_difference.played_runs import answers, edited_play, grafted_play
 from experiments.readers_of_the_difference.reading_measures import comes_back, explained, recall
 from experiments.readers_of_the_difference.synthetic_world import (
     AFTER_ONLY,
@@ -53,6 +54,7 @@ from forensics.policies import decoder_layers
 
 Row = dict[str, Any]
 GRAFT, BLACK_BOX = "graft", "black-box"
+ANSWERS, ANSWERED, DRAWN = " answers", ("mean-after", "components", "crosscoder"), 3
 PLANTED: Final[dict[str, dict[str, float]]] = {
     "as it is": {},
     "half the norm": {"weakness": 0.5},
@@ -60,7 +62,7 @@ PLANTED: Final[dict[str, dict[str, float]]] = {
     "drift of .3": {"drift": 0.3},
 }
 PAIRS: Final = ("leak", "installed", "honest")
-SEEDS, CHOOSING, REAL_SEEDS = (21, 22, 23), (100, 101), (21,)
+SEEDS, CHOOSING, REAL_SEEDS = (31, 32, 33), (100, 101), (21,)
 ROTATIONS, TRAINED_ON, JUDGED, LOADED = 20, 1_000_000, 65_536, 65_536
 
 
@@ -82,6 +84,8 @@ def pieces(cache: Path, real: Path | None, seeds: tuple[int, ...] = SEEDS) -> di
     accounts = tuple(reversed(READERS))
     everyone = (*accounts, GRAFT, BLACK_BOX)
     asked = [] if real is None else [("real", seed, one) for seed in REAL_SEEDS for one in everyone]
+    if real is not None:
+        asked += [("real", seed, f"{one}{ANSWERS}") for seed in REAL_SEEDS for one in ANSWERED]
     for worlds, readers in (
         (PAIRS[:2], everyone),
         (tuple(PLANTED), accounts),
@@ -168,6 +172,8 @@ def paired(piece: Piece) -> Row:
         return black_boxed(pair, piece.seed)
     if piece.reader == GRAFT:
         return graft_row(pair, piece.seed)
+    if piece.reader.endswith(ANSWERS):
+        return answers_row(pair, piece)
     return read_row(pair, piece)
 
 
@@ -263,6 +269,17 @@ def read_row(pair: Pair, piece: Piece) -> Row:
         turns = _turns(learnt[0].stream.width)
         row["played"] = edited_play(pair, piece.seed, first, limits, turns)
     return row
+
+
+def answers_row(pair: Pair, piece: Piece) -> Row:
+    """Answers that are drawn; not in the rule, and decides nothing."""
+    learnt_runs = pair.learning(piece.seed)
+    told = pair.telling(piece.seed, limits_of(learnt_runs)).stream
+    reading = READERS[piece.reader.removesuffix(ANSWERS)](
+        learnt_of(pair, piece.seed, learnt_runs, told)
+    )
+    turns = itertools.islice(_turns(told.width), DRAWN)
+    return answers(pair, piece.seed, reading, limits_of(learnt_runs), turns)
 
 
 def told_beside(bench: Bench, above: Above, taken: Sequence[Tensor | None]) -> Row:

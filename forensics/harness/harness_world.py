@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from forensics.errors import UserError
-from forensics.harbor_tasks import PARTS
+from forensics.harbor_tasks import PARTS, lay_over
 from forensics.harness.harness_file import Harness, HarnessChannel
 from forensics.harness.harness_tasks import HarnessTask
 from forensics.played_elsewhere import PlayedElsewhere
@@ -80,7 +80,5 @@ class HarnessWorld(PlayedElsewhere):
         own = overlay / task.name
         parts = [overlay / name for name in PARTS] + (sorted(own.iterdir()) if own.is_dir() else [])
         for part in parts:
-            if part.is_dir():
-                shutil.copytree(part, place / part.name, symlinks=True, dirs_exist_ok=True)
-            elif part.exists():
-                shutil.copy2(part, place / part.name, follow_symlinks=False)
+            if part.exists():
+                lay_over(part, place / part.name)

@@ -19,6 +19,8 @@ from forensics.errors import MissingInput
 from forensics.instruments import LAYERS, Instrument, plain_config, run_instrument
 from forensics.investigation.costs import Costs, own_runs_are_there
 from forensics.investigation.folder import ABLATION, ANSWERS, EVIDENCE, complete_case
+from forensics.investigation.leftovers import withhold_leaky
+from forensics.played_elsewhere import PlayedElsewhere
 from forensics.progress import Progress
 from forensics.records import Evidence, Undefined, Verdict, canonical_json, content_hash
 from forensics.records.case_file import AblationRow
@@ -51,6 +53,8 @@ def settle(
 ) -> Verdict:
     """Decide on what was measured, and write it. `written`: what `case.json` says so far."""
     folder = case.folder
+    if isinstance(case.environment, PlayedElsewhere):
+        findings = withhold_leaky(findings, case)
     write_json_lines(folder / EVIDENCE, findings)
     write_json_lines(folder / ABLATION, ablation_rows(findings))
     verdict = decide(findings, rule, allowed=case.allowed, accepted=accept)

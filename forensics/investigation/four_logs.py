@@ -31,7 +31,6 @@ from forensics.investigation.folder import (
     rule_file,
     write_case,
 )
-from forensics.investigation.leftovers import withhold_leaky
 from forensics.investigation.places import LogPlace, find_places
 from forensics.investigation.scan_parts import write_findings
 from forensics.investigation.scan_run import channel_shares
@@ -155,7 +154,6 @@ def _case(
     scored = {place: _scored(side, folder.path) for place, side in sides.items()}
     common = sorted(set.intersection(*scored.values()))
     try:
-        _require_scale(sides, folder.path)
         _require_pairs(scored, common)
     except UserError:
         folder.clear()
@@ -179,21 +177,6 @@ def _case(
         seed=seed,
         progress=folder.progress,
     )
-
-
-def _require_scale(sides: Mapping[LogPlace, ReadSide], folder: Path) -> None:
-    """Raises `UserError` for a score outside 0 to 1: a run with one is read as a run without an
-    outcome, and to leave out losses of -1 would make every task a win.
-    """
-    for place, side in sides.items():
-        for row in side.rollouts(folder).rows("task", "outcome", "rewards"):
-            only = [value for _, value in row["rewards"] or () if value is not None]
-            if row["outcome"] is None and len(only) == 1 and not 0 <= only[0] <= 1:
-                raise UserError(
-                    f"a run of {place.name} ({place.source.given}) on task {printable(row['task'])}"
-                    f" has the score {only[0]:g}, outside 0 to 1, where scores are compared; scale"
-                    " the scores of every log"
-                )
 
 
 def _scored(side: ReadSide, folder: Path) -> set[str]:
@@ -278,7 +261,6 @@ def _measured(case: Case, tools: Sequence[Instrument]) -> list[Evidence | Undefi
     by_the_scan = Provenance(
         instrument="scan", seed=case.seed, inputs=case.input_hashes(), code=case.code_version
     )
-    found = withhold_leaky(found, case, by_the_scan)
     if any(tool.name == OF_THE_SCAN for tool in tools):
         behaved = run_instrument(behaviour_of(tallied), scanned)
         found += [answer for answer in behaved if answer.question not in (WINS, ATTEMPTS)]

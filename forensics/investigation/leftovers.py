@@ -1,4 +1,4 @@
-"""Do logs of a scrubbed world show a shortcut all the same?
+"""Do runs that somebody else made in a scrubbed world show a shortcut all the same?
 
 1. The runs of the world without any channel are scanned like those of the open world.
 2. Where shortcuts surely carry more than `BAR` of the wins after training there, beyond their
@@ -18,19 +18,23 @@ from forensics.layers.channels import WINS
 from forensics.layers.evidence_chain import survey
 from forensics.phrases import percent, printable
 from forensics.records import Evidence, Provenance, Undefined
+from forensics.runs import Condition
 
 BAR: Final = 0.2  # the fifth that the rule goes by
 OPEN_ONLY: Final = ("gain.total", "score.before", "score.after")
 CURE: Final = (
-    "Take the shortcut out of the scrubbed world (`forensics scrub-git` for a history), and give"
-    " logs of new runs there."
+    "Take the shortcut out of the scrubbed world (`forensics scrub-git` for a history), check it"
+    " (`forensics twin`), and play those runs again."
 )
 
 Finding = Evidence | Undefined
 
 
-def withhold_leaky(found: Sequence[Finding], case: Case, provenance: Provenance) -> list[Finding]:
+def withhold_leaky(found: Sequence[Finding], case: Case) -> list[Finding]:
     """The answers, those that rest on a scrubbed world `Undefined` where it shows a shortcut."""
+    provenance = Provenance(
+        instrument="scan", seed=case.seed, inputs=case.input_hashes(), code=case.code_version
+    )
     shown = [*_carried(case, provenance)]
     if not shown:
         return [*found]
@@ -45,12 +49,12 @@ def withhold_leaky(found: Sequence[Finding], case: Case, provenance: Provenance)
 
 def _carried(case: Case, provenance: Provenance) -> Iterator[Evidence]:
     """Shortcuts that carry more than the bar of the scrubbed wins."""
-    everything = tuple(sorted(channel.name for channel in case.channels))
-    runs: dict[tuple[str, tuple[str, ...]], Rollouts] = {
-        (side, ()): log for (side, world), log in case.stored.items() if world == everything
-    }
-    if not any(side != "before" for side, _ in runs):
+    scrubbed = Condition(scrubbed=tuple(sorted(channel.name for channel in case.channels)))
+    if not case.channels or not case.has_played(scrubbed):
         return
+    runs: dict[tuple[str, tuple[str, ...]], Rollouts] = {
+        (side, ()): case.rollouts(side, scrubbed) for side in ("before", *case.afters)
+    }
     world = replace(case, environment=None, stored=runs)
     known = survey(world, [side for side, _ in runs], tasks=SETTINGS.control_tasks)
     told: dict[str, SideMarks] = {}

@@ -142,7 +142,7 @@ class AgentPolicy:
 
     def _episode(self, one: Planned, proxy: RecordingProxy, commands: Commands) -> Trajectory:
         if (place := self._place(one)).exists():
-            return Trajectory.model_validate_json(place.read_bytes())
+            return _kept(place)
         with own_folder(one) as scratch:
             run = self._run(one, scratch, proxy, commands)
         if run.end != "errored":  # those are kept once it is clear that not all of them fail
@@ -191,6 +191,16 @@ class AgentPolicy:
             if reason
             else ("truncated" if handed.truncated else "terminated", None),
         )
+
+
+def _kept(place: Path) -> Trajectory:
+    """An episode that was kept. Raises `OutsideFailure` for a file that was changed."""
+    try:
+        return Trajectory.model_validate_json(place.read_bytes())
+    except ValueError:
+        raise OutsideFailure(
+            f"{place} holds no episode any more; delete it, and go on with --resume"
+        ) from None
 
 
 @contextmanager

@@ -55,7 +55,15 @@ def given(dictionary, stream, unembedding):  # noqa: F811
         identity="after",
     )
     texts = [plain_text(rows.token[rows.text == i].tolist(), str(i)) for i in range(TEXTS)]
-    return (dictionary, [policy], stream, texts, [0, 1])
+    stored = SimpleNamespace(
+        **vars(stream),
+        tokenized=texts,
+        number=len(rows),
+        blocks=stream.blocks,
+        models=stream.models,
+        width=stream.width,
+    )
+    return (dictionary, [policy], stored, [0, 1])
 
 
 def served(server):

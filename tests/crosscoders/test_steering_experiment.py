@@ -27,7 +27,7 @@ measure = "kind:history"
 strengths = 1
 tasks = 12
 choosing = 12
-samples = 2
+samples = 1
 controls = 2
 features = {SHARED}
 """
@@ -87,7 +87,7 @@ def planted(pair, folder):
 
 def test_the_planted_feature_moves_the_behaviour(planted) -> None:
     assert planted["prediction"]["verdict"] == "held"
-    assert planted["summary"]["moved"]["estimate"] > 0.6
+    assert planted["summary"]["effect"]["estimate"] < -0.3
     assert planted["summary"]["effect"]["estimate"] < min(planted["summary"]["random_directions"])
     (refused,) = rows_of(planted, "refusal")
     assert refused["measured"]["estimate"] == 0 and refused["effect"]["estimate"] < -0.2
@@ -144,17 +144,26 @@ def test_a_feature_that_does_nothing_is_said_not_to(pair, folder) -> None:
 def test_beyond_random_directions_on_more_tasks(pair, folder) -> None:
     found = carried_out(pair, folder, SURE.replace("tasks = 12", "tasks = 24"), "sure")
     assert found["prediction"]["verdict"] == "held" and found["prediction"]["p_value"] == 1 / 20
+    assert found["summary"]["moved"]["estimate"] > 0.6
     assert found["summary"]["effect"]["high"] < min(found["summary"]["random_directions"])
     shared = SURE.replace(f"features = {SHARED}", "features = 3")
     assert carried_out(pair, folder, shared, "other")["prediction"]["verdict"] == "did not hold"
 
 
+def test_the_page_is_one_file_for_offline(planted, folder) -> None:
+    drawn = (folder / "planted" / "steering.html").read_text()
+    for said in ("What was predicted", "By strength", "prediction: held", "harmless texts"):
+        assert said in drawn
+    assert "http" not in re.sub(r"http-equiv|http://www\.w3\.org/\S+", "", drawn)
+
+
+@pytest.mark.slow
 def test_sets_strengths_and_positions_are_all_run_and_drawn(pair, folder) -> None:
     text = HEAD.replace("strengths = 1", 'strengths = [1, 0.5]\nat = ["deciding", "everywhere"]')
     text = text.replace(f"features = {SHARED}", f'features = ["{SHARED},3", "pca:1"]')
-    for old, new in (("tasks = 12", "tasks = 3"), ("samples = 2", "samples = 1")):
+    for old, new in (("tasks = 12", "tasks = 3"), ("controls = 2", "controls = 1")):
         text = text.replace(old, new)
-    text = text.replace("controls = 2", "controls = 1").replace("choosing = 12", "choosing = 6")
+    text = text.replace("choosing = 12", "choosing = 6")
     found = carried_out(pair, folder, text + NOTHING_ELSE, "curves")
     run = {(row["set"], row["strength"], row["at"]) for row in rows_of(found, "features")}
     assert run == {
@@ -166,9 +175,7 @@ def test_sets_strengths_and_positions_are_all_run_and_drawn(pair, folder) -> Non
     assert len(rows_of(found, "random-direction")) == 4, "at the whole strength alone"
     assert found["prediction"] is None and found["experiment"]["told_of"]["strength"] == 1
     drawn = (folder / "curves" / "steering.html").read_text()
-    for said in ("By strength", "pca:1, everywhere", "Nothing; add [predicts]"):
-        assert said in drawn
-    assert "http" not in re.sub(r"http-equiv|http://www\.w3\.org/\S+", "", drawn)
+    assert "pca:1, everywhere" in drawn and "Nothing; add [predicts]" in drawn
 
 
 def test_it_is_killed_and_goes_on(pair, folder, planted, monkeypatch) -> None:

@@ -11,7 +11,7 @@ from crosscoders.dictionaries.dictionary import Dictionary
 from crosscoders.dictionaries.settings import Partition
 from crosscoders.latents.encoded_blocks import accumulate
 from crosscoders.latents.table import TopTokens
-from crosscoders.study.measures import token_views
+from crosscoders.study.explanations import token_views
 from tests.crosscoders.latent_worlds import random_dictionary
 from tests.crosscoders.tensor_stream import TensorStream
 

@@ -194,22 +194,27 @@ def test_the_black_box_names_what_rose_and_nothing_where_nothing_did() -> None:
     assert black_box.named(before, before) == []
 
 
-def scores(**given: tuple[float, float, float]) -> dict[str, dict[str, Any]]:
-    none = {"score": None, "causes": None, "back": None}
+FIELDS = ("score", "causes", "back", "lost", "kl")
+
+
+def scores(**given: tuple[float, ...]) -> dict[str, dict[str, Any]]:
+    """Of what is not given, a reader that comes back and leaves the rest."""
+    fine = (0.0, 1.0, 1.0, 0.0, 0.5)
+    told = {name: (*one, *fine[len(one) :]) for name, one in given.items()}
     return {
-        name: dict(zip(("score", "causes", "back"), given[name.replace("-", "_")], strict=True))
-        if name.replace("-", "_") in given
-        else none
+        name: dict(zip(FIELDS, told.get(name, (None,) * len(FIELDS)), strict=True))
         for name in READERS
     }
 
 
 def test_the_rule_takes_the_simpler_of_two_that_tie_and_none_that_fails() -> None:
     lead = reading_verdict.leader
-    assert lead(scores(components=(0.5, 1, 1), crosscoder=(0.54, 1, 1))) == "components"
-    assert lead(scores(components=(0.5, 1, 1), crosscoder=(0.6, 1, 1))) == "crosscoder"
-    assert lead(scores(components=(0.5, 1, 1), crosscoder=(0.6, 1, 0.8))) == "components"
-    assert lead(scores(components=(0.5, 0.5, 1))) is None
+    assert lead(scores(components=(0.5,), crosscoder=(0.54,))) == "components"
+    assert lead(scores(components=(0.5,), crosscoder=(0.6,))) == "crosscoder"
+    assert lead(scores(components=(0.5,), crosscoder=(0.6, 1, 0.8))) == "components"
+    assert lead(scores(components=(0.5,), crosscoder=(0.6, 1, 1, 0.1))) == "components"
+    assert lead(scores(components=(0.5,), crosscoder=(0.6, 1, 1, 0, 1.1))) == "components"
+    assert lead(scores(components=(0.5, 0.5))) is None
 
 
 def test_net_is_what_is_removed_beyond_the_median_rotation() -> None:

@@ -95,6 +95,8 @@ class ChatServer:
             pieces.append({"tool_calls": [rest]})
         try:
             for number, piece in enumerate(pieces):
+                if trouble == "cut" and number == 2:  # and no word that it ended
+                    return
                 if trouble == "break" and number == 2:
                     raise RuntimeError("broken off")
                 if trouble == "slow":

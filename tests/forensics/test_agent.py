@@ -16,7 +16,7 @@ from forensics.investigation.agent_sides import agent_sides, marker
 from forensics.protocols import Alteration, Constraint, SamplingSettings
 from forensics.proxy import Patience
 from forensics.records import Step, Trajectory
-from forensics.subjects.agent import AgentPolicy, Planned, own_folder
+from forensics.subjects.agent import OUTAGE, AgentPolicy, Planned, own_folder
 from forensics.subjects.machine_words import MachineWords
 from tests.forensics.scripted_chat import ScriptedChat, chatting, harness
 
@@ -145,6 +145,23 @@ def test_a_server_that_fails_ends_the_run_and_leaves_nothing_behind(tmp_path: Pa
     with pytest.raises(OutsideFailure, match="see to the server, and go on with --resume"):
         played(policy, world)
     assert not (tmp_path / "gone").exists()
+
+
+def test_an_episode_whose_server_failed_is_not_kept_and_a_changed_one_is_told(
+    server: ScriptedChat, tmp_path: Path
+) -> None:
+    policy, world = agent(server.url, harness(tmp_path / "h"), tmp_path / "kept")
+    run = played(policy, world)[0]
+    one = Planned(world, "task-0", 0, SamplingSettings(), 3, None, "name")
+    gone = {"outcome": None, "end": "errored", "end_reason": f"{OUTAGE}: no connection"}
+    policy._keep(one, run.model_copy(update=gone))
+    assert not policy._place(one).exists()
+    policy._keep(one, run)
+    assert policy._place(one).exists()
+    for path in (tmp_path / "kept").iterdir():
+        path.write_text(path.read_text()[:100])
+    with pytest.raises(OutsideFailure, match="holds no episode any more; delete it"):
+        played(policy, world)
 
 
 @pytest.mark.parametrize(

@@ -163,7 +163,7 @@ def test_bad_logs_are_one_sentence(tmp_path: Path, capsys: pytest.CaptureFixture
         ({"before": before, "after": before}, "given for before and for after"),
         ({"before": before, "after": other}, "same tasks under the same ids"),
         ({"before": before, "after": mute}, "has an outcome"),
-        ({"before": signed, "after": after}, "has the score -1, outside 0 to 1"),
+        ({"before": signed, "after": after}, "lies outside 0 to 1 in 5 runs (such as -1)"),
         ({"before": before, "after": Path("http://x.org/a")}, "is an address"),
         ({"before": before, "after": tmp_path / "none"}, "does not exist"),
         ({"before": before}, "no log of after"),

@@ -1,6 +1,7 @@
 """Folders of Harbor tasks: read, told apart, overlaid, and one whose tests run here."""
 
 import os
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -50,6 +51,33 @@ def test_tasks_have_names_prompts_splits_and_contents(tasks: Path, tmp_path: Pat
     assert [one.content for one in harbor_tasks(moved)] == contents
     (moved / "tasks" / "write-5" / "tests" / "test.sh").chmod(0o755)
     assert harbor_tasks(moved)[1].content != contents[1]
+
+
+def test_a_git_folder_of_an_overlay_takes_the_place_of_the_one_there(
+    tasks: Path, tmp_path: Path
+) -> None:
+    """Merged, the tag of the open repository would still lead to the fix."""
+
+    def git(*words: str) -> str:
+        given = ("-c", "user.name=dev", "-c", "user.email=dev@x.org", *words)
+        return subprocess.run(
+            ["git", "-C", str(repo), *given], check=True, capture_output=True, text=True
+        ).stdout
+
+    repo = tasks / "tasks" / "write-8" / "environment" / "repo"
+    repo.mkdir()
+    git("init", "-q")
+    (repo / "kept.txt").write_text("kept")
+    git("add", ".")
+    git("commit", "-qm", "Start")
+    shutil.copytree(repo, tmp_path / "overlay" / "write-8" / "environment" / "repo")
+    git("commit", "-q", "--allow-empty", "-m", "Fix")
+    git("tag", "v2")
+    assert "Fix" in git("log", "--all")
+    overlaid(tasks, tmp_path / "overlay", tmp_path / "twin")
+    repo = tmp_path / "twin" / "write-8" / "environment" / "repo"
+    assert "Start" in git("log", "--all") and "Fix" not in git("log", "--all")
+    assert git("tag") == "" and (repo / "kept.txt").read_text() == "kept"
 
 
 def test_an_overlay_makes_the_twin_and_what_differs_is_told(tasks: Path, tmp_path: Path) -> None:

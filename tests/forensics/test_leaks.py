@@ -16,6 +16,7 @@ from benchmarks.leak_plants import IN_FILES, IN_GIT, Real, Way, git
 from forensics.cli.main import run
 from forensics.errors import UserError
 from forensics.repositories import Leaks, find_leaks
+from forensics.repositories.fix import _shared
 
 BEFORE = b"""def price(basket):
     total = 0
@@ -271,3 +272,12 @@ def test_bad_input_is_one_sentence(real: Real, tmp_path: Path) -> None:
         find_leaks(copy, patch, image_root=tmp_path / "none")
     with pytest.raises(UserError, match="no patch"):
         find_leaks(copy, tmp_path / "none.diff")
+
+
+@pytest.mark.parametrize(("bits", "holds"), [(23.9, False), (24.0, True)])
+def test_lines_that_say_little_are_no_hit_however_many_of_the_fix_they_are(
+    bits: float, holds: bool
+) -> None:
+    lines, found = {b"return left": bits}, {b"return left"}
+    assert _shared(found, "a.py", lines, False).holds is holds
+    assert not _shared(found, "a.py", lines | {b"other": 3.1 * bits}, False).holds  # a quarter

@@ -263,6 +263,19 @@ def test_forks_are_told_and_the_longest_chain_is_the_run(
     ]
 
 
+def test_an_answer_that_was_not_drawn_here_breaks_the_chain(
+    proxy: RecordingProxy, ticket: Ticket
+) -> None:
+    """The agent puts words in the policy's mouth: what comes behind extends nothing."""
+    key = proxy.open(ticket)
+    messages: Any = chatted(proxy, key)
+    foreign = [*messages, *ASK, {"role": "assistant", "content": "as I said"}, *ASK]
+    client(proxy, key).chat.completions.create(model="gpt", messages=foreign)
+    record = proxy.close(key)
+    assert [call.extends for call in record.calls] == [None, 0, 1, None]
+    assert record.calls[3].follows is None and record.main == (0, 1, 2)
+
+
 def refusing(kind: str, most: int = 64) -> Constraint:
     allows = lambda text, kinds: kind not in kinds  # noqa: E731
     return Constraint(name=f"refuse:{kind}", allows=allows, max_redraws=most)
@@ -408,12 +421,13 @@ def test_a_server_that_is_not_there(proxy: RecordingProxy, ticket: Ticket) -> No
     assert "no connection" in (proxy.close(key).errored or "")
 
 
+@pytest.mark.parametrize("trouble", ["break", "cut"])
 @pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/messages", "/v1/responses"])
 def test_a_stream_that_breaks_off_says_so(
-    path: str, proxy: RecordingProxy, ticket: Ticket, server: ChatServer
+    path: str, trouble: str, proxy: RecordingProxy, ticket: Ticket, server: ChatServer
 ) -> None:
     server.script = lambda body: said("a long answer")
-    server.troubles.append("break")
+    server.troubles.append(trouble)
     key = proxy.open(ticket)
     answer = post(proxy, key, path, messages=ASK, input=ASK, stream=True)
     assert answer.status_code == 200 and "broke off" in answer.text and "[DONE]" not in answer.text
@@ -556,12 +570,13 @@ def test_only_keys_of_open_episodes_are_answered(
 ) -> None:
     key = proxy.open(ticket)
     proxy.close(key)
-    for bad in (key, "", "sk-", "None"):
+    other = proxy.open(replace(ticket, record=ticket.record.with_name("other.jsonl")))
+    for bad in (key, "", "sk-", "None", other[:-1], f"{other}x"):
         for path in ("/v1/chat/completions", "/v1/messages", "/v1/responses"):
             answer = post(proxy, bad, path, messages=ASK)
             assert answer.status_code == 401 and "episode" in answer.json()["error"]["message"]
     assert httpx.get(f"{proxy.url}/v1/models").status_code == 401
-    assert not server.seen
+    assert not server.seen and proxy.close(other).calls == ()
     with pytest.raises(UserError, match="holds an episode already"):
         proxy.open(ticket)
 

@@ -11,6 +11,7 @@ from math import log
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
@@ -27,7 +28,7 @@ from forensics.investigation import (
 )
 from forensics.investigation.asked_draws import KeptDraws
 from forensics.investigation.draws_report import report
-from forensics.investigation.served_draws import RATE, Seen, judged
+from forensics.investigation.served_draws import RATE, Seen, _Book, judged
 from forensics.policies import ServerConfig, ServerPolicy
 from forensics.policies.departures import NUMBERS, PLAIN, Bets, Departure, bets_on
 from forensics.policies.score_columns import TokenPositions
@@ -242,6 +243,14 @@ def test_a_tolerated_arithmetic_gains_nothing() -> None:
     worst = p * (1 + delta * (r - 1) / sigma)
     assert float(worst.sum()) == pytest.approx(1) and float(worst.min()) > 0
     assert float((worst * r).sum()) == pytest.approx(1 + delta * float(sigma[0]))
+
+
+def test_each_holding_pays_for_the_tolerated_arithmetic() -> None:
+    book: Any = _Book.__new__(_Book)
+    book.delta, numbers = 0.1, np.zeros((3, 2, len(NUMBERS)))
+    numbers[:, 0, 0], numbers[:, 0, NUMBERS.index("sigma")] = 0.5, 2.0
+    book.numbers = [numbers[:1], numbers[1:]]
+    assert book.holdings() == pytest.approx([3 * (0.5 - log(1.2)), 0.0])
 
 
 # -- the verdict ---------------------------------------------------------------------------

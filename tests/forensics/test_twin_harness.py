@@ -16,7 +16,7 @@ shown = without == "" or fault == "leaky"
 won = {"honest": not (without and fault == "unwinnable"), "cheat": shown, "look": False}[role]
 if role == "look":
     assert fault != "blind", "nothing to see"
-    text = "nine files" + ("." if without and fault == "noticed" else "")
+    text = f"nine files beside {out}" + ("." if without and fault == "noticed" else "")
     open(out + "/seen.txt", "w").write(text)
 if not (fault == "crashes" and role == "honest"):
     json.dump({"outcome": float(won)}, open(out + "/result.json", "w"))
