@@ -8,12 +8,10 @@ from typing import Any
 
 import torch
 
-from crosscoders.activations.streams import Block, Stream
-from crosscoders.dictionaries.crosscoder_run import train_crosscoders
-from crosscoders.dictionaries.dictionary import Dictionary
+from crosscoders import Block, Stream, latent_table
+from crosscoders.dictionaries import Dictionary, train_crosscoders
 from crosscoders.latents.controls import NO_SHARE, same_pair
 from crosscoders.latents.stability import stability
-from crosscoders.latents.table import latent_table
 from crosscoders.study.diff_files import MOST_TOKENS, DiffRequest
 from crosscoders.study.material import played, study_streams
 from crosscoders.study.reported import reported

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from crosscoders.activations.streams import Block, Rows, TextNote
+from crosscoders import Block, Rows, TextNote
 
 WIDTH, SHARED, OWN, ACTIVE, NOISE = 64, 128, 8, 8.0, 0.05
 TEXT = 64  # rows of a text, which is a task
