@@ -126,6 +126,16 @@ class Asked:
             help="Set a difference-SAE, PCA and mean differences beside it.",
         ),
     ] = True
+    label_server: Annotated[
+        str | None,
+        Option(
+            metavar="URL",
+            help="A server of chat completions whose model names the latents shown, with a score.",
+        ),
+    ] = None
+    label_model: Annotated[
+        str | None, Option(metavar="NAME", help="The model that --label-server serves.")
+    ] = None
     keep_outliers: KeepOutliers = False
 
 

@@ -126,7 +126,8 @@ def _trained(
     trainers = {name: Trainer(job, first, where, processes) for name, job in jobs.items()}
     journal = Journal(folder, jobs, stream, writes=processes.first)
     batches = endless_batches(stream, settings, *journal.open(trainers, resume))
-    steppers = stacks(trainers.values())
+    apart = [*trainers.values()]  # each sums over the processes by itself
+    steppers = stacks(apart) if processes.size == 1 else apart
     start = next(iter(trainers.values())).steps_done
     for done in range(start + 1, settings.steps + 1):
         batch, pass_, used = next(batches)

@@ -8,12 +8,9 @@ server that does not answer is told, and the labels are left out.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
-from os import environ
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Final
-
-import httpx
 
 from crosscoders.activations.activation_store import StoredStream
 from crosscoders.activations.texts import TokenizedText
@@ -21,55 +18,11 @@ from crosscoders.dictionaries.dictionary import Dictionary
 from crosscoders.latents.explained import Context, Explanation, explained, labelled, neuronpedia
 from crosscoders.latents.table import TopToken, TopTokens
 from crosscoders.study.diff_files import EXPLANATIONS, NEURONPEDIA
-from forensics.errors import OutsideFailure, UserError
+from crosscoders.study.label_server import LabelServer
 from forensics.progress import Progress, silent
 from forensics.records import read_json, write_json
 
 WINDOW: Final = 10  # tokens of context on each side
-ANSWER: Final = 40  # tokens of the label's model
-PATIENCE: Final = 120.0  # seconds
-KEY: Final = "OPENAI_API_KEY"
-
-
-@dataclass(frozen=True, kw_only=True)
-class LabelServer:
-    """`url` ends in `/v1`. A key comes from the environment (`OPENAI_API_KEY`), kept nowhere."""
-
-    url: str
-    model: str
-
-    def __post_init__(self) -> None:
-        if not self.url.startswith(("http://", "https://")):
-            raise UserError(
-                f"--label-server is '{self.url}'; give the address of a server that speaks"
-                " chat completions, such as http://127.0.0.1:8000/v1"
-            )
-        if not self.model:
-            raise UserError("--label-server needs --label-model, the name that it serves")
-
-    def ask(self, prompt: str) -> str:
-        """What the model answers, greedily. Raises `OutsideFailure`."""
-        key = environ.get(KEY)
-        body = {
-            "model": self.model,
-            "messages": [{"role": "user", "content": prompt}],
-            "temperature": 0,
-            "max_tokens": ANSWER,
-        }
-        try:
-            answer = httpx.post(
-                self.url.rstrip("/") + "/chat/completions",
-                json=body,
-                headers={"Authorization": f"Bearer {key}"} if key else {},
-                timeout=PATIENCE,
-            )
-            answer.raise_for_status()
-            return str(answer.json()["choices"][0]["message"]["content"] or "")
-        except (httpx.HTTPError, ValueError, LookupError, TypeError) as error:
-            raise OutsideFailure(
-                f"the server for labels at {self.url} gave no answer that can be read"
-                f" ({type(error).__name__}); start it and go on with --resume"
-            ) from error
 
 
 def write_explanations(

@@ -41,8 +41,9 @@ from crosscoders.study.diff_files import (
     TOKENS,
 )
 from crosscoders.study.difference_baselines import compared
-from crosscoders.study.explanations import LabelServer, token_views, write_explanations
+from crosscoders.study.explanations import token_views, write_explanations
 from crosscoders.study.findings import tested
+from crosscoders.study.label_server import LabelServer
 from crosscoders.study.material import StudyStreams
 from crosscoders.study.reported import MOST_NAMED, Reported, named
 from crosscoders.study.study_dictionaries import DIFFERENCE, PAIR, SAME, SHUFFLED, is_seed

@@ -227,7 +227,15 @@ def diff_material(
     controls = request.controls
     behaviour = behaviour_of(theme, material.runs)
     found = measured(
-        dictionaries, policies, streams, contrasts, folder, controls, progress, behaviour
+        dictionaries,
+        policies,
+        streams,
+        contrasts,
+        folder,
+        controls,
+        progress,
+        behaviour,
+        request.labels,
     )
 
     # 4. What was found; of outliers nothing where there are none.

@@ -44,7 +44,7 @@ class Reported:
             held.append(
                 f"move{ending} {self.moved} more than random directions of equal activation size do"
             )
-        said = f"{plural(number, 'latent') if number else 'No latent'} {'; '.join(held)}"
+        said = f"{plural(number, 'latent') if number else 'No latent'} {listed(held)}"
         said += f": {named(self.latents)}." if number else "."
         if not self.seeds:
             said += " Stability was not measured, so it is not known whether another seed finds it."
@@ -80,6 +80,11 @@ def reported(
         seeds=seeds,
         moved=moved,
     )
+
+
+def listed(parts: Sequence[str]) -> str:
+    """`a, b and c`."""
+    return " and ".join([", ".join(parts[:-1]), parts[-1]] if len(parts) > 1 else parts)
 
 
 def named(latents: Sequence[int]) -> str:

@@ -16,10 +16,8 @@ from crosscoders.dictionaries.crosscoder_trainer import Trainer
 from tests.crosscoders.tensor_stream import TensorStream
 
 WIDTH, STEPS = 12, 20
-PARTS = {
-    "plain": {},
-    "apart": {"own_k": 1.0},
-}
+PARTS: dict[str, dict[str, float]] = {"plain": {}, "apart": {"own_k": 1.0}}
+JOBS = {"plain": 0, "apart": 0, "twin": 1}  # seeds of the weights; alone a twin is stacked
 
 
 def stream() -> TensorStream:
@@ -30,13 +28,13 @@ def stream() -> TensorStream:
     return TensorStream(activations=rows, rows=Rows.blank(700), block=100)
 
 
-def job(name: str, activation: str = "batchtopk") -> TrainingJob:
+def job(name: str, activation: str = "batchtopk", weights_seed: int = 0) -> TrainingJob:
     """Some latents die and are revived, and the difference weighs, on the way."""
     parted = Partition(latents=200, before_only=6, after_only=6, tied=True, readers="all")
     partition = parted if name == "apart" else Partition(latents=200)
     return TrainingJob(
         config=DictionaryConfig(
-            width=WIDTH, partition=partition, k=3, activation=activation, **PARTS[name]
+            width=WIDTH, partition=partition, k=3, activation=activation, **PARTS.get(name, {})
         ),
         settings=TrainerSettings(
             tokens=STEPS * 50,
@@ -45,6 +43,7 @@ def job(name: str, activation: str = "batchtopk") -> TrainingJob:
             dead_after=150,
             auxiliary_latents=4,
             difference_weight=(0.0, 1.0),
+            weights_seed=weights_seed,
             scale_rows=200,
             log_every=5,
             save_every=4,
@@ -55,7 +54,7 @@ def job(name: str, activation: str = "batchtopk") -> TrainingJob:
 def trained(folder: Path | None, processes: int = 1) -> dict[str, TrainedDictionary]:
     return train_crosscoders(
         stream(),
-        {name: job(name) for name in PARTS},
+        {name: job(name, weights_seed=seed) for name, seed in JOBS.items()},
         folder=folder,
         resume=True,
         device="cpu",

@@ -11,7 +11,7 @@ from safetensors.torch import load_file, save_file
 
 from crosscoders import diff
 from crosscoders.dictionaries.saved import load_dictionary, read_metadata
-from crosscoders.study.diff_files import COLUMNS, DICTIONARY, LATENTS, TOKENS, Shape
+from crosscoders.study.diff_files import CAUSES, COLUMNS, DICTIONARY, LATENTS, TOKENS, Shape
 from crosscoders.study.diff_page import write_page
 from forensics import load_policy, policy_from
 from forensics.errors import UserError
@@ -77,8 +77,12 @@ def test_the_change_is_found_at_the_cue_and_nowhere_else(made, pair):
     specific = summary["specific"]
     assert specific and all(found[latent]["partition"] == "after-only" for latent in specific)
     again = [latent for latent in specific if found[latent]["stability"] == 1]
-    assert again and summary["reported"] == again  # the cue's latent is no one seed's
-    assert "back from 2 other seeds" in summary["sentences"][0]
+    assert again  # the cue's latent is no one seed's
+    causes = json.loads((out / CAUSES).read_text())
+    assert causes["measure"] == "loss" and sorted(causes["latents"]) == sorted(map(str, again))
+    held = [one for one in again if causes["latents"][str(one)]["holds"]]
+    assert summary["reported"] == held
+    assert "comes back from 2 other seeds and moves the loss" in summary["sentences"][0]
     tokens = json.loads((out / TOKENS).read_text())
     assert all(
         context["tokens"][context["at"]].strip() == CUE for context in tokens[str(specific[0])]

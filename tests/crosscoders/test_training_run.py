@@ -3,20 +3,28 @@ nothing, and says what is wrong.
 """
 
 import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
+from safetensors import SafetensorError
+from safetensors.torch import save_file
 
 from crosscoders.activations.streams import Block, Rows, difference_view
-from crosscoders.dictionaries import train_crosscoder
+from crosscoders.dictionaries import crosscoder_run, train_crosscoder
 from crosscoders.dictionaries.crosscoder_run import Progress, TrainedDictionary, train_crosscoders
 from crosscoders.dictionaries.crosscoder_trainer import TrainingJob
 from crosscoders.dictionaries.dictionary import DictionaryConfig
 from crosscoders.dictionaries.settings import Partition, TrainerSettings
-from forensics.errors import UserError
+from forensics.errors import OutsideFailure, UserError
 from tests.crosscoders.tensor_stream import TensorStream
 
 WIDTH, SHARED, OWN, ACTIVE = 32, 40, 4, 4
@@ -130,6 +138,78 @@ def test_a_training_that_was_cut_off_goes_on_with_the_same_bits(
         stream, _config(activation, latents=300), settings, folder=tmp_path / "cut", resume=True
     )
     _same_bits(whole, resumed)
+
+
+class _Gone(BaseException):
+    """As a kill: nothing that handles errors sees it."""
+
+
+MOMENTS = ("save_file", "write_json", "rmtree")  # before it is there, is named, is alone
+
+
+@pytest.mark.parametrize("moment", MOMENTS)
+def test_cut_off_inside_a_checkpoint_it_goes_on_from_a_whole_one(
+    tmp_path: Path, moment: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stream, _ = _world(1500)
+    whole = train_crosscoder(stream, _config(), _settings())
+    home = shutil if moment == "rmtree" else crosscoder_run
+    before, calls = getattr(home, moment), []
+
+    def cut(*given: Any, **named: Any) -> Any:
+        calls.append(1)
+        if len(calls) == 2:
+            raise _Gone
+        return before(*given, **named)
+
+    with monkeypatch.context() as late, pytest.raises(_Gone):
+        late.setattr(home, moment, cut)
+        train_crosscoder(stream, _config(), _settings(), folder=tmp_path)
+    assert len(list(tmp_path.glob("step-*"))) == 2
+    resumed = train_crosscoder(stream, _config(), _settings(), folder=tmp_path, resume=True)
+    _same_bits(whole, resumed)
+    assert [one.name for one in tmp_path.glob("step-*")] == ["step-00000016"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("moment", MOMENTS)
+def test_killed_inside_a_checkpoint_it_goes_on_from_a_whole_one(
+    tmp_path: Path, moment: str
+) -> None:
+    code = f"""
+import shutil
+from crosscoders.dictionaries import crosscoder_run, train_crosscoder
+from tests.crosscoders.test_training_run import _config, _settings, _world
+from tests.killed import killed_before
+home = shutil if {moment!r} == "rmtree" else crosscoder_run
+setattr(home, {moment!r}, killed_before(getattr(home, {moment!r}), 2))
+train_crosscoder(_world(1500)[0], _config(), _settings(), folder={str(tmp_path)!r})
+"""
+    done = subprocess.run([sys.executable, "-c", code], env={**os.environ, "PYTHONPATH": "."})
+    assert done.returncode == -signal.SIGKILL
+    stream, _ = _world(1500)
+    resumed = train_crosscoder(stream, _config(), _settings(), folder=tmp_path, resume=True)
+    _same_bits(train_crosscoder(stream, _config(), _settings()), resumed)
+
+
+def test_a_full_disk_is_one_sentence_and_the_checkpoint_before_it_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stream, _ = _world(1500)
+    whole, write, calls = train_crosscoder(stream, _config(), _settings()), save_file, []
+
+    def full(*given: Any) -> None:
+        calls.append(1)
+        if len(calls) == 2:
+            raise SafetensorError("I/O error: No space left on device (os error 28)")
+        write(*given)
+
+    with monkeypatch.context() as late, pytest.raises(OutsideFailure, match="o space left"):
+        late.setattr(crosscoder_run, "save_file", full)
+        train_crosscoder(stream, _config(), _settings(), folder=tmp_path)
+    _same_bits(
+        whole, train_crosscoder(stream, _config(), _settings(), folder=tmp_path, resume=True)
+    )
 
 
 def test_other_settings_another_stream_or_no_leave_to_resume_are_refused(tmp_path: Path) -> None:
