@@ -8,7 +8,8 @@ from xml.etree import ElementTree
 import pytest
 
 from crosscoders.study.diff_files import DIFF, LATENTS, TOKENS, read_latents, separating
-from crosscoders.study.diff_page import diff_page, latent_fold, network_figure
+from crosscoders.study.diff_page import diff_page, network_figure
+from crosscoders.study.latent_page import latent_fold
 from forensics.errors import UserError
 from forensics.records.files import read_json, write_json
 from forensics.report import draw_page
