@@ -8,8 +8,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
+from crosscoders.study.causes_table import causes_table
 from crosscoders.study.diff_files import (
     BASELINES,
+    CAUSES,
     CONTROLS,
     EXPLANATIONS,
     MOST_LATENTS,
@@ -102,18 +104,23 @@ def _sections(
         blocks=(latent_map(latents), *([quality_table(quality)] if quality else [])),
     )
     tokens, said = (read_part(folder, name) or {} for name in (TOKENS, EXPLANATIONS))
-    again = [one for one in separating(latents) if one.comes_back]
-    left = len(latents) - len(again)
+    again = [one for one in separating(latents) if one.comes_back and not one.is_silent]
+    silent = sum(one.is_silent for one in latents)
+    left = len(latents) - silent - len(again)
+    out = [f"{plural(left, 'latent')} not found from every other seed"] if left else []
+    out += [f"{silent:,} never active"] if silent else []
     yield Section(
         title="What separates the steps",
         hint=f"{summary['contrast_sentence']} By q-value (Benjamini and Hochberg over all latents"
         " and contrasts; tasks are the independent units). Open a latent for its strongest tokens."
-        + (f" Left out: {plural(left, 'latent')} not found from every other seed." if left else ""),
+        + (f" Left out: {' and '.join(out)}." if out else ""),
         blocks=tuple(
             latent_fold(one, tokens.get(str(one.latent), ()), said.get(str(one.latent)))
             for one in again[:MOST_LATENTS]
         ),
-        empty="No latent was looked at.",
+        empty="No active latent is found from every other seed."
+        if out
+        else "No latent was looked at.",
     )
     if baselines := read_part(folder, BASELINES):
         missing = f" {baselines['missing'].capitalize()}." if baselines["missing"] else ""
@@ -135,10 +142,16 @@ def _sections(
         blocks=(Table(title="", columns=columns, rows=tuple(controls)),) if controls else (),
         empty="No control was run, so nothing here is told from chance by one.",
     )
-    steering = steering_rows(folder)
+    steering, caused = steering_rows(folder), read_part(folder, CAUSES) or {}
+    stored = (causes_table(caused),) if caused.get("latents") else ()
+    played = (*curves(steering)[:MOST_CURVES], steering_table(steering)) if steering else ()
     yield Section(
         title="What happens when features are changed",
-        blocks=(*curves(steering)[:MOST_CURVES], steering_table(steering)) if steering else (),
+        hint=""
+        if played or not stored
+        else "On stored texts alone; play was not tested:"
+        " `forensics steer` ablates features while the policy acts.",
+        blocks=(*stored, *played),
         empty="Not tested. What separates steps need not cause anything: `forensics steer` ablates"
         " features while the policy acts.",
     )

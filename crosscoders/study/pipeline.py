@@ -162,8 +162,10 @@ class DiffStudy:
         write_json(folder.path / DIFF, found)  # the page is drawn from the files
         page = diff_page(folder.path)
         rmtree(folder.path / TRAINING, ignore_errors=True)
-        sentences = tuple(f"- {sentence}" for sentence in found["sentences"])
-        return Result(summary=found, sentences=sentences, page=page)
+        sentences = [f"- {sentence}" for sentence in found["sentences"]]
+        if found["command"]:
+            sentences.append(f"\nTo test latents in play:\n  {found['command']}")
+        return Result(summary=found, sentences=tuple(sentences), page=page)
 
 
 def diff(
@@ -258,7 +260,9 @@ def diff_material(
             f"{found.quality['rows']:,} tokens of"
             f" {len({text.task for text in streams.reported.texts}):,} other tasks to report on",
         ],
-        "command": next_command(request, folder, found, saved),
+        "command": next_command(request, folder, found, saved)
+        if identities[0] != identities[1]
+        else "",  # nothing is there to test
     }
 
 
