@@ -14,7 +14,8 @@ out, beside random directions of equal activation size.
 5. It causes something if its mean effect over tasks, whichever way, is larger than those of all
    random directions (p = 1 / 21; of a test that stopped at the n-th it is 1 / n, Besag and
    Clifford 1991), and larger than the largest by more than the tasks' spread explains
-   (interval over tasks above 0).
+   (interval over tasks above 0); and if all of it moves enough to be worth a word (`WORTH`),
+   since of moves of a thousandth of a point one is always the largest.
 
 Seed-stable features of an RL-trained model can fail this test (OpenReview YS8snLhZoC). It is one
 test a latent: of latents that do nothing 1 in 21 passes its first half.
@@ -51,6 +52,7 @@ LENGTH: Final = 64  # tokens of a text whose loss is read
 VALUES_AT_ONCE: Final = 2**26  # log-probabilities of a batch
 LOSS: Final = "loss"
 DOSE: Final = 0.25  # of an ablation, which is tested
+WORTH: Final = (0.01, 0.001)  # of a chance; of a loss, nats a token
 LEAST: Final = 1e-9  # of a chance, and of what it lacks of 1
 
 
@@ -218,16 +220,18 @@ def caused(
     furthest = max(tried, key=_size, default=np.zeros_like(own))
     largest = _size(furthest) < _size(own)
     beyond = mean(np.sign(own.mean()) * own - np.sign(furthest.mean()) * furthest)
+    effect = mean(probe.values(change) - clean)
+    worth = abs(effect.estimate) >= WORTH[probe.behaviour is None]
     return Cause(
         measure=probe.measure,
         tasks=len(clean),
         unchanged=float(clean.mean()),
-        effect=mean(probe.values(change) - clean),
+        effect=effect,
         dose=float(own.mean()),
         random=tuple(float(one.mean()) for one in tried),
         beyond=beyond,
         p_value=1 / (len(tried) + largest),
-        holds=largest and beyond.low > 0,
+        holds=largest and beyond.low > 0 and worth,
     )
 
 

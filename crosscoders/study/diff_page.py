@@ -8,7 +8,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from crosscoders.study.causes_table import causes_table
 from crosscoders.study.diff_files import (
     BASELINES,
     CAUSES,
@@ -28,6 +27,7 @@ from crosscoders.study.diff_files import (
     separating,
 )
 from crosscoders.study.instrument import curves, steering_table
+from crosscoders.study.latent_page import latent_fold
 from forensics.phrases import plural
 from forensics.records import (
     Figure,
@@ -37,21 +37,12 @@ from forensics.records import (
     Section,
     Series,
     Table,
-    TextSpan,
-    TextSpans,
     estimate_cell,
     write_atomically,
 )
-from forensics.report import cell, draw_page, percent, plain
+from forensics.report import cell, draw_page, plain
 
 MOST_CURVES: Final = 8
-MOST_CONTEXTS: Final = 8  # of a latent
-SAID, FEW = 5, 3  # tokens and groups that are named; contexts of each further kind
-OTHERS: Final = {
-    "middle": "Less active:",
-    "weak": "Barely active:",
-    "silent": "Silent, at the tokens where it is active elsewhere:",
-}
 MOST_MARKS: Final = 3000  # of the map
 NU_RANGE: Final = (-0.5, 1.5)
 NAMES: Final = {"deciding": "residual, at the decision", "all": "residual, everywhere"}
@@ -103,25 +94,39 @@ def _sections(
         title="The latents of the dictionary",
         blocks=(latent_map(latents), *([quality_table(quality)] if quality else [])),
     )
-    tokens, said = (read_part(folder, name) or {} for name in (TOKENS, EXPLANATIONS))
-    again = [one for one in separating(latents) if one.comes_back and not one.is_silent]
+    yield _separating_section(folder, summary, latents)
+    yield from _sections_beside(folder)
+
+
+def _separating_section(
+    folder: Path, summary: Mapping[str, Any], latents: Sequence[Latent]
+) -> Section:
+    """Each latent with what it says and moves."""
+    names = (TOKENS, EXPLANATIONS, CAUSES)
+    tokens, said, moved = (read_part(folder, name) or {} for name in names)
     silent = sum(one.is_silent for one in latents)
+    again = [one for one in separating(latents) if one.comes_back and not one.is_silent]
     left = len(latents) - silent - len(again)
     out = [f"{plural(left, 'latent')} not found from every other seed"] if left else []
     out += [f"{silent:,} never active"] if silent else []
-    yield Section(
+    causes = moved.get("latents", {})
+
+    def fold(one: Latent) -> Fold:
+        key = str(one.latent)
+        return latent_fold(one, tokens.get(key, ()), said.get(key), causes.get(key))
+
+    return Section(
         title="What separates the steps",
         hint=f"{summary['contrast_sentence']} By q-value (Benjamini and Hochberg over all latents"
         " and contrasts; tasks are the independent units). Open a latent for its strongest tokens."
         + (f" Left out: {' and '.join(out)}." if out else ""),
-        blocks=tuple(
-            latent_fold(one, tokens.get(str(one.latent), ()), said.get(str(one.latent)))
-            for one in again[:MOST_LATENTS]
-        ),
-        empty="No active latent is found from every other seed."
-        if out
-        else "No latent was looked at.",
+        blocks=tuple(map(fold, again[:MOST_LATENTS])),
+        empty="None is left." if out else "No latent was looked at.",
     )
+
+
+def _sections_beside(folder: Path) -> Iterator[Section]:
+    """Simpler methods, controls, and steering."""
     if baselines := read_part(folder, BASELINES):
         missing = f" {baselines['missing'].capitalize()}." if baselines["missing"] else ""
         yield Section(
@@ -142,18 +147,17 @@ def _sections(
         blocks=(Table(title="", columns=columns, rows=tuple(controls)),) if controls else (),
         empty="No control was run, so nothing here is told from chance by one.",
     )
-    steering, caused = steering_rows(folder), read_part(folder, CAUSES) or {}
-    stored = (causes_table(caused),) if caused.get("latents") else ()
-    played = (*curves(steering)[:MOST_CURVES], steering_table(steering)) if steering else ()
+    steering, stored = steering_rows(folder), (read_part(folder, CAUSES) or {}).get("latents")
     yield Section(
         title="What happens when features are changed",
-        hint=""
-        if played or not stored
-        else "On stored texts alone; play was not tested:"
-        " `forensics steer` ablates features while the policy acts.",
-        blocks=(*stored, *played),
-        empty="Not tested. What separates steps need not cause anything: `forensics steer` ablates"
-        " features while the policy acts.",
+        blocks=(*curves(steering)[:MOST_CURVES], steering_table(steering)) if steering else (),
+        empty=(
+            "Not tested in play; what a latent moves on stored texts stands behind it. "
+            if stored
+            else "Not tested. "
+        )
+        + "What separates steps need not cause anything: `forensics steer` ablates features while"
+        " the policy acts.",
     )
 
 
@@ -261,92 +265,6 @@ def latent_map(latents: Sequence[Latent]) -> Figure:
             )
             for name, group in ((name, groups[name]) for name in order)
         ),
-    )
-
-
-def latent_fold(
-    latent: Latent,
-    contexts: Sequence[Mapping[str, Any]],
-    said: Mapping[str, Any] | None = None,
-) -> Fold:
-    """A latent with its strongest tokens and what stands around them, and what else is `said` of
-    it (`explanations.json`). The largest activation among them fills the bar.
-    """
-    top = max((float(value) for one in contexts for value in one["values"]), default=0.0)
-
-    def shown(value: float | None, decimals: int | None = None) -> str:
-        return "not known" if value is None else plain(value, decimals)
-
-    specific = f", specific to {latent.specific}" if latent.is_specific else ""
-    frequency = "not known" if latent.frequency is None else percent(latent.frequency)
-    return Fold(
-        title=f"latent {latent.latent}",
-        facts=(
-            f"{latent.partition}{specific}",
-            f"q {shown(latent.q_value)}",
-            f"difference {shown(latent.difference)}",
-            f"nu {shown(latent.nu_after, 2)} / {shown(latent.nu_before, 2)}",
-            f"norm {shown(latent.relative_norm, 2)}",
-            f"cosine {shown(latent.decoder_cosine, 2)}",
-            f"stability {shown(latent.stability, 2)}",
-            f"active {frequency}",
-        ),
-        blocks=(
-            *(sentences_of(said) if said else ()),
-            *(context_text(one, max(top, 1e-12)) for one in contexts[:MOST_CONTEXTS]),
-            *(other_contexts(said, max(top, 1e-12)) if said else ()),
-        )
-        if contexts
-        else ("Never active here.",),
-        anchor=f"latent-{latent.latent}",
-    )
-
-
-def sentences_of(said: Mapping[str, Any]) -> Iterator[str]:
-    """A label with its score, the output side, and where it fires, as far as they are known."""
-    if label := said.get("label"):
-        score = "not scored" if label["score"] is None else f"detection {plain(label['score'], 2)}"
-        yield f"Label by {label['model']}: {label['text']} ({score}; 0.5 is chance)."
-    for way in ("raises", "lowers"):
-        if tokens := said.get(way):
-            named = ", ".join(f"{token!r} {plain(cosine, 2)}" for token, cosine in tokens[:SAID])
-            yield f"At the output it {way} (cosine with the unembedding): {named}."
-    often = sorted(said.get("fires", {}).items(), key=lambda one: one[1][1] - one[1][0])
-    groups = [
-        f"{name} {percent(own)} (of all rows {percent(every)})"
-        for name, (own, every) in often[:SAID]
-        if own > every
-    ]
-    if groups:
-        yield f"Of the rows where it is active: {', '.join(groups)}."
-
-
-def other_contexts(said: Mapping[str, Any], top: float) -> Iterator[TextSpans | str]:
-    """Beside the strongest: middle, weak, and the same tokens where it is silent."""
-    for kind, told in OTHERS.items():
-        some = [one for one in said.get("contexts", ()) if one["kind"] == kind][:FEW]
-        if some:
-            yield told
-            yield from (context_text(one, top) for one in some)
-
-
-def context_text(found: Mapping[str, Any], top: float) -> TextSpans:
-    """A context window; `top`: the activation with a full bar. The token that
-    was looked up is framed.
-    """
-    text, spans = "", []
-    for place, (token, value) in enumerate(zip(found["tokens"], found["values"], strict=True)):
-        start, peak = len(text), place == found["at"]
-        text += str(token)
-        if value > 0 or peak:
-            bar = min(max(float(value), 0.0) / top, 1.0)
-            span = TextSpan(start=start, end=len(text), label=plain(value), value=bar, framed=peak)
-            spans.append(span)
-    return TextSpans(
-        who=f"{found['task']}, {found['source']}, token {found['position']} of {found['text']}:"
-        f" {plain(float(found['value']))}",
-        text=text,
-        spans=tuple(spans),
     )
 
 

@@ -31,7 +31,6 @@ def write_explanations(
     policies: Sequence[Any],
     stream: StoredStream,
     latents: Sequence[int],
-    *,
     labels: LabelServer | None = None,
     progress: Progress = silent,
 ) -> dict[str, Any]:

@@ -100,12 +100,11 @@ def measured(
         plane = spanned(again, dictionary, others)
         table = table.with_column("stability", again.share)
     table.write(folder / LATENTS)
-    shown = shown_latents(table, contrasts[0].name if contrasts else None)
+    first = contrasts[0] if contrasts else None
+    shown = shown_latents(table, first.name if first else None)
     tokens = token_views(study.top, shown, reported.tokenized, policies[0].tokenizer)
     write_json(folder / TOKENS, tokens)
-    write_explanations(
-        folder, dictionary, policies, reported, shown, labels=labels, progress=progress
-    )
+    write_explanations(folder, dictionary, policies, reported, shown, labels, progress)
     progress("reading the latents", 1, 4)
     quality = asdict(study.quality)
     quality["spliced"] = _spliced(dictionary, policies, streams)
@@ -115,17 +114,7 @@ def measured(
     nulls += [other_seeds_row(again)] if again else []
     write_json(folder / CONTROLS, nulls)
     progress("reading the latents", 3, 4)
-    baselines = None
-    if DIFFERENCE in dictionaries:
-        baselines = compared(
-            dictionary,
-            dictionaries[DIFFERENCE],
-            streams.chosen,
-            reported,
-            contrasts[0] if contrasts else None,
-            table.specific("after").tolist(),
-        )
-        write_json(folder / BASELINES, baselines)
+    baselines = _baselines(dictionaries, streams, first, table, folder)
     progress("reading the latents", 4, 4)
     separating = _surest(table)
     found = tested(
@@ -142,6 +131,22 @@ def measured(
         spanned=plane,
         outliers=tuple(sentences(streams.outliers, _decoder(policies[0]), streams.limits is None)),
     )
+
+
+def _baselines(
+    dictionaries: Mapping[str, Dictionary],
+    streams: StudyStreams,
+    contrast: Contrast | None,
+    table: LatentTable,
+    folder: Path,
+) -> dict[str, Any] | None:
+    """`baselines.json`, where a dictionary of the difference was trained."""
+    if DIFFERENCE not in dictionaries:
+        return None
+    pair, small, own = dictionaries[PAIR], dictionaries[DIFFERENCE], table.specific("after")
+    found = compared(pair, small, streams.chosen, streams.reported, contrast, own.tolist())
+    write_json(folder / BASELINES, found)
+    return found
 
 
 def _surest(table: LatentTable) -> list[int]:

@@ -63,6 +63,7 @@ from crosscoders.study.diff_page import diff_page
 from crosscoders.study.material import (
     TRAINING,
     Material,
+    StudyStreams,
     is_small,
     played,
     read,
@@ -225,24 +226,20 @@ def diff_material(
     # 3. The dictionaries, and what is measured of them.
     tokens = training_tokens(request, streams)
     dictionaries = dictionaries_of(request, folder, streams.learnt, about, saved, tokens, progress)
-    contrasts, policies = contrasts_of(theme, material.runs), material.policies
-    controls = request.controls
-    behaviour = behaviour_of(theme, material.runs)
     found = measured(
         dictionaries,
-        policies,
+        material.policies,
         streams,
-        contrasts,
+        contrasts_of(theme, material.runs),
         folder,
-        controls,
+        request.controls,
         progress,
-        behaviour,
+        behaviour_of(theme, material.runs),
         request.labels,
     )
 
     # 4. What was found; of outliers nothing where there are none.
     outliers = streams.outliers
-    models = "one model" if found.models == 1 else "both models"
     return {
         "schema_version": VERSION,
         "code": code_version(),
@@ -251,19 +248,29 @@ def diff_material(
         "given": {"as": saved.kind, "key": saved.key} if saved else None,
         **told(found, theme, location, about["site"], saved),
         **({"outliers": plain(outliers, request.keep_outliers)} if outliers.number else {}),
-        "facts": [
-            f"before {identities[0]}",
-            f"after {identities[1]}",
-            f"dictionary given ({saved.kind}, {models}), not trained"
-            if saved
-            else f"{len(streams.learnt.texts):,} texts to train on",
-            f"{found.quality['rows']:,} tokens of"
-            f" {len({text.task for text in streams.reported.texts}):,} other tasks to report on",
-        ],
+        "facts": _facts(identities, found, streams, saved),
         "command": next_command(request, folder, found, saved)
         if identities[0] != identities[1]
         else "",  # nothing is there to test
     }
+
+
+def _facts(
+    identities: tuple[str, str],
+    found: Measured,
+    streams: StudyStreams,
+    saved: SavedDictionary | None,
+) -> list[str]:
+    models = "one model" if found.models == 1 else "both models"
+    return [
+        f"before {identities[0]}",
+        f"after {identities[1]}",
+        f"dictionary given ({saved.kind}, {models}), not trained"
+        if saved
+        else f"{len(streams.learnt.texts):,} texts to train on",
+        f"{found.quality['rows']:,} tokens of"
+        f" {len({text.task for text in streams.reported.texts}):,} other tasks to report on",
+    ]
 
 
 def locate(

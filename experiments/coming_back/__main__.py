@@ -8,12 +8,10 @@ from typing import Any
 
 import torch
 
-from crosscoders.activations.streams import Block, Stream
-from crosscoders.dictionaries.crosscoder_run import train_crosscoders
-from crosscoders.dictionaries.dictionary import Dictionary
+from crosscoders import Block, Stream, latent_table
+from crosscoders.dictionaries import Dictionary, train_crosscoders
 from crosscoders.latents.controls import NO_SHARE, same_pair
 from crosscoders.latents.stability import stability
-from crosscoders.latents.table import latent_table
 from crosscoders.study.diff_files import MOST_TOKENS, DiffRequest
 from crosscoders.study.material import played, study_streams
 from crosscoders.study.reported import reported
@@ -27,7 +25,7 @@ from forensics.study import Folder
 
 HERE, BUNDLED = Path(__file__).parent, Path("training/bundled")
 DIFF, FRESH = (1, 2, 3), tuple(range(1001, 1011))
-IDENTICAL, FEW = 20, 40_000
+IDENTICAL, FEW, ENOUGH = 20, 40_000, 8192  # pairs, tokens to train on, rows to judge on
 SITE = "blocks.1.hook_resid_post"
 
 
@@ -65,7 +63,8 @@ def fresh(pair: str, cache: Path) -> dict[str, Any]:
 
 def identical(cache: Path) -> dict[str, Any]:
     """How many latents are reported of the before model twice, by first weights."""
-    learnt, judged = (same_pair(one) for one in streams("leak", cache))
+    whole, told = streams("leak", cache)
+    learnt, judged = same_pair(whole), same_pair(told.first(ENOUGH))
     counts = []
     for number in range(1, IDENTICAL + 1):
         first, *others = dictionaries(learnt, (number, number + 100, number + 200), FEW)

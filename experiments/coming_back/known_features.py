@@ -1,14 +1,14 @@
 """A stream that lies in memory, and one that is made of known features."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from crosscoders.activations.streams import Block, Rows, TextNote
+from crosscoders import Block, Rows, TextNote
 
 WIDTH, SHARED, OWN, ACTIVE, NOISE = 64, 128, 8, 8.0, 0.05
 TEXT = 64  # rows of a text, which is a task
@@ -31,6 +31,11 @@ class HeldStream:
         rows = Rows(**held["rows"])
         values = held["act"].float()
         return cls(activations=values, rows=rows, texts=held["texts"], site=site, identity=name)
+
+    def first(self, number: int) -> "HeldStream":
+        """Its first rows."""
+        rows = self.rows.take(slice(0, number))
+        return replace(self, activations=self.activations[:number], rows=rows)
 
     @property
     def models(self) -> int:

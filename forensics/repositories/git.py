@@ -150,8 +150,8 @@ def open_repository(path: Path) -> Iterator[Repository]:
         raise UserError(f"{git_dir} has no folder `objects`; take a copy of {path} that is whole")
     for folder in dict.fromkeys((git_dir, common)):
         _check_kinds(folder)
-    with tempfile.TemporaryDirectory(prefix="forensics-git-") as folder:
-        shadow = Path(folder)
+    with tempfile.TemporaryDirectory(prefix="forensics-git-") as temporary:
+        shadow = Path(temporary)
         for place in (*(common / name for name in LINKED), *git_dir.glob("*index*")):
             if place.exists():
                 (shadow / place.name).symlink_to(place.resolve())

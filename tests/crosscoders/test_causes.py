@@ -8,7 +8,7 @@ from crosscoders.activations.harvest import harvest
 from crosscoders.activations.texts import plain_text, texts_of
 from crosscoders.patching.decisions import starting_with
 from crosscoders.steering.activation_edits import feature_change
-from crosscoders.study.causes import RANDOM, Probe, caused, causes
+from crosscoders.study.causes import RANDOM, WORTH, Probe, caused, causes
 from forensics.errors import UserError
 from forensics.protocols import SamplingSettings
 from tests.crosscoders.steering_world import SHARED, SITE, cued, known_dictionary, world
@@ -46,6 +46,8 @@ def test_the_planted_latent_causes_the_behaviour_and_others_do_not(pair, probe):
     assert planted.holds and planted.p_value == 1 / (RANDOM + 1)
     assert planted.effect.high < -0.05 < planted.unchanged
     assert not any(one.holds for one in found.values())
+    tiny = [one for one in found.values() if one.p_value < 0.05 and one.beyond.low > 0]
+    assert all(abs(one.effect.estimate) < WORTH[0] for one in tiny)
 
 
 def test_the_chance_is_that_of_a_model_whose_site_is_changed_by_hand(pair, probe, stream):

@@ -10,9 +10,9 @@ import torch
 
 from crosscoders.activations.texts import plain_text
 from crosscoders.study.diff_files import EXPLANATIONS, NEURONPEDIA, Latent
-from crosscoders.study.diff_page import latent_fold
 from crosscoders.study.explanations import write_explanations
 from crosscoders.study.label_server import LabelServer
+from crosscoders.study.latent_page import latent_fold
 from forensics.errors import OutsideFailure, UserError
 from forensics.records.files import read_json
 from tests.crosscoders.test_explained import TEXTS, dictionary, stream, unembedding  # noqa: F401

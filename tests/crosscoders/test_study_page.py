@@ -11,7 +11,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from crosscoders.study.diff_files import CAUSES, DIFF, LATENTS, TOKENS, read_latents, separating
-from crosscoders.study.diff_page import diff_page, latent_fold, network_figure
+from crosscoders.study.diff_page import diff_page, network_figure
+from crosscoders.study.latent_page import latent_fold
 from crosscoders.study.pipeline import DiffStudy
 from forensics.errors import UserError
 from forensics.records.files import read_json, write_json
@@ -104,21 +105,15 @@ def test_latents_that_are_never_active_are_counted_and_separate_nothing(folder):
     assert "Left out: 1 never active." in found.hint
 
 
-def test_what_was_tested_on_stored_texts_is_shown_and_play_is_said_to_be_untested(tmp_path):
+def test_after_a_test_on_stored_texts_play_alone_is_said_to_be_untested(tmp_path):
     folder, title = written(tmp_path / "diff", steered=False), "What happens when features are"
-    assert not sections(folder)[f"{title} changed"].blocks
+    assert sections(folder)[f"{title} changed"].empty.startswith("Not tested. ")
     effect = {"estimate": -0.2, "low": -0.3, "high": -0.1}
-    one = {"effect": effect, "unchanged": 0.38, "dose": -0.19, "random": [0.05, -0.11]}
-    causes = {"3": {**one, "p_value": 0.05, "holds": True}, "4": {**one, "holds": False}}
-    causes["4"] |= {"random": [], "p_value": 1.0}
-    write_json(folder / CAUSES, {"measure": "chance of history", "latents": causes})
-    found = sections(folder)[f"{title} changed"]
-    (table,) = found.blocks
-    assert "chance of history" in table.title and "play was not tested" in found.hint
-    assert [(row[0], row[4], row[-1]) for row in table.rows] == [
-        ("3", 0.11, "yes"),
-        ("4", None, "not shown"),
-    ]
+    one = {"effect": effect, "measure": "loss", "tasks": 9, "unchanged": 0.38, "random": [0.05]}
+    write_json(folder / CAUSES, {"latents": {"3": {**one, "p_value": 0.5, "holds": False}}})
+    found = sections(folder)
+    assert found[f"{title} changed"].empty.startswith("Not tested in play")
+    assert "not shown to be more than" in str(found["What separates the steps"].blocks[0])
 
 
 def test_the_command_that_tests_latents_in_play_is_printed(folder):
