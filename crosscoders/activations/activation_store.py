@@ -18,7 +18,7 @@ passes over them again; running a checkpoint costs more than all of that.
 import shutil
 import weakref
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from tempfile import mkdtemp
@@ -137,10 +137,10 @@ class StoredStream:
     batches decide the random order; `place` is what holds a temporary folder.
     """
 
-    tokenized: Sequence[TokenizedText]
-    values: Sequence[tuple[Tensor, ...]]
-    tokens: Sequence[np.ndarray]
-    chosen: Sequence[np.ndarray]
+    tokenized: Sequence[TokenizedText] = field(repr=False)
+    values: Sequence[tuple[Tensor, ...]] = field(repr=False)
+    tokens: Sequence[np.ndarray] = field(repr=False)
+    chosen: Sequence[np.ndarray] = field(repr=False)
     site: str
     width: int
     models: int

@@ -26,7 +26,7 @@ from crosscoders.activations.streams import Block, MappedStream, Stream
 from crosscoders.dictionaries.dictionary import Dictionary
 from crosscoders.latents.stability import Stability
 from crosscoders.latents.table import LatentTable, SpecificConfig, latent_table
-from forensics.phrases import percent
+from forensics.phrases import percent, plural
 from forensics.statistics import clopper_pearson
 
 POWER = 0.9
@@ -135,7 +135,8 @@ def false_discovery_row(real: LatentTable, null: LatentTable) -> dict[str, Any]:
     if not found:
         told = "nothing was found"
     elif not null_could:
-        told = f"{found} specific latents, and the same-model pair has no candidate to be false"
+        own = plural(found, "specific latent")
+        told = f"{own}, and the same-model pair has no candidate to be false"
     else:
         most = clopper_pearson(null_found, null_could, level=0.9)[1]  # one side of it is 95 %
         rate = min(1.0, null_found / null_could * could / found)

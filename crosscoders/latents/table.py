@@ -136,6 +136,9 @@ class LatentTable:
     contrasts: tuple[ContrastResult, ...]
     scaling: LatentScaling
 
+    def __repr__(self) -> str:
+        return f"LatentTable({self.table.num_rows} x {', '.join(self.table.column_names)})"
+
     def column(self, name: str) -> np.ndarray:
         """A column `[latents]`; numbers as float64 with NaN for null."""
         found: np.ndarray = self.table.column(name).to_numpy()

@@ -225,6 +225,11 @@ class Latent:
         return self.specific in ("after", "before")
 
     @property
+    def is_silent(self) -> bool:
+        """On the tasks reported on."""
+        return self.frequency == 0
+
+    @property
     def comes_back(self) -> bool:
         """From every other seed; without others nothing is known against it."""
         return self.stability is None or self.stability == 1

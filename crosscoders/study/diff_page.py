@@ -104,8 +104,11 @@ def _separating_section(
     """Each latent with what it says and moves."""
     names = (TOKENS, EXPLANATIONS, CAUSES)
     tokens, said, moved = (read_part(folder, name) or {} for name in names)
-    again = [one for one in separating(latents) if one.comes_back]
-    left = len(latents) - len(again)
+    silent = sum(one.is_silent for one in latents)
+    again = [one for one in separating(latents) if one.comes_back and not one.is_silent]
+    left = len(latents) - silent - len(again)
+    out = [f"{plural(left, 'latent')} not found from every other seed"] if left else []
+    out += [f"{silent:,} never active"] if silent else []
     causes = moved.get("latents", {})
 
     def fold(one: Latent) -> Fold:
@@ -116,9 +119,9 @@ def _separating_section(
         title="What separates the steps",
         hint=f"{summary['contrast_sentence']} By q-value (Benjamini and Hochberg over all latents"
         " and contrasts; tasks are the independent units). Open a latent for its strongest tokens."
-        + (f" Left out: {plural(left, 'latent')} not found from every other seed." if left else ""),
+        + (f" Left out: {' and '.join(out)}." if out else ""),
         blocks=tuple(map(fold, again[:MOST_LATENTS])),
-        empty="No latent was looked at.",
+        empty="None is left." if out else "No latent was looked at.",
     )
 
 
@@ -144,12 +147,17 @@ def _sections_beside(folder: Path) -> Iterator[Section]:
         blocks=(Table(title="", columns=columns, rows=tuple(controls)),) if controls else (),
         empty="No control was run, so nothing here is told from chance by one.",
     )
-    steering = steering_rows(folder)
+    steering, stored = steering_rows(folder), (read_part(folder, CAUSES) or {}).get("latents")
     yield Section(
         title="What happens when features are changed",
         blocks=(*curves(steering)[:MOST_CURVES], steering_table(steering)) if steering else (),
-        empty="Not tested. What separates steps need not cause anything: `forensics steer` ablates"
-        " features while the policy acts.",
+        empty=(
+            "Not tested in play; what a latent moves on stored texts stands behind it. "
+            if stored
+            else "Not tested. "
+        )
+        + "What separates steps need not cause anything: `forensics steer` ablates features while"
+        " the policy acts.",
     )
 
 

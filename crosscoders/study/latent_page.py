@@ -61,7 +61,7 @@ def latent_fold(
 def moves(cause: Mapping[str, Any]) -> str:
     """What taking a latent out moves, beside random directions."""
     effect, number = cause["effect"], len(cause["random"])
-    held = "more than" if cause["holds"] else "no more than, or not much where more than,"
+    held = "more than" if cause["holds"] else "not shown to be more than"
     return (
         f"Taken out it moves the {cause['measure']} by {plain(effect['estimate'], 3)}"
         f" [{plain(effect['low'], 3)}, {plain(effect['high'], 3)}] on {cause['tasks']} tasks;"

@@ -316,8 +316,8 @@ def _specific(measured: Measured) -> str:
         )
     dedicated = (measured.table.column("partition") == "after-only").any()
     return (
-        f"{plural(len(latents), 'latent')}{' lie in the after-only block and' if dedicated else ''}"
-        f" are missing in the before model by latent scaling."
+        f"{plural(len(latents), 'latent')}{' of the after-only block' if dedicated else ''}"
+        f" {'is' if len(latents) == 1 else 'are'} missing in the before model by latent scaling."
     )
 
 

@@ -163,8 +163,10 @@ class DiffStudy:
         write_json(folder.path / DIFF, found)  # the page is drawn from the files
         page = diff_page(folder.path)
         rmtree(folder.path / TRAINING, ignore_errors=True)
-        sentences = tuple(f"- {sentence}" for sentence in found["sentences"])
-        return Result(summary=found, sentences=sentences, page=page)
+        sentences = [f"- {sentence}" for sentence in found["sentences"]]
+        if found["command"]:
+            sentences.append(f"\nTo test latents in play:\n  {found['command']}")
+        return Result(summary=found, sentences=tuple(sentences), page=page)
 
 
 def diff(
@@ -247,7 +249,9 @@ def diff_material(
         **told(found, theme, location, about["site"], saved),
         **({"outliers": plain(outliers, request.keep_outliers)} if outliers.number else {}),
         "facts": _facts(identities, found, streams, saved),
-        "command": next_command(request, folder, found, saved),
+        "command": next_command(request, folder, found, saved)
+        if identities[0] != identities[1]
+        else "",  # nothing is there to test
     }
 
 

@@ -203,7 +203,9 @@ def _dictionaries(
         latents = request.shape.latents or 4 * sizes.width
         row = 12.0 * sizes.width * latents
         cost = learnt * row * (count + (0.5 if request.baselines else 0.0))
-    what = f"train {count + request.baselines} dictionaries on {learnt:,} tokens"
+    number = count + request.baselines
+    many = "1 dictionary" if number == 1 else f"{number} dictionaries"
+    what = f"train {many} on {learnt:,} tokens"
     if count:
         what += f", the pair's from {plural(request.seeds, 'seed')}"
     done = folder is not None and (folder / DICTIONARY / "cfg.json").is_file()

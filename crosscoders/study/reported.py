@@ -16,7 +16,7 @@ from forensics.phrases import plural
 
 SPECIFIC: Final = "not specific to the after model"
 COMES_BACK: Final = "specific, but not found from every other seed"
-CAUSES: Final = "specific and found again, but moving nothing more than random directions do"
+CAUSES: Final = "specific and found again, but not shown to move more than random directions do"
 UNTESTED: Final = "specific and found again, but not tested for what they move"
 MOST_NAMED: Final = 5
 
@@ -74,7 +74,7 @@ def reported(
         left_out={
             SPECIFIC: len(set(separating) - set(specific)),
             COMES_BACK: len(specific) - len(back),
-            CAUSES: sum(not holds for holds in (causes or {}).values()),
+            CAUSES: sum(not (causes or {}).get(one, True) for one in back),
             UNTESTED: len(set(back) - set(causes)) if causes is not None else 0,
         },
         seeds=seeds,

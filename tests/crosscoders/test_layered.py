@@ -97,6 +97,8 @@ def test_a_plan_says_every_step_with_its_time(tmp_path):
     assert slow != fast
     told = plan(asked(model, controls=False, decisions=0, site="hook_embed"), tmp_path, 1e9)
     assert "4 dictionaries" in told[2] and len(told) == 4
+    one = plan(asked(model, controls=False, baselines=False, seeds=1), tmp_path, 1e9)
+    assert "train 1 dictionary on" in one[3]
 
 
 def test_a_plan_for_a_deep_network_reads_and_trains_less(tmp_path):

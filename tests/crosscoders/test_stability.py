@@ -125,6 +125,8 @@ def test_what_is_reported_is_specific_and_comes_back_and_the_rest_is_counted(
     assert reported(table, [], 1, dict.fromkeys(specific, True)) == reported(table, [], 1)
     none = reported(table, [], 1, dict.fromkeys(specific, False))
     assert not none.latents and none.left_out[CAUSES] == len(found.latents)
+    assert "not shown to move more" in none.sentence  # a test that fails shows no absence
+    assert len(repr(table)) < 2000  # a prompt that prints it is not flooded
 
 
 def test_without_other_seeds_it_is_said_that_stability_was_not_measured(

@@ -3,18 +3,22 @@ what was not measured is said.
 """
 
 import re
+from types import SimpleNamespace
 from xml.etree import ElementTree
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
-from crosscoders.study.diff_files import DIFF, LATENTS, TOKENS, read_latents, separating
+from crosscoders.study.diff_files import CAUSES, DIFF, LATENTS, TOKENS, read_latents, separating
 from crosscoders.study.diff_page import diff_page, network_figure
 from crosscoders.study.latent_page import latent_fold
+from crosscoders.study.pipeline import DiffStudy
 from forensics.errors import UserError
 from forensics.records.files import read_json, write_json
 from forensics.report import draw_page
 from forensics.report.charts import draw
-from tests.crosscoders.study_folder import EVIL, patching, written
+from tests.crosscoders.study_folder import EVIL, ROWS, latent, patching, written
 from tests.resampling.test_page import Tags
 
 
@@ -87,3 +91,33 @@ def test_a_folder_that_is_not_whole_is_told_in_a_sentence(tmp_path):
     write_json(folder / DIFF, {"schema_version": 99})
     with pytest.raises(UserError, match="another version"):
         diff_page(folder)
+
+
+def sections(folder):
+    return {section.title: section for section in diff_page(folder).sections}
+
+
+def test_latents_that_are_never_active_are_counted_and_separate_nothing(folder):
+    silent = latent(5, frequency=0.0, q_value=None, difference_history=0.0)
+    pq.write_table(pa.Table.from_pylist([*ROWS, silent]), folder / LATENTS)
+    found = sections(folder)["What separates the steps"]
+    assert [one.title for one in found.blocks] == [f"latent {n}" for n in (3, 1, 4, 0, 2)]
+    assert "Left out: 1 never active." in found.hint
+
+
+def test_after_a_test_on_stored_texts_play_alone_is_said_to_be_untested(tmp_path):
+    folder, title = written(tmp_path / "diff", steered=False), "What happens when features are"
+    assert sections(folder)[f"{title} changed"].empty.startswith("Not tested. ")
+    effect = {"estimate": -0.2, "low": -0.3, "high": -0.1}
+    one = {"effect": effect, "measure": "loss", "tasks": 9, "unchanged": 0.38, "random": [0.05]}
+    write_json(folder / CAUSES, {"latents": {"3": {**one, "p_value": 0.5, "holds": False}}})
+    found = sections(folder)
+    assert found[f"{title} changed"].empty.startswith("Not tested in play")
+    assert "not shown to be more than" in str(found["What separates the steps"].blocks[0])
+
+
+def test_the_command_that_tests_latents_in_play_is_printed(folder):
+    study, at = DiffStudy(request=None), SimpleNamespace(path=folder)
+    printed = study.write(read_json(folder / DIFF), at).sentences
+    assert "forensics diff --out D" in printed[-1]
+    assert len(study.write(read_json(folder / DIFF) | {"command": ""}, at).sentences) == 1
