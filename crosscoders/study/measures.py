@@ -117,9 +117,8 @@ def measured(
     baselines = _baselines(dictionaries, streams, first, table, folder)
     progress("reading the latents", 4, 4)
     separating = _surest(table)
-    found = tested(
-        dictionary, table, separating, len(names), policies, streams, behaviour, folder, progress
-    )
+    everyone = [dictionary, *(dictionaries[name] for name in names)]
+    found = tested(everyone, table, separating, policies, streams, behaviour, folder, progress)
     return Measured(
         models=dictionary.config.models,
         table=table,
