@@ -102,7 +102,7 @@ def latent_sets(
 def comes_back(sets: Sequence[LatentSet], seeds: int) -> bool:
     """Whether the specific latents of every seed cause something together. `seeds`: others."""
     specific = [one for one in sets if one.which == "specific"]
-    return len(specific) == 1 + seeds and all(one.cause.holds for one in specific)
+    return bool(seeds) and len(specific) == 1 + seeds and all(one.cause.holds for one in specific)
 
 
 def sentence(sets: Sequence[LatentSet], seeds: int) -> str:
@@ -135,7 +135,8 @@ def _verdict(sets: Sequence[LatentSet], seeds: int, holds: bool) -> str:
     if comes_back(sets, seeds):
         return "a set that causes more than random directions do, and no finding of each member"
     if holds:
-        return "more than random directions do, but not with every seed"
+        lack = "but not with every seed" if seeds else "with one seed, and no other was trained"
+        return f"more than random directions do, {lack}"
     return "not shown to be more than random directions of equal activation size do"
 
 
