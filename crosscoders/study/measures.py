@@ -112,9 +112,8 @@ def measured(
     write_json(folder / CONTROLS, nulls)
     baselines = _baselines(dictionaries, reported, streams, first, table, folder)
     separating = _surest(table)
-    found = tested(
-        dictionary, table, separating, len(names), policies, streams, behaviour, folder, progress
-    )
+    everyone = [dictionary, *(dictionaries[name] for name in names)]
+    found = tested(everyone, table, separating, policies, streams, behaviour, folder, progress)
     stable = [one for one in shown if again is None or again.share[one] == 1]
     listed = list(dict.fromkeys([*found.presented, *stable]))
     write_explanations(
