@@ -106,7 +106,8 @@ class Handler(BaseHTTPRequestHandler):
 
 
 def served_pair(after: str = "leak") -> dict[str, Policy]:
-    names = {"before": "bundled:capped-base", "after": f"bundled:{after}"}
+    start = "capped-base" if after == "leak" else "open-base"
+    names = {"before": f"bundled:{start}", "after": f"bundled:{after}"}
     return {name: load_policy(checkpoint_path(one), device="cpu") for name, one in names.items()}
 
 

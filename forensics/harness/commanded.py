@@ -88,9 +88,11 @@ class Commands:
         variables: Mapping[str, str],
         seconds: float,
         said: Path,
+        key: str | None = None,
     ) -> str | None:
         """Run it in a process group of its own. `None`: it ended well; else why not. `said`: a
-        file for what it writes to stderr.
+        file for what it writes to stderr; `key`: its episode's own, which is in its variables, so
+        that what left the group is known and ends too.
         """
         with said.open("wb") as errors, self.lock:
             if self.stopped:
@@ -116,6 +118,7 @@ class Commands:
         finally:
             _stop(child.pid)
             child.wait()
+            _stop_with(key)
             with self.lock:
                 self._note(child.pid)
         return None if status == 0 else f"the command ended with status {status}"
@@ -132,6 +135,16 @@ class Commands:
 def _stop(group: int) -> None:
     with suppress(ProcessLookupError, PermissionError):
         os.killpg(group, signal.SIGKILL)
+
+
+def _stop_with(key: str | None) -> None:
+    """Stop whatever has this key as a variable, where processes are listed in /proc."""
+    if not key:
+        return
+    for place in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            if f"={key}\0".encode() in (place / "environ").read_bytes():
+                os.kill(int(place.name), signal.SIGKILL)
 
 
 def handed_out(out: Path, result: str) -> Handed:

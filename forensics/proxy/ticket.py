@@ -47,12 +47,14 @@ class Ticket:
 @dataclass(frozen=True, kw_only=True)
 class Patience:
     """How long a server is waited for. `timeout`: seconds for one answer, `silence`: for its next
-    piece; `tries`: times a request is sent; `pause`: seconds before the second try, doubled for
-    each further one, or what the server asks for (`Retry-After`), `longest_pause` at most.
+    piece; `tries`: times a request is sent; `pause`: seconds before the second try (`busy`: after
+    a 429), doubled for each further one, or what the server asks for (`Retry-After`),
+    `longest_pause` at most.
     """
 
     timeout: float = 600.0
     silence: float = 300.0
     tries: int = 4
     pause: float = 0.5
+    busy: float = 5.0
     longest_pause: float = 30.0

@@ -1,8 +1,8 @@
 """Chat completions asked of one server, with patience: `Upstream`.
 
 1. What may pass (no connection, silence, status 408, 429 or 5xx, garbage) is tried again after
-   a pause that doubles, or that the server names; then it is `Unanswered`. An answer of which a
-   piece was handed on is never asked for again.
+   a pause that doubles (it starts longer after a 429), or that the server names; then it is
+   `Unanswered`. An answer of which a piece was handed on is never asked for again.
 2. Fields that servers may not know (token ids, log-probabilities, seed, ...) are left out where
    the server declines them, the one that it names first, else one by one; that is remembered.
 3. No redirect is followed, no proxy of the surroundings is used, and nothing that an agent sent
@@ -79,19 +79,21 @@ class Upstream:
                 return
 
     async def _tried(self, ticket: Ticket, body: Mapping[str, Any]) -> AsyncGenerator[Delta]:
-        patience, said, pause = self.patience, "nothing", 0.0
+        patience, said, asked, busy = self.patience, "nothing", 0.0, False
         for number in range(patience.tries):
             if number:
-                pause = max(pause, patience.pause * 2 ** (number - 1))
+                first = patience.busy if busy and not asked else patience.pause
+                pause = max(asked, first * 2 ** (number - 1))
                 await asyncio.sleep(min(pause, patience.longest_pause))
-            begun, pause = False, 0.0
+            begun = False
             try:
                 async for delta in self._once(ticket, body):
                     begun = True
                     yield delta
                 return
             except (httpx.HTTPError, httpx.InvalidURL, Broken) as error:
-                said, pause = _words(error), getattr(error, "pause", 0.0)
+                said, asked = _words(error), getattr(error, "pause", 0.0)
+                busy = getattr(error, "busy", False)
                 if begun:
                     raise Unanswered(f"the server broke off its answer ({said})") from error
         times = "one try" if patience.tries == 1 else f"{patience.tries} tries"
@@ -165,7 +167,7 @@ async def _raise_for(
     status, words = response.status_code, shown(await _whole(pieces), ticket)
     if status >= 500 or status in PASSING:
         error = Broken(f"status {status}: {words}")
-        error.pause = _retry_after(response)  # type: ignore[attr-defined]
+        error.pause, error.busy = _retry_after(response), status == 429  # type: ignore[attr-defined]
         raise error
     raise Declined(status, "a redirect, which is not followed" if 300 <= status < 400 else words)
 

@@ -276,7 +276,7 @@ def handed_in(one: Planned, scratch: Path, url: str, key: str, commands: Command
         "ANTHROPIC_API_KEY": key,
         **world.variables,
     }
-    why = commands.run(argv, world.harness.folder, variables, table.seconds, said)
+    why = commands.run(argv, world.harness.folder, variables, table.seconds, said, key)
     if why is None:
         return handed_out(out, table.result)
     last = cleaned(_end(said), key, *(os.environ.get(name, "") for name in table.passes))

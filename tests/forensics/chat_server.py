@@ -68,6 +68,8 @@ class ChatServer:
         return Response(json.dumps(whole), media_type="application/json")
 
     async def _failed(self, trouble: str) -> Response | None:
+        if trouble == "429 in silence":
+            return Response(status_code=429)
         if trouble.isdecimal():
             headers = {"retry-after": "0.01"} if trouble == "429" else {}
             error = {"error": {"message": "status, see /home/someone/secret/x.py"}}

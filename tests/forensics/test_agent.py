@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from forensics.errors import MissingInput, OutsideFailure
-from forensics.harness import HarnessWorld, read_harness
+from forensics.harness import Commands, HarnessWorld, read_harness
 from forensics.investigation.agent_sides import agent_sides, marker
 from forensics.protocols import Alteration, Constraint, SamplingSettings
 from forensics.proxy import Patience
@@ -204,6 +204,15 @@ def assert_gone(group: int) -> None:
             return
         time.sleep(0.02)
     pytest.fail("something that the command started is still there")
+
+
+def test_what_left_the_group_ends_with_the_command(tmp_path: Path) -> None:
+    leaves = "setsid sh -c 'echo $$ > pid; exec sleep 60' & while [ ! -s pid ]; do :; done"
+    given = {"KEY": "of-one-episode", "PATH": os.environ["PATH"]}
+    with Commands() as commands:
+        argv, said = ["sh", "-c", leaves], tmp_path / "said"
+        assert commands.run(argv, tmp_path, given, 60, said, "of-one-episode") is None
+    assert_gone(int((tmp_path / "pid").read_text()))
 
 
 STARTS = """

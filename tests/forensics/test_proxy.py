@@ -4,6 +4,7 @@ import asyncio
 import json
 import socket
 import threading
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import aclosing
@@ -32,7 +33,7 @@ from forensics.readers.json_rows import Row
 from tests.forensics.chat_server import ChatServer, called, said, serving
 
 SETTINGS = SamplingSettings(max_turn_tokens=50, max_tokens=5000, temperature=0.7, top_p=0.9)
-PATIENT = Patience(tries=3, pause=0.01, silence=1.0, timeout=5.0)
+PATIENT = Patience(tries=3, pause=0.01, busy=0.02, silence=1.0, timeout=5.0)
 TOOL = {"type": "function", "function": {"name": "bash", "parameters": {"type": "object"}}}
 ASK = [{"role": "user", "content": "mend it"}]
 
@@ -398,6 +399,16 @@ def test_what_passes_is_tried_again(
     assert client(proxy, key).chat.completions.create(model="g", messages=ASK)  # type: ignore[arg-type]
     assert len(server.seen) == 2 and server.seen[0] == server.seen[1]
     assert proxy.close(key).errored is None
+
+
+def test_a_busy_server_that_names_no_time_is_left_alone_for_longer(
+    ticket: Ticket, server: ChatServer
+) -> None:
+    server.troubles.append("429 in silence")
+    with RecordingProxy(replace(PATIENT, busy=0.3)) as proxy:
+        begun = time.monotonic()
+        client(proxy, proxy.open(ticket)).chat.completions.create(model="g", messages=ASK)  # type: ignore[arg-type]
+    assert time.monotonic() - begun >= 0.3 and len(server.seen) == 2
 
 
 @pytest.mark.parametrize("trouble", ["500", "garbage", "401", "to http://127.0.0.1:9/v1"])
