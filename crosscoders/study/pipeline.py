@@ -75,6 +75,7 @@ from crosscoders.study.measures import Measured, measured, rising, steer_command
 from crosscoders.study.study_dictionaries import SEEDS, dictionaries_of
 from forensics.errors import UserError
 from forensics.investigation import CASE, CASE_FILES, CaseRequest, Inputs, check_case, start_case
+from forensics.phrases import plural
 from forensics.policies import Given, decoder_layers
 from forensics.progress import Progress, silent
 from forensics.protocols import Environment
@@ -258,7 +259,7 @@ def diff_material(
         "given": {"as": saved.kind, "key": saved.key} if saved else None,
         **known,
         **({"outliers": plain(outliers, request.keep_outliers)} if outliers.number else {}),
-        "facts": _facts(identities, found, streams, saved),
+        "facts": _facts(material, found, streams, saved),
         "command": next_command(request, folder, found, saved)
         if identities[0] != identities[1]
         else "",  # nothing is there to test
@@ -266,20 +267,22 @@ def diff_material(
 
 
 def _facts(
-    identities: tuple[str, str],
+    material: Material,
     found: Measured,
     streams: StudyStreams,
     saved: SavedDictionary | None,
 ) -> list[str]:
     models = "one model" if found.models == 1 else "both models"
+    cut = f"{plural(material.cut, 'text')} read as far as the models have positions"
     return [
-        f"before {identities[0]}",
-        f"after {identities[1]}",
+        f"before {material.identities[0]}",
+        f"after {material.identities[1]}",
         f"dictionary given ({saved.kind}, {models}), not trained"
         if saved
         else f"{len(streams.learnt.texts):,} texts to train on",
         f"{found.quality['rows']:,} tokens of"
         f" {len({text.task for text in streams.reported.texts}):,} other tasks to report on",
+        *([cut] if material.cut else []),
     ]
 
 
