@@ -45,6 +45,7 @@ from crosscoders.study.diff_files import (
     AUTO,
     BASELINES,
     CAUSES,
+    CONSENSUS,
     CONTROLS,
     DEEP_DECISIONS,
     DICTIONARY,
@@ -72,6 +73,7 @@ from crosscoders.study.material import (
     training_tokens,
 )
 from crosscoders.study.measures import Measured, measured, rising, steer_command, told
+from crosscoders.study.seeds_consensus import consensus_of
 from crosscoders.study.study_dictionaries import SEEDS, dictionaries_of
 from forensics.errors import UserError
 from forensics.investigation import CASE, CASE_FILES, CaseRequest, Inputs, check_case, start_case
@@ -110,7 +112,8 @@ class DiffStudy:
     @property
     def files(self) -> tuple[str, ...]:
         parts = (PATCHING, LATENTS, TOKENS, QUALITY, CONTROLS, BASELINES, DICTIONARY, TRAINING)
-        own = (*parts, EXPLANATIONS, NEURONPEDIA, CAUSES, SEEDS, "controls", "baselines")
+        told = (EXPLANATIONS, NEURONPEDIA, CAUSES)
+        own = (*parts, *told, SEEDS, CONSENSUS, "controls", "baselines")
         return (*own, *CASE_FILES) if self.request.plays else own
 
     def check(self, folder: Folder) -> Opened:
@@ -233,6 +236,7 @@ def diff_material(
     # 3. The dictionaries, and what is measured of them.
     tokens = training_tokens(request, streams)
     dictionaries = dictionaries_of(request, folder, streams.learnt, about, saved, tokens, progress)
+    behaviour = behaviour_of(theme, material.runs)
     found = measured(
         dictionaries,
         material.policies,
@@ -241,11 +245,15 @@ def diff_material(
         folder,
         request.controls,
         progress,
-        behaviour_of(theme, material.runs),
+        behaviour,
         request.labels,
     )
+    seeds = consensus_of(
+        request, dictionaries, found, material.policies, streams, behaviour, folder, about, progress
+    )
 
-    known = told(found, theme, location, about["site"], saved)
+    more = [seeds.sentence] if seeds else []
+    known = told(found, theme, location, about["site"], saved, more)
     if identities[0] == identities[1]:
         known["sentences"] = [f"A control: {SAME_WEIGHTS}.", *known["sentences"]]
 
@@ -258,6 +266,7 @@ def diff_material(
         "asked": request.stated(),
         "given": {"as": saved.kind, "key": saved.key} if saved else None,
         **known,
+        "consensus": list(seeds.rows) if seeds else None,
         **({"outliers": plain(outliers, request.keep_outliers)} if outliers.number else {}),
         "facts": _facts(material, found, streams, saved),
         "command": next_command(request, folder, found, saved)
