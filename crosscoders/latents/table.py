@@ -128,6 +128,17 @@ def specific_latents(
     return found
 
 
+def specific_to_after(dictionary: Dictionary, stream: Stream) -> list[int]:
+    """The latents that are specific to the after model, from a pass over the stream that tells
+    nothing else.
+    """
+    scaling = ScalingAccumulator(dictionary, stream)
+    accumulate(dictionary, stream, [scaling])
+    norms = _weights(dictionary, stream.models)["relative_norm"]
+    kinds = specific_latents(dictionary.config.partition, norms, scaling.result())
+    return [int(one) for one in np.flatnonzero(kinds == "after")]
+
+
 @dataclass(frozen=True, kw_only=True)
 class LatentTable:
     """`table`: see the module; its metadata (`forensics.latents`) says on what it rests."""

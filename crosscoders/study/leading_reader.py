@@ -1,7 +1,9 @@
 """What the readers of the difference cause, and which one opens the page of a diff.
 
 1. Each reader's account (`reader_accounts`) is taken out of the after model and tested as a single
-   latent is (`causes`): beside 20 rotations of it that move every row exactly as far.
+   latent is (`causes`): beside 20 rotations of it that move every row exactly as far. At a dose
+   of a quarter where a decision is read, where rotations of all of it do as much and more; all of
+   it too, alone where whole answers are read, as sets of latents are (`latent_sets`).
 2. Told beside it, on texts of other tasks: the share of the variance of the models' difference
    that it holds, how large it is, how many of its directions come back.
 3. Its cost elsewhere: the KL from the after model to the changed one on the before model's runs
@@ -28,7 +30,8 @@ from crosscoders.latents.row_groups import Contrast
 from crosscoders.latents.table import LatentTable
 from crosscoders.patching.decisions import Behaviour
 from crosscoders.steering.activation_edits import Change, subspace_change
-from crosscoders.study.causes import FEW_TEXTS, TEXTS, WORTH, Cause, Probe, caused
+from crosscoders.study.causal_probe import FEW_TEXTS, TEXTS, WORTH, Probe
+from crosscoders.study.causes import DOSE, Cause, caused
 from crosscoders.study.diff_files import READERS_FILE
 from crosscoders.study.material import StudyStreams
 from crosscoders.study.reader_accounts import Reader, readers_of
@@ -46,13 +49,15 @@ TIE: Final = 5.0  # times what is worth a word: effects that are told as equal
 
 @dataclass(frozen=True, kw_only=True)
 class Read:
-    """A reader with what is told of it. `explained`: of the variance of the difference; `size`: of
+    """A reader with what is told of it. `cause`: at the dose that counts; `whole`: of all of it.
+    `explained`: of the variance of the difference; `size`: of
     its account, as a share of that of the difference. `cost` elsewhere in nats a token,
     `cost_share` of that of undoing all; `None` where they were not measured.
     """
 
     reader: Reader
     cause: Cause
+    whole: Cause
     explained: float
     size: float
     cost: Estimate | None
@@ -64,7 +69,8 @@ class Read:
         about = ("name", "words", "directions", "back", "place", "latents", "encoding")
         return {
             **{name: getattr(reader, name) for name in about},
-            "cause": asdict(self.cause),
+            "cause": self.cause.plain(),
+            "whole": self.whole.plain(),
             "explained": self.explained,
             "size": self.size,
             "cost": self.cost and asdict(self.cost),
@@ -98,22 +104,42 @@ def read_difference(
         probe = Probe.of(policies[-1], streams.reported, behaviour, most=most)
     except UserError:
         return []
-    clean, changes, causes = probe.values(), [one.change for one in readers], []
-    for number, change in enumerate(changes):
-        progress("what the readers of the difference cause", number, len(changes))
-        causes.append(caused(probe, change, unchanged=clean))
-    progress("what the readers of the difference cause", len(changes), len(changes))
+    changes = [one.change for one in readers]
+    tests = _tests(probe, policies[0], changes, progress)
     costs = _costs(policies[-1], streams.reported, told, changes, most)
     found = [
-        Read(reader=reader, cause=cause, explained=share, size=size, cost=cost, cost_share=part)
-        for reader, cause, (share, size), (cost, part) in zip(
-            readers, causes, accounted(streams.reported, changes), costs, strict=True
+        Read(
+            reader=reader,
+            cause=cause,
+            whole=whole,
+            explained=share,
+            size=size,
+            cost=cost,
+            cost_share=part,
+        )
+        for reader, (cause, whole), (share, size), (cost, part) in zip(
+            readers, tests, accounted(streams.reported, changes), costs, strict=True
         )
     ]
     for one in readers:
         if not (folder / one.place).is_dir():
             save_dictionary(one.dictionary, folder / one.place, **about, reader=one.name)
     write_json(folder / READERS_FILE, [one.plain() for one in found])
+    return found
+
+
+def _tests(
+    probe: Probe, before: Any, changes: Sequence[Change], progress: Progress
+) -> list[tuple[Cause, Cause]]:
+    """Of each change at the dose that counts, and of all of it."""
+    clean, rise, found = probe.values(), probe.rise(before), []
+    what = "what the readers of the difference cause"
+    for number, change in enumerate(changes):
+        progress(what, number, len(changes))
+        whole = caused(probe, change, unchanged=clean, rise=rise, dose=1.0)
+        part = whole if probe.of_answers else caused(probe, change, unchanged=clean, rise=rise)
+        found.append((part, whole))
+    progress(what, len(changes), len(changes))
     return found
 
 
@@ -193,23 +219,46 @@ def sentences(found: Sequence[Read], site: str, asked: str) -> list[str]:
     if not found:
         return []
     missing = f"The reader {asked} that was asked for has nothing to read here."
-    said = [_leads(found[0], site), *_beside(found)]
+    said = [_leads(found[0], site), _account(found[0]), *_beside(found)]
     return said if found[0].reader.name == asked else [missing, *said]
 
 
 def _leads(one: Read, site: str) -> str:
     cause, reader = one.cause, one.reader
     effect, several = cause.effect, reader.directions > 1
-    held = "more" if cause.holds else "not shown to be more"
-    holds = percent(one.explained) if one.explained > 0 else "none"
+    undone = ""
+    if cause.undone:
+        ends = f"{percent(cause.undone.low)}, {percent(cause.undone.high)}"
+        undone = f", {percent(cause.undone.estimate)} [{ends}] of what training changed there"
     return (
         f"{capital(reader.words)}, taken out of the after model at {site},"
         f" move{'' if several else 's'} the {cause.measure} by {plain(effect.estimate, 3)}"
         f" [{plain(effect.low, 3)}, {plain(effect.high, 3)}], from {plain(cause.unchanged, 3)}, on"
-        f" {plural(cause.tasks, 'task')}: {held} than {plural(len(cause.random), 'rotation')} of"
-        f" equal size (p = {cause.p_value:.3f}). {'They hold' if several else 'It holds'} {holds}"
-        f" of the variance of the models' difference and {'are' if several else 'is'}"
-        f" {percent(one.size)} as large; {_comes_back(reader)}; {_cost(one)}."
+        f" {plural(cause.tasks, 'task')}{undone}: {_beyond(one)}."
+    )
+
+
+def _beyond(one: Read) -> str:
+    """What the test found, at its dose and whole."""
+
+    def told(cause: Cause) -> str:
+        held = "more" if cause.holds else "not shown to be more"
+        return f"{held} than {plural(len(cause.random), 'rotation')} of equal size"
+
+    if one.whole is one.cause:
+        return f"{told(one.cause)} (p = {one.cause.p_value:.3f})"
+    return (
+        f"at a dose of {percent(DOSE)} {told(one.cause)} (p = {one.cause.p_value:.3f}), as a whole"
+        f" {told(one.whole)}"
+    )
+
+
+def _account(one: Read) -> str:
+    several, holds = one.reader.directions > 1, max(one.explained, 0.0)
+    return (
+        f"{'They hold' if several else 'It holds'} {percent(holds)} of the variance of the models'"
+        f" difference and {'are' if several else 'is'} {percent(one.size)} as large;"
+        f" {_comes_back(one.reader)}; {_cost(one)}."
     )
 
 

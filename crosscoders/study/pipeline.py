@@ -34,6 +34,7 @@ from crosscoders.study.change_location import locate
 from crosscoders.study.diff_files import (
     BASELINES,
     CAUSES,
+    CONSENSUS,
     CONTROLS,
     DICTIONARY,
     DIFF,
@@ -61,9 +62,11 @@ from crosscoders.study.material import (
 )
 from crosscoders.study.measures import Measured, measured, told
 from crosscoders.study.next_commands import next_commands
+from crosscoders.study.seeds_consensus import consensus_of
 from crosscoders.study.study_dictionaries import SEEDS, dictionaries_of
 from forensics.errors import UserError
 from forensics.investigation import CASE, CASE_FILES, CaseRequest, Inputs, check_case, start_case
+from forensics.phrases import plural
 from forensics.policies import Given
 from forensics.progress import Progress, silent
 from forensics.protocols import Environment
@@ -97,16 +100,8 @@ class DiffStudy:
     @property
     def files(self) -> tuple[str, ...]:
         parts = (PATCHING, LATENTS, TOKENS, QUALITY, CONTROLS, BASELINES, DICTIONARY, TRAINING)
-        own = (
-            *parts,
-            EXPLANATIONS,
-            NEURONPEDIA,
-            CAUSES,
-            READERS_FILE,
-            SEEDS,
-            "controls",
-            "baselines",
-        )
+        told = (EXPLANATIONS, NEURONPEDIA, CAUSES, READERS_FILE)
+        own = (*parts, *told, SEEDS, CONSENSUS, "controls", "baselines")
         return (*own, *CASE_FILES) if self.request.plays else own
 
     def check(self, folder: Folder) -> Opened:
@@ -255,8 +250,12 @@ def diff_material(
         about,
         progress,
     )
+    seeds = consensus_of(
+        request, dictionaries, found, material.policies, streams, behaviour, folder, about, progress
+    )
 
-    known = told(found, theme, location, about["site"], saved)
+    more = [seeds.sentence] if seeds else []
+    known = told(found, theme, location, about["site"], saved, more)
     same = identities[0] == identities[1]
     first = [f"A control: {SAME_WEIGHTS}."] if same else []
     first += reader_sentences(readers, about["site"], request.reader)
@@ -271,8 +270,9 @@ def diff_material(
         "asked": request.stated(),
         "given": {"as": saved.kind, "key": saved.key} if saved else None,
         **known,
+        "consensus": list(seeds.rows) if seeds else None,
         **({"outliers": plain(outliers, request.keep_outliers)} if outliers.number else {}),
-        "facts": _facts(identities, found, streams, saved),
+        "facts": _facts(material, found, streams, saved),
         "reader": readers[0].reader.name if readers else None,
         **(
             {"command": ""}  # nothing is there to test
@@ -283,18 +283,20 @@ def diff_material(
 
 
 def _facts(
-    identities: tuple[str, str],
+    material: Material,
     found: Measured,
     streams: StudyStreams,
     saved: SavedDictionary | None,
 ) -> list[str]:
     models = "one model" if found.models == 1 else "both models"
+    cut = f"{plural(material.cut, 'text')} read as far as the models have positions"
     return [
-        f"before {identities[0]}",
-        f"after {identities[1]}",
+        f"before {material.identities[0]}",
+        f"after {material.identities[1]}",
         f"dictionary given ({saved.kind}, {models}), not trained"
         if saved
         else f"{len(streams.learnt.texts):,} texts to train on",
         f"{found.quality['rows']:,} tokens of"
         f" {len({text.task for text in streams.reported.texts}):,} other tasks to report on",
+        *([cut] if material.cut else []),
     ]

@@ -12,6 +12,7 @@ from typing import Final
 import numpy as np
 
 from crosscoders.latents.table import LatentTable
+from crosscoders.study.latent_sets import LatentSet, comes_back, sentence
 from forensics.phrases import plural
 
 SPECIFIC: Final = "not specific to the after model"
@@ -34,6 +35,7 @@ class Reported:
     seeds: int
     moved: str = ""  # more than random directions do; empty where nothing was tested
     back: Sequence[int] = ()
+    sets: Sequence[LatentSet] = ()  # what was tested of latents together
 
     @property
     def presented(self) -> list[int]:
@@ -60,7 +62,10 @@ class Reported:
         if not self.moved:
             said += " What they cause was not measured."
         left = "; ".join(f"{many:,} {why}" for why, many in self.left_out.items() if many)
-        return f"{said} Left out: {left}." if left else said
+        said = f"{said} Left out: {left}." if left else said
+        parts = [said, sentence(self.sets, self.seeds)]
+        first = not self.latents and comes_back(self.sets, self.seeds)  # the set is what was found
+        return " ".join(filter(None, parts[::-1] if first else parts))
 
 
 def reported(
@@ -69,10 +74,11 @@ def reported(
     seeds: int,
     causes: Mapping[int, bool] | None = None,
     moved: str = "",
+    sets: Sequence[LatentSet] = (),
 ) -> Reported:
     """`separating`: latents that separate steps. `seeds`: how many others stand behind the
     table's `stability`. `causes`: whether a latent moves anything, for those that were tested;
-    `None`: nothing is asked. `moved`: what was measured, in words.
+    `None`: nothing is asked. `moved`: what was measured, in words. `sets`: what they move together.
     """
     specific = table.specific("after").tolist()
     stability = table.column("stability") if seeds else np.ones(len(table.column("latent")))
@@ -89,6 +95,7 @@ def reported(
         seeds=seeds,
         moved=moved,
         back=back,
+        sets=sets,
     )
 
 

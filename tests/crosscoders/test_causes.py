@@ -8,7 +8,8 @@ from crosscoders.activations.harvest import harvest
 from crosscoders.activations.texts import plain_text, texts_of
 from crosscoders.patching.decisions import starting_with
 from crosscoders.steering.activation_edits import feature_change
-from crosscoders.study.causes import RANDOM, WORTH, Probe, caused, causes
+from crosscoders.study.causal_probe import WORTH, Probe
+from crosscoders.study.causes import RANDOM, caused, causes
 from forensics.errors import UserError
 from forensics.protocols import SamplingSettings
 from tests.crosscoders.steering_world import SHARED, SITE, cued, known_dictionary, world

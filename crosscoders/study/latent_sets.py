@@ -1,0 +1,157 @@
+"""What latents cause together: a change that is spread over many shows in none of them alone.
+
+1. Two sets: all latents that are specific to the after model, and those of them that come back
+   from every other seed. Each is taken out at once and tested beside its directions turned at
+   random as a single latent is (`causes`), but whole and not by a dose, as the rule of
+   `experiments/readers_of_the_difference` did, which was committed before its first figure: a
+   decision that stands firm gives way to no small part of a set. A set that holds is a
+   finding, its members are none.
+2. It is no finding of one seed's axes: the specific latents of every other seed are tested in the
+   same way, and the set comes back where all of them hold.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import median
+from typing import Any, Final, Literal
+
+import numpy as np
+from jaxtyping import Float
+
+from crosscoders.activations.streams import Stream
+from crosscoders.dictionaries.dictionary import Dictionary
+from crosscoders.latents.table import specific_to_after
+from crosscoders.study.causal_probe import Probe
+from crosscoders.study.causes import Cause, ablated, caused
+from forensics.phrases import percent, plural
+from forensics.progress import Progress, silent
+from forensics.report import plain
+from forensics.statistics import Estimate
+
+Which = Literal["specific", "comes back"]
+FEWEST: Final = 2  # latents
+
+
+@dataclass(frozen=True, kw_only=True)
+class LatentSet:
+    """Latents of the dictionary from one `seed` (0: the pair's own) that are taken out at once.
+    `before`: what the before model has of what is read.
+    """
+
+    which: Which
+    seed: int
+    latents: tuple[int, ...]
+    cause: Cause
+    before: float
+
+    @property
+    def undone(self) -> Estimate | None:
+        """The share of what training changed that goes with it."""
+        return self.cause.undone
+
+    @property
+    def random_undone(self) -> tuple[float, ...]:
+        """The same with the directions turned at random; empty where it is not known."""
+        rise = self.cause.unchanged - self.before
+        return tuple(-one / rise for one in self.cause.turned or ()) if self.undone else ()
+
+    def plain(self) -> dict[str, Any]:
+        """As JSON."""
+        return {**vars(self), "cause": self.cause.plain()}
+
+
+def latent_sets(
+    probe: Probe,
+    rise: Float[np.ndarray, " tasks"],
+    dictionaries: Sequence[Dictionary],
+    stream: Stream,
+    specific: Sequence[int],
+    back: Sequence[int],
+    *,
+    progress: Progress = silent,
+) -> list[LatentSet]:
+    """The sets of two latents and more. `rise`: see `caused`. `dictionaries`: of every seed, the
+    pair's first, whose latents `specific` and of these `back` are. `stream`: on which the others'
+    are told.
+    """
+    asked: list[tuple[Which, int, Sequence[int]]] = [("specific", 0, specific)]
+    asked += [
+        ("specific", seed, specific_to_after(one, stream))
+        for seed, one in enumerate(dictionaries)
+        if seed and len(specific) >= FEWEST
+    ]
+    asked += [("comes back", 0, back)] if set(back) != set(specific) else []
+    wanted = [one for one in asked if len(one[2]) >= FEWEST]
+    clean, found = probe.values(), []
+    for number, (which, seed, latents) in enumerate(wanted):
+        progress("what latents cause together", number, len(wanted))
+        change = ablated(dictionaries[seed], latents)
+        found.append(
+            LatentSet(
+                which=which,
+                seed=seed,
+                latents=tuple(latents),
+                cause=caused(probe, change, unchanged=clean, rise=rise, dose=1.0),
+                before=float((clean - rise).mean()),
+            )
+        )
+    progress("what latents cause together", len(wanted), len(wanted))
+    return found
+
+
+def comes_back(sets: Sequence[LatentSet], seeds: int) -> bool:
+    """Whether the specific latents of every seed cause something together. `seeds`: others."""
+    specific = [one for one in sets if one.which == "specific"]
+    return bool(seeds) and len(specific) == 1 + seeds and all(one.cause.holds for one in specific)
+
+
+def sentence(sets: Sequence[LatentSet], seeds: int) -> str:
+    """What they do together; empty where there is no set."""
+    found = {(one.which, one.seed): one for one in sets}
+    own, back = found.get(("specific", 0)), found.get(("comes back", 0))
+    if own is None:
+        return ""
+    said = f"Taken out together, the {len(own.latents)} latents that are the after model's own"
+    said += f" {_moves(own)} (it is {plain(own.before)} before, {plain(own.cause.unchanged)} after"
+    if own.random_undone:
+        middle, most = median(own.random_undone), max(own.random_undone, key=abs)
+        number = len(own.random_undone)
+        said += f"; turned at random {percent(middle)} in the median of {number}, {percent(most)}"
+        said += " at most"
+    said += ")"
+    others = [_amount(one) for one in sets if one.which == "specific" and one.seed]
+    said += (
+        f", those of {plural(len(others), 'other seed')} {' and '.join(others)}" if others else ""
+    )
+    said += f": {_verdict(sets, seeds, own.cause.holds)}."
+    if back:
+        held = "" if back.cause.holds else "not shown to be "
+        said += f" The {len(back.latents)} of them that come back one by one {_moves(back)},"
+        said += f" {held}more than random directions of equal activation size do."
+    return said
+
+
+def _verdict(sets: Sequence[LatentSet], seeds: int, holds: bool) -> str:
+    if comes_back(sets, seeds):
+        return "a set that causes more than random directions do, and no finding of each member"
+    if holds:
+        lack = "but not with every seed" if seeds else "with one seed, and no other was trained"
+        return f"more than random directions do, {lack}"
+    return "not shown to be more than random directions of equal activation size do"
+
+
+def _moves(one: LatentSet) -> str:
+    """A share, else what is moved."""
+    if one.undone is None:
+        return f"move the {one.cause.measure} by {plain(one.cause.effect.estimate, 3)}"
+    ends = f"{percent(one.undone.low)}, {percent(one.undone.high)}"
+    return (
+        f"undo {percent(one.undone.estimate)} [{ends}] of what training changed in the"
+        f" {one.cause.measure}"
+    )
+
+
+def _amount(one: LatentSet) -> str:
+    if one.undone is None:
+        return plain(one.cause.effect.estimate, 3)
+    return percent(one.undone.estimate)

@@ -1,0 +1,156 @@
+"""What latents cause in a world of one turn, alone and together: a planted direction that makes
+the answer.
+"""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from crosscoders.activations.harvest import harvest
+from crosscoders.activations.texts import texts_of
+from crosscoders.dictionaries.dictionary import Dictionary
+from crosscoders.dictionaries.settings import Partition
+from crosscoders.latents.row_groups import WIN
+from crosscoders.study.causal_probe import Probe
+from crosscoders.study.causes import RANDOM, causes
+from crosscoders.study.latent_sets import comes_back, latent_sets, sentence
+from crosscoders.study.reported import reported
+from forensics.protocols import SamplingSettings
+from tests.crosscoders.steering_world import SHARED, SITE, cued, known_dictionary, world
+from tests.crosscoders.test_findings import table
+
+PARTS = 4  # latents that write the planted direction bit by bit
+
+
+def answered(run):
+    """The run ended with its first action, and won by asking for the history."""
+    end = 1 + next(number for number, step in enumerate(run.steps) if step.role == "assistant")
+    won = float("history" in run.steps[end - 1].kinds)
+    return run.model_copy(update={"steps": run.steps[:end], "outcome": won})
+
+
+@pytest.fixture(scope="module")
+def pair():
+    return world()
+
+
+@pytest.fixture(scope="module")
+def runs(pair):
+    tasks = [
+        task
+        for task in pair.environment.tasks("held-out", 120, 0)
+        if cued(pair.environment.spawn().reset(task, 0).text)
+    ][:20]
+    return list(pair.after.play(pair.environment, tasks, 1, SamplingSettings(), 4))
+
+
+def read(pair, runs):
+    sources = {pair.after.identity: "after"}
+    return harvest((pair.before, pair.after), texts_of(runs, sources=sources), SITE)
+
+
+@pytest.fixture(scope="module")
+def stream(pair, runs):
+    return read(pair, [answered(run) for run in runs])
+
+
+@pytest.fixture(scope="module")
+def probe(pair, stream):
+    return Probe.of(pair.after, stream, None)
+
+
+def split(pair) -> Dictionary:
+    """The known dictionary with its last latent in `PARTS` latents of equal activity."""
+    whole = known_dictionary(pair)
+    partition = Partition(latents=SHARED + PARTS, after_only=PARTS, tied=True)
+    parts = Dictionary(replace(whole.config, partition=partition), seed=0)
+    with torch.no_grad():
+        for name, value in parts.state_dict().items():
+            own = whole.state_dict()[name]
+            if own.shape == value.shape:
+                value.copy_(own)
+            else:
+                value[: len(own) - 1] = own[:-1]
+                value[len(own) - 1 :] = own[-1]
+        parts.decoders[1].div_(PARTS)
+    return parts
+
+
+def test_the_chance_of_a_won_answer_is_what_the_planted_direction_moves(pair, probe):
+    assert probe.measure == "chance of the won answers"
+    rise = probe.rise(pair.before)
+    found = causes(probe, known_dictionary(pair), [SHARED, *range(6)], rise=rise)
+    planted = found.pop(SHARED)
+    assert planted.holds and planted.p_value == 1 / (RANDOM + 1)
+    assert planted.undone.low > 0.5 and planted.effect.high < 0
+    assert not any(one.holds for one in found.values())
+    assert all(abs(one.undone.estimate) < 0.2 for one in found.values())
+
+
+def test_the_chance_is_that_of_all_tokens_of_the_answer(pair, probe, stream):
+    won = {text.note.task: text for text in stream.tokenized if text.note.outcome >= WIN}
+    assert set(probe.tasks) == set(won) and len(won) < len(stream.tokenized)
+    for task, value in zip(probe.tasks, probe.values(), strict=True):
+        ids = torch.from_numpy(won[task].token_ids).long()
+        with torch.no_grad():
+            logs = pair.after.model(ids[None]).logits[0, :-1].double().log_softmax(-1)
+        own = logs.gather(-1, ids[1:, None])[won[task].sampled[1:]]
+        assert value == pytest.approx(float(own.sum().exp()), abs=1e-5)
+
+
+def test_runs_of_several_actions_and_worlds_without_a_win_are_read_by_their_loss(pair, runs):
+    assert Probe.of(pair.after, read(pair, runs), None).measure == "loss"
+    lost = [answered(run).model_copy(update={"outcome": 0.0}) for run in runs]
+    assert Probe.of(pair.after, read(pair, lost), None).measure == "loss"
+
+
+def test_the_loss_of_the_same_texts_misses_the_planted_direction(pair, runs):
+    silent = [answered(run).model_copy(update={"outcome": None}) for run in runs]
+    probe = Probe.of(pair.after, read(pair, silent), None)
+    assert probe.measure == "loss"
+    assert not causes(probe, known_dictionary(pair), [SHARED])[SHARED].holds
+
+
+def test_answers_without_a_chance_worth_a_word_are_read_by_their_loss(pair, probe, stream):
+    assert probe.is_chance
+    with torch.no_grad():
+        head = pair.after.model.get_output_embeddings().weight
+        own = head.clone()
+        head.mul_(0)  # every token is as likely: a chance of 1 in a vocabulary, several times
+        rare = Probe.of(pair.after, stream, None)
+        head.copy_(own)
+    assert rare.measure == "loss of the won answers" and not rare.is_chance
+    assert np.allclose(rare.values(), rare.nats(rare.values())) and rare.values().min() > 0
+
+
+def test_a_direction_that_many_latents_write_bit_by_bit_is_found_as_a_set(pair, probe, stream):
+    parts = split(pair)
+    members, rise = list(range(SHARED, SHARED + PARTS)), probe.rise(pair.before)
+    alone = causes(probe, parts, members[:2], rise=rise)
+    assert not any(one.holds for one in alone.values())
+    found = latent_sets(probe, rise, [parts, parts], stream, members, members)
+    assert comes_back(found, 1) and found[0].undone.low > 0.5
+    assert max(found[0].random_undone) < found[0].undone.estimate
+    causing = dict.fromkeys(members, False)
+    own = table(members, [1.0] * (SHARED + PARTS))
+    told = reported(own, [], 1, causing, f"the {probe.measure}", found).sentence
+    assert told.startswith(f"Taken out together, the {PARTS} latents") and "a set that" in told
+
+
+def test_latents_that_write_nothing_of_it_are_no_set_that_causes(pair, probe, stream):
+    rise = probe.rise(pair.before)
+    found = latent_sets(probe, rise, [known_dictionary(pair)], stream, [0, 1, 2], [0])
+    assert [one.which for one in found] == ["specific"] and not comes_back(found, 0)
+    assert not found[0].cause.holds and "not shown to be" in sentence(found, 0)
+
+
+def test_a_set_that_another_seed_lacks_does_not_come_back(pair, probe, stream):
+    mute = split(pair)
+    with torch.no_grad():
+        mute.threshold.fill_(float("inf"))
+    members = list(range(SHARED, SHARED + PARTS))
+    rise = probe.rise(pair.before)
+    found = latent_sets(probe, rise, [split(pair), mute], stream, members, members)
+    assert found[0].cause.holds and not comes_back(found, 1)
