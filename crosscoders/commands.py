@@ -130,13 +130,21 @@ class Asked:
         str | None,
         Option(
             metavar="URL",
-            help="A server of chat completions whose model names the latents shown, with a score.",
+            help="A server of chat completions whose model names the latents that are reported (it"
+            " is asked some 25 times each), with a score.",
         ),
     ] = None
     label_model: Annotated[
         str | None, Option(metavar="NAME", help="The model that --label-server serves.")
     ] = None
     keep_outliers: KeepOutliers = False
+    identical: Annotated[
+        bool,
+        Option(
+            "--identical",
+            help="Run a checkpoint against itself, as a control: nothing should be found.",
+        ),
+    ] = False
 
 
 @dataclass(frozen=True, kw_only=True)

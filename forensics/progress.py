@@ -15,6 +15,19 @@ def silent(what: str, done: int, of: int) -> None:
     """Progress that nobody watches."""
 
 
+def ticking(progress: Progress, what: str, of: int) -> Callable[[int], None]:
+    """What is called with how much more is done; it says how much is."""
+    done = 0
+
+    def tick(more: int) -> None:
+        nonlocal done
+        done += more
+        progress(what, done, of)
+
+    tick(0)
+    return tick
+
+
 class Pace:
     """How many episodes were played, and in how many seconds; the rest of what goes on
     meanwhile does not count.

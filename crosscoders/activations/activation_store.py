@@ -34,6 +34,7 @@ from crosscoders.activations.outlier_positions import Limits, beyond
 from crosscoders.activations.streams import Block, TextNote, in_blocks, shuffled
 from crosscoders.activations.texts import TokenizedText
 from forensics.errors import OutsideFailure, UserError
+from forensics.progress import Progress, silent
 from forensics.records import content_hash, write_atomically
 
 NAME: Final = "activations"
@@ -134,7 +135,8 @@ def batches(window: Sequence[int], lengths: Sequence[int], most: int) -> Iterato
 class StoredStream:
     """A `Stream` over mapped rows. By text: `values`, of each model `[stored, width]`; `tokens
     [stored]` that these are of; `chosen` among them. `batch` tokens of a batch and `window`
-    batches decide the random order; `place` is what holds a temporary folder.
+    batches decide the random order; `place` is what holds a temporary folder; `told` hears of
+    passes in order (`heard`).
     """
 
     tokenized: Sequence[TokenizedText] = field(repr=False)
@@ -150,6 +152,7 @@ class StoredStream:
     block: int = 4096
     pool: int = 65536
     place: TemporaryPlace | None = None
+    told: tuple[str, Progress] = field(default=("", silent), repr=False, compare=False)
 
     @cached_property
     def texts(self) -> tuple[TextNote, ...]:
@@ -175,8 +178,20 @@ class StoredStream:
             parts = (part for window in parts for part in batches(window, lengths, self.batch))
         blocks = in_blocks((self._text(i) for part in parts for i in part), self.block)
         if seed is None:
-            return blocks
+            return self._telling(blocks)
         return shuffled(blocks, self.pool, np.random.default_rng([seed, 1]))
+
+    def heard(self, what: str, progress: Progress) -> "StoredStream":
+        """The same rows; every pass over them in order says how far it is."""
+        return replace(self, told=(what, progress))
+
+    def _telling(self, blocks: Iterator[Block]) -> Iterator[Block]:
+        (what, progress), done, number = self.told, 0, self.number
+        for block in blocks:
+            progress(what, done, number)
+            done += len(block.rows)
+            yield block
+        progress(what, number, number)
 
     def _text(self, number: int) -> Block:
         values, chosen = self.values[number], torch.from_numpy(self.chosen[number])

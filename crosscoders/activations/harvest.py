@@ -12,7 +12,7 @@ nnsight, or a model whose adapter `policy_from(..., within=...)` switches off, s
 pair needs one copy of the weights.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -33,7 +33,7 @@ from crosscoders.activations.activation_store import (
 from crosscoders.activations.texts import TokenizedText, texts_hash
 from forensics.errors import UserError
 from forensics.policies import read_sites, require
-from forensics.progress import Progress, silent
+from forensics.progress import Progress, silent, ticking
 from forensics.records import content_hash
 
 RowFilter = Literal["all", "sampled", "deciding", "assistant"]
@@ -110,14 +110,20 @@ class Side:
         rows = sum(sum(one.rows) for one, known in zip(windows, there, strict=True) if not known)
         return rows * self.row.shape[1] * self.row.element_size()
 
-    def rows(self, number: int, window: Window) -> tuple[Tensor, ...]:
-        """Those of a window by text `[rows, width]`, mapped; read now where they are missing."""
+    def rows(
+        self, number: int, window: Window, tick: Callable[[int], None] = lambda texts: None
+    ) -> tuple[Tensor, ...]:
+        """Those of a window by text `[rows, width]`, mapped; read now where they are missing.
+        `tick` hears of how many texts more.
+        """
         path = self.path(number)
-        if not path.is_file():
-            write_shard(path, self.read(window))
+        if path.is_file():
+            tick(len(window.texts))
+        else:
+            write_shard(path, self.read(window, tick))
         return torch.split(read_shard(path, sum(window.rows), self.row), window.rows)
 
-    def read(self, window: Window) -> Tensor:
+    def read(self, window: Window, tick: Callable[[int], None] = lambda texts: None) -> Tensor:
         """The rows `[rows, width]` of a window, in the order of its texts."""
         lengths = [*map(len, window.texts)]
         found: dict[int, Tensor] = {}
@@ -130,6 +136,7 @@ class Side:
             seen = read_rows(self.policy, torch.from_numpy(ids), self.site)
             rows = seen.index_select(0, chosen.to(seen.device)).cpu()
             found |= zip(members, rows.split([len(one) for one in flat]), strict=True)
+            tick(len(members))
         whole = torch.cat([found[i] for i in range(len(lengths))])
         if not bool(whole.sum(dtype=torch.float32).isfinite()):
             self._require_finite(whole, window)
@@ -193,10 +200,9 @@ def harvest(
         )
     require_room(folder, sum(side.missing(read) for side in sides))
     values: list[tuple[Tensor, ...]] = []
+    tick = ticking(progress, "reading activations", len(texts) * len(sides))
     for number, window in enumerate(read):
-        progress("reading activations", number, len(read))
-        values += zip(*(side.rows(number, window) for side in sides), strict=True)
-    progress("reading activations", len(read), len(read))
+        values += zip(*(side.rows(number, window, tick) for side in sides), strict=True)
     return StoredStream(
         tokenized=texts,
         values=values,

@@ -37,12 +37,13 @@ from forensics.records import disk_told, read_json, write_json
 from forensics.study import require_same
 
 LATEST = "latest.json"
+OFTEN = 10  # steps between two words about how far it is
 
 
 @dataclass(frozen=True, kw_only=True)
 class Progress:
-    """Where training stands; `measures` by dictionary: loss, variance explained
-    per model, L0, dead share.
+    """Where training stands; `measures` by dictionary, of the last step that was logged: loss,
+    variance explained per model, L0, dead share.
     """
 
     step: int
@@ -128,7 +129,7 @@ def _trained(
     batches = endless_batches(stream, settings, *journal.open(trainers, resume))
     apart = [*trainers.values()]  # each sums over the processes by itself
     steppers = stacks(apart) if processes.size == 1 else apart
-    start = next(iter(trainers.values())).steps_done
+    start, now = next(iter(trainers.values())).steps_done, None
     for done in range(start + 1, settings.steps + 1):
         batch, pass_, used = next(batches)
         for stepper in steppers:
@@ -144,8 +145,8 @@ def _trained(
                 step=done, steps=settings.steps, tokens=done * settings.batch, measures=measures
             )
             journal.write(now)
-            if progress and processes.first:
-                progress(now)
+        if progress and processes.first and now and (now.step == done or done % OFTEN == 0):
+            progress(replace(now, step=done, tokens=done * settings.batch))
         if done == settings.steps or done % settings.save_every == 0:
             journal.save(trainers, pass_, used)
     return {

@@ -43,6 +43,7 @@ from crosscoders.dictionaries.dictionary import Dictionary
 from crosscoders.latents.encoded_blocks import EncodedBlock, accumulate, encoded_blocks
 from forensics.errors import UserError
 from forensics.policies import attach, kl_divergence
+from forensics.progress import Progress, silent
 from forensics.protocols import Policy, SamplingSettings
 from forensics.statistics import mean, ratio
 
@@ -145,7 +146,10 @@ class Spliced:
 
 
 def spliced(
-    dictionary: Dictionary, policies: Sequence[Policy], stream: StoredStream
+    dictionary: Dictionary,
+    policies: Sequence[Policy],
+    stream: StoredStream,
+    progress: Progress = silent,
 ) -> tuple[Spliced, ...]:
     """One result a model, in the order of `policies` (before first).
 
@@ -163,7 +167,8 @@ def spliced(
             floors += rows.sum(0, dtype=np.float64)
             number += len(rows)
     sums: list[dict[str, list[Sums]]] = [defaultdict(list) for _ in policies]  # by model and task
-    for text in chosen:
+    for done, text in enumerate(chosen):
+        progress("running both models through the dictionary", done, len(chosen))
         mask, ids = _mask(stream, text), text.token_ids.tolist()
         written = torch.zeros(len(ids), len(policies), stream.width)
         for encoded in encoded_blocks(dictionary, stream.part([text])):
@@ -173,6 +178,7 @@ def spliced(
             nothing = torch.from_numpy(floors[m] / number).expand(len(ids), -1)
             found = text_sums(policy, ids, mask, (written[:, m], nothing), stream.site)
             sums[m][text.note.task].append(found)
+    progress("running both models through the dictionary", len(chosen), len(chosen))
     return tuple(
         _result(m, [by_task[name] for name in sorted(by_task)]) for m, by_task in enumerate(sums)
     )

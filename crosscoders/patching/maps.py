@@ -59,7 +59,7 @@ from crosscoders.patching.layer_steps import untouched
 from crosscoders.patching.results import Change, ChangeMap, Direction, Positions, Readings, summed
 from forensics.errors import UserError
 from forensics.policies import decoder_layers, kl_divergence, last_logprobs, recorded
-from forensics.progress import Progress, silent
+from forensics.progress import Progress, silent, ticking
 from forensics.protocols import Policy
 
 SIDES = ("before", "after")
@@ -176,7 +176,7 @@ def read_decisions(
     chance, hybrid_chance = np.zeros((2, number)), np.zeros((len(changes), number))
     sites = {change.place for change in changes if change.positions}
     batches = list(_batches(decisions, _rows_at_once(before, len(sites), longest)))
-    tick = _ticking(progress, number * len(prefixes) * (2 + len(changes)))
+    tick = ticking(progress, "reading decisions", number * len(prefixes) * (2 + len(changes)))
     outliers = Outlying() if keep_outliers else outlying(models, decisions, sites, batches)
     for members in batches:
         texts = torch.tensor([decisions[i].token_ids for i in members])
@@ -217,19 +217,6 @@ def _rows_at_once(policy: Policy, sites: int, longest: int) -> Callable[[int], i
         return min(policy.batch_rows, VALUES_AT_ONCE // int(values))
 
     return rows
-
-
-def _ticking(progress: Progress, of: int) -> Callable[[int], None]:
-    """Says how far the reading is: passes times decisions."""
-    done = 0
-
-    def tick(more: int) -> None:
-        nonlocal done
-        done += more
-        progress("reading decisions", done, of)
-
-    progress("reading decisions", 0, of)
-    return tick
 
 
 def _read_all(

@@ -67,11 +67,12 @@ class DiffRequest:
     `decisions` that are patched (`None`: `MOST_DECISIONS`, in a deep network
     `DEEP_DECISIONS`); 0 leaves patching out. `seeds`: first weights that the pair's dictionary is
     trained from, side by side; with 1 it is not known which latents come back. `controls`,
-    `baselines`: whether they are run. `keep_outliers`: leave no attention sink out. `dictionary`:
-    one that is taken instead of training one (see `interchange.reading`); `auto` is
-    then its own site. `activations`: the folder that keeps what is read of the checkpoints
-    (`None`: below the diff's, until it is done). `label_server`, `label_model`: who names the
-    latents that the page shows (`None`: nobody).
+    `baselines`: whether they are run. `keep_outliers`: leave no attention sink out. `identical`:
+    run a checkpoint against itself, as a control. `dictionary`: one that is taken instead of
+    training one (see `interchange.reading`); `auto` is then its own site. `activations`: the
+    folder that keeps what is read of the checkpoints (`None`: below the diff's, until it is
+    done). `label_server`, `label_model`: who names the latents that are reported, or else those
+    that come nearest (`None`: nobody).
 
     One source of texts: an environment (with its `options` and `budget`),
     `runs` (a log) or `texts` (a plain file).
@@ -92,6 +93,7 @@ class DiffRequest:
     controls: bool = True
     baselines: bool = True
     keep_outliers: bool = False
+    identical: bool = False
     dictionary: Path | None = None
     activations: Path | None = None
     label_server: str | None = None

@@ -4,7 +4,7 @@ tokens, how good the dictionary is, what should show nothing, and what steering
 did where there is any.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -77,6 +77,14 @@ def _sections(
     patching: Mapping[str, Any] | None,
     latents: Sequence[Latent],
 ) -> Iterator[Section]:
+    parts = (TOKENS, EXPLANATIONS, CAUSES)
+    tokens, said, moved = (read_part(folder, name) or {} for name in parts)
+
+    def fold(one: Latent) -> Fold:
+        key, causes = str(one.latent), moved.get("latents", {})
+        return latent_fold(one, tokens.get(key, ()), said.get(key), causes.get(key))
+
+    yield _presented_section(summary, latents, fold)
     behaviour = (patching or {}).get("behaviour")
     change = f"change in behaviour ({behaviour})" if behaviour else "divergence at the decisions"
     network = network_figure(patching, summary.get("site")) if patching else None
@@ -94,32 +102,50 @@ def _sections(
         title="The latents of the dictionary",
         blocks=(latent_map(latents), *([quality_table(quality)] if quality else [])),
     )
-    yield _separating_section(folder, summary, latents)
+    yield _separating_section(summary, latents, fold)
     yield from _sections_beside(folder)
 
 
-def _separating_section(
-    folder: Path, summary: Mapping[str, Any], latents: Sequence[Latent]
+def _presented(summary: Mapping[str, Any]) -> Sequence[int]:
+    """The latents that are reported, else those that come nearest."""
+    found: Sequence[int] = summary.get("presented", summary.get("reported", ()))
+    return found
+
+
+def _presented_section(
+    summary: Mapping[str, Any], latents: Sequence[Latent], fold: Callable[[Latent], Fold]
 ) -> Section:
     """Each latent with what it says and moves."""
-    names = (TOKENS, EXPLANATIONS, CAUSES)
-    tokens, said, moved = (read_part(folder, name) or {} for name in names)
+    by_number, reported = {one.latent: one for one in latents}, summary.get("reported")
+    return Section(
+        title="The latents that are reported" if reported else "No latent is reported",
+        hint="The after model's own, found again from every other seed, and shown to cause"
+        " something, as far as each was measured. Open one for what it says."
+        if reported
+        else "These come nearest: they are the after model's own and come back from every other"
+        " seed, but are not shown to cause anything.",
+        blocks=tuple(fold(by_number[one]) for one in _presented(summary) if one in by_number),
+        empty="None is the after model's own and comes back from every other seed.",
+    )
+
+
+def _separating_section(
+    summary: Mapping[str, Any], latents: Sequence[Latent], fold: Callable[[Latent], Fold]
+) -> Section:
+    """Each latent with what it says and moves, but those that are listed already."""
+    above = set(_presented(summary))
     silent = sum(one.is_silent for one in latents)
     again = [one for one in separating(latents) if one.comes_back and not one.is_silent]
     left = len(latents) - silent - len(again)
+    again = [one for one in again if one.latent not in above]
     out = [f"{plural(left, 'latent')} not found from every other seed"] if left else []
     out += [f"{silent:,} never active"] if silent else []
-    causes = moved.get("latents", {})
-
-    def fold(one: Latent) -> Fold:
-        key = str(one.latent)
-        return latent_fold(one, tokens.get(key, ()), said.get(key), causes.get(key))
-
+    out += [f"{plural(len(above), 'latent')} above"] if above else []
     return Section(
         title="What separates the steps",
         hint=f"{summary['contrast_sentence']} By q-value (Benjamini and Hochberg over all latents"
         " and contrasts; tasks are the independent units). Open a latent for its strongest tokens."
-        + (f" Left out: {' and '.join(out)}." if out else ""),
+        + (f" Left out: {', '.join(out)}." if out else ""),
         blocks=tuple(map(fold, again[:MOST_LATENTS])),
         empty="None is left." if out else "No latent was looked at.",
     )
@@ -298,7 +324,7 @@ def baselines_table(methods: Sequence[Mapping[str, Any]]) -> Table:
         (
             one["name"],
             one["explained"],
-            f"{plain(one['active'], 1)} of {one['features']:,}",
+            f"{plain(one['active'])} of {one['features']:,}",
             one["feature"] or "none",
             estimate_cell(one["auroc"]),
         )

@@ -19,6 +19,7 @@ from crosscoders.latents.explained import Context, Explanation, explained, label
 from crosscoders.latents.table import TopToken, TopTokens
 from crosscoders.study.diff_files import EXPLANATIONS, NEURONPEDIA
 from crosscoders.study.label_server import LabelServer
+from crosscoders.study.latent_sources import latent_sources
 from forensics.progress import Progress, silent
 from forensics.records import read_json, write_json
 
@@ -33,8 +34,14 @@ def write_explanations(
     latents: Sequence[int],
     labels: LabelServer | None = None,
     progress: Progress = silent,
+    *,
+    named: Sequence[int] | None = None,
+    sources: Sequence[str] = (),
 ) -> dict[str, Any]:
-    """Both files. `policies`: the last one's unembedding is read, where it has one here."""
+    """Both files. `policies`: the last one's unembedding is read, where it has one here. `named`:
+    the latents that `labels` is asked to name (`None`: all). `sources`: of the
+    gain (`latent_sources`).
+    """
     after, texts = policies[-1], stream.tokenized
     head = getattr(getattr(after, "model", None), "get_output_embeddings", lambda: None)()
     told = explained(dictionary, stream, latents, None if head is None else head.weight.detach())
@@ -43,9 +50,12 @@ def write_explanations(
         return str(after.tokenizer.decode([token]))
 
     found = {str(latent): _plain(one, texts, decode) for latent, one in told.items()}
+    for latent, source in latent_sources(dictionary, stream, latents, sources).items():
+        found[str(latent)]["source"] = source
     if labels is not None:
         kept = read_json(folder / EXPLANATIONS) if (folder / EXPLANATIONS).is_file() else {}
-        _label(folder, found, kept, labels, progress)
+        some = found if named is None else {key: found[key] for key in map(str, named)}
+        _label(folder, found, some, kept, labels, progress)
     write_json(folder / EXPLANATIONS, found)
     batch = neuronpedia(
         list(told.values()),
@@ -63,14 +73,15 @@ def write_explanations(
 
 def _label(
     folder: Path,
-    found: dict[str, Any],
+    found: Mapping[str, Any],
+    some: Mapping[str, Any],
     kept: Mapping[str, Any],
     labels: LabelServer,
     progress: Progress,
 ) -> None:
-    """Add labels; each is on disk once it is there."""
-    for number, (latent, one) in enumerate(found.items()):
-        progress("labelling latents", number, len(found))
+    """Add labels to some; each is on disk once it is there."""
+    for number, (latent, one) in enumerate(some.items()):
+        progress("labelling latents", number, len(some))
         before = kept.get(latent, {})
         if before.get("label", {}).get("model") == labels.model:
             one["label"] = before["label"]
@@ -83,7 +94,7 @@ def _label(
             continue
         one["label"] = {"model": labels.model, **asdict(labelled(contexts, labels.ask))}
         write_json(folder / EXPLANATIONS, {**kept, **found})
-    progress("labelling latents", len(found), len(found))
+    progress("labelling latents", len(some), len(some))
 
 
 def _plain(told: Explanation, texts: Sequence[TokenizedText], decode: Any) -> dict[str, Any]:

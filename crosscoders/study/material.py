@@ -125,7 +125,9 @@ def of_case(case: Case, progress: Progress = silent) -> Material:
     )
     progress("loading both models", 1, 1)
     case = replace(case, subjects=(before, after))
+    progress("reading the runs", 0, 1)
     runs = tuple(chain(case.rollouts("before"), case.rollouts(after.role.name)))
+    progress("reading the runs", 1, 1)
     identities = before.identity, after.identity
     return _material(identities, (before.policy, after.policy), runs, case.channels)
 

@@ -85,12 +85,14 @@ def measured(
     progress: Progress = silent,
     behaviour: Behaviour | None = None,
     labels: LabelServer | None = None,
+    sources: Sequence[str] = (),
 ) -> Measured:
     """Measure the dictionaries, and write each part into `folder`. `behaviour`: what latents are
     tested to move; without one the loss. `labels`: who names latents, if anybody.
+    `sources` of the gain, as the case names them.
     """
-    progress("reading the latents", 0, 4)
-    dictionary, reported = dictionaries[PAIR], streams.reported
+    dictionary = dictionaries[PAIR]
+    reported = streams.reported.heard("reading the latents", progress)
     study = study_latents(dictionary, reported, contrasts)
     names = [name for name in dictionaries if is_seed(name)]
     table, again, plane = study.table, None, None
@@ -104,21 +106,29 @@ def measured(
     shown = shown_latents(table, first.name if first else None)
     tokens = token_views(study.top, shown, reported.tokenized, policies[0].tokenizer)
     write_json(folder / TOKENS, tokens)
-    write_explanations(folder, dictionary, policies, reported, shown, labels, progress)
-    progress("reading the latents", 1, 4)
     quality = asdict(study.quality)
-    quality["spliced"] = _spliced(dictionary, policies, streams)
+    quality["spliced"] = _spliced(dictionary, policies, streams, progress)
     write_json(folder / QUALITY, quality)
-    progress("reading the latents", 2, 4)
     nulls = controls_of(table, dictionaries, reported) if controls else []
     nulls += [other_seeds_row(again)] if again else []
     write_json(folder / CONTROLS, nulls)
-    progress("reading the latents", 3, 4)
-    baselines = _baselines(dictionaries, streams, first, table, folder)
-    progress("reading the latents", 4, 4)
+    baselines = _baselines(dictionaries, reported, streams, first, table, folder)
     separating = _surest(table)
     everyone = [dictionary, *(dictionaries[name] for name in names)]
     found = tested(everyone, table, separating, policies, streams, behaviour, folder, progress)
+    stable = [one for one in shown if again is None or again.share[one] == 1]
+    listed = list(dict.fromkeys([*found.presented, *stable]))
+    write_explanations(
+        folder,
+        dictionary,
+        policies,
+        reported,
+        listed,
+        labels,
+        progress,
+        named=found.presented,
+        sources=sources,
+    )
     return Measured(
         models=dictionary.config.models,
         table=table,
@@ -134,6 +144,7 @@ def measured(
 
 def _baselines(
     dictionaries: Mapping[str, Dictionary],
+    reported: Stream,
     streams: StudyStreams,
     contrast: Contrast | None,
     table: LatentTable,
@@ -143,7 +154,7 @@ def _baselines(
     if DIFFERENCE not in dictionaries:
         return None
     pair, small, own = dictionaries[PAIR], dictionaries[DIFFERENCE], table.specific("after")
-    found = compared(pair, small, streams.chosen, streams.reported, contrast, own.tolist())
+    found = compared(pair, small, streams.chosen, reported, contrast, own.tolist())
     write_json(folder / BASELINES, found)
     return found
 
@@ -162,7 +173,7 @@ def _decoder(policy: Any) -> Callable[[int], str]:
 
 
 def _spliced(
-    dictionary: Dictionary, policies: Sequence[Any], streams: StudyStreams
+    dictionary: Dictionary, policies: Sequence[Any], streams: StudyStreams, progress: Progress
 ) -> dict[str, dict[str, Any]]:
     """What is recovered with the reconstruction spliced in, by side; on some texts, of
     a deep network on few.
@@ -171,7 +182,7 @@ def _spliced(
     chosen = [text for text in streams.reported.tokenized if len(text) > 1][:most]
     if not chosen:
         return {}
-    results = spliced(dictionary, policies, streams.reported.part(chosen))
+    results = spliced(dictionary, policies, streams.reported.part(chosen), progress)
     return {
         side: {
             "cross-entropy": found.cross_entropy_recovered
@@ -267,6 +278,7 @@ def told(
         "separating": found.separating,
         "specific": [int(one) for one in table.specific("after")],
         "reported": found.reported.latents,
+        "presented": found.reported.presented,
         "left_out": dict(found.reported.left_out),
         "spanned": vars(found.spanned) if found.spanned else None,
     }

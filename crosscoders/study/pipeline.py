@@ -60,6 +60,7 @@ from crosscoders.study.diff_files import (
     DiffRequest,
 )
 from crosscoders.study.diff_page import diff_page
+from crosscoders.study.latent_sources import sources_of_case
 from crosscoders.study.material import (
     TRAINING,
     Material,
@@ -82,6 +83,7 @@ from forensics.records import content_hash, read_json, write_json
 from forensics.study import Folder, Result, run_study
 from forensics.version import code_version
 
+SAME_WEIGHTS: Final = "before and after hold the same weights, so nothing can differ"
 SHORTEST: Final = 4  # tokens of a plain text before a place where it is cut
 
 
@@ -130,6 +132,11 @@ class DiffStudy:
         else:
             material = read(request, folder.copies, folder.progress)
             identities = material.identities
+        if identities[0] == identities[1] and not request.identical:
+            raise UserError(
+                f"{SAME_WEIGHTS}; give another checkpoint, or --identical to run the pair as a"
+                " control, in which all that is found is false"
+            )
         if saved is not None:  # a dictionary that names its checkpoints must be of these
             saved.require_checkpoints(*identities)
         return Opened(
@@ -236,7 +243,12 @@ def diff_material(
         progress,
         behaviour_of(theme, material.runs),
         request.labels,
+        sources_of_case(request.runs),
     )
+
+    known = told(found, theme, location, about["site"], saved)
+    if identities[0] == identities[1]:
+        known["sentences"] = [f"A control: {SAME_WEIGHTS}.", *known["sentences"]]
 
     # 4. What was found; of outliers nothing where there are none.
     outliers = streams.outliers
@@ -246,7 +258,7 @@ def diff_material(
         **about,
         "asked": request.stated(),
         "given": {"as": saved.kind, "key": saved.key} if saved else None,
-        **told(found, theme, location, about["site"], saved),
+        **known,
         **({"outliers": plain(outliers, request.keep_outliers)} if outliers.number else {}),
         "facts": _facts(identities, found, streams, saved),
         "command": next_command(request, folder, found, saved)
@@ -373,7 +385,7 @@ def _decisions(material: Material, request: DiffRequest) -> tuple[Decision, ...]
 def next_command(
     request: DiffRequest, folder: Path, found: Measured, saved: SavedDictionary | None
 ) -> str:
-    """How to test the latents that rise where the behaviour is decided."""
+    """How to test the latents that rise where the behaviour is decided, else those listed."""
     before, after = request.before, request.after
     in_memory = not isinstance(before, str | PathLike) or not isinstance(after, str | PathLike)
     if not request.plays or in_memory:
@@ -386,4 +398,6 @@ def next_command(
     ]
     if saved is not None and found.models == 1:
         options += ["--encode-from", "own"]
-    return steer_command(before, after, folder, rising(found), [*world, *options])
+    return steer_command(
+        before, after, folder, rising(found) or found.reported.presented, [*world, *options]
+    )

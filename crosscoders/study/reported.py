@@ -26,7 +26,8 @@ MOST_NAMED: Final = 5
 class Reported:
     """`latents`: that fulfil every condition that was measured, the most active first.
     `left_out`: how many candidates fail, by the first condition that they fail. `seeds`: from
-    how many others each was looked for; 0 where that was not measured.
+    how many others each was looked for; 0 where that was not measured. `back`: the after model's
+    own that come back, whatever they cause.
     """
 
     latents: list[int]
@@ -34,6 +35,14 @@ class Reported:
     seeds: int
     moved: str = ""  # more than random directions do; empty where nothing was tested
     sets: Sequence[LatentSet] = ()  # what was tested of latents together
+    back: Sequence[int] = ()
+
+    @property
+    def presented(self) -> list[int]:
+        """What the page lists and a person may want named: the findings, else the first few that
+        come nearest to one.
+        """
+        return self.latents or list(self.back[:MOST_NAMED])
 
     @property
     def sentence(self) -> str:
@@ -86,6 +95,7 @@ def reported(
         seeds=seeds,
         moved=moved,
         sets=sets,
+        back=back,
     )
 
 

@@ -86,6 +86,7 @@ def dictionaries_of(
         save_dictionary(saved.load(stream.width), folder / DICTIONARY, **about)
     missing = [one for one in names if not (place_of(folder, one) / CONFIG).is_file()]
     if missing:
+        progress("training the dictionaries", 0, 1)
 
         def hear(now: Any) -> None:
             shares = next(iter(now.measures.values()))["variance_explained"]

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 from forensics.budget import Budget
 from forensics.errors import MissingInput, UserError, environment_failure
 from forensics.phrases import percent
-from forensics.progress import Pace, Progress
+from forensics.progress import Pace, Progress, ticking
 from forensics.protocols import Environment, Policy, SamplingSettings
 from forensics.records import Trajectory, content_hash, read_json, write_json
 from forensics.records.tables import write_trajectories
@@ -99,10 +99,12 @@ class RunStore:
     ) -> Rollouts:
         """The runs of a request; what is not there is played now."""
         world = self.world.without(*condition.scrubbed) if condition.scrubbed else self.world
-        number = len(request.parts)
+        number = sum(len(tasks) for tasks, _ in request.parts) * self.budget.samples
+        tick = ticking(progress, request.label, number)
         for at, (path, (tasks, seed)) in enumerate(zip(request.paths, request.parts, strict=True)):
-            progress(request.label, at, number)
-            if not path.exists():
+            if path.exists():
+                tick(len(tasks) * self.budget.samples)
+            else:
                 policy = self._sized(able(who, condition))
                 play = policy.play(
                     condition.altered.of(world) if condition.altered else world,
@@ -116,9 +118,9 @@ class RunStore:
                 runs = _declared(play, self.world)
                 if condition == OPEN and at == 0:
                     runs = _telling_of_cuts(runs, who.name, self.budget.settings)
-                write_trajectories(path, pace.timed(runs))
+                write_trajectories(path, _ticked(pace.timed(runs), tick))
                 self._sized(policy)  # fewer rows by now, perhaps
-        progress(request.label, number, number)
+        progress(request.label, number, number)  # a world may give fewer
         return Rollouts(key=request.key, paths=request.paths)
 
     def _sized(self, policy: Policy) -> Policy:
@@ -148,6 +150,13 @@ class RunStore:
             "seed": self.seed,
             **condition.content(),
         }
+
+
+def _ticked(runs: Iterable[Trajectory], tick: Callable[[int], None]) -> Iterator[Trajectory]:
+    """The same runs, each of which is told."""
+    for run in runs:
+        yield run
+        tick(1)
 
 
 def _declared(runs: Iterable[Trajectory], world: Environment) -> Iterator[Trajectory]:

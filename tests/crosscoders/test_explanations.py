@@ -97,6 +97,11 @@ def test_labels_are_asked_once_and_scored(given, tmp_path, server):
     assert len(server.asked) == asked and again["0"]["label"] == label
 
 
+def test_only_latents_that_are_presented_are_named(given, tmp_path, server):
+    found = write_explanations(tmp_path, *given, labels=served(server), named=[1])
+    assert set(found) == {"0", "1"} and not server.asked
+
+
 def test_a_server_that_fails_is_one_sentence_and_a_bad_address_another(given, tmp_path, server):
     server.status = 500
     with pytest.raises(OutsideFailure, match="go on with --resume"):

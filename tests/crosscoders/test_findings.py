@@ -35,6 +35,7 @@ def test_each_latent_is_left_out_by_the_first_condition_that_it_fails():
     )
     assert found.latents == [1]
     assert dict(found.left_out) == {SPECIFIC: 1, COMES_BACK: 1, MOVES_NOTHING: 1, UNTESTED: 1}
+    assert found.presented == [1]
     assert found.sentence.startswith(
         "1 latent is the after model's own, comes back from 2 other seeds and moves the loss more"
         " than random directions of equal activation size do: 1."
@@ -45,6 +46,8 @@ def test_what_was_not_measured_is_said():
     found = reported(table([1], [1.0, 1.0]), [], 0)
     assert found.latents == [1]
     assert "Stability was not measured" in found.sentence
+    failed = reported(table([1, 2], [1.0] * 3), [], 2, {1: False, 2: False}, "the loss")
+    assert not failed.latents and failed.presented == [1, 2]
     assert "What they cause was not measured." in found.sentence
 
 

@@ -161,9 +161,9 @@ def test_a_deep_pair_is_read_once_and_gone_on_with(deep_pair, tmp_path, monkeypa
     small |= {"texts": texts, "device": "cpu", "decisions": 8, "tokens": 1200}
     read, rows = [], Side.read
 
-    def counted(side, window):
+    def counted(side, window, tick):
         read.append(side.site)
-        return rows(side, window)
+        return rows(side, window, tick)
 
     def cut_off(*_, **__):
         raise KeyboardInterrupt

@@ -47,9 +47,9 @@ def reads(monkeypatch):
     """The checkpoints that were run, a name for each window."""
     found, read = [], Side.read
 
-    def counted(side, window):
+    def counted(side, window, tick):
         found.append(side.policy.identity)
-        return read(side, window)
+        return read(side, window, tick)
 
     monkeypatch.setattr(Side, "read", counted)
     return found

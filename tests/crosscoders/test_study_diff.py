@@ -108,6 +108,17 @@ def test_models_in_memory_are_their_directories(pair, texts, tmp_path):
         diff(held[0], scorer, out=tmp_path / "scorer", **small)
 
 
+def test_a_checkpoint_against_itself_is_refused_or_a_control(pair, texts, tmp_path):
+    small = {"texts": texts, "shape": Shape(latents=96, after_only=8, k=6), "tokens": 2_000}
+    small |= {"controls": False, "baselines": False, "site": SITE, "decisions": 0, "seeds": 1}
+    with pytest.raises(UserError, match=r"hold the same weights.*--identical"):
+        diff(pair[0], pair[0], out=tmp_path / "refused", **small)
+    assert not (tmp_path / "refused").exists()
+    found = diff(pair[0], pair[0], out=tmp_path / "control", identical=True, **small)
+    assert found["sentences"][0].startswith("A control: before and after hold the same weights")
+    assert found["reported"] == found["specific"] == [] and found["command"] == ""
+
+
 def test_the_dictionary_and_the_page_are_there(made):
     out = made[0]
     dictionary = load_dictionary(out / DICTIONARY)

@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from crosscoders.study.diff_files import CAUSES, DIFF, LATENTS, TOKENS, read_latents, separating
-from crosscoders.study.diff_page import diff_page, network_figure
+from crosscoders.study.diff_page import baselines_table, diff_page, network_figure
 from crosscoders.study.latent_page import latent_fold
 from crosscoders.study.pipeline import DiffStudy
 from forensics.errors import UserError
@@ -20,6 +20,8 @@ from forensics.report import draw_page
 from forensics.report.charts import draw
 from tests.crosscoders.study_folder import EVIL, ROWS, latent, patching, written
 from tests.resampling.test_page import Tags
+
+METHOD = {"name": "one", "explained": 0.5, "features": 5, "feature": None, "auroc": None}
 
 
 @pytest.fixture
@@ -114,6 +116,22 @@ def test_after_a_test_on_stored_texts_play_alone_is_said_to_be_untested(tmp_path
     found = sections(folder)
     assert found[f"{title} changed"].empty.startswith("Not tested in play")
     assert "not shown to be more than" in str(found["What separates the steps"].blocks[0])
+
+
+def test_what_is_reported_opens_the_page_and_else_what_comes_nearest(folder):
+    for asked, title in (([3], "The latents that are reported"), ([], "No latent is reported")):
+        written(folder, reported=asked, presented=[3])
+        found = sections(folder)
+        assert next(iter(found)) == title
+        assert [one.title for one in found[title].blocks] == ["latent 3"]
+        again = found["What separates the steps"]
+        assert "latent 3" not in [one.title for one in again.blocks]
+        assert "1 latent above" in again.hint
+
+
+def test_few_active_rows_are_no_zero():
+    (row,) = baselines_table([{**METHOD, "active": 0.047}]).rows
+    assert row[2] == "0.047 of 5"
 
 
 def test_the_command_that_tests_latents_in_play_is_printed(folder):
