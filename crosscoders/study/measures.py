@@ -241,7 +241,7 @@ def told(
     first, and as plain values.
     """
     table, latents = found.table, rising(found)
-    said = [found.reported.sentence] if found.models > 1 else []
+    said = found.reported.sentences if found.models > 1 else []
     said += [found.spanned.sentence] if found.spanned else []
     said += [*(location["sentences"] if location else ()), *found.outliers]
     if theme:
@@ -279,6 +279,7 @@ def told(
         "specific": [int(one) for one in table.specific("after")],
         "reported": found.reported.latents,
         "presented": found.reported.presented,
+        "together": list(found.reported.together),
         "left_out": dict(found.reported.left_out),
         "spanned": vars(found.spanned) if found.spanned else None,
     }
