@@ -104,15 +104,28 @@ def run(
         name: [_bound(size, device, getattr(torch, dtype)) for _ in range(repeats)]
         for name, dtype in OURS.items()
     }
-    rates = {
-        name: [size.steps * size.batch / each for each in found] for name, found in seconds.items()
-    }
     return {
         "benchmark": (
             f"BatchTopK crosscoder, {size.width} x 2, {size.latents} latents, k {size.k}, batch"
             f" {size.batch}"
         ),
         "limits": LIMITS,
+        **_ratios(size, seconds, bounds),
+        "variance_explained": {name: round(share, 4) for name, share in explained.items()},
+        "bytes": memory,
+        "steps": (size.steps + 1) * repeats,
+        "device": device,
+    }
+
+
+def _ratios(
+    size: Size, seconds: dict[str, list[float]], bounds: dict[str, list[float]]
+) -> dict[str, Any]:
+    """Of each side's rounds, and of one encoder product's."""
+    rates = {
+        name: [size.steps * size.batch / each for each in found] for name, found in seconds.items()
+    }
+    return {
         "tokens_per_second": {name: spread(found) for name, found in rates.items()},
         "speed_ratio": {
             f"{ours} over {theirs}": spread(
@@ -130,10 +143,6 @@ def run(
             )
             for name in OURS
         },
-        "variance_explained": {name: round(share, 4) for name, share in explained.items()},
-        "bytes": memory,
-        "steps": (size.steps + 1) * repeats,
-        "device": device,
     }
 
 

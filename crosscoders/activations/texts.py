@@ -37,6 +37,11 @@ class TokenizedText:
     def __len__(self) -> int:
         return len(self.token_ids)
 
+    def until(self, length: int) -> "TokenizedText":
+        """Its first tokens."""
+        columns = {name: column[:length] for name, column in vars(self).items() if name != "note"}
+        return TokenizedText(note=self.note, **columns)
+
     def rows(self, index: int) -> Rows:
         """Every token as a row of a stream whose `texts[index]` this is."""
         number = len(self)

@@ -103,7 +103,7 @@ class Dictionary(nn.Module):
             nn.Parameter(readers[read, m].clone()) for m, read in enumerate(self.read)
         )  # each [latents that read it, width]
         self.decoders = nn.ParameterList(
-            nn.Parameter(directions[self._own(m), m].clone()) for m in range(config.models)
+            nn.Parameter(directions[self.own(m), m].clone()) for m in range(config.models)
         )  # each [latents it owns, width]
         self.tied_decoder = nn.Parameter(directions[part.shared, 0].clone()) if part.tied else None
         self.bias = nn.Parameter(torch.zeros(part.latents))
@@ -127,7 +127,7 @@ class Dictionary(nn.Module):
             seen[range_, m] = 1
         return one[:, None] * (seen / seen.sum(-1, keepdim=True).sqrt())[..., None]
 
-    def _own(self, model: int) -> slice:
+    def own(self, model: int) -> slice:
         """The latents whose decoder belongs to this model alone (all it sees,
         unless the shared block is tied).
         """
@@ -196,12 +196,12 @@ class Dictionary(nn.Module):
         part = self.config.partition
         squares = torch.zeros_like(self.bias)
         for m, decoder in enumerate(self.decoders):
-            squares[self._own(m)] += torch.linalg.vector_norm(decoder, dim=-1).square()
+            squares[self.own(m)] += torch.linalg.vector_norm(decoder, dim=-1).square()
         if self.tied_decoder is not None:
             squares[part.shared] += self.config.models * self.tied_decoder.square().sum(-1)
         factor = squares.clamp(min=1e-24).rsqrt()[:, None]
         for m, decoder in enumerate(self.decoders):
-            decoder.mul_(factor[self._own(m)])
+            decoder.mul_(factor[self.own(m)])
         if self.tied_decoder is not None:
             self.tied_decoder.mul_(factor[part.shared])
 

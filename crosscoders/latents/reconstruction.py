@@ -5,7 +5,8 @@ explained, and cross-entropy and KL recovered when a model runs through it.
 
 1. Fraction of variance explained per model: `1 - sum |h - h_hat|^2 / sum |h -
    mean h|^2`, against the mean over the stream, not against zero (a dictionary
-   that always says the mean has 0, a perfect one 1).
+   that always says the mean has 0, a perfect one 1); so for the models' difference, last less
+   first.
 2. L0: active latents a row. Dead share: latents that were silent in all rows of
    the stream; the window is stated, since a longer one finds fewer.
 
@@ -37,7 +38,7 @@ import torch
 from torch import Tensor
 
 from crosscoders.activations.activation_store import StoredStream
-from crosscoders.activations.streams import Stream
+from crosscoders.activations.streams import Stream, difference_view
 from crosscoders.activations.texts import TokenizedText
 from crosscoders.dictionaries.dictionary import Dictionary
 from crosscoders.latents.encoded_blocks import EncodedBlock, accumulate, encoded_blocks
@@ -55,12 +56,13 @@ CLEAN, SPLICED, FLOOR = range(3)  # the rows of a batch
 @dataclass(frozen=True, kw_only=True)
 class Quality:
     """`variance_explained`: one a model, `None` where the activations do not
-    vary. `l0`: a row, and by model the ones that it can see. `dead_share` over
-    `rows` rows.
+    vary; `difference_explained`: of the models' difference, `None` where they do not differ. `l0`:
+    a row, and by model the ones that it can see. `dead_share` over `rows` rows.
     """
 
     rows: int
     variance_explained: tuple[float | None, ...]
+    difference_explained: float | None
     l0: float
     l0_by_model: tuple[float, ...]
     dead_share: float
@@ -73,31 +75,48 @@ def quality(dictionary: Dictionary, stream: Stream) -> Quality:
     return sums.result()
 
 
-class QualityAccumulator:
-    """Accumulator of quality. Sums are kept about the first rows' mean, so that a
-    large mean does not eat the variance's digits.
+class _Explained:
+    """Sums of `[rows, models, width]` and of what of it is left over, about the first rows' mean,
+    so that a large mean does not eat the variance's digits.
     """
+
+    def __init__(self) -> None:
+        self.rows, self.origin = 0, torch.zeros(())
+        self.total = self.squares = self.errors = torch.zeros(())
+
+    def add(self, there: Tensor, given: Tensor) -> None:
+        if not self.rows:
+            self.origin = there.mean(0)
+        centred, errors = there - self.origin, there - given
+        self.rows += len(there)
+        self.total = self.total + centred.sum(0, dtype=torch.float64)
+        self.squares = self.squares + centred.square().sum((0, 2), dtype=torch.float64)
+        self.errors = self.errors + errors.square().sum((0, 2), dtype=torch.float64)
+
+    def shares(self) -> tuple[float | None, ...]:
+        """By model; `None` where it does not vary."""
+        variance = self.squares - self.total.square().sum(1) / self.rows
+        pairs = zip(self.errors.tolist(), variance.tolist(), strict=True)
+        return tuple(1 - error / total if total > 0 else None for error, total in pairs)
+
+
+class QualityAccumulator:
+    """Accumulator of quality."""
 
     def __init__(self, dictionary: Dictionary, stream: Stream) -> None:
         device, models = dictionary.bias.device, stream.models
-        self.rows = self.pairs = 0
+        self.pairs = 0
         self.ranges = (
             dictionary.ranges if len(dictionary.ranges) == models else dictionary.ranges * models
         )
-        self.origin: Tensor | None = None
-        self.total = torch.zeros(models, stream.width, dtype=torch.float64, device=device)
-        self.squares = torch.zeros(models, dtype=torch.float64, device=device)
-        self.errors = torch.zeros_like(self.squares)
+        self.models, self.difference = _Explained(), _Explained()
         self.active = torch.zeros(models, dtype=torch.int64, device=device)
         self.alive = torch.zeros(len(dictionary.bias), dtype=torch.bool, device=device)
 
     def add(self, encoded: EncodedBlock) -> None:
-        self.origin = encoded.scaled.mean(0) if self.origin is None else self.origin
-        centred, errors = encoded.scaled - self.origin, encoded.scaled - encoded.reconstructions
-        self.rows += len(encoded.rows)
-        self.total += centred.sum(0, dtype=torch.float64)
-        self.squares += centred.square().sum((0, 2), dtype=torch.float64)
-        self.errors += errors.square().sum((0, 2), dtype=torch.float64)
+        there, given = encoded.scaled, encoded.reconstructions
+        self.models.add(there, given)
+        self.difference.add(difference_view(there), difference_view(given))
         self.alive[encoded.codes.latent] = True
         self.pairs += len(encoded.codes.latent)
         for m, (seen, codes) in enumerate(zip(self.ranges, encoded.codes_by_model, strict=True)):
@@ -105,15 +124,13 @@ class QualityAccumulator:
 
     def result(self) -> Quality:
         """The figures over all rows so far."""
-        variance = self.squares - self.total.square().sum(1) / self.rows
+        rows = self.models.rows
         return Quality(
-            rows=self.rows,
-            variance_explained=tuple(
-                1 - error / total if total > 0 else None
-                for error, total in zip(self.errors.tolist(), variance.tolist(), strict=True)
-            ),
-            l0=self.pairs / self.rows,
-            l0_by_model=tuple((self.active / self.rows).tolist()),
+            rows=rows,
+            variance_explained=self.models.shares(),
+            difference_explained=self.difference.shares()[0],
+            l0=self.pairs / rows,
+            l0_by_model=tuple((self.active / rows).tolist()),
             dead_share=1 - float(self.alive.float().mean()),
         )
 

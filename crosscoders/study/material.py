@@ -81,7 +81,8 @@ def settled(request: DiffRequest) -> tuple[DiffRequest, SavedDictionary | None]:
 @dataclass(frozen=True, kw_only=True)
 class Material:
     """What a diff works on. `runs`: of both policies, none for plain texts.
-    `policies`: before and after.
+    `policies`: before and after. `cut`: texts that are longer than a model has positions for,
+    and so are read up to there (a run's last observation may lie beyond).
     """
 
     identities: tuple[str, str]
@@ -89,6 +90,7 @@ class Material:
     runs: tuple[Trajectory, ...]
     texts: tuple[TokenizedText, ...]
     channels: tuple[Channel, ...] = ()
+    cut: int = 0
 
 
 def parts(
@@ -163,12 +165,15 @@ def _material(
     texts = tuple(texts_of(runs, policy=policies[0], sources=sources))
     if not texts:
         raise UserError("there is no run with a token to look at; give a log with runs in it")
+    lengths = [one.context_length for one in policies if one.context_length is not None]
+    most = min(lengths, default=max(map(len, texts)))
     return Material(
         identities=identities,
         policies=policies,
         runs=tuple(runs),
-        texts=texts,
+        texts=tuple(text if len(text) <= most else text.until(most) for text in texts),
         channels=channels,
+        cut=sum(len(text) > most for text in texts),
     )
 
 

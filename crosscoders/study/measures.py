@@ -24,10 +24,10 @@ from crosscoders.latents.controls import (
     same_pair,
     shuffled_pair,
 )
-from crosscoders.latents.reconstruction import spliced
+from crosscoders.latents.reconstruction import Spliced, spliced
 from crosscoders.latents.row_groups import Contrast
 from crosscoders.latents.spanned import Spanned, spanned
-from crosscoders.latents.stability import stability
+from crosscoders.latents.stability import Stability, stability
 from crosscoders.latents.table import LatentTable, latent_table, study_latents
 from crosscoders.patching.decisions import Behaviour, Theme
 from crosscoders.study.diff_files import (
@@ -61,7 +61,8 @@ class Measured:
     """Everything that was measured on the reported texts. `separating`:
     latents, the surest first. `baselines`: see `comparing`; `None` where they
     were not asked for. `reported`: the latents that are findings. `models`: of the dictionary.
-    `spanned`: the space of what does not come back. `outliers`: what is told of them.
+    `spanned`: the space of what does not come back. `outliers`: what is told of them. `spliced`:
+    by side. `stability`: of the pair's dictionary in the other seeds, `None` without these.
     """
 
     models: int
@@ -73,6 +74,8 @@ class Measured:
     reported: Reported
     spanned: Spanned | None = None
     outliers: tuple[str, ...] = ()
+    spliced: tuple[Spliced, ...] = ()
+    stability: Stability | None = None
 
 
 def measured(
@@ -107,7 +110,8 @@ def measured(
     tokens = token_views(study.top, shown, reported.tokenized, policies[0].tokenizer)
     write_json(folder / TOKENS, tokens)
     quality = asdict(study.quality)
-    quality["spliced"] = _spliced(dictionary, policies, streams, progress)
+    runs = spliced_texts(dictionary, policies, streams, progress)
+    quality["spliced"] = _recovered(runs)
     write_json(folder / QUALITY, quality)
     nulls = controls_of(table, dictionaries, reported) if controls else []
     nulls += [other_seeds_row(again)] if again else []
@@ -139,6 +143,8 @@ def measured(
         reported=found,
         spanned=plane,
         outliers=tuple(sentences(streams.outliers, _decoder(policies[0]), streams.limits is None)),
+        spliced=runs,
+        stability=again,
     )
 
 
@@ -172,24 +178,29 @@ def _decoder(policy: Any) -> Callable[[int], str]:
     return lambda token: str(policy.tokenizer.decode([token]))
 
 
-def _spliced(
-    dictionary: Dictionary, policies: Sequence[Any], streams: StudyStreams, progress: Progress
-) -> dict[str, dict[str, Any]]:
-    """What is recovered with the reconstruction spliced in, by side; on some texts, of
-    a deep network on few.
+def spliced_texts(
+    dictionary: Dictionary,
+    policies: Sequence[Any],
+    streams: StudyStreams,
+    progress: Progress = silent,
+) -> tuple[Spliced, ...]:
+    """What each model does with the reconstruction spliced in, on some texts, of a deep network
+    on few; none where no text is long enough.
     """
     most = SPLICED_TEXTS if streams.small else FEW_SPLICED
     chosen = [text for text in streams.reported.tokenized if len(text) > 1][:most]
-    if not chosen:
-        return {}
-    results = spliced(dictionary, policies, streams.reported.part(chosen), progress)
+    return spliced(dictionary, policies, streams.reported.part(chosen), progress) if chosen else ()
+
+
+def _recovered(runs: Sequence[Spliced]) -> dict[str, dict[str, Any]]:
+    """By side."""
     return {
         side: {
             "cross-entropy": found.cross_entropy_recovered
             and asdict(found.cross_entropy_recovered),
             "KL": found.kl_recovered and asdict(found.kl_recovered),
         }
-        for side, found in zip(SIDES, results, strict=False)
+        for side, found in zip(SIDES, runs, strict=False)
     }
 
 
@@ -236,9 +247,10 @@ def told(
     location: Mapping[str, Any] | None,
     site: str,
     saved: SavedDictionary | None = None,
+    seeds: Sequence[str] = (),
 ) -> dict[str, Any]:
     """What `diff.json` says of the findings: as sentences, the most important
-    first, and as plain values.
+    first, and as plain values. `seeds`: what is said of their consensus.
     """
     table, latents = found.table, rising(found)
     said = found.reported.sentences if found.models > 1 else []
@@ -252,7 +264,7 @@ def told(
         said.append(
             f"Of these, more active where {printable(theme.name)} is decided: {named(latents)}."
         )
-    said += [_quality(found, site, saved), *_beside(found.baselines)]
+    said += [_quality(found, site, saved), *seeds, *_beside(found.baselines)]
     said += [
         f"Control, {one['name']}: {one['found']} (it should be: {one['expected']})."
         for one in found.controls

@@ -45,6 +45,7 @@ from crosscoders.study.diff_files import (
     AUTO,
     BASELINES,
     CAUSES,
+    CONSENSUS,
     CONTROLS,
     DEEP_DECISIONS,
     DICTIONARY,
@@ -73,9 +74,11 @@ from crosscoders.study.material import (
     training_tokens,
 )
 from crosscoders.study.measures import Measured, measured, rising, steer_command, told
+from crosscoders.study.seeds_consensus import consensus_of
 from crosscoders.study.study_dictionaries import SEEDS, dictionaries_of
 from forensics.errors import UserError
 from forensics.investigation import CASE, CASE_FILES, CaseRequest, Inputs, check_case, start_case
+from forensics.phrases import plural
 from forensics.policies import Given, decoder_layers
 from forensics.progress import Progress, silent
 from forensics.protocols import Environment
@@ -110,7 +113,8 @@ class DiffStudy:
     @property
     def files(self) -> tuple[str, ...]:
         parts = (PATCHING, LATENTS, TOKENS, QUALITY, CONTROLS, BASELINES, DICTIONARY, TRAINING)
-        own = (*parts, EXPLANATIONS, NEURONPEDIA, CAUSES, SEEDS, "controls", "baselines")
+        told = (EXPLANATIONS, NEURONPEDIA, CAUSES)
+        own = (*parts, *told, SEEDS, CONSENSUS, "controls", "baselines")
         return (*own, *CASE_FILES) if self.request.plays else own
 
     def check(self, folder: Folder) -> Opened:
@@ -233,6 +237,7 @@ def diff_material(
     # 3. The dictionaries, and what is measured of them.
     tokens = training_tokens(request, streams)
     dictionaries = dictionaries_of(request, folder, streams.learnt, about, saved, tokens, progress)
+    behaviour = behaviour_of(theme, material.runs)
     found = measured(
         dictionaries,
         material.policies,
@@ -241,12 +246,16 @@ def diff_material(
         folder,
         request.controls,
         progress,
-        behaviour_of(theme, material.runs),
+        behaviour,
         request.labels,
         sources_of_case(request.runs),
     )
+    seeds = consensus_of(
+        request, dictionaries, found, material.policies, streams, behaviour, folder, about, progress
+    )
 
-    known = told(found, theme, location, about["site"], saved)
+    more = [seeds.sentence] if seeds else []
+    known = told(found, theme, location, about["site"], saved, more)
     if identities[0] == identities[1]:
         known["sentences"] = [f"A control: {SAME_WEIGHTS}.", *known["sentences"]]
 
@@ -259,8 +268,9 @@ def diff_material(
         "asked": request.stated(),
         "given": {"as": saved.kind, "key": saved.key} if saved else None,
         **known,
+        "consensus": list(seeds.rows) if seeds else None,
         **({"outliers": plain(outliers, request.keep_outliers)} if outliers.number else {}),
-        "facts": _facts(identities, found, streams, saved),
+        "facts": _facts(material, found, streams, saved),
         "command": next_command(request, folder, found, saved)
         if identities[0] != identities[1]
         else "",  # nothing is there to test
@@ -268,20 +278,22 @@ def diff_material(
 
 
 def _facts(
-    identities: tuple[str, str],
+    material: Material,
     found: Measured,
     streams: StudyStreams,
     saved: SavedDictionary | None,
 ) -> list[str]:
     models = "one model" if found.models == 1 else "both models"
+    cut = f"{plural(material.cut, 'text')} read as far as the models have positions"
     return [
-        f"before {identities[0]}",
-        f"after {identities[1]}",
+        f"before {material.identities[0]}",
+        f"after {material.identities[1]}",
         f"dictionary given ({saved.kind}, {models}), not trained"
         if saved
         else f"{len(streams.learnt.texts):,} texts to train on",
         f"{found.quality['rows']:,} tokens of"
         f" {len({text.task for text in streams.reported.texts}):,} other tasks to report on",
+        *([cut] if material.cut else []),
     ]
 
 

@@ -34,8 +34,8 @@ class Reported:
     left_out: Mapping[str, int]
     seeds: int
     moved: str = ""  # more than random directions do; empty where nothing was tested
-    sets: Sequence[LatentSet] = ()  # what was tested of latents together
     back: Sequence[int] = ()
+    sets: Sequence[LatentSet] = ()  # what was tested of latents together
 
     @property
     def presented(self) -> list[int]:
@@ -102,8 +102,8 @@ def reported(
         },
         seeds=seeds,
         moved=moved,
-        sets=sets,
         back=back,
+        sets=sets,
     )
 
 

@@ -1,22 +1,19 @@
 """See rule.md."""
 
 import argparse
-from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from crosscoders import Block, Stream, latent_table
-from crosscoders.dictionaries import Dictionary, train_crosscoders
+from crosscoders import Block, latent_table
 from crosscoders.latents.controls import NO_SHARE, same_pair
 from crosscoders.latents.stability import stability
 from crosscoders.study.diff_files import MOST_TOKENS, DiffRequest
 from crosscoders.study.material import played, study_streams
 from crosscoders.study.reported import reported
-from crosscoders.study.study_dictionaries import PAIR, dictionary_job
 from experiments.coming_back.known_features import HeldStream, known_features
+from experiments.coming_back.side_by_side import dictionaries
 from forensics.budget import Budget
 from forensics.investigation import CaseRequest, check_case, start_case
 from forensics.progress import silent
@@ -79,19 +76,6 @@ def identical(cache: Path) -> dict[str, Any]:
             }
         )
     return {"runs": counts}
-
-
-def dictionaries(
-    stream: Stream, seeds: Sequence[int], tokens: int, folder: Path | None = None
-) -> list[Dictionary]:
-    """Those of a diff at its defaults, from these first weights."""
-    request = DiffRequest(before="before", after="after", seed=1, site=SITE, decisions=0)
-    job = dictionary_job(request, PAIR, stream.width, tokens)
-    jobs = {
-        str(seed): replace(job, settings=replace(job.settings, weights_seed=seed)) for seed in seeds
-    }
-    trained = train_crosscoders(stream, jobs, folder=folder, resume=True, device="cpu")
-    return [trained[name].dictionary for name in jobs]
 
 
 def streams(pair: str, cache: Path) -> tuple[HeldStream, HeldStream]:

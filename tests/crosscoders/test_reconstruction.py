@@ -21,6 +21,7 @@ def test_half_of_the_variance_by_hand() -> None:
             dictionary.decoders[1][latent] = 0
     found = quality(dictionary, held(h, block=3))
     assert found.variance_explained == pytest.approx((1, 0.5))
+    assert found.difference_explained is None  # they do not differ
     with torch.no_grad():
         dictionary.decoders[1][1] = torch.tensor(
             [0.0, -1]
@@ -36,3 +37,18 @@ def test_a_large_mean_does_not_eat_the_variance() -> None:
     explained = quality(dictionary, held(h, block=100)).variance_explained
     expected = 1 - ((h - 1e4) ** 2).sum((0, 2)) / ((h - h.double().mean(0)) ** 2).sum((0, 2))
     assert explained == pytest.approx(expected.tolist(), abs=2e-5)
+
+
+def test_of_the_difference_all_is_explained_none_or_what_one_axis_holds() -> None:
+    h = torch.randn(400, 2, 3, generator=torch.Generator().manual_seed(2))
+    full, nothing = mirrored(3), silent(3, torch.zeros(2, 3))
+    assert quality(full, held(h, block=70)).difference_explained == pytest.approx(1)
+    assert quality(nothing, held(h, block=70)).difference_explained == pytest.approx(0, abs=0.02)
+    with torch.no_grad():
+        for decoders in full.decoders:
+            decoders[:, 2] = 0  # the third axis is not said
+    difference = (h[:, 1] - h[:, 0]).double()
+    parts = difference.var(0)
+    assert quality(full, held(h)).difference_explained == pytest.approx(
+        float(parts[:2].sum() / parts.sum()), abs=0.01
+    )

@@ -10,8 +10,16 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from crosscoders import diff
-from crosscoders.dictionaries.saved import load_dictionary, read_metadata
-from crosscoders.study.diff_files import CAUSES, COLUMNS, DICTIONARY, LATENTS, TOKENS, Shape
+from crosscoders.dictionaries.saved import load_dictionary, open_dictionary, read_metadata
+from crosscoders.study.diff_files import (
+    CAUSES,
+    COLUMNS,
+    CONSENSUS,
+    DICTIONARY,
+    LATENTS,
+    TOKENS,
+    Shape,
+)
 from crosscoders.study.diff_page import write_page
 from forensics import load_policy, policy_from
 from forensics.errors import UserError
@@ -89,6 +97,25 @@ def test_the_change_is_found_at_the_cue_and_nowhere_else(made, pair):
     )
 
 
+def test_what_the_seeds_agree_on_is_a_dictionary_that_tells_the_difference(made):
+    out, summary = made
+    full, merged, refitted = summary["consensus"]
+    assert [row["name"] for row in summary["consensus"]] == ["full", "merged", "refitted"]
+    stable = {one for one, row in rows_of(out).items() if (row["stability"] or 0) >= 0.5}
+    assert set(pq.read_table(out / CONSENSUS / LATENTS)["origin"].to_pylist()) == stable
+    assert full["latents"] == 96 and merged["latents"] == refitted["latents"] == len(stable)
+    assert merged["active"] < full["active"]
+    # the cue's latent is all that parts the models
+    assert merged["difference_explained"] > 0.9 * full["difference_explained"] > 0.5
+    carried = merged["carried"]
+    assert carried["measure"] == "loss" and carried["by_difference"]["estimate"] > 0.8
+    saved = open_dictionary(out / CONSENSUS)
+    assert saved.site == SITE and len(saved.load(64).bias) == len(stable)
+    assert load_dictionary(out / CONSENSUS / "refitted").config == saved.load(64).config
+    (said,) = (one for one in summary["sentences"] if "half of the other seeds" in one)
+    assert f"other seeds: {len(stable)} latent" in said
+
+
 def test_models_in_memory_are_their_directories(pair, texts, tmp_path):
     """The same numbers under the same identities, and one goes on with what the other began."""
     sides, held = [tmp_path / "before", tmp_path / "after"], []
@@ -134,10 +161,11 @@ def test_the_dictionary_and_the_page_are_there(made):
 
 def test_going_on_repeats_nothing_and_says_the_same(made, pair, texts, monkeypatch):
     out, summary = made
-    monkeypatch.setattr(
-        "crosscoders.study.study_dictionaries.train_crosscoders",
-        lambda *_, **__: pytest.fail("it was trained again"),
-    )
+    for place in ("study_dictionaries", "seeds_consensus"):
+        monkeypatch.setattr(
+            f"crosscoders.study.{place}.train_crosscoders",
+            lambda *_, **__: pytest.fail("it was trained again"),
+        )
     monkeypatch.setattr(
         "crosscoders.study.pipeline.locate", lambda *_: pytest.fail("it was patched again")
     )
