@@ -61,6 +61,7 @@ from crosscoders.study.diff_files import (
     DiffRequest,
 )
 from crosscoders.study.diff_page import diff_page
+from crosscoders.study.latent_sources import sources_of_case
 from crosscoders.study.material import (
     TRAINING,
     Material,
@@ -247,6 +248,7 @@ def diff_material(
         progress,
         behaviour,
         request.labels,
+        sources_of_case(request.runs),
     )
     seeds = consensus_of(
         request, dictionaries, found, material.policies, streams, behaviour, folder, about, progress

@@ -38,7 +38,7 @@ from crosscoders.steering.activation_edits import (
     routing_change,
     subspace_change,
 )
-from crosscoders.study.causes import FEW_TEXTS, TEXTS, WORTH, Probe
+from crosscoders.study.causal_probe import FEW_TEXTS, TEXTS, WORTH, Probe
 from crosscoders.study.diff_files import CONSENSUS, LATENTS, SIDES, DiffRequest
 from crosscoders.study.material import StudyStreams, training_tokens
 from crosscoders.study.measures import Measured, spliced_texts
@@ -192,7 +192,7 @@ def _carried(
     none = subspace_change(everything, mode="ablate", acting="after", strength=1.0)
     after, undone = probe.values(), probe.values(none)
     before = replace(probe, policy=policies[0], kept={}).values()
-    least = WORTH[behaviour is None]
+    least = WORTH[not probe.is_chance]
     return [
         {
             "measure": probe.measure,
