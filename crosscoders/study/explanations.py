@@ -19,6 +19,7 @@ from crosscoders.latents.explained import Context, Explanation, explained, label
 from crosscoders.latents.table import TopToken, TopTokens
 from crosscoders.study.diff_files import EXPLANATIONS, NEURONPEDIA
 from crosscoders.study.label_server import LabelServer
+from crosscoders.study.latent_sources import latent_sources
 from forensics.progress import Progress, silent
 from forensics.records import read_json, write_json
 
@@ -35,9 +36,11 @@ def write_explanations(
     progress: Progress = silent,
     *,
     named: Sequence[int] | None = None,
+    sources: Sequence[str] = (),
 ) -> dict[str, Any]:
     """Both files. `policies`: the last one's unembedding is read, where it has one here. `named`:
-    the latents that `labels` is asked to name (`None`: all).
+    the latents that `labels` is asked to name (`None`: all). `sources`: of the
+    gain (`latent_sources`).
     """
     after, texts = policies[-1], stream.tokenized
     head = getattr(getattr(after, "model", None), "get_output_embeddings", lambda: None)()
@@ -47,6 +50,8 @@ def write_explanations(
         return str(after.tokenizer.decode([token]))
 
     found = {str(latent): _plain(one, texts, decode) for latent, one in told.items()}
+    for latent, source in latent_sources(dictionary, stream, latents, sources).items():
+        found[str(latent)]["source"] = source
     if labels is not None:
         kept = read_json(folder / EXPLANATIONS) if (folder / EXPLANATIONS).is_file() else {}
         some = found if named is None else {key: found[key] for key in map(str, named)}

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from crosscoders.study.diff_files import Latent
-from forensics.phrases import plural
+from forensics.phrases import plural, printable
 from forensics.records import Fold, TextSpan, TextSpans
 from forensics.report import percent, plain
 
@@ -74,6 +74,14 @@ def sentences_of(said: Mapping[str, Any]) -> Iterator[str]:
     if label := said.get("label"):
         score = "not scored" if label["score"] is None else f"detection {plain(label['score'], 2)}"
         yield f"Label by {label['model']}: {label['text']} ({score}; 0.5 is chance)."
+    if source := said.get("source"):
+        share = "{estimate} [{low}, {high}]".format_map(
+            {name: percent(source["share"][name]) for name in ("estimate", "low", "high")}
+        )
+        yield (
+            f"Source of the gain: {printable(source['name'])}, with {share} of its activity at"
+            f" decisions of won runs ({percent(source['of_decisions'])} of these decisions)."
+        )
     for way in ("raises", "lowers"):
         if tokens := said.get(way):
             named = ", ".join(f"{token!r} {plain(cosine, 2)}" for token, cosine in tokens[:SAID])

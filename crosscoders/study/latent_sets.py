@@ -99,10 +99,13 @@ def latent_sets(
     return found
 
 
-def comes_back(sets: Sequence[LatentSet], seeds: int) -> bool:
-    """Whether the specific latents of every seed cause something together. `seeds`: others."""
+def causing_together(sets: Sequence[LatentSet], seeds: int) -> tuple[int, ...]:
+    """The set that is a finding: the specific latents, where those of every seed cause something
+    together; else none. `seeds`: how many others there are.
+    """
     specific = [one for one in sets if one.which == "specific"]
-    return bool(seeds) and len(specific) == 1 + seeds and all(one.cause.holds for one in specific)
+    everyone = bool(seeds) and len(specific) == 1 + seeds
+    return specific[0].latents if everyone and all(one.cause.holds for one in specific) else ()
 
 
 def sentence(sets: Sequence[LatentSet], seeds: int) -> str:
@@ -119,10 +122,8 @@ def sentence(sets: Sequence[LatentSet], seeds: int) -> str:
         said += f"; turned at random {percent(middle)} in the median of {number}, {percent(most)}"
         said += " at most"
     said += ")"
-    others = [_amount(one) for one in sets if one.which == "specific" and one.seed]
-    said += (
-        f", those of {plural(len(others), 'other seed')} {' and '.join(others)}" if others else ""
-    )
+    if others := [_amount(one) for one in sets if one.which == "specific" and one.seed]:
+        said += f", those of {plural(len(others), 'other seed')} {' and '.join(others)}"
     said += f": {_verdict(sets, seeds, own.cause.holds)}."
     if back:
         held = "" if back.cause.holds else "not shown to be "
@@ -132,8 +133,8 @@ def sentence(sets: Sequence[LatentSet], seeds: int) -> str:
 
 
 def _verdict(sets: Sequence[LatentSet], seeds: int, holds: bool) -> str:
-    if comes_back(sets, seeds):
-        return "a set that causes more than random directions do, and no finding of each member"
+    if causing_together(sets, seeds):
+        return "as a set they cause it, and none of them is a finding by that"
     if holds:
         lack = "but not with every seed" if seeds else "with one seed, and no other was trained"
         return f"more than random directions do, {lack}"

@@ -85,9 +85,11 @@ def measured(
     progress: Progress = silent,
     behaviour: Behaviour | None = None,
     labels: LabelServer | None = None,
+    sources: Sequence[str] = (),
 ) -> Measured:
     """Measure the dictionaries, and write each part into `folder`. `behaviour`: what latents are
     tested to move; without one the loss. `labels`: who names latents, if anybody.
+    `sources` of the gain, as the case names them.
     """
     dictionary = dictionaries[PAIR]
     reported = streams.reported.heard("reading the latents", progress)
@@ -118,7 +120,15 @@ def measured(
     stable = [one for one in shown if again is None or again.share[one] == 1]
     listed = list(dict.fromkeys([*found.presented, *stable]))
     write_explanations(
-        folder, dictionary, policies, reported, listed, labels, progress, named=found.presented
+        folder,
+        dictionary,
+        policies,
+        reported,
+        listed,
+        labels,
+        progress,
+        named=found.presented,
+        sources=sources,
     )
     return Measured(
         models=dictionary.config.models,
@@ -240,7 +250,7 @@ def told(
     first, and as plain values. `seeds`: what is said of their consensus.
     """
     table, latents = found.table, rising(found)
-    said = [found.reported.sentence] if found.models > 1 else []
+    said = found.reported.sentences if found.models > 1 else []
     said += [found.spanned.sentence] if found.spanned else []
     said += [*(location["sentences"] if location else ()), *found.outliers]
     if theme:
@@ -278,6 +288,7 @@ def told(
         "specific": [int(one) for one in table.specific("after")],
         "reported": found.reported.latents,
         "presented": found.reported.presented,
+        "together": list(found.reported.together),
         "left_out": dict(found.reported.left_out),
         "spanned": vars(found.spanned) if found.spanned else None,
     }

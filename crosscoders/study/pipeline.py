@@ -49,6 +49,7 @@ from crosscoders.study.diff_files import (
     DiffRequest,
 )
 from crosscoders.study.diff_page import diff_page
+from crosscoders.study.latent_sources import sources_of_case
 from crosscoders.study.leading_reader import read_difference, sentences as reader_sentences
 from crosscoders.study.material import (
     TRAINING,
@@ -236,6 +237,7 @@ def diff_material(
         progress,
         behaviour,
         request.labels,
+        sources_of_case(request.runs),
     )
     readers = read_difference(
         request.reader,

@@ -14,8 +14,9 @@ def readers_section(readers: Sequence[Mapping[str, Any]], command: str | None) -
     cause = readers[0]["cause"]
     return Section(
         title="What parts the models, taken out",
-        hint="Each reader's account of the difference is taken out of the after model while it reads"
-        f" texts of other tasks. Moved: the {cause['measure']}, {plain(cause['unchanged'], 3)}"
+        hint="Each reader's account of the difference is taken out of the after model while it"
+        f" reads texts of other tasks. Moved: the {cause['measure']},"
+        f" {plain(cause['unchanged'], 3)}"
         " without. Beyond rotations: more than 20 rotations of equal size move it; of a single"
         " decision at a dose of a quarter (any large change moves one) and as a whole, of whole"
         " answers as a whole. Cost: nats a token on texts without the behaviour, where no action"

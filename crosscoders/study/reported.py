@@ -12,7 +12,7 @@ from typing import Final
 import numpy as np
 
 from crosscoders.latents.table import LatentTable
-from crosscoders.study.latent_sets import LatentSet, comes_back, sentence
+from crosscoders.study.latent_sets import LatentSet, causing_together, sentence
 from forensics.phrases import plural
 
 SPECIFIC: Final = "not specific to the after model"
@@ -62,10 +62,18 @@ class Reported:
         if not self.moved:
             said += " What they cause was not measured."
         left = "; ".join(f"{many:,} {why}" for why, many in self.left_out.items() if many)
-        said = f"{said} Left out: {left}." if left else said
-        parts = [said, sentence(self.sets, self.seeds)]
-        first = not self.latents and comes_back(self.sets, self.seeds)  # the set is what was found
-        return " ".join(filter(None, parts[::-1] if first else parts))
+        return f"{said} Left out: {left}." if left else said
+
+    @property
+    def together(self) -> tuple[int, ...]:
+        """The set that is a finding as a whole."""
+        return causing_together(self.sets, self.seeds)
+
+    @property
+    def sentences(self) -> list[str]:
+        """Single latents and sets; a set first where it is all that was found."""
+        both = [self.sentence, sentence(self.sets, self.seeds)]
+        return list(filter(None, both[::-1] if self.together and not self.latents else both))
 
 
 def reported(

@@ -192,7 +192,7 @@ def _carried(
     none = subspace_change(everything, mode="ablate", acting="after", strength=1.0)
     after, undone = probe.values(), probe.values(none)
     before = replace(probe, policy=policies[0], kept={}).values()
-    least = WORTH[behaviour is None]
+    least = WORTH[not probe.is_chance]
     return [
         {
             "measure": probe.measure,

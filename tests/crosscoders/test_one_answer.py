@@ -15,7 +15,7 @@ from crosscoders.dictionaries.settings import Partition
 from crosscoders.latents.row_groups import WIN
 from crosscoders.study.causal_probe import Probe
 from crosscoders.study.causes import RANDOM, causes
-from crosscoders.study.latent_sets import comes_back, latent_sets, sentence
+from crosscoders.study.latent_sets import causing_together, latent_sets, sentence
 from crosscoders.study.reported import reported
 from forensics.protocols import SamplingSettings
 from tests.crosscoders.steering_world import SHARED, SITE, cued, known_dictionary, world
@@ -131,18 +131,20 @@ def test_a_direction_that_many_latents_write_bit_by_bit_is_found_as_a_set(pair, 
     alone = causes(probe, parts, members[:2], rise=rise)
     assert not any(one.holds for one in alone.values())
     found = latent_sets(probe, rise, [parts, parts], stream, members, members)
-    assert comes_back(found, 1) and found[0].undone.low > 0.5
+    assert causing_together(found, 1) and found[0].undone.low > 0.5
     assert max(found[0].random_undone) < found[0].undone.estimate
     causing = dict.fromkeys(members, False)
     own = table(members, [1.0] * (SHARED + PARTS))
-    told = reported(own, [], 1, causing, f"the {probe.measure}", found).sentence
-    assert told.startswith(f"Taken out together, the {PARTS} latents") and "a set that" in told
+    told = reported(own, [], 1, causing, f"the {probe.measure}", found)
+    assert told.latents == [] and told.together == tuple(members)
+    assert told.sentences[0].startswith(f"Taken out together, the {PARTS} latents")
+    assert "none of them is a finding" in told.sentences[0]
 
 
 def test_latents_that_write_nothing_of_it_are_no_set_that_causes(pair, probe, stream):
     rise = probe.rise(pair.before)
     found = latent_sets(probe, rise, [known_dictionary(pair)], stream, [0, 1, 2], [0])
-    assert [one.which for one in found] == ["specific"] and not comes_back(found, 0)
+    assert [one.which for one in found] == ["specific"] and not causing_together(found, 0)
     assert not found[0].cause.holds and "not shown to be" in sentence(found, 0)
 
 
@@ -153,4 +155,4 @@ def test_a_set_that_another_seed_lacks_does_not_come_back(pair, probe, stream):
     members = list(range(SHARED, SHARED + PARTS))
     rise = probe.rise(pair.before)
     found = latent_sets(probe, rise, [split(pair), mute], stream, members, members)
-    assert found[0].cause.holds and not comes_back(found, 1)
+    assert found[0].cause.holds and not causing_together(found, 1)

@@ -1,0 +1,99 @@
+"""Which source of the gain a latent belongs to: a planted one, and what names none."""
+
+import json
+
+import pytest
+
+from crosscoders.activations.harvest import harvest
+from crosscoders.activations.streams import StepNote, TextNote
+from crosscoders.activations.texts import texts_of
+from crosscoders.study.latent_page import sentences_of
+from crosscoders.study.latent_sources import decided_sources, latent_sources, sources_of_case
+from forensics.protocols import SamplingSettings
+from tests.crosscoders.steering_world import SHARED, SITE, known_dictionary, world
+
+
+@pytest.fixture(scope="module")
+def pair():
+    return world()
+
+
+@pytest.fixture(scope="module")
+def stream(pair):
+    """Both cued and other tasks, all won."""
+    tasks = pair.environment.tasks("held-out", 60, 0)
+    runs = [
+        run.model_copy(update={"outcome": 1.0})
+        for run in pair.after.play(pair.environment, tasks, 1, SamplingSettings(), 4)
+    ]
+    return harvest((pair.before, pair.after), texts_of(runs, sources={}), SITE)
+
+
+def test_the_planted_latent_belongs_to_the_kind_that_its_direction_raises(pair, stream):
+    found = latent_sources(
+        known_dictionary(pair), stream, [SHARED, 0, 1, 2], ["list", "history", "prompt:code"]
+    )
+    planted = found.pop(SHARED)
+    assert planted["name"] == "history"
+    assert planted["share"]["low"] > planted["of_decisions"]
+    assert planted["share"]["estimate"] > 0.5
+    assert all(one is None or one["name"] != "prompt:code" for one in found.values())
+    (said,) = sentences_of({"source": planted})
+    assert said.startswith("Source of the gain: history, with ")
+
+
+def test_without_sources_or_won_runs_a_latent_belongs_nowhere(pair, stream):
+    dictionary = known_dictionary(pair)
+    assert latent_sources(dictionary, stream, [SHARED], []) == {SHARED: None}
+    assert latent_sources(dictionary, stream, [SHARED], ["prompt:code"]) == {SHARED: None}
+    lost = [
+        run.model_copy(update={"outcome": 0.0})
+        for run in pair.after.play(
+            pair.environment, pair.environment.tasks("held-out", 4, 0), 1, SamplingSettings(), 4
+        )
+    ]
+    stream = harvest((pair.before, pair.after), texts_of(lost), SITE)
+    assert latent_sources(dictionary, stream, [SHARED], ["history"]) == {SHARED: None}
+
+
+def test_a_decision_is_for_its_action_and_what_that_and_the_prompt_show():
+    steps = (
+        StepNote(role="user", channels=("cue",)),
+        StepNote(role="assistant", kinds=("look",)),
+        StepNote(role="tool", channels=("leak",)),
+        StepNote(role="assistant", kinds=("edit",)),
+    )
+    text = TextNote(id="one", task="one", steps=steps)
+    assert decided_sources(text, 0, sampled=False) == {"cue", "look", "leak"}
+    assert decided_sources(text, 1, sampled=True) == {"cue", "edit"}
+    assert decided_sources(text, 3, sampled=True) == set()
+
+
+def test_a_case_names_what_surely_carries_some_of_the_gain(tmp_path):
+    def row(about, low, question="refusal.carried"):
+        about = {"about": about} if about else {}
+        return {
+            "kind": "evidence",
+            "question": question,
+            **about,
+            "estimate": low + 0.1,
+            "interval": {"low": low, "high": low + 0.2, "level": 0.95},
+            "unit": "score difference",
+            "layer": "score",
+            "method": "m",
+            "summary": "s",
+            "n": 10,
+            "clusters": 10,
+            "provenance": {"instrument": "i", "code": "c", "inputs": {}, "config": {}, "seed": 0},
+        }
+
+    rows = [
+        row("look", 0.2),
+        row("edit", -0.05),
+        row("look + edit", 0.3),
+        row("leak", 0.5, "gain.channel"),
+        row("turns", 0.5, "behaviour.turns"),
+    ]
+    assert sources_of_case(tmp_path) == ()
+    (tmp_path / "evidence.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    assert sources_of_case(tmp_path) == ("leak", "look")
