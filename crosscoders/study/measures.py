@@ -118,18 +118,8 @@ def measured(
     everyone = [dictionary, *(dictionaries[name] for name in names)]
     found = tested(everyone, table, separating, policies, streams, behaviour, folder, progress)
     stable = [one for one in shown if again is None or again.share[one] == 1]
-    listed = list(dict.fromkeys([*found.presented, *stable]))
-    write_explanations(
-        folder,
-        dictionary,
-        policies,
-        reported,
-        listed,
-        labels,
-        progress,
-        named=found.presented,
-        sources=sources,
-    )
+    about = (folder, dictionary, policies, reported, stable, labels, progress)
+    write_explanations(*about, named=found.presented, sources=sources)
     return Measured(
         models=dictionary.config.models,
         table=table,

@@ -16,6 +16,7 @@ What is finished is read back when the folder is gone on with; what it was
 started with must be the same.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
@@ -25,11 +26,8 @@ from typing import Any, ClassVar, Final
 from crosscoders.activations.outlier_positions import plain
 from crosscoders.activations.texts import texts_hash
 from crosscoders.dictionaries.saved import SavedDictionary
-from crosscoders.patching.decisions import (
-    behaviour_of,
-    contrasts_of,
-    theme_of,
-)
+from crosscoders.patching.decisions import Theme, behaviour_of, contrasts_of, theme_of
+from crosscoders.study.between_stage import BetweenStage, between_stage
 from crosscoders.study.change_location import locate
 from crosscoders.study.diff_files import (
     BASELINES,
@@ -50,7 +48,7 @@ from crosscoders.study.diff_files import (
 )
 from crosscoders.study.diff_page import diff_page
 from crosscoders.study.latent_sources import sources_of_case
-from crosscoders.study.leading_reader import read_difference, sentences as reader_sentences
+from crosscoders.study.leading_reader import Read, read_difference, sentences as reader_sentences
 from crosscoders.study.material import (
     TRAINING,
     Material,
@@ -63,8 +61,8 @@ from crosscoders.study.material import (
 )
 from crosscoders.study.measures import Measured, measured, told
 from crosscoders.study.next_commands import next_commands
-from crosscoders.study.seeds_consensus import consensus_of
-from crosscoders.study.study_dictionaries import SEEDS, dictionaries_of
+from crosscoders.study.seeds_consensus import Consensus, consensus_of
+from crosscoders.study.study_dictionaries import PAIR, SEEDS, dictionaries_of
 from forensics.errors import UserError
 from forensics.investigation import CASE, CASE_FILES, CaseRequest, Inputs, check_case, start_case
 from forensics.phrases import plural
@@ -73,6 +71,7 @@ from forensics.progress import Progress, silent
 from forensics.protocols import Environment
 from forensics.records import read_json, write_json
 from forensics.study import Folder, Result, run_study
+from forensics.subjects import inspect_subjects
 from forensics.version import code_version
 
 SAME_WEIGHTS: Final = "before and after hold the same weights, so nothing can differ"
@@ -89,6 +88,7 @@ class Opened:
     identities: tuple[str, ...]
     inputs: Inputs | None
     material: Material | None
+    between: Any  # a subject: the stage between, where one was given
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -131,8 +131,13 @@ class DiffStudy:
             )
         if saved is not None:  # a dictionary that names its checkpoints must be of these
             saved.require_checkpoints(*identities)
+        between = None
+        if request.between is not None:
+            pair = (request.before, [request.between], folder.progress)
+            between = inspect_subjects(*pair, backend=request.backend, device=request.device)[1]
         return Opened(
             request=request,
+            between=between,
             saved=saved,
             identities=identities,
             inputs=inputs,
@@ -147,6 +152,7 @@ class DiffStudy:
             "after": ready.identities[1],
             "texts": texts_hash(ready.material.texts) if ready.material else None,
             "dictionary": ready.saved.key if ready.saved else None,
+            **({"between": ready.between.identity} if ready.between else {}),
         }
 
     def run(self, ready: Opened, folder: Folder) -> dict[str, Any]:
@@ -156,7 +162,10 @@ class DiffStudy:
                 start_case(inputs.case(folder.path, folder.progress), (), inputs)
             material = played(inputs, folder.path, folder.progress)
         assert material is not None
-        return diff_material(ready.request, material, folder.path, folder.progress, ready.saved)
+        between = ready.between and ready.between.open()
+        return diff_material(
+            ready.request, material, folder.path, folder.progress, ready.saved, between
+        )
 
     def write(self, found: dict[str, Any], folder: Folder) -> Result:
         write_json(folder.path / DIFF, found)  # the page is drawn from the files
@@ -204,9 +213,10 @@ def diff_material(
     folder: Path,
     progress: Progress,
     saved: SavedDictionary | None = None,
+    between: Any = None,
 ) -> dict[str, Any]:
     """What `diff.json` says of texts and policies that are at hand; parts that
-    are finished in `folder` are read back.
+    are finished in `folder` are read back. `between`: a policy of a stage between.
     """
     identities = material.identities
     about = {"before": identities[0], "after": identities[1], "site": request.site}
@@ -224,40 +234,9 @@ def diff_material(
     streams = study_streams(material, request, about["site"], folder, progress)
 
     # 3. The dictionaries, and what is measured of them.
-    tokens = training_tokens(request, streams)
-    dictionaries = dictionaries_of(request, folder, streams.learnt, about, saved, tokens, progress)
-    contrasts, behaviour = contrasts_of(theme, material.runs), behaviour_of(theme, material.runs)
-    found = measured(
-        dictionaries,
-        material.policies,
-        streams,
-        contrasts,
-        folder,
-        request.controls,
-        progress,
-        behaviour,
-        request.labels,
-        sources_of_case(request.runs),
-    )
-    readers = read_difference(
-        request.reader,
-        dictionaries,
-        material.policies,
-        streams,
-        contrasts[0] if theme else None,
-        behaviour,
-        found.table,
-        found.reported.seeds,
-        folder,
-        about,
-        progress,
-    )
-    seeds = consensus_of(
-        request, dictionaries, found, material.policies, streams, behaviour, folder, about, progress
-    )
-
-    more = [seeds.sentence] if seeds else []
-    known = told(found, theme, location, about["site"], saved, more)
+    parts = _parts(request, material, theme, streams, folder, about, saved, between, progress)
+    found, readers, seeds = parts.found, parts.readers, parts.seeds
+    known = told(found, theme, location, about["site"], saved, parts.more)
     same = identities[0] == identities[1]
     first = [f"A control: {SAME_WEIGHTS}."] if same else []
     first += reader_sentences(readers, about["site"], request.reader)
@@ -276,12 +255,80 @@ def diff_material(
         **({"outliers": plain(outliers, request.keep_outliers)} if outliers.number else {}),
         "facts": _facts(material, found, streams, saved),
         "reader": readers[0].reader.name if readers else None,
+        **({"between": vars(parts.between)} if parts.between else {}),
         **(
             {"command": ""}  # nothing is there to test
             if same
             else next_commands(request, folder, found, saved, readers[:1])
         ),
     }
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Parts:
+    """What was measured, by what measured it."""
+
+    found: Measured
+    readers: list[Read]
+    seeds: Consensus | None
+    between: BetweenStage | None
+
+    @property
+    def more(self) -> list[str]:
+        """What is said beside the findings."""
+        said = [self.seeds.sentence] if self.seeds else []
+        if self.between:
+            said.append(self.between.sentence(self.found.reported.presented))
+        return said
+
+
+def _parts(
+    request: DiffRequest,
+    material: Material,
+    theme: Theme | None,
+    streams: StudyStreams,
+    folder: Path,
+    about: Mapping[str, Any],
+    saved: SavedDictionary | None,
+    between: Any,
+    progress: Progress,
+) -> _Parts:
+    tokens, policies = training_tokens(request, streams), material.policies
+    dictionaries = dictionaries_of(request, folder, streams.learnt, about, saved, tokens, progress)
+    contrasts, behaviour = contrasts_of(theme, material.runs), behaviour_of(theme, material.runs)
+    found = measured(
+        dictionaries,
+        policies,
+        streams,
+        contrasts,
+        folder,
+        request.controls,
+        progress,
+        behaviour,
+        request.labels,
+        sources_of_case(request.runs),
+    )
+    readers = read_difference(
+        request.reader,
+        dictionaries,
+        policies,
+        streams,
+        contrasts[0] if theme else None,
+        behaviour,
+        found.table,
+        found.reported.seeds,
+        folder,
+        about,
+        progress,
+    )
+    seeds = consensus_of(
+        request, dictionaries, found, policies, streams, behaviour, folder, about, progress
+    )
+    stage = None
+    if between is not None:
+        own = found.table.specific("after").tolist()
+        stage = between_stage(between, dictionaries[PAIR], own, streams, progress)
+    return _Parts(found=found, readers=readers, seeds=seeds, between=stage)
 
 
 def _facts(
