@@ -3,7 +3,6 @@ controls, simpler methods beside them; and that in plain sentences, with the num
 in them.
 """
 
-import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -37,7 +36,6 @@ from crosscoders.study.diff_files import (
     MOST_LATENTS,
     QUALITY,
     SIDES,
-    STEERED,
     TOKENS,
 )
 from crosscoders.study.difference_baselines import compared
@@ -45,10 +43,9 @@ from crosscoders.study.explanations import token_views, write_explanations
 from crosscoders.study.findings import tested
 from crosscoders.study.label_server import LabelServer
 from crosscoders.study.material import StudyStreams
-from crosscoders.study.reported import MOST_NAMED, Reported, named
+from crosscoders.study.reported import Reported, named
 from crosscoders.study.study_dictionaries import DIFFERENCE, PAIR, SAME, SHUFFLED, is_seed
 from forensics.phrases import percent, plural, printable
-from forensics.policies import Given
 from forensics.progress import Progress, silent
 from forensics.records import write_json
 
@@ -386,15 +383,3 @@ def _beside(baselines: Mapping[str, Any] | None) -> list[str]:
             f" AUROC of: {'; '.join(areas)}."
         )
     return said
-
-
-def steer_command(
-    before: Given, after: Given, out: Path, features: Sequence[int], options: Sequence[str]
-) -> str:
-    """The command that tests these latents, or where there are none those most
-    active before the behaviour.
-    """
-    chosen = ",".join(map(str, features[:MOST_NAMED])) or f"contrast:{MOST_NAMED}"
-    words = ["forensics", "steer", "--before", before, "--after", after, *options]
-    words += ["--dictionary", out / "dictionary", "--features", chosen, "--out", out / STEERED]
-    return shlex.join(map(str, words))
