@@ -2,10 +2,10 @@
 
 1. Two sets: all latents that are specific to the after model, and those of them that come back
    from every other seed. Each is taken out at once and tested beside its directions turned at
-   random as a single latent is (`causes`), but whole and not by a dose, as the rule of
-   `experiments/readers_of_the_difference` did, which was committed before its first figure: a
-   decision that stands firm gives way to no small part of a set. A set that holds is a
-   finding, its members are none.
+   random as a single latent is (`causes`), but whole and not by a dose, as by the rule of
+   `experiments/readers_of_the_difference`: an answer that stands firm gives way to no quarter of a
+   set (decided after a dose had found nothing on the real pair). A set that holds is a finding,
+   its members are none.
 2. It is no finding of one seed's axes: the specific latents of every other seed are tested in the
    same way, and the set comes back where all of them hold.
 """

@@ -3,6 +3,7 @@
 import json
 
 import pytest
+import torch
 
 from crosscoders.activations.harvest import harvest
 from crosscoders.activations.streams import StepNote, TextNote
@@ -19,14 +20,20 @@ def pair():
 
 
 @pytest.fixture(scope="module")
-def stream(pair):
-    """Both cued and other tasks, all won."""
+def runs(pair):
+    """Of cued and of other tasks."""
     tasks = pair.environment.tasks("held-out", 60, 0)
-    runs = [
-        run.model_copy(update={"outcome": 1.0})
-        for run in pair.after.play(pair.environment, tasks, 1, SamplingSettings(), 4)
-    ]
-    return harvest((pair.before, pair.after), texts_of(runs, sources={}), SITE)
+    return list(pair.after.play(pair.environment, tasks, 1, SamplingSettings(), 4))
+
+
+def read(pair, runs, outcome):
+    ended = [run.model_copy(update={"outcome": outcome}) for run in runs]
+    return harvest((pair.before, pair.after), texts_of(ended), SITE)
+
+
+@pytest.fixture(scope="module")
+def stream(pair, runs):
+    return read(pair, runs, 1.0)
 
 
 def test_the_planted_latent_belongs_to_the_kind_that_its_direction_raises(pair, stream):
@@ -42,18 +49,19 @@ def test_the_planted_latent_belongs_to_the_kind_that_its_direction_raises(pair, 
     assert said.startswith("Source of the gain: history, with ")
 
 
-def test_without_sources_or_won_runs_a_latent_belongs_nowhere(pair, stream):
+def test_without_sources_or_won_runs_a_latent_belongs_nowhere(pair, runs, stream):
     dictionary = known_dictionary(pair)
     assert latent_sources(dictionary, stream, [SHARED], []) == {SHARED: None}
     assert latent_sources(dictionary, stream, [SHARED], ["prompt:code"]) == {SHARED: None}
-    lost = [
-        run.model_copy(update={"outcome": 0.0})
-        for run in pair.after.play(
-            pair.environment, pair.environment.tasks("held-out", 4, 0), 1, SamplingSettings(), 4
-        )
-    ]
-    stream = harvest((pair.before, pair.after), texts_of(lost), SITE)
-    assert latent_sources(dictionary, stream, [SHARED], ["history"]) == {SHARED: None}
+    lost = read(pair, runs, 0.0)
+    assert latent_sources(dictionary, lost, [SHARED], ["history"]) == {SHARED: None}
+
+
+def test_a_latent_that_is_always_active_belongs_nowhere(pair, stream):
+    dictionary = known_dictionary(pair)
+    with torch.no_grad():
+        dictionary.bias[0] = 1000.0
+    assert latent_sources(dictionary, stream, [0], ["history", "list"]) == {0: None}
 
 
 def test_a_decision_is_for_its_action_and_what_that_and_the_prompt_show():

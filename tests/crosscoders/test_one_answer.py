@@ -156,3 +156,6 @@ def test_a_set_that_another_seed_lacks_does_not_come_back(pair, probe, stream):
     rise = probe.rise(pair.before)
     found = latent_sets(probe, rise, [split(pair), mute], stream, members, members)
     assert found[0].cause.holds and not causing_together(found, 1)
+    idle = replace(found[0], seed=1, cause=replace(found[0].cause, holds=False))
+    assert not causing_together([found[0], idle], 1)
+    assert causing_together([found[0], replace(idle, cause=found[0].cause)], 1) == tuple(members)
