@@ -114,9 +114,8 @@ def measured(
     everyone = [dictionary, *others]
     found = tested(everyone, table, separating, policies, streams, behaviour, folder, progress)
     stable = [one for one in shown if again is None or again.share[one] == 1]
-    listed = list(dict.fromkeys([*found.presented, *stable]))
     write_explanations(
-        folder, dictionary, policies, reported, listed, labels, progress, found.presented, sources
+        folder, dictionary, policies, reported, stable, labels, progress, found.presented, sources
     )
     return Measured(
         models=dictionary.config.models,

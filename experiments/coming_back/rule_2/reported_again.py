@@ -68,7 +68,7 @@ def fresh_row(pair: str, seed: int, cache: Path) -> dict[str, Any]:
     other_ones = by_condition.pop(NOT_OWN)
     return {
         "site": found["site"],
-        "sentence": found["sentences"][0],
+        "sentence": next(one for one in found["sentences"] if "the after model's own" in one),
         **{name: told(latents, again) for name, latents in by_condition.items()},
         NOT_OWN: {"number": len(other_ones), "shares": mean_shares(other_ones, again)},
         TOGETHER: found[TOGETHER],
