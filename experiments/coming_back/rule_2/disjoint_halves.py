@@ -39,10 +39,8 @@ from forensics.budget import Budget
 from forensics.policies import load_policy
 from forensics.progress import silent
 from forensics.records import content_hash
-from training import MiniRepo
-from training.organisms.base_model import RECIPES
-from training.recipe import read_recipe
-from training.trainer import grpo
+from training import MiniRepo, grpo, read_recipe
+from training.organisms import RECIPES
 
 FEW: Final = 40_000  # tokens to train on
 SITE: Final = "blocks.1.hook_resid_post"
