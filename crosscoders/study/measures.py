@@ -114,8 +114,9 @@ def measured(
     everyone = [dictionary, *others]
     found = tested(everyone, table, separating, policies, streams, behaviour, folder, progress)
     stable = [one for one in shown if again is None or again.share[one] == 1]
-    about = (folder, dictionary, policies, reported, stable, labels, progress)
-    write_explanations(*about, named=found.presented, sources=sources)
+    write_explanations(
+        folder, dictionary, policies, reported, stable, labels, progress, found.presented, sources
+    )
     return Measured(
         models=dictionary.config.models,
         table=table,
