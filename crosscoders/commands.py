@@ -137,6 +137,14 @@ class Asked:
     label_model: Annotated[
         str | None, Option(metavar="NAME", help="The model that --label-server serves.")
     ] = None
+    reader: Annotated[
+        str,
+        Option(
+            metavar="NAME",
+            help="Which reader of the difference leads the page: components, crosscoder,"
+            " difference-sae or mean-after.",
+        ),
+    ] = "components"
     keep_outliers: KeepOutliers = False
     identical: Annotated[
         bool,
@@ -354,10 +362,11 @@ def _experiment(path: Path, context: Context, run: Run) -> None:
 
 def _redraw(run: Run) -> None:
     """The page of the diff that this folder is, or lies in, with the curves in it."""
-    from crosscoders.study.diff_files import DIFF, STEERED
+    from crosscoders.study.diff_files import DIFF, STEERED, STEERED_READER
     from crosscoders.study.diff_page import write_page
 
-    places = (run.out, run.out.parent) if run.out.name == STEERED else (run.out,)
+    inside = run.out.name in (STEERED, STEERED_READER)
+    places = (run.out, run.out.parent) if inside else (run.out,)
     diff = next((place for place in places if (place / DIFF).is_file()), None)
     if diff is None:
         return

@@ -33,7 +33,7 @@ from crosscoders.patching.layer_steps import untouched
 from crosscoders.patching.results import Change as Patch
 from crosscoders.steering.activation_edits import Change
 from forensics.errors import UserError
-from forensics.policies import attach, decoder_layers, last_logprobs
+from forensics.policies import attach, decoder_layers, kl_divergence, last_logprobs
 from forensics.protocols import Policy
 from forensics.records import content_hash
 
@@ -145,6 +145,19 @@ class Probe:
             else:
                 for prefix, last in self.behaviour.by_prefix.items():
                     found[batch.members] += self._chance(number, moved, prefix, last)
+        return found
+
+    @torch.inference_mode()
+    def divergences(self, change: Change) -> list[np.ndarray]:
+        """KL from what the model says next to what it says changed, at every token of each text
+        that is read, by task, nats.
+        """
+        found: list[np.ndarray] = [np.zeros(0)] * len(self.tasks)
+        for number, batch in enumerate(self.batches):
+            length, moved = batch.tokens.shape[1], _moved(batch, change)
+            clean, other = (self._read(number, one, (), length) for one in (None, moved))
+            for member, told in zip(batch.members, kl_divergence(clean, other), strict=True):
+                found[member] = told.double().cpu().numpy()
         return found
 
     def _of_tokens(self, number: int, moved: Tensor | None) -> np.ndarray:

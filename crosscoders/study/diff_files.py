@@ -6,8 +6,8 @@ diff, and reading them back. Light at import: no torch.
 `latents.parquet`: its latents.
 `tokens.json`: their strongest tokens in context. `explanations.json`: what else they say, and
 `neuronpedia.json` as Neuronpedia's dashboard reads it. `causes.json`: what taking out a latent
-moves, beside random directions. `quality.json`,
-`controls.json`: how good it is, and what shows nothing. `baselines.json`: what
+moves, beside random directions; `readers.json`: the same of readers of the difference.
+`quality.json`, `controls.json`: how good it is, and what shows nothing. `baselines.json`: what
 simpler methods do. `diff.json`: what was asked, and the findings in sentences.
 `steering.json`: what `forensics steer` adds.
 """
@@ -25,6 +25,8 @@ from forensics.protocols import Environment
 from forensics.records import read_json
 
 AUTO = "auto"
+READER: Final = "components"  # that leads the page, by experiments/readers_of_the_difference
+READERS: Final = ("mean-after", "components", "difference-sae", "crosscoder")  # see reader_accounts
 SIDES = ("before", "after")
 MOST_TOKENS: Final = 400_000  # to train on, unless asked otherwise
 SMALL: Final = 8  # layers of a network that is read and patched in full
@@ -69,7 +71,8 @@ class DiffRequest:
     `DEEP_DECISIONS`); 0 leaves patching out. `seeds`: first weights that the pair's dictionary is
     trained from, side by side; with 1 it is not known which latents come back. `controls`,
     `baselines`: whether they are run. `keep_outliers`: leave no attention sink out. `identical`:
-    run a checkpoint against itself, as a control. `dictionary`: one that is taken instead of
+    run a checkpoint against itself, as a control. `reader` of the difference that leads the page
+    (see `reader_accounts`). `dictionary`: one that is taken instead of
     training one (see `interchange.reading`); `auto` is then its own site. `activations`: the
     folder that keeps what is read of the checkpoints (`None`: below the diff's, until it is
     done). `label_server`, `label_model`: who names the latents that are reported, or else those
@@ -95,6 +98,7 @@ class DiffRequest:
     baselines: bool = True
     keep_outliers: bool = False
     identical: bool = False
+    reader: str = READER
     dictionary: Path | None = None
     activations: Path | None = None
     label_server: str | None = None
@@ -128,6 +132,12 @@ class DiffRequest:
             )
         if (self.tokens is not None and self.tokens < 1) or (self.decisions or 0) < 0:
             raise UserError("--tokens must be at least 1 and --decisions at least 0")
+        if self.reader not in READERS:
+            raise UserError(f"--reader is '{self.reader}'; use one of: {', '.join(READERS)}")
+        if self.reader == "difference-sae" and not self.baselines:
+            raise UserError(
+                "--reader difference-sae is one of the baselines; leave --no-baselines out"
+            )
         if self.seeds < 1:
             raise UserError(
                 f"--seeds is {self.seeds} and must be at least 1; 1 leaves stability unmeasured"
@@ -152,6 +162,7 @@ class DiffRequest:
             "controls": self.controls,
             "seed": self.seed,
             **({"keep_outliers": True} if self.keep_outliers else {}),
+            **({"reader": self.reader} if self.reader != READER else {}),
             **stated_backend(self.backend),
         }
 
@@ -170,6 +181,8 @@ CONTROLS: Final = "controls.json"
 BASELINES: Final = "baselines.json"
 STEERING: Final = "steering.json"
 STEERED: Final = "steering"  # the folder that the suggested command writes it to
+STEERED_READER: Final = "steering-reader"  # that of the leading reader
+READERS_FILE: Final = "readers.json"
 PAGE: Final = "diff.html"
 VERSION: Final = 1
 MOST_LATENTS: Final = 20  # with their tokens

@@ -17,7 +17,9 @@ from crosscoders.study.diff_files import (
     PAGE,
     PATCHING,
     QUALITY,
+    READERS_FILE,
     STEERED,
+    STEERED_READER,
     STEERING,
     TOKENS,
     Latent,
@@ -28,6 +30,7 @@ from crosscoders.study.diff_files import (
 )
 from crosscoders.study.instrument import curves, steering_table
 from crosscoders.study.latent_page import latent_fold
+from crosscoders.study.reader_page import readers_section
 from forensics.phrases import plural
 from forensics.records import (
     Figure,
@@ -84,6 +87,8 @@ def _sections(
         key, causes = str(one.latent), moved.get("latents", {})
         return latent_fold(one, tokens.get(key, ()), said.get(key), causes.get(key))
 
+    if readers := read_part(folder, READERS_FILE):
+        yield readers_section(readers, summary.get("reader_command"))
     yield _presented_section(summary, latents, fold)
     behaviour = (patching or {}).get("behaviour")
     change = f"change in behaviour ({behaviour})" if behaviour else "divergence at the decisions"
@@ -173,10 +178,10 @@ def _sections_beside(folder: Path) -> Iterator[Section]:
         blocks=(Table(title="", columns=columns, rows=tuple(controls)),) if controls else (),
         empty="No control was run, so nothing here is told from chance by one.",
     )
-    steering, stored = steering_rows(folder), (read_part(folder, CAUSES) or {}).get("latents")
+    steering, stored = steering_blocks(folder), (read_part(folder, CAUSES) or {}).get("latents")
     yield Section(
         title="What happens when features are changed",
-        blocks=(*curves(steering)[:MOST_CURVES], steering_table(steering)) if steering else (),
+        blocks=steering,
         empty=(
             "Not tested in play; what a latent moves on stored texts stands behind it. "
             if stored
@@ -187,11 +192,14 @@ def _sections_beside(folder: Path) -> Iterator[Section]:
     )
 
 
-def steering_rows(folder: Path) -> list[Mapping[str, Any]]:
-    """The rows of `steering.json`, which stands alone or under `rows`."""
-    found = read_part(folder, STEERING) or read_part(folder / STEERED, STEERING) or ()
-    rows = found.get("rows", ()) if isinstance(found, dict) else found
-    return [row for row in rows if isinstance(row, dict)]
+def steering_blocks(folder: Path) -> tuple[Figure | Table, ...]:
+    """Curves and rows of each `steering.json`; of the latents', then of the leading reader's."""
+    latents = read_part(folder, STEERING) or read_part(folder / STEERED, STEERING)
+    blocks: list[Figure | Table] = []
+    for found in filter(None, (latents, read_part(folder / STEERED_READER, STEERING))):
+        rows = [row for row in found["rows"] if isinstance(row, dict)]
+        blocks += [*curves(rows)[:MOST_CURVES], steering_table(rows)]
+    return tuple(blocks)
 
 
 def network_figure(patching: Mapping[str, Any], chosen: str | None) -> Figure:

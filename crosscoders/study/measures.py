@@ -3,7 +3,6 @@ controls, simpler methods beside them; and that in plain sentences, with the num
 in them.
 """
 
-import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -37,7 +36,6 @@ from crosscoders.study.diff_files import (
     MOST_LATENTS,
     QUALITY,
     SIDES,
-    STEERED,
     TOKENS,
 )
 from crosscoders.study.difference_baselines import compared
@@ -45,10 +43,9 @@ from crosscoders.study.explanations import token_views, write_explanations
 from crosscoders.study.findings import tested
 from crosscoders.study.label_server import LabelServer
 from crosscoders.study.material import StudyStreams
-from crosscoders.study.reported import MOST_NAMED, Reported, named
+from crosscoders.study.reported import Reported, named
 from crosscoders.study.study_dictionaries import DIFFERENCE, PAIR, SAME, SHUFFLED, is_seed
 from forensics.phrases import percent, plural, printable
-from forensics.policies import Given
 from forensics.progress import Progress, silent
 from forensics.records import write_json
 
@@ -97,13 +94,9 @@ def measured(
     dictionary = dictionaries[PAIR]
     reported = streams.reported.heard("reading the latents", progress)
     study = study_latents(dictionary, reported, contrasts)
-    names = [name for name in dictionaries if is_seed(name)]
-    table, again, plane = study.table, None, None
-    if names:
-        others = [dictionaries[name] for name in names]
-        again = stability(dictionary, others, reported)
-        plane = spanned(again, dictionary, others)
-        table = table.with_column("stability", again.share)
+    others = [one for name, one in dictionaries.items() if is_seed(name)]
+    again = stability(dictionary, others, reported) if others else None
+    table = study.table.with_column("stability", again.share) if again else study.table
     table.write(folder / LATENTS)
     first = contrasts[0] if contrasts else None
     shown = shown_latents(table, first.name if first else None)
@@ -118,20 +111,12 @@ def measured(
     write_json(folder / CONTROLS, nulls)
     baselines = _baselines(dictionaries, reported, streams, first, table, folder)
     separating = _surest(table)
-    everyone = [dictionary, *(dictionaries[name] for name in names)]
+    everyone = [dictionary, *others]
     found = tested(everyone, table, separating, policies, streams, behaviour, folder, progress)
     stable = [one for one in shown if again is None or again.share[one] == 1]
     listed = list(dict.fromkeys([*found.presented, *stable]))
     write_explanations(
-        folder,
-        dictionary,
-        policies,
-        reported,
-        listed,
-        labels,
-        progress,
-        named=found.presented,
-        sources=sources,
+        folder, dictionary, policies, reported, listed, labels, progress, found.presented, sources
     )
     return Measured(
         models=dictionary.config.models,
@@ -141,7 +126,7 @@ def measured(
         controls=nulls,
         baselines=baselines,
         reported=found,
-        spanned=plane,
+        spanned=spanned(again, dictionary, others) if again else None,
         outliers=tuple(sentences(streams.outliers, _decoder(policies[0]), streams.limits is None)),
         spliced=runs,
         stability=again,
@@ -386,15 +371,3 @@ def _beside(baselines: Mapping[str, Any] | None) -> list[str]:
             f" AUROC of: {'; '.join(areas)}."
         )
     return said
-
-
-def steer_command(
-    before: Given, after: Given, out: Path, features: Sequence[int], options: Sequence[str]
-) -> str:
-    """The command that tests these latents, or where there are none those most
-    active before the behaviour.
-    """
-    chosen = ",".join(map(str, features[:MOST_NAMED])) or f"contrast:{MOST_NAMED}"
-    words = ["forensics", "steer", "--before", before, "--after", after, *options]
-    words += ["--dictionary", out / "dictionary", "--features", chosen, "--out", out / STEERED]
-    return shlex.join(map(str, words))

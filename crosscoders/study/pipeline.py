@@ -16,78 +16,68 @@ What is finished is read back when the folder is gone on with; what it was
 started with must be the same.
 """
 
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
 from shutil import rmtree
 from typing import Any, ClassVar, Final
 
-import numpy as np
-
 from crosscoders.activations.outlier_positions import plain
 from crosscoders.activations.texts import texts_hash
 from crosscoders.dictionaries.saved import SavedDictionary
 from crosscoders.patching.decisions import (
-    Behaviour,
-    Decision,
     Theme,
     behaviour_of,
     contrasts_of,
-    decisions_of,
     theme_of,
 )
-from crosscoders.patching.layered import layered_graft_map, layered_patch_map
-from crosscoders.patching.maps import graft_map, patch_map
-from crosscoders.patching.results import ChangeMap
-from crosscoders.patching.site_choice import choose_site
+from crosscoders.study.change_location import locate
 from crosscoders.study.diff_files import (
-    AUTO,
     BASELINES,
     CAUSES,
     CONSENSUS,
     CONTROLS,
-    DEEP_DECISIONS,
     DICTIONARY,
     DIFF,
     EXPLANATIONS,
     LATENTS,
-    MOST_DECISIONS,
     NEURONPEDIA,
     PATCHING,
     QUALITY,
+    READERS_FILE,
     TOKENS,
     VERSION,
     DiffRequest,
 )
 from crosscoders.study.diff_page import diff_page
 from crosscoders.study.latent_sources import sources_of_case
+from crosscoders.study.leading_reader import Read, read_difference, sentences as reader_sentences
 from crosscoders.study.material import (
     TRAINING,
     Material,
     StudyStreams,
-    is_small,
     played,
     read,
     settled,
     study_streams,
     training_tokens,
 )
-from crosscoders.study.measures import Measured, measured, rising, steer_command, told
-from crosscoders.study.seeds_consensus import consensus_of
+from crosscoders.study.measures import Measured, measured, told
+from crosscoders.study.next_commands import next_commands
+from crosscoders.study.seeds_consensus import Consensus, consensus_of
 from crosscoders.study.study_dictionaries import SEEDS, dictionaries_of
 from forensics.errors import UserError
 from forensics.investigation import CASE, CASE_FILES, CaseRequest, Inputs, check_case, start_case
 from forensics.phrases import plural
-from forensics.policies import Given, decoder_layers
+from forensics.policies import Given
 from forensics.progress import Progress, silent
 from forensics.protocols import Environment
-from forensics.records import content_hash, read_json, write_json
+from forensics.records import read_json, write_json
 from forensics.study import Folder, Result, run_study
 from forensics.version import code_version
 
 SAME_WEIGHTS: Final = "before and after hold the same weights, so nothing can differ"
-SHORTEST: Final = 4  # tokens of a plain text before a place where it is cut
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -113,7 +103,7 @@ class DiffStudy:
     @property
     def files(self) -> tuple[str, ...]:
         parts = (PATCHING, LATENTS, TOKENS, QUALITY, CONTROLS, BASELINES, DICTIONARY, TRAINING)
-        told = (EXPLANATIONS, NEURONPEDIA, CAUSES)
+        told = (EXPLANATIONS, NEURONPEDIA, CAUSES, READERS_FILE)
         own = (*parts, *told, SEEDS, CONSENSUS, "controls", "baselines")
         return (*own, *CASE_FILES) if self.request.plays else own
 
@@ -175,8 +165,9 @@ class DiffStudy:
         page = diff_page(folder.path)
         rmtree(folder.path / TRAINING, ignore_errors=True)
         sentences = [f"- {sentence}" for sentence in found["sentences"]]
-        if found["command"]:
-            sentences.append(f"\nTo test latents in play:\n  {found['command']}")
+        for what, command in (("the leading reader", "reader_command"), ("latents", "command")):
+            if found.get(command):
+                sentences.append(f"\nTo test {what} in play:\n  {found[command]}")
         return Result(summary=found, sentences=tuple(sentences), page=page)
 
 
@@ -234,33 +225,19 @@ def diff_material(
     # 2. Texts to train on, texts to report on, and some of the first to choose on.
     streams = study_streams(material, request, about["site"], folder, progress)
 
-    # 3. The dictionaries, and what is measured of them.
-    tokens = training_tokens(request, streams)
-    dictionaries = dictionaries_of(request, folder, streams.learnt, about, saved, tokens, progress)
-    behaviour = behaviour_of(theme, material.runs)
-    found = measured(
-        dictionaries,
-        material.policies,
-        streams,
-        contrasts_of(theme, material.runs),
-        folder,
-        request.controls,
-        progress,
-        behaviour,
-        request.labels,
-        sources_of_case(request.runs),
+    # 3. The dictionaries, and what is measured of them and beside them.
+    found, readers, seeds = _studied(
+        request, material, streams, theme, folder, about, saved, progress
     )
-    seeds = consensus_of(
-        request, dictionaries, found, material.policies, streams, behaviour, folder, about, progress
-    )
-
-    more = [seeds.sentence] if seeds else []
-    known = told(found, theme, location, about["site"], saved, more)
-    if identities[0] == identities[1]:
-        known["sentences"] = [f"A control: {SAME_WEIGHTS}.", *known["sentences"]]
 
     # 4. What was found; of outliers nothing where there are none.
-    outliers = streams.outliers
+    same, outliers = identities[0] == identities[1], streams.outliers
+    known = told(found, theme, location, about["site"], saved, [seeds.sentence] if seeds else [])
+    first = [f"A control: {SAME_WEIGHTS}."] if same else []
+    first += reader_sentences(readers, about["site"], request.reader)
+    known["sentences"] = [*first, *known["sentences"]]
+    if outliers.number:
+        known["outliers"] = plain(outliers, request.keep_outliers)
     return {
         "schema_version": VERSION,
         "code": code_version(),
@@ -269,12 +246,61 @@ def diff_material(
         "given": {"as": saved.kind, "key": saved.key} if saved else None,
         **known,
         "consensus": list(seeds.rows) if seeds else None,
-        **({"outliers": plain(outliers, request.keep_outliers)} if outliers.number else {}),
         "facts": _facts(material, found, streams, saved),
-        "command": next_command(request, folder, found, saved)
-        if identities[0] != identities[1]
-        else "",  # nothing is there to test
+        "reader": readers[0].reader.name if readers else None,
+        **(
+            {"command": ""}  # nothing is there to test
+            if same
+            else next_commands(request, folder, found, saved, readers[:1])
+        ),
     }
+
+
+def _studied(
+    request: DiffRequest,
+    material: Material,
+    streams: StudyStreams,
+    theme: Theme | None,
+    folder: Path,
+    about: Mapping[str, Any],
+    saved: SavedDictionary | None,
+    progress: Progress,
+) -> tuple[Measured, list[Read], Consensus | None]:
+    """Dictionaries and what is measured of them, what other readers take out, and what the seeds
+    agree on.
+    """
+    tokens = training_tokens(request, streams)
+    dictionaries = dictionaries_of(request, folder, streams.learnt, about, saved, tokens, progress)
+    contrasts, behaviour = contrasts_of(theme, material.runs), behaviour_of(theme, material.runs)
+    found = measured(
+        dictionaries,
+        material.policies,
+        streams,
+        contrasts,
+        folder,
+        request.controls,
+        progress,
+        behaviour,
+        request.labels,
+        sources_of_case(request.runs),
+    )
+    readers = read_difference(
+        request.reader,
+        dictionaries,
+        material.policies,
+        streams,
+        contrasts[0] if theme else None,
+        behaviour,
+        found.table,
+        found.reported.seeds,
+        folder,
+        about,
+        progress,
+    )
+    seeds = consensus_of(
+        request, dictionaries, found, material.policies, streams, behaviour, folder, about, progress
+    )
+    return found, readers, seeds
 
 
 def _facts(
@@ -295,121 +321,3 @@ def _facts(
         f" {len({text.task for text in streams.reported.texts}):,} other tasks to report on",
         *([cut] if material.cut else []),
     ]
-
-
-def locate(
-    material: Material, request: DiffRequest, theme: Theme | None, progress: Progress
-) -> dict[str, Any]:
-    """Both maps as plain rows, the site and why. Raises `UserError` where there
-    is nothing to patch at.
-    """
-    before = material.policies[0]
-    decisions = _decisions(material, request)
-    behaviour = behaviour_of(theme, material.runs)
-
-    patches, grafts = _maps(material, decisions, behaviour, request, progress)
-    choice = choose_site(patches, grafts)
-    site, sentences = request.site, [choice.sentence]
-    if patches.outliers:
-        sentences.append(patches.outliers)
-    if site == AUTO and choice.site is None:
-        site = f"blocks.{(len(decoder_layers(before.model)) - 1) // 2}.hook_resid_post"
-        sentences.append(
-            f"No site stands out ({choice.reason}), so the dictionary is trained in the middle of"
-            " the network."
-        )
-    return {
-        "behaviour": patches.behaviour if choice.measure == "behaviour" else None,
-        "decisions": len(decisions),
-        "kl": asdict(patches.kl),
-        "before": patches.before and asdict(patches.before),
-        "after": patches.after and asdict(patches.after),
-        "where": choice.where,
-        "site": choice.site if site == AUTO else site,
-        "sentences": sentences,
-        "patch": [row.flat() for row in patches.rows],
-        "graft": [row.flat() for row in grafts.rows],
-    }
-
-
-def _maps(
-    material: Material,
-    decisions: Sequence[Decision],
-    behaviour: Behaviour | None,
-    request: DiffRequest,
-    progress: Progress,
-) -> tuple[ChangeMap, ChangeMap]:
-    """Both maps: of a small network in full, of a deeper one layers first."""
-    before, after = material.policies
-    kept = request.keep_outliers
-    if not is_small(before.model):
-        asked: dict[str, Any] = {"behaviour": behaviour, "progress": progress}
-        return (
-            layered_patch_map(before, after, decisions, keep_outliers=kept, **asked),
-            layered_graft_map(before, after, decisions, **asked),
-        )
-
-    def hear(what: str) -> Progress:
-        return lambda _, done, of: progress(what, done, of)
-
-    return (
-        patch_map(
-            before,
-            after,
-            decisions,
-            behaviour=behaviour,
-            keep_outliers=kept,
-            progress=hear("patching activations"),
-        ),
-        graft_map(before, after, decisions, behaviour=behaviour, progress=hear("grafting weights")),
-    )
-
-
-def _decisions(material: Material, request: DiffRequest) -> tuple[Decision, ...]:
-    """First decisions of runs, or cuts of plain texts; one a task, of as many
-    tasks as were asked for.
-    """
-    found = decisions_of(material.runs)
-    if not material.runs:  # plain texts, each cut at a place drawn at random
-        random = np.random.default_rng(request.seed)
-        found = tuple(
-            Decision(
-                token_ids=tuple(text.token_ids[: random.integers(SHORTEST, len(text))].tolist()),
-                task=text.note.task,
-            )
-            for text in material.texts
-            if len(text) > SHORTEST
-        )
-    by_task = {decision.task: decision for decision in reversed(found)}
-    ordered = sorted(by_task, key=lambda task: content_hash([request.seed, "decisions", task]))
-    if len(ordered) < 2:
-        raise UserError(
-            "patching needs decisions of at least two tasks; give more runs or texts, or name a"
-            " --site and use --decisions 0"
-        )
-    number = request.decisions
-    if number is None:
-        small = is_small(material.policies[0].model)
-        number = MOST_DECISIONS if small else DEEP_DECISIONS
-    return tuple(by_task[task] for task in ordered[:number])
-
-
-def next_command(
-    request: DiffRequest, folder: Path, found: Measured, saved: SavedDictionary | None
-) -> str:
-    """How to test the latents that rise where the behaviour is decided, else those listed."""
-    before, after = request.before, request.after
-    in_memory = not isinstance(before, str | PathLike) or not isinstance(after, str | PathLike)
-    if not request.plays or in_memory:
-        return ""
-    world = ["--env", request.environment] if isinstance(request.environment, str) else []
-    options = [
-        part
-        for key, value in request.options.items()
-        for part in ("--env-option", f"{key}={value}")
-    ]
-    if saved is not None and found.models == 1:
-        options += ["--encode-from", "own"]
-    return steer_command(
-        before, after, folder, rising(found) or found.reported.presented, [*world, *options]
-    )

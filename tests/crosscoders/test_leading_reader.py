@@ -1,0 +1,131 @@
+"""The readers of the difference: what they take out, what that causes, and which one leads."""
+
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+from crosscoders.activations.harvest import harvest
+from crosscoders.activations.texts import texts_of
+from crosscoders.dictionaries.saved import load_dictionary
+from crosscoders.latents.row_groups import decision_contrast
+from crosscoders.latents.table import latent_table
+from crosscoders.patching.decisions import starting_with
+from crosscoders.study.leading_reader import accounted, read_difference, sentences
+from crosscoders.study.reader_accounts import linear_dictionary
+from crosscoders.study.reader_page import readers_table
+from crosscoders.study.study_dictionaries import PAIR
+from forensics.progress import silent
+from forensics.protocols import SamplingSettings
+from tests.crosscoders.steering_world import SITE, cued, known_dictionary, world
+
+
+@pytest.fixture(scope="module")
+def pair():
+    return world()
+
+
+@pytest.fixture(scope="module")
+def studied(pair):
+    """Streams of runs of both policies, and the behaviour."""
+    tasks = [
+        task
+        for task in pair.environment.tasks("held-out", 120, 0)
+        if cued(pair.environment.spawn().reset(task, 0).text)
+    ][:20]
+    sides = {pair.before.identity: "before", pair.after.identity: "after"}
+    runs = [
+        run
+        for policy in (pair.before, pair.after)
+        for run in policy.play(pair.environment, tasks, 1, SamplingSettings(), 4)
+    ]
+    texts = texts_of(runs, sources=sides)
+    stream = harvest((pair.before, pair.after), texts, SITE)
+    streams = SimpleNamespace(chosen=stream, reported=stream, small=True)
+    return streams, starting_with("history", runs)
+
+
+def read(pair, studied, folder, asked="components", **more):
+    streams, behaviour = studied
+    dictionary = known_dictionary(pair)
+    table = latent_table(dictionary, streams.reported)
+    told = {"contrast": decision_contrast(("history",), "history"), "behaviour": behaviour} | more
+    return read_difference(
+        asked,
+        {PAIR: dictionary},
+        (pair.before, pair.after),
+        streams,
+        told["contrast"],
+        told["behaviour"],
+        table,
+        0,
+        folder,
+        {"site": SITE},
+        silent,
+    )
+
+
+def test_a_linear_dictionary_gives_the_projection_and_the_mean():
+    generator = torch.Generator().manual_seed(0)
+    basis = torch.linalg.qr(torch.randn(8, 3, generator=generator)).Q.T
+    mean, rows = torch.randn(8, generator=generator), torch.randn(20, 8, generator=generator)
+    dictionary = linear_dictionary(basis, mean, mean)
+    found = dictionary.decode(dictionary.encode(rows[:, None]), 0)
+    expected = mean + (rows - mean) @ basis.T @ basis
+    assert torch.allclose(found, expected, atol=1e-5)
+
+
+def test_the_planted_direction_is_what_the_components_take_out(pair, studied, tmp_path):
+    found = read(pair, studied, tmp_path)
+    leads = found[0]
+    assert leads.reader.name == "components" and leads.cause.holds
+    assert leads.cause.effect.high < -0.05 and leads.explained > 0.95
+    written = load_dictionary(tmp_path / "baselines" / "components").directions()[0, 0]
+    assert abs(torch.cosine_similarity(written, pair.direction, dim=0)) > 0.95
+    assert leads.reader.back >= 1  # the second component of a change in one direction is noise
+    said = sentences(found, SITE, "components")
+    assert said[0].startswith("The mean and the first 2 principal components") and SITE in said[0]
+    assert "at a dose of 25 % more than 20 rotations of equal size (p = 0.048)" in said[0]
+    row = readers_table([one.plain() for one in found]).rows[0]
+    assert row[0] == "components" and row[2].startswith("yes")
+
+
+def test_what_another_direction_takes_out_causes_nothing_and_explains_nothing(pair, studied):
+    from crosscoders.steering.activation_edits import feature_change
+    from crosscoders.study.causal_probe import Probe
+    from crosscoders.study.causes import caused
+
+    streams, behaviour = studied
+    other = torch.randn(len(pair.direction), generator=torch.Generator().manual_seed(5))
+    other -= (other @ pair.direction) * pair.direction / pair.direction.square().sum()
+    unit = other / other.norm()
+    dictionary = linear_dictionary(unit[None], torch.zeros_like(unit))
+    change = feature_change(dictionary, (0, 1), mode="ablate", acting="after", strength=1.0)
+    ((explained, size),) = accounted(streams.reported, [change])
+    assert abs(explained) < 0.1 and size < 0.3
+    probe = Probe.of(pair.after, streams.reported, behaviour)
+    assert not caused(probe, change).holds
+
+
+def test_the_cost_elsewhere_is_that_of_texts_without_the_behaviour(pair, studied, tmp_path):
+    leads = read(pair, studied, tmp_path)[0]
+    assert leads.cost is not None and 0 <= leads.cost.estimate < 0.2
+    unknown = read(pair, studied, tmp_path, contrast=None, behaviour=None)[0]
+    assert unknown.cost is None and unknown.cost_share is None
+    assert "costs elsewhere was not measured" in sentences([unknown], SITE, "components")[1]
+
+
+def test_the_reader_that_is_asked_for_leads_or_is_said_to_be_missing(pair, studied, tmp_path):
+    found = read(pair, studied, tmp_path, "mean-after")
+    assert found[0].reader.name == "mean-after" and found[0].reader.encoding == "own"
+    assert found[0].cause.effect.estimate < -0.05
+    gone = read(pair, studied, tmp_path, "mean-after", contrast=None, behaviour=None)
+    said = sentences(gone, SITE, "mean-after")
+    assert said[0] == "The reader mean-after that was asked for has nothing to read here."
+
+
+def test_models_that_do_not_differ_have_no_components(pair, studied, tmp_path):
+    texts = studied[0].reported.tokenized
+    stream = harvest((pair.before, pair.before), texts, SITE)
+    same = SimpleNamespace(chosen=stream, reported=stream, small=True)
+    assert read(pair, (same, studied[1]), tmp_path) == []
