@@ -103,9 +103,6 @@ def measured(
         table = table.with_column("stability", again.share)
     table.write(folder / LATENTS)
     first = contrasts[0] if contrasts else None
-    shown = shown_latents(table, first.name if first else None)
-    tokens = token_views(study.top, shown, reported.tokenized, policies[0].tokenizer)
-    write_json(folder / TOKENS, tokens)
     quality = asdict(study.quality)
     runs = spliced_texts(dictionary, policies, streams, progress)
     quality["spliced"] = _recovered(runs)
@@ -117,6 +114,10 @@ def measured(
     separating = _surest(table)
     everyone = [dictionary, *(dictionaries[name] for name in names)]
     found = tested(everyone, table, separating, policies, streams, behaviour, folder, progress)
+    shown = shown_latents(table, first.name if first else None)
+    shown += [one for one in found.presented if one not in shown]
+    tokens = token_views(study.top, shown, reported.tokenized, policies[0].tokenizer)
+    write_json(folder / TOKENS, tokens)
     stable = [one for one in shown if again is None or again.share[one] == 1]
     listed = list(dict.fromkeys([*found.presented, *stable]))
     write_explanations(
