@@ -42,7 +42,6 @@ def write_explanations(
     latents: Sequence[int],
     labels: LabelServer | None = None,
     progress: Progress = silent,
-    *,
     named: Sequence[int] | None = None,
     sources: Sequence[str] = (),
 ) -> dict[str, Any]:

@@ -94,13 +94,9 @@ def measured(
     dictionary = dictionaries[PAIR]
     reported = streams.reported.heard("reading the latents", progress)
     study = study_latents(dictionary, reported, contrasts)
-    names = [name for name in dictionaries if is_seed(name)]
-    table, again, plane = study.table, None, None
-    if names:
-        others = [dictionaries[name] for name in names]
-        again = stability(dictionary, others, reported)
-        plane = spanned(again, dictionary, others)
-        table = table.with_column("stability", again.share)
+    others = [one for name, one in dictionaries.items() if is_seed(name)]
+    again = stability(dictionary, others, reported) if others else None
+    table = study.table.with_column("stability", again.share) if again else study.table
     table.write(folder / LATENTS)
     first = contrasts[0] if contrasts else None
     quality = asdict(study.quality)
@@ -112,7 +108,7 @@ def measured(
     write_json(folder / CONTROLS, nulls)
     baselines = _baselines(dictionaries, reported, streams, first, table, folder)
     separating = _surest(table)
-    everyone = [dictionary, *(dictionaries[name] for name in names)]
+    everyone = [dictionary, *others]
     found = tested(everyone, table, separating, policies, streams, behaviour, folder, progress)
     shown = shown_latents(table, first.name if first else None)
     shown += [one for one in found.presented if one not in shown]
@@ -121,15 +117,7 @@ def measured(
     stable = [one for one in shown if again is None or again.share[one] == 1]
     listed = list(dict.fromkeys([*found.presented, *stable]))
     write_explanations(
-        folder,
-        dictionary,
-        policies,
-        reported,
-        listed,
-        labels,
-        progress,
-        named=found.presented,
-        sources=sources,
+        folder, dictionary, policies, reported, listed, labels, progress, found.presented, sources
     )
     return Measured(
         models=dictionary.config.models,
@@ -139,7 +127,7 @@ def measured(
         controls=nulls,
         baselines=baselines,
         reported=found,
-        spanned=plane,
+        spanned=spanned(again, dictionary, others) if again else None,
         outliers=tuple(sentences(streams.outliers, _decoder(policies[0]), streams.limits is None)),
         spliced=runs,
         stability=again,

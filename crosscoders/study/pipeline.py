@@ -16,6 +16,7 @@ What is finished is read back when the folder is gone on with; what it was
 started with must be the same.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
@@ -26,6 +27,7 @@ from crosscoders.activations.outlier_positions import plain
 from crosscoders.activations.texts import texts_hash
 from crosscoders.dictionaries.saved import SavedDictionary
 from crosscoders.patching.decisions import (
+    Theme,
     behaviour_of,
     contrasts_of,
     theme_of,
@@ -50,7 +52,7 @@ from crosscoders.study.diff_files import (
 )
 from crosscoders.study.diff_page import diff_page
 from crosscoders.study.latent_sources import sources_of_case
-from crosscoders.study.leading_reader import read_difference, sentences as reader_sentences
+from crosscoders.study.leading_reader import Read, read_difference, sentences as reader_sentences
 from crosscoders.study.material import (
     FEWEST,
     TRAINING,
@@ -64,7 +66,7 @@ from crosscoders.study.material import (
 )
 from crosscoders.study.measures import Measured, measured, told
 from crosscoders.study.next_commands import next_commands
-from crosscoders.study.seeds_consensus import consensus_of
+from crosscoders.study.seeds_consensus import Consensus, consensus_of
 from crosscoders.study.study_dictionaries import SEEDS, dictionaries_of
 from forensics.errors import UserError
 from forensics.investigation import CASE, CASE_FILES, CaseRequest, Inputs, check_case, start_case
@@ -228,7 +230,51 @@ def diff_material(
     # 2. Texts to train on, texts to report on, and some of the first to choose on.
     streams = study_streams(material, request, about["site"], folder, progress)
 
-    # 3. The dictionaries, and what is measured of them.
+    # 3. The dictionaries, and what is measured of them and beside them.
+    found, readers, seeds = _studied(
+        request, material, streams, theme, folder, about, saved, progress
+    )
+
+    # 4. What was found; of outliers nothing where there are none.
+    same, outliers = identities[0] == identities[1], streams.outliers
+    known = told(found, theme, location, about["site"], saved, [seeds.sentence] if seeds else [])
+    first = [f"A control: {SAME_WEIGHTS}."] if same else []
+    first += [FEW_TASKS] if streams.same_tasks else []
+    first += reader_sentences(readers, about["site"], request.reader)
+    known["sentences"] = [*first, *known["sentences"]]
+    if outliers.number:
+        known["outliers"] = plain(outliers, request.keep_outliers)
+    return {
+        "schema_version": VERSION,
+        "code": code_version(),
+        **about,
+        "asked": request.stated(),
+        "given": {"as": saved.kind, "key": saved.key} if saved else None,
+        **known,
+        "consensus": list(seeds.rows) if seeds else None,
+        "facts": _facts(material, found, streams, saved),
+        "reader": readers[0].reader.name if readers else None,
+        **(
+            {"command": ""}  # nothing is there to test
+            if same
+            else next_commands(request, folder, found, saved, readers[:1])
+        ),
+    }
+
+
+def _studied(
+    request: DiffRequest,
+    material: Material,
+    streams: StudyStreams,
+    theme: Theme | None,
+    folder: Path,
+    about: Mapping[str, Any],
+    saved: SavedDictionary | None,
+    progress: Progress,
+) -> tuple[Measured, list[Read], Consensus | None]:
+    """Dictionaries and what is measured of them, what other readers take out, and what the seeds
+    agree on.
+    """
     tokens = training_tokens(request, streams)
     dictionaries = dictionaries_of(request, folder, streams.learnt, about, saved, tokens, progress)
     contrasts, behaviour = contrasts_of(theme, material.runs), behaviour_of(theme, material.runs)
@@ -260,34 +306,7 @@ def diff_material(
     seeds = consensus_of(
         request, dictionaries, found, material.policies, streams, behaviour, folder, about, progress
     )
-
-    more = [seeds.sentence] if seeds else []
-    known = told(found, theme, location, about["site"], saved, more)
-    same = identities[0] == identities[1]
-    first = [f"A control: {SAME_WEIGHTS}."] if same else []
-    first += [FEW_TASKS] if streams.same_tasks else []
-    first += reader_sentences(readers, about["site"], request.reader)
-    known["sentences"] = [*first, *known["sentences"]]
-
-    # 4. What was found; of outliers nothing where there are none.
-    outliers = streams.outliers
-    return {
-        "schema_version": VERSION,
-        "code": code_version(),
-        **about,
-        "asked": request.stated(),
-        "given": {"as": saved.kind, "key": saved.key} if saved else None,
-        **known,
-        "consensus": list(seeds.rows) if seeds else None,
-        **({"outliers": plain(outliers, request.keep_outliers)} if outliers.number else {}),
-        "facts": _facts(material, found, streams, saved),
-        "reader": readers[0].reader.name if readers else None,
-        **(
-            {"command": ""}  # nothing is there to test
-            if same
-            else next_commands(request, folder, found, saved, readers[:1])
-        ),
-    }
+    return found, readers, seeds
 
 
 def _facts(
