@@ -16,6 +16,7 @@
 What a model wrote is text: cut, never executed.
 """
 
+import re
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -36,6 +37,7 @@ EACH: Final = 8  # contexts of each kind
 TURNS: Final = 6  # told one by one
 PROMOTED: Final = 10
 LABEL: Final = 160  # characters
+WORD: Final = re.compile(r"[^\W_]+")
 KINDS: Final = ("strong", "middle", "weak", "silent")
 
 
@@ -213,14 +215,22 @@ class Label:
     unread: int
 
 
-def labelled(contexts: Sequence[tuple[str, str, float]], ask: Ask, *, seed: int = 0) -> Label:
-    """`contexts`: `(text around, the token, value)`, value 0 where the latent is silent."""
+def marked(tokens: Sequence[str], at: int) -> str:
+    """The text of a context on one line, with the token in question between `<<` and `>>`."""
+    some = [*tokens[:at], f"<<{tokens[at]}>>", *tokens[at + 1 :]]
+    return " ".join("".join(some).split())
+
+
+def labelled(contexts: Sequence[tuple[str, float]], ask: Ask, *, seed: int = 0) -> Label:
+    """`contexts`: `(text as marked, value)`, value 0 where the latent is silent; two and more that
+    are active, since one half is named and the other tested.
+    """
     random = np.random.default_rng(seed)
-    active = [one for one in contexts if one[2] > 0]
-    silent = [one for one in contexts if one[2] == 0]
+    active = [one for one in contexts if one[1] > 0]
+    silent = [one for one in contexts if one[1] == 0]
     random.shuffle(active)
     shown = active[: len(active) // 2]
-    lines = "\n".join(f"- {_marked(text, token)}" for text, token, _ in shown)
+    lines = "\n".join(f"- {text}" for text, _ in shown)
     text = printable(
         ask(
             "In each line one token stands between << and >>. In a few words: what do these places"
@@ -232,24 +242,19 @@ def labelled(contexts: Sequence[tuple[str, str, float]], ask: Ask, *, seed: int 
     unread = 0
     tested = active[len(active) // 2 :] + silent
     random.shuffle(tested)
-    for around, token, value in tested:
+    for around, value in tested:
         answer = ask(
             f"A rule for the token between << and >>: {text}\nDoes it hold here?"
-            f"\n{_marked(around, token)}\nAnswer yes or no."
+            f"\n{around}\nAnswer yes or no."
         )
-        word = answer.strip().lower()[:3]
-        if word[:2] == "no" or word == "yes":
-            right[value > 0].append((word == "yes") == (value > 0))
+        word = WORD.search(answer.lower())
+        if word and word[0] in ("yes", "no"):
+            right[value > 0].append((word[0] == "yes") == (value > 0))
         else:
             unread += 1
     known = right[True] and right[False]
     score = float(np.mean([np.mean(one) for one in right.values()])) if known else None
     return Label(text=text, score=score, shown=len(tested), unread=unread)
-
-
-def _marked(around: str, token: str) -> str:
-    head, _, tail = around.partition(token)
-    return " ".join(f"{head}<<{token}>>{tail}".split())
 
 
 def neuronpedia(

@@ -122,15 +122,18 @@ def _presented_section(
 ) -> Section:
     """Each latent with what it says and moves."""
     by_number, reported = {one.latent: one for one in latents}, summary.get("reported")
+    known = any(one.stability is not None for one in latents)
+    again = " and come back from every other seed" if known else ""
+    ignorance = "" if known else " Whether another seed finds them was not measured."
     return Section(
         title="The latents that are reported" if reported else "No latent is reported",
         hint="The after model's own, found again from every other seed, and shown to cause"
         " something, as far as each was measured. Open one for what it says."
         if reported
-        else "These come nearest: they are the after model's own and come back from every other"
-        " seed, but are not shown to cause anything.",
+        else f"These come nearest: they are the after model's own{again}, but are not shown to"
+        f" cause anything.{ignorance}",
         blocks=tuple(fold(by_number[one]) for one in _presented(summary) if one in by_number),
-        empty="None is the after model's own and comes back from every other seed.",
+        empty=f"None is the after model's own{again.replace('come', 'comes')}.",
     )
 
 

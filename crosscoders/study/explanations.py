@@ -15,7 +15,14 @@ from typing import Any, Final
 from crosscoders.activations.activation_store import StoredStream
 from crosscoders.activations.texts import TokenizedText
 from crosscoders.dictionaries.dictionary import Dictionary
-from crosscoders.latents.explained import Context, Explanation, explained, labelled, neuronpedia
+from crosscoders.latents.explained import (
+    Context,
+    Explanation,
+    explained,
+    labelled,
+    marked,
+    neuronpedia,
+)
 from crosscoders.latents.table import TopToken, TopTokens
 from crosscoders.study.diff_files import EXPLANATIONS, NEURONPEDIA
 from crosscoders.study.label_server import LabelServer
@@ -24,6 +31,7 @@ from forensics.progress import Progress, silent
 from forensics.records import read_json, write_json
 
 WINDOW: Final = 10  # tokens of context on each side
+FEWEST: Final = 2  # active contexts of a latent that is named: one to name, one to test
 
 
 def write_explanations(
@@ -86,11 +94,8 @@ def _label(
         if before.get("label", {}).get("model") == labels.model:
             one["label"] = before["label"]
             continue
-        contexts = [
-            ("".join(each["tokens"]), each["tokens"][each["at"]], each["value"])
-            for each in one["contexts"]
-        ]
-        if not any(value > 0 for _, _, value in contexts):
+        contexts = [(marked(each["tokens"], each["at"]), each["value"]) for each in one["contexts"]]
+        if sum(value > 0 for _, value in contexts) < FEWEST:
             continue
         one["label"] = {"model": labels.model, **asdict(labelled(contexts, labels.ask))}
         write_json(folder / EXPLANATIONS, {**kept, **found})

@@ -47,7 +47,13 @@ class LabelServer:
             )
             answer.raise_for_status()
             return str(answer.json()["choices"][0]["message"]["content"] or "")
-        except (httpx.HTTPError, ValueError, LookupError, TypeError) as error:
+        except (
+            httpx.HTTPError,
+            httpx.InvalidURL,
+            ValueError,
+            LookupError,
+            TypeError,
+        ) as error:
             raise OutsideFailure(
                 f"the server for labels at {self.url} gave no answer that can be read"
                 f" ({type(error).__name__}); start it and go on with --resume"

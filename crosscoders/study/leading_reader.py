@@ -25,7 +25,7 @@ from crosscoders.activations.activation_store import StoredStream
 from crosscoders.activations.streams import Stream
 from crosscoders.activations.texts import TokenizedText
 from crosscoders.dictionaries.dictionary import Dictionary
-from crosscoders.dictionaries.saved import save_dictionary
+from crosscoders.dictionaries.saved import CONFIG, save_dictionary
 from crosscoders.latents.row_groups import Contrast
 from crosscoders.latents.table import LatentTable
 from crosscoders.patching.decisions import Behaviour
@@ -122,7 +122,7 @@ def read_difference(
         )
     ]
     for one in readers:
-        if not (folder / one.place).is_dir():
+        if not (folder / one.place / CONFIG).is_file():
             save_dictionary(one.dictionary, folder / one.place, **about, reader=one.name)
     write_json(folder / READERS_FILE, [one.plain() for one in found])
     return found
@@ -297,6 +297,8 @@ def _beside(found: Sequence[Read]) -> list[str]:
     if ours.holds and theirs.holds:
         verdict = f"does {'more' if gap > 0 else 'less'} than"
         verdict = "does as well as" if abs(gap) <= tie else verdict
+        if ours.effect.estimate * theirs.effect.estimate < 0:
+            verdict = "moves it the other way than"
     elif ours.holds or theirs.holds:
         verdict = "moves it more than rotations do, which is not shown of"
     else:

@@ -195,6 +195,12 @@ class StudyStreams:
     limits: Limits | None
     small: bool
 
+    @property
+    def same_tasks(self) -> bool:
+        """Whether there are too few tasks to report on others than those trained on."""
+        learnt, reported = ({one.task for one in s.texts} for s in (self.learnt, self.reported))
+        return learnt == reported
+
 
 def training_tokens(request: DiffRequest, streams: StudyStreams) -> int:
     """How many tokens the dictionaries are trained on."""

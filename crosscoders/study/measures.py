@@ -99,9 +99,6 @@ def measured(
     table = study.table.with_column("stability", again.share) if again else study.table
     table.write(folder / LATENTS)
     first = contrasts[0] if contrasts else None
-    shown = shown_latents(table, first.name if first else None)
-    tokens = token_views(study.top, shown, reported.tokenized, policies[0].tokenizer)
-    write_json(folder / TOKENS, tokens)
     quality = asdict(study.quality)
     runs = spliced_texts(dictionary, policies, streams, progress)
     quality["spliced"] = _recovered(runs)
@@ -113,6 +110,10 @@ def measured(
     separating = _surest(table)
     everyone = [dictionary, *others]
     found = tested(everyone, table, separating, policies, streams, behaviour, folder, progress)
+    shown = shown_latents(table, first.name if first else None)
+    shown += [one for one in found.presented if one not in shown]
+    tokens = token_views(study.top, shown, reported.tokenized, policies[0].tokenizer)
+    write_json(folder / TOKENS, tokens)
     stable = [one for one in shown if again is None or again.share[one] == 1]
     write_explanations(
         folder, dictionary, policies, reported, stable, labels, progress, found.presented, sources

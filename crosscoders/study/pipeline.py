@@ -50,6 +50,7 @@ from crosscoders.study.diff_page import diff_page
 from crosscoders.study.latent_sources import sources_of_case
 from crosscoders.study.leading_reader import Read, read_difference, sentences as reader_sentences
 from crosscoders.study.material import (
+    FEWEST,
     TRAINING,
     Material,
     StudyStreams,
@@ -75,6 +76,10 @@ from forensics.subjects import inspect_subjects
 from forensics.version import code_version
 
 SAME_WEIGHTS: Final = "before and after hold the same weights, so nothing can differ"
+FEW_TASKS: Final = (
+    f"There are fewer than {FEWEST} tasks, so all that is told was learnt from the same tasks, and"
+    " may not hold on others."
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -239,6 +244,7 @@ def diff_material(
     known = told(found, theme, location, about["site"], saved, parts.more)
     same = identities[0] == identities[1]
     first = [f"A control: {SAME_WEIGHTS}."] if same else []
+    first += [FEW_TASKS] if streams.same_tasks else []
     first += reader_sentences(readers, about["site"], request.reader)
     known["sentences"] = [*first, *known["sentences"]]
 
@@ -345,7 +351,11 @@ def _facts(
         f"dictionary given ({saved.kind}, {models}), not trained"
         if saved
         else f"{len(streams.learnt.texts):,} texts to train on",
-        f"{found.quality['rows']:,} tokens of"
-        f" {len({text.task for text in streams.reported.texts}):,} other tasks to report on",
+        f"{found.quality['rows']:,} tokens of {_tasks(streams)} to report on",
         *([cut] if material.cut else []),
     ]
+
+
+def _tasks(streams: StudyStreams) -> str:
+    number = len({text.task for text in streams.reported.texts})
+    return plural(number, "task") if streams.same_tasks else f"{number:,} other tasks"

@@ -10,8 +10,9 @@
 - `crosscoder`: the latents of the pair's dictionary that are specific to the after model.
 
 All are learnt on the texts of the tasks trained on. A direction comes back where both halves of
-these tasks give it (|cosine| at least `SAME`, one to one), a latent of the crosscoder where every
-other seed has it. The rule that set them side by side: `experiments/readers_of_the_difference`.
+these tasks give it (|cosine| at least `SAME`, one to one; not measured where a half has nothing to
+learn from), a latent of the crosscoder where every other seed has it. The rule that set them side
+by side: `experiments/readers_of_the_difference`.
 """
 
 from collections.abc import Mapping, Sequence
@@ -97,6 +98,7 @@ def _components(learnt: StoredStream) -> Reader | None:
     if whole.rows < 2 or not float(whole.covariance().trace()) > 0:
         return None
     first, *others = (one.components() for one in (whole, *halves))
+    told = all(float(one.covariance().trace()) > 0 for one in halves)
     few = first.directions[:NUMBER].float()
     return Reader(
         name="components",
@@ -105,7 +107,7 @@ def _components(learnt: StoredStream) -> Reader | None:
         dictionary=linear_dictionary(few, first.mean.float(), first.mean.float()),
         latents=tuple(range(2 * len(few) + 1)),
         directions=len(few),
-        back=_partners(few, [one.directions[:NUMBER].float() for one in others]),
+        back=_partners(few, [one.directions[:NUMBER].float() for one in others]) if told else None,
         place="baselines/components",
     )
 
@@ -122,7 +124,8 @@ def _mean_after(learnt: StoredStream, contrast: Contrast | None) -> Reader | Non
         return normalize(gap.nan_to_num()[None], dim=-1)
 
     one_half = torch.tensor([_is_first_half(task) for task in groups.task])
-    direction = unit(torch.ones_like(first))
+    direction, halves = unit(torch.ones_like(first)), (unit(one_half), unit(~one_half))
+    told = all(bool(half.any()) for half in halves)
     return Reader(
         name="mean-after",
         words=f"the after model's direction from other steps to those with {contrast.name}",
@@ -130,7 +133,7 @@ def _mean_after(learnt: StoredStream, contrast: Contrast | None) -> Reader | Non
         dictionary=linear_dictionary(direction, after[~first].mean(0)),
         latents=(0, 1),
         directions=1,
-        back=_partners(direction, [unit(one_half), unit(~one_half)]),
+        back=_partners(direction, halves) if told else None,
         place="baselines/mean-after",
         encoding="own",
     )

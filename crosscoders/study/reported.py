@@ -19,13 +19,15 @@ SPECIFIC: Final = "not specific to the after model"
 COMES_BACK: Final = "specific, but not found from every other seed"
 CAUSES: Final = "specific and found again, but not shown to move more than random directions do"
 UNTESTED: Final = "specific and found again, but not tested for what they move"
+AGAIN: Final = " and found again"  # which is not known where one seed was trained
 MOST_NAMED: Final = 5
 
 
 @dataclass(frozen=True, kw_only=True)
 class Reported:
     """`latents`: that fulfil every condition that was measured, the most active first.
-    `left_out`: how many candidates fail, by the first condition that they fail. `seeds`: from
+    `left_out`: how many candidates fail, by the first condition that was measured and that they
+    fail. `seeds`: from
     how many others each was looked for; 0 where that was not measured. `back`: the after model's
     own that come back, whatever they cause.
     """
@@ -92,14 +94,18 @@ def reported(
     stability = table.column("stability") if seeds else np.ones(len(table.column("latent")))
     back = [one for one in specific if stability[one] == 1]
     kept = [one for one in back if causes is None or causes.get(one, False)]
+    left_out = {SPECIFIC: len(set(separating) - set(specific))}
+    if seeds:
+        left_out[COMES_BACK] = len(specific) - len(back)
+    if causes is not None:
+        moveless, untested = (
+            why if seeds else why.replace(AGAIN, "") for why in (CAUSES, UNTESTED)
+        )
+        left_out[moveless] = sum(not causes.get(one, True) for one in back)
+        left_out[untested] = len(set(back) - set(causes))
     return Reported(
         latents=kept,
-        left_out={
-            SPECIFIC: len(set(separating) - set(specific)),
-            COMES_BACK: len(specific) - len(back),
-            CAUSES: sum(not (causes or {}).get(one, True) for one in back),
-            UNTESTED: len(set(back) - set(causes)) if causes is not None else 0,
-        },
+        left_out=left_out,
         seeds=seeds,
         moved=moved,
         back=back,

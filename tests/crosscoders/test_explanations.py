@@ -19,7 +19,7 @@ from tests.crosscoders.test_explained import TEXTS, dictionary, stream, unembedd
 
 
 class Labeller(BaseHTTPRequestHandler):
-    """Says `the cue`, and yes to everything; `asked` counts."""
+    """Says `the cue`, and yes to everything, unless it has `content`; `asked` counts."""
 
     def log_message(self, *_):
         pass
@@ -29,6 +29,7 @@ class Labeller(BaseHTTPRequestHandler):
         self.server.asked.append(body)
         words = "the <b>cue</b>" if "in common" in body["messages"][0]["content"] else "yes"
         content = json.dumps({"choices": [{"message": {"content": words}}]}).encode()
+        content = content if self.server.content is None else self.server.content
         self.send_response(self.server.status)
         self.send_header("Content-Length", str(len(content)))
         self.end_headers()
@@ -38,7 +39,7 @@ class Labeller(BaseHTTPRequestHandler):
 @pytest.fixture
 def server():
     with ThreadingHTTPServer(("127.0.0.1", 0), Labeller) as one:
-        one.asked, one.status = [], 200
+        one.asked, one.status, one.content = [], 200, None
         thread = threading.Thread(target=one.serve_forever, kwargs={"poll_interval": 0.02})
         thread.start()
         yield one
@@ -106,6 +107,13 @@ def test_a_server_that_fails_is_one_sentence_and_a_bad_address_another(given, tm
     server.status = 500
     with pytest.raises(OutsideFailure, match="go on with --resume"):
         write_explanations(tmp_path, *given, labels=served(server))
+    server.status = 200
+    for content in (b"<html>", b"[]", b'{"choices": []}', b'{"choices": [{"message": "x"}]}'):
+        server.content = content
+        with pytest.raises(OutsideFailure, match="go on with --resume"):
+            served(server).ask("?")
+    with pytest.raises(OutsideFailure, match="InvalidURL"):
+        LabelServer(url="http://127.0.0.1:port/v1", model="m").ask("?")
     with pytest.raises(UserError, match="chat completions"):
         LabelServer(url="folder", model="m")
     with pytest.raises(UserError, match="--label-model"):

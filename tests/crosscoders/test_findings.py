@@ -46,6 +46,8 @@ def test_what_was_not_measured_is_said():
     found = reported(table([1], [1.0, 1.0]), [], 0)
     assert found.latents == [1]
     assert "Stability was not measured" in found.sentence
+    alone = reported(table([1], [1.0, 1.0]), [], 0, {1: False}, "the loss")
+    assert "found again" not in alone.sentence and COMES_BACK not in alone.left_out
     failed = reported(table([1, 2], [1.0] * 3), [], 2, {1: False, 2: False}, "the loss")
     assert not failed.latents and failed.presented == [1, 2]
     assert "What they cause was not measured." in found.sentence

@@ -12,9 +12,12 @@ from crosscoders.dictionaries.saved import load_dictionary
 from crosscoders.latents.row_groups import decision_contrast
 from crosscoders.latents.table import latent_table
 from crosscoders.patching.decisions import starting_with
+from crosscoders.steering.activation_edits import shift_change
 from crosscoders.study.between_stage import between_stage
+from crosscoders.study.causal_probe import LENGTH
+from crosscoders.study.difference_baselines import moments_of
 from crosscoders.study.leading_reader import accounted, read_difference, sentences
-from crosscoders.study.reader_accounts import linear_dictionary
+from crosscoders.study.reader_accounts import _partners, linear_dictionary, readers_of
 from crosscoders.study.reader_page import readers_table
 from crosscoders.study.study_dictionaries import PAIR
 from forensics.progress import silent
@@ -43,7 +46,8 @@ def studied(pair):
     ]
     texts = texts_of(runs, sources=sides)
     stream = harvest((pair.before, pair.after), texts, SITE)
-    streams = SimpleNamespace(chosen=stream, reported=stream, small=True)
+    learnt = [text for text in stream.tokenized if text.note.task in set(tasks[:15])]
+    streams = SimpleNamespace(chosen=stream.part(learnt), reported=stream, small=True)
     return streams, starting_with("history", runs)
 
 
@@ -78,18 +82,43 @@ def test_a_linear_dictionary_gives_the_projection_and_the_mean():
 
 
 def test_the_planted_direction_is_what_the_components_take_out(pair, studied, tmp_path):
+    (tmp_path / "baselines" / "components").mkdir(parents=True)  # left by a run that was killed
     found = read(pair, studied, tmp_path)
     leads = found[0]
     assert leads.reader.name == "components" and leads.cause.holds
     assert leads.cause.effect.high < -0.05 and leads.explained > 0.95
-    written = load_dictionary(tmp_path / "baselines" / "components").directions()[0, 0]
-    assert abs(torch.cosine_similarity(written, pair.direction, dim=0)) > 0.95
+    written = load_dictionary(tmp_path / "baselines" / "components").directions()[:, 0]
+    assert abs(torch.cosine_similarity(written[0], pair.direction, dim=0)) > 0.95
+    streams = studied[0]
+    learnt, told = (moments_of(one).mean().float() for one in (streams.chosen, streams.reported))
+    assert torch.allclose(written[-1], learnt) and not torch.allclose(learnt, told)
     assert leads.reader.back >= 1  # the second component of a change in one direction is noise
     said = sentences(found, SITE, "components")
     assert said[0].startswith("The mean and the first 2 principal components") and SITE in said[0]
     assert "at a dose of 25 % more than 20 rotations of equal size (p = 0.048)" in said[0]
     row = readers_table([one.plain() for one in found]).rows[0]
     assert row[0] == "components" and row[2].startswith("yes")
+    verdicts = {-0.5: "does less than", -0.27: "does as well as", -0.02: "does more than"}
+    for effect, verdict in (verdicts | {0.3: "moves it the other way than"}).items():
+        both = [moved(leads, -0.3), moved(found[1], effect)]
+        assert verdict in sentences(both, SITE, "components")[2]
+
+
+def moved(one, effect):
+    """A reader that surely moves so much."""
+    estimate = replace(one.cause.effect, estimate=effect)
+    return replace(one, cause=replace(one.cause, effect=estimate, holds=True))
+
+
+def test_directions_come_back_from_both_halves_or_it_was_not_measured(studied):
+    axes, stream = torch.eye(2, 4), studied[0].reported
+    assert _partners(axes, [axes, -axes[[1, 0]]]) == 2
+    assert _partners(axes, [axes, axes[:1]]) == _partners(axes, [axes[:1], axes]) == 1
+    task = stream.tokenized[0].note.task
+    alone = stream.part([one for one in stream.tokenized if one.note.task == task])
+    contrast = decision_contrast(("history",), "history")
+    found = readers_of(["components", "mean-after"], {PAIR: None}, alone, contrast, None, 0)
+    assert found and {one.back for one in found} == {None}
 
 
 def test_what_another_direction_takes_out_causes_nothing_and_explains_nothing(pair, studied):
@@ -103,15 +132,47 @@ def test_what_another_direction_takes_out_causes_nothing_and_explains_nothing(pa
     unit = other / other.norm()
     dictionary = linear_dictionary(unit[None], torch.zeros_like(unit))
     change = feature_change(dictionary, (0, 1), mode="ablate", acting="after", strength=1.0)
-    ((explained, size),) = accounted(streams.reported, [change])
-    assert abs(explained) < 0.1 and size < 0.3
+    mean = moments_of(streams.reported).mean().float()
+    constant = shift_change(mean, mode="ablate", strength=1.0)
+    (explained, size), (none, _) = accounted(streams.reported, [change, constant])
+    assert abs(explained) < 0.1 and size < 0.3 and abs(none) < 1e-4  # the mean is no variance
     probe = Probe.of(pair.after, streams.reported, behaviour)
     assert not caused(probe, change).holds
+
+
+def costs_by_hand(pair, stream, change):
+    """By task, of the before model's first run without the behaviour: KL of the after model from
+    itself with the change, where no action is decided.
+    """
+    found = {}
+    for text in stream.tokenized:
+        note = text.note
+        used = any("history" in step.kinds for step in note.steps)
+        if note.source == "after" or used or note.task in found:
+            continue
+        ids = torch.from_numpy(text.token_ids[:LENGTH]).long()[None]
+        rows = torch.cat([block.activations for block in stream.part([text]).blocks()]).float()
+        added = change.apply(rows[:, 1], rows[:, 0])[: ids.shape[1]] - rows[: ids.shape[1], 1]
+        handle = pair.after.model.model.layers[1].register_forward_hook(
+            lambda _m, _a, out, added=added: (
+                (out[0] + added, *out[1:]) if isinstance(out, tuple) else out + added
+            )
+        )
+        with torch.no_grad():
+            changed = pair.after.model(ids).logits[0].double().log_softmax(-1)
+            handle.remove()
+            own = pair.after.model(ids).logits[0].double().log_softmax(-1)
+        apart = (own.exp() * (own - changed)).sum(-1)
+        found[note.task] = float(apart[~torch.from_numpy(text.deciding[:LENGTH])].mean())
+    return found
 
 
 def test_the_cost_elsewhere_is_that_of_texts_without_the_behaviour(pair, studied, tmp_path):
     leads = read(pair, studied, tmp_path)[0]
     assert leads.cost is not None and 0 <= leads.cost.estimate < 0.2
+    by_hand = list(costs_by_hand(pair, studied[0].reported, leads.reader.change).values())
+    assert leads.cost.clusters == len(by_hand)
+    assert leads.cost.estimate == pytest.approx(sum(by_hand) / len(by_hand), rel=1e-3, abs=1e-7)
     unknown = read(pair, studied, tmp_path, contrast=None, behaviour=None)[0]
     assert unknown.cost is None and unknown.cost_share is None
     assert "costs elsewhere was not measured" in sentences([unknown], SITE, "components")[1]

@@ -120,7 +120,7 @@ def test_what_the_seeds_agree_on_is_a_dictionary_that_tells_the_difference(made)
     assert f"other seeds: {len(stable)} latent" in said
 
 
-def test_models_in_memory_are_their_directories(pair, texts, tmp_path):
+def test_models_in_memory_are_their_directories(pair, texts, tmp_path, monkeypatch):
     """The same numbers under the same identities, and one goes on with what the other began."""
     sides, held = [tmp_path / "before", tmp_path / "after"], []
     for place, side in zip(pair[:2], sides, strict=True):
@@ -130,13 +130,28 @@ def test_models_in_memory_are_their_directories(pair, texts, tmp_path):
         held.append(policy_from(model, tiny_tokenizer()))
     small = {"texts": texts, "shape": Shape(latents=96, after_only=8, k=6), "tokens": 2_000}
     small |= {"controls": False, "baselines": False, "site": SITE, "decisions": 0, "seeds": 1}
+    monkeypatch.setattr("crosscoders.study.measures.MOST_LATENTS", 0)
     found = diff(*held, out=tmp_path / "held", **small)
     assert any("Stability was not measured" in one for one in found["sentences"])
+    assert not any("learnt from the same tasks" in one for one in found["sentences"])
+    assert found["presented"], "this pair has a latent of its own"
+    tokens = json.loads((tmp_path / "held" / TOKENS).read_text())
+    assert set(tokens) == set(map(str, found["presented"]))  # however many others stand before
     assert found == diff(*sides, out=tmp_path / "saved", **small)
     assert found == diff(*sides, out=tmp_path / "held", resume=True, **small)
     scorer = constructed_policy(lambda text: [1.0], tiny_tokenizer(), "scorer")
     with pytest.raises(UserError, match="a model in memory needs weights in this process"):
         diff(held[0], scorer, out=tmp_path / "scorer", **small)
+
+
+def test_with_few_tasks_it_is_said_that_all_were_learnt_from(pair, texts, tmp_path):
+    few = tmp_path / "few.jsonl"
+    few.write_text("\n".join(texts.read_text().splitlines()[:2]))
+    small = {"shape": Shape(latents=96, after_only=8, k=6), "tokens": 200, "seeds": 1}
+    small |= {"controls": False, "baselines": False, "site": SITE, "decisions": 0}
+    found = diff(pair[0], pair[1], out=tmp_path / "out", texts=few, **small)
+    assert found["sentences"][0].startswith("There are fewer than 5 tasks")
+    assert any(one.endswith("tokens of 2 tasks to report on") for one in found["facts"])
 
 
 def test_a_checkpoint_against_itself_is_refused_or_a_control(pair, texts, tmp_path):

@@ -43,6 +43,17 @@ def test_the_surest_separation_comes_first_and_the_untested_last(folder):
     assert told == [(EVIL, 1.0, True), (" end", 0.5, False)]
 
 
+def test_latents_that_come_nearest_come_back_only_where_that_was_measured(folder, tmp_path):
+    unknown = page(written(tmp_path / "one", reported=[], presented=[3]))
+    assert "Whether another seed finds them was not measured" in unknown
+    assert "come back from every other seed, but" not in unknown
+    table = pq.read_table(folder / LATENTS)
+    known = table.append_column("stability", pa.array([1.0] * len(table)))
+    written(folder, reported=[], presented=[3])
+    pq.write_table(known, folder / LATENTS)
+    assert "come back from every other seed, but are not shown to cause" in page(folder)
+
+
 def test_the_network_says_its_numbers_and_frames_the_site():
     figure = network_figure(patching(), "blocks.1.hook_resid_post")
     assert figure.framed == (("residual, at the decision", "1"), ("residual, everywhere", "1"))
