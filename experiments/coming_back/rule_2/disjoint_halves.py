@@ -39,10 +39,7 @@ from forensics.budget import Budget
 from forensics.policies import load_policy
 from forensics.progress import silent
 from forensics.records import content_hash
-from training import MiniRepo
-from training.organisms.base_model import RECIPES
-from training.recipe import read_recipe
-from training.trainer import grpo
+from training import MiniRepo, grpo, read_recipe
 
 FEW: Final = 40_000  # tokens to train on
 SITE: Final = "blocks.1.hook_resid_post"
@@ -173,7 +170,7 @@ def retrained_row(number: int, cache: Path) -> dict[str, Any]:
 
 def trained(number: int, side: int, folder: Path) -> Path:
     """The base after the recipe's first steps on one half."""
-    recipe = read_recipe(RECIPES / "leak.toml")
+    recipe = read_recipe(BUNDLED.parent / "recipes" / "leak.toml")
     short = recipe.grpo.model_copy(update={"steps": STEPS})
     recipe = recipe.model_copy(update={"grpo": short, "audit": None})
     policy = load_policy(BASE, device="cpu", dtype="float32")
