@@ -171,7 +171,7 @@ def retrained_row(number: int, cache: Path) -> dict[str, Any]:
 
 def trained(number: int, side: int, folder: Path) -> Path:
     """The base after the recipe's first steps on one half."""
-    recipe = read_recipe(RECIPES / "leak.toml")
+    recipe = read_recipe(BUNDLED.parent / "recipes" / "leak.toml")
     short = recipe.grpo.model_copy(update={"steps": STEPS})
     recipe = recipe.model_copy(update={"grpo": short, "audit": None})
     policy = load_policy(BASE, device="cpu", dtype="float32")
