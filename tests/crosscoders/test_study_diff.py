@@ -17,6 +17,7 @@ from crosscoders.study.diff_files import (
     CONSENSUS,
     DICTIONARY,
     LATENTS,
+    READERS_FILE,
     TOKENS,
     Shape,
 )
@@ -88,6 +89,9 @@ def test_the_change_is_found_at_the_cue_and_nowhere_else(made, pair):
     assert again  # the cue's latent is no one seed's
     causes = json.loads((out / CAUSES).read_text())
     assert causes["measure"] == "loss" and sorted(causes["latents"]) == sorted(map(str, again))
+    readers = json.loads((out / READERS_FILE).read_text())
+    tests = [*causes["latents"].values(), *(one["cause"] for one in readers)]
+    assert {one["tasks"] for one in tests} == {32}  # of 80 texts those that nothing was learnt from
     held = [one for one in again if causes["latents"][str(one)]["holds"]]
     assert summary["reported"] == held
     leads, account, beside, own = summary["sentences"][:4]
