@@ -40,7 +40,6 @@ from forensics.policies import load_policy
 from forensics.progress import silent
 from forensics.records import content_hash
 from training import MiniRepo, grpo, read_recipe
-from training.organisms import RECIPES
 
 FEW: Final = 40_000  # tokens to train on
 SITE: Final = "blocks.1.hook_resid_post"
