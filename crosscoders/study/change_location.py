@@ -1,6 +1,6 @@
 """Where the change lives: patching and grafting at decisions, and the site that they choose."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any, Final
 
@@ -17,7 +17,9 @@ from forensics.errors import UserError
 from forensics.policies import decoder_layers
 from forensics.progress import Progress
 from forensics.records import content_hash
+from forensics.report import plain
 
+HARDLY: Final = 1e-4  # nats of KL at the decisions
 SHORTEST: Final = 4  # tokens of a plain text before a place where it is cut
 
 
@@ -54,6 +56,22 @@ def locate(
         "patch": [row.flat() for row in patches.rows],
         "graft": [row.flat() for row in grafts.rows],
     }
+
+
+def hardly(location: Mapping[str, Any]) -> list[str]:
+    """That there is next to nothing to tell of what `locate` gave, where that is so."""
+    kl = location["kl"]["estimate"]
+    if kl is None or kl >= HARDLY:
+        return []
+    chances = [location[side] and location[side]["estimate"] for side in ("before", "after")]
+    told = ""
+    if location["behaviour"] and None not in chances:
+        first, last = (plain(one, 4) for one in chances)
+        told = f"; the chance to {location['behaviour']} is {first} before and {last} after"
+    return [
+        f"The two models hardly differ at the decisions (KL {kl:.1e} nats{told}), so shares of what"
+        " training changed are shares of next to nothing."
+    ]
 
 
 def _maps(

@@ -134,7 +134,7 @@ def sentence(sets: Sequence[LatentSet], seeds: int) -> str:
 
 def _verdict(sets: Sequence[LatentSet], seeds: int, holds: bool) -> str:
     if causing_together(sets, seeds):
-        return "as a set they cause it, and none of them is a finding by that"
+        return "as a set they cause it, which makes none of them a finding of its own"
     if holds:
         lack = "but not with every seed" if seeds else "with one seed, and no other was trained"
         return f"more than random directions do, {lack}"

@@ -231,8 +231,8 @@ def _leads(one: Read, site: str) -> str:
         ends = f"{percent(cause.undone.low)}, {percent(cause.undone.high)}"
         undone = f", {percent(cause.undone.estimate)} [{ends}] of what training changed there"
     return (
-        f"{capital(reader.words)}, taken out of the after model at {site},"
-        f" move{'' if several else 's'} the {cause.measure} by {plain(effect.estimate, 3)}"
+        f"{capital(reader.words)}, taken out of the after model at {site} while it reads stored"
+        f" texts, move{'' if several else 's'} the {cause.measure} by {plain(effect.estimate, 3)}"
         f" [{plain(effect.low, 3)}, {plain(effect.high, 3)}], from {plain(cause.unchanged, 3)}, on"
         f" {plural(cause.tasks, 'task')}{undone}: {_beyond(one)}."
     )
@@ -257,7 +257,7 @@ def _account(one: Read) -> str:
     several, holds = one.reader.directions > 1, max(one.explained, 0.0)
     return (
         f"{'They hold' if several else 'It holds'} {percent(holds)} of the variance of the models'"
-        f" difference and {'are' if several else 'is'} {percent(one.size)} as large;"
+        f" difference and {'are' if several else 'is'} {percent(one.size)} as large as it;"
         f" {_comes_back(one.reader)}; {_cost(one)}."
     )
 

@@ -28,7 +28,7 @@ from crosscoders.activations.texts import texts_hash
 from crosscoders.dictionaries.saved import SavedDictionary
 from crosscoders.patching.decisions import Theme, behaviour_of, contrasts_of, theme_of
 from crosscoders.study.between_stage import BetweenStage, between_stage
-from crosscoders.study.change_location import locate
+from crosscoders.study.change_location import hardly, locate
 from crosscoders.study.diff_files import (
     BASELINES,
     CAUSES,
@@ -245,6 +245,7 @@ def diff_material(
     same = identities[0] == identities[1]
     first = [f"A control: {SAME_WEIGHTS}."] if same else []
     first += [FEW_TASKS] if streams.same_tasks else []
+    first += [] if same or not location else hardly(location)
     first += reader_sentences(readers, about["site"], request.reader)
     known["sentences"] = [*first, *known["sentences"]]
 

@@ -9,6 +9,7 @@ import torch
 
 from crosscoders import diff
 from crosscoders.dictionaries.saved import load_dictionary
+from crosscoders.study.change_location import hardly
 from crosscoders.study.diff_files import CAUSES, DICTIONARY
 from crosscoders.study.reported import (
     CAUSES as MOVES_NOTHING,
@@ -74,3 +75,12 @@ def test_the_planted_direction_is_what_a_diff_reports(tmp_path):
     assert torch.cosine_similarity(written, pair.direction, dim=0) > 0.9
     cause = json.loads((tmp_path / "diff" / CAUSES).read_text())["latents"][str(latent)]
     assert cause["effect"]["high"] < 0 and len(cause["random"]) == 20
+
+
+def test_a_pair_that_hardly_differs_is_said_to() -> None:
+    ends = {"before": {"estimate": 0.97714}, "after": {"estimate": 0.97713}}
+    noise = {"behaviour": "start git-history", "kl": {"estimate": 2.2e-8}, **ends}
+    (said,) = hardly(noise)
+    assert "KL 2.2e-08 nats; the chance to start git-history is 0.9771 before" in said
+    assert not hardly(noise | {"kl": {"estimate": 0.4}})
+    assert not hardly(noise | {"kl": {"estimate": None}})

@@ -138,7 +138,7 @@ def test_a_direction_that_many_latents_write_bit_by_bit_is_found_as_a_set(pair, 
     told = reported(own, [], 1, causing, f"the {probe.measure}", found)
     assert told.latents == [] and told.together == tuple(members)
     assert told.sentences[0].startswith(f"Taken out together, the {PARTS} latents")
-    assert "none of them is a finding" in told.sentences[0]
+    assert "makes none of them a finding" in told.sentences[0]
 
 
 def test_latents_that_write_nothing_of_it_are_no_set_that_causes(pair, probe, stream):
