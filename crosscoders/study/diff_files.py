@@ -72,11 +72,11 @@ class DiffRequest:
     trained from, side by side; with 1 it is not known which latents come back. `controls`,
     `baselines`: whether they are run. `keep_outliers`: leave no attention sink out. `identical`:
     run a checkpoint against itself, as a control. `reader` of the difference that leads the page
-    (see `reader_accounts`). `dictionary`: one that is taken instead of
-    training one (see `interchange.reading`); `auto` is then its own site. `activations`: the
-    folder that keeps what is read of the checkpoints (`None`: below the diff's, until it is
-    done). `label_server`, `label_model`: who names the latents that are reported, or else those
-    that come nearest (`None`: nobody).
+    (see `reader_accounts`). `between`: a checkpoint of a stage between (`between_stage`).
+    `dictionary`: one that is taken instead of training one (see `interchange.reading`); `auto` is
+    then its own site. `activations`: the folder that keeps what is read of the checkpoints
+    (`None`: below the diff's, until it is done). `label_server`, `label_model`: who names the
+    latents that are reported, or else those that come nearest (`None`: nobody).
 
     One source of texts: an environment (with its `options` and `budget`),
     `runs` (a log) or `texts` (a plain file).
@@ -99,6 +99,7 @@ class DiffRequest:
     keep_outliers: bool = False
     identical: bool = False
     reader: str = READER
+    between: Path | None = None
     dictionary: Path | None = None
     activations: Path | None = None
     label_server: str | None = None

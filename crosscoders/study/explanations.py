@@ -46,9 +46,10 @@ def write_explanations(
     sources: Sequence[str] = (),
 ) -> dict[str, Any]:
     """Both files. `policies`: the last one's unembedding is read, where it has one here. `named`:
-    the latents that `labels` is asked to name (`None`: all). `sources`: of the
-    gain (`latent_sources`).
+    those that come first and that alone `labels` is asked to name (`None`: all). `sources`: of
+    the gain (`latent_sources`).
     """
+    latents = list(dict.fromkeys([*(named or ()), *latents]))
     after, texts = policies[-1], stream.tokenized
     head = getattr(getattr(after, "model", None), "get_output_embeddings", lambda: None)()
     told = explained(dictionary, stream, latents, None if head is None else head.weight.detach())

@@ -115,9 +115,8 @@ def measured(
     tokens = token_views(study.top, shown, reported.tokenized, policies[0].tokenizer)
     write_json(folder / TOKENS, tokens)
     stable = [one for one in shown if again is None or again.share[one] == 1]
-    listed = list(dict.fromkeys([*found.presented, *stable]))
     write_explanations(
-        folder, dictionary, policies, reported, listed, labels, progress, found.presented, sources
+        folder, dictionary, policies, reported, stable, labels, progress, found.presented, sources
     )
     return Measured(
         models=dictionary.config.models,

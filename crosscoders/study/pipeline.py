@@ -26,12 +26,8 @@ from typing import Any, ClassVar, Final
 from crosscoders.activations.outlier_positions import plain
 from crosscoders.activations.texts import texts_hash
 from crosscoders.dictionaries.saved import SavedDictionary
-from crosscoders.patching.decisions import (
-    Theme,
-    behaviour_of,
-    contrasts_of,
-    theme_of,
-)
+from crosscoders.patching.decisions import Theme, behaviour_of, contrasts_of, theme_of
+from crosscoders.study.between_stage import BetweenStage, between_stage
 from crosscoders.study.change_location import locate
 from crosscoders.study.diff_files import (
     BASELINES,
@@ -67,7 +63,7 @@ from crosscoders.study.material import (
 from crosscoders.study.measures import Measured, measured, told
 from crosscoders.study.next_commands import next_commands
 from crosscoders.study.seeds_consensus import Consensus, consensus_of
-from crosscoders.study.study_dictionaries import SEEDS, dictionaries_of
+from crosscoders.study.study_dictionaries import PAIR, SEEDS, dictionaries_of
 from forensics.errors import UserError
 from forensics.investigation import CASE, CASE_FILES, CaseRequest, Inputs, check_case, start_case
 from forensics.phrases import plural
@@ -76,6 +72,7 @@ from forensics.progress import Progress, silent
 from forensics.protocols import Environment
 from forensics.records import read_json, write_json
 from forensics.study import Folder, Result, run_study
+from forensics.subjects import inspect_subjects
 from forensics.version import code_version
 
 SAME_WEIGHTS: Final = "before and after hold the same weights, so nothing can differ"
@@ -96,6 +93,7 @@ class Opened:
     identities: tuple[str, ...]
     inputs: Inputs | None
     material: Material | None
+    between: Any  # a subject: the stage between, where one was given
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -138,8 +136,13 @@ class DiffStudy:
             )
         if saved is not None:  # a dictionary that names its checkpoints must be of these
             saved.require_checkpoints(*identities)
+        between = None
+        if request.between is not None:
+            pair = (request.before, [request.between], folder.progress)
+            between = inspect_subjects(*pair, backend=request.backend, device=request.device)[1]
         return Opened(
             request=request,
+            between=between,
             saved=saved,
             identities=identities,
             inputs=inputs,
@@ -154,6 +157,7 @@ class DiffStudy:
             "after": ready.identities[1],
             "texts": texts_hash(ready.material.texts) if ready.material else None,
             "dictionary": ready.saved.key if ready.saved else None,
+            **({"between": ready.between.identity} if ready.between else {}),
         }
 
     def run(self, ready: Opened, folder: Folder) -> dict[str, Any]:
@@ -163,7 +167,10 @@ class DiffStudy:
                 start_case(inputs.case(folder.path, folder.progress), (), inputs)
             material = played(inputs, folder.path, folder.progress)
         assert material is not None
-        return diff_material(ready.request, material, folder.path, folder.progress, ready.saved)
+        between = ready.between and ready.between.open()
+        return diff_material(
+            ready.request, material, folder.path, folder.progress, ready.saved, between
+        )
 
     def write(self, found: dict[str, Any], folder: Folder) -> Result:
         write_json(folder.path / DIFF, found)  # the page is drawn from the files
@@ -211,9 +218,10 @@ def diff_material(
     folder: Path,
     progress: Progress,
     saved: SavedDictionary | None = None,
+    between: Any = None,
 ) -> dict[str, Any]:
     """What `diff.json` says of texts and policies that are at hand; parts that
-    are finished in `folder` are read back.
+    are finished in `folder` are read back. `between`: a policy of a stage between.
     """
     identities = material.identities
     about = {"before": identities[0], "after": identities[1], "site": request.site}
@@ -230,20 +238,18 @@ def diff_material(
     # 2. Texts to train on, texts to report on, and some of the first to choose on.
     streams = study_streams(material, request, about["site"], folder, progress)
 
-    # 3. The dictionaries, and what is measured of them and beside them.
-    found, readers, seeds = _studied(
-        request, material, streams, theme, folder, about, saved, progress
-    )
-
-    # 4. What was found; of outliers nothing where there are none.
-    same, outliers = identities[0] == identities[1], streams.outliers
-    known = told(found, theme, location, about["site"], saved, [seeds.sentence] if seeds else [])
+    # 3. The dictionaries, and what is measured of them.
+    parts = _parts(request, material, theme, streams, folder, about, saved, between, progress)
+    found, readers, seeds = parts.found, parts.readers, parts.seeds
+    known = told(found, theme, location, about["site"], saved, parts.more)
+    same = identities[0] == identities[1]
     first = [f"A control: {SAME_WEIGHTS}."] if same else []
     first += [FEW_TASKS] if streams.same_tasks else []
     first += reader_sentences(readers, about["site"], request.reader)
     known["sentences"] = [*first, *known["sentences"]]
-    if outliers.number:
-        known["outliers"] = plain(outliers, request.keep_outliers)
+
+    # 4. What was found; of outliers nothing where there are none.
+    outliers = streams.outliers
     return {
         "schema_version": VERSION,
         "code": code_version(),
@@ -252,8 +258,10 @@ def diff_material(
         "given": {"as": saved.kind, "key": saved.key} if saved else None,
         **known,
         "consensus": list(seeds.rows) if seeds else None,
+        **({"outliers": plain(outliers, request.keep_outliers)} if outliers.number else {}),
         "facts": _facts(material, found, streams, saved),
         "reader": readers[0].reader.name if readers else None,
+        **({"between": vars(parts.between)} if parts.between else {}),
         **(
             {"command": ""}  # nothing is there to test
             if same
@@ -262,25 +270,41 @@ def diff_material(
     }
 
 
-def _studied(
+@dataclass(frozen=True, kw_only=True)
+class _Parts:
+    """What was measured, by what measured it."""
+
+    found: Measured
+    readers: list[Read]
+    seeds: Consensus | None
+    between: BetweenStage | None
+
+    @property
+    def more(self) -> list[str]:
+        """What is said beside the findings."""
+        said = [self.seeds.sentence] if self.seeds else []
+        if self.between:
+            said.append(self.between.sentence(self.found.reported.presented))
+        return said
+
+
+def _parts(
     request: DiffRequest,
     material: Material,
-    streams: StudyStreams,
     theme: Theme | None,
+    streams: StudyStreams,
     folder: Path,
     about: Mapping[str, Any],
     saved: SavedDictionary | None,
+    between: Any,
     progress: Progress,
-) -> tuple[Measured, list[Read], Consensus | None]:
-    """Dictionaries and what is measured of them, what other readers take out, and what the seeds
-    agree on.
-    """
-    tokens = training_tokens(request, streams)
+) -> _Parts:
+    tokens, policies = training_tokens(request, streams), material.policies
     dictionaries = dictionaries_of(request, folder, streams.learnt, about, saved, tokens, progress)
     contrasts, behaviour = contrasts_of(theme, material.runs), behaviour_of(theme, material.runs)
     found = measured(
         dictionaries,
-        material.policies,
+        policies,
         streams,
         contrasts,
         folder,
@@ -293,7 +317,7 @@ def _studied(
     readers = read_difference(
         request.reader,
         dictionaries,
-        material.policies,
+        policies,
         streams,
         contrasts[0] if theme else None,
         behaviour,
@@ -304,9 +328,13 @@ def _studied(
         progress,
     )
     seeds = consensus_of(
-        request, dictionaries, found, material.policies, streams, behaviour, folder, about, progress
+        request, dictionaries, found, policies, streams, behaviour, folder, about, progress
     )
-    return found, readers, seeds
+    stage = None
+    if between is not None:
+        own = found.table.specific("after").tolist()
+        stage = between_stage(between, dictionaries[PAIR], own, streams, progress)
+    return _Parts(found=found, readers=readers, seeds=seeds, between=stage)
 
 
 def _facts(

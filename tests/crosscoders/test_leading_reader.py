@@ -13,6 +13,7 @@ from crosscoders.latents.row_groups import decision_contrast
 from crosscoders.latents.table import latent_table
 from crosscoders.patching.decisions import starting_with
 from crosscoders.steering.activation_edits import shift_change, subspace_change
+from crosscoders.study.between_stage import between_stage
 from crosscoders.study.causal_probe import LENGTH
 from crosscoders.study.difference_baselines import moments_of
 from crosscoders.study.leading_reader import accounted, read_difference, sentences
@@ -21,7 +22,7 @@ from crosscoders.study.reader_page import readers_table
 from crosscoders.study.study_dictionaries import PAIR
 from forensics.progress import silent
 from forensics.protocols import SamplingSettings
-from tests.crosscoders.steering_world import SITE, cued, known_dictionary, world
+from tests.crosscoders.steering_world import SHARED, SITE, cued, known_dictionary, world
 
 
 @pytest.fixture(scope="module")
@@ -194,6 +195,19 @@ def test_the_reader_that_is_asked_for_leads_or_is_said_to_be_missing(pair, studi
     gone = read(pair, studied, tmp_path, "mean-after", contrast=None, behaviour=None)
     said = sentences(gone, SITE, "mean-after")
     assert said[0] == "The reader mean-after that was asked for has nothing to read here."
+
+
+def test_a_stage_between_has_what_its_model_has(pair, studied):
+    streams, dictionary = studied[0], known_dictionary(pair)
+    for policy, share in ((pair.before, 0.0), (pair.after, 1.0)):
+        found = between_stage(policy, dictionary, [SHARED], streams, silent)
+        assert found.identity == policy.identity
+        assert found.share == pytest.approx(share, abs=1e-3)
+        assert found.latents[SHARED] == pytest.approx(share, abs=1e-3)
+        order = "before" if share else "after"
+        assert f"came {order} it: {SHARED}" in found.sentence([SHARED])
+    half = replace(found, latents={1: 0.7, 2: 0.2})
+    assert "came before it: 1, came after it: 2" in half.sentence([1, 2])
 
 
 def test_models_that_do_not_differ_have_no_components(pair, studied, tmp_path):

@@ -164,7 +164,9 @@ def test_a_checkpoint_against_itself_is_refused_or_a_control(pair, texts, tmp_pa
     with pytest.raises(UserError, match=r"hold the same weights.*--identical"):
         diff(pair[0], pair[0], out=tmp_path / "refused", **small)
     assert not (tmp_path / "refused").exists()
-    found = diff(pair[0], pair[0], out=tmp_path / "control", identical=True, **small)
+    control = {"identical": True, "between": pair[1]} | small
+    found = diff(pair[0], pair[0], out=tmp_path / "control", **control)
+    assert found["between"]["share"] == 0.0 and found["between"]["latents"] == {}
     assert found["sentences"][0].startswith("A control: before and after hold the same weights")
     assert found["reported"] == found["specific"] == [] and found["command"] == ""
 

@@ -30,6 +30,7 @@ from experiments.coming_back.rule_2.reported_again import (
     NOT_BACK,
     REPORTED,
     SETTINGS,
+    TOGETHER,
     conditions,
     opened,
 )
@@ -38,10 +39,7 @@ from forensics.budget import Budget
 from forensics.policies import load_policy
 from forensics.progress import silent
 from forensics.records import content_hash
-from training import MiniRepo
-from training.organisms.base_model import RECIPES
-from training.recipe import read_recipe
-from training.trainer import grpo
+from training import MiniRepo, grpo, read_recipe
 
 FEW: Final = 40_000  # tokens to train on
 SITE: Final = "blocks.1.hook_resid_post"
@@ -79,12 +77,14 @@ def unpaired_row(number: int, cache: Path) -> dict[str, Any]:
         small=True,
     )
     table = table.with_column("stability", again.share)
-    found = tested(first, table, (), 2, [policy, policy], streams, None, folder, silent)
+    both = [policy, policy]
+    found = tested([first, *others], table, (), both, streams, None, folder, silent)
     own, back = table.specific("after").tolist(), again.share == 1
     return {
         NOT_BACK: sum(not back[one] for one in own),
         NO_CAUSE: sum(bool(back[one]) for one in own) - len(found.latents),
         REPORTED: len(found.latents),
+        TOGETHER: len(found.together),
     }
 
 
@@ -164,12 +164,13 @@ def retrained_row(number: int, cache: Path) -> dict[str, Any]:
     material = opened(request, folder / "diff")
     found = diff_material(request, material, folder / "diff", silent)
     of = conditions(found, folder / "diff")
-    return {name: len(of[name]) for name in (NOT_BACK, NO_CAUSE, REPORTED)}
+    counts = {name: len(of[name]) for name in (NOT_BACK, NO_CAUSE, REPORTED)}
+    return {**counts, TOGETHER: len(found[TOGETHER])}
 
 
 def trained(number: int, side: int, folder: Path) -> Path:
     """The base after the recipe's first steps on one half."""
-    recipe = read_recipe(RECIPES / "leak.toml")
+    recipe = read_recipe(BUNDLED.parent / "recipes" / "leak.toml")
     short = recipe.grpo.model_copy(update={"steps": STEPS})
     recipe = recipe.model_copy(update={"grpo": short, "audit": None})
     policy = load_policy(BASE, device="cpu", dtype="float32")

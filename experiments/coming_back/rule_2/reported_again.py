@@ -37,6 +37,8 @@ FRESH: Final = range(1001, 1011)  # first weights
 OTHERS: Final = ((5000, range(2001, 2006)), (6000, range(2006, 2011)))  # of tasks, of first weights
 REPORTED, NO_CAUSE, NOT_BACK, NOT_OWN = "reported", "moves nothing", "not back", "not specific"
 
+TOGETHER: Final = "together"  # the set that is a finding, which came after the rule
+
 
 def fresh_row(pair: str, seed: int, cache: Path) -> dict[str, Any]:
     """By the condition that a latent fails first, the shares of fresh dictionaries that have it."""
@@ -66,9 +68,10 @@ def fresh_row(pair: str, seed: int, cache: Path) -> dict[str, Any]:
     other_ones = by_condition.pop(NOT_OWN)
     return {
         "site": found["site"],
-        "sentence": found["sentences"][0],
+        "sentence": next(one for one in found["sentences"] if "the after model's own" in one),
         **{name: told(latents, again) for name, latents in by_condition.items()},
         NOT_OWN: {"number": len(other_ones), "shares": mean_shares(other_ones, again)},
+        TOGETHER: found[TOGETHER],
         "all": [{"share": one.mean, "chance": one.chance} for one in again],
     }
 
