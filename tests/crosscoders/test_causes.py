@@ -1,17 +1,23 @@
 """What a latent causes, beside random directions of equal activation size."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 import torch
 
 from crosscoders.activations.harvest import harvest
 from crosscoders.activations.texts import plain_text, texts_of
+from crosscoders.dictionaries.dictionary import Dictionary, DictionaryConfig
+from crosscoders.dictionaries.settings import Partition
 from crosscoders.patching.decisions import starting_with
 from crosscoders.steering.activation_edits import feature_change
 from crosscoders.study.causal_probe import WORTH, Probe
 from crosscoders.study.causes import RANDOM, caused, causes
+from crosscoders.study.seeds_consensus import _carried
 from forensics.errors import UserError
 from forensics.protocols import SamplingSettings
+from tests.crosscoders.latent_worlds import mirrored
 from tests.crosscoders.steering_world import SHARED, SITE, cued, known_dictionary, world
 
 
@@ -105,6 +111,25 @@ def test_directions_drawn_at_random_rarely_pass(pair, probe):
         for seed in range(20)
     ]
     assert sum(passed) <= 3
+
+
+def test_what_a_dictionary_carries_is_all_where_it_says_all_and_nothing_where_both_are_one(
+    pair, runs, stream
+):
+    width = len(pair.direction)
+    partition = Partition(latents=2 * width)
+    same = Dictionary(DictionaryConfig(width=width, partition=partition, activation="relu", k=1))
+    both = torch.cat([torch.eye(width), -torch.eye(width)])
+    with torch.no_grad():  # gives the before model's activations back for both
+        for part, value in zip(
+            (*same.encoders, *same.decoders), (both, 0 * both, both, both), strict=True
+        ):
+            part.copy_(value)
+    policies, streams = (pair.before, pair.after), SimpleNamespace(reported=stream, small=True)
+    told = _carried([mirrored(width), same], policies, streams, starting_with("history", runs))
+    for found, share in zip(told, (1, 0), strict=True):
+        for how in ("by_reconstruction", "by_difference"):
+            assert found[how]["estimate"] == pytest.approx(share, abs=1e-3)
 
 
 def test_one_task_is_refused(pair):

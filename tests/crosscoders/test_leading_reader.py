@@ -12,7 +12,7 @@ from crosscoders.dictionaries.saved import load_dictionary
 from crosscoders.latents.row_groups import decision_contrast
 from crosscoders.latents.table import latent_table
 from crosscoders.patching.decisions import starting_with
-from crosscoders.steering.activation_edits import shift_change
+from crosscoders.steering.activation_edits import shift_change, subspace_change
 from crosscoders.study.between_stage import between_stage
 from crosscoders.study.causal_probe import LENGTH
 from crosscoders.study.difference_baselines import moments_of
@@ -134,10 +134,18 @@ def test_what_another_direction_takes_out_causes_nothing_and_explains_nothing(pa
     change = feature_change(dictionary, (0, 1), mode="ablate", acting="after", strength=1.0)
     mean = moments_of(streams.reported).mean().float()
     constant = shift_change(mean, mode="ablate", strength=1.0)
-    (explained, size), (none, _) = accounted(streams.reported, [change, constant])
+    all_of_it = undone(pair)
+    whole, (explained, size), (none, _) = accounted(streams.reported, [all_of_it, change, constant])
+    assert whole == pytest.approx((1, 1))
     assert abs(explained) < 0.1 and size < 0.3 and abs(none) < 1e-4  # the mean is no variance
     probe = Probe.of(pair.after, streams.reported, behaviour)
     assert not caused(probe, change).holds
+
+
+def undone(pair):
+    """All that parts the models is taken out."""
+    everything = torch.eye(len(pair.direction))
+    return subspace_change(everything, mode="ablate", acting="after", strength=1.0)
 
 
 def costs_by_hand(pair, stream, change):
@@ -172,6 +180,8 @@ def test_the_cost_elsewhere_is_that_of_texts_without_the_behaviour(pair, studied
     assert leads.cost is not None and 0 <= leads.cost.estimate < 0.2
     by_hand = list(costs_by_hand(pair, studied[0].reported, leads.reader.change).values())
     assert leads.cost.clusters == len(by_hand)
+    everything = sum(costs_by_hand(pair, studied[0].reported, undone(pair)).values())
+    assert leads.cost_share == pytest.approx(sum(by_hand) / everything, rel=1e-3)
     assert leads.cost.estimate == pytest.approx(sum(by_hand) / len(by_hand), rel=1e-3, abs=1e-7)
     unknown = read(pair, studied, tmp_path, contrast=None, behaviour=None)[0]
     assert unknown.cost is None and unknown.cost_share is None
