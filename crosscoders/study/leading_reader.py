@@ -242,8 +242,10 @@ def _beyond(one: Read) -> str:
     """What the test found, at its dose and whole."""
 
     def told(cause: Cause) -> str:
-        held = "more" if cause.holds else "not shown to be more"
-        return f"{held} than {plural(len(cause.random), 'rotation')} of equal size"
+        number = plural(len(cause.random), "rotation")
+        if not cause.holds and cause.p_value < 1.5 / (len(cause.random) + 1):
+            return f"beyond each of {number} of equal size, but not by enough to be shown"
+        return f"{'more' if cause.holds else 'not shown to be more'} than {number} of equal size"
 
     if one.whole is one.cause:
         return f"{told(one.cause)} (p = {one.cause.p_value:.3f})"
@@ -265,9 +267,11 @@ def _account(one: Read) -> str:
 def _comes_back(reader: Reader) -> str:
     if reader.back is None:
         return "whether its directions come back was not measured"
-    where = "every other seed" if reader.name == "crosscoder" else "both halves of the tasks"
     many = f"{reader.back} of {plural(reader.directions, 'direction')}"
-    return f"{many} come{'s' if reader.back == 1 else ''} back from {where}"
+    come = "comes" if reader.back == 1 else "come"
+    if reader.name == "crosscoder":
+        return f"{many} {come} back from every other seed"
+    return f"{many} learnt on one half of the tasks {come} back from the other half"
 
 
 def _cost(one: Read) -> str:

@@ -107,7 +107,7 @@ def _components(learnt: StoredStream) -> Reader | None:
         dictionary=linear_dictionary(few, first.mean.float(), first.mean.float()),
         latents=tuple(range(2 * len(few) + 1)),
         directions=len(few),
-        back=_partners(few, [one.directions[:NUMBER].float() for one in others]) if told else None,
+        back=_partners(*(one.directions[:NUMBER].float() for one in others)) if told else None,
         place="baselines/components",
     )
 
@@ -133,7 +133,7 @@ def _mean_after(learnt: StoredStream, contrast: Contrast | None) -> Reader | Non
         dictionary=linear_dictionary(direction, after[~first].mean(0)),
         latents=(0, 1),
         directions=1,
-        back=_partners(direction, halves) if told else None,
+        back=_partners(*halves) if told else None,
         place="baselines/mean-after",
         encoding="own",
     )
@@ -201,16 +201,13 @@ def linear_dictionary(
     return found
 
 
-def _partners(directions: Tensor, halves: Sequence[Tensor]) -> int:
-    """How many unit directions both halves have."""
-    found = torch.ones(len(directions), dtype=torch.bool)
-    for half in halves:
-        cosines = (directions @ half.T).abs()
-        row, column = linear_sum_assignment(-cosines.numpy())
-        same = torch.zeros_like(found)
-        same[row] = cosines[row, column] >= SAME
-        found &= same
-    return int(found.sum())
+def _partners(first: Tensor, second: Tensor) -> int:
+    """How many unit directions of the one half the other has, one to one. The whole is not held
+    against its halves, which it contains.
+    """
+    cosines = (first @ second.T).abs().numpy()
+    row, column = linear_sum_assignment(-cosines)
+    return int((cosines[row, column] >= SAME).sum())
 
 
 def _is_first_half(task: str) -> bool:

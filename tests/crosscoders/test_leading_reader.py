@@ -112,8 +112,8 @@ def moved(one, effect):
 
 def test_directions_come_back_from_both_halves_or_it_was_not_measured(studied):
     axes, stream = torch.eye(2, 4), studied[0].reported
-    assert _partners(axes, [axes, -axes[[1, 0]]]) == 2
-    assert _partners(axes, [axes, axes[:1]]) == _partners(axes, [axes[:1], axes]) == 1
+    assert _partners(axes, -axes[[1, 0]]) == 2
+    assert _partners(axes, axes[:1]) == _partners(axes[:1], axes) == 1
     task = stream.tokenized[0].note.task
     alone = stream.part([one for one in stream.tokenized if one.note.task == task])
     contrast = decision_contrast(("history",), "history")
