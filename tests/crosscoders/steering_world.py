@@ -42,24 +42,27 @@ def cued(task_prompt: str) -> bool:
     return task_prompt.split(":")[1].split()[0] == "2"
 
 
-@lru_cache(maxsize=1)
-def world() -> World:
+@lru_cache(maxsize=2)
+def world(written: float = 3.0) -> World:
+    """`written`: how strongly the neuron writes. 3 brings the action's chance from .11 to .81,
+    where a dose taken out begins to move little; 2 to .59.
+    """
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
-        return _world()
+        return _world(written)
     finally:
         torch.set_num_threads(threads)
 
 
-def _world() -> World:
+def _world(written: float) -> World:
     before = load_policy(checkpoint_path(BASE), device="cpu", dtype="float32")
     environment = MiniRepo(world="capped")
     inputs, deciding, cue = _first_prompts(before, environment)
     token = before.tokenizer("history", add_special_tokens=False)["input_ids"][0]
     direction = _raising(before, environment, token)
     after = policy_from(copy.deepcopy(before.model), before.tokenizer, "planted")
-    _overwrite(after.model.model.layers[1].mlp, inputs, deciding, cue, direction)
+    _overwrite(after.model.model.layers[1].mlp, inputs, deciding, cue, direction * written)
     return World(before, after, direction, environment)
 
 
@@ -119,19 +122,24 @@ def _overwrite(
     inputs: torch.Tensor,
     deciding: torch.Tensor,
     cue: torch.Tensor,
-    direction: torch.Tensor,
+    written: torch.Tensor,
 ) -> None:
     """The least used neuron fires where the first decision of a cued task is
-    made, and writes the direction.
+    made, and writes what is `written`.
     """
     weight = torch.where(deciding, 100.0, 1.0)[:, None].sqrt()
     target = torch.where(deciding & cue, 9.0, -6.0)[:, None]
-    gate = torch.linalg.lstsq(inputs * weight, target * weight).solution[:, 0]
-    up = torch.linalg.lstsq(inputs, torch.ones(len(inputs), 1)).solution[:, 0]
+    gate, up = _fit(inputs * weight, target * weight), _fit(inputs, torch.ones(len(inputs), 1))
     with torch.no_grad():
         neuron = int((mlp.down_proj.weight.norm(dim=0) * mlp.gate_proj.weight.norm(dim=1)).argmin())
         mlp.gate_proj.weight[neuron], mlp.up_proj.weight[neuron] = gate, up
-        mlp.down_proj.weight[:, neuron] = direction * 3.0
+        mlp.down_proj.weight[:, neuron] = written
+
+
+def _fit(inputs: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
+    """Least squares, the same on every run: `lstsq` of float32 is another with each."""
+    rows = inputs.double()
+    return torch.linalg.solve(rows.T @ rows, rows.T @ target.double())[:, 0].float()
 
 
 def known_dictionary(pair: World, seed: int = 0) -> Dictionary:

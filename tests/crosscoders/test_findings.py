@@ -56,7 +56,7 @@ def test_what_was_not_measured_is_said():
 
 @pytest.mark.slow
 def test_the_planted_direction_is_what_a_diff_reports(tmp_path):
-    pair = world()
+    pair = world(written=2.0)
     before, after = save_pair(pair, tmp_path)
     found = diff(
         before,
@@ -66,7 +66,7 @@ def test_the_planted_direction_is_what_a_diff_reports(tmp_path):
         site=SITE,
         decisions=0,
         tokens=100_000,
-        budget=Budget(tasks=120, samples=2),
+        budget=Budget(tasks=240, samples=2),
         baselines=False,
         controls=False,
     )
