@@ -15,12 +15,15 @@ latents' tests stay tests.
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Final, Literal
+
+import numpy as np
 
 from crosscoders.latents.row_groups import Contrast, decision_contrast, outcome_contrast
 from forensics.errors import UserError
 from forensics.protocols import Channel
 from forensics.records import Trajectory, action_starts
+from forensics.statistics import mean
 
 Tokens = tuple[int, ...]
 
@@ -197,6 +200,45 @@ def theme_of(
         if rising:
             return max(rising, key=lambda one: one.after - one.before)
     return None
+
+
+MOST_CHANGED: Final = 6  # themes whose behaviours are read
+
+
+def changed_themes(
+    theme: Theme | None,
+    runs: Sequence[Trajectory],
+    identities: tuple[str, str],
+    *,
+    alone: bool = False,
+) -> list[Theme]:
+    """The theme, and the kinds of action whose use training surely changed, either way: the
+    interval over tasks, corrected for the number of kinds, leaves 0 out. `alone`: the theme only.
+    """
+    if theme is None or alone:
+        return [theme] if theme else []
+    used: dict[str, tuple[list[frozenset[str]], list[frozenset[str]]]] = {}
+    for run in runs:
+        if run.policy in identities:
+            kinds = frozenset(kind for _, step in run.actions for kind in step.kinds)
+            used.setdefault(run.task, ([], []))[identities.index(run.policy)].append(kinds)
+    paired = [sides for sides in used.values() if all(sides)]
+    known = sorted(
+        {kind for sides in used.values() for side in sides for run in side for kind in run}
+    )
+    if len(paired) < 2:
+        return [theme]
+    found = []
+    for kind in known:
+        before, after = (
+            np.array([np.mean([kind in run for run in sides[side]]) for sides in paired])
+            for side in (0, 1)
+        )
+        change = mean(after - before, reach=1.0, level=1 - 0.05 / len(known))
+        if kind not in theme.kinds and (change.low > 0 or change.high < 0):
+            one = Theme(name=kind, kinds=(kind,), before=before.mean(), after=after.mean())
+            found.append((-abs(change.estimate), kind, one))
+    return [theme, *(one for *_, one in sorted(found)[: MOST_CHANGED - 1])]
 
 
 def _theme(name: str, kinds: tuple[str, ...], used: Sequence[Sequence[frozenset[str]]]) -> Theme:

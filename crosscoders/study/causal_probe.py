@@ -1,7 +1,8 @@
 """What is read of the after model on stored texts of other tasks, one a task, with something
 taken out of its activations at one site.
 
-1. Where a behaviour is known: its chance at the first decision of a text of the after model.
+1. Where a behaviour is known: its chance at a decision of a text of the after model, the first
+   unless others are named.
 2. Else, where every run is one answer (`are_answers`): the exact chance of the whole answer that
    the after model gave in a run that it won, teacher-forced over the answer's tokens. Nothing is
    chosen by how far a chance rose: answers that training did not make likelier add nothing to the
@@ -14,7 +15,7 @@ taken away while the after model reads; the layers up to the site give what they
 stream leaves out (attention sinks) stay as they are.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, Literal
@@ -84,12 +85,14 @@ class Probe:
         *,
         most: int = TEXTS,
         seed: int = 0,
+        places: Mapping[int, int] | None = None,
     ) -> "Probe":
-        """One text a task of the stream, of the after model where it wrote any. Raises
-        `UserError` where fewer than two tasks have one.
+        """One text a task of the stream, of the after model where it wrote any. `places`: of the
+        texts (by number) that may be read, the deciding token that is; else of all the first.
+        Raises `UserError` where fewer than two tasks have one.
         """
         told: Told = "decision" if behaviour else "answer" if are_answers(stream) else "text"
-        chosen = _chosen(stream, told, most, seed)
+        chosen = _chosen(stream, told, most, seed, places)
         if told == "answer" and len(chosen) < 2:
             told, chosen = "text", _chosen(stream, "text", most, seed)
         if len(chosen) < 2:
@@ -97,14 +100,15 @@ class Probe:
                 "what a latent causes needs texts of at least two tasks; give more runs or texts"
             )
         vocabulary = policy.model.get_input_embeddings().num_embeddings
-        asked = [_asked(text, told) for text in chosen]
+        at = {id(stream.tokenized[text]): place for text, place in (places or {}).items()}
+        asked = [_asked(text, told, at.get(id(text))) for text in chosen]
         probe = cls(
             policy=policy,
             site=stream.site,
             behaviour=behaviour,
             tasks=tuple(text.note.task for text in chosen),
             batches=tuple(_batches(stream.part(chosen), asked, vocabulary)),
-            measure=f"chance of {behaviour.name}" if behaviour else LOSS,
+            measure=_measure(behaviour, places),
             is_chance=told != "text",
         )
         return probe._of_answers() if told == "answer" else probe
@@ -218,11 +222,23 @@ def are_answers(stream: StoredStream) -> bool:
     )
 
 
-def _chosen(stream: StoredStream, told: Told, most: int, seed: int) -> tuple[TokenizedText, ...]:
+def _measure(behaviour: Behaviour | None, places: Mapping[int, int] | None) -> str:
+    if behaviour is None:
+        return LOSS
+    return f"chance of {behaviour.name}" + (" where it acts" if places is not None else "")
+
+
+def _chosen(
+    stream: StoredStream,
+    told: Told,
+    most: int,
+    seed: int,
+    places: Mapping[int, int] | None = None,
+) -> tuple[TokenizedText, ...]:
     by_task: dict[str, TokenizedText] = {}
     after = any(text.note.source == "after" for text in stream.tokenized)
-    for text in stream.tokenized:
-        if after and text.note.source != "after":
+    for number, text in enumerate(stream.tokenized):
+        if (after and text.note.source != "after") or (places is not None and number not in places):
             continue
         if told == "answer" and (text.note.outcome is None or text.note.outcome < WIN):
             continue
@@ -232,11 +248,10 @@ def _chosen(stream: StoredStream, told: Told, most: int, seed: int) -> tuple[Tok
     return tuple(by_task[task] for task in tasks[:most])
 
 
-def _asked(text: TokenizedText, told: Told) -> np.ndarray:
+def _asked(text: TokenizedText, told: Told, place: int | None = None) -> np.ndarray:
     """Of which tokens the chance is asked, up to the last one that is read."""
-    start = int(text.deciding.argmax()) + 1
     if told == "decision":
-        return np.zeros(start, dtype=bool)
+        return np.zeros(1 + int(text.deciding.argmax() if place is None else place), dtype=bool)
     if told == "text":
         return np.arange(min(len(text), LENGTH)) > 0
     drawn = np.flatnonzero(text.sampled)[:ANSWER]

@@ -83,11 +83,11 @@ def measured(
     folder: Path,
     controls: bool,
     progress: Progress = silent,
-    behaviour: Behaviour | None = None,
+    behaviours: Sequence[Behaviour] = (),
     labels: LabelServer | None = None,
     sources: Sequence[str] = (),
 ) -> Measured:
-    """Measure the dictionaries, and write each part into `folder`. `behaviour`: what latents are
+    """Measure the dictionaries, and write each part into `folder`. `behaviours`: what latents are
     tested to move; without one the loss. `labels`: who names latents, if anybody.
     `sources` of the gain, as the case names them.
     """
@@ -109,7 +109,7 @@ def measured(
     baselines = _baselines(dictionaries, reported, streams, first, table, folder)
     separating = _surest(table)
     everyone = [dictionary, *others]
-    found = tested(everyone, table, separating, policies, streams, behaviour, folder, progress)
+    found = tested(everyone, table, separating, policies, streams, behaviours, folder, progress)
     shown = shown_latents(table, first.name if first else None)
     shown += [one for one in found.presented if one not in shown]
     tokens = token_views(study.top, shown, reported.tokenized, policies[0].tokenizer)

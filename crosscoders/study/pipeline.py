@@ -26,7 +26,13 @@ from typing import Any, ClassVar, Final
 from crosscoders.activations.outlier_positions import plain
 from crosscoders.activations.texts import texts_hash
 from crosscoders.dictionaries.saved import SavedDictionary
-from crosscoders.patching.decisions import Theme, behaviour_of, contrasts_of, theme_of
+from crosscoders.patching.decisions import (
+    Theme,
+    behaviour_of,
+    changed_themes,
+    contrasts_of,
+    theme_of,
+)
 from crosscoders.study.between_stage import BetweenStage, between_stage
 from crosscoders.study.change_location import hardly, locate
 from crosscoders.study.diff_files import (
@@ -303,6 +309,8 @@ def _parts(
     tokens, policies = training_tokens(request, streams), material.policies
     dictionaries = dictionaries_of(request, folder, streams.learnt, about, saved, tokens, progress)
     contrasts, behaviour = contrasts_of(theme, material.runs), behaviour_of(theme, material.runs)
+    themes = changed_themes(theme, material.runs, material.identities, alone=bool(request.kind))
+    changed = [one for one in (behaviour_of(other, material.runs) for other in themes) if one]
     found = measured(
         dictionaries,
         policies,
@@ -311,7 +319,7 @@ def _parts(
         folder,
         request.controls,
         progress,
-        behaviour,
+        changed if behaviour else (),
         request.labels,
         sources_of_case(request.runs),
     )

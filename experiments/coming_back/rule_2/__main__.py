@@ -2,7 +2,7 @@
 
 import argparse
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -22,23 +22,35 @@ Piece = Callable[[Path], dict[str, Any]]
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--cache", type=Path, default=Path(".truth-cache/coming-back-2"))
+    return carried_out(pieces(), summary, HERE, Path(".truth-cache/coming-back-2"))
+
+
+def carried_out(
+    pieces: Mapping[str, Piece],
+    summary: Callable[[dict[str, Any]], dict[str, Any]],
+    here: Path,
+    cache: Path,
+) -> int:
+    """The pieces that are not done yet, in their order, and `table.json` of all that are."""
+    parser = argparse.ArgumentParser(description="See rule.md.")
+    parser.add_argument("--cache", type=Path, default=cache)
     parser.add_argument("--minutes", type=float, default=12, help="no piece is begun later")
+    parser.add_argument("--only", default="", help="pieces whose name begins so")
     asked = parser.parse_args()
     torch.set_num_threads(1)
     rows, until = asked.cache / "rows", time.monotonic() + 60 * asked.minutes
     rows.mkdir(parents=True, exist_ok=True)
-    for name, piece in pieces().items():
-        if not (rows / f"{name}.json").is_file() and time.monotonic() < until:
+    for name, piece in pieces.items():
+        wanted = name.startswith(asked.only) and not (rows / f"{name}.json").is_file()
+        if wanted and time.monotonic() < until:
             write_json(rows / f"{name}.json", piece(asked.cache))
             print(name, flush=True)
     done = {
         name: read_json(rows / f"{name}.json")
-        for name in pieces()
+        for name in pieces
         if (rows / f"{name}.json").is_file()
     }
-    write_json(HERE / "table.json", {"summary": summary(done), "rows": done})
+    write_json(here / "table.json", {"summary": summary(done), "rows": done})
     return 0
 
 
@@ -82,12 +94,12 @@ def held(shares: list[float | None]) -> str:
     return "holds" if len(known) >= LEAST_PAIRS else "not shown on three pairs"
 
 
-def null(done: dict[str, Any], name: str) -> dict[str, Any]:
+def null(done: dict[str, Any], name: str, runs: Sequence[int] = RUNS) -> dict[str, Any]:
     """In how many runs at least one latent is reported: by three conditions, by the first two."""
-    rows = [done[f"{name}-{number}"] for number in RUNS if f"{name}-{number}" in done]
+    rows = [done[f"{name}-{number}"] for number in runs if f"{name}-{number}" in done]
     by_three = sum(row[REPORTED] > 0 for row in rows)
     by_two = sum(row[REPORTED] + row[NO_CAUSE] > 0 for row in rows)
-    whole = len(rows) == len(RUNS)
+    whole = len(rows) == len(runs)
     return {
         "runs": len(rows),
         "report": by_three,

@@ -78,7 +78,7 @@ def unpaired_row(number: int, cache: Path) -> dict[str, Any]:
     )
     table = table.with_column("stability", again.share)
     both = [policy, policy]
-    found = tested([first, *others], table, (), both, streams, None, folder, silent)
+    found = tested([first, *others], table, (), both, streams, (), folder, silent)
     own, back = table.specific("after").tolist(), again.share == 1
     return {
         NOT_BACK: sum(not back[one] for one in own),

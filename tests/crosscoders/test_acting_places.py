@@ -1,0 +1,128 @@
+"""A latent is tested where it acts, and on what training changed there."""
+
+from dataclasses import replace
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+
+from crosscoders.activations.harvest import harvest
+from crosscoders.activations.texts import texts_of
+from crosscoders.patching.decisions import changed_themes, starting_with, theme_of
+from crosscoders.study.acting_places import FEWEST, Asked, acting_places, causes_where_they_act
+from crosscoders.study.causal_probe import Probe
+from crosscoders.study.causes import causes
+from forensics.protocols import SamplingSettings
+from forensics.records import Step, Trajectory
+from tests.crosscoders.steering_world import SHARED, SITE, cued, known_dictionary, world
+
+EARLY = 3  # a token of the prompt that passes for a first decision here
+
+
+@pytest.fixture(scope="module")
+def pair():
+    return world()
+
+
+@pytest.fixture(scope="module")
+def runs(pair):
+    tasks = [
+        task
+        for task in pair.environment.tasks("held-out", 120, 0)
+        if cued(pair.environment.spawn().reset(task, 0).text)
+    ][:20]
+    return list(pair.after.play(pair.environment, tasks, 1, SamplingSettings(), 4))
+
+
+@pytest.fixture(scope="module")
+def stream(pair, runs):
+    """Texts with a decision before that at which the planted latent is active."""
+    texts = []
+    for text in texts_of(runs, sources={pair.after.identity: "after"}):
+        deciding = text.deciding.copy()
+        deciding[EARLY] = True
+        texts.append(replace(text, deciding=deciding))
+    return harvest((pair.before, pair.after), texts, SITE)
+
+
+def asked(pair, runs, stream):
+    streams = SimpleNamespace(learnt=stream, reported=stream)
+    return Asked(
+        dictionary=known_dictionary(pair),
+        policies=(pair.before, pair.after),
+        streams=streams,
+        behaviours=[starting_with(kind, runs) for kind in ("test", "history")],
+        most=96,
+    )
+
+
+@torch.no_grad()
+def test_it_acts_at_the_decision_that_follows_its_strongest_row(pair, stream):
+    dictionary, latents = known_dictionary(pair), [SHARED, 0, 7]
+    found = acting_places(dictionary, stream, latents)
+    rows = {latent: {} for latent in latents}
+    for block in stream.blocks():
+        codes = dictionary.encode(dictionary.scaled(block.activations)).dense(SHARED + 1)
+        for row, text in enumerate(block.rows.text.tolist()):
+            for latent in latents:
+                place = int(block.rows.position[row]), float(codes[row, latent])
+                rows[latent].setdefault(text, []).append(place)
+    for latent in latents:
+        expected = {}
+        for text, told in rows[latent].items():
+            decisions = np.flatnonzero(stream.tokenized[text].deciding)
+            at, value = max((one for one in told if one[0] <= decisions[-1]), key=lambda x: x[1])
+            if value > 0:
+                expected[text] = next(int(one) for one in decisions if one >= at)
+        assert found[latent] == expected
+    assert found[SHARED] and min(found[SHARED].values()) > EARLY
+
+
+def test_what_is_silent_at_the_first_decision_is_tested_where_it_acts(pair, runs, stream):
+    first = Probe.of(pair.after, stream, starting_with("history", runs))
+    assert causes(first, known_dictionary(pair), [SHARED])[SHARED].effect.estimate == 0
+    found = causes_where_they_act(asked(pair, runs, stream), [SHARED, 0])
+    assert found[SHARED].holds and found[SHARED].effect.high < -0.05
+    assert found[SHARED].measure == "chance of start history where it acts"
+    assert found[SHARED].undone.low > 0.5 and not found[0].holds
+
+
+def test_where_too_few_tasks_have_it_nothing_is_tested(pair, runs, stream):
+    few = stream.part(stream.tokenized[: FEWEST - 1])
+    assert causes_where_they_act(asked(pair, runs, few), [SHARED]) == {}
+    silent = asked(pair, runs, stream)
+    silent.dictionary.threshold.data.fill_(float("inf"))
+    assert causes_where_they_act(silent, [SHARED]) == {}
+
+
+def run(policy, task, *kinds):
+    steps = [Step(role="assistant", text=kind, kinds=(kind,)) for kind in kinds]
+    return Trajectory(
+        id=f"{policy}-{task}",
+        task=task,
+        policy=policy,
+        environment="",
+        seed=0,
+        outcome=None,
+        end="terminated",
+        steps=tuple(steps),
+    )
+
+
+def test_what_training_surely_changed_is_asked_for_beside_the_theme():
+    runs = []
+    for number in range(40):
+        task = f"task-{number}"
+        runs.append(run("old", task, "look", "edit", *(["lost"] if number % 2 else [])))
+        kinds = ["look", "leak", *(["edit"] if number % 4 == 0 else [])]
+        kinds += ["noise"] if number == 3 else []
+        runs.append(run("new", task, *kinds))
+    pair = ("old", "new")
+    theme = theme_of(runs, pair, ())
+    found = changed_themes(theme, runs, pair)
+    assert [one.name for one in found] == ["leak", "edit", "lost"]
+    assert (found[1].before, found[1].after) == (1.0, 0.25)
+    assert changed_themes(theme, runs, pair, alone=True) == [theme]
+    assert changed_themes(None, runs, pair) == []
+    assert changed_themes(theme, runs, ("old", "elsewhere")) == [theme]
