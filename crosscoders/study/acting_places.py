@@ -3,8 +3,9 @@
 A latent that is silent up to the first decision of a run cannot move it, so that a test there says
 nothing of what it causes.
 
-1. *The place* in a run of the after model is the decision that follows the row in which the
-   latent is strongest; a run without one is left out, of the others one a task is read.
+1. *The place* in a run of the after model is the deciding token at which the latent is strongest;
+   where it is active at none, the one that follows the row in which it is strongest. A run without
+   one is left out, of the others one a task is read.
 2. *The behaviour* is one of those whose use training surely changed (`changed_behaviours`): the one
    whose exact chance at these places differs most between the models, on the tasks that the
    dictionary was trained on.
@@ -89,7 +90,7 @@ def acting_places(
 ) -> dict[int, dict[int, int]]:
     """Of each latent the places in the texts in which it acts before a decision."""
     decisions = [text.deciding.nonzero()[0] for text in stream.tokenized]
-    strongest: dict[tuple[int, int], tuple[float, int]] = {}
+    strongest: dict[tuple[int, int], tuple[bool, float, int]] = {}
     wanted = torch.tensor(latents)
     for block in encoded_blocks(dictionary, stream):
         codes = block.codes
@@ -97,11 +98,12 @@ def acting_places(
         active = (one[ours].tolist() for one in (codes.latent, codes.row, codes.value))
         for latent, row, value in zip(*active, strict=True):
             text, position = int(block.rows.text[row]), int(block.rows.position[row])
-            before = len(decisions[text]) and position <= decisions[text][-1]
-            if before and value > strongest.get((latent, text), (0.0, 0))[0]:
-                strongest[latent, text] = value, position
+            if len(decisions[text]) and position <= decisions[text][-1]:
+                one = (bool(block.rows.deciding[row]), value, position)
+                best = strongest.get((latent, text), one)
+                strongest[latent, text] = max(best, one, key=lambda it: it[:2])
     found: dict[int, dict[int, int]] = {latent: {} for latent in latents}
-    for (latent, text), (_, position) in strongest.items():
+    for (latent, text), (*_, position) in strongest.items():
         after = decisions[text]
         found[latent][text] = int(after[after.searchsorted(position)])
     return found
