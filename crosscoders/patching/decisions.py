@@ -236,7 +236,9 @@ def changed_themes(
         )
         change = mean(after - before, reach=1.0, level=1 - 0.05 / len(known))
         if kind not in theme.kinds and (change.low > 0 or change.high < 0):
-            one = Theme(name=kind, kinds=(kind,), before=before.mean(), after=after.mean())
+            one = Theme(
+                name=kind, kinds=(kind,), before=float(before.mean()), after=float(after.mean())
+            )
             found.append((-abs(change.estimate), kind, one))
     return [theme, *(one for *_, one in sorted(found)[: MOST_CHANGED - 1])]
 

@@ -14,9 +14,10 @@ nothing of what it causes.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
+import numpy as np
 import torch
 
 from crosscoders.activations.activation_store import StoredStream
@@ -73,15 +74,18 @@ def causes_where_they_act(
 
 def _chosen(asked: Asked, places: Places) -> Behaviour:
     """That whose chance differs most between the models; the first where none can be read."""
+    first = asked.behaviours[0]
+    try:
+        after = asked.probe(asked.streams.learnt, places, first)
+    except UserError:
+        return first
+    before = replace(after, policy=asked.policies[0], kept={})
 
     def gap(behaviour: Behaviour) -> float:
-        try:
-            probe = asked.probe(asked.streams.learnt, places, behaviour)
-        except UserError:
-            return 0.0
-        return abs(float(probe.rise(asked.policies[0]).mean()))
+        sides = (replace(one, behaviour=behaviour).values().mean() for one in (before, after))
+        return abs(float(np.subtract(*sides)))
 
-    return max(asked.behaviours, key=gap) if len(asked.behaviours) > 1 else asked.behaviours[0]
+    return max(asked.behaviours, key=gap) if len(asked.behaviours) > 1 else first
 
 
 @torch.no_grad()

@@ -1,7 +1,7 @@
 """Does a direction cause anything? What the after model does on other tasks with it taken
 out, beside random directions of equal activation size.
 
-1. What is read: the chance of the behaviour at a first decision, in a world of one turn that of a
+1. What is read: the chance of an action at a decision, in a world of one turn that of a
    whole won answer, else a loss (`causal_probe`).
 2. Told is what taking all of it away moves, of answers also as a share of what training changed
    there. Tested is a dose, a quarter of it: a large move
