@@ -47,8 +47,8 @@ from crosscoders.study.diff_files import (
     NEURONPEDIA,
     PATCHING,
     QUALITY,
+    READ_FIRST,
     READERS_FILE,
-    SIDES,
     TOKENS,
     VERSION,
     DiffRequest,
@@ -122,7 +122,7 @@ class DiffStudy:
         checkpoints before one is loaded.
         """
         request, saved = settled(self.request)
-        folder.require_started(_asked(request, saved), (*SIDES, "texts", "between"))
+        folder.require_started(_asked(request, saved), READ_FIRST)
         inputs = check_case(_case(request), folder) if request.plays else None
         pair = inputs.subjects if inputs else _inspected(request, request.after, folder.progress)
         identities = (pair[0].identity, pair[1].identity)
