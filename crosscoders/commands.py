@@ -200,9 +200,10 @@ def diff(
     Writes diff.json, diff.html, patching.json, latents.parquet and the
     dictionary. `forensics steer` then tests what its latents cause.
     """
-    from crosscoders.study.diff_files import DiffRequest, Shape
+    from crosscoders.study.diff_files import READ_FIRST, DiffRequest, Shape
     from crosscoders.study.plan import plan
     from forensics.budget import Budget
+    from forensics.study import Folder
 
     request = DiffRequest(
         before=before,
@@ -216,6 +217,9 @@ def diff(
         backend=run.backend,
         **vars(asked),
     )
+    if request.dictionary is None:  # whose files may say the site
+        begun = Folder(run.out.expanduser(), "diff", resume=run.resume)
+        begun.require_started(request.stated(), (*READ_FIRST, "dictionary"))
     for line in plan(request, run.out if run.resume else None):
         tell(line)
     from crosscoders.study.pipeline import DiffStudy  # torch, after the plan was said

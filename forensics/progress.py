@@ -28,6 +28,23 @@ def ticking(progress: Progress, what: str, of: int) -> Callable[[int], None]:
     return tick
 
 
+def counted(items: Iterable[Item], progress: Progress, what: str, of: int) -> Iterator[Item]:
+    """The same items; each is told when the next one is asked for."""
+    tick = ticking(progress, what, of)
+    for item in items:
+        yield item
+        tick(1)
+
+
+def part_of(progress: Progress, what: str, number: int, parts: int) -> Progress:
+    """Progress of one of several parts of a whole, told as progress of the whole."""
+
+    def told(_: str, done: int, of: int) -> None:
+        progress(what, number * of + done, parts * of)
+
+    return told
+
+
 class Pace:
     """How many episodes were played, and in how many seconds; the rest of what goes on
     meanwhile does not count.

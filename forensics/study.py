@@ -19,7 +19,7 @@ read; with `NAME-inputs.json` and `NAME.json` beside it, it would be said twice.
 import json
 import os
 import shutil
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from fnmatch import fnmatch
@@ -90,12 +90,18 @@ class Folder:
         """Write what identifies the study, and begin. Raises `UserError` where
         the folder is gone on with and was started with something else.
         """
-        now = json.loads(json.dumps(inputs))
+        self.require_started(inputs)
+        self.begin()
+        write_json(self.path / self.inputs_file, inputs)
+
+    def require_started(self, inputs: Mapping[str, Any], later: Collection[str] = ()) -> None:
+        """Refuse to go on with what was started with other inputs. A check that loads much
+        asks first, with what it knows by then; `later`: inputs that are not known yet.
+        """
         stated = self.path / self.inputs_file
         if self.resume and stated.exists():
-            require_same(self.path, read_json(stated), now)
-        self.begin()
-        write_json(stated, now)
+            was = {what: value for what, value in read_json(stated).items() if what not in later}
+            require_same(self.path, was, json.loads(json.dumps(inputs)))
 
     def begin(self) -> None:
         """From here on the study writes: what starts over goes, and so do half-written files."""

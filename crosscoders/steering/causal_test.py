@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from os import PathLike
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final
 
 from crosscoders.activations.outlier_positions import TIMES
 from crosscoders.dictionaries.dictionary import Dictionary
@@ -48,11 +48,14 @@ from forensics.budget import Budget
 from forensics.errors import UserError
 from forensics.investigation import CaseRequest, Inputs, case_identities, check_inputs
 from forensics.policies import Given
-from forensics.progress import Progress, silent
+from forensics.progress import Progress, counted, silent
 from forensics.protocols import Environment, SamplingSettings
 from forensics.records import SCHEMA_VERSION, content_hash
 from forensics.study import Folder, Result, run_study
+from forensics.subjects import opened
 from forensics.version import code_version
+
+READING: Final = "reading both models"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -139,10 +142,11 @@ class Steer:
         self, ready: tuple[Inputs, Dictionary, dict[str, Any]], folder: Folder
     ) -> dict[str, Any]:
         inputs, dictionary, request = ready
-        before, after = inputs.subjects
+        subjects = inputs.subjects
+        before, after = opened(subjects, folder.progress)
         bench = Bench(
-            before=before.open(),
-            after=after.open(),
+            before=before,
+            after=after,
             environment=inputs.environment,
             site=request["site"],
             position=parse_position(self.at),
@@ -150,7 +154,7 @@ class Steer:
             samples=self.samples,
             seed=self.seed,
             folder=folder.path,
-            identity=content_hash([request, before.identity, after.identity]),
+            identity=content_hash([request, *inputs.identities]),
             progress=folder.progress,
         )
         stated = {"pair": inputs.stated(), "request": request}
@@ -196,11 +200,10 @@ def _run(bench: Bench, inputs: Inputs, request: Steer, dictionary: Dictionary) -
         outcomes.of(measure)  # refuses a measure that no run has
     readings = read_bench(bench, choosing, measure, request.keep_outliers)
     bench = replace(bench, limits=readings.limits)
-    device = bench.after.model.device
-    subjects = [_subject(request, dictionary, request.dictionary, "dictionary", readings, device)]
+    subjects = [_subject(request, dictionary, request.dictionary, "dictionary", readings, bench)]
     if request.against is not None:
         other = load_dictionary(request.against)
-        subjects.append(_subject(request, other, request.against, "against", readings, device))
+        subjects.append(_subject(request, other, request.against, "against", readings, bench))
     study = Study(
         bench=bench, choosing=choosing, reporting=reporting, config=request.config, measure=measure
     )
@@ -243,16 +246,20 @@ def read_bench(
     def read(environment: Environment, name: str) -> Readings:
         seed = int(content_hash([bench.seed, name], 15), 16)
         played = bench.after.play(environment, tasks, 1, bench.settings, seed)
-        return read_pairs(
+        # all are played before one is read: their inference mode ends there
+        runs = [*counted(played, bench.progress, "playing, to be read", len(tasks))]
+        found = read_pairs(
             bench.before,
             bench.after,
-            list(played),  # its inference mode ends here
+            counted(runs, bench.progress, READING, len(runs)),
             site=bench.site,
             position=bench.position,
             steps=bench.steps(),
             uses=uses,
             keep_outliers=keep_outliers,
         )
+        bench.progress(READING, len(runs), len(runs))  # where the first ones were enough
+        return found
 
     found = read(bench.environment, "after")
     channels = [channel.name for channel in bench.environment.channels]
@@ -267,7 +274,7 @@ def _subject(
     folder: Path,
     name: str,
     readings: Readings,
-    device: Any,
+    bench: Bench,
 ) -> Subject:
     width = readings.here.shape[-1]
     if dictionary.config.width != width:
@@ -275,7 +282,11 @@ def _subject(
             f"{folder} was trained at a width of {dictionary.config.width} and this site has"
             f" {width}; give the dictionary of this pair and site"
         )
-    reader = FedDictionary(dictionary=dictionary.to(device), encoding=request.config.encoding)
+    reader = FedDictionary(
+        dictionary=dictionary.to(bench.after.model.device),
+        encoding=request.config.encoding,
+        progress=bench.progress,
+    )
     asked = parse_features(request.features)
     first = name == "dictionary"
     if not first and asked.rule == "listed":  # latents of another dictionary mean nothing here

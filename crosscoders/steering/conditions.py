@@ -16,9 +16,11 @@ it.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from crosscoders.steering.activation_edits import (
     SIDES,
@@ -165,10 +167,14 @@ class Subject:
 
     def difference_subspace(self, strength: float) -> Condition:
         mode, acting = self.config.mode, self.config.acting
-        basis = equal_error_basis(self.reader, self.features, self.readings.here)
-        change = subspace_change(basis, mode=mode, acting=acting, strength=strength)
+        change = subspace_change(self._subspace, mode=mode, acting=acting, strength=strength)
         condition = self._condition("difference-subspace", change, strength)
-        return replace(condition, directions=len(basis))
+        return replace(condition, directions=len(self._subspace))
+
+    @cached_property
+    def _subspace(self) -> Tensor:
+        """Seconds of work, the same at every strength."""
+        return equal_error_basis(self.reader, self.features, self.readings.here)
 
     def routing(self) -> Condition:
         acting, encoding = self.config.acting, self.config.encoding

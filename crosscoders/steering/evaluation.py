@@ -22,7 +22,7 @@ running it:
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from math import isnan
 from pathlib import Path
 from typing import Any, Final
@@ -34,7 +34,7 @@ from crosscoders.activations.outlier_positions import Limits
 from crosscoders.steering.activation_edits import SIDES, Change, Side, other_side
 from crosscoders.steering.interventions import Position, Seen, Steps, intervention, policy_alongside
 from forensics.errors import UserError
-from forensics.progress import Progress
+from forensics.progress import Progress, counted, part_of, silent
 from forensics.protocols import Channel, Constraint, Environment, Policy, SamplingSettings
 from forensics.records import Trajectory, content_hash, handed_in, read_json, write_json
 from forensics.statistics import Estimate, paired, ratio
@@ -227,7 +227,7 @@ class Bench:
     folder: Path
     identity: str = ""
     limits: Limits | None = None
-    progress: Progress = field(default=lambda what, done, of: None)
+    progress: Progress = silent
 
     def policy(self, side: Side) -> Policy:
         return self.before if side == "before" else self.after
@@ -266,12 +266,14 @@ class Bench:
                 **({} if self.limits is None else {"limits": list(self.limits)}),
             }
         outcomes = []
-        for first in range(0, len(tasks), TASKS_PER_PART):
+        starts = range(0, len(tasks), TASKS_PER_PART)
+        for number, first in enumerate(starts):
             part = list(tasks[first : first + TASKS_PER_PART])
             name = f"{condition.role}-{content_hash(request)}-{content_hash(part, 8)}.json"
             path = self.folder / FOLDER / name
             if not path.exists():
-                write_json(path, self._played(condition, part).plain())
+                told = part_of(self.progress, f"playing, {condition.role}", number, len(starts))
+                write_json(path, replace(self, progress=told)._played(condition, part).plain())
             outcomes.append(from_plain(read_json(path)))
         return joined(outcomes)
 
@@ -303,4 +305,5 @@ class Bench:
             constraint=condition.constraint,
             interventions=steered,
         )
+        runs = counted(runs, self.progress, "playing", len(tasks) * self.samples)
         return outcomes_of(runs, tasks, self.environment.channels)

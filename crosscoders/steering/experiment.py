@@ -52,8 +52,10 @@ from forensics.records import (
     write_atomically,
 )
 from forensics.study import Folder, Result
+from forensics.subjects import opened
 
 COPY: Final = "experiment.toml"
+COMPARING: Final = "finding what differs most"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -204,7 +206,7 @@ class SteeringExperiment:
 
     def _benches(self, ready: Ready, folder: Folder) -> list[Bench]:
         """One for each position."""
-        before, after = (subject.open() for subject in ready.inputs.subjects)
+        before, after = opened(ready.inputs.subjects, folder.progress)
         return [
             Bench(
                 before=before,
@@ -235,10 +237,11 @@ class SteeringExperiment:
         """Every set at every position."""
         table, arms = self.table, []
         asked = [int(found[1]) for name in table.features if (found := COMPONENTS.fullmatch(name))]
-        for number, bench in enumerate(benches):
-            bench.progress("reading both models", number, len(benches))
+        for bench in benches:
             readings = read_bench(bench, choosing, measure, table.keep_outliers)
+            bench.progress(COMPARING, 0, 1)
             components = principal_directions(readings.here, max([1, *table.projected, *asked]))
+            bench.progress(COMPARING, 1, 1)
             blank = Arm(
                 name="",
                 bench=replace(bench, limits=readings.limits),
@@ -265,7 +268,11 @@ class SteeringExperiment:
                 f" {ready.site} has {width}; give the dictionary of this pair and site"
             )
         device = blank.bench.after.model.device
-        reader = FedDictionary(dictionary=dictionary.to(device), encoding=self.table.encode_from)
+        reader = FedDictionary(
+            dictionary=dictionary.to(device),
+            encoding=self.table.encode_from,
+            progress=blank.bench.progress,
+        )
         asked = parse_features(name)
         table = self._latents() if asked.rule == "top" else None
         subject = Subject(

@@ -85,12 +85,12 @@ class Arm:
 
     def random(self, strength: float) -> list[Condition]:
         """The set turned at random, in the same ways at every strength and position."""
-        turned, plain = [], self.steered(strength)
+        turned, plain, change = [], self.steered(strength), self._change(strength)
         for draw in range(self.table.controls):
             seed = int(content_hash([self.table.seed, self.name, draw], 15), 16)
-            change = self._change(strength).turned(torch.Generator().manual_seed(seed))
+            drawn = change.turned(torch.Generator().manual_seed(seed))
             stated: dict[str, Any] = {"role": "random-direction", "draw": draw, "of": self.name}
-            turned.append(replace(plain, change=change, **stated))
+            turned.append(replace(plain, change=drawn, **stated))
         return turned
 
     def _change(self, strength: float) -> Change:

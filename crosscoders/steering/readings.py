@@ -37,6 +37,7 @@ from crosscoders.dictionaries.dictionary import Dictionary
 from crosscoders.steering.activation_edits import Encoding, stacked
 from crosscoders.steering.interventions import Position, Steps, chosen_positions
 from forensics.errors import OutsideFailure, UserError
+from forensics.progress import Progress, counted, silent
 from forensics.protocols import Channel, Policy
 from forensics.records import Trajectory, action_starts, read_rows
 
@@ -170,17 +171,21 @@ def decision_activations(
 
 @dataclass(frozen=True, kw_only=True)
 class FedDictionary:
-    """A dictionary, and from whose activations it is fed (see `changes`)."""
+    """A dictionary, and from whose activations it is fed (see `changes`). `progress` hears of
+    every pass over rows.
+    """
 
     dictionary: Dictionary
     encoding: Encoding = "both"
+    progress: Progress = silent
 
     def blocks(self, pairs: Tensor) -> Iterator[Tensor]:
         """Rows `[rows, models, width]` as the dictionary reads them, some at a
         time; the after model's codes.
         """
         place = self.dictionary.bias.device
-        for first in range(0, len(pairs), ROWS_AT_ONCE):
+        starts = range(0, len(pairs), ROWS_AT_ONCE)
+        for first in counted(starts, self.progress, "reading latents", len(starts)):
             part = pairs[first : first + ROWS_AT_ONCE].to(place)
             yield stacked(self.dictionary, part[:, 1], part[:, 0], "after", self.encoding)
 

@@ -10,6 +10,7 @@ from crosscoders.steering.evaluation import FOLDER, Condition, difference_of
 from crosscoders.steering.experiment_arms import Run
 from crosscoders.steering.steer_study import Tried, plain_estimate, row_of
 from crosscoders.steering.text_cost import text_cost
+from forensics.progress import Progress, part_of
 from forensics.protocols import Environment
 from forensics.records import content_hash, read_json, write_json
 from forensics.statistics import Estimate
@@ -29,12 +30,14 @@ class Reported:
     def row(self, run: Run, measure: str, number: int, of: int) -> dict[str, Any]:
         """A row of `steering.json`."""
         bench, condition, acting = run.bench, run.condition, run.condition.acting
-        bench.progress(f"steering, {condition.role}", number, of)
+        told = part_of(bench.progress, f"steering, {condition.role}", number, of)
+        told("", 0, 1)
+        first, second, third = (part_of(told, "", step, 3) for step in range(3))
         plain = {side: Condition(role="unsteered", acting=side) for side in SIDES}
         tried = Tried(
             condition=condition,
             split="report" if run.told else "dose",
-            outcomes=bench.play(condition, self.tasks),
+            outcomes=replace(bench, progress=first).play(condition, self.tasks),
             base=bench.play(plain[acting], self.tasks),
             goal=bench.play(plain[other_side(acting)], self.tasks),
             subject=condition.dictionary,
@@ -43,11 +46,11 @@ class Reported:
             "set": run.set,
             "at": run.at,
             "success_effect": plain_estimate(_gained(tried)),
-            "elsewhere": self._elsewhere(run),
-            "kl": self._kl(run),
+            "elsewhere": self._elsewhere(run, second),
+            "kl": self._kl(run, third),
         }
 
-    def _elsewhere(self, run: Run) -> dict[str, Any] | None:
+    def _elsewhere(self, run: Run, progress: Progress) -> dict[str, Any] | None:
         """Success in the other world, and how it differs from the same policy unsteered."""
         world, condition = self.elsewhere, run.condition
         if world is None or condition.role == "random-direction":
@@ -58,14 +61,14 @@ class Reported:
         tried = Tried(
             condition=condition,
             split="elsewhere",
-            outcomes=bench.play(condition, tasks),
+            outcomes=replace(bench, progress=progress).play(condition, tasks),
             base=base,
             goal=base,
         )
         row = row_of(tried, "success")
         return {name: row[name] for name in ("success", "effect", "handed_in", "n")}
 
-    def _kl(self, run: Run) -> dict[str, Any] | None:
+    def _kl(self, run: Run, progress: Progress) -> dict[str, Any] | None:
         """The divergence on the harmless texts, from the folder where it is there."""
         bench, condition = run.bench, run.condition
         if not self.texts or condition.change is None:
@@ -77,7 +80,13 @@ class Reported:
             acting, other = sides if condition.acting == "before" else sides[::-1]
             limit = bench.limit(condition.acting)
             cost = text_cost(
-                acting, other, self.texts, condition.change, site=bench.site, limit=limit
+                acting,
+                other,
+                self.texts,
+                condition.change,
+                site=bench.site,
+                limit=limit,
+                progress=progress,
             )
             write_json(path, cost)
         found: dict[str, Any] = read_json(path)

@@ -18,8 +18,8 @@ beside their controls.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
 
 from crosscoders.steering.activation_edits import SIDES, Side, other_side
 from crosscoders.steering.conditions import SteeringConfig, Subject
@@ -31,8 +31,11 @@ from crosscoders.steering.evaluation import (
     mean_of,
     moved,
 )
+from forensics.progress import part_of
 from forensics.protocols import Channel
 from forensics.statistics import Estimate
+
+TOLD: Final = {"choose": "choosing a strength", "report": "steering"}  # by split
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -110,6 +113,7 @@ class Study:
                 choices["mean-difference"] = subject.mean_difference
                 choices["difference-subspace"] = subject.difference_subspace
             for role, make in choices.items():
+                self.bench.progress(f"{TOLD['choose']}, {role}", 0, len(self.config.tried))
                 plan = [make(strength) for strength in self.config.tried]
                 ran = self._all(plan, "choose", subject.name)
                 tried += ran
@@ -119,6 +123,7 @@ class Study:
         tried += self._unsteered_rows("report")
         missing: dict[str, str] = {}
         for number, subject in enumerate(subjects):
+            self.bench.progress(TOLD["report"], 0, 1)
             plan = self._plan(subject, strengths[subject.name], number > 0, missing)
             tried += self._all(plan, "report", subject.name)
         return Steered(
@@ -137,13 +142,15 @@ class Study:
     def _unsteered_rows(self, split: str) -> list[Tried]:
         return [self._try(Condition(role="unsteered", acting=side), split, None) for side in SIDES]
 
-    def _try(self, condition: Condition, split: str, subject: str | None) -> Tried:
+    def _try(
+        self, condition: Condition, split: str, subject: str | None, bench: Bench | None = None
+    ) -> Tried:
         tasks = self.choosing if split == "choose" else self.reporting
         return Tried(
             condition=condition,
             split=split,
             subject=subject,
-            outcomes=self.bench.play(condition, tasks),
+            outcomes=(bench or self.bench).play(condition, tasks),
             base=self._unsteered(condition.acting, split),
             goal=self._unsteered(other_side(condition.acting), split),
         )
@@ -199,11 +206,11 @@ class Study:
 
     def _all(self, plan: Sequence[Condition], split: str, subject: str) -> list[Tried]:
         progress, ran = self.bench.progress, []
-        told = "choosing a strength" if split == "choose" else "steering"
         for number, condition in enumerate(plan):
-            progress(f"{told}, {condition.role}", number, len(plan))
-            ran.append(self._try(condition, split, subject))
-        progress(told, len(plan), len(plan))
+            told = part_of(progress, f"{TOLD[split]}, {condition.role}", number, len(plan))
+            told("", 0, 1)
+            ran.append(self._try(condition, split, subject, replace(self.bench, progress=told)))
+        progress(TOLD[split], len(plan), len(plan))
         return ran
 
 

@@ -18,6 +18,7 @@ from crosscoders.activations.texts import TokenizedText
 from crosscoders.steering.activation_edits import Change
 from crosscoders.steering.interventions import changed
 from forensics.policies import attach, kl_divergence
+from forensics.progress import Progress, counted, silent
 from forensics.protocols import Policy, SamplingSettings
 from forensics.statistics import ratio
 
@@ -44,6 +45,7 @@ def text_cost(
     *,
     site: str,
     limit: float | None = None,
+    progress: Progress = silent,
 ) -> dict[str, Any]:
     """`estimate`, `low`, `high` (`None` with one text alone), `tokens`, `texts`.
     `companion`: the other policy, read where the change needs it. `limit`: of the norm;
@@ -51,7 +53,7 @@ def text_cost(
     """
     change = change.to(policy.model.device)
     sums: dict[str, tuple[float, int]] = {}
-    for text in texts:
+    for text in counted(texts, progress, "reading harmless texts", len(texts)):
         divergence, tokens = _of_text(policy, companion, text, change, site, limit)
         had = sums.get(text.note.task, (0.0, 0))
         sums[text.note.task] = (had[0] + divergence, had[1] + tokens)

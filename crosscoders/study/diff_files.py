@@ -28,6 +28,7 @@ AUTO = "auto"
 READER: Final = "components"  # that leads the page, by experiments/readers_of_the_difference
 READERS: Final = ("mean-after", "components", "difference-sae", "crosscoder")  # see reader_accounts
 SIDES = ("before", "after")
+READ_FIRST: Final = (*SIDES, "texts", "between")  # what a diff's inputs say of what it read
 MOST_TOKENS: Final = 400_000  # to train on, unless asked otherwise
 SMALL: Final = 8  # layers of a network that is read and patched in full
 PASSES: Final = 2  # over the texts of a deeper one, in training

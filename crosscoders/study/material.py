@@ -36,12 +36,12 @@ from crosscoders.study.diff_files import (
 from forensics.case import Case
 from forensics.errors import UserError
 from forensics.investigation import Inputs
-from forensics.policies import decoder_layers, resolve_device
+from forensics.policies import decoder_layers
 from forensics.progress import Progress, silent
 from forensics.protocols import Channel
 from forensics.records import Trajectory, content_hash, read_trajectories
 from forensics.rollout_logs import log_tables
-from forensics.subjects import HeldPolicy, inspect_subjects
+from forensics.subjects import HeldPolicy, Subject, opened
 
 EMBEDDING: Final = "hook_embed"  # may be narrower than the rest of the model
 TRAINED_ON: Final = 0.6  # share of the tasks; the table and all figures are of the others
@@ -121,11 +121,10 @@ def played(inputs: Inputs, folder: Path, progress: Progress) -> Material:
 def of_case(case: Case, progress: Progress = silent) -> Material:
     """The runs of a case, its first after side against before."""
     sides = case.subject("before"), case.subject(case.afters[0])
-    progress("loading both models", 0, 1)
     before, after = (
-        HeldPolicy(role=one.role, policy=one.open(), stated=one.stated) for one in sides
+        HeldPolicy(role=one.role, policy=policy, stated=one.stated)
+        for one, policy in zip(sides, opened(sides, progress), strict=True)
     )
-    progress("loading both models", 1, 1)
     case = replace(case, subjects=(before, after))
     progress("reading the runs", 0, 1)
     runs = tuple(chain(case.rollouts("before"), case.rollouts(after.role.name)))
@@ -134,18 +133,14 @@ def of_case(case: Case, progress: Progress = silent) -> Material:
     return _material(identities, (before.policy, after.policy), runs, case.channels)
 
 
-def read(request: DiffRequest, copies: Path, progress: Progress) -> Material:
+def read(
+    request: DiffRequest, pair: Sequence[Subject], copies: Path, progress: Progress
+) -> Material:
     """A log or plain texts, with both policies loaded; a foreign log is copied.
-    Raises `UserError` for what cannot be read or compared.
+    Raises `UserError` for what cannot be read.
     """
-    place = resolve_device(request.device)
-    first, second = inspect_subjects(
-        request.before, [request.after], progress, backend=request.backend, device=place
-    )
-    identities = first.identity, second.identity
-    progress("loading both models", 0, 1)
-    before, after = first.open(), second.open()
-    progress("loading both models", 1, 1)
+    identities = pair[0].identity, pair[1].identity
+    before, after = opened(pair, progress)
     if request.texts is not None:
         texts = tuple(read_texts(request.texts, before.tokenizer))
         return Material(identities=identities, policies=(before, after), runs=(), texts=texts)

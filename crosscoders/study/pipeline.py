@@ -17,7 +17,7 @@ started with must be the same.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from os import PathLike
 from pathlib import Path
 from shutil import rmtree
@@ -47,6 +47,7 @@ from crosscoders.study.diff_files import (
     NEURONPEDIA,
     PATCHING,
     QUALITY,
+    READ_FIRST,
     READERS_FILE,
     TOKENS,
     VERSION,
@@ -73,12 +74,12 @@ from crosscoders.study.study_dictionaries import PAIR, SEEDS, dictionaries_of
 from forensics.errors import UserError
 from forensics.investigation import CASE, CASE_FILES, CaseRequest, Inputs, check_case, start_case
 from forensics.phrases import plural
-from forensics.policies import Given
+from forensics.policies import Given, resolve_device
 from forensics.progress import Progress, silent
 from forensics.protocols import Environment
 from forensics.records import read_json, write_json
 from forensics.study import Folder, Result, run_study
-from forensics.subjects import inspect_subjects
+from forensics.subjects import Subject, inspect_subjects
 from forensics.version import code_version
 
 SAME_WEIGHTS: Final = "before and after hold the same weights, so nothing can differ"
@@ -117,24 +118,14 @@ class DiffStudy:
         return (*own, *CASE_FILES) if self.request.plays else own
 
     def check(self, folder: Folder) -> Opened:
+        """A folder of other settings is refused before a checkpoint is read, one of other
+        checkpoints before one is loaded.
+        """
         request, saved = settled(self.request)
-        inputs = material = None
-        if request.plays:
-            case = CaseRequest(
-                before=request.before,
-                after=request.after,
-                environment=request.environment,
-                environment_options=request.options,
-                budget=request.budget,
-                seed=request.seed,
-                device=request.device,
-                backend=request.backend,
-            )
-            inputs = check_case(case, folder)
-            identities = inputs.identities
-        else:
-            material = read(request, folder.copies, folder.progress)
-            identities = material.identities
+        folder.require_started(_asked(request, saved), READ_FIRST)
+        inputs = check_case(_case(request), folder) if request.plays else None
+        pair = inputs.subjects if inputs else _inspected(request, request.after, folder.progress)
+        identities = (pair[0].identity, pair[1].identity)
         if identities[0] == identities[1] and not request.identical:
             raise UserError(
                 f"{SAME_WEIGHTS}; give another checkpoint, or --identical to run the pair as a"
@@ -144,25 +135,27 @@ class DiffStudy:
             saved.require_checkpoints(*identities)
         between = None
         if request.between is not None:
-            pair = (request.before, [request.between], folder.progress)
-            between = inspect_subjects(*pair, backend=request.backend, device=request.device)[1]
-        return Opened(
+            between = _inspected(request, request.between, folder.progress)[1]
+        ready = Opened(
             request=request,
             between=between,
             saved=saved,
             identities=identities,
             inputs=inputs,
-            material=material,
+            material=None,
         )
+        folder.require_started(self.inputs(ready), ("texts",))
+        if request.plays:
+            return ready
+        return replace(ready, material=read(request, pair, folder.copies, folder.progress))
 
     def inputs(self, ready: Opened) -> dict[str, Any]:
         """Where both play, `case.json` says what decides the texts."""
         return {
-            **ready.request.stated(),
+            **_asked(ready.request, ready.saved),
             "before": ready.identities[0],
             "after": ready.identities[1],
             "texts": texts_hash(ready.material.texts) if ready.material else None,
-            "dictionary": ready.saved.key if ready.saved else None,
             **({"between": ready.between.identity} if ready.between else {}),
         }
 
@@ -187,6 +180,33 @@ class DiffStudy:
             if found.get(command):
                 sentences.append(f"\nTo test {what} in play:\n  {found[command]}")
         return Result(summary=found, sentences=tuple(sentences), page=page)
+
+
+def _asked(request: DiffRequest, saved: SavedDictionary | None) -> dict[str, Any]:
+    """What identifies a diff beside checkpoints and texts."""
+    return {**request.stated(), "dictionary": saved.key if saved else None}
+
+
+def _case(request: DiffRequest) -> CaseRequest:
+    """The case in which both play."""
+    return CaseRequest(
+        before=request.before,
+        after=request.after,
+        environment=request.environment,
+        environment_options=request.options,
+        budget=request.budget,
+        seed=request.seed,
+        device=request.device,
+        backend=request.backend,
+    )
+
+
+def _inspected(request: DiffRequest, other: Given, progress: Progress) -> tuple[Subject, ...]:
+    """The before policy and another one; neither is loaded."""
+    place = resolve_device(request.device)
+    return inspect_subjects(
+        request.before, [other], progress, backend=request.backend, device=place
+    )
 
 
 def diff(

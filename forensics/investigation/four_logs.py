@@ -105,7 +105,7 @@ def investigate_logs(
         case = _case(folder, places, sides, seed, allow)
         written["inputs"] = stated | _world_stated(case)
         written["provenance"] = provenance(tools, case, "none") | {
-            "logs": {place.name: _counted(side) for place, side in sides.items()}
+            "logs": {place.name: side.counts() for place, side in sides.items()}
         }
         written |= stated_rule(judge)
         write_case(path, written)
@@ -240,15 +240,6 @@ def _world_stated(case: Case) -> dict[str, Any]:
             "channels": [asdict(channel) for channel in world.channels],
             **({"notes": list(world.notes)} if world.notes else {}),
         },
-    }
-
-
-def _counted(side: ReadSide) -> dict[str, int]:
-    return {
-        "runs": side.runs,
-        "unreadable": side.unreadable,
-        "no_logs": sum(side.others.values()),
-        "scrubbed_left_out": side.scrubbed,
     }
 
 

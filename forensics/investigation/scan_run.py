@@ -218,11 +218,8 @@ def _run(
 def _counted(side: ReadSide, found: SideMarks) -> dict[str, Any]:
     """What `case.json` counts of one side."""
     return {
-        "runs": side.runs,
+        **side.counts(),
         "scored": side.runs - found.dropped,
-        "unreadable": side.unreadable,
-        "no_logs": sum(side.others.values()),
-        "scrubbed_left_out": side.scrubbed,
         "looks": found.looks.stated(),
         "integrity": dict(sorted(found.record.items())),
     }

@@ -72,7 +72,7 @@ class ReadSide:
     were taken from their world; `unreadable`: how many files and rows of logs could
     not be read, the first of them in `named` (where, reason); `others`: how many files
     of each ending are of no format that a reader knows, an example for each in
-    `other_names`.
+    `other_names`; `read_by`: of how many files each reader read runs.
     """
 
     side: str
@@ -85,6 +85,7 @@ class ReadSide:
     others: dict[str, int] = field(default_factory=dict)
     other_names: dict[str, str] = field(default_factory=dict)
     without: tuple[str, ...] = ()
+    read_by: dict[str, int] = field(default_factory=dict)
 
     def part(self, folder: Path, number: int) -> Path:
         """Where a part is stored."""
@@ -102,6 +103,16 @@ class ReadSide:
         if not self.others:
             return self.named
         return [*self.named, {"side": self.side, **no_logs(self.others, self.other_names)}]
+
+    def counts(self) -> dict[str, Any]:
+        """What `case.json` counts of it."""
+        return {
+            "runs": self.runs,
+            "unreadable": self.unreadable,
+            "no_logs": sum(self.others.values()),
+            "scrubbed_left_out": self.scrubbed,
+            "read_by": self.read_by,
+        }
 
     def keep(self, folder: Path) -> None:
         """Leave the mark of a side that was read to its end."""
@@ -187,7 +198,8 @@ def read_side(source: Source, folder: Path, reader: str | None, progress: Progre
 
     def runs() -> Iterator[Trajectory]:
         for path in source.paths:
-            for run in kept_runs(read_logs(path, reader, names_files=True), source, read):
+            found = read_logs(path, reader, names_files=True, read_by=read.read_by)
+            for run in kept_runs(found, source, read):
                 progress(reading_told(read), 0, 1)
                 yield run
 

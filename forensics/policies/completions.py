@@ -1,11 +1,10 @@
 """Completions over HTTP: one request in, checked answers out, or one sentence
 why not.
 
-1. A request is sent up to `tries` times. What may pass (a refused or broken
-   connection, no answer in time, status 408, 429 or 5xx, an answer that is no
-   JSON or has other than the asked number of choices) is tried again after a
-   pause that doubles; then it is an `Unanswered`, which a sampler records as
-   missing.
+1. A request is sent up to `tries` times. What may pass (see `retries`; an
+   answer that is no JSON, or has other than the asked number of choices, too)
+   is tried again after a pause; then it is an `Unanswered`, which a sampler
+   records as missing.
 2. What will not pass (any other status) is a `Declined` at once, with the
    server's own words.
 3. An answer is read with a limit on its time as a whole and on its size, so
@@ -29,11 +28,10 @@ from typing import Any, Final, TypeVar
 import httpx
 
 from forensics.errors import UserError
+from forensics.policies.retries import Broken, passing, pause_before
 from forensics.protocols import SamplingSettings
 
 LARGEST_ANSWER: Final = 64 * 2**20  # bytes
-LONGEST_PAUSE: Final = 30.0  # seconds
-PASSING: Final = frozenset({408, 409, 425, 429})  # statuses below 500 that another try may mend
 
 T = TypeVar("T")
 
@@ -56,10 +54,6 @@ class Declined(Exception):
         self.status, self.words = status, words
 
 
-class Broken(Exception):
-    """An answer that is not what was asked for. Tried again, then `Unanswered`."""
-
-
 @dataclass(frozen=True, kw_only=True)
 class ServerConfig:
     """Where the server is and how patient we are.
@@ -67,7 +61,8 @@ class ServerConfig:
     `url`: the address up to and with `/v1`. `model`: the name it serves
     (`None`: its only one). `key`: sent as a bearer token, in no record.
     `timeout`: seconds for one answer. `tries`: times a request is sent.
-    `pause`: seconds before the second try, doubled for each further one.
+    `pause`: seconds before the second try, doubled for each further one (`busy`:
+    after a 429 that names no time).
     `at_once`: requests under way at a time. `most_choices`: the largest `n`.
     """
 
@@ -77,6 +72,7 @@ class ServerConfig:
     timeout: float = 300.0
     tries: int = 4
     pause: float = 0.5
+    busy: float = 5.0
     at_once: int = 64
     most_choices: int = 64
 
@@ -94,11 +90,11 @@ class ServerConfig:
         if (
             min(self.tries, self.at_once, self.most_choices) < 1
             or self.timeout <= 0
-            or self.pause < 0
+            or min(self.pause, self.busy) < 0
         ):
             raise UserError(
-                "tries, at_once and most_choices must be at least 1, timeout above 0 and pause at"
-                " least 0"
+                "tries, at_once and most_choices must be at least 1, timeout above 0, pause and"
+                " busy at least 0"
             )
 
 
@@ -123,10 +119,10 @@ class Choice:
 
 
 class Client:
-    """Sends requests; safe to share between threads."""
+    """Sends requests; safe to share between threads. `sleep`: waits for so many seconds."""
 
-    def __init__(self, config: ServerConfig) -> None:
-        self.config = config
+    def __init__(self, config: ServerConfig, sleep: Callable[[float], None] = time.sleep) -> None:
+        self.config, self._sleep = config, sleep
         headers = {"Authorization": f"Bearer {config.key}"} if config.key else {}
         limits = httpx.Limits(
             max_connections=config.at_once, max_keepalive_connections=config.at_once
@@ -160,27 +156,25 @@ class Client:
     def _tried(
         self, method: str, path: str, body: Mapping[str, Any] | None, read: Callable[[bytes], T]
     ) -> T:
-        config, said, reached = self.config, "nothing", False
+        config, met = self.config, Exception("nothing")
         for number in range(config.tries):
             if number:
-                time.sleep(min(config.pause * 2 ** (number - 1), LONGEST_PAUSE))
+                self._sleep(pause_before(number, met, pause=config.pause, busy=config.busy))
             try:
                 return read(self._once(method, path, body))
             except (httpx.HTTPError, httpx.InvalidURL, Broken) as error:
-                said, reached = (
-                    _words(error),
-                    not isinstance(error, httpx.ConnectError | httpx.ConnectTimeout),
-                )
+                met = error
         times = "one try" if config.tries == 1 else f"{config.tries} tries"
-        raise Unanswered(f"the server gave no usable answer in {times} ({said})", reached)
+        reached = not isinstance(met, httpx.ConnectError | httpx.ConnectTimeout)
+        raise Unanswered(f"the server gave no usable answer in {times} ({_words(met)})", reached)
 
     def _once(self, method: str, path: str, body: Mapping[str, Any] | None) -> bytes:
         """The bytes of one answer. Raises `Declined`, `Broken` or an error of httpx."""
         end = time.monotonic() + self.config.timeout
         with self._http.stream(method, path, json=body) as response:
             content = _content(response, end, self.config.timeout)
-        if response.status_code >= 500 or response.status_code in PASSING:
-            raise Broken(f"status {response.status_code}: {_shown(content)}")
+        if broken := passing(response.status_code, response.headers, _shown(content)):
+            raise broken
         if response.status_code != 200:
             raise Declined(response.status_code, _shown(content))
         return content

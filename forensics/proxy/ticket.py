@@ -6,6 +6,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from forensics.errors import UserError
+from forensics.policies.retries import LONGEST_PAUSE
 from forensics.protocols import Constraint, SamplingSettings
 
 
@@ -48,8 +49,7 @@ class Ticket:
 class Patience:
     """How long a server is waited for. `timeout`: seconds for one answer, `silence`: for its next
     piece; `tries`: times a request is sent; `pause`: seconds before the second try (`busy`: after
-    a 429), doubled for each further one, or what the server asks for (`Retry-After`),
-    `longest_pause` at most.
+    a 429 that names no time), doubled for each further one, `longest_pause` at most (`retries`).
     """
 
     timeout: float = 600.0
@@ -57,4 +57,4 @@ class Patience:
     tries: int = 4
     pause: float = 0.5
     busy: float = 5.0
-    longest_pause: float = 30.0
+    longest_pause: float = LONGEST_PAUSE

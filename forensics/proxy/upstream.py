@@ -1,7 +1,6 @@
 """Chat completions asked of one server, with patience: `Upstream`.
 
-1. What may pass (no connection, silence, status 408, 429 or 5xx, garbage) is tried again after
-   a pause that doubles (it starts longer after a 429), or that the server names; then it is
+1. What may pass (see `retries`; garbage too) is tried again after a pause; then it is
    `Unanswered`. An answer of which a piece was handed on is never asked for again.
 2. Fields that servers may not know (token ids, log-probabilities, seed, ...) are left out where
    the server declines them, the one that it names first, else one by one; that is remembered.
@@ -18,13 +17,8 @@ from typing import Any, Final
 
 import httpx
 
-from forensics.policies.completions import (
-    LARGEST_ANSWER,
-    PASSING,
-    Broken,
-    Declined,
-    Unanswered,
-)
+from forensics.policies.completions import LARGEST_ANSWER, Declined, Unanswered
+from forensics.policies.retries import Broken, passing, pause_before
 from forensics.proxy.chat_calls import Delta, read_delta
 from forensics.proxy.ticket import Patience, Ticket
 
@@ -79,12 +73,12 @@ class Upstream:
                 return
 
     async def _tried(self, ticket: Ticket, body: Mapping[str, Any]) -> AsyncGenerator[Delta]:
-        patience, said, asked, busy = self.patience, "nothing", 0.0, False
+        patience, met = self.patience, Exception("nothing")
+        first, busy, longest = patience.pause, patience.busy, patience.longest_pause
         for number in range(patience.tries):
             if number:
-                first = patience.busy if busy and not asked else patience.pause
-                pause = max(asked, first * 2 ** (number - 1))
-                await asyncio.sleep(min(pause, patience.longest_pause))
+                pause = pause_before(number, met, pause=first, busy=busy, longest=longest)
+                await asyncio.sleep(pause)
             begun = False
             try:
                 async for delta in self._once(ticket, body):
@@ -92,12 +86,11 @@ class Upstream:
                     yield delta
                 return
             except (httpx.HTTPError, httpx.InvalidURL, Broken) as error:
-                said, asked = _words(error), getattr(error, "pause", 0.0)
-                busy = getattr(error, "busy", False)
+                met = error
                 if begun:
-                    raise Unanswered(f"the server broke off its answer ({said})") from error
+                    raise Unanswered(f"the server broke off its answer ({_words(met)})") from error
         times = "one try" if patience.tries == 1 else f"{patience.tries} tries"
-        raise Unanswered(f"the server gave no usable answer in {times} ({said})")
+        raise Unanswered(f"the server gave no usable answer in {times} ({_words(met)})")
 
     async def _once(self, ticket: Ticket, body: Mapping[str, Any]) -> AsyncGenerator[Delta]:
         url = ticket.upstream_url.rstrip("/") + "/chat/completions"
@@ -165,17 +158,9 @@ async def _raise_for(
     response: httpx.Response, pieces: AsyncIterator[bytes], ticket: Ticket
 ) -> None:
     status, words = response.status_code, shown(await _whole(pieces), ticket)
-    if status >= 500 or status in PASSING:
-        error = Broken(f"status {status}: {words}")
-        error.pause, error.busy = _retry_after(response), status == 429  # type: ignore[attr-defined]
-        raise error
+    if broken := passing(status, response.headers, words):
+        raise broken
     raise Declined(status, "a redirect, which is not followed" if 300 <= status < 400 else words)
-
-
-def _retry_after(response: httpx.Response) -> float:
-    """Seconds that the server asks to wait, 0 where it says none."""
-    told = response.headers.get("retry-after", "")
-    return float(told) if re.fullmatch(r"\d{1,6}(\.\d{1,6})?", told) else 0.0
 
 
 async def _whole(pieces: AsyncIterator[bytes]) -> bytes:

@@ -27,7 +27,7 @@ dropped: the rest goes on.
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from inspect import isfunction
 from pathlib import Path
@@ -117,7 +117,8 @@ class _OutOfRange(UserError):
 @dataclass(frozen=True)
 class _Search:
     """One look through a log: `shown` and `held` are the name and the place of
-    an archive that was unpacked, `root` is the folder that no link may lead out of.
+    an archive that was unpacked, `root` is the folder that no link may lead out of;
+    `read_by` counts, by reader, the files that gave a run.
     """
 
     readers: tuple[LogReader, ...]
@@ -127,6 +128,7 @@ class _Search:
     depth: int = 0
     names_files: bool = False
     root: Path | None = None
+    read_by: dict[str, int] = field(default_factory=dict)
 
     def told(self, path: Path) -> Path:
         """The path as the user knows it."""
@@ -175,15 +177,28 @@ class _Search:
         return replace(self, shown=self.told(archive), held=folder, depth=self.depth + 1)
 
 
-def read_logs(path: Path, reader: str | None = None, *, names_files: bool = False) -> Runs:
+def read_logs(
+    path: Path,
+    reader: str | None = None,
+    *,
+    names_files: bool = False,
+    read_by: dict[str, int] | None = None,
+) -> Runs:
     """Every run in a file, a folder or an archive, streaming; `Unreadable` for
     what could not be read.
 
     `reader` names the one format to read everything as; `names_files`: each run says
-    which file it was read from. Raises `UserError` where the path does not exist, a
+    which file it was read from; `read_by` is told how many files each reader read a run
+    from. Raises `UserError` where the path does not exist, a
     folder holds no file, or there is no such reader.
     """
-    search = _Search(_named(reader), reader is not None, names_files=names_files, root=path)
+    search = _Search(
+        _named(reader),
+        reader is not None,
+        names_files=names_files,
+        root=path,
+        read_by={} if read_by is None else read_by,
+    )
     if not path.exists() and (given := address(path)):
         raise UserError(
             f"{given} is an address, not a log on this machine; download it and give the file or"
@@ -288,11 +303,15 @@ def _recognised(
 
 
 def _read(reader: LogReader, path: Path, search: _Search) -> Runs:
+    first = True
     try:
         for found in reader.read(path):
             if isinstance(found, Unreadable):
                 yield search.unreadable(found.path, found.reason, found.where)
             elif found.outcome is None or 0 <= found.outcome <= 1:
+                if first:
+                    search.read_by[reader.name] = search.read_by.get(reader.name, 0) + 1
+                first = False
                 yield search.named(found, path)
             else:
                 raise _OutOfRange(

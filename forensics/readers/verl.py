@@ -11,6 +11,9 @@ and whatever the reward function returned beside the score.
    such (`acc`), else the score, where it lies in [0, 1]; a score of -1 and 1
    alone is none.
 3. The policy changes from step to step, so a step is a policy.
+4. The prompt is the task. A newer verl has `uid` beside it, drawn anew at every step
+   (`uuid4` in `trainer/ppo/v1`): as a task it would tear the steps of one prompt apart.
+   It is the group of a training record (`verl_dump`).
 """
 
 from pathlib import Path

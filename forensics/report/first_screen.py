@@ -9,15 +9,17 @@ JSON.
 4. A share is not told over runs of which some could not be checked.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from forensics.phrases import percent, plural, point_range, points
+from forensics.phrases import percent, plural, point_range, points, printable
 from forensics.records import Evidence, Undefined, Verdict
 from forensics.report.look_counts import Looks, family_told, looks_json, read_looks, why
 from forensics.report.narrow import narrow_told
+from forensics.report.numbers import joined
 from forensics.report.pair_sentences import Answered, pair_told
 from forensics.report.profile import (
     SideRuns,
@@ -93,7 +95,7 @@ def opening_of(
     """The first screen of a case from logs. `content`: that of `case.json`; `pair`: what has the
     answers on two sets.
     """
-    logs: Mapping[str, Mapping[str, int]] = content["provenance"].get("logs") or {}
+    logs: Mapping[str, Mapping[str, Any]] = content["provenance"].get("logs") or {}
     looks = read_looks(folder)
     shares = [one for one in findings if isinstance(one, Evidence) and one.question in SHARES]
     known: dict[str, Any] = {"looks": looks}
@@ -111,6 +113,7 @@ def opening_of(
             missing,
             *unread,
             *sick,
+            read_told(logs),
         )
         return Opening(headline=runs_told(runs), lines=tuple(filter(None, lines)), **known)
     order = sorted(logs, key=lambda side: (side == "before", side))
@@ -120,11 +123,12 @@ def opening_of(
     first, *more = (
         (pair and pair_told(pair, rows)) or no_gain_told(findings) or (gain_told(verdict),)
     )
+    wider = (two_intervals(verdict),) if more else ()
     return Opening(
         headline=first,
         gain=tuple(more),
         sides=tuple(_side(side, of) for side, of in sides.items()),
-        lines=tuple(filter(None, (missing, *unread, two_intervals(verdict) if more else ""))),
+        lines=tuple(filter(None, (missing, *unread, *wider, read_told(logs)))),
         label=f"Label: {verdict.label}. {_meaning(verdict)}",
         judged=verdict.gain is not None,
         **known,
@@ -152,8 +156,20 @@ def no_gain_told(findings: Sequence[Evidence | Undefined]) -> tuple[str, ...]:
     return ()
 
 
-def _total(logs: Mapping[str, Mapping[str, int]], name: str) -> int:
+def _total(logs: Mapping[str, Mapping[str, Any]], name: str) -> int:
     return sum(log.get(name, log.get("runs", 0)) for log in logs.values())
+
+
+def read_told(logs: Mapping[str, Mapping[str, Any]]) -> str:
+    """By which readers the logs were read: `Read as verl (3 files) and chat (1 file).`; `""` of
+    a case that does not say it.
+    """
+    files: Counter[str] = Counter()
+    for side in logs.values():
+        files.update(side.get("read_by") or {})
+    names = sorted(files, key=lambda name: (-files[name], name))
+    told = [f"{printable(name)} ({plural(files[name], 'file')})" for name in names]
+    return f"Read as {joined(told)}." if told else ""
 
 
 def reported_told(of: SideRuns) -> str:

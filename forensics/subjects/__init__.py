@@ -10,4 +10,5 @@ from forensics.subjects.subject import (
     Role as Role,
     Subject as Subject,
     can as can,
+    opened as opened,
 )

@@ -6,10 +6,12 @@ training and one for each training seed after it.
 """
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import total_ordering
-from typing import Protocol
+from typing import Any, Protocol
 
+from forensics.progress import Progress, counted
 from forensics.protocols import Capability, Policy
 from forensics.records.case_file import Checkpoint, StatedPolicy
 
@@ -72,6 +74,12 @@ class Subject(Protocol):
     def open(self) -> Policy:
         """The policy, loaded now. Raises `MissingInput` where there is none."""
         ...
+
+
+def opened(subjects: Sequence[Subject], progress: Progress) -> tuple[Any, ...]:
+    """The policies of a pair, loaded one after the other."""
+    loading = (subject.open() for subject in subjects)
+    return tuple(counted(loading, progress, "loading both models", len(subjects)))
 
 
 def can(subject: Subject, capability: Capability) -> bool:

@@ -23,6 +23,7 @@ from crosscoders.study.diff_files import (
 )
 from crosscoders.study.diff_page import write_page
 from forensics import load_policy, policy_from
+from forensics.cli.main import run as command
 from forensics.errors import UserError
 from forensics.policies import constructed_policy
 from tests.tiny import save_tiny_qwen3, tiny_tokenizer
@@ -199,9 +200,32 @@ def test_going_on_repeats_nothing_and_says_the_same(made, pair, texts, monkeypat
     assert {path.name: path.read_bytes() for path in out.iterdir() if path.is_file()} == before
 
 
-def test_another_diff_is_not_mixed_into_a_folder(made, pair, texts):
+def test_another_diff_is_not_mixed_into_a_folder_and_nothing_is_loaded_to_say_so(
+    made, pair, texts, tmp_path, monkeypatch, capsys
+):
+    monkeypatch.setattr(
+        "forensics.subjects.checkpoint.load_policy", lambda *_, **__: pytest.fail("loaded")
+    )
+    again = {"out": made[0], "texts": texts, "resume": True}
+    other = save_tiny_qwen3(tmp_path / "other", seed=4)
+    with pytest.raises(UserError, match="started with after "):
+        diff(pair[0], other, **again, **SMALL)
+    with pytest.raises(UserError, match="started with between none"):
+        diff(pair[0], pair[1], between=other, **again, **SMALL)
+    monkeypatch.setattr(  # other settings are refused before a checkpoint is even hashed
+        "crosscoders.study.pipeline.inspect_subjects", lambda *_, **__: pytest.fail("inspected")
+    )
     with pytest.raises(UserError, match="with tokens"):
-        diff(pair[0], pair[1], out=made[0], texts=texts, resume=True, **{**SMALL, "tokens": 1000})
+        diff(pair[0], pair[1], **again, **{**SMALL, "tokens": 1000})
+    with pytest.raises(UserError, match="started with reader none, not mean-after"):
+        diff(pair[0], pair[1], reader="mean-after", **again, **SMALL)
+    monkeypatch.setattr(  # and by the command before torch is imported
+        "crosscoders.study.plan.plan", lambda *_: pytest.fail("a plan was made")
+    )
+    given = {"before": pair[0], "after": pair[1], "texts": texts, "out": made[0], "tokens": 1000}
+    asked = [word for name, value in given.items() for word in (f"--{name}", str(value))]
+    assert command(["diff", *asked, "--resume"]) == 2
+    assert "started with shape" in capsys.readouterr().err
     with pytest.raises(UserError, match="not empty"):
         diff(pair[0], pair[1], out=made[0], texts=texts, **SMALL)
 

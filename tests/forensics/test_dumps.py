@@ -20,10 +20,10 @@ from forensics.case import Case
 from forensics.errors import UserError
 from forensics.instruments import run_instrument
 from forensics.layers.signal import signal
-from forensics.readers import DumpedRecord, open_record
+from forensics.readers import DumpedRecord, open_record, read_logs
 from forensics.readers.trl_dump import are_plain, group_size
 from forensics.readers.verl_dump import place_of
-from forensics.records import Evidence, TrainingRow, Undefined
+from forensics.records import Evidence, TrainingRow, Trajectory, Undefined
 
 SAMPLES = 4
 
@@ -112,6 +112,22 @@ def test_two_groups_of_one_prompt_stay_two(tmp_path: Path) -> None:
         ]
         (folder / "1.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
         assert len({row.group for row in open_record(folder).rows(1)}) == groups
+
+
+def test_a_prompt_is_one_task_at_every_step_whatever_its_uid(tmp_path: Path) -> None:
+    """A `uid` is drawn anew at every step; a scan compares the steps of a task."""
+    for step in (1, 2):
+        rows = [
+            {"input": "q", "output": "1", "gts": "1", "score": 1.0, "step": step}
+            | {"uid": f"drawn{step}_{sample}_0"}
+            for sample in range(SAMPLES)
+        ]
+        (tmp_path / f"{step}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    runs = [run for run in read_logs(tmp_path) if isinstance(run, Trajectory)]
+    assert len({run.task for run in runs}) == 1
+    assert sorted((run.policy, run.sample) for run in runs) == [
+        (f"step {step}", sample) for step in (1, 2) for sample in range(SAMPLES)
+    ]
 
 
 def test_a_long_dump_says_how_far_it_is(tmp_path: Path) -> None:

@@ -86,6 +86,7 @@ def test_a_scan_of_it_counts_the_line_and_holds_little(tmp_path: Path) -> None:
     logs, peak = scanned(write_lines(tmp_path / "log.jsonl", chat), tmp_path / "case")
     looks = logs.pop("looks")
     assert logs.pop("integrity") == {}
+    assert logs.pop("read_by") == {"chat": 1}
     assert logs == {"runs": 2, "scored": 2, "unreadable": 1, "no_logs": 0, "scrubbed_left_out": 0}
     assert looks["runs_not_looked_at"] == 0
     assert peak < MOST_MIB

@@ -83,7 +83,7 @@ def test_what_the_runs_did_stands_first_and_the_same_everywhere(tmp_path: Path) 
     verdict = load_case(case).verdict
     opening = opening_of_case(case, verdict)
     assert opening is not None and opening == load_case(case).opening
-    assert opening.told == (TOLD, REPORTED, SICK)
+    assert opening.told == (TOLD, REPORTED, SICK, "Read as policy-forensics (1 file).")
     page = (case / "report.html").read_text()
     assert page.split('id="headline"')[1].split(">", 1)[1].split("</h1>")[0] == TOLD
     assert REPORTED in page and WORDING["sentences"]["one_set"] in page

@@ -1,8 +1,9 @@
 """What a scan could not read is named where it is seen: the files, their rows and fields, why, and
-which shapes were tried.
+which shapes were tried; and so is which reader read the rest.
 """
 
 import json
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -45,3 +46,26 @@ def test_texts_that_are_no_logs_say_which_texts_are_read(tmp_path: Path, capsys:
     (tmp_path / "logs" / "train.log").unlink()
     assert command(["scan", str(tmp_path / "logs"), "--out", out, "--json"]) == 2
     assert "prompt" not in json.loads(capsys.readouterr().out)["error"]
+
+
+def test_who_read_the_logs_is_told_wherever_they_are(tmp_path: Path, capsys: Any) -> None:
+    """By files, those in an archive too; a file that gave no run was read by nobody."""
+    logs = tmp_path / "logs"
+    verl = {"input": "q", "output": "4", "gts": "4", "score": 1.0, "step": 1}
+    lines(logs / "1.jsonl", [verl, verl])
+    lines(logs / "2.jsonl", [verl])
+    lines(logs / "3.jsonl", [{**verl, "input": None}, {"score": 1}])
+    packed = lines(tmp_path / "a.jsonl", [RUN])
+    with zipfile.ZipFile(logs / "more.zip", "w") as archive:
+        archive.write(packed, "a.jsonl")
+    out = tmp_path / "case"
+    assert command(["scan", str(logs), "--out", str(out)]) == 0
+    (told,) = (line for line in capsys.readouterr().out.splitlines() if "Read as" in line)
+    assert told == "Read as verl (2 files) and chat (1 file)."
+    stated = json.loads((out / "case.json").read_text())["provenance"]["logs"]["after-0"]
+    assert stated["read_by"] == {"chat": 1, "verl": 2}
+    assert all(told in (out / name).read_text() for name in ("report.html", "report.md"))
+    again = ["scan", str(logs), "--out", str(out), "--force", "--json", "--reader", "verl"]
+    assert command(again) == 0
+    said = json.loads(capsys.readouterr().out)["lines"]
+    assert "Read as verl (2 files)." in said

@@ -10,7 +10,7 @@ import json
 import socket
 import threading
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, TypeVar
@@ -162,6 +162,10 @@ class _Handler(BaseHTTPRequestHandler):
         """Whether the request was answered by misbehaving."""
         if name == "500":
             self._send(500, {"error": "out of memory"})
+        elif name.startswith("429"):
+            after = name.removeprefix("429").strip()  # "429 7": come back in 7 seconds
+            headers = {"Retry-After": after} if after else {}
+            self._send_bytes(429, b'{"error": "busy"}', headers)
         elif name == "garbage":
             self._send_bytes(200, b'{"choices": [{"text": "half')
         elif name == "close":
@@ -190,8 +194,12 @@ class _Handler(BaseHTTPRequestHandler):
     def _send(self, status: int, answer: Any) -> None:
         self._send_bytes(status, json.dumps(answer).encode())
 
-    def _send_bytes(self, status: int, content: bytes) -> None:
+    def _send_bytes(
+        self, status: int, content: bytes, headers: Mapping[str, str] | None = None
+    ) -> None:
         self.send_response(status)
+        for name, value in (headers or {}).items():
+            self.send_header(name, value)
         self.send_header("Content-Length", str(len(content)))
         self.end_headers()
         self.wfile.write(content)

@@ -9,7 +9,14 @@ import pytest
 
 from forensics import policy_from
 from forensics.errors import UserError
-from forensics.policies.completions import Broken, Client, ServerConfig, read_choices
+from forensics.policies.completions import (
+    Client,
+    ServerConfig,
+    Unanswered,
+    ids_body,
+    read_choices,
+)
+from forensics.policies.retries import Broken
 from forensics.policies.server_abilities import Abilities, probe
 from forensics.protocols import Policy, SamplingSettings
 from forensics.records import Trajectory
@@ -101,6 +108,31 @@ def test_what_stays_unanswered_is_missing_and_never_a_failure(
         for mine, theirs in zip(rollouts, well, strict=True)
         if mine.outcome is not None
     )
+
+
+@pytest.mark.parametrize(
+    ("troubles", "waited"),
+    [
+        (("500", "garbage", "close"), [0.5, 1.0, 2.0]),
+        (("429", "429", "429"), [5.0, 10.0, 20.0]),
+        (("429", "500", "429"), [5.0, 1.0, 20.0]),  # each by what was met last
+        (("429 7", "429 0.25", "429 500"), [7.0, 1.0, 30.0]),  # as it asks, within bounds
+        (("429 Fri, 31 Dec 1999 23:59:59 GMT",), [5.0]),
+    ],
+)
+def test_a_busy_server_is_left_alone_for_as_long_as_it_asks(
+    policy: Policy, troubles: tuple[str, ...], waited: list[float]
+) -> None:
+    slept: list[float] = []
+    with serving(policy) as stub:
+        client = Client(ServerConfig(url=stub.url), sleep=slept.append)
+        stub.troubles.extend(troubles)
+        body = ids_body("tiny", PROMPT, SETTINGS, max_tokens=2, seed=1)
+        assert len(client.complete(body)) == 1
+        assert slept == waited
+        stub.troubles.extend(["429"] * 4)
+        with pytest.raises(Unanswered, match=r"in 4 tries.*status 429.*busy"):
+            client.complete(body)
 
 
 def test_a_server_that_goes_away_in_the_middle_loses_nothing_that_was_drawn(
