@@ -44,6 +44,11 @@ from forensics.statistics import Estimate, mean
 
 SIMPLE: Final = ("components", "crosscoder")  # what is read whatever leads, the simpler first
 Cost = tuple[Estimate | None, float | None]
+ALIKE: Final = "on the texts that they learn from the models do not differ there"
+TOO_FEW: Final = (
+    "fewer than two of the tasks reported on have a text {}, so this says nothing for or against"
+    " a change; more runs or texts would"
+)
 TIE: Final = 5.0  # times what is worth a word: effects that are told as equal
 
 
@@ -90,20 +95,20 @@ def read_difference(
     folder: Path,
     about: Mapping[str, Any],
     progress: Progress,
-) -> list[Read]:
-    """The reader that was `asked` for first, where it is there; none where nothing can be tested.
-    `about`: what saved dictionaries say of themselves.
+) -> tuple[list[Read], str]:
+    """The reader that was `asked` for first, where it is there; and where nothing can be tested,
+    why. `about`: what saved dictionaries say of themselves.
     """
     names = list(dict.fromkeys([asked, *SIMPLE]))
     told = contrast if behaviour else None
     readers = readers_of(names, dictionaries, streams.chosen, told, table, seeds)
     if not readers:
-        return []
+        return [], ALIKE
     most = TEXTS if streams.small else FEW_TEXTS
     try:
         probe = Probe.of(policies[-1], streams.reported, behaviour, most=most)
     except UserError:
-        return []
+        return [], TOO_FEW.format("in which an action is decided" if behaviour else "to read")
     changes = [one.change for one in readers]
     tests = _tests(probe, policies[0], changes, progress)
     costs = _costs(policies[-1], streams.reported, told, changes, most)
@@ -125,7 +130,7 @@ def read_difference(
         if not (folder / one.place / CONFIG).is_file():
             save_dictionary(one.dictionary, folder / one.place, **about, reader=one.name)
     write_json(folder / READERS_FILE, [one.plain() for one in found])
-    return found
+    return found, ""
 
 
 def _tests(
@@ -214,12 +219,14 @@ def _costs(
     ]
 
 
-def sentences(found: Sequence[Read], site: str, asked: str) -> list[str]:
-    """The reader that leads, and how the crosscoder and a simpler one stand to each other."""
+def sentences(found: Sequence[Read], site: str, asked: str, untested: str = "") -> list[str]:
+    """The reader that leads, and how the crosscoder and a simpler one stand to each other; or why
+    that is `untested`.
+    """
     if not found:
-        return []
+        return [f"What readers of the difference at {site} cause was not tested: {untested}."]
     missing = f"The reader {asked} that was asked for has nothing to read here."
-    said = [_leads(found[0], site), _account(found[0]), *_beside(found)]
+    said = [_leads(found[0], site), *_beside(found)]
     return said if found[0].reader.name == asked else [missing, *said]
 
 
@@ -255,11 +262,11 @@ def _beyond(one: Read) -> str:
     )
 
 
-def _account(one: Read) -> str:
-    several, holds = one.reader.directions > 1, max(one.explained, 0.0)
+def account(one: Read) -> str:
+    """How much of the difference it holds, whether it comes back, and what it costs elsewhere."""
     return (
-        f"{'They hold' if several else 'It holds'} {percent(holds)} of the variance of the models'"
-        f" difference and {'are' if several else 'is'} {percent(one.size)} as large as it;"
+        f"What leads ({one.reader.short}) holds {percent(max(one.explained, 0.0))} of the variance"
+        f" of the models' difference and is {percent(one.size)} as large as it;"
         f" {_comes_back(one.reader)}; {_cost(one)}."
     )
 

@@ -234,17 +234,23 @@ def told(
     saved: SavedDictionary | None = None,
     seeds: Sequence[str] = (),
 ) -> dict[str, Any]:
-    """What `diff.json` says of the findings: as sentences, the most important
-    first, and as plain values. `seeds`: what is said of their consensus.
+    """What `diff.json` says of the findings: as sentences, of which so many are the `opening`
+    (what is reported, how far the behaviour changed, where that lives), and as plain values.
+    `seeds`: what is said of their consensus.
     """
-    table, latents = found.table, rising(found)
-    said = found.reported.sentences if found.models > 1 else []
-    said += [found.spanned.sentence] if found.spanned else []
-    said += [*(location["sentences"] if location else ()), *found.outliers]
+    table, latents, reported = found.table, rising(found), found.reported
+    own = reported.sentences if found.models > 1 else [_specific(found)]
+    findings = max(1, bool(reported.latents) + bool(reported.together))
+    where = location["sentences"] if location else []
+    opening = own[:findings]
     if theme:
         shares = f"{percent(theme.before)} before training, {percent(theme.after)} after"
-        said.append(f"Runs with {printable(theme.name)}: {shares}.")
-    said += [_separating(table, found.separating, theme), _specific(found)]
+        opening.append(f"Runs with {printable(theme.name)}: {shares}.")
+    opening += where[:1]
+    said = [*opening, *own[findings:]]
+    said += [found.spanned.sentence] if found.spanned else []
+    said += [*where[1:], *found.outliers, _separating(table, found.separating, theme)]
+    said += [_specific(found)] if found.models > 1 else []
     if theme and latents:
         said.append(
             f"Of these, more active where {printable(theme.name)} is decided: {named(latents)}."
@@ -265,6 +271,7 @@ def told(
         groups = f"Decisions for {printable(theme.name)} ({kinds}) against all other decisions"
     return {
         "sentences": said,
+        "opening": len(opening),
         "contrast_sentence": f"{groups}, in {plural(first.tasks, 'task')} that have both."
         if first
         else "No two groups of steps are known, so nothing was tested.",
