@@ -36,7 +36,7 @@ from crosscoders.study.diff_files import READERS_FILE
 from crosscoders.study.material import StudyStreams
 from crosscoders.study.reader_accounts import Reader, readers_of
 from forensics.errors import UserError
-from forensics.phrases import capital, percent, plural
+from forensics.phrases import capital, percent, plural, share_of_change
 from forensics.progress import Progress
 from forensics.records import write_json
 from forensics.report import plain
@@ -235,8 +235,7 @@ def _leads(one: Read, site: str) -> str:
     effect, several = cause.effect, reader.directions > 1
     undone = ""
     if cause.undone:
-        ends = f"{percent(cause.undone.low)}, {percent(cause.undone.high)}"
-        undone = f", {percent(cause.undone.estimate)} [{ends}] of what training changed there"
+        undone = f", {share_of_change(*cause.undone.ends)} of what training changed there"
     return (
         f"{capital(reader.words)}, taken out of the after model at {site} while it reads stored"
         f" texts, move{'' if several else 's'} the {cause.measure} by {plain(effect.estimate, 3)}"

@@ -111,6 +111,18 @@ def test_the_planted_direction_is_what_the_components_take_out(pair, studied, tm
         assert verdict in sentences(both, SITE, "components")[1]
 
 
+def test_a_reader_that_undoes_more_than_all_or_less_than_nothing_says_so(pair, studied, tmp_path):
+    leads = read(pair, studied, tmp_path)[0]
+    for share, told in (
+        (0.5, ", 50 % [40 %, 60 %] of what training changed there"),
+        (2.5, ", more than all of what training changed there"),
+        (-2.46, ", the other way by more than all of what training changed there"),
+    ):
+        undone = replace(leads.cause.effect, estimate=share, low=share - 0.1, high=share + 0.1)
+        one = replace(leads, cause=replace(leads.cause, undone=undone))
+        assert told in sentences([one], SITE, "components")[0]
+
+
 def moved(one, effect):
     """A reader that surely moves so much."""
     estimate = replace(one.cause.effect, estimate=effect)
@@ -215,6 +227,9 @@ def test_a_stage_between_has_what_its_model_has(pair, studied):
         assert f"came {order} it: {SHARED}" in found.sentence([SHARED])
     half = replace(found, latents={1: 0.7, 2: 0.2})
     assert "came before it: 1, came after it: 2" in half.sentence([1, 2])
+    for share, told in ((0.3, "has 30 %"), (-2.46, "goes the other way by more than all")):
+        said = replace(found, share=share).sentence([])
+        assert f"between {told} of what parts the models" in said
 
 
 def test_models_that_do_not_differ_have_no_components(pair, studied, tmp_path):
