@@ -22,6 +22,7 @@ from crosscoders.activations.streams import Stream
 from crosscoders.dictionaries.dictionary import Dictionary
 from crosscoders.latents.table import specific_to_after
 from crosscoders.study.causal_probe import Probe
+from crosscoders.study.cause_words import shown
 from crosscoders.study.causes import Cause, ablated, caused
 from forensics.phrases import plural, share_of_change
 from forensics.progress import Progress, silent
@@ -124,21 +125,25 @@ def sentence(sets: Sequence[LatentSet], seeds: int) -> str:
     said += ")"
     if others := [_amount(one) for one in sets if one.which == "specific" and one.seed]:
         said += f", those of {plural(len(others), 'other seed')} {' and '.join(others)}"
-    said += f": {_verdict(sets, seeds, own.cause.holds)}."
+    said += f": {_verdict(sets, seeds, own)}."
     if back:
-        held = "" if back.cause.holds else "not shown to be "
         said += f" The {len(back.latents)} of them that come back one by one {_moves(back)},"
-        said += f" {held}more than random directions of equal activation size do."
+        said += f" {beside(back)}."
     return said
 
 
-def _verdict(sets: Sequence[LatentSet], seeds: int, holds: bool) -> str:
+def _verdict(sets: Sequence[LatentSet], seeds: int, own: LatentSet) -> str:
     if causing_together(sets, seeds):
         return "as a set they cause it, which makes none of them a finding of its own"
-    if holds:
+    if own.cause.holds:
         lack = "but not with every seed" if seeds else "with one seed, and no other was trained"
         return f"more than random directions do, {lack}"
-    return "not shown to be more than random directions of equal activation size do"
+    return beside(own)
+
+
+def beside(one: LatentSet) -> str:
+    """What it moves beside random directions."""
+    return shown(one.cause.plain(), "random direction", "activation size")
 
 
 def _moves(one: LatentSet) -> str:

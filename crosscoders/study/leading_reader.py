@@ -31,6 +31,7 @@ from crosscoders.latents.table import LatentTable
 from crosscoders.patching.decisions import Behaviour
 from crosscoders.steering.activation_edits import Change, subspace_change
 from crosscoders.study.causal_probe import FEW_TEXTS, TEXTS, WORTH, Probe
+from crosscoders.study.cause_words import shown
 from crosscoders.study.causes import DOSE, Cause, caused
 from crosscoders.study.diff_files import READERS_FILE
 from crosscoders.study.material import StudyStreams
@@ -248,10 +249,7 @@ def _beyond(one: Read) -> str:
     """What the test found, at its dose and whole."""
 
     def told(cause: Cause) -> str:
-        number = plural(len(cause.random), "rotation")
-        if not cause.holds and cause.p_value < 1.5 / (len(cause.random) + 1):
-            return f"beyond each of {number} of equal size, but not by enough to be shown"
-        return f"{'more' if cause.holds else 'not shown to be more'} than {number} of equal size"
+        return shown(cause.plain(), "rotation", "size")
 
     if one.whole is one.cause:
         return f"{told(one.cause)} (p = {one.cause.p_value:.3f})"

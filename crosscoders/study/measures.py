@@ -44,6 +44,7 @@ from crosscoders.study.findings import tested
 from crosscoders.study.label_server import LabelServer
 from crosscoders.study.material import StudyStreams
 from crosscoders.study.reported import Reported, named
+from crosscoders.study.specific_words import specific_sentence
 from crosscoders.study.study_dictionaries import DIFFERENCE, PAIR, SAME, SHUFFLED, is_seed
 from forensics.phrases import percent, plural, printable
 from forensics.progress import Progress, silent
@@ -239,7 +240,8 @@ def told(
     `seeds`: what is said of their consensus.
     """
     table, latents, reported = found.table, rising(found), found.reported
-    own = reported.sentences if found.models > 1 else [_specific(found)]
+    specific = specific_sentence(table, found.models)
+    own = reported.sentences if found.models > 1 else [specific]
     findings = max(1, bool(reported.latents) + bool(reported.together))
     where = location["sentences"] if location else []
     opening = own[:findings]
@@ -250,7 +252,7 @@ def told(
     said = [*opening, *own[findings:]]
     said += [found.spanned.sentence] if found.spanned else []
     said += [*where[1:], *found.outliers, _separating(table, found.separating, theme)]
-    said += [_specific(found)] if found.models > 1 else []
+    said += [specific] if found.models > 1 else []
     if theme and latents:
         said.append(
             f"Of these, more active where {printable(theme.name)} is decided: {named(latents)}."
@@ -315,25 +317,6 @@ def rising(found: Measured) -> list[int]:
     own = set(found.reported.latents)
     return sorted(
         (one for one in found.separating if one in own and gap[one] > 0), key=lambda one: -gap[one]
-    )
-
-
-def _specific(measured: Measured) -> str:
-    latents = measured.table.specific("after").tolist()
-    if measured.models == 1:
-        return (
-            "The dictionary has one decoder for both models, so no latent of it can belong to one"
-            " of them; nu says how much of it the other model has."
-        )
-    if not latents:
-        return (
-            "No latent is specific to the after model by its block and by latent scaling: nothing"
-            " new was found."
-        )
-    dedicated = (measured.table.column("partition") == "after-only").any()
-    return (
-        f"{plural(len(latents), 'latent')}{' of the after-only block' if dedicated else ''}"
-        f" {'is' if len(latents) == 1 else 'are'} missing in the before model by latent scaling."
     )
 
 

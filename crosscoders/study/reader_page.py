@@ -3,10 +3,18 @@ the commands that test in play what a diff found.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
+from crosscoders.study.cause_words import lacks
 from forensics.records import Section, Table, estimate_cell
 from forensics.report import plain
+
+BEYOND: Final = {
+    "": "yes",
+    "random": "not shown: one does as much",
+    "spread": "not by more than tasks vary",
+    "size": "yes, but hardly at all",
+}
 
 
 def in_play(
@@ -70,7 +78,7 @@ def readers_table(readers: Sequence[Mapping[str, Any]]) -> Table:
             (
                 one["name"],
                 estimate_cell(one["cause"]["effect"]),
-                ", ".join("yes" if one[of]["holds"] else "not shown" for of in doses),
+                ", ".join(BEYOND[lacks(one[of])] for of in doses),
                 one["explained"],
                 one["size"],
                 back(one),

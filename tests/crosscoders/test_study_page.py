@@ -135,7 +135,7 @@ def test_after_a_test_on_stored_texts_play_alone_is_said_to_be_untested(tmp_path
     assert sections(folder)[f"{title} changed"].empty.startswith("Not tested. ")
     effect = {"estimate": -0.2, "low": -0.3, "high": -0.1}
     one = {"effect": effect, "measure": "loss", "tasks": 9, "unchanged": 0.38, "random": [0.05]}
-    write_json(folder / CAUSES, {"latents": {"3": {**one, "p_value": 0.5, "holds": False}}})
+    write_json(folder / CAUSES, {"latents": {"3": {**one, "p_value": 1.0, "holds": False}}})
     found = sections(folder)
     assert found[f"{title} changed"].empty.startswith("Not tested in play")
     assert "not shown to be more than" in str(found["What separates the steps"].blocks[0])
