@@ -255,7 +255,8 @@ def told(
     said += [specific] if found.models > 1 else []
     if theme and latents:
         said.append(
-            f"Of what is reported, more active where {printable(theme.name)} is decided: {named(latents)}."
+            f"Of what is reported, more active where {printable(theme.name)} is decided:"
+            f" {named(latents)}."
         )
     said += [_quality(found, site, saved), *seeds, *_beside(found.baselines)]
     said += [
