@@ -31,7 +31,7 @@ from crosscoders.latents.table import LatentTable
 from crosscoders.patching.decisions import Behaviour
 from crosscoders.steering.activation_edits import Change, subspace_change
 from crosscoders.study.causal_probe import FEW_TEXTS, TEXTS, WORTH, Probe
-from crosscoders.study.cause_words import shown
+from crosscoders.study.cause_words import lacks, shown
 from crosscoders.study.causes import DOSE, Cause, caused
 from crosscoders.study.diff_files import READERS_FILE
 from crosscoders.study.material import StudyStreams
@@ -251,12 +251,13 @@ def _beyond(one: Read) -> str:
     def told(cause: Cause) -> str:
         return shown(cause.plain(), "rotation", "size")
 
+    dose, p_value = f"at a dose of {percent(DOSE)}", f"(p = {one.cause.p_value:.3f})"
     if one.whole is one.cause:
-        return f"{told(one.cause)} (p = {one.cause.p_value:.3f})"
-    return (
-        f"at a dose of {percent(DOSE)} {told(one.cause)} (p = {one.cause.p_value:.3f}), as a whole"
-        f" {told(one.whole)}"
-    )
+        return f"{told(one.cause)} {p_value}"
+    if all(lacks(cause.plain()) == "random" for cause in (one.cause, one.whole)):
+        less = "shown to be more than rotations of equal size, of which some do as much"
+        return f"neither {dose} {p_value} nor as a whole {less}"
+    return f"{dose} {told(one.cause)} {p_value}, as a whole {told(one.whole)}"
 
 
 def account(one: Read) -> str:

@@ -123,6 +123,26 @@ def test_a_reader_that_undoes_more_than_all_or_less_than_nothing_says_so(pair, s
         assert told in sentences([one], SITE, "components")[0]
 
 
+def test_what_no_test_of_a_reader_shows_is_said_once(pair, studied, tmp_path):
+    leads = read(pair, studied, tmp_path)[0]
+    short = replace(leads.cause, holds=False, random=(0.5,), p_value=1.0)
+    assert "neither at a dose of 25 % (p = 1.000) nor as a whole shown to be more" in said(
+        replace(leads, cause=short, whole=replace(short))
+    )
+    assert "since the first one does as much (p = 1.000), as a whole more than 20" in said(
+        replace(leads, cause=short)
+    )
+    near = replace(leads.cause, holds=False, beyond=replace(leads.cause.beyond, low=-1.0))
+    assert "the tasks' spread explains, so not shown (p = 0.048)" in said(
+        replace(leads, cause=near, whole=near)
+    )
+
+
+def said(one):
+    """The sentence on the leader."""
+    return sentences([one], SITE, one.reader.name)[0]
+
+
 def moved(one, effect):
     """A reader that surely moves so much."""
     estimate = replace(one.cause.effect, estimate=effect)
