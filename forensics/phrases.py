@@ -19,6 +19,23 @@ def percent(share: float, decimals: int = 0) -> str:
     return f"{_signed(value, 1 if 0 < value < 1 or 99 < value < 100 else decimals, plus=False)} %"
 
 
+def share_of_change(share: float, low: float | None = None, high: float | None = None) -> str:
+    """A share of what changed, with the ends of its interval: beyond all of it, either way, a
+    percentage would say nothing, so there it is words.
+    """
+
+    def told(one: float) -> str:
+        if abs(one) <= 1.005:  # which reads as 100 %
+            return percent(one)
+        return "more than all" if one > 0 else "the other way by more than all"
+
+    if low is None or high is None:
+        return told(share)
+    ends = (told(low), told(high))
+    said = told(share)
+    return said if ends == (said, said) and abs(share) > 1 else f"{said} [{', '.join(ends)}]"
+
+
 def capital(text: str) -> str:
     """The beginning of a sentence."""
     return text[:1].upper() + text[1:]

@@ -25,7 +25,7 @@ from typing import Final, Literal
 
 from crosscoders.patching.results import ChangeMap, Positions, Row, Share
 from forensics.errors import UserError
-from forensics.phrases import percent
+from forensics.phrases import share_of_change
 from forensics.records import content_hash
 
 Measure = Literal["behaviour", "kl"]
@@ -207,6 +207,4 @@ def _sentence(
 
 def _told(share: Share) -> str:
     assert share.estimate is not None
-    if share.low is None or share.high is None:
-        return percent(share.estimate)
-    return f"{percent(share.estimate)} [{percent(share.low)}, {percent(share.high)}]"
+    return share_of_change(share.estimate, share.low, share.high)

@@ -155,7 +155,7 @@ def feature_change(
 
 
 def shift_change(direction: Float[Tensor, " width"], *, mode: Mode, strength: float) -> Change:
-    """A constant vector taken away (ablate), scaled or added: for the mean difference."""
+    """A constant vector taken away (ablate), scaled or added: for the mean shift."""
     return Change(
         directions=direction[None],
         amounts=lambda own, other: own.new_ones((len(own), 1)),

@@ -6,7 +6,7 @@ it.
 - random directions: the same change turned at random, so every row is moved
   exactly as far (the whole distribution)
 - random features: other latents that are as often active
-- mean difference: the vector between the models, taken away or added
+- mean shift: the mean of the models' difference, the same in every row, taken away or added
 - difference subspace: as many principal directions of the difference as leave
   the same error
 - routing: the activation replaced by the dictionary's reconstruction
@@ -160,10 +160,10 @@ class Subject:
             for n, one in enumerate(sets)
         ]
 
-    def mean_difference(self, strength: float) -> Condition:
+    def mean_shift(self, strength: float) -> Condition:
         difference = mean_difference(self.readings.here)
         change = shift_change(difference, mode=self.config.mode, strength=strength)
-        return self._condition("mean-difference", change, strength)
+        return self._condition("mean-shift", change, strength)
 
     def difference_subspace(self, strength: float) -> Condition:
         mode, acting = self.config.mode, self.config.acting

@@ -14,7 +14,7 @@ Row = Mapping[str, Any]
 CURVES: Final = {
     "features": "features",
     "principal-component": "component",
-    "mean-difference": "mean",
+    "mean-direction": "mean",
     "random-direction": "random",
 }
 Value = Callable[[Row], Mapping[str, Any] | None]

@@ -2,7 +2,7 @@
 place, or random ones; and principal components of the models' difference projected out.
 
 1. `along`: a row moves along one direction by as much as the change moves it, in the same
-   sense: what takes a feature away takes the direction away. For the mean difference and
+   sense: what takes a feature away takes the direction away. For the mean of the difference and
    the first principal component, both pointing from before to after.
 2. `Change.turned`: the change turned at random.
 3. `projection`: `h' = h - s (h - m) B^T B`, B the first k principal components, m what the

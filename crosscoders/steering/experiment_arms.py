@@ -2,7 +2,8 @@
 strengths, and beside it what moves every row exactly as far.
 
 - features: the set itself, latents of a dictionary or components of the difference
-- principal-component, mean-difference: one direction in its place (`equal_length`)
+- principal-component, mean-direction: one direction in its place (`equal_length`), the latter
+  that of the mean of the models' difference
 - random-direction: the set turned at random, as often as `controls` says, at the strength
   of the prediction (`random_everywhere`: at all)
 - projected-out: the first k principal components of the difference taken out whole
@@ -130,9 +131,9 @@ def _dose(
     mean, conditions = mean_difference(arm.readings.here), [arm.steered(dose)]
     if len(arm.components):
         conditions.append(arm.instead(dose, "principal-component", arm.components[0]))
-        conditions.append(arm.instead(dose, "mean-difference", mean))
+        conditions.append(arm.instead(dose, "mean-direction", mean))
     else:
-        missing["principal-component, mean-difference"] = f"the models do not differ at {arm.at}"
+        missing["principal-component, mean-direction"] = f"the models do not differ at {arm.at}"
     whole = dose == table.told_of[1] or table.random_everywhere
     return conditions + (arm.random(dose) if whole else [])
 

@@ -19,7 +19,7 @@ from forensics.version import code_version
 
 Row = Mapping[str, Any]
 DONE: Final = {"ablate": "ablated", "scale": "scaled", "add": "added"}
-SIMPLER: Final = ("principal-component", "mean-difference", "projected-out")
+SIMPLER: Final = ("principal-component", "mean-direction", "projected-out")
 LEVEL: Final = 0.95
 HASHES: Final = ("experiment_sha256", "inputs_sha256")
 

@@ -5,7 +5,7 @@ beside their controls.
    given, is the channel whose use changed most between them (success where the
    world has no channel), and the direction of an effect is from this policy
    towards the other one.
-2. On the choosing tasks each of features, mean difference and difference
+2. On the choosing tasks each of features, mean shift and difference
    subspace takes the strength of largest effect in that direction, among those
    that lower the share of runs handed in by at most `breakage`.
 3. On the *reported* tasks: the features at that strength, random directions and
@@ -110,7 +110,7 @@ class Study:
             strengths[subject.name] = {}
             choices: dict[str, Callable[[float], Condition]] = {"features": subject.steered}
             if number == 0:
-                choices["mean-difference"] = subject.mean_difference
+                choices["mean-shift"] = subject.mean_shift
                 choices["difference-subspace"] = subject.difference_subspace
             for role, make in choices.items():
                 self.bench.progress(f"{TOLD['choose']}, {role}", 0, len(self.config.tried))
@@ -194,7 +194,7 @@ class Study:
             )
         plan += [*subject.random_directions(strength, config.controls), *random]
         plan += [
-            subject.mean_difference(chosen["mean-difference"]),
+            subject.mean_shift(chosen["mean-shift"]),
             subject.difference_subspace(chosen["difference-subspace"]),
             subject.spillover(strength),
         ]
@@ -295,7 +295,7 @@ def sentences(steered: Steered, rows: Sequence[dict[str, Any]]) -> list[str]:
         f"Measured: {steered.measure}. "
         + ", ".join(f"{side} {_told(plain[side]['measured'])}" for side in SIDES)
     ]
-    shown = ("features", "mean-difference", "difference-subspace", "routing", "spillover")
+    shown = ("features", "mean-shift", "difference-subspace", "routing", "spillover")
     said += [
         f"{_name(row)}: {_told(row['measured'])}, success {_told(row['success'])}"
         for row in reported

@@ -22,7 +22,7 @@ from crosscoders.dictionaries.dictionary import Dictionary
 from crosscoders.latents.stages import HALF
 from crosscoders.study.material import DEEP, StudyStreams
 from crosscoders.study.reported import named
-from forensics.phrases import percent
+from forensics.phrases import share_of_change
 from forensics.progress import Progress
 
 
@@ -40,7 +40,9 @@ class BetweenStage:
         later = [one for one in presented if self.latents[one] < HALF]
         parts = [f"came before it: {named(came)}"] if came else []
         parts += [f"came after it: {named(later)}"] if later else []
-        said = f"The checkpoint between has {percent(self.share)} of what parts the models here"
+        share = share_of_change(self.share)
+        verb = "goes" if share.startswith("the other way") else "has"
+        said = f"The checkpoint between {verb} {share} of what parts the models here"
         return f"{said}; of the latents listed, {', '.join(parts)}." if parts else f"{said}."
 
 

@@ -221,6 +221,13 @@ def read_summary(folder: Path) -> dict[str, Any]:
     return found
 
 
+def split_sentences(summary: Mapping[str, Any]) -> tuple[list[str], list[str]]:
+    """Those of a diff that answer first (all, where it does not say which), and the others."""
+    found: list[str] = summary["sentences"]
+    first = summary.get("opening", len(found))
+    return found[:first], found[first:]
+
+
 @dataclass(frozen=True, kw_only=True)
 class Latent:
     """A row of the table of latents; `None` is what could not be measured.

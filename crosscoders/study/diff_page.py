@@ -27,10 +27,11 @@ from crosscoders.study.diff_files import (
     read_part,
     read_summary,
     separating,
+    split_sentences,
 )
 from crosscoders.study.instrument import curves, steering_table
 from crosscoders.study.latent_page import latent_fold
-from crosscoders.study.reader_page import readers_section
+from crosscoders.study.reader_page import in_play, readers_section
 from forensics.phrases import plural
 from forensics.records import (
     Figure,
@@ -64,14 +65,22 @@ def diff_page(folder: Path) -> Page:
     """The page. Raises `UserError` where a file is missing or broken."""
     summary, patching = read_summary(folder), read_part(folder, PATCHING)
     latents = read_latents(folder, summary.get("contrasts"))
+    opening, more = split_sentences(summary)
     return Page(
         eyebrow="Before against after",
         title="What training changed inside",
-        sentences=tuple(summary["sentences"]),
+        sentences=tuple(opening),
+        more=tuple(more),
         facts=tuple(summary["facts"]),
         sections=tuple(_sections(folder, summary, patching, latents)),
-        command=summary.get("command") or "",
+        command=_next(summary, folder),
     )
+
+
+def _next(summary: Mapping[str, Any], folder: Path) -> str:
+    """The command that tests latents, with what it is for as a comment before it."""
+    found = in_play(summary, read_part(folder, READERS_FILE) or ()).get("command")
+    return "# {}\n{}".format(*found) if found else ""
 
 
 def _sections(
@@ -88,7 +97,7 @@ def _sections(
         return latent_fold(one, tokens.get(key, ()), said.get(key), causes.get(key))
 
     if readers := read_part(folder, READERS_FILE):
-        yield readers_section(readers, summary.get("reader_command"))
+        yield readers_section(readers, in_play(summary, readers).get("reader_command"))
     yield _presented_section(summary, latents, fold)
     behaviour = (patching or {}).get("behaviour")
     change = f"change in behaviour ({behaviour})" if behaviour else "divergence at the decisions"

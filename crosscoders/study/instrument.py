@@ -47,7 +47,7 @@ from crosscoders.study.diff_files import (
 from forensics.case import Case
 from forensics.errors import MissingInput, refused_as_missing
 from forensics.instruments import AnswerMaker, instrument
-from forensics.phrases import percent, plural, printable
+from forensics.phrases import plural, printable, share_of_change
 from forensics.records import (
     Control,
     Evidence,
@@ -241,8 +241,8 @@ def _ablated(folder: Path, make: AnswerMaker) -> Evidence | Undefined:
         diagnostics={"mode": row["mode"], "in": row["in"], "strength": row["strength"]},
         summary=(
             f"{done.get(str(row['mode']), 'Changing')} {which} moves"
-            f" {printable(str(found['measure']))} {percent(moved['estimate'])} of the way to the"
-            " other policy."
+            f" {printable(str(found['measure']))} {share_of_change(moved['estimate'])} of the way"
+            " to the other policy."
         ),
     )
 

@@ -3,8 +3,9 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
+from crosscoders.study.cause_words import shown
 from crosscoders.study.diff_files import Latent
-from forensics.phrases import plural, printable
+from forensics.phrases import printable
 from forensics.records import Fold, TextSpan, TextSpans
 from forensics.report import percent, plain
 
@@ -60,12 +61,11 @@ def latent_fold(
 
 def moves(cause: Mapping[str, Any]) -> str:
     """What taking a latent out moves, beside random directions."""
-    effect, number = cause["effect"], len(cause["random"])
-    held = "more than" if cause["holds"] else "not shown to be more than"
+    effect = cause["effect"]
     return (
         f"Taken out it moves the {cause['measure']} by {plain(effect['estimate'], 3)}"
         f" [{plain(effect['low'], 3)}, {plain(effect['high'], 3)}] on {cause['tasks']} tasks;"
-        f" {held} {plural(number, 'random direction')} of equal activation size."
+        f" {shown(cause, 'random direction', 'activation size')} (p = {cause['p_value']:.3f})."
     )
 
 

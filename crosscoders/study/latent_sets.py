@@ -22,8 +22,9 @@ from crosscoders.activations.streams import Stream
 from crosscoders.dictionaries.dictionary import Dictionary
 from crosscoders.latents.table import specific_to_after
 from crosscoders.study.causal_probe import Probe
+from crosscoders.study.cause_words import shown
 from crosscoders.study.causes import Cause, ablated, caused
-from forensics.phrases import percent, plural
+from forensics.phrases import plural, share_of_change
 from forensics.progress import Progress, silent
 from forensics.report import plain
 from forensics.statistics import Estimate
@@ -117,42 +118,44 @@ def sentence(sets: Sequence[LatentSet], seeds: int) -> str:
     said = f"Taken out together, the {len(own.latents)} latents that are the after model's own"
     said += f" {_moves(own)} (it is {plain(own.before)} before, {plain(own.cause.unchanged)} after"
     if own.random_undone:
-        middle, most = median(own.random_undone), max(own.random_undone, key=abs)
+        shares = median(own.random_undone), max(own.random_undone, key=abs)
+        middle, most = map(share_of_change, shares)
         number = len(own.random_undone)
-        said += f"; turned at random {percent(middle)} in the median of {number}, {percent(most)}"
-        said += " at most"
+        said += f"; turned at random {middle} in the median of {number}, {most} at most"
     said += ")"
     if others := [_amount(one) for one in sets if one.which == "specific" and one.seed]:
         said += f", those of {plural(len(others), 'other seed')} {' and '.join(others)}"
-    said += f": {_verdict(sets, seeds, own.cause.holds)}."
+    said += f": {_verdict(sets, seeds, own)}."
     if back:
-        held = "" if back.cause.holds else "not shown to be "
         said += f" The {len(back.latents)} of them that come back one by one {_moves(back)},"
-        said += f" {held}more than random directions of equal activation size do."
+        said += f" {beside(back)}."
     return said
 
 
-def _verdict(sets: Sequence[LatentSet], seeds: int, holds: bool) -> str:
+def _verdict(sets: Sequence[LatentSet], seeds: int, own: LatentSet) -> str:
     if causing_together(sets, seeds):
         return "as a set they cause it, which makes none of them a finding of its own"
-    if holds:
+    if own.cause.holds:
         lack = "but not with every seed" if seeds else "with one seed, and no other was trained"
         return f"more than random directions do, {lack}"
-    return "not shown to be more than random directions of equal activation size do"
+    return beside(own)
+
+
+def beside(one: LatentSet) -> str:
+    """What it moves beside random directions."""
+    return shown(one.cause.plain(), "random direction", "activation size")
 
 
 def _moves(one: LatentSet) -> str:
     """A share, else what is moved."""
     if one.undone is None:
         return f"move the {one.cause.measure} by {plain(one.cause.effect.estimate, 3)}"
-    ends = f"{percent(one.undone.low)}, {percent(one.undone.high)}"
-    return (
-        f"undo {percent(one.undone.estimate)} [{ends}] of what training changed in the"
-        f" {one.cause.measure}"
-    )
+    share = share_of_change(*one.undone.ends)
+    verb = "go" if share.startswith("the other way") else "undo"
+    return f"{verb} {share} of what training changed in the {one.cause.measure}"
 
 
 def _amount(one: LatentSet) -> str:
     if one.undone is None:
         return plain(one.cause.effect.estimate, 3)
-    return percent(one.undone.estimate)
+    return share_of_change(one.undone.estimate)

@@ -31,12 +31,13 @@ from crosscoders.latents.table import LatentTable
 from crosscoders.patching.decisions import Behaviour
 from crosscoders.steering.activation_edits import Change, subspace_change
 from crosscoders.study.causal_probe import FEW_TEXTS, TEXTS, WORTH, Probe
+from crosscoders.study.cause_words import lacks, shown
 from crosscoders.study.causes import DOSE, Cause, caused
 from crosscoders.study.diff_files import READERS_FILE
 from crosscoders.study.material import StudyStreams
 from crosscoders.study.reader_accounts import Reader, readers_of
 from forensics.errors import UserError
-from forensics.phrases import capital, percent, plural
+from forensics.phrases import capital, percent, plural, share_of_change
 from forensics.progress import Progress
 from forensics.records import write_json
 from forensics.report import plain
@@ -44,6 +45,11 @@ from forensics.statistics import Estimate, mean
 
 SIMPLE: Final = ("components", "crosscoder")  # what is read whatever leads, the simpler first
 Cost = tuple[Estimate | None, float | None]
+ALIKE: Final = "on the texts that they learn from the models do not differ there"
+TOO_FEW: Final = (
+    "fewer than two of the tasks reported on have a text {}, so this says nothing for or against"
+    " a change; more runs or texts would"
+)
 TIE: Final = 5.0  # times what is worth a word: effects that are told as equal
 
 
@@ -90,20 +96,20 @@ def read_difference(
     folder: Path,
     about: Mapping[str, Any],
     progress: Progress,
-) -> list[Read]:
-    """The reader that was `asked` for first, where it is there; none where nothing can be tested.
-    `about`: what saved dictionaries say of themselves.
+) -> tuple[list[Read], str]:
+    """The reader that was `asked` for first, where it is there; and where nothing can be tested,
+    why. `about`: what saved dictionaries say of themselves.
     """
     names = list(dict.fromkeys([asked, *SIMPLE]))
     told = contrast if behaviour else None
     readers = readers_of(names, dictionaries, streams.chosen, told, table, seeds)
     if not readers:
-        return []
+        return [], ALIKE
     most = TEXTS if streams.small else FEW_TEXTS
     try:
         probe = Probe.of(policies[-1], streams.reported, behaviour, most=most)
     except UserError:
-        return []
+        return [], TOO_FEW.format("in which an action is decided" if behaviour else "to read")
     changes = [one.change for one in readers]
     tests = _tests(probe, policies[0], changes, progress)
     costs = _costs(policies[-1], streams.reported, told, changes, most)
@@ -125,7 +131,7 @@ def read_difference(
         if not (folder / one.place / CONFIG).is_file():
             save_dictionary(one.dictionary, folder / one.place, **about, reader=one.name)
     write_json(folder / READERS_FILE, [one.plain() for one in found])
-    return found
+    return found, ""
 
 
 def _tests(
@@ -214,12 +220,14 @@ def _costs(
     ]
 
 
-def sentences(found: Sequence[Read], site: str, asked: str) -> list[str]:
-    """The reader that leads, and how the crosscoder and a simpler one stand to each other."""
+def sentences(found: Sequence[Read], site: str, asked: str, untested: str = "") -> list[str]:
+    """The reader that leads, and how the crosscoder and a simpler one stand to each other; or why
+    that is `untested`.
+    """
     if not found:
-        return []
+        return [f"What readers of the difference at {site} cause was not tested: {untested}."]
     missing = f"The reader {asked} that was asked for has nothing to read here."
-    said = [_leads(found[0], site), _account(found[0]), *_beside(found)]
+    said = [_leads(found[0], site), *_beside(found)]
     return said if found[0].reader.name == asked else [missing, *said]
 
 
@@ -228,8 +236,7 @@ def _leads(one: Read, site: str) -> str:
     effect, several = cause.effect, reader.directions > 1
     undone = ""
     if cause.undone:
-        ends = f"{percent(cause.undone.low)}, {percent(cause.undone.high)}"
-        undone = f", {percent(cause.undone.estimate)} [{ends}] of what training changed there"
+        undone = f", {share_of_change(*cause.undone.ends)} of what training changed there"
     return (
         f"{capital(reader.words)}, taken out of the after model at {site} while it reads stored"
         f" texts, move{'' if several else 's'} the {cause.measure} by {plain(effect.estimate, 3)}"
@@ -242,24 +249,22 @@ def _beyond(one: Read) -> str:
     """What the test found, at its dose and whole."""
 
     def told(cause: Cause) -> str:
-        number = plural(len(cause.random), "rotation")
-        if not cause.holds and cause.p_value < 1.5 / (len(cause.random) + 1):
-            return f"beyond each of {number} of equal size, but not by enough to be shown"
-        return f"{'more' if cause.holds else 'not shown to be more'} than {number} of equal size"
+        return shown(cause.plain(), "rotation", "size")
 
+    dose, p_value = f"at a dose of {percent(DOSE)}", f"(p = {one.cause.p_value:.3f})"
     if one.whole is one.cause:
-        return f"{told(one.cause)} (p = {one.cause.p_value:.3f})"
-    return (
-        f"at a dose of {percent(DOSE)} {told(one.cause)} (p = {one.cause.p_value:.3f}), as a whole"
-        f" {told(one.whole)}"
-    )
+        return f"{told(one.cause)} {p_value}"
+    if all(lacks(cause.plain()) == "random" for cause in (one.cause, one.whole)):
+        less = "shown to be more than rotations of equal size, of which some do as much"
+        return f"neither {dose} {p_value} nor as a whole {less}"
+    return f"{dose} {told(one.cause)} {p_value}, as a whole {told(one.whole)}"
 
 
-def _account(one: Read) -> str:
-    several, holds = one.reader.directions > 1, max(one.explained, 0.0)
+def account(one: Read) -> str:
+    """How much of the difference it holds, whether it comes back, and what it costs elsewhere."""
     return (
-        f"{'They hold' if several else 'It holds'} {percent(holds)} of the variance of the models'"
-        f" difference and {'are' if several else 'is'} {percent(one.size)} as large as it;"
+        f"What leads ({one.reader.short}) holds {percent(max(one.explained, 0.0))} of the variance"
+        f" of the models' difference and is {percent(one.size)} as large as it;"
         f" {_comes_back(one.reader)}; {_cost(one)}."
     )
 

@@ -44,6 +44,7 @@ from crosscoders.study.findings import tested
 from crosscoders.study.label_server import LabelServer
 from crosscoders.study.material import StudyStreams
 from crosscoders.study.reported import Reported, named
+from crosscoders.study.specific_words import specific_sentence
 from crosscoders.study.study_dictionaries import DIFFERENCE, PAIR, SAME, SHUFFLED, is_seed
 from forensics.phrases import percent, plural, printable
 from forensics.progress import Progress, silent
@@ -234,20 +235,28 @@ def told(
     saved: SavedDictionary | None = None,
     seeds: Sequence[str] = (),
 ) -> dict[str, Any]:
-    """What `diff.json` says of the findings: as sentences, the most important
-    first, and as plain values. `seeds`: what is said of their consensus.
+    """What `diff.json` says of the findings: as sentences, of which so many are the `opening`
+    (what is reported, how far the behaviour changed, where that lives), and as plain values.
+    `seeds`: what is said of their consensus.
     """
-    table, latents = found.table, rising(found)
-    said = found.reported.sentences if found.models > 1 else []
-    said += [found.spanned.sentence] if found.spanned else []
-    said += [*(location["sentences"] if location else ()), *found.outliers]
+    table, latents, reported = found.table, rising(found), found.reported
+    specific = specific_sentence(table, found.models)
+    own = reported.sentences if found.models > 1 else [specific]
+    findings = max(1, bool(reported.latents) + bool(reported.together))
+    where = location["sentences"] if location else []
+    opening = own[:findings]
     if theme:
         shares = f"{percent(theme.before)} before training, {percent(theme.after)} after"
-        said.append(f"Runs with {printable(theme.name)}: {shares}.")
-    said += [_separating(table, found.separating, theme), _specific(found)]
+        opening.append(f"Runs with {printable(theme.name)}: {shares}.")
+    opening += where[:1]
+    said = [*opening, *own[findings:]]
+    said += [found.spanned.sentence] if found.spanned else []
+    said += [*where[1:], *found.outliers, _separating(table, found.separating, theme)]
+    said += [specific] if found.models > 1 else []
     if theme and latents:
         said.append(
-            f"Of these, more active where {printable(theme.name)} is decided: {named(latents)}."
+            f"Of what is reported, more active where {printable(theme.name)} is decided:"
+            f" {named(latents)}."
         )
     said += [_quality(found, site, saved), *seeds, *_beside(found.baselines)]
     said += [
@@ -265,6 +274,7 @@ def told(
         groups = f"Decisions for {printable(theme.name)} ({kinds}) against all other decisions"
     return {
         "sentences": said,
+        "opening": len(opening),
         "contrast_sentence": f"{groups}, in {plural(first.tasks, 'task')} that have both."
         if first
         else "No two groups of steps are known, so nothing was tested.",
@@ -308,25 +318,6 @@ def rising(found: Measured) -> list[int]:
     own = set(found.reported.latents)
     return sorted(
         (one for one in found.separating if one in own and gap[one] > 0), key=lambda one: -gap[one]
-    )
-
-
-def _specific(measured: Measured) -> str:
-    latents = measured.table.specific("after").tolist()
-    if measured.models == 1:
-        return (
-            "The dictionary has one decoder for both models, so no latent of it can belong to one"
-            " of them; nu says how much of it the other model has."
-        )
-    if not latents:
-        return (
-            "No latent is specific to the after model by its block and by latent scaling: nothing"
-            " new was found."
-        )
-    dedicated = (measured.table.column("partition") == "after-only").any()
-    return (
-        f"{plural(len(latents), 'latent')}{' of the after-only block' if dedicated else ''}"
-        f" {'is' if len(latents) == 1 else 'are'} missing in the before model by latent scaling."
     )
 
 

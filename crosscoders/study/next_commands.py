@@ -10,7 +10,7 @@ from crosscoders.dictionaries.saved import SavedDictionary
 from crosscoders.study.diff_files import DICTIONARY, STEERED, STEERED_READER, DiffRequest
 from crosscoders.study.leading_reader import Read
 from crosscoders.study.measures import Measured, rising
-from crosscoders.study.reported import MOST_NAMED
+from crosscoders.study.reported import MOST_NAMED, Reported
 
 
 def next_commands(
@@ -20,8 +20,8 @@ def next_commands(
     saved: SavedDictionary | None,
     leading: Sequence[Read],
 ) -> dict[str, str]:
-    """How to test in play what leads, and the latents that rise where the behaviour is decided,
-    else those that are presented.
+    """How to test in play what leads, and the latents of `_to_test`; one command where these are
+    the same latents.
     """
     before, after = request.before, request.after
     in_memory = not isinstance(before, str | PathLike) or not isinstance(after, str | PathLike)
@@ -36,16 +36,24 @@ def next_commands(
     pair = ["--before", before, "--after", after, *world, *options]
     own = ["--encode-from", "own"]
     more = own if saved is not None and found.models == 1 else []
-    latents = rising(found) or found.reported.presented
+    latents = _to_test(rising(found), found.reported)
     commands = {
         "command": steer_command(pair, folder / DICTIONARY, latents, folder / STEERED, more)
     }
-    for one in (one.reader for one in leading if one.reader.name != "crosscoder"):
+    for one in (one.reader for one in leading):
+        if one.name == "crosscoder" and set(one.latents) == set(latents):
+            continue
         more, out = own if one.encoding == "own" else [], folder / STEERED_READER
-        commands["reader_command"] = steer_command(
-            pair, folder / one.place, one.latents, out, more, most=len(one.latents)
-        )
+        commands["reader_command"] = steer_command(pair, folder / one.place, one.latents, out, more)
     return commands
+
+
+def _to_test(rising: Sequence[int], reported: Reported) -> list[int]:
+    """Of the findings the first few, those first that rise where the behaviour is decided; else
+    the set that is one as a whole; else what comes nearest.
+    """
+    few = list(rising or reported.latents)[:MOST_NAMED]
+    return few or list(reported.together) or reported.presented
 
 
 def steer_command(
@@ -54,12 +62,11 @@ def steer_command(
     features: Sequence[int],
     out: Path,
     options: Sequence[str],
-    most: int = MOST_NAMED,
 ) -> str:
-    """The command that tests the first of these latents, or where there are none those most
-    active before the behaviour.
+    """The command that tests these latents, or where there are none those most active before the
+    behaviour.
     """
-    chosen = ",".join(map(str, features[:most])) or f"contrast:{MOST_NAMED}"
+    chosen = ",".join(map(str, features)) or f"contrast:{MOST_NAMED}"
     words = ["forensics", "steer", *pair, *options]
     words += ["--dictionary", dictionary, "--features", chosen, "--out", out]
     return shlex.join(map(str, words))

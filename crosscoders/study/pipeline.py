@@ -52,10 +52,17 @@ from crosscoders.study.diff_files import (
     TOKENS,
     VERSION,
     DiffRequest,
+    read_part,
+    split_sentences,
 )
 from crosscoders.study.diff_page import diff_page
 from crosscoders.study.latent_sources import sources_of_case
-from crosscoders.study.leading_reader import Read, read_difference, sentences as reader_sentences
+from crosscoders.study.leading_reader import (
+    Read,
+    account,
+    read_difference,
+    sentences as reader_sentences,
+)
 from crosscoders.study.material import (
     FEWEST,
     TRAINING,
@@ -69,6 +76,7 @@ from crosscoders.study.material import (
 )
 from crosscoders.study.measures import Measured, measured, told
 from crosscoders.study.next_commands import next_commands
+from crosscoders.study.reader_page import in_play
 from crosscoders.study.seeds_consensus import Consensus, consensus_of
 from crosscoders.study.study_dictionaries import PAIR, SEEDS, dictionaries_of
 from forensics.errors import UserError
@@ -175,10 +183,10 @@ class DiffStudy:
         write_json(folder.path / DIFF, found)  # the page is drawn from the files
         page = diff_page(folder.path)
         rmtree(folder.path / TRAINING, ignore_errors=True)
-        sentences = [f"- {sentence}" for sentence in found["sentences"]]
-        for what, command in (("the leading reader", "reader_command"), ("latents", "command")):
-            if found.get(command):
-                sentences.append(f"\nTo test {what} in play:\n  {found[command]}")
+        opening, more = ([f"- {one}" for one in part] for part in split_sentences(found))
+        sentences = [*opening, *([""] if more else []), *more]
+        readers = read_part(folder.path, READERS_FILE) or ()
+        sentences += [f"\n{why}\n  {one}" for why, one in in_play(found, readers).values()]
         return Result(summary=found, sentences=tuple(sentences), page=page)
 
 
@@ -272,8 +280,11 @@ def diff_material(
     first = [f"A control: {SAME_WEIGHTS}."] if same else []
     first += [FEW_TASKS] if streams.same_tasks else []
     first += [] if same or not location else hardly(location)
-    first += reader_sentences(readers, about["site"], request.reader)
-    known["sentences"] = [*first, *known["sentences"]]
+    first += reader_sentences(readers, about["site"], request.reader, parts.untested)
+    opening = known["opening"]
+    accounts = [account(one) for one in readers[:1]]
+    known["sentences"][opening:opening] = accounts
+    known |= {"sentences": [*first, *known["sentences"]], "opening": len(first) + opening}
 
     # 4. What was found; of outliers nothing where there are none.
     outliers = streams.outliers
@@ -299,10 +310,11 @@ def diff_material(
 
 @dataclass(frozen=True, kw_only=True)
 class _Parts:
-    """What was measured, by what measured it."""
+    """What was measured, by what measured it. `untested`: why there are no readers."""
 
     found: Measured
     readers: list[Read]
+    untested: str
     seeds: Consensus | None
     between: BetweenStage | None
 
@@ -343,7 +355,7 @@ def _parts(
         request.labels,
         sources_of_case(request.runs),
     )
-    readers = read_difference(
+    readers, untested = read_difference(
         request.reader,
         dictionaries,
         policies,
@@ -363,7 +375,7 @@ def _parts(
     if between is not None:
         own = found.table.specific("after").tolist()
         stage = between_stage(between, dictionaries[PAIR], own, streams, progress)
-    return _Parts(found=found, readers=readers, seeds=seeds, between=stage)
+    return _Parts(found=found, readers=readers, untested=untested, seeds=seeds, between=stage)
 
 
 def _facts(

@@ -1,15 +1,46 @@
-"""The readers of the difference on the page of a diff (`readers.json`)."""
+"""The readers of the difference on the page of a diff (`readers.json`), and what stands before
+the commands that test in play what a diff found.
+"""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
+from crosscoders.study.cause_words import lacks
 from forensics.records import Section, Table, estimate_cell
 from forensics.report import plain
 
+BEYOND: Final = {
+    "": "yes",
+    "random": "not shown: one does as much",
+    "spread": "not by more than tasks vary",
+    "size": "yes, but hardly at all",
+}
 
-def readers_section(readers: Sequence[Mapping[str, Any]], command: str | None) -> Section:
+
+def in_play(
+    summary: Mapping[str, Any], readers: Sequence[Mapping[str, Any]]
+) -> dict[str, tuple[str, str]]:
+    """The commands of a diff that there are, each behind what it is for: where nothing was shown
+    on stored texts, that.
+    """
+    held = any(readers[0][of]["holds"] for of in ("cause", "whole")) if readers else False
+    asked = {
+        "reader_command": "To test the leading reader in play:"
+        if held
+        else "The leading reader was not shown to move more than rotations on stored texts; to"
+        " look in play all the same:",
+        "command": "To test latents in play:"
+        if summary.get("reported") or summary.get("together")
+        else "No latent is reported; to look in play all the same:",
+    }
+    return {name: (why, summary[name]) for name, why in asked.items() if summary.get(name)}
+
+
+def readers_section(
+    readers: Sequence[Mapping[str, Any]], command: tuple[str, str] | None
+) -> Section:
     """What each reader's account moves, taken out of the after model; the leading one first.
-    `command`: what tests that one in play.
+    `command`: what tests that one in play, behind what it is for.
     """
     cause = readers[0]["cause"]
     return Section(
@@ -21,7 +52,7 @@ def readers_section(readers: Sequence[Mapping[str, Any]], command: str | None) -
         " decision at a dose of a quarter (any large change moves one) and as a whole, of whole"
         " answers as a whole. Cost: nats a token on texts without the behaviour, where no action"
         " is decided. The first leads; --reader names another.",
-        blocks=(readers_table(readers), *([f"To test it in play: {command}"] if command else ())),
+        blocks=(readers_table(readers), *([" ".join(command)] if command else ())),
     )
 
 
@@ -47,7 +78,7 @@ def readers_table(readers: Sequence[Mapping[str, Any]]) -> Table:
             (
                 one["name"],
                 estimate_cell(one["cause"]["effect"]),
-                ", ".join("yes" if one[of]["holds"] else "not shown" for of in doses),
+                ", ".join(BEYOND[lacks(one[of])] for of in doses),
                 one["explained"],
                 one["size"],
                 back(one),

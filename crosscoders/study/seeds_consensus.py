@@ -44,7 +44,7 @@ from crosscoders.study.material import StudyStreams, training_tokens
 from crosscoders.study.measures import Measured, spliced_texts
 from crosscoders.study.study_dictionaries import PAIR, dictionary_job, is_seed
 from forensics.errors import UserError
-from forensics.phrases import percent, plural
+from forensics.phrases import percent, plural, share_of_change
 from forensics.progress import Progress
 from forensics.statistics import mean, ratio
 
@@ -75,10 +75,12 @@ class Consensus:
             " the variance of the models' difference is explained with"
             f" {own['active']:.2g} ({full['active']:.2g}) active a token"
         )
-        if (part := _carried_share(own, "by_difference")) is not None:
+        if (share := _carried_share(own, "by_difference")) is not None:
+            of_full = _carried_share(full, "by_difference")
+            carried = "an unknown share" if of_full is None else share_of_change(of_full)
             said += (
-                f", {_share(part)} ({_share(_carried_share(full, 'by_difference'))}) of what it"
-                f" does to the {own['carried']['measure']} is carried"
+                f", {share_of_change(share)} ({carried}) of what it does to the"
+                f" {own['carried']['measure']} is carried"
             )
         said += f"; of the variance of the two models {some} ({whole})"
         if own["kl"]:

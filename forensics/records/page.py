@@ -85,13 +85,14 @@ class Section(Record):
 
 
 class Page(Record):
-    """`sentences`: what was found, the first one larger; `facts`: short ones
-    beside it; `command`: what to run next.
+    """`sentences`: what was found, the first one larger; `more`: those that open
+    on a click; `facts`: short ones beside them; `command`: what to run next.
     """
 
     eyebrow: str
     title: str
     sentences: Texts = ()
+    more: Texts = ()
     facts: Texts = ()
     sections: tuple[Section, ...] = ()
     command: str = ""

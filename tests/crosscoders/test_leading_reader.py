@@ -16,7 +16,7 @@ from crosscoders.steering.activation_edits import shift_change, subspace_change
 from crosscoders.study.between_stage import between_stage
 from crosscoders.study.causal_probe import LENGTH
 from crosscoders.study.difference_baselines import moments_of
-from crosscoders.study.leading_reader import accounted, read_difference, sentences
+from crosscoders.study.leading_reader import account, accounted, read_difference, sentences
 from crosscoders.study.reader_accounts import _partners, linear_dictionary, readers_of
 from crosscoders.study.reader_page import readers_table
 from crosscoders.study.study_dictionaries import PAIR
@@ -51,7 +51,14 @@ def studied(pair):
     return streams, starting_with("history", runs)
 
 
-def read(pair, studied, folder, asked="components", **more):
+def read(*asked, **more):
+    """The readers, where they could be tested."""
+    found, why = read_or_why(*asked, **more)
+    assert found and not why
+    return found
+
+
+def read_or_why(pair, studied, folder, asked="components", **more):
     streams, behaviour = studied
     dictionary = known_dictionary(pair)
     table = latent_table(dictionary, streams.reported)
@@ -101,7 +108,39 @@ def test_the_planted_direction_is_what_the_components_take_out(pair, studied, tm
     verdicts = {-0.5: "does less than", -0.27: "does as well as", -0.02: "does more than"}
     for effect, verdict in (verdicts | {0.3: "moves it the other way than"}).items():
         both = [moved(leads, -0.3), moved(found[1], effect)]
-        assert verdict in sentences(both, SITE, "components")[2]
+        assert verdict in sentences(both, SITE, "components")[1]
+
+
+def test_a_reader_that_undoes_more_than_all_or_less_than_nothing_says_so(pair, studied, tmp_path):
+    leads = read(pair, studied, tmp_path)[0]
+    for share, told in (
+        (0.5, ", 50 % [40 %, 60 %] of what training changed there"),
+        (2.5, ", more than all of what training changed there"),
+        (-2.46, ", the other way by more than all of what training changed there"),
+    ):
+        undone = replace(leads.cause.effect, estimate=share, low=share - 0.1, high=share + 0.1)
+        one = replace(leads, cause=replace(leads.cause, undone=undone))
+        assert told in sentences([one], SITE, "components")[0]
+
+
+def test_what_no_test_of_a_reader_shows_is_said_once(pair, studied, tmp_path):
+    leads = read(pair, studied, tmp_path)[0]
+    short = replace(leads.cause, holds=False, random=(0.5,), p_value=1.0)
+    assert "neither at a dose of 25 % (p = 1.000) nor as a whole shown to be more" in said(
+        replace(leads, cause=short, whole=replace(short))
+    )
+    assert "since the first one does as much (p = 1.000), as a whole more than 20" in said(
+        replace(leads, cause=short)
+    )
+    near = replace(leads.cause, holds=False, beyond=replace(leads.cause.beyond, low=-1.0))
+    assert "the tasks' spread explains, so not shown (p = 0.048)" in said(
+        replace(leads, cause=near, whole=near)
+    )
+
+
+def said(one):
+    """The sentence on the leader."""
+    return sentences([one], SITE, one.reader.name)[0]
 
 
 def moved(one, effect):
@@ -185,7 +224,7 @@ def test_the_cost_elsewhere_is_that_of_texts_without_the_behaviour(pair, studied
     assert leads.cost.estimate == pytest.approx(sum(by_hand) / len(by_hand), rel=1e-3, abs=1e-7)
     unknown = read(pair, studied, tmp_path, contrast=None, behaviour=None)[0]
     assert unknown.cost is None and unknown.cost_share is None
-    assert "costs elsewhere was not measured" in sentences([unknown], SITE, "components")[1]
+    assert "costs elsewhere was not measured" in account(unknown)
 
 
 def test_the_reader_that_is_asked_for_leads_or_is_said_to_be_missing(pair, studied, tmp_path):
@@ -208,10 +247,27 @@ def test_a_stage_between_has_what_its_model_has(pair, studied):
         assert f"came {order} it: {SHARED}" in found.sentence([SHARED])
     half = replace(found, latents={1: 0.7, 2: 0.2})
     assert "came before it: 1, came after it: 2" in half.sentence([1, 2])
+    for share, told in ((0.3, "has 30 %"), (-2.46, "goes the other way by more than all")):
+        said = replace(found, share=share).sentence([])
+        assert f"between {told} of what parts the models" in said
 
 
 def test_models_that_do_not_differ_have_no_components(pair, studied, tmp_path):
     texts = studied[0].reported.tokenized
     stream = harvest((pair.before, pair.before), texts, SITE)
     same = SimpleNamespace(chosen=stream, reported=stream, small=True)
-    assert read(pair, (same, studied[1]), tmp_path) == []
+    found, why = read_or_why(pair, (same, studied[1]), tmp_path)
+    assert found == [] and "the models do not differ there" in why
+
+
+def test_where_no_reader_can_be_tested_a_sentence_says_so_and_why(pair, studied, tmp_path):
+    streams, behaviour = studied
+    task = streams.reported.tokenized[0].note.task
+    alone = streams.reported.part([t for t in streams.reported.tokenized if t.note.task == task])
+    few = SimpleNamespace(chosen=streams.chosen, reported=alone, small=True)
+    for more, lack in (({}, "in which an action is decided"), ({"behaviour": None}, "to read")):
+        found, why = read_or_why(pair, (few, behaviour), tmp_path, **more)
+        (said,) = sentences(found, SITE, "components", why)
+        assert found == [] and SITE in said and "was not tested" in said
+        assert f"fewer than two of the tasks reported on have a text {lack}" in said
+    assert not (tmp_path / "readers.json").exists()

@@ -141,6 +141,22 @@ def test_a_direction_that_many_latents_write_bit_by_bit_is_found_as_a_set(pair, 
     assert "makes none of them a finding" in told.sentences[0]
 
 
+def test_a_set_that_goes_beyond_what_training_changed_is_told_in_words(pair, probe, stream):
+    rise, members = probe.rise(pair.before), list(range(SHARED, SHARED + PARTS))
+    (one,) = latent_sets(probe, rise, [split(pair)], stream, members, members)
+    for share, told in (
+        (0.5, "undo 50 % [40 %, 60 %]"),
+        (3.0, "undo more than all"),
+        (-2.46, "go the other way by more than all"),
+    ):
+        undone = replace(one.undone, estimate=share, low=share - 0.1, high=share + 0.1)
+        other = replace(one, cause=replace(one.cause, undone=undone))
+        assert f"own {told} of what training changed" in sentence([other], 0)
+        seeds = sentence([one, replace(other, seed=1)], 1)
+        alone = told.partition(" [")[0].removeprefix("undo ").removeprefix("go ")
+        assert f"those of 1 other seed {alone}" in seeds
+
+
 def test_latents_that_write_nothing_of_it_are_no_set_that_causes(pair, probe, stream):
     rise = probe.rise(pair.before)
     found = latent_sets(probe, rise, [known_dictionary(pair)], stream, [0, 1, 2], [0])

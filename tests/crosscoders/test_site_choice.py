@@ -95,6 +95,11 @@ def test_where_the_change_lives_is_said_by_the_rule(inside, output, where, words
     assert (found.inside.estimate, found.output.estimate) == pytest.approx((inside, output))
 
 
+def test_what_moves_more_than_the_whole_change_is_no_percentage():
+    said = choose_site(patches_of(0.1, 0.1, 1.1), grafts_of(0.2)).sentence
+    assert "moves more than all of the change in behaviour" in said and "110" not in said
+
+
 def test_the_bundled_leak_is_a_re_weighting_at_the_output():
     base, leak = bundled("capped-base"), bundled("leak")
     texts, behaviour = first_decisions(base, 48)

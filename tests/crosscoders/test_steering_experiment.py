@@ -98,7 +98,7 @@ def test_the_difference_itself_is_a_baseline_that_may_lead(planted) -> None:
     and the first sentence says so.
     """
     effect = planted["summary"]["effect"]["estimate"]
-    for role in ("principal-component", "mean-difference"):
+    for role in ("principal-component", "mean-direction"):
         (row,) = rows_of(planted, role)
         assert row["effect"]["estimate"] == pytest.approx(effect, abs=0.1)
     assert rows_of(planted, "projected-out")[0]["directions"] == 2

@@ -95,11 +95,13 @@ def test_the_change_is_found_at_the_cue_and_nowhere_else(made, pair):
     assert {one["tasks"] for one in tests} == {32}  # of 80 texts those that nothing was learnt from
     held = [one for one in again if causes["latents"][str(one)]["holds"]]
     assert summary["reported"] == held
-    leads, account, beside, own = summary["sentences"][:4]
+    leads, beside, own, where = summary["sentences"][: summary["opening"]]
+    account = summary["sentences"][summary["opening"]]
     assert leads.startswith("The mean and the first 2 principal components of the models' diff")
     assert "costs elsewhere was not measured" in account  # no behaviour is known
     assert "the dictionary's" in beside and summary["reader"] == "components"
     assert "comes back from 2 other seeds and moves the loss" in own
+    assert summary["sentences"].count(where) == 1 and "of the KL at the decisions" in where
     tokens = json.loads((out / TOKENS).read_text())
     assert all(
         context["tokens"][context["at"]].strip() == CUE for context in tokens[str(specific[0])]
@@ -178,6 +180,7 @@ def test_the_dictionary_and_the_page_are_there(made):
     assert dictionary.config.partition.tied and dictionary.config.partition.after_only == 8
     assert read_metadata(out / DICTIONARY)["site"] == SITE
     page = (out / "diff.html").read_text()
+    assert "What leads (2 principal" in page[page.index("<summary>More") : page.index("</details>")]
     assert write_page(out).read_text() == page and all(
         word in page for word in ("latent-", "nu", "same-model pair")
     )

@@ -66,6 +66,12 @@ def test_what_ablation_moves_is_told_beside_random_directions(case):
     assert (found.estimate, found.interval.low, found.interval.high) == (0.8, 0.7, 0.9)
     assert (found.clusters, found.control.p_value) == (50, 0.05)
     assert "20 random directions" in found.control.name and "Ablating latent 3" in found.summary
+    assert "80 % of the way to the other policy" in found.summary
+    steered = read_json(case.folder / STEERING)
+    steered["summary"]["moved"] = {"estimate": -2.46, "low": -3.0, "high": -2.0}
+    write_json(case.folder / STEERING, steered)
+    said = answers(case)[ABLATED].summary
+    assert "the other way by more than all of the way" in said and "246" not in said
 
 
 @pytest.mark.parametrize("harm", ["none", "other", "broken", "logs"])

@@ -3,6 +3,7 @@ what was not measured is said.
 """
 
 import re
+from pathlib import Path
 from types import SimpleNamespace
 from xml.etree import ElementTree
 
@@ -10,10 +11,21 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from crosscoders.study.diff_files import CAUSES, DIFF, LATENTS, TOKENS, read_latents, separating
+from crosscoders.study.diff_files import (
+    CAUSES,
+    DIFF,
+    LATENTS,
+    TOKENS,
+    DiffRequest,
+    read_latents,
+    separating,
+)
 from crosscoders.study.diff_page import baselines_table, diff_page, network_figure
 from crosscoders.study.latent_page import latent_fold
+from crosscoders.study.next_commands import next_commands
 from crosscoders.study.pipeline import DiffStudy
+from crosscoders.study.reader_page import in_play
+from crosscoders.study.reported import Reported
 from forensics.errors import UserError
 from forensics.records.files import read_json, write_json
 from forensics.report import draw_page
@@ -123,7 +135,7 @@ def test_after_a_test_on_stored_texts_play_alone_is_said_to_be_untested(tmp_path
     assert sections(folder)[f"{title} changed"].empty.startswith("Not tested. ")
     effect = {"estimate": -0.2, "low": -0.3, "high": -0.1}
     one = {"effect": effect, "measure": "loss", "tasks": 9, "unchanged": 0.38, "random": [0.05]}
-    write_json(folder / CAUSES, {"latents": {"3": {**one, "p_value": 0.5, "holds": False}}})
+    write_json(folder / CAUSES, {"latents": {"3": {**one, "p_value": 1.0, "holds": False}}})
     found = sections(folder)
     assert found[f"{title} changed"].empty.startswith("Not tested in play")
     assert "not shown to be more than" in str(found["What separates the steps"].blocks[0])
@@ -140,13 +152,60 @@ def test_what_is_reported_opens_the_page_and_else_what_comes_nearest(folder):
         assert "1 latent above" in again.hint
 
 
+def test_a_command_says_where_nothing_was_shown_on_stored_texts(folder):
+    summary = {"reader_command": "steer one", "command": "steer two", "reported": [3]}
+    yes, no = {"holds": True}, {"holds": False}
+    for cause, whole, shown in ((yes, no, True), (no, yes, True), (no, no, False)):
+        told = in_play(summary, [{"cause": cause, "whole": whole}])
+        assert told["reader_command"][1] == "steer one"
+        assert told["reader_command"][0].startswith("To test the leading reader") == shown
+        assert ("was not shown to move more than rotations" in told["reader_command"][0]) != shown
+        assert told["command"] == ("To test latents in play:", "steer two")
+    nothing = {"reported": [], "together": []}
+    assert in_play(summary | nothing, [])["command"][0].startswith("No latent is reported")
+    assert in_play(summary | nothing | {"together": [1, 2]}, [])["command"][0].startswith("To test")
+    assert in_play({"command": ""}, []) == {}
+
+
+def test_the_commands_test_what_leads_and_what_was_found_once():
+    def printed(reader, latents, **found):
+        leads = SimpleNamespace(name=reader, latents=latents, place="P", encoding="both")
+        own = Reported(latents=[], left_out={}, seeds=2, **found)
+        told = SimpleNamespace(models=2, table=SimpleNamespace(contrasts=[]), reported=own)
+        request = DiffRequest(before="B", after="A")
+        commands = next_commands(request, Path("O"), told, None, [SimpleNamespace(reader=leads)])
+        return {
+            name: line.partition("--features ")[2].split()[0] for name, line in commands.items()
+        }
+
+    assert printed("components", (0, 1, 2)) == {"command": "contrast:5", "reader_command": "0,1,2"}
+    assert printed("crosscoder", (7, 8, 9), back=[8]) == {"command": "8", "reader_command": "7,8,9"}
+    assert printed("crosscoder", (7, 8), back=[8, 7]) == {"command": "8,7"}
+    many = tuple(range(9))
+    cause = SimpleNamespace(holds=True)
+    sets = [SimpleNamespace(which="specific", latents=many, cause=cause)] * 3
+    assert printed("crosscoder", many, sets=sets) == {"command": ",".join(map(str, many))}
+
+
 def test_few_active_rows_are_no_zero():
     (row,) = baselines_table([{**METHOD, "active": 0.047}]).rows
     assert row[2] == "0.047 of 5"
 
 
+def test_what_answers_first_stands_and_the_rest_opens(tmp_path):
+    folder = written(tmp_path / "diff", sentences=["One.", "Two.", "Three."], opening=2)
+    told = diff_page(folder)
+    assert (told.sentences, told.more) == (("One.", "Two."), ("Three.",))
+    study, at = DiffStudy(request=None), SimpleNamespace(path=folder)
+    printed = study.write(read_json(folder / DIFF), at).sentences
+    assert printed[:4] == ("- One.", "- Two.", "", "- Three.")
+    assert diff_page(written(folder, sentences=["One.", "Two."])).more == ()  # of an older diff
+
+
 def test_the_command_that_tests_latents_in_play_is_printed(folder):
     study, at = DiffStudy(request=None), SimpleNamespace(path=folder)
     printed = study.write(read_json(folder / DIFF), at).sentences
+    assert printed[-1].startswith("\nNo latent is reported; to look in play all the same:")
     assert "forensics diff --out D" in printed[-1]
+    assert "# No latent is reported; to look in play all the same:\nforensics" in page(folder)
     assert len(study.write(read_json(folder / DIFF) | {"command": ""}, at).sentences) == 1

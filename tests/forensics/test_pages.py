@@ -46,6 +46,7 @@ def page_of(text: str) -> Page:
         eyebrow=text,
         title=text,
         sentences=(text, text),
+        more=(text,),
         facts=(text,),
         sections=(
             Section(title=text, hint=text, blocks=(text, table, figure, figure, step, fold)),
@@ -81,6 +82,16 @@ def test_nothing_foreign_acts_in_html() -> None:
 def test_a_page_says_what_was_found() -> None:
     told = draw_page(page_of("plain words"))
     assert told.count("plain words") > 8 and "0.364 (0.3 to 0.42)" in told
+
+
+def test_further_sentences_open_on_a_click_and_without_any_nothing_does() -> None:
+    page = Page(eyebrow="", title="Title", sentences=("First.",), more=("Second.", "`third`."))
+    before, opens = draw_page(page).split("<details")
+    folded = opens.partition("</details>")[0]
+    assert "First." in before and "Second." not in before
+    assert "<summary>More</summary>" in folded and not folded.partition(">")[0].count("open")
+    assert "<p>Second.</p>" in folded and "<code>third</code>" in folded
+    assert "<details" not in draw_page(page.model_copy(update={"more": ()}))
 
 
 def test_cells_speak_the_unit_of_their_column() -> None:

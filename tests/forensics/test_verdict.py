@@ -8,7 +8,7 @@ from typing import get_args
 import numpy as np
 import pytest
 
-from forensics.phrases import percent, printable
+from forensics.phrases import percent, printable, share_of_change
 from forensics.records import Evidence, Undefined, Verdict
 from forensics.records.verdict import Label
 from forensics.verdict import decide, standard_rule
@@ -388,6 +388,22 @@ def test_seeds_that_differ_ask_for_seeds() -> None:
 )
 def test_percent_does_not_round_to_certainty(share: float, text: str) -> None:
     assert percent(share) == text
+
+
+@pytest.mark.parametrize(
+    ("ends", "text"),
+    [
+        ((0.17,), "17 %"),
+        ((-0.3, -0.4, -0.2), "−30 % [−40 %, −20 %]"),
+        ((1.0, 1.0, 1.0), "100 % [100 %, 100 %]"),
+        ((-2.46,), "the other way by more than all"),
+        ((1.2, 1.1, 1.3), "more than all"),
+        ((1.2, 0.9, 1.5), "more than all [90 %, more than all]"),
+        ((0.2, -3.0, 3.0), "20 % [the other way by more than all, more than all]"),
+    ],
+)
+def test_a_share_beyond_all_that_changed_is_words(ends: tuple[float, ...], text: str) -> None:
+    assert share_of_change(*ends) == text
 
 
 # --- identical checkpoints ------------------------------------------------------------
