@@ -8,6 +8,7 @@ after-only; the rest are random directions that both models share.
 """
 
 import copy
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -16,10 +17,14 @@ from typing import Any
 import numpy as np
 import torch
 
+from crosscoders.activations.activation_store import StoredStream
+from crosscoders.activations.harvest import harvest
+from crosscoders.activations.texts import texts_of
 from crosscoders.dictionaries.dictionary import Dictionary, DictionaryConfig
 from crosscoders.dictionaries.settings import Partition
 from forensics import load_policy, policy_from
 from forensics.protocols import Policy, SamplingSettings
+from forensics.records import Trajectory
 from forensics.records.trajectory import action_starts
 from training.environments.mini_repo import MiniRepo
 from training.organisms.organism import checkpoint_path
@@ -185,6 +190,25 @@ def decision_rows(pair: World, split: str, tasks: int) -> torch.Tensor:
         both = [policy.activations([ids], [SITE])[0][SITE] for policy in (pair.before, pair.after)]
         found.append(np.stack(both, 1)[[start - 1 for start in action_starts(run)]])
     return torch.from_numpy(np.concatenate(found))
+
+
+def cued_runs(pair: World, *policies: Policy) -> list[Trajectory]:
+    """Of these policies (the after policy, where none is named), one on each of the first 20 cued
+    tasks held out.
+    """
+    world = pair.environment.spawn()
+    tasks = [t for t in pair.environment.tasks("held-out", 120, 0) if cued(world.reset(t, 0).text)]
+    return [
+        run
+        for policy in policies or (pair.after,)
+        for run in policy.play(pair.environment, tasks[:20], 1, SamplingSettings(), 4)
+    ]
+
+
+def stream_of(pair: World, runs: Sequence[Trajectory]) -> StoredStream:
+    """What both models have at the site on these runs."""
+    sides = {pair.before.identity: "before", pair.after.identity: "after"}
+    return harvest((pair.before, pair.after), texts_of(runs, sources=sides), SITE)
 
 
 def save_pair(pair: World, folder: Path) -> tuple[Path, Path]:

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from crosscoders.activations.harvest import harvest
-from crosscoders.activations.texts import plain_text, texts_of
+from crosscoders.activations.texts import plain_text
 from crosscoders.dictionaries.dictionary import Dictionary, DictionaryConfig
 from crosscoders.dictionaries.settings import Partition
 from crosscoders.patching.decisions import starting_with
@@ -16,30 +16,18 @@ from crosscoders.study.causal_probe import WORTH, Probe
 from crosscoders.study.causes import RANDOM, caused, causes
 from crosscoders.study.seeds_consensus import _carried
 from forensics.errors import UserError
-from forensics.protocols import SamplingSettings
 from tests.crosscoders.latent_worlds import mirrored
-from tests.crosscoders.steering_world import SHARED, SITE, cued, known_dictionary, world
-
-
-@pytest.fixture(scope="module")
-def pair():
-    return world()
+from tests.crosscoders.steering_world import SHARED, SITE, cued_runs, known_dictionary, stream_of
 
 
 @pytest.fixture(scope="module")
 def runs(pair):
-    tasks = [
-        task
-        for task in pair.environment.tasks("held-out", 120, 0)
-        if cued(pair.environment.spawn().reset(task, 0).text)
-    ][:20]
-    return list(pair.after.play(pair.environment, tasks, 1, SamplingSettings(), 4))
+    return cued_runs(pair)
 
 
 @pytest.fixture(scope="module")
 def stream(pair, runs):
-    sources = {pair.after.identity: "after"}
-    return harvest((pair.before, pair.after), texts_of(runs, sources=sources), SITE)
+    return stream_of(pair, runs)
 
 
 @pytest.fixture(scope="module")

@@ -11,12 +11,7 @@ from crosscoders.activations.texts import texts_of
 from crosscoders.study.latent_page import sentences_of
 from crosscoders.study.latent_sources import decided_sources, latent_sources, sources_of_case
 from forensics.protocols import SamplingSettings
-from tests.crosscoders.steering_world import SHARED, SITE, known_dictionary, world
-
-
-@pytest.fixture(scope="module")
-def pair():
-    return world()
+from tests.crosscoders.steering_world import SHARED, SITE, known_dictionary
 
 
 @pytest.fixture(scope="module")

@@ -7,7 +7,6 @@ import pytest
 import torch
 
 from crosscoders.activations.harvest import harvest
-from crosscoders.activations.texts import texts_of
 from crosscoders.dictionaries.saved import load_dictionary
 from crosscoders.latents.row_groups import decision_contrast
 from crosscoders.latents.table import latent_table
@@ -21,31 +20,15 @@ from crosscoders.study.reader_accounts import _partners, linear_dictionary, read
 from crosscoders.study.reader_page import readers_table
 from crosscoders.study.study_dictionaries import PAIR
 from forensics.progress import silent
-from forensics.protocols import SamplingSettings
-from tests.crosscoders.steering_world import SHARED, SITE, cued, known_dictionary, world
-
-
-@pytest.fixture(scope="module")
-def pair():
-    return world()
+from tests.crosscoders.steering_world import SHARED, SITE, cued_runs, known_dictionary, stream_of
 
 
 @pytest.fixture(scope="module")
 def studied(pair):
     """Streams of runs of both policies, and the behaviour."""
-    tasks = [
-        task
-        for task in pair.environment.tasks("held-out", 120, 0)
-        if cued(pair.environment.spawn().reset(task, 0).text)
-    ][:20]
-    sides = {pair.before.identity: "before", pair.after.identity: "after"}
-    runs = [
-        run
-        for policy in (pair.before, pair.after)
-        for run in policy.play(pair.environment, tasks, 1, SamplingSettings(), 4)
-    ]
-    texts = texts_of(runs, sources=sides)
-    stream = harvest((pair.before, pair.after), texts, SITE)
+    runs = cued_runs(pair, pair.before, pair.after)
+    stream = stream_of(pair, runs)
+    tasks = list(dict.fromkeys(run.task for run in runs))
     learnt = [text for text in stream.tokenized if text.note.task in set(tasks[:15])]
     streams = SimpleNamespace(chosen=stream.part(learnt), reported=stream, small=True)
     return streams, starting_with("history", runs)

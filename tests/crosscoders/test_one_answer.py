@@ -8,8 +8,6 @@ import numpy as np
 import pytest
 import torch
 
-from crosscoders.activations.harvest import harvest
-from crosscoders.activations.texts import texts_of
 from crosscoders.dictionaries.dictionary import Dictionary
 from crosscoders.dictionaries.settings import Partition
 from crosscoders.latents.row_groups import WIN
@@ -17,8 +15,7 @@ from crosscoders.study.causal_probe import Probe
 from crosscoders.study.causes import RANDOM, causes
 from crosscoders.study.latent_sets import causing_together, latent_sets, sentence
 from crosscoders.study.reported import reported
-from forensics.protocols import SamplingSettings
-from tests.crosscoders.steering_world import SHARED, SITE, cued, known_dictionary, world
+from tests.crosscoders.steering_world import SHARED, cued_runs, known_dictionary, stream_of
 from tests.crosscoders.test_findings import table
 
 PARTS = 4  # latents that write the planted direction bit by bit
@@ -32,28 +29,13 @@ def answered(run):
 
 
 @pytest.fixture(scope="module")
-def pair():
-    return world()
-
-
-@pytest.fixture(scope="module")
 def runs(pair):
-    tasks = [
-        task
-        for task in pair.environment.tasks("held-out", 120, 0)
-        if cued(pair.environment.spawn().reset(task, 0).text)
-    ][:20]
-    return list(pair.after.play(pair.environment, tasks, 1, SamplingSettings(), 4))
-
-
-def read(pair, runs):
-    sources = {pair.after.identity: "after"}
-    return harvest((pair.before, pair.after), texts_of(runs, sources=sources), SITE)
+    return cued_runs(pair)
 
 
 @pytest.fixture(scope="module")
 def stream(pair, runs):
-    return read(pair, [answered(run) for run in runs])
+    return stream_of(pair, [answered(run) for run in runs])
 
 
 @pytest.fixture(scope="module")
@@ -101,14 +83,14 @@ def test_the_chance_is_that_of_all_tokens_of_the_answer(pair, probe, stream):
 
 
 def test_runs_of_several_actions_and_worlds_without_a_win_are_read_by_their_loss(pair, runs):
-    assert Probe.of(pair.after, read(pair, runs), None).measure == "loss"
+    assert Probe.of(pair.after, stream_of(pair, runs), None).measure == "loss"
     lost = [answered(run).model_copy(update={"outcome": 0.0}) for run in runs]
-    assert Probe.of(pair.after, read(pair, lost), None).measure == "loss"
+    assert Probe.of(pair.after, stream_of(pair, lost), None).measure == "loss"
 
 
 def test_the_loss_of_the_same_texts_misses_the_planted_direction(pair, runs):
     silent = [answered(run).model_copy(update={"outcome": None}) for run in runs]
-    probe = Probe.of(pair.after, read(pair, silent), None)
+    probe = Probe.of(pair.after, stream_of(pair, silent), None)
     assert probe.measure == "loss"
     assert not causes(probe, known_dictionary(pair), [SHARED])[SHARED].holds
 
