@@ -9,7 +9,7 @@ after-only; the rest are random directions that both models share.
 
 import copy
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -22,6 +22,8 @@ from crosscoders.activations.harvest import harvest
 from crosscoders.activations.texts import texts_of
 from crosscoders.dictionaries.dictionary import Dictionary, DictionaryConfig
 from crosscoders.dictionaries.settings import Partition
+from crosscoders.study.diff_files import DiffRequest
+from crosscoders.study.material import Inquiry
 from forensics import load_policy, policy_from
 from forensics.protocols import Policy, SamplingSettings
 from forensics.records import Trajectory
@@ -209,6 +211,24 @@ def stream_of(pair: World, runs: Sequence[Trajectory]) -> StoredStream:
     """What both models have at the site on these runs."""
     sides = {pair.before.identity: "before", pair.after.identity: "after"}
     return harvest((pair.before, pair.after), texts_of(runs, sources=sides), SITE)
+
+
+def inquiry_of(pair: World, streams: Any, folder: Path, **more: Any) -> Inquiry:
+    """What a diff of the pair asks of these streams. `more`: fields of an inquiry (`behaviour`: the only one),
+    and of the request.
+    """
+    asked = {"contrasts": (), "behaviour": None} | more
+    asked["behaviours"] = tuple(filter(None, [asked.pop("behaviour")]))
+    own = {one.name: asked.pop(one.name) for one in fields(Inquiry) if one.name in asked}
+    request = DiffRequest(before="before", after="after", site=SITE, controls=False, **asked)
+    return Inquiry(
+        request=request,
+        policies=(pair.before, pair.after),
+        streams=streams,
+        folder=folder,
+        about={"site": SITE},
+        **own,
+    )
 
 
 def save_pair(pair: World, folder: Path) -> tuple[Path, Path]:

@@ -17,7 +17,14 @@ from crosscoders.study.causes import RANDOM, caused, causes
 from crosscoders.study.seeds_consensus import _carried
 from forensics.errors import UserError
 from tests.crosscoders.latent_worlds import mirrored
-from tests.crosscoders.steering_world import SHARED, SITE, cued_runs, known_dictionary, stream_of
+from tests.crosscoders.steering_world import (
+    SHARED,
+    SITE,
+    cued_runs,
+    inquiry_of,
+    known_dictionary,
+    stream_of,
+)
 
 
 @pytest.fixture(scope="module")
@@ -102,7 +109,7 @@ def test_directions_drawn_at_random_rarely_pass(pair, probe):
 
 
 def test_what_a_dictionary_carries_is_all_where_it_says_all_and_nothing_where_both_are_one(
-    pair, runs, stream
+    pair, runs, stream, tmp_path
 ):
     width = len(pair.direction)
     partition = Partition(latents=2 * width)
@@ -113,8 +120,9 @@ def test_what_a_dictionary_carries_is_all_where_it_says_all_and_nothing_where_bo
             (*same.encoders, *same.decoders), (both, 0 * both, both, both), strict=True
         ):
             part.copy_(value)
-    policies, streams = (pair.before, pair.after), SimpleNamespace(reported=stream, small=True)
-    told = _carried([mirrored(width), same], policies, streams, starting_with("history", runs))
+    streams = SimpleNamespace(reported=stream, small=True)
+    inquiry = inquiry_of(pair, streams, tmp_path, behaviour=starting_with("history", runs))
+    told = _carried(inquiry, [mirrored(width), same])
     for found, share in zip(told, (1, 0), strict=True):
         for how in ("by_reconstruction", "by_difference"):
             assert found[how]["estimate"] == pytest.approx(share, abs=1e-3)

@@ -20,7 +20,14 @@ from crosscoders.study.reader_accounts import _partners, linear_dictionary, read
 from crosscoders.study.reader_page import readers_table
 from crosscoders.study.study_dictionaries import PAIR
 from forensics.progress import silent
-from tests.crosscoders.steering_world import SHARED, SITE, cued_runs, known_dictionary, stream_of
+from tests.crosscoders.steering_world import (
+    SHARED,
+    SITE,
+    cued_runs,
+    inquiry_of,
+    known_dictionary,
+    stream_of,
+)
 
 
 @pytest.fixture(scope="module")
@@ -37,21 +44,10 @@ def studied(pair):
 def read(pair, studied, folder, asked="components", **more):
     streams, behaviour = studied
     dictionary = known_dictionary(pair)
+    told = {"contrasts": (decision_contrast(("history",), "history"),), "behaviour": behaviour}
+    inquiry = inquiry_of(pair, streams, folder, reader=asked, **told | more)
     table = latent_table(dictionary, streams.reported)
-    told = {"contrast": decision_contrast(("history",), "history"), "behaviour": behaviour} | more
-    return read_difference(
-        asked,
-        {PAIR: dictionary},
-        (pair.before, pair.after),
-        streams,
-        told["contrast"],
-        told["behaviour"],
-        table,
-        0,
-        folder,
-        {"site": SITE},
-        silent,
-    )
+    return read_difference(inquiry, {PAIR: dictionary}, table, 0)
 
 
 def test_a_linear_dictionary_gives_the_projection_and_the_mean():
@@ -166,7 +162,7 @@ def test_the_cost_elsewhere_is_that_of_texts_without_the_behaviour(pair, studied
     everything = sum(costs_by_hand(pair, studied[0].reported, undone(pair)).values())
     assert leads.cost_share == pytest.approx(sum(by_hand) / everything, rel=1e-3)
     assert leads.cost.estimate == pytest.approx(sum(by_hand) / len(by_hand), rel=1e-3, abs=1e-7)
-    unknown = read(pair, studied, tmp_path, contrast=None, behaviour=None)[0]
+    unknown = read(pair, studied, tmp_path, contrasts=(), behaviour=None)[0]
     assert unknown.cost is None and unknown.cost_share is None
     assert "costs elsewhere was not measured" in sentences([unknown], SITE, "components")[1]
 
@@ -175,7 +171,7 @@ def test_the_reader_that_is_asked_for_leads_or_is_said_to_be_missing(pair, studi
     found = read(pair, studied, tmp_path, "mean-after")
     assert found[0].reader.name == "mean-after" and found[0].reader.encoding == "own"
     assert found[0].cause.effect.estimate < -0.05
-    gone = read(pair, studied, tmp_path, "mean-after", contrast=None, behaviour=None)
+    gone = read(pair, studied, tmp_path, "mean-after", contrasts=(), behaviour=None)
     said = sentences(gone, SITE, "mean-after")
     assert said[0] == "The reader mean-after that was asked for has nothing to read here."
 
