@@ -232,7 +232,8 @@ def _beyond(one: Read) -> str:
 
     def told(cause: Cause) -> str:
         number = plural(len(cause.random), "rotation")
-        if not cause.holds and cause.p_value < 1.5 / (len(cause.random) + 1):
+        furthest = all(abs(one) < abs(cause.dose) for one in cause.random)
+        if furthest and not cause.holds:
             return f"beyond each of {number} of equal size, but not by enough to be shown"
         return f"{'more' if cause.holds else 'not shown to be more'} than {number} of equal size"
 

@@ -9,7 +9,7 @@ after-only; the rest are random directions that both models share.
 
 import copy
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -34,6 +34,7 @@ from training.organisms.organism import checkpoint_path
 SITE = "blocks.1.hook_resid_post"
 BASE = "bundled:capped-base"
 SHARED = 40
+PARTS = 4  # latents that write the planted direction bit by bit, where it is split
 
 
 @dataclass(frozen=True)
@@ -171,6 +172,23 @@ def known_dictionary(pair: World, seed: int = 0) -> Dictionary:
         dictionary.threshold.fill_(0.5)
         dictionary.threshold[SHARED] = 0.5 * 3 * spread
     return dictionary
+
+
+def split(pair) -> Dictionary:
+    """The known dictionary with its last latent in `PARTS` latents of equal activity."""
+    whole = known_dictionary(pair)
+    partition = Partition(latents=SHARED + PARTS, after_only=PARTS, tied=True)
+    parts = Dictionary(replace(whole.config, partition=partition), seed=0)
+    with torch.no_grad():
+        for name, value in parts.state_dict().items():
+            own = whole.state_dict()[name]
+            if own.shape == value.shape:
+                value.copy_(own)
+            else:
+                value[: len(own) - 1] = own[:-1]
+                value[len(own) - 1 :] = own[-1]
+        parts.decoders[1].div_(PARTS)
+    return parts
 
 
 def _levels(pair: World) -> tuple[float, float, torch.Tensor]:

@@ -71,6 +71,10 @@ def test_the_planted_direction_is_what_the_components_take_out(pair, studied, tm
     streams = studied[0]
     learnt, told = (moments_of(one).mean().float() for one in (streams.chosen, streams.reported))
     assert torch.allclose(written[-1], learnt) and not torch.allclose(learnt, told)
+    assert leads.cause.tasks == leads.whole.tasks == 20  # 15 of them were learnt from
+    (shares,) = accounted(streams.reported, [leads.reader.change])
+    assert shares == (leads.explained, leads.size)
+    assert shares != accounted(streams.chosen, [leads.reader.change])[0]
     assert leads.reader.back >= 1  # the second component of a change in one direction is noise
     said = sentences(found, SITE, "components")
     assert said[0].startswith("The mean and the first 2 principal components") and SITE in said[0]
@@ -81,6 +85,12 @@ def test_the_planted_direction_is_what_the_components_take_out(pair, studied, tm
     for effect, verdict in (verdicts | {0.3: "moves it the other way than"}).items():
         both = [moved(leads, -0.3), moved(found[1], effect)]
         assert verdict in sentences(both, SITE, "components")[2]
+
+    tried = [(0.2, -0.9), (0.2, -0.9, 1.1)]  # as far as the reader's dose of 1, or not
+    beyond = "beyond each of 2 rotations of equal size, but not by enough"
+    for random, said in zip(tried, (beyond, "not shown to be more than 3 rotations"), strict=True):
+        cause = replace(leads.cause, dose=-1.0, random=random, p_value=1 / 3, holds=False)
+        assert said in sentences([replace(leads, cause=cause)], SITE, "components")[0]
 
 
 def moved(one, effect):

@@ -8,17 +8,20 @@ import numpy as np
 import pytest
 import torch
 
-from crosscoders.dictionaries.dictionary import Dictionary
-from crosscoders.dictionaries.settings import Partition
 from crosscoders.latents.row_groups import WIN
 from crosscoders.study.causal_probe import Probe
 from crosscoders.study.causes import RANDOM, causes
 from crosscoders.study.latent_sets import causing_together, latent_sets, sentence
 from crosscoders.study.reported import reported
-from tests.crosscoders.steering_world import SHARED, cued_runs, known_dictionary, stream_of
+from tests.crosscoders.steering_world import (
+    PARTS,
+    SHARED,
+    cued_runs,
+    known_dictionary,
+    split,
+    stream_of,
+)
 from tests.crosscoders.test_findings import table
-
-PARTS = 4  # latents that write the planted direction bit by bit
 
 
 def answered(run):
@@ -41,23 +44,6 @@ def stream(pair, runs):
 @pytest.fixture(scope="module")
 def probe(pair, stream):
     return Probe.of(pair.after, stream, None)
-
-
-def split(pair) -> Dictionary:
-    """The known dictionary with its last latent in `PARTS` latents of equal activity."""
-    whole = known_dictionary(pair)
-    partition = Partition(latents=SHARED + PARTS, after_only=PARTS, tied=True)
-    parts = Dictionary(replace(whole.config, partition=partition), seed=0)
-    with torch.no_grad():
-        for name, value in parts.state_dict().items():
-            own = whole.state_dict()[name]
-            if own.shape == value.shape:
-                value.copy_(own)
-            else:
-                value[: len(own) - 1] = own[:-1]
-                value[len(own) - 1 :] = own[-1]
-        parts.decoders[1].div_(PARTS)
-    return parts
 
 
 def test_the_chance_of_a_won_answer_is_what_the_planted_direction_moves(pair, probe):
@@ -128,6 +114,25 @@ def test_latents_that_write_nothing_of_it_are_no_set_that_causes(pair, probe, st
     found = latent_sets(probe, rise, [known_dictionary(pair)], stream, [0, 1, 2], [0])
     assert [one.which for one in found] == ["specific"] and not causing_together(found, 0)
     assert not found[0].cause.holds and "not shown to be" in sentence(found, 0)
+
+
+def test_a_test_that_stopped_tells_of_the_directions_that_were_tried(pair, probe, stream):
+    rise = probe.rise(pair.before)
+    found = latent_sets(probe, rise, [known_dictionary(pair)], stream, [0, 1, 2], [0])
+    cause = found[0].cause
+    assert cause.turned is not None and len(cause.turned) == len(cause.random) < RANDOM
+    assert all(abs(one) < abs(cause.dose) for one in cause.random[:-1])
+    assert abs(cause.random[-1]) >= abs(cause.dose) and cause.p_value == 1 / len(cause.random)
+    undone = [-0.1 * cause.unchanged, -0.3 * cause.unchanged, -0.4 * cause.unchanged]
+
+    def said(number):
+        part = replace(cause, turned=tuple(undone[:number]))
+        return sentence([replace(found[0], cause=part, before=0.0)], 0)
+
+    assert "turned at random once, 10 %, where the test stopped)" in said(1)
+    assert "turned at random 30 % in the median of 3, 40 % at most, where the test" in said(3)
+    undone = undone[:1] * RANDOM
+    assert "turned at random 10 % in the median of 20, 10 % at most)" in said(RANDOM)
 
 
 def test_a_set_that_another_seed_lacks_does_not_come_back(pair, probe, stream):
