@@ -10,7 +10,7 @@ import torch
 
 from crosscoders.activations.texts import plain_text
 from crosscoders.study.diff_files import EXPLANATIONS, NEURONPEDIA, Latent
-from crosscoders.study.explanations import write_explanations
+from crosscoders.study.explanations import WINDOW, write_explanations
 from crosscoders.study.label_server import LabelServer
 from crosscoders.study.latent_page import latent_fold
 from forensics.errors import OutsideFailure, UserError
@@ -81,6 +81,21 @@ def test_files_say_what_a_latent_says(given, tmp_path):
     assert read_json(tmp_path / NEURONPEDIA)["features"][0]["pos_str"][0] == " t5"
 
 
+def test_the_output_side_is_the_after_models(given, tmp_path):
+    own, policies, *more = given
+    write_explanations(tmp_path, own, [SimpleNamespace(model=None), *policies], *more)
+    assert read_json(tmp_path / EXPLANATIONS)["0"]["raises"][0][0] == " t5"
+
+
+def test_a_context_reaches_as_far_to_either_side(given, tmp_path):
+    texts, found = given[2].tokenized, write_explanations(tmp_path, *given)
+    lengths = {one.note.id: len(one) for one in texts}
+    for context in found["0"]["contexts"]:
+        at, last = context["position"], lengths[context["text"]] - 1
+        assert context["at"] == min(at, WINDOW)
+        assert len(context["tokens"]) == min(at, WINDOW) + 1 + min(last - at, WINDOW)
+
+
 def test_labels_are_asked_once_and_scored(given, tmp_path, server):
     found = write_explanations(tmp_path, *given, labels=served(server))
     label = found["0"]["label"]
@@ -96,6 +111,9 @@ def test_labels_are_asked_once_and_scored(given, tmp_path, server):
     asked = len(server.asked)
     again = write_explanations(tmp_path, *given, labels=served(server))
     assert len(server.asked) == asked and again["0"]["label"] == label
+    other = LabelServer(url=served(server).url, model="another")
+    named = write_explanations(tmp_path, *given, labels=other)
+    assert len(server.asked) > asked and named["0"]["label"]["model"] == "another"
 
 
 def test_only_latents_that_are_presented_are_named(given, tmp_path, server):

@@ -162,3 +162,12 @@ def test_latents_that_turn_within_a_plane_are_told_as_that_plane() -> None:
     other = spanned(stability(one, [elsewhere], rows_), one, [elsewhere])
     assert other is not None and other.share < 0.4
     assert spanned(stability(one, [one], rows_), one, [one]) is None
+
+
+def test_a_latent_that_some_of_the_others_have_comes_back_from_that_share(
+    first: Dictionary,
+) -> None:
+    """Found once in four it is not found from every other seed."""
+    foreign = [random_dictionary(Partition(latents=LATENTS), seed=n, width=48) for n in (7, 8, 9)]
+    found = stability(first, [turned(first, shuffled_order(), 2), *foreign], held(rows()))
+    assert found.share[:KEPT].tolist() == [0.25] * KEPT

@@ -71,7 +71,7 @@ def texts(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def trained_on():
-    """The tasks of every stream that a dictionary of `made` was trained on."""
+    """Of every training of `made` the tasks and the number of tokens."""
     return []
 
 
@@ -79,9 +79,10 @@ def trained_on():
 def made(pair, texts, trained_on, tmp_path_factory):
     out = tmp_path_factory.mktemp("out") / "diff"
 
-    def heard(stream, *args, **more):
-        trained_on.append({text.task for text in stream.texts})
-        return train_crosscoders(stream, *args, **more)
+    def heard(stream, jobs, **more):
+        (tokens,) = {job.settings.tokens for job in jobs.values()}
+        trained_on.append(({text.task for text in stream.texts}, tokens))
+        return train_crosscoders(stream, jobs, **more)
 
     with pytest.MonkeyPatch.context() as patch:
         for place in ("study_dictionaries", "seeds_consensus"):
@@ -125,8 +126,8 @@ def test_nothing_is_trained_on_a_task_that_is_told_of(made, trained_on):
     """The pair's dictionaries, and what the seeds agree on trained on from there."""
     contexts = json.loads((made[0] / TOKENS).read_text()).values()
     told = {context["task"] for latent in contexts for context in latent}
-    assert told and len(trained_on) == 2
-    for tasks in trained_on:
+    assert told and [tokens for _, tokens in trained_on] == [8_000, 2_000]
+    for tasks, _ in trained_on:
         assert len(tasks) == 48 and not tasks & told
 
 

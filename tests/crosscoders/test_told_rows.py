@@ -1,5 +1,6 @@
 """What a diff tells is read on the rows of tasks that nothing was learnt from."""
 
+import copy
 from types import SimpleNamespace
 
 import pytest
@@ -65,10 +66,17 @@ def test_table_stability_causes_and_sets_are_those_of_other_tasks(found):
 
 def test_the_consensus_is_told_of_other_tasks(inquiry, dictionaries, found, monkeypatch):
     """Only what is trained on from there reads the rows that are learnt from."""
-    monkeypatch.setattr("crosscoders.study.seeds_consensus._refitted", lambda _, start: start)
+
+    def refitted(_, start):
+        """The last latent fell silent."""
+        fitted = copy.deepcopy(start)
+        fitted.threshold.data[-1] = float("inf")
+        return fitted
+
+    monkeypatch.setattr("crosscoders.study.seeds_consensus._refitted", refitted)
     told = consensus_of(inquiry, dictionaries, found)
     assert told is not None and [row["name"] for row in told.rows] == ["full", "merged", "refitted"]
-    assert told.rows[2]["kept"] == told.rows[1]["latents"]
+    assert told.rows[2]["kept"] == told.rows[1]["latents"] - 1
 
 
 def test_a_stage_between_is_told_of_other_tasks(pair, inquiry, dictionaries, found):
