@@ -174,10 +174,10 @@ def known_dictionary(pair: World, seed: int = 0) -> Dictionary:
     return dictionary
 
 
-def split(pair) -> Dictionary:
-    """The known dictionary with its last latent in `PARTS` latents of equal activity."""
+def split(pair: World, number: int = PARTS) -> Dictionary:
+    """The known dictionary with its last latent in so many latents of equal activity."""
     whole = known_dictionary(pair)
-    partition = Partition(latents=SHARED + PARTS, after_only=PARTS, tied=True)
+    partition = Partition(latents=SHARED + number, after_only=number, tied=True)
     parts = Dictionary(replace(whole.config, partition=partition), seed=0)
     with torch.no_grad():
         for name, value in parts.state_dict().items():
@@ -187,7 +187,7 @@ def split(pair) -> Dictionary:
             else:
                 value[: len(own) - 1] = own[:-1]
                 value[len(own) - 1 :] = own[-1]
-        parts.decoders[1].div_(PARTS)
+        parts.decoders[1].div_(number)
     return parts
 
 

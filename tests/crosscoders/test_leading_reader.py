@@ -1,6 +1,6 @@
 """The readers of the difference: what they take out, what that causes, and which one leads."""
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from types import SimpleNamespace
 
 import pytest
@@ -8,18 +8,20 @@ import torch
 
 from crosscoders.activations.harvest import harvest
 from crosscoders.dictionaries.saved import load_dictionary
+from crosscoders.dictionaries.settings import Partition
 from crosscoders.latents.row_groups import decision_contrast
 from crosscoders.latents.table import latent_table
 from crosscoders.patching.decisions import starting_with
 from crosscoders.steering.activation_edits import shift_change, subspace_change
 from crosscoders.study.between_stage import between_stage
 from crosscoders.study.causal_probe import LENGTH
-from crosscoders.study.difference_baselines import moments_of
+from crosscoders.study.difference_baselines import groups_of, moments_of
 from crosscoders.study.leading_reader import accounted, read_difference, sentences
-from crosscoders.study.reader_accounts import _partners, linear_dictionary, readers_of
+from crosscoders.study.reader_accounts import _halves, _partners, linear_dictionary, readers_of
 from crosscoders.study.reader_page import readers_table
 from crosscoders.study.study_dictionaries import PAIR
 from forensics.progress import silent
+from tests.crosscoders.latent_worlds import held, oracle, planted
 from tests.crosscoders.steering_world import (
     SHARED,
     SITE,
@@ -28,6 +30,8 @@ from tests.crosscoders.steering_world import (
     known_dictionary,
     stream_of,
 )
+from tests.crosscoders.tensor_stream import TensorStream
+from tests.crosscoders.test_findings import table
 
 
 @pytest.fixture(scope="module")
@@ -85,6 +89,9 @@ def test_the_planted_direction_is_what_the_components_take_out(pair, studied, tm
     for effect, verdict in (verdicts | {0.3: "moves it the other way than"}).items():
         both = [moved(leads, -0.3), moved(found[1], effect)]
         assert verdict in sentences(both, SITE, "components")[2]
+    idle = replace(leads, cause=replace(leads.cause, holds=False))
+    said = sentences([idle, moved(found[1], -0.3)], SITE, "components")[2]
+    assert said.startswith("Taking out the dictionary's 1 latent moves it more than rotations do")
 
     tried = [(0.2, -0.9), (0.2, -0.9, 1.1)]  # as far as the reader's dose of 1, or not
     beyond = "beyond each of 2 rotations of equal size, but not by enough"
@@ -108,6 +115,46 @@ def test_directions_come_back_from_both_halves_or_it_was_not_measured(studied):
     contrast = decision_contrast(("history",), "history")
     found = readers_of(["components", "mean-after"], {PAIR: None}, alone, contrast, None, 0)
     assert found and {one.back for one in found} == {None}
+
+
+def test_the_halves_share_no_task_and_are_held_against_each_other(studied, monkeypatch):
+    learnt = studied[0].chosen
+    first, second = ({one.task for one in half.texts} for half in _halves(learnt))
+    assert first and second and first | second == {one.task for one in learnt.texts}
+    assert not first & second
+
+    def along(axes):
+        """Rows that differ along two axes, the first of them more."""
+        gap = torch.randn(400, 2, generator=torch.Generator().manual_seed(3)) * axes.shape[0]
+        rows = torch.zeros(400, 2, 6)
+        rows[:, 1] = gap @ axes
+        return held(rows)
+
+    halves = along(3 * torch.eye(6)[:2]), along(torch.eye(6)[2:4])
+    whole = held(torch.cat([half.activations for half in halves]))
+    monkeypatch.setattr("crosscoders.study.reader_accounts._halves", lambda _: halves)
+    (found,) = readers_of(["components"], {PAIR: None}, whole, None, None, 0)
+    assert found.back == 0  # whatever one half shares with the whole
+
+
+def test_the_after_models_direction_is_from_its_other_steps_to_those_with_the_behaviour(studied):
+    learnt, contrast = studied[0].chosen, decision_contrast(("history",), "history")
+    groups = groups_of(learnt, contrast)
+    after, first = groups.pairs[:, 1], torch.from_numpy(groups.first)
+    others = after[~first].mean(0)
+    unit = torch.nn.functional.normalize(after[first].mean(0) - others, dim=0)
+    (found,) = readers_of(["mean-after"], {PAIR: None}, learnt, contrast, None, 0)
+    change = found.change
+    taken = -change.coefficients(after, after) @ change.directions
+    torch.testing.assert_close(taken, ((after - others) @ unit)[:, None] * unit, atol=1e-4, rtol=0)
+
+
+def test_a_latent_of_the_crosscoder_comes_back_where_every_seed_has_it(pair):
+    known = known_dictionary(pair)
+    own = table([1, 2, 3], [1.0, 1.0, 0.5, 0.0])
+    for seeds, back in ((2, 1), (0, None)):
+        (found,) = readers_of(["crosscoder"], {PAIR: known}, None, None, own, seeds)
+        assert (found.directions, found.back) == (3, back)
 
 
 def test_what_another_direction_takes_out_causes_nothing_and_explains_nothing(pair, studied):
@@ -195,8 +242,34 @@ def test_a_stage_between_has_what_its_model_has(pair, studied):
         assert found.latents[SHARED] == pytest.approx(share, abs=1e-3)
         order = "before" if share else "after"
         assert f"came {order} it: {SHARED}" in found.sentence([SHARED])
-    half = replace(found, latents={1: 0.7, 2: 0.2})
+    half = replace(found, latents={1: 0.5, 2: 0.2})
     assert "came before it: 1, came after it: 2" in half.sentence([1, 2])
+
+
+@dataclass(frozen=True, kw_only=True)
+class Told(TensorStream):
+    """Rows of one text, as a store gives them."""
+
+    tokenized: tuple = ()
+    chosen: None = None
+
+
+def test_latents_that_write_along_each_other_are_told_apart(monkeypatch):
+    """Of two directions with much in common the stage between has learnt the first."""
+    sizes = {"shared": 3, "before_only": 0, "after_only": 2, "width": 6}
+    features = planted(**sizes, rows=900, seed=1, noise=0.0, chance=0.5)
+    found = oracle(features, Partition(latents=5, after_only=2, tied=True))
+    directions, rows = found.directions()[3:, 1], features.stream.activations
+    assert abs(torch.cosine_similarity(*directions, dim=0)) > 0.5
+    both = Told(activations=rows, rows=features.stream.rows, texts=features.stream.texts)
+    between = rows[:, :1] + (features.active[:, 3:4] * directions[0])[:, None]
+    monkeypatch.setattr(
+        "crosscoders.study.between_stage.harvest",
+        lambda *_, **__: replace(both, activations=between),
+    )
+    streams = SimpleNamespace(reported=both, small=True)
+    told = between_stage(SimpleNamespace(identity="sft"), found, [3, 4], streams, silent)
+    assert told.latents == pytest.approx({3: 1.0, 4: 0.0}, abs=1e-3) and 0.1 < told.share < 0.9
 
 
 def test_models_that_do_not_differ_have_no_components(pair, studied, tmp_path):

@@ -3,20 +3,25 @@ the answer.
 """
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
 
 from crosscoders.latents.row_groups import WIN
+from crosscoders.latents.table import latent_table
 from crosscoders.study.causal_probe import Probe
 from crosscoders.study.causes import RANDOM, causes
 from crosscoders.study.latent_sets import causing_together, latent_sets, sentence
+from crosscoders.study.leading_reader import read_difference
 from crosscoders.study.reported import reported
+from crosscoders.study.study_dictionaries import PAIR
 from tests.crosscoders.steering_world import (
     PARTS,
     SHARED,
     cued_runs,
+    inquiry_of,
     known_dictionary,
     split,
     stream_of,
@@ -133,6 +138,25 @@ def test_a_test_that_stopped_tells_of_the_directions_that_were_tried(pair, probe
     assert "turned at random 30 % in the median of 3, 40 % at most, where the test" in said(3)
     undone = undone[:1] * RANDOM
     assert "turned at random 10 % in the median of 20, 10 % at most)" in said(RANDOM)
+
+
+def test_the_set_of_another_seed_is_read_in_its_own_dictionary(pair, probe, stream):
+    """Two of two latents there; of the same numbers here half of the direction is left."""
+    members, rise = list(range(SHARED, SHARED + PARTS)), probe.rise(pair.before)
+    found = latent_sets(probe, rise, [split(pair), split(pair, 2)], stream, members, members)
+    assert [one.latents for one in found] == [tuple(members), tuple(members[:2])]
+    own, other = (one.undone.estimate for one in found)
+    assert other == pytest.approx(own, abs=0.01)
+
+
+def test_a_reader_of_answers_is_tested_whole(pair, stream, tmp_path):
+    dictionary, streams = (
+        known_dictionary(pair),
+        SimpleNamespace(reported=stream, chosen=stream, small=True),
+    )
+    inquiry = inquiry_of(pair, streams, tmp_path)
+    found = read_difference(inquiry, {PAIR: dictionary}, latent_table(dictionary, stream), 0)
+    assert found and all(one.cause is one.whole and one.cause.turned for one in found)
 
 
 def test_a_set_that_another_seed_lacks_does_not_come_back(pair, probe, stream):
