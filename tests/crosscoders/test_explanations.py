@@ -10,7 +10,7 @@ import torch
 
 from crosscoders.activations.texts import plain_text
 from crosscoders.study.diff_files import EXPLANATIONS, NEURONPEDIA, Latent
-from crosscoders.study.explanations import WINDOW, write_explanations
+from crosscoders.study.explanations import write_explanations
 from crosscoders.study.label_server import LabelServer
 from crosscoders.study.latent_page import latent_fold
 from forensics.errors import OutsideFailure, UserError
@@ -87,13 +87,15 @@ def test_the_output_side_is_the_after_models(given, tmp_path):
     assert read_json(tmp_path / EXPLANATIONS)["0"]["raises"][0][0] == " t5"
 
 
-def test_a_context_reaches_as_far_to_either_side(given, tmp_path):
-    texts, found = given[2].tokenized, write_explanations(tmp_path, *given)
-    lengths = {one.note.id: len(one) for one in texts}
-    for context in found["0"]["contexts"]:
+def test_a_context_reaches_as_far_to_either_side(given, tmp_path, monkeypatch):
+    monkeypatch.setattr("crosscoders.study.explanations.WINDOW", 2)
+    lengths = {one.note.id: len(one) for one in given[2].tokenized}
+    reaches = []
+    for context in write_explanations(tmp_path, *given)["0"]["contexts"]:
         at, last = context["position"], lengths[context["text"]] - 1
-        assert context["at"] == min(at, WINDOW)
-        assert len(context["tokens"]) == min(at, WINDOW) + 1 + min(last - at, WINDOW)
+        reaches.append((context["at"], len(context["tokens"]) - context["at"] - 1))
+        assert reaches[-1] == (min(at, 2), min(last - at, 2))
+    assert (2, 2) in reaches
 
 
 def test_labels_are_asked_once_and_scored(given, tmp_path, server):
