@@ -17,7 +17,7 @@ from crosscoders.study.latent_sources import (
     sources_of_case,
 )
 from forensics.protocols import SamplingSettings
-from tests.crosscoders.steering_world import SHARED, SITE, known_dictionary
+from tests.crosscoders.steering_world import SHARED, SITE, cued_runs, known_dictionary, stream_of
 
 
 @pytest.fixture(scope="module")
@@ -131,3 +131,16 @@ def test_runs_of_one_task_are_no_tasks_of_their_own(pair, runs, stream):
     assert once is not None and both is not None
     for end in ("low", "high"):
         assert both["share"][end] == pytest.approx(once["share"][end], abs=1e-6)
+
+
+def test_where_the_after_model_won_runs_they_alone_are_read(pair):
+    runs = cued_runs(pair, pair.before, pair.after)
+    won, dictionary = (
+        [run.model_copy(update={"outcome": 1.0}) for run in runs],
+        known_dictionary(pair),
+    )
+    both, own = (
+        latent_sources(dictionary, stream_of(pair, part), [SHARED], ["history"])[SHARED]
+        for part in (won, won[len(won) // 2 :])
+    )
+    assert own is not None and both == own
