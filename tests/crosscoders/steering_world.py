@@ -232,8 +232,8 @@ def stream_of(pair: World, runs: Sequence[Trajectory]) -> StoredStream:
 
 
 def inquiry_of(pair: World, streams: Any, folder: Path, **more: Any) -> Inquiry:
-    """What a diff of the pair asks of these streams. `more`: fields of an inquiry (`behaviour`: the only one),
-    and of the request.
+    """What a diff of the pair asks of these streams. `more`: fields of an inquiry (of one
+    `behaviour`), and of the request.
     """
     asked = {"contrasts": (), "behaviour": None} | more
     asked["behaviours"] = tuple(filter(None, [asked.pop("behaviour")]))

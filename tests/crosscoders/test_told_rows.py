@@ -7,6 +7,7 @@ import pytest
 
 from crosscoders.activations.outlier_positions import survey
 from crosscoders.patching.decisions import starting_with
+from crosscoders.study.acting_places import Asked, causes_where_they_act
 from crosscoders.study.between_stage import between_stage
 from crosscoders.study.measures import measured
 from crosscoders.study.seeds_consensus import consensus_of
@@ -16,6 +17,7 @@ from tests.crosscoders.steering_world import (
     SHARED,
     cued_runs,
     inquiry_of,
+    known_dictionary,
     split,
     stream_of,
 )
@@ -52,16 +54,37 @@ def inquiry(pair, tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def found(inquiry, dictionaries):
-    return measured(inquiry, dictionaries)
+    """Without the test of each latent, which chooses a behaviour on the rows learnt from."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("crosscoders.study.findings.causes_where_they_act", lambda *_, **__: {})
+        return measured(inquiry, dictionaries)
 
 
-def test_table_stability_causes_and_sets_are_those_of_other_tasks(found):
+def test_table_stability_and_sets_are_those_of_other_tasks(found):
     own = list(range(SHARED, SHARED + PARTS))
     assert found.stability is not None and (found.stability.share[own] == 1).all()
     assert sorted(found.table.specific("after")) == own
     sets = [(one.which, one.seed) for one in found.reported.sets]
     assert sets == [("specific", 0), ("specific", 1)]
     assert {one.cause.tasks for one in found.reported.sets} == {20}
+
+
+def test_what_a_latent_causes_is_told_of_other_tasks(pair, inquiry):
+    tasks = sorted({text.note.task for text in inquiry.streams.reported.tokenized})
+    learnt, reported = (
+        inquiry.streams.reported.part(
+            [one for one in inquiry.streams.reported.tokenized if one.note.task in part]
+        )
+        for part in (tasks[:8], tasks[8:])
+    )
+    asked = Asked(
+        dictionary=known_dictionary(pair),
+        policies=inquiry.policies,
+        streams=SimpleNamespace(learnt=learnt, reported=reported),
+        behaviours=inquiry.behaviours,
+        most=96,
+    )
+    assert causes_where_they_act(asked, [SHARED])[SHARED].tasks == len(tasks) - 8 == 12
 
 
 def test_the_consensus_is_told_of_other_tasks(inquiry, dictionaries, found, monkeypatch):
