@@ -23,7 +23,7 @@ from crosscoders.dictionaries.dictionary import Dictionary
 from crosscoders.latents.table import specific_to_after
 from crosscoders.study.causal_probe import Probe
 from crosscoders.study.cause_words import shown
-from crosscoders.study.causes import Cause, ablated, caused
+from crosscoders.study.causes import RANDOM, Cause, ablated, caused
 from forensics.phrases import plural, share_of_change
 from forensics.progress import Progress, silent
 from forensics.report import plain
@@ -117,12 +117,7 @@ def sentence(sets: Sequence[LatentSet], seeds: int) -> str:
         return ""
     said = f"Taken out together, the {len(own.latents)} latents that are the after model's own"
     said += f" {_moves(own)} (it is {plain(own.before)} before, {plain(own.cause.unchanged)} after"
-    if own.random_undone:
-        shares = median(own.random_undone), max(own.random_undone, key=abs)
-        middle, most = map(share_of_change, shares)
-        number = len(own.random_undone)
-        said += f"; turned at random {middle} in the median of {number}, {most} at most"
-    said += ")"
+    said += f"{_turned(own.random_undone)})"
     if others := [_amount(one) for one in sets if one.which == "specific" and one.seed]:
         said += f", those of {plural(len(others), 'other seed')} {' and '.join(others)}"
     said += f": {_verdict(sets, seeds, own)}."
@@ -130,6 +125,17 @@ def sentence(sets: Sequence[LatentSet], seeds: int) -> str:
         said += f" The {len(back.latents)} of them that come back one by one {_moves(back)},"
         said += f" {beside(back)}."
     return said
+
+
+def _turned(undone: Sequence[float]) -> str:
+    """What random directions did; the test stops at the first that does as much."""
+    if not undone:
+        return ""
+    middle, most = map(share_of_change, (median(undone), max(undone, key=abs)))
+    number = len(undone)
+    some = f"{middle} in the median of {number}, {most} at most"
+    stopped = ", where the test stopped" if number < RANDOM else ""
+    return f"; turned at random {some if number > 1 else f'once, {most}'}{stopped}"
 
 
 def _verdict(sets: Sequence[LatentSet], seeds: int, own: LatentSet) -> str:

@@ -15,7 +15,6 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
@@ -28,13 +27,12 @@ from crosscoders.dictionaries.dictionary import Dictionary
 from crosscoders.dictionaries.saved import CONFIG, save_dictionary
 from crosscoders.latents.row_groups import Contrast
 from crosscoders.latents.table import LatentTable
-from crosscoders.patching.decisions import Behaviour
 from crosscoders.steering.activation_edits import Change, subspace_change
 from crosscoders.study.causal_probe import FEW_TEXTS, TEXTS, WORTH, Probe
 from crosscoders.study.cause_words import lacks, shown
 from crosscoders.study.causes import DOSE, Cause, caused
 from crosscoders.study.diff_files import READERS_FILE
-from crosscoders.study.material import StudyStreams
+from crosscoders.study.material import Inquiry
 from crosscoders.study.reader_accounts import Reader, readers_of
 from forensics.errors import UserError
 from forensics.phrases import capital, percent, plural, share_of_change
@@ -85,33 +83,24 @@ class Read:
 
 
 def read_difference(
-    asked: str,
-    dictionaries: Mapping[str, Dictionary],
-    policies: Sequence[Any],
-    streams: StudyStreams,
-    contrast: Contrast | None,
-    behaviour: Behaviour | None,
-    table: LatentTable,
-    seeds: int,
-    folder: Path,
-    about: Mapping[str, Any],
-    progress: Progress,
+    inquiry: Inquiry, dictionaries: Mapping[str, Dictionary], table: LatentTable, seeds: int
 ) -> tuple[list[Read], str]:
-    """The reader that was `asked` for first, where it is there; and where nothing can be tested,
-    why. `about`: what saved dictionaries say of themselves.
+    """The reader that was asked for first, where it is there; and where nothing can be tested,
+    why. `seeds`: how many others stand behind the table.
     """
-    names = list(dict.fromkeys([asked, *SIMPLE]))
-    told = contrast if behaviour else None
+    names = list(dict.fromkeys([inquiry.request.reader, *SIMPLE]))
+    policies, streams, folder = inquiry.policies, inquiry.streams, inquiry.folder
+    told = inquiry.contrasts[0] if inquiry.behaviour else None
     readers = readers_of(names, dictionaries, streams.chosen, told, table, seeds)
     if not readers:
         return [], ALIKE
     most = TEXTS if streams.small else FEW_TEXTS
     try:
-        probe = Probe.of(policies[-1], streams.reported, behaviour, most=most)
+        probe = Probe.of(policies[-1], streams.reported, inquiry.behaviour, most=most)
     except UserError:
-        return [], TOO_FEW.format("in which an action is decided" if behaviour else "to read")
+        return [], TOO_FEW.format("in which an action is decided" if told else "to read")
     changes = [one.change for one in readers]
-    tests = _tests(probe, policies[0], changes, progress)
+    tests = _tests(probe, policies[0], changes, inquiry.progress)
     costs = _costs(policies[-1], streams.reported, told, changes, most)
     found = [
         Read(
@@ -129,7 +118,7 @@ def read_difference(
     ]
     for one in readers:
         if not (folder / one.place / CONFIG).is_file():
-            save_dictionary(one.dictionary, folder / one.place, **about, reader=one.name)
+            save_dictionary(one.dictionary, folder / one.place, **inquiry.about, reader=one.name)
     write_json(folder / READERS_FILE, [one.plain() for one in found])
     return found, ""
 

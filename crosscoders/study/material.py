@@ -10,7 +10,7 @@
    rows beyond the limits are left out of what is learnt from, reported on and chosen on.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 from os import PathLike
@@ -24,6 +24,8 @@ from crosscoders.activations.harvest import HarvestConfig, harvest
 from crosscoders.activations.outlier_positions import Limits, Outliers, survey
 from crosscoders.activations.texts import TokenizedText, read_texts, texts_of
 from crosscoders.dictionaries.saved import SavedDictionary, open_dictionary, read_object
+from crosscoders.latents.row_groups import Contrast
+from crosscoders.patching.decisions import Behaviour
 from crosscoders.study.diff_files import (
     AUTO,
     MOST_READ,
@@ -197,13 +199,35 @@ class StudyStreams:
         return learnt == reported
 
 
-def training_tokens(request: DiffRequest, streams: StudyStreams) -> int:
-    """How many tokens the dictionaries are trained on."""
-    if request.tokens is not None:
-        return request.tokens
-    return (
-        MOST_TOKENS if streams.small else max(1, min(MOST_TOKENS, PASSES * streams.learnt.number))
-    )
+@dataclass(frozen=True, kw_only=True)
+class Inquiry:
+    """What is asked at a site, and of what. `policies`: before and after. `contrasts` of steps.
+    `behaviours` whose use training changed, that of the theme first (none: the loss, or whole
+    answers). `about`: what saved dictionaries say of themselves. Each part of the answer is written
+    into `folder`.
+    """
+
+    request: DiffRequest
+    policies: tuple[Any, Any]
+    streams: StudyStreams
+    contrasts: tuple[Contrast, ...]
+    behaviours: tuple[Behaviour, ...]
+    folder: Path
+    about: Mapping[str, Any]
+    progress: Progress = silent
+
+    @property
+    def behaviour(self) -> Behaviour | None:
+        """The theme's."""
+        return next(iter(self.behaviours), None)
+
+    @property
+    def training_tokens(self) -> int:
+        """How many tokens the dictionaries are trained on."""
+        if self.request.tokens is not None:
+            return self.request.tokens
+        learnt, small = self.streams.learnt, self.streams.small
+        return MOST_TOKENS if small else max(1, min(MOST_TOKENS, PASSES * learnt.number))
 
 
 def is_small(model: object) -> bool:

@@ -5,7 +5,6 @@ in them.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
@@ -24,11 +23,10 @@ from crosscoders.latents.controls import (
     shuffled_pair,
 )
 from crosscoders.latents.reconstruction import Spliced, spliced
-from crosscoders.latents.row_groups import Contrast
 from crosscoders.latents.spanned import Spanned, spanned
 from crosscoders.latents.stability import Stability, stability
 from crosscoders.latents.table import LatentTable, latent_table, study_latents
-from crosscoders.patching.decisions import Behaviour, Theme
+from crosscoders.patching.decisions import Theme
 from crosscoders.study.diff_files import (
     BASELINES,
     CONTROLS,
@@ -41,13 +39,12 @@ from crosscoders.study.diff_files import (
 from crosscoders.study.difference_baselines import compared
 from crosscoders.study.explanations import token_views, write_explanations
 from crosscoders.study.findings import tested
-from crosscoders.study.label_server import LabelServer
-from crosscoders.study.material import StudyStreams
+from crosscoders.study.latent_sources import sources_of_case
+from crosscoders.study.material import Inquiry
 from crosscoders.study.reported import Reported, named
 from crosscoders.study.specific_words import specific_sentence
 from crosscoders.study.study_dictionaries import DIFFERENCE, PAIR, SAME, SHUFFLED, is_seed
 from forensics.phrases import percent, plural, printable
-from forensics.progress import Progress, silent
 from forensics.records import write_json
 
 SPLICED_TEXTS, FEW_SPLICED = 64, 24
@@ -76,48 +73,50 @@ class Measured:
     stability: Stability | None = None
 
 
-def measured(
-    dictionaries: Mapping[str, Dictionary],
-    policies: Sequence[Any],
-    streams: StudyStreams,
-    contrasts: Sequence[Contrast],
-    folder: Path,
-    controls: bool,
-    progress: Progress = silent,
-    behaviours: Sequence[Behaviour] = (),
-    labels: LabelServer | None = None,
-    sources: Sequence[str] = (),
-) -> Measured:
-    """Measure the dictionaries, and write each part into `folder`. `behaviours`: what latents are
-    tested to move; without one the loss. `labels`: who names latents, if anybody.
-    `sources` of the gain, as the case names them.
-    """
-    dictionary = dictionaries[PAIR]
+def measured(inquiry: Inquiry, dictionaries: Mapping[str, Dictionary]) -> Measured:
+    """Measure the dictionaries, and write each part into the folder."""
+    request, policies, streams = inquiry.request, inquiry.policies, inquiry.streams
+    folder, progress, dictionary = inquiry.folder, inquiry.progress, dictionaries[PAIR]
     reported = streams.reported.heard("reading the latents", progress)
-    study = study_latents(dictionary, reported, contrasts)
+    study = study_latents(dictionary, reported, inquiry.contrasts)
     others = [one for name, one in dictionaries.items() if is_seed(name)]
     again = stability(dictionary, others, reported) if others else None
     table = study.table.with_column("stability", again.share) if again else study.table
     table.write(folder / LATENTS)
-    first = contrasts[0] if contrasts else None
     quality = asdict(study.quality)
-    runs = spliced_texts(dictionary, policies, streams, progress)
+    runs = spliced_texts(inquiry, dictionary)
     quality["spliced"] = _recovered(runs)
     write_json(folder / QUALITY, quality)
-    nulls = controls_of(table, dictionaries, reported) if controls else []
+    nulls = controls_of(table, dictionaries, reported) if request.controls else []
     nulls += [other_seeds_row(again)] if again else []
     write_json(folder / CONTROLS, nulls)
-    baselines = _baselines(dictionaries, reported, streams, first, table, folder)
+    baselines = _baselines(inquiry, dictionaries, table, reported)
     separating = _surest(table)
-    everyone = [dictionary, *others]
-    found = tested(everyone, table, separating, policies, streams, behaviours, folder, progress)
-    shown = shown_latents(table, first.name if first else None)
+    found = tested(
+        [dictionary, *others],
+        table,
+        separating,
+        policies,
+        streams,
+        inquiry.behaviours,
+        folder,
+        progress,
+    )
+    shown = shown_latents(table, *(one.name for one in inquiry.contrasts[:1]))
     shown += [one for one in found.presented if one not in shown]
     tokens = token_views(study.top, shown, reported.tokenized, policies[0].tokenizer)
     write_json(folder / TOKENS, tokens)
     stable = [one for one in shown if again is None or again.share[one] == 1]
     write_explanations(
-        folder, dictionary, policies, reported, stable, labels, progress, found.presented, sources
+        folder,
+        dictionary,
+        policies,
+        reported,
+        stable,
+        request.labels,
+        progress,
+        found.presented,
+        sources_of_case(request.runs),
     )
     return Measured(
         models=dictionary.config.models,
@@ -135,19 +134,15 @@ def measured(
 
 
 def _baselines(
-    dictionaries: Mapping[str, Dictionary],
-    reported: Stream,
-    streams: StudyStreams,
-    contrast: Contrast | None,
-    table: LatentTable,
-    folder: Path,
+    inquiry: Inquiry, dictionaries: Mapping[str, Dictionary], table: LatentTable, reported: Stream
 ) -> dict[str, Any] | None:
     """`baselines.json`, where a dictionary of the difference was trained."""
     if DIFFERENCE not in dictionaries:
         return None
     pair, small, own = dictionaries[PAIR], dictionaries[DIFFERENCE], table.specific("after")
-    found = compared(pair, small, streams.chosen, reported, contrast, own.tolist())
-    write_json(folder / BASELINES, found)
+    contrast, chosen = next(iter(inquiry.contrasts), None), inquiry.streams.chosen
+    found = compared(pair, small, chosen, reported, contrast, own.tolist())
+    write_json(inquiry.folder / BASELINES, found)
     return found
 
 
@@ -164,18 +159,16 @@ def _decoder(policy: Any) -> Callable[[int], str]:
     return lambda token: str(policy.tokenizer.decode([token]))
 
 
-def spliced_texts(
-    dictionary: Dictionary,
-    policies: Sequence[Any],
-    streams: StudyStreams,
-    progress: Progress = silent,
-) -> tuple[Spliced, ...]:
+def spliced_texts(inquiry: Inquiry, dictionary: Dictionary) -> tuple[Spliced, ...]:
     """What each model does with the reconstruction spliced in, on some texts, of a deep network
     on few; none where no text is long enough.
     """
-    most = SPLICED_TEXTS if streams.small else FEW_SPLICED
-    chosen = [text for text in streams.reported.tokenized if len(text) > 1][:most]
-    return spliced(dictionary, policies, streams.reported.part(chosen), progress) if chosen else ()
+    most = SPLICED_TEXTS if inquiry.streams.small else FEW_SPLICED
+    reported = inquiry.streams.reported
+    chosen = [text for text in reported.tokenized if len(text) > 1][:most]
+    if not chosen:
+        return ()
+    return spliced(dictionary, inquiry.policies, reported.part(chosen), inquiry.progress)
 
 
 def _recovered(runs: Sequence[Spliced]) -> dict[str, dict[str, Any]]:
@@ -210,7 +203,7 @@ def controls_of(
     ]
 
 
-def shown_latents(table: LatentTable, contrast: str | None) -> list[int]:
+def shown_latents(table: LatentTable, contrast: str | None = None) -> list[int]:
     """The latents whose tokens are kept: by q-value and difference, those that come back
     from every other seed first, and those that are specific to a model.
     """

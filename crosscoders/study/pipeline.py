@@ -16,7 +16,6 @@ What is finished is read back when the folder is gone on with; what it was
 started with must be the same.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from os import PathLike
 from pathlib import Path
@@ -27,6 +26,7 @@ from crosscoders.activations.outlier_positions import plain
 from crosscoders.activations.texts import texts_hash
 from crosscoders.dictionaries.saved import SavedDictionary
 from crosscoders.patching.decisions import (
+    Behaviour,
     Theme,
     behaviour_of,
     changed_themes,
@@ -56,7 +56,6 @@ from crosscoders.study.diff_files import (
     split_sentences,
 )
 from crosscoders.study.diff_page import diff_page
-from crosscoders.study.latent_sources import sources_of_case
 from crosscoders.study.leading_reader import (
     Read,
     account,
@@ -66,13 +65,13 @@ from crosscoders.study.leading_reader import (
 from crosscoders.study.material import (
     FEWEST,
     TRAINING,
+    Inquiry,
     Material,
     StudyStreams,
     played,
     read,
     settled,
     study_streams,
-    training_tokens,
 )
 from crosscoders.study.measures import Measured, measured, told
 from crosscoders.study.next_commands import next_commands
@@ -273,7 +272,17 @@ def diff_material(
     streams = study_streams(material, request, about["site"], folder, progress)
 
     # 3. The dictionaries, and what is measured of them.
-    parts = _parts(request, material, theme, streams, folder, about, saved, between, progress)
+    inquiry = Inquiry(
+        request=request,
+        policies=material.policies,
+        streams=streams,
+        contrasts=contrasts_of(theme, material.runs),
+        behaviours=_behaviours(theme, material, bool(request.kind)),
+        folder=folder,
+        about=about,
+        progress=progress,
+    )
+    parts = _parts(inquiry, saved, between)
     found, readers, seeds = parts.found, parts.readers, parts.seeds
     known = told(found, theme, location, about["site"], saved, parts.more)
     same = identities[0] == identities[1]
@@ -308,6 +317,13 @@ def diff_material(
     }
 
 
+def _behaviours(theme: Theme | None, material: Material, alone: bool) -> tuple[Behaviour, ...]:
+    """What latents are tested to move, the theme's own first; nothing where that cannot be read."""
+    themes = changed_themes(theme, material.runs, material.identities, alone=alone)
+    found = [behaviour_of(one, material.runs) for one in themes]
+    return tuple(filter(None, found)) if found and found[0] else ()
+
+
 @dataclass(frozen=True, kw_only=True)
 class _Parts:
     """What was measured, by what measured it. `untested`: why there are no readers."""
@@ -327,54 +343,15 @@ class _Parts:
         return said
 
 
-def _parts(
-    request: DiffRequest,
-    material: Material,
-    theme: Theme | None,
-    streams: StudyStreams,
-    folder: Path,
-    about: Mapping[str, Any],
-    saved: SavedDictionary | None,
-    between: Any,
-    progress: Progress,
-) -> _Parts:
-    tokens, policies = training_tokens(request, streams), material.policies
-    dictionaries = dictionaries_of(request, folder, streams.learnt, about, saved, tokens, progress)
-    contrasts, behaviour = contrasts_of(theme, material.runs), behaviour_of(theme, material.runs)
-    themes = changed_themes(theme, material.runs, material.identities, alone=bool(request.kind))
-    changed = [one for one in (behaviour_of(other, material.runs) for other in themes) if one]
-    found = measured(
-        dictionaries,
-        policies,
-        streams,
-        contrasts,
-        folder,
-        request.controls,
-        progress,
-        changed if behaviour else (),
-        request.labels,
-        sources_of_case(request.runs),
-    )
-    readers, untested = read_difference(
-        request.reader,
-        dictionaries,
-        policies,
-        streams,
-        contrasts[0] if theme else None,
-        behaviour,
-        found.table,
-        found.reported.seeds,
-        folder,
-        about,
-        progress,
-    )
-    seeds = consensus_of(
-        request, dictionaries, found, policies, streams, behaviour, folder, about, progress
-    )
+def _parts(inquiry: Inquiry, saved: SavedDictionary | None, between: Any) -> _Parts:
+    dictionaries = dictionaries_of(inquiry, saved)
+    found = measured(inquiry, dictionaries)
+    readers, untested = read_difference(inquiry, dictionaries, found.table, found.reported.seeds)
+    seeds = consensus_of(inquiry, dictionaries, found)
     stage = None
     if between is not None:
-        own = found.table.specific("after").tolist()
-        stage = between_stage(between, dictionaries[PAIR], own, streams, progress)
+        pair, own = dictionaries[PAIR], found.table.specific("after").tolist()
+        stage = between_stage(between, pair, own, inquiry.streams, inquiry.progress)
     return _Parts(found=found, readers=readers, untested=untested, seeds=seeds, between=stage)
 
 

@@ -18,7 +18,6 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
@@ -32,20 +31,18 @@ from crosscoders.latents.consensus import agreed, merged
 from crosscoders.latents.reconstruction import Spliced, quality
 from crosscoders.latents.stability import stability
 from crosscoders.latents.table import study_latents
-from crosscoders.patching.decisions import Behaviour
 from crosscoders.steering.activation_edits import (
     account_change,
     routing_change,
     subspace_change,
 )
 from crosscoders.study.causal_probe import FEW_TEXTS, TEXTS, WORTH, Probe
-from crosscoders.study.diff_files import CONSENSUS, LATENTS, SIDES, DiffRequest
-from crosscoders.study.material import StudyStreams, training_tokens
+from crosscoders.study.diff_files import CONSENSUS, LATENTS, SIDES
+from crosscoders.study.material import Inquiry
 from crosscoders.study.measures import Measured, spliced_texts
 from crosscoders.study.study_dictionaries import PAIR, dictionary_job, is_seed
 from forensics.errors import UserError
 from forensics.phrases import percent, plural, share_of_change
-from forensics.progress import Progress
 from forensics.statistics import mean, ratio
 
 REFIT: Final = 0.25  # of the tokens that the pair's dictionary is trained on
@@ -103,37 +100,27 @@ def _carried_share(row: Mapping[str, Any], how: str) -> float | None:
 
 
 def consensus_of(
-    request: DiffRequest,
-    dictionaries: Mapping[str, Dictionary],
-    found: Measured,
-    policies: Sequence[Any],
-    streams: StudyStreams,
-    behaviour: Behaviour | None,
-    folder: Path,
-    about: Mapping[str, Any],
-    progress: Progress,
+    inquiry: Inquiry, dictionaries: Mapping[str, Dictionary], found: Measured
 ) -> Consensus | None:
-    """Merged, refitted (or read back from `folder`) and measured. `about`: what the dictionaries
-    say of themselves. `None` where there is one seed.
-    """
+    """Merged, refitted (or read back) and measured. `None` where there is one seed."""
     if found.stability is None:
         return None
     seeds = [dictionaries[PAIR], *(one for name, one in dictionaries.items() if is_seed(name))]
     one = merged(seeds, found.stability, found.table.column("frequency"))
     if one is None:
         return Consensus(rows=(), seeds=len(seeds))
-    place, reported = folder / CONSENSUS, streams.reported
+    place, reported = inquiry.folder / CONSENSUS, inquiry.streams.reported
     study = study_latents(one, reported)
     study.table.with_column("origin", agreed(found.stability)).write(place / LATENTS)
-    save_dictionary(one, place, **about, merged_of=len(seeds))
+    save_dictionary(one, place, **inquiry.about, merged_of=len(seeds))
     if not (place / REFITTED / CONFIG).is_file():
-        fitted = _refitted(request, one, streams, progress)
-        save_dictionary(fitted, place / REFITTED, **about, merged_of=len(seeds))
+        fitted = _refitted(inquiry, one)
+        save_dictionary(fitted, place / REFITTED, **inquiry.about, merged_of=len(seeds))
     fitted = load_dictionary(place / REFITTED, one.bias.device)
     everyone = {"full": seeds[0], "merged": one, REFITTED: fitted}
     told = (found.quality, asdict(study.quality), asdict(quality(fitted, reported)))
-    runs = (found.spliced, *(spliced_texts(each, policies, streams) for each in (one, fitted)))
-    carried = _carried([*everyone.values()], policies, streams, behaviour)
+    runs = (found.spliced, *(spliced_texts(inquiry, each) for each in (one, fitted)))
+    carried = _carried(inquiry, [*everyone.values()])
     kept = int((stability(one, [fitted], reported).partners >= 0).sum())
     rows = [
         {"name": name, "latents": len(each.bias), "kept": kept if each is fitted else None} | parts
@@ -144,20 +131,18 @@ def consensus_of(
     return Consensus(rows=tuple(rows), seeds=len(seeds))
 
 
-def _refitted(
-    request: DiffRequest, start: Dictionary, streams: StudyStreams, progress: Progress
-) -> Dictionary:
-    tokens = training_tokens(request, streams)
+def _refitted(inquiry: Inquiry, start: Dictionary) -> Dictionary:
+    request, tokens = inquiry.request, inquiry.training_tokens
     job = dictionary_job(request, PAIR, start.config.width, tokens)
     few = max(job.settings.batch, round(REFIT * tokens))
     settings = replace(job.settings, tokens=few, auxiliary=0.0)
     job = TrainingJob(config=start.config, settings=settings, start=start)
 
     def hear(now: Any) -> None:
-        progress("refitting what the seeds agree on", now.step, now.steps)
+        inquiry.progress("refitting what the seeds agree on", now.step, now.steps)
 
     trained = train_crosscoders(
-        streams.learnt, {CONSENSUS: job}, device=request.device, progress=hear
+        inquiry.streams.learnt, {CONSENSUS: job}, device=request.device, progress=hear
     )
     return trained[CONSENSUS].dictionary
 
@@ -178,16 +163,12 @@ def _row(
     }
 
 
-def _carried(
-    dictionaries: Sequence[Dictionary],
-    policies: Sequence[Any],
-    streams: StudyStreams,
-    behaviour: Behaviour | None,
-) -> list[Carried | None]:
+def _carried(inquiry: Inquiry, dictionaries: Sequence[Dictionary]) -> list[Carried | None]:
     """By dictionary; `None` where no two tasks have a text."""
+    policies, streams = inquiry.policies, inquiry.streams
     most = TEXTS if streams.small else FEW_TEXTS
     try:
-        probe = Probe.of(policies[-1], streams.reported, behaviour, most=most)
+        probe = Probe.of(policies[-1], streams.reported, inquiry.behaviour, most=most)
     except UserError:
         return [None] * len(dictionaries)
     everything = torch.eye(streams.reported.width, device=dictionaries[0].bias.device)

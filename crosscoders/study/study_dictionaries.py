@@ -16,7 +16,7 @@ from typing import Any, Final
 import torch
 from torch import Tensor
 
-from crosscoders.activations.streams import Stream, View, difference_view
+from crosscoders.activations.streams import View, difference_view
 from crosscoders.dictionaries.crosscoder_run import train_crosscoders
 from crosscoders.dictionaries.crosscoder_trainer import TrainingJob
 from crosscoders.dictionaries.dictionary import Dictionary, DictionaryConfig
@@ -28,10 +28,9 @@ from crosscoders.dictionaries.saved import (
 )
 from crosscoders.dictionaries.settings import Partition, TrainerSettings
 from crosscoders.study.diff_files import DICTIONARY, DiffRequest
-from crosscoders.study.material import TRAINING
+from crosscoders.study.material import TRAINING, Inquiry
 from forensics.phrases import percent
 from forensics.policies import resolve_device
-from forensics.progress import Progress
 
 PAIR, SAME, SHUFFLED, DIFFERENCE = "pair", "same", "shuffled", "difference"
 FOLDERS: Final = {
@@ -67,22 +66,14 @@ VIEWS: Final[Mapping[str, View]] = {
 }
 
 
-def dictionaries_of(
-    request: DiffRequest,
-    folder: Path,
-    stream: Stream,
-    metadata: Mapping[str, Any],
-    saved: SavedDictionary | None,
-    tokens: int,
-    progress: Progress,
-) -> dict[str, Dictionary]:
-    """Every dictionary by name, read back where it was finished. `metadata`: what
-    the saved ones say of themselves. `saved`: one that was given; it is kept
-    beside the diff in our own form, which `forensics steer` reads. `tokens` to train on.
+def dictionaries_of(inquiry: Inquiry, saved: SavedDictionary | None) -> dict[str, Dictionary]:
+    """Every dictionary by name, read back where it was finished. `saved`: one that was given; it
+    is kept beside the diff in our own form, which `forensics steer` reads.
     """
-    names = _wanted(request, saved)
+    request, folder, progress = inquiry.request, inquiry.folder, inquiry.progress
+    stream, tokens, names = inquiry.streams.learnt, inquiry.training_tokens, _wanted(request, saved)
     if saved and not (folder / DICTIONARY / CONFIG).is_file():
-        about = {**metadata, "given_as": saved.kind, "given_key": saved.key}
+        about = {**inquiry.about, "given_as": saved.kind, "given_key": saved.key}
         save_dictionary(saved.load(stream.width), folder / DICTIONARY, **about)
     missing = [one for one in names if not (place_of(folder, one) / CONFIG).is_file()]
     if missing:
@@ -102,7 +93,7 @@ def dictionaries_of(
             progress=hear,
         )
         for one, result in trained.items():
-            about = {**metadata, "seed": _weights_seed(request, one), "trained_as": one}
+            about = {**inquiry.about, "seed": _weights_seed(request, one), "trained_as": one}
             save_dictionary(result.dictionary, place_of(folder, one), **about)
     device = resolve_device(request.device)
     everyone = dict.fromkeys((PAIR, *names))

@@ -1,5 +1,6 @@
-"""In these tests the shapes that signatures state are checked as they run."""
+"""In these tests the shapes that signatures state are checked as they run; many share one pair."""
 
+import pytest
 from jaxtyping import install_import_hook
 
 from tests.crosscoders import shape_checks
@@ -15,3 +16,11 @@ install_import_hook(
     ],
     f"{shape_checks.__name__}.checked",
 )
+
+
+@pytest.fixture(scope="session")
+def pair():
+    """The planted pair; files with another one have a fixture of their own."""
+    from tests.crosscoders.steering_world import world  # not before the hook
+
+    return world()

@@ -8,7 +8,8 @@ after-only; the rest are random directions that both models share.
 """
 
 import copy
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -16,10 +17,16 @@ from typing import Any
 import numpy as np
 import torch
 
+from crosscoders.activations.activation_store import StoredStream
+from crosscoders.activations.harvest import harvest
+from crosscoders.activations.texts import texts_of
 from crosscoders.dictionaries.dictionary import Dictionary, DictionaryConfig
 from crosscoders.dictionaries.settings import Partition
+from crosscoders.study.diff_files import DiffRequest
+from crosscoders.study.material import Inquiry
 from forensics import load_policy, policy_from
 from forensics.protocols import Policy, SamplingSettings
+from forensics.records import Trajectory
 from forensics.records.trajectory import action_starts
 from training.environments.mini_repo import MiniRepo
 from training.organisms.organism import checkpoint_path
@@ -27,6 +34,7 @@ from training.organisms.organism import checkpoint_path
 SITE = "blocks.1.hook_resid_post"
 BASE = "bundled:capped-base"
 SHARED = 40
+PARTS = 4  # latents that write the planted direction bit by bit, where it is split
 
 
 @dataclass(frozen=True)
@@ -166,6 +174,23 @@ def known_dictionary(pair: World, seed: int = 0) -> Dictionary:
     return dictionary
 
 
+def split(pair: World, number: int = PARTS) -> Dictionary:
+    """The known dictionary with its last latent in so many latents of equal activity."""
+    whole = known_dictionary(pair)
+    partition = Partition(latents=SHARED + number, after_only=number, tied=True)
+    parts = Dictionary(replace(whole.config, partition=partition), seed=0)
+    with torch.no_grad():
+        for name, value in parts.state_dict().items():
+            own = whole.state_dict()[name]
+            if own.shape == value.shape:
+                value.copy_(own)
+            else:
+                value[: len(own) - 1] = own[:-1]
+                value[len(own) - 1 :] = own[-1]
+        parts.decoders[1].div_(number)
+    return parts
+
+
 def _levels(pair: World) -> tuple[float, float, torch.Tensor]:
     """Mean and spread of the base's activations along the direction at
     decisions, and their mean `[models, width]`.
@@ -185,6 +210,43 @@ def decision_rows(pair: World, split: str, tasks: int) -> torch.Tensor:
         both = [policy.activations([ids], [SITE])[0][SITE] for policy in (pair.before, pair.after)]
         found.append(np.stack(both, 1)[[start - 1 for start in action_starts(run)]])
     return torch.from_numpy(np.concatenate(found))
+
+
+def cued_runs(pair: World, *policies: Policy) -> list[Trajectory]:
+    """Of these policies (the after policy, where none is named), one on each of the first 20 cued
+    tasks held out.
+    """
+    world = pair.environment.spawn()
+    tasks = [t for t in pair.environment.tasks("held-out", 120, 0) if cued(world.reset(t, 0).text)]
+    return [
+        run
+        for policy in policies or (pair.after,)
+        for run in policy.play(pair.environment, tasks[:20], 1, SamplingSettings(), 4)
+    ]
+
+
+def stream_of(pair: World, runs: Sequence[Trajectory]) -> StoredStream:
+    """What both models have at the site on these runs."""
+    sides = {pair.before.identity: "before", pair.after.identity: "after"}
+    return harvest((pair.before, pair.after), texts_of(runs, sources=sides), SITE)
+
+
+def inquiry_of(pair: World, streams: Any, folder: Path, **more: Any) -> Inquiry:
+    """What a diff of the pair asks of these streams. `more`: fields of an inquiry (of one
+    `behaviour`), and of the request.
+    """
+    asked = {"contrasts": (), "behaviour": None} | more
+    asked["behaviours"] = tuple(filter(None, [asked.pop("behaviour")]))
+    own = {one.name: asked.pop(one.name) for one in fields(Inquiry) if one.name in asked}
+    request = DiffRequest(before="before", after="after", site=SITE, controls=False, **asked)
+    return Inquiry(
+        request=request,
+        policies=(pair.before, pair.after),
+        streams=streams,
+        folder=folder,
+        about={"site": SITE},
+        **own,
+    )
 
 
 def save_pair(pair: World, folder: Path) -> tuple[Path, Path]:

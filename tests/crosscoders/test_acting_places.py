@@ -13,26 +13,15 @@ from crosscoders.patching.decisions import changed_themes, starting_with, theme_
 from crosscoders.study.acting_places import FEWEST, Asked, acting_places, causes_where_they_act
 from crosscoders.study.causal_probe import Probe
 from crosscoders.study.causes import causes
-from forensics.protocols import SamplingSettings
 from forensics.records import Step, Trajectory
-from tests.crosscoders.steering_world import SHARED, SITE, cued, known_dictionary, world
+from tests.crosscoders.steering_world import SHARED, SITE, cued_runs, known_dictionary
 
 EARLY = 3  # a token of the prompt that passes for a first decision here
 
 
 @pytest.fixture(scope="module")
-def pair():
-    return world()
-
-
-@pytest.fixture(scope="module")
 def runs(pair):
-    tasks = [
-        task
-        for task in pair.environment.tasks("held-out", 120, 0)
-        if cued(pair.environment.spawn().reset(task, 0).text)
-    ][:20]
-    return list(pair.after.play(pair.environment, tasks, 1, SamplingSettings(), 4))
+    return cued_runs(pair)
 
 
 @pytest.fixture(scope="module")

@@ -1,5 +1,6 @@
 """What a latent causes, beside random directions of equal activation size."""
 
+from dataclasses import dataclass, replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -7,39 +8,34 @@ import pytest
 import torch
 
 from crosscoders.activations.harvest import harvest
-from crosscoders.activations.texts import plain_text, texts_of
+from crosscoders.activations.texts import plain_text
 from crosscoders.dictionaries.dictionary import Dictionary, DictionaryConfig
 from crosscoders.dictionaries.settings import Partition
 from crosscoders.patching.decisions import starting_with
 from crosscoders.steering.activation_edits import feature_change
 from crosscoders.study.causal_probe import WORTH, Probe
 from crosscoders.study.causes import RANDOM, caused, causes
-from crosscoders.study.seeds_consensus import _carried
+from crosscoders.study.seeds_consensus import _carried, _left
 from forensics.errors import UserError
-from forensics.protocols import SamplingSettings
 from tests.crosscoders.latent_worlds import mirrored
-from tests.crosscoders.steering_world import SHARED, SITE, cued, known_dictionary, world
-
-
-@pytest.fixture(scope="module")
-def pair():
-    return world()
+from tests.crosscoders.steering_world import (
+    SHARED,
+    SITE,
+    cued_runs,
+    inquiry_of,
+    known_dictionary,
+    stream_of,
+)
 
 
 @pytest.fixture(scope="module")
 def runs(pair):
-    tasks = [
-        task
-        for task in pair.environment.tasks("held-out", 120, 0)
-        if cued(pair.environment.spawn().reset(task, 0).text)
-    ][:20]
-    return list(pair.after.play(pair.environment, tasks, 1, SamplingSettings(), 4))
+    return cued_runs(pair)
 
 
 @pytest.fixture(scope="module")
 def stream(pair, runs):
-    sources = {pair.after.identity: "after"}
-    return harvest((pair.before, pair.after), texts_of(runs, sources=sources), SITE)
+    return stream_of(pair, runs)
 
 
 @pytest.fixture(scope="module")
@@ -52,6 +48,7 @@ def test_the_planted_latent_causes_the_behaviour_and_others_do_not(pair, probe):
     planted = found.pop(SHARED)
     assert planted.holds and planted.p_value == 1 / (RANDOM + 1)
     assert planted.effect.high < -0.05 < planted.unchanged
+    assert len(set(planted.random)) == RANDOM  # each is drawn anew
     assert not any(one.holds for one in found.values())
     tiny = [one for one in found.values() if one.p_value < 0.05 and one.beyond.low > 0]
     assert all(abs(one.effect.estimate) < WORTH[0] for one in tiny)
@@ -114,7 +111,7 @@ def test_directions_drawn_at_random_rarely_pass(pair, probe):
 
 
 def test_what_a_dictionary_carries_is_all_where_it_says_all_and_nothing_where_both_are_one(
-    pair, runs, stream
+    pair, runs, stream, tmp_path
 ):
     width = len(pair.direction)
     partition = Partition(latents=2 * width)
@@ -125,8 +122,9 @@ def test_what_a_dictionary_carries_is_all_where_it_says_all_and_nothing_where_bo
             (*same.encoders, *same.decoders), (both, 0 * both, both, both), strict=True
         ):
             part.copy_(value)
-    policies, streams = (pair.before, pair.after), SimpleNamespace(reported=stream, small=True)
-    told = _carried([mirrored(width), same], policies, streams, starting_with("history", runs))
+    streams = SimpleNamespace(reported=stream, small=True)
+    inquiry = inquiry_of(pair, streams, tmp_path, behaviour=starting_with("history", runs))
+    told = _carried(inquiry, [mirrored(width), same])
     for found, share in zip(told, (1, 0), strict=True):
         for how in ("by_reconstruction", "by_difference"):
             assert found[how]["estimate"] == pytest.approx(share, abs=1e-3)
@@ -137,3 +135,69 @@ def test_one_task_is_refused(pair):
     stream = harvest((pair.before, pair.after), texts, SITE)
     with pytest.raises(UserError, match="at least two tasks"):
         Probe.of(pair.after, stream, None)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Moving:
+    """A change that moves tasks in fours so much, and turned at random another so much."""
+
+    own: tuple[float, ...]
+    other: tuple[float, ...]
+    strength: float = 1.0
+
+    def turned(self, _):
+        return replace(self, own=self.other)
+
+
+class Reading:
+    """Reads a loss of 1, and what a change adds to it."""
+
+    measure, is_chance = "loss", False
+
+    def nats(self, values):
+        return values
+
+    def values(self, change=None):
+        moved = 0 if change is None else change.strength * np.tile(change.own, 4)
+        return np.ones(16) + moved
+
+
+@pytest.mark.parametrize(
+    ("own", "other", "holds"),
+    [
+        ((1.0, 1.1, 0.9, 1.0), (0.5, 0.4, 0.6, 0.5), True),
+        ((1.0, 1.1, 0.9, 1.0), (-0.5, -0.4, -0.6, -0.5), True),
+        ((1.0, 1.1, 0.9, 1.0), (-1.5, -1.4, -1.6, -1.5), False),  # further, the other way
+        ((3.0, -1.0, 3.0, -1.0), (0.95, 0.95, 0.95, 0.95), False),  # by less than the tasks' spread
+        ((4e-4, 5e-4, 4e-4, 5e-4), (1e-5, 1e-5, 1e-5, 1e-5), False),  # not worth a word
+    ],
+)
+def test_what_holds_is_furthest_by_more_than_the_spread_and_worth_a_word(own, other, holds):
+    found = caused(Reading(), Moving(own=own, other=other))
+    assert bool(found.holds) is holds
+    largest = abs(np.mean(own)) > abs(np.mean(other))
+    assert found.p_value == (1 / (RANDOM + 1) if largest else 1)
+    assert len(found.random) == (RANDOM if largest else 1)
+    assert found.dose == pytest.approx(np.mean(own) / 4)
+    assert found.effect.estimate == pytest.approx(np.mean(own)) and found.undone is None
+
+
+def test_a_share_is_told_of_what_surely_changed_for_the_better():
+    change = Moving(own=(0.5, 0.4, 0.5, 0.6), other=(0.0, 0.0, 0.0, 0.0))
+    for rise, share in (((-1.0, -0.8, -1.0, -1.2), 0.5), ((1.0, 0.8, 1.0, 1.2), None)):
+        found = caused(Reading(), change, rise=np.tile(rise, 4))
+        assert (found.undone and found.undone.estimate) == (share and pytest.approx(share))
+    assert caused(Reading(), change, rise=np.tile((-2.0, 1.0, -2.0, 1.0), 4)).undone is None
+
+
+@pytest.mark.parametrize(
+    ("values", "after", "share"),
+    [
+        ((0.5, 0.4, 0.6, 0.5), (1.0, 0.8, 1.2, 1.0), 0.5),
+        ((0.5, 0.4, 0.6, 0.5), (3.0, -1.0, 3.0, -1.0), None),  # no change that is sure
+        ((0.0, 0.0, 0.0, 0.0), (0.01, 0.011, 0.01, 0.011), None),  # none that is worth a word
+    ],
+)
+def test_what_is_carried_is_a_share_of_a_change_that_is_sure(values, after, share):
+    found = _left(np.tile(values, 4), np.zeros(16), np.tile(after, 4), 0.1)
+    assert found is None if share is None else found["estimate"] == pytest.approx(share)

@@ -66,6 +66,7 @@ def test_seeds_that_say_the_same_in_other_units_are_merged_into_that() -> None:
     first = random_dictionary(PARTITION, seed=1, width=20)
     with torch.no_grad():
         first.centres.mul_(0.1)  # so that all are active
+        first.threshold.copy_(torch.rand(24, generator=torch.Generator().manual_seed(4)))
     others = [said_otherwise(first, seed) for seed in (2, 3)]
     rows = torch.randn(300, 2, 20, generator=torch.Generator().manual_seed(5))
     for other in others:
@@ -78,8 +79,9 @@ def test_seeds_that_say_the_same_in_other_units_are_merged_into_that() -> None:
     torch.testing.assert_close(
         reconstructed(one, rows), reconstructed(first, rows), rtol=1e-4, atol=1e-4
     )
-    norms = one.directions().flatten(1).norm(dim=1)
+    norms, own = (each.directions().flatten(1).norm(dim=1) for each in (one, first))
     torch.testing.assert_close(norms, torch.ones(24))
+    torch.testing.assert_close(one.threshold, first.threshold * own)
 
 
 def matched(partners: list[list[int]]) -> Stability:

@@ -81,6 +81,23 @@ def test_files_say_what_a_latent_says(given, tmp_path):
     assert read_json(tmp_path / NEURONPEDIA)["features"][0]["pos_str"][0] == " t5"
 
 
+def test_the_output_side_is_the_after_models(given, tmp_path):
+    own, policies, *more = given
+    write_explanations(tmp_path, own, [SimpleNamespace(model=None), *policies], *more)
+    assert read_json(tmp_path / EXPLANATIONS)["0"]["raises"][0][0] == " t5"
+
+
+def test_a_context_reaches_as_far_to_either_side(given, tmp_path, monkeypatch):
+    monkeypatch.setattr("crosscoders.study.explanations.WINDOW", 2)
+    lengths = {one.note.id: len(one) for one in given[2].tokenized}
+    reaches = []
+    for context in write_explanations(tmp_path, *given)["0"]["contexts"]:
+        at, last = context["position"], lengths[context["text"]] - 1
+        reaches.append((context["at"], len(context["tokens"]) - context["at"] - 1))
+        assert reaches[-1] == (min(at, 2), min(last - at, 2))
+    assert (2, 2) in reaches
+
+
 def test_labels_are_asked_once_and_scored(given, tmp_path, server):
     found = write_explanations(tmp_path, *given, labels=served(server))
     label = found["0"]["label"]
@@ -96,6 +113,9 @@ def test_labels_are_asked_once_and_scored(given, tmp_path, server):
     asked = len(server.asked)
     again = write_explanations(tmp_path, *given, labels=served(server))
     assert len(server.asked) == asked and again["0"]["label"] == label
+    other = LabelServer(url=served(server).url, model="another")
+    named = write_explanations(tmp_path, *given, labels=other)
+    assert len(server.asked) > asked and named["0"]["label"]["model"] == "another"
 
 
 def test_only_latents_that_are_presented_are_named(given, tmp_path, server):

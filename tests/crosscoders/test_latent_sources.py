@@ -2,6 +2,7 @@
 
 import json
 
+import numpy as np
 import pytest
 import torch
 
@@ -9,14 +10,14 @@ from crosscoders.activations.harvest import harvest
 from crosscoders.activations.streams import StepNote, TextNote
 from crosscoders.activations.texts import texts_of
 from crosscoders.study.latent_page import sentences_of
-from crosscoders.study.latent_sources import decided_sources, latent_sources, sources_of_case
+from crosscoders.study.latent_sources import (
+    _standing_out,
+    decided_sources,
+    latent_sources,
+    sources_of_case,
+)
 from forensics.protocols import SamplingSettings
-from tests.crosscoders.steering_world import SHARED, SITE, known_dictionary, world
-
-
-@pytest.fixture(scope="module")
-def pair():
-    return world()
+from tests.crosscoders.steering_world import SHARED, SITE, cued_runs, known_dictionary, stream_of
 
 
 @pytest.fixture(scope="module")
@@ -105,3 +106,41 @@ def test_a_case_names_what_surely_carries_some_of_the_gain(tmp_path):
     assert sources_of_case(tmp_path) == ()
     (tmp_path / "evidence.jsonl").write_text("\n".join(map(json.dumps, rows)))
     assert sources_of_case(tmp_path) == ("leak", "look")
+
+
+@pytest.mark.parametrize(
+    ("spread", "sources", "found"),
+    [(0.1, 9, True), (0.5, 1, False), (0.29, 1, True), (0.29, 9, False)],
+)
+def test_a_source_stands_out_by_its_interval_at_a_level_for_all_sources(spread, sources, found):
+    """Of decisions a half are for the first source, of the activity .7 on average over tasks."""
+    turns = np.tile([1.0, -1.0], 10)
+    activity, rows = np.ones((20, sources + 1)), np.ones((20, sources + 1))
+    activity[:, :-1], rows[:, :-1] = 0.0, 0.5
+    activity[:, 0] = 0.7 + spread * turns
+    told = _standing_out(activity, rows, [f"source {n}" for n in range(sources)])
+    assert (told is not None) is found
+
+
+def test_runs_of_one_task_are_no_tasks_of_their_own(pair, runs, stream):
+    again = [run.model_copy(update={"id": f"{run.id} again"}) for run in runs]
+    twice, dictionary = read(pair, [*runs, *again], 1.0), known_dictionary(pair)
+    once, both = (
+        latent_sources(dictionary, one, [SHARED], ["history"])[SHARED] for one in (stream, twice)
+    )
+    assert once is not None and both is not None
+    for end in ("low", "high"):
+        assert both["share"][end] == pytest.approx(once["share"][end], abs=1e-6)
+
+
+def test_where_the_after_model_won_runs_they_alone_are_read(pair):
+    runs = cued_runs(pair, pair.before, pair.after)
+    won, dictionary = (
+        [run.model_copy(update={"outcome": 1.0}) for run in runs],
+        known_dictionary(pair),
+    )
+    both, own = (
+        latent_sources(dictionary, stream_of(pair, part), [SHARED], ["history"])[SHARED]
+        for part in (won, won[len(won) // 2 :])
+    )
+    assert own is not None and both == own

@@ -1,51 +1,45 @@
 """The readers of the difference: what they take out, what that causes, and which one leads."""
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from types import SimpleNamespace
 
 import pytest
 import torch
 
 from crosscoders.activations.harvest import harvest
-from crosscoders.activations.texts import texts_of
 from crosscoders.dictionaries.saved import load_dictionary
+from crosscoders.dictionaries.settings import Partition
 from crosscoders.latents.row_groups import decision_contrast
 from crosscoders.latents.table import latent_table
 from crosscoders.patching.decisions import starting_with
 from crosscoders.steering.activation_edits import shift_change, subspace_change
 from crosscoders.study.between_stage import between_stage
 from crosscoders.study.causal_probe import LENGTH
-from crosscoders.study.difference_baselines import moments_of
+from crosscoders.study.difference_baselines import groups_of, moments_of
 from crosscoders.study.leading_reader import account, accounted, read_difference, sentences
-from crosscoders.study.reader_accounts import _partners, linear_dictionary, readers_of
+from crosscoders.study.reader_accounts import _halves, _partners, linear_dictionary, readers_of
 from crosscoders.study.reader_page import readers_table
 from crosscoders.study.study_dictionaries import PAIR
 from forensics.progress import silent
-from forensics.protocols import SamplingSettings
-from tests.crosscoders.steering_world import SHARED, SITE, cued, known_dictionary, world
-
-
-@pytest.fixture(scope="module")
-def pair():
-    return world()
+from tests.crosscoders.latent_worlds import held, oracle, planted
+from tests.crosscoders.steering_world import (
+    SHARED,
+    SITE,
+    cued_runs,
+    inquiry_of,
+    known_dictionary,
+    stream_of,
+)
+from tests.crosscoders.tensor_stream import TensorStream
+from tests.crosscoders.test_findings import table
 
 
 @pytest.fixture(scope="module")
 def studied(pair):
     """Streams of runs of both policies, and the behaviour."""
-    tasks = [
-        task
-        for task in pair.environment.tasks("held-out", 120, 0)
-        if cued(pair.environment.spawn().reset(task, 0).text)
-    ][:20]
-    sides = {pair.before.identity: "before", pair.after.identity: "after"}
-    runs = [
-        run
-        for policy in (pair.before, pair.after)
-        for run in policy.play(pair.environment, tasks, 1, SamplingSettings(), 4)
-    ]
-    texts = texts_of(runs, sources=sides)
-    stream = harvest((pair.before, pair.after), texts, SITE)
+    runs = cued_runs(pair, pair.before, pair.after)
+    stream = stream_of(pair, runs)
+    tasks = list(dict.fromkeys(run.task for run in runs))
     learnt = [text for text in stream.tokenized if text.note.task in set(tasks[:15])]
     streams = SimpleNamespace(chosen=stream.part(learnt), reported=stream, small=True)
     return streams, starting_with("history", runs)
@@ -61,21 +55,10 @@ def read(*asked, **more):
 def read_or_why(pair, studied, folder, asked="components", **more):
     streams, behaviour = studied
     dictionary = known_dictionary(pair)
+    told = {"contrasts": (decision_contrast(("history",), "history"),), "behaviour": behaviour}
+    inquiry = inquiry_of(pair, streams, folder, reader=asked, **told | more)
     table = latent_table(dictionary, streams.reported)
-    told = {"contrast": decision_contrast(("history",), "history"), "behaviour": behaviour} | more
-    return read_difference(
-        asked,
-        {PAIR: dictionary},
-        (pair.before, pair.after),
-        streams,
-        told["contrast"],
-        told["behaviour"],
-        table,
-        0,
-        folder,
-        {"site": SITE},
-        silent,
-    )
+    return read_difference(inquiry, {PAIR: dictionary}, table, 0)
 
 
 def test_a_linear_dictionary_gives_the_projection_and_the_mean():
@@ -99,6 +82,10 @@ def test_the_planted_direction_is_what_the_components_take_out(pair, studied, tm
     streams = studied[0]
     learnt, told = (moments_of(one).mean().float() for one in (streams.chosen, streams.reported))
     assert torch.allclose(written[-1], learnt) and not torch.allclose(learnt, told)
+    assert leads.cause.tasks == leads.whole.tasks == 20  # 15 of them were learnt from
+    (shares,) = accounted(streams.reported, [leads.reader.change])
+    assert shares == (leads.explained, leads.size)
+    assert shares != accounted(streams.chosen, [leads.reader.change])[0]
     assert leads.reader.back >= 1  # the second component of a change in one direction is noise
     said = sentences(found, SITE, "components")
     assert said[0].startswith("The mean and the first 2 principal components") and SITE in said[0]
@@ -109,6 +96,9 @@ def test_the_planted_direction_is_what_the_components_take_out(pair, studied, tm
     for effect, verdict in (verdicts | {0.3: "moves it the other way than"}).items():
         both = [moved(leads, -0.3), moved(found[1], effect)]
         assert verdict in sentences(both, SITE, "components")[1]
+    idle = replace(leads, cause=replace(leads.cause, holds=False))
+    text = sentences([idle, moved(found[1], -0.3)], SITE, "components")[1]
+    assert text.startswith("Taking out the dictionary's 1 latent moves it more than rotations do")
 
 
 def test_a_reader_that_undoes_more_than_all_or_less_than_nothing_says_so(pair, studied, tmp_path):
@@ -158,6 +148,46 @@ def test_directions_come_back_from_both_halves_or_it_was_not_measured(studied):
     contrast = decision_contrast(("history",), "history")
     found = readers_of(["components", "mean-after"], {PAIR: None}, alone, contrast, None, 0)
     assert found and {one.back for one in found} == {None}
+
+
+def test_the_halves_share_no_task_and_are_held_against_each_other(studied, monkeypatch):
+    learnt = studied[0].chosen
+    first, second = ({one.task for one in half.texts} for half in _halves(learnt))
+    assert first and second and first | second == {one.task for one in learnt.texts}
+    assert not first & second
+
+    def along(axes):
+        """Rows that differ along two axes, the first of them more."""
+        gap = torch.randn(400, 2, generator=torch.Generator().manual_seed(3)) * axes.shape[0]
+        rows = torch.zeros(400, 2, 6)
+        rows[:, 1] = gap @ axes
+        return held(rows)
+
+    halves = along(3 * torch.eye(6)[:2]), along(torch.eye(6)[2:4])
+    whole = held(torch.cat([half.activations for half in halves]))
+    monkeypatch.setattr("crosscoders.study.reader_accounts._halves", lambda _: halves)
+    (found,) = readers_of(["components"], {PAIR: None}, whole, None, None, 0)
+    assert found.back == 0  # whatever one half shares with the whole
+
+
+def test_the_after_models_direction_is_from_its_other_steps_to_those_with_the_behaviour(studied):
+    learnt, contrast = studied[0].chosen, decision_contrast(("history",), "history")
+    groups = groups_of(learnt, contrast)
+    after, first = groups.pairs[:, 1], torch.from_numpy(groups.first)
+    others = after[~first].mean(0)
+    unit = torch.nn.functional.normalize(after[first].mean(0) - others, dim=0)
+    (found,) = readers_of(["mean-after"], {PAIR: None}, learnt, contrast, None, 0)
+    change = found.change
+    taken = -change.coefficients(after, after) @ change.directions
+    torch.testing.assert_close(taken, ((after - others) @ unit)[:, None] * unit, atol=1e-4, rtol=0)
+
+
+def test_a_latent_of_the_crosscoder_comes_back_where_every_seed_has_it(pair):
+    known = known_dictionary(pair)
+    own = table([1, 2, 3], [1.0, 1.0, 0.5, 0.0])
+    for seeds, back in ((2, 1), (0, None)):
+        (found,) = readers_of(["crosscoder"], {PAIR: known}, None, None, own, seeds)
+        assert (found.directions, found.back) == (3, back)
 
 
 def test_what_another_direction_takes_out_causes_nothing_and_explains_nothing(pair, studied):
@@ -222,7 +252,7 @@ def test_the_cost_elsewhere_is_that_of_texts_without_the_behaviour(pair, studied
     everything = sum(costs_by_hand(pair, studied[0].reported, undone(pair)).values())
     assert leads.cost_share == pytest.approx(sum(by_hand) / everything, rel=1e-3)
     assert leads.cost.estimate == pytest.approx(sum(by_hand) / len(by_hand), rel=1e-3, abs=1e-7)
-    unknown = read(pair, studied, tmp_path, contrast=None, behaviour=None)[0]
+    unknown = read(pair, studied, tmp_path, contrasts=(), behaviour=None)[0]
     assert unknown.cost is None and unknown.cost_share is None
     assert "costs elsewhere was not measured" in account(unknown)
 
@@ -231,7 +261,7 @@ def test_the_reader_that_is_asked_for_leads_or_is_said_to_be_missing(pair, studi
     found = read(pair, studied, tmp_path, "mean-after")
     assert found[0].reader.name == "mean-after" and found[0].reader.encoding == "own"
     assert found[0].cause.effect.estimate < -0.05
-    gone = read(pair, studied, tmp_path, "mean-after", contrast=None, behaviour=None)
+    gone = read(pair, studied, tmp_path, "mean-after", contrasts=(), behaviour=None)
     said = sentences(gone, SITE, "mean-after")
     assert said[0] == "The reader mean-after that was asked for has nothing to read here."
 
@@ -245,11 +275,37 @@ def test_a_stage_between_has_what_its_model_has(pair, studied):
         assert found.latents[SHARED] == pytest.approx(share, abs=1e-3)
         order = "before" if share else "after"
         assert f"came {order} it: {SHARED}" in found.sentence([SHARED])
-    half = replace(found, latents={1: 0.7, 2: 0.2})
+    half = replace(found, latents={1: 0.5, 2: 0.2})
     assert "came before it: 1, came after it: 2" in half.sentence([1, 2])
     for share, told in ((0.3, "has 30 %"), (-2.46, "goes the other way by more than all")):
         said = replace(found, share=share).sentence([])
         assert f"between {told} of what parts the models" in said
+
+
+@dataclass(frozen=True, kw_only=True)
+class Told(TensorStream):
+    """Rows of one text, as a store gives them."""
+
+    tokenized: tuple = ()
+    chosen: None = None
+
+
+def test_latents_that_write_along_each_other_are_told_apart(monkeypatch):
+    """Of two directions with much in common the stage between has learnt the first."""
+    sizes = {"shared": 3, "before_only": 0, "after_only": 2, "width": 6}
+    features = planted(**sizes, rows=900, seed=1, noise=0.0, chance=0.5)
+    found = oracle(features, Partition(latents=5, after_only=2, tied=True))
+    directions, rows = found.directions()[3:, 1], features.stream.activations
+    assert abs(torch.cosine_similarity(*directions, dim=0)) > 0.5
+    both = Told(activations=rows, rows=features.stream.rows, texts=features.stream.texts)
+    between = rows[:, :1] + (features.active[:, 3:4] * directions[0])[:, None]
+    monkeypatch.setattr(
+        "crosscoders.study.between_stage.harvest",
+        lambda *_, **__: replace(both, activations=between),
+    )
+    streams = SimpleNamespace(reported=both, small=True)
+    told = between_stage(SimpleNamespace(identity="sft"), found, [3, 4], streams, silent)
+    assert told.latents == pytest.approx({3: 1.0, 4: 0.0}, abs=1e-3) and 0.1 < told.share < 0.9
 
 
 def test_models_that_do_not_differ_have_no_components(pair, studied, tmp_path):

@@ -3,25 +3,30 @@ the answer.
 """
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
 
-from crosscoders.activations.harvest import harvest
-from crosscoders.activations.texts import texts_of
-from crosscoders.dictionaries.dictionary import Dictionary
-from crosscoders.dictionaries.settings import Partition
 from crosscoders.latents.row_groups import WIN
+from crosscoders.latents.table import latent_table
 from crosscoders.study.causal_probe import Probe
 from crosscoders.study.causes import RANDOM, causes
 from crosscoders.study.latent_sets import causing_together, latent_sets, sentence
+from crosscoders.study.leading_reader import read_difference
 from crosscoders.study.reported import reported
-from forensics.protocols import SamplingSettings
-from tests.crosscoders.steering_world import SHARED, SITE, cued, known_dictionary, world
+from crosscoders.study.study_dictionaries import PAIR
+from tests.crosscoders.steering_world import (
+    PARTS,
+    SHARED,
+    cued_runs,
+    inquiry_of,
+    known_dictionary,
+    split,
+    stream_of,
+)
 from tests.crosscoders.test_findings import table
-
-PARTS = 4  # latents that write the planted direction bit by bit
 
 
 def answered(run):
@@ -32,50 +37,18 @@ def answered(run):
 
 
 @pytest.fixture(scope="module")
-def pair():
-    return world()
-
-
-@pytest.fixture(scope="module")
 def runs(pair):
-    tasks = [
-        task
-        for task in pair.environment.tasks("held-out", 120, 0)
-        if cued(pair.environment.spawn().reset(task, 0).text)
-    ][:20]
-    return list(pair.after.play(pair.environment, tasks, 1, SamplingSettings(), 4))
-
-
-def read(pair, runs):
-    sources = {pair.after.identity: "after"}
-    return harvest((pair.before, pair.after), texts_of(runs, sources=sources), SITE)
+    return cued_runs(pair)
 
 
 @pytest.fixture(scope="module")
 def stream(pair, runs):
-    return read(pair, [answered(run) for run in runs])
+    return stream_of(pair, [answered(run) for run in runs])
 
 
 @pytest.fixture(scope="module")
 def probe(pair, stream):
     return Probe.of(pair.after, stream, None)
-
-
-def split(pair) -> Dictionary:
-    """The known dictionary with its last latent in `PARTS` latents of equal activity."""
-    whole = known_dictionary(pair)
-    partition = Partition(latents=SHARED + PARTS, after_only=PARTS, tied=True)
-    parts = Dictionary(replace(whole.config, partition=partition), seed=0)
-    with torch.no_grad():
-        for name, value in parts.state_dict().items():
-            own = whole.state_dict()[name]
-            if own.shape == value.shape:
-                value.copy_(own)
-            else:
-                value[: len(own) - 1] = own[:-1]
-                value[len(own) - 1 :] = own[-1]
-        parts.decoders[1].div_(PARTS)
-    return parts
 
 
 def test_the_chance_of_a_won_answer_is_what_the_planted_direction_moves(pair, probe):
@@ -101,14 +74,14 @@ def test_the_chance_is_that_of_all_tokens_of_the_answer(pair, probe, stream):
 
 
 def test_runs_of_several_actions_and_worlds_without_a_win_are_read_by_their_loss(pair, runs):
-    assert Probe.of(pair.after, read(pair, runs), None).measure == "loss"
+    assert Probe.of(pair.after, stream_of(pair, runs), None).measure == "loss"
     lost = [answered(run).model_copy(update={"outcome": 0.0}) for run in runs]
-    assert Probe.of(pair.after, read(pair, lost), None).measure == "loss"
+    assert Probe.of(pair.after, stream_of(pair, lost), None).measure == "loss"
 
 
 def test_the_loss_of_the_same_texts_misses_the_planted_direction(pair, runs):
     silent = [answered(run).model_copy(update={"outcome": None}) for run in runs]
-    probe = Probe.of(pair.after, read(pair, silent), None)
+    probe = Probe.of(pair.after, stream_of(pair, silent), None)
     assert probe.measure == "loss"
     assert not causes(probe, known_dictionary(pair), [SHARED])[SHARED].holds
 
@@ -162,6 +135,44 @@ def test_latents_that_write_nothing_of_it_are_no_set_that_causes(pair, probe, st
     found = latent_sets(probe, rise, [known_dictionary(pair)], stream, [0, 1, 2], [0])
     assert [one.which for one in found] == ["specific"] and not causing_together(found, 0)
     assert not found[0].cause.holds and "not shown to be" in sentence(found, 0)
+
+
+def test_a_test_that_stopped_tells_of_the_directions_that_were_tried(pair, probe, stream):
+    rise = probe.rise(pair.before)
+    found = latent_sets(probe, rise, [known_dictionary(pair)], stream, [0, 1, 2], [0])
+    cause = found[0].cause
+    assert cause.turned is not None and len(cause.turned) == len(cause.random) < RANDOM
+    assert all(abs(one) < abs(cause.dose) for one in cause.random[:-1])
+    assert abs(cause.random[-1]) >= abs(cause.dose) and cause.p_value == 1 / len(cause.random)
+    undone = [-0.1 * cause.unchanged, -0.3 * cause.unchanged, -0.4 * cause.unchanged]
+
+    def said(number):
+        part = replace(cause, turned=tuple(undone[:number]))
+        return sentence([replace(found[0], cause=part, before=0.0)], 0)
+
+    assert "turned at random once, 10 %, where the test stopped)" in said(1)
+    assert "turned at random 30 % in the median of 3, 40 % at most, where the test" in said(3)
+    undone = undone[:1] * RANDOM
+    assert "turned at random 10 % in the median of 20, 10 % at most)" in said(RANDOM)
+
+
+def test_the_set_of_another_seed_is_read_in_its_own_dictionary(pair, probe, stream):
+    """Two of two latents there; of the same numbers here half of the direction is left."""
+    members, rise = list(range(SHARED, SHARED + PARTS)), probe.rise(pair.before)
+    found = latent_sets(probe, rise, [split(pair), split(pair, 2)], stream, members, members)
+    assert [one.latents for one in found] == [tuple(members), tuple(members[:2])]
+    own, other = (one.undone.estimate for one in found)
+    assert other == pytest.approx(own, abs=0.01)
+
+
+def test_a_reader_of_answers_is_tested_whole(pair, stream, tmp_path):
+    dictionary, streams = (
+        known_dictionary(pair),
+        SimpleNamespace(reported=stream, chosen=stream, small=True),
+    )
+    inquiry = inquiry_of(pair, streams, tmp_path)
+    found, _ = read_difference(inquiry, {PAIR: dictionary}, latent_table(dictionary, stream), 0)
+    assert found and all(one.cause is one.whole and one.cause.turned for one in found)
 
 
 def test_a_set_that_another_seed_lacks_does_not_come_back(pair, probe, stream):

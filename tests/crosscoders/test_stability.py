@@ -1,5 +1,7 @@
 """Which latents come back: those that were kept, each with one partner, and none by chance."""
 
+import copy
+
 import numpy as np
 import pytest
 import torch
@@ -75,9 +77,10 @@ def test_one_that_points_the_same_way_and_fires_elsewhere_does_not_come_back(
 
 
 def test_a_latent_that_is_never_active_has_no_stability(first: Dictionary) -> None:
+    other = copy.deepcopy(first)
     with torch.no_grad():
         first.bias[3] = -1e9
-    found = stability(first, [first], held(rows()))
+    found = stability(first, [other], held(rows()))
     assert np.isnan(found.share[3]) and np.delete(found.share, 3).tolist() == [1.0] * (LATENTS - 1)
 
 
@@ -162,3 +165,16 @@ def test_latents_that_turn_within_a_plane_are_told_as_that_plane() -> None:
     other = spanned(stability(one, [elsewhere], rows_), one, [elsewhere])
     assert other is not None and other.share < 0.4
     assert spanned(stability(one, [one], rows_), one, [one]) is None
+
+
+def test_a_latent_that_some_of_the_others_have_comes_back_from_that_share(
+    first: Dictionary,
+) -> None:
+    """Found once in four it is not found from every other seed."""
+    foreign = [random_dictionary(Partition(latents=LATENTS), seed=n, width=48) for n in (7, 8, 9)]
+    again = turned(first, shuffled_order(), 2)
+    with torch.no_grad():
+        for encoder in again.encoders:
+            encoder.mul_(0.2)  # how active it is does not matter
+    found = stability(first, [*foreign, again], held(rows()))
+    assert found.share[:KEPT].tolist() == [0.25] * KEPT

@@ -17,7 +17,7 @@ from crosscoders.steering.experiment_result import Found, result_of
 from forensics.errors import UserError
 from forensics.records import canonical_json
 from forensics.study import run_study
-from tests.crosscoders.steering_world import SHARED, SITE, cued, known_dictionary, world
+from tests.crosscoders.steering_world import SHARED, SITE, cued, known_dictionary
 from training.environments.mini_repo import MiniRepo
 
 SILENT = 0  # a latent whose threshold nothing reaches
@@ -44,11 +44,6 @@ class Cued(MiniRepo):
         drawn = MiniRepo.tasks(self, split, 8 * number, seed)
         shown = ((task, self.spawn().reset(task, 0).text) for task in drawn)
         return tuple(task for task, text in shown if cued(text))[:number]
-
-
-@pytest.fixture(scope="module")
-def pair():
-    return world()
 
 
 @pytest.fixture(scope="module")

@@ -18,15 +18,10 @@ from crosscoders.steering.readings import Asked, FedDictionary, parse_features, 
 from crosscoders.steering.steer_study import Study, rows_of, sentences, summary_of
 from forensics.errors import UserError
 from forensics.protocols import SamplingSettings
-from tests.crosscoders.steering_world import SHARED, SITE, cued, known_dictionary, save_pair, world
+from tests.crosscoders.steering_world import SHARED, SITE, cued, known_dictionary, save_pair
 
 MEASURE = "kind:history"
 SETTINGS = SamplingSettings()
-
-
-@pytest.fixture(scope="module")
-def pair():
-    return world()
 
 
 @pytest.fixture(scope="module")

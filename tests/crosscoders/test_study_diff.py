@@ -10,6 +10,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from crosscoders import diff
+from crosscoders.dictionaries.crosscoder_run import train_crosscoders
 from crosscoders.dictionaries.saved import load_dictionary, open_dictionary, read_metadata
 from crosscoders.study.diff_files import (
     CAUSES,
@@ -69,9 +70,24 @@ def texts(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def made(pair, texts, tmp_path_factory):
+def trained_on():
+    """Of every training of `made` the tasks and the number of tokens."""
+    return []
+
+
+@pytest.fixture(scope="module")
+def made(pair, texts, trained_on, tmp_path_factory):
     out = tmp_path_factory.mktemp("out") / "diff"
-    summary = diff(pair[0], pair[1], out=out, texts=texts, **SMALL)
+
+    def heard(stream, jobs, **more):
+        (tokens,) = {job.settings.tokens for job in jobs.values()}
+        trained_on.append(({text.task for text in stream.texts}, tokens))
+        return train_crosscoders(stream, jobs, **more)
+
+    with pytest.MonkeyPatch.context() as patch:
+        for place in ("study_dictionaries", "seeds_consensus"):
+            patch.setattr(f"crosscoders.study.{place}.train_crosscoders", heard)
+        summary = diff(pair[0], pair[1], out=out, texts=texts, **SMALL)
     return out, summary
 
 
@@ -106,6 +122,15 @@ def test_the_change_is_found_at_the_cue_and_nowhere_else(made, pair):
     assert all(
         context["tokens"][context["at"]].strip() == CUE for context in tokens[str(specific[0])]
     )
+
+
+def test_nothing_is_trained_on_a_task_that_is_told_of(made, trained_on):
+    """The pair's dictionaries, and what the seeds agree on trained on from there."""
+    contexts = json.loads((made[0] / TOKENS).read_text()).values()
+    told = {context["task"] for latent in contexts for context in latent}
+    assert told and [tokens for _, tokens in trained_on] == [8_000, 2_000]
+    for tasks, _ in trained_on:
+        assert len(tasks) == 48 and not tasks & told
 
 
 def test_what_the_seeds_agree_on_is_a_dictionary_that_tells_the_difference(made):

@@ -1,0 +1,108 @@
+"""What a diff tells is read on the rows of tasks that nothing was learnt from."""
+
+import copy
+from types import SimpleNamespace
+
+import pytest
+
+from crosscoders.activations.outlier_positions import survey
+from crosscoders.patching.decisions import starting_with
+from crosscoders.study.acting_places import Asked, causes_where_they_act
+from crosscoders.study.between_stage import between_stage
+from crosscoders.study.measures import measured
+from crosscoders.study.seeds_consensus import consensus_of
+from crosscoders.study.study_dictionaries import PAIR, SEED
+from tests.crosscoders.steering_world import (
+    PARTS,
+    SHARED,
+    cued_runs,
+    inquiry_of,
+    known_dictionary,
+    split,
+    stream_of,
+)
+
+
+class Learnt:
+    """Rows that were learnt from: whoever asks anything of them fails."""
+
+    def __getattr__(self, name: str) -> None:
+        pytest.fail(f"what is told reads `{name}` of rows that were learnt from")
+
+
+@pytest.fixture(scope="module")
+def dictionaries(pair):
+    """The same from two first weights, so that all of it comes back."""
+    return {PAIR: split(pair), f"{SEED}1": split(pair)}
+
+
+@pytest.fixture(scope="module")
+def inquiry(pair, tmp_path_factory):
+    runs = cued_runs(pair, pair.before, pair.after)
+    stream, learnt = stream_of(pair, runs), Learnt()
+    streams = SimpleNamespace(
+        reported=stream,
+        learnt=learnt,
+        chosen=learnt,
+        outliers=survey(stream),
+        limits=None,
+        small=True,
+    )
+    folder = tmp_path_factory.mktemp("told")
+    return inquiry_of(pair, streams, folder, behaviour=starting_with("history", runs))
+
+
+@pytest.fixture(scope="module")
+def found(inquiry, dictionaries):
+    """Without the test of each latent, which chooses a behaviour on the rows learnt from."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("crosscoders.study.findings.causes_where_they_act", lambda *_, **__: {})
+        return measured(inquiry, dictionaries)
+
+
+def test_table_stability_and_sets_are_those_of_other_tasks(found):
+    own = list(range(SHARED, SHARED + PARTS))
+    assert found.stability is not None and (found.stability.share[own] == 1).all()
+    assert sorted(found.table.specific("after")) == own
+    sets = [(one.which, one.seed) for one in found.reported.sets]
+    assert sets == [("specific", 0), ("specific", 1)]
+    assert {one.cause.tasks for one in found.reported.sets} == {20}
+
+
+def test_what_a_latent_causes_is_told_of_other_tasks(pair, inquiry):
+    tasks = sorted({text.note.task for text in inquiry.streams.reported.tokenized})
+    learnt, reported = (
+        inquiry.streams.reported.part(
+            [one for one in inquiry.streams.reported.tokenized if one.note.task in part]
+        )
+        for part in (tasks[:8], tasks[8:])
+    )
+    asked = Asked(
+        dictionary=known_dictionary(pair),
+        policies=inquiry.policies,
+        streams=SimpleNamespace(learnt=learnt, reported=reported),
+        behaviours=inquiry.behaviours,
+        most=96,
+    )
+    assert causes_where_they_act(asked, [SHARED])[SHARED].tasks == len(tasks) - 8 == 12
+
+
+def test_the_consensus_is_told_of_other_tasks(inquiry, dictionaries, found, monkeypatch):
+    """Only what is trained on from there reads the rows that are learnt from."""
+
+    def refitted(_, start):
+        """The last latent fell silent."""
+        fitted = copy.deepcopy(start)
+        fitted.threshold.data[-1] = float("inf")
+        return fitted
+
+    monkeypatch.setattr("crosscoders.study.seeds_consensus._refitted", refitted)
+    told = consensus_of(inquiry, dictionaries, found)
+    assert told is not None and [row["name"] for row in told.rows] == ["full", "merged", "refitted"]
+    assert told.rows[2]["kept"] == told.rows[1]["latents"] - 1
+
+
+def test_a_stage_between_is_told_of_other_tasks(pair, inquiry, dictionaries, found):
+    own = found.table.specific("after").tolist()
+    stage = between_stage(pair.after, dictionaries[PAIR], own, inquiry.streams, inquiry.progress)
+    assert stage.share == pytest.approx(1, abs=1e-3)
