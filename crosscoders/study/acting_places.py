@@ -54,13 +54,12 @@ def causes_where_they_act(
 ) -> dict[int, Cause]:
     """The test of each of these latents that can be tested, ablated."""
     streams, found = asked.streams, {}
-    learnt, other = (
-        acting_places(asked.dictionary, stream, latents)
-        for stream in (streams.learnt, streams.reported)
-    )
+    several = len(asked.behaviours) > 1
+    learnt = acting_places(asked.dictionary, streams.learnt, latents) if several else {}
+    other = acting_places(asked.dictionary, streams.reported, latents)
     for number, latent in enumerate(latents):
         progress("what the latents cause", number, len(latents))
-        behaviour = _chosen(asked, learnt[latent])
+        behaviour = _chosen(asked, learnt[latent]) if several else asked.behaviours[0]
         try:
             probe = asked.probe(streams.reported, other[latent], behaviour)
         except UserError:
@@ -85,7 +84,7 @@ def _chosen(asked: Asked, places: Places) -> Behaviour:
         sides = (replace(one, behaviour=behaviour).values().mean() for one in (before, after))
         return abs(float(np.subtract(*sides)))
 
-    return max(asked.behaviours, key=gap) if len(asked.behaviours) > 1 else first
+    return max(asked.behaviours, key=gap)
 
 
 @torch.no_grad()

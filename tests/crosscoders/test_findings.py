@@ -74,7 +74,9 @@ def test_the_planted_direction_is_what_a_diff_reports(tmp_path):
     written = load_dictionary(tmp_path / "diff" / DICTIONARY).directions()[latent, 1]
     assert torch.cosine_similarity(written, pair.direction, dim=0) > 0.9
     cause = json.loads((tmp_path / "diff" / CAUSES).read_text())["latents"][str(latent)]
-    assert cause["effect"]["high"] < 0 and len(cause["random"]) == 20
+    effect, rises = cause["effect"], "history" not in cause["measure"]  # what history displaces
+    assert effect["low"] > 0.05 if rises else effect["high"] < -0.05
+    assert cause["measure"].endswith("where it acts") and len(cause["random"]) == 20
 
 
 def test_a_pair_that_hardly_differs_is_said_to() -> None:
