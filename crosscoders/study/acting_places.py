@@ -6,9 +6,10 @@ nothing of what it causes.
 1. *The place* in a run of the after model is the deciding token at which the latent is strongest;
    where it is active at none, the one that follows the row in which it is strongest. A run without
    one is left out, of the others one a task is read.
-2. *The behaviour* is one of those whose use training surely changed (`changed_behaviours`): the one
-   whose exact chance at these places differs most between the models, on the tasks that the
-   dictionary was trained on.
+2. *The behaviour* is one of those whose use training surely changed (`changed_themes`): the one
+   whose exact chance at these places differs most surely between the models (log-odds in standard
+   errors, of those that differ by a point of chance), on the tasks that the dictionary was trained
+   on. That which differs most may vary so much between tasks that no test on it shows anything.
 3. The test (`causes.caused`) is on the other tasks. A latent that acts before decisions of fewer
    than `FEWEST` of them is not tested.
 """
@@ -17,14 +18,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-import numpy as np
 import torch
 
 from crosscoders.activations.activation_store import StoredStream
 from crosscoders.dictionaries.dictionary import Dictionary
 from crosscoders.latents.encoded_blocks import encoded_blocks
 from crosscoders.patching.decisions import Behaviour
-from crosscoders.study.causal_probe import Probe
+from crosscoders.study.causal_probe import WORTH, Probe
 from crosscoders.study.causes import Cause, ablated, caused
 from crosscoders.study.material import StudyStreams
 from forensics.errors import UserError
@@ -72,7 +72,7 @@ def causes_where_they_act(
 
 
 def _chosen(asked: Asked, places: Places) -> Behaviour:
-    """That whose chance differs most between the models; the first where none can be read."""
+    """That in which the models differ most surely; the first where none can be read."""
     first = asked.behaviours[0]
     try:
         after = asked.probe(asked.streams.learnt, places, first)
@@ -80,11 +80,14 @@ def _chosen(asked: Asked, places: Places) -> Behaviour:
         return first
     before = replace(after, policy=asked.policies[0], kept={})
 
-    def gap(behaviour: Behaviour) -> float:
-        sides = (replace(one, behaviour=behaviour).values().mean() for one in (before, after))
-        return abs(float(np.subtract(*sides)))
+    def surely(behaviour: Behaviour) -> tuple[bool, float]:
+        """Whether by enough to be worth a word, and in how many standard errors, of log-odds."""
+        old, new = (replace(one, behaviour=behaviour).values() for one in (before, after))
+        gap = after.nats(new) - after.nats(old)
+        sure = abs(gap.mean()) / max(gap.std() / len(gap) ** 0.5, 1e-9)
+        return abs(float((new - old).mean())) >= WORTH[0], float(sure)
 
-    return max(asked.behaviours, key=gap)
+    return max(asked.behaviours, key=surely)
 
 
 @torch.no_grad()
