@@ -1,5 +1,6 @@
 """See rule.md."""
 
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -21,24 +22,23 @@ RUNS: Final = range(41, 61)
 
 
 def main() -> int:
-    return carried_out(pieces(), summary, HERE, Path(".truth-cache/coming-back-3"))
+    return carry_out(ROUND, RUNS, HERE, Path(".truth-cache/coming-back-3"))
 
 
-def pieces() -> dict[str, Piece]:
-    """In the order in which they are run."""
-    pairs = {f"{pair}-{ROUND}": partial(fresh_row, pair, ROUND) for pair in PAIRS}
-    return {**pairs, **{f"retrained-{number}": partial(retrained_row, number) for number in RUNS}}
+def carry_out(seed: int, runs: Sequence[int], here: Path, cache: Path) -> int:
+    """The pairs at one seed of their diffs, then pairs of trainings on disjoint halves."""
+    pieces: dict[str, Piece] = {f"{pair}-{seed}": partial(fresh_row, pair, seed) for pair in PAIRS}
+    pieces |= {f"retrained-{number}": partial(retrained_row, number) for number in runs}
+    return carried_out(pieces, partial(summary, seed=seed, runs=runs), here, cache)
 
 
-def summary(done: dict[str, Any]) -> dict[str, Any]:
+def summary(done: dict[str, Any], *, seed: int, runs: Sequence[int]) -> dict[str, Any]:
     """What the rule asks for, of what is done."""
-    pairs = {
-        pair: share_of([done[f"{pair}-{ROUND}"]]) for pair in PAIRS if f"{pair}-{ROUND}" in done
-    }
+    pairs = {pair: share_of([done[f"{pair}-{seed}"]]) for pair in PAIRS if f"{pair}-{seed}" in done}
     return {
         "pairs": pairs,
         "comes back": [held([one[place] for one in pairs.values()]) for place in (0, 1)],
-        "retrained": null(done, "retrained", RUNS),
+        "retrained": null(done, "retrained", runs),
     }
 
 
