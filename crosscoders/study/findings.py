@@ -70,7 +70,9 @@ def tested(
 
 
 def _moved(probe: Probe, found: Mapping[int, Cause]) -> str:
-    measures = {one.measure for one in found.values()} or {probe.measure}
+    """Of those that move something; of all where none does."""
+    measures = {one.measure for one in found.values() if one.holds}
+    measures = measures or {one.measure for one in found.values()} or {probe.measure}
     if len(measures) > 1:
         return "the chance of an action whose use training changed, where it acts,"
     return f"the {measures.pop()}"

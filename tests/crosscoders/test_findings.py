@@ -77,6 +77,8 @@ def test_the_planted_direction_is_what_a_diff_reports(tmp_path):
     effect, rises = cause["effect"], "history" not in cause["measure"]  # what history displaces
     assert effect["low"] > 0.05 if rises else effect["high"] < -0.05
     assert cause["measure"].endswith("where it acts") and len(cause["random"]) == 20
+    told = next(one for one in found["sentences"] if one.startswith("1 latent is"))
+    assert f"moves the {cause['measure']} more than random directions" in told
 
 
 def test_a_pair_that_hardly_differs_is_said_to() -> None:
