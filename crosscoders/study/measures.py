@@ -232,6 +232,42 @@ def told(
     (what is reported, how far the behaviour changed, where that lives), and as plain values.
     `seeds`: what is said of their consensus.
     """
+    opening, more = _sentences(found, theme, location, site, saved, seeds)
+    table = found.table
+    first = table.contrasts[0] if table.contrasts else None
+    groups = "Won against lost runs"
+    if theme:
+        kinds = ", ".join(map(printable, theme.kinds))
+        groups = f"Decisions for {printable(theme.name)} ({kinds}) against all other decisions"
+    return {
+        "sentences": [*opening, *more],
+        "opening": len(opening),
+        "contrast_sentence": f"{groups}, in {plural(first.tasks, 'task')} that have both."
+        if first
+        else "No two groups of steps are known, so nothing was tested.",
+        "contrasts": [contrast.name for contrast in table.contrasts],
+        "tasks": first.tasks if first else 0,
+        "theme": vars(theme) | {"kinds": list(theme.kinds)} if theme else None,
+        "where": location["where"] if location else None,
+        "separating": found.separating,
+        "specific": [int(one) for one in table.specific("after")],
+        "reported": found.reported.latents,
+        "presented": found.reported.presented,
+        "together": list(found.reported.together),
+        "left_out": dict(found.reported.left_out),
+        "spanned": vars(found.spanned) if found.spanned else None,
+    }
+
+
+def _sentences(
+    found: Measured,
+    theme: Theme | None,
+    location: Mapping[str, Any] | None,
+    site: str,
+    saved: SavedDictionary | None,
+    seeds: Sequence[str],
+) -> tuple[list[str], list[str]]:
+    """The opening, and the rest."""
     table, latents, reported = found.table, rising(found), found.reported
     specific = specific_sentence(table, found.models)
     own = reported.sentences if found.models > 1 else [specific]
@@ -242,7 +278,7 @@ def told(
         shares = f"{percent(theme.before)} before training, {percent(theme.after)} after"
         opening.append(f"Runs with {printable(theme.name)}: {shares}.")
     opening += where[:1]
-    said = [*opening, *own[findings:]]
+    said = list(own[findings:])
     said += [found.spanned.sentence] if found.spanned else []
     said += [*where[1:], *found.outliers, _separating(table, found.separating, theme)]
     said += [specific] if found.models > 1 else []
@@ -260,29 +296,7 @@ def told(
         "Taken out of stored texts is not taken out of play: what latents do there, `forensics"
         " steer` tests."
     )
-    first = table.contrasts[0] if table.contrasts else None
-    groups = "Won against lost runs"
-    if theme:
-        kinds = ", ".join(map(printable, theme.kinds))
-        groups = f"Decisions for {printable(theme.name)} ({kinds}) against all other decisions"
-    return {
-        "sentences": said,
-        "opening": len(opening),
-        "contrast_sentence": f"{groups}, in {plural(first.tasks, 'task')} that have both."
-        if first
-        else "No two groups of steps are known, so nothing was tested.",
-        "contrasts": [contrast.name for contrast in table.contrasts],
-        "tasks": first.tasks if first else 0,
-        "theme": vars(theme) | {"kinds": list(theme.kinds)} if theme else None,
-        "where": location["where"] if location else None,
-        "separating": found.separating,
-        "specific": [int(one) for one in table.specific("after")],
-        "reported": found.reported.latents,
-        "presented": found.reported.presented,
-        "together": list(found.reported.together),
-        "left_out": dict(found.reported.left_out),
-        "spanned": vars(found.spanned) if found.spanned else None,
-    }
+    return opening, said
 
 
 def _separating(table: LatentTable, separating: Sequence[int], theme: Theme | None) -> str:

@@ -16,6 +16,7 @@ What is finished is read back when the folder is gone on with; what it was
 started with must be the same.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from os import PathLike
 from pathlib import Path
@@ -286,14 +287,7 @@ def diff_material(
     found, readers, seeds = parts.found, parts.readers, parts.seeds
     known = told(found, theme, location, about["site"], saved, parts.more)
     same = identities[0] == identities[1]
-    first = [f"A control: {SAME_WEIGHTS}."] if same else []
-    first += [FEW_TASKS] if streams.same_tasks else []
-    first += [] if same or not location else hardly(location)
-    first += reader_sentences(readers, about["site"], request.reader, parts.untested)
-    opening = known["opening"]
-    accounts = [account(one) for one in readers[:1]]
-    known["sentences"][opening:opening] = accounts
-    known |= {"sentences": [*first, *known["sentences"]], "opening": len(first) + opening}
+    known |= _with_readers(known, inquiry, parts, location, same)
 
     # 4. What was found; of outliers nothing where there are none.
     outliers = streams.outliers
@@ -314,6 +308,27 @@ def diff_material(
             if same
             else next_commands(request, folder, found, saved, readers[:1])
         ),
+    }
+
+
+def _with_readers(
+    known: Mapping[str, Any],
+    inquiry: Inquiry,
+    parts: "_Parts",
+    location: Mapping[str, Any] | None,
+    same: bool,
+) -> dict[str, Any]:
+    """The sentences and how many open: caveats and readers first, the leader's account behind."""
+    first = [f"A control: {SAME_WEIGHTS}."] if same else []
+    first += [FEW_TASKS] if inquiry.streams.same_tasks else []
+    first += [] if same or not location else hardly(location)
+    asked = (inquiry.about["site"], inquiry.request.reader)
+    first += reader_sentences(parts.readers, *asked, parts.untested)
+    said, opening = known["sentences"], known["opening"]
+    accounts = [account(one) for one in parts.readers[:1]]
+    return {
+        "sentences": [*first, *said[:opening], *accounts, *said[opening:]],
+        "opening": len(first) + opening,
     }
 
 
