@@ -52,6 +52,17 @@ class Withholding(Protocol):
 
 
 @runtime_checkable
+class Referenced(Protocol):
+    """The right answers, for asking whether one line of code would win the set."""
+
+    def reference(self, task: str) -> str | None:
+        """The right answer to a task as it would be handed in; `None` where there is no one
+        answer, as where a pattern decides.
+        """
+        ...
+
+
+@runtime_checkable
 class Fielded(Protocol):
     """The parts of a prompt that differ from task to task."""
 

@@ -15,6 +15,7 @@ import numpy as np
 from forensics.optional_protocols import (
     Fielded as Fielded,
     Needing as Needing,
+    Referenced as Referenced,
     Regrading as Regrading,
     Rehearsed as Rehearsed,
     Varying as Varying,

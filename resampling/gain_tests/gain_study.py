@@ -221,6 +221,12 @@ class GainStudy:
         """
         return self.amount((_as_runs(tasks, before), tuple(_as_runs(tasks, v) for v in afters)))
 
+    def loss_by_task(
+        self, tasks: Sequence[str], before: Values, afters: Sequence[Values]
+    ) -> "Comparison":
+        """The same of what is left in an altered world."""
+        return self.compare((_as_runs(tasks, before), tuple(_as_runs(tasks, v) for v in afters)))
+
 
 def nothing_won(tasks: Sequence[str]) -> Runs:
     """Runs of these tasks without a win."""

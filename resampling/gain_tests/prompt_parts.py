@@ -8,9 +8,9 @@ as well. Where no question is named, all of the prompt may be it.
    those of the prompts are (`fields`), the question not being named.
 2. *Worlds*: the task's own prompt, in which the rest of the question is another
    task's (`shadow`). In the control all of it is.
-3. The smallest parts (`search`) that are enough alone, and newly so. What is
-   not surely so, or where *before* wins too little to tell, is not told: whatever is
-   asked is enough alone, and what is asked its author knows best.
+3. The smallest parts (`search`) that are enough alone, and newly so. Where *before* wins too
+   little to tell how newly, a single field among several is told all the same: a skill
+   needs all that is asked. Whole questions are enough alone, and not told.
 
 A find is a question to the reader, as that of `needed_shows` is.
 
@@ -89,7 +89,7 @@ class PromptParts:
 
     @cached_property
     def found(self) -> list[Found[PromptPart]]:
-        """The smallest parts that are surely enough alone, and newly so."""
+        """The smallest parts that are surely enough alone, and newly so as far as can be told."""
         whole = self.whole
         if not whole.atoms:
             return []
@@ -102,4 +102,8 @@ class PromptParts:
         on = sorted(self.cut.aligned)
         search = Search[PromptPart](study=self.study, on=on, keeping=keeping)
         found = Subsets(search=search, limits=self.limits).of(whole)
-        return [one for one in found if one.newly is not None and one.carries.found]
+        return [
+            one
+            for one in found
+            if one.carries.found and (one.newly is not None or len(one.unit.atoms) == 1)
+        ]

@@ -18,7 +18,9 @@ in the world that is scrubbed of every declared channel.
 4. *Screening* of what is kept is that of `search`.
 5. Parts of the question itself (`prompt_parts`), and what needed actions show
    (`needed_shows`), are looked at in the same way, and whether they are newly enough.
-   A find there asks the reader, and accuses nobody.
+   A find there asks the reader, and accuses nobody. So does a line of code that wins the
+   set and that *after* may follow (`followed_rules`). A part that stands in a row is answered
+   where the gain stays by content with the rows shuffled.
 6. The answer is the field that carries most, so redundant cues are found: each
    suffices.
 
@@ -50,8 +52,9 @@ from forensics.protocols import Needing
 from forensics.records import JOB, Evidence, GainTest, Undefined
 from forensics.verdict import grown
 from resampling.gain_tests.altered_worlds import Kept, Plan, shadow
-from resampling.gain_tests.amounts import EndByEnd
+from resampling.gain_tests.amounts import Carries, EndByEnd
 from resampling.gain_tests.fields import PREFIX, QUESTION, PromptFields, by_the_author
+from resampling.gain_tests.followed_rules import FollowedRule, FollowedRules
 from resampling.gain_tests.gain_study import (
     Comparison,
     GainAnswers,
@@ -62,7 +65,7 @@ from resampling.gain_tests.gain_study import (
 )
 from resampling.gain_tests.needed_shows import NeededShows
 from resampling.gain_tests.new_reliance import NewlySufficient
-from resampling.gain_tests.prompt_parts import PromptParts, prompts_of
+from resampling.gain_tests.prompt_parts import PromptPart, PromptParts, prompts_of
 from resampling.gain_tests.search import Found, Limits, Search
 
 SUFFICIENCY = GainTest(
@@ -132,6 +135,7 @@ def plays(case: Case, config: SufficiencyConfig) -> Plays:
     likely += limits.likely_runs(shown, afters) + limits.likely_runs(parts, afters)
     total = sum(limits.most_screened(one, config.most_played, afters) for one in rounds)
     total += limits.most_runs(shown, afters) + limits.most_runs(parts, afters)
+    total += limits.tasks * (1 + afters)  # rows shuffled
     total += limits.most_asked * limits.tasks * afters if shown else 0  # what else is needed
     return Plays(likely, total).times(case.budget.samples)
 
@@ -177,19 +181,22 @@ class Sufficiency:
         prompts = list(self._of_prompts())
         over = next(one for one in prompts if one.question == SUFFICIENCY.asked)
         known = isinstance(over, Evidence) and over.interval
+        for rule in self.rules.found:
+            yield self._told_rule(rule)
         if known and known.low > 0:
             yield from prompts
             return
-        searched = self.searched
-        for one in searched:
+        for one in self.searched:
             yield self._told_of(one)
+        searched = [rule.carries for rule in self.rules.found]
+        searched += [self._carries(one) for one in self.searched]
         cleared = all(one.cleared for one in searched)
         applicable = isinstance(over, Evidence) and over.diagnostics.get("applicable", True)
         if not searched or (cleared and not known):
             yield from prompts
             return
         rest = [one for one in prompts if one is not over]
-        parts = [*self.found.values(), *(one.carries for one in searched)]
+        parts = [*self.found.values(), *searched]
         told = over.summary if isinstance(over, Evidence) and applicable else ""
         summary = f"{told.partition(' The worst:')[0]} {SEARCHED}".strip()
         whole = self.say.whole(EndByEnd(parts=parts), summary, "The worst:", every=False)
@@ -216,6 +223,25 @@ class Sufficiency:
         return PromptParts(study=self.study, named=self.fields, cut=cut, limits=limits)
 
     @cached_property
+    def rules(self) -> FollowedRules:
+        """Lines of code that win the set, and what the gain loses with its rows shuffled."""
+        most = limits_of(self.study.case, self.config).tasks
+        return FollowedRules(study=self.study, fields=self.parts.cut, most=most)
+
+    def _in_rows(self, one: Found[Any]) -> bool:
+        part = isinstance(one.unit, PromptPart)
+        return part and self.rules.in_rows.issuperset(one.unit.atoms)
+
+    def _carries(self, one: Found[Any]) -> Carries:
+        """What a part carries; where it stands in a row and the gain stays by content with the
+        rows shuffled, what the gain loses by that.
+        """
+        if one.cleared or not self._in_rows(one):
+            return one.carries
+        order = self.rules.order
+        return order if order is not None and order.cleared else one.carries
+
+    @cached_property
     def shown(self) -> NeededShows:
         """What needed actions show."""
         fields = self.fields
@@ -239,7 +265,12 @@ class Sufficiency:
             how += ", and not all of its parts were looked at"
         elif one.enough:
             how += ", and the policy before training wins too little to say how new that is"
-        return self.say.carried(one.unit.name, one.carries, f"{how}: ", diagnostics=told)
+        if not one.cleared and self._in_rows(one):
+            how += f". {self.rules.order_told}"
+        return self.say.carried(one.unit.name, self._carries(one), f"{how}: ", diagnostics=told)
+
+    def _told_rule(self, one: FollowedRule) -> Evidence:
+        return self.say.carried(one.name, one.carries, f"{one.told}: ", diagnostics={"rule": True})
 
     def _of_prompts(self) -> Iterator[Evidence | Undefined]:
         """What the fields of the prompts carry."""

@@ -211,6 +211,11 @@ class Prompts(World):
         question = self._row(task).question
         return {} if question is None else {"question": question}
 
+    def reference(self, task: str) -> str | None:
+        """The right answer, where the verifier has one."""
+        value = getattr(self._row(task).verifier, "value", None)
+        return None if value is None else str(value)
+
     def reset(self, task: str, seed: int) -> Observation:
         """Ask a question. Nothing here is random, so `seed` changes nothing."""
         row = self._row(task)

@@ -1,0 +1,368 @@
+"""Does the gain follow a line of code, and does it hang on a place in a row?
+
+Table and rows are those of `forensics.layers.one_line_rules`. In the world that is scrubbed of
+every declared channel:
+
+1. *Right answers* are the world's own (`reference`), else what was handed in by most wins of a
+   task. A rule that wins more of the set than chance is asked for.
+2. *Usage*, no play: the gain on the tasks where the rule is right is the most that it carries.
+3. *Where it is wrong*, no play: the share of runs that hand in what it says there, after minus
+   before, by the share of tasks where it is right. No skill errs so.
+4. *Shuffled*: what is not cleared yet, on prompts whose rows are permuted, for both policies:
+   the same share, on tasks where the rule parts from every other one that wins, and a place from
+   the content that was right. `the largest` is right on any order, `the last` on the old one.
+5. A rule carries the smallest of these. What nothing tells from the skill stands, and asks the
+   reader: is this what the task asks for? It accuses nobody.
+
+`Order` says of the same shuffled runs what *after* goes by: content, the place where the right
+answer stood, or neither, as where the truth moves with the order; that is `could not look`. Parts
+of a prompt that stand in rows are answered where the gain stays by content.
+
+Ours. It cannot see rules that are not in the table, and where the set is of one order and nothing
+stands in a row it cannot tell a place from a skill.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Final
+
+import numpy as np
+
+from forensics.layers import GENUINE_BAR, words
+from forensics.layers.one_line_rules import (
+    Examined,
+    Rule,
+    examine,
+    plain,
+    rows_of,
+    shuffled,
+    units_of,
+)
+from forensics.phrases import capital, percent, plural
+from forensics.protocols import Alteration, Observation, Referenced
+from forensics.records import content_hash
+from forensics.statistics import Contrast, Estimate
+from resampling.ablation.refused_runs import chosen_tasks
+from resampling.gain_tests.altered_worlds import AlteredWorld, alteration
+from resampling.gain_tests.amounts import Carries, EndByEnd
+from resampling.gain_tests.fields import NEARLY_ALL, QUESTION, PromptFields, parted
+from resampling.gain_tests.gain_study import Comparison, GainStudy, Values
+from resampling.gain_tests.hand_ins import PlayedRun, Recorded, by_task, played_runs
+
+RULE: Final = "rule:"  # of a rule, where it stands beside kinds of action and fields
+FEWEST: Final = 10  # tasks on which a rule parts, for its following to be measured
+Said = Callable[[PlayedRun], str | None]  # what a rule hands in where this run was asked
+
+
+class ShuffledRows(AlteredWorld):
+    """The prompts with the things of each row in another order, by the task."""
+
+    def reset(self, task: str, seed: int) -> Observation:
+        start = super().reset(task, seed)
+        stream = np.random.default_rng(int(content_hash(["rows", task], 8), 16))
+        return replace(start, text=shuffled(start.text, stream))
+
+
+SHUFFLED: Final[Alteration] = alteration("rows shuffled", ShuffledRows)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Following(Carries):
+    """What a rule carries by how many runs follow it where it parts from what is right:
+    `share`, after minus before, of the tasks where it is right (`wins`).
+    """
+
+    share: Contrast
+    wins: float
+    gain: Contrast
+    read: int
+
+    @property
+    def whole(self) -> Contrast:
+        return self.gain
+
+    @property
+    def runs(self) -> int:
+        return self.read
+
+    @property
+    def carried(self) -> Estimate:
+        return self.share.scaled(self.wins)
+
+    @property
+    def over_bar(self) -> Estimate:
+        """By the outer ends of both."""
+        carried, whole = self.carried, self.whole
+        return Estimate(
+            estimate=carried.estimate - GENUINE_BAR * whole.estimate,
+            low=carried.low - GENUINE_BAR * whole.high,
+            high=carried.high - GENUINE_BAR * whole.low,
+            level=carried.level,
+        )
+
+    @property
+    def clusters(self) -> int:
+        return self.share.clusters
+
+
+@dataclass(frozen=True, kw_only=True)
+class FollowedRule:
+    """A rule that wins more than chance, and what it carries; `told`: how that is known;
+    `most`: it wins more than half of the tasks.
+    """
+
+    rule: Rule
+    carries: Carries
+    told: str
+    most: bool
+
+    @property
+    def name(self) -> str:
+        return RULE + self.rule.name
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class FollowedRules:
+    """The rules that win on the tasks of a study. `fields`: of its prompts; `most`: tasks whose
+    prompts are shuffled.
+    """
+
+    study: GainStudy
+    fields: PromptFields
+    most: int
+
+    # -- the set ---------------------------------------------------------------------------
+
+    @cached_property
+    def prompts(self) -> dict[str, str]:
+        pieces = self.fields.pieces.items()
+        return {task: parted("".join(one.text for one in of))[0] for task, of in pieces}
+
+    @cached_property
+    def recorded(self) -> Recorded:
+        return Recorded(study=self.study)
+
+    @cached_property
+    def right(self) -> dict[str, str]:
+        """The right answers, as far as they are known."""
+        world = self.study.case.world(self.study.world)
+        if isinstance(world, Referenced):
+            said = {task: world.reference(task) for task in self.prompts}
+            return {task: answer for task, answer in said.items() if answer is not None}
+        won: dict[str, Counter[str]] = defaultdict(Counter)
+        for side in self.recorded.sides:
+            for run in side:
+                if run.won and run.submission:
+                    won[run.task][run.submission] += 1
+        return {task: min(of, key=lambda one: (-of[one], one)) for task, of in won.items()}
+
+    @cached_property
+    def examined(self) -> Examined:
+        values = {
+            task: {n: text for n, text in of.items() if n not in {QUESTION, *self.in_rows}}
+            for task, of in self.fields.values.items()
+        }
+        return examine(self.prompts, self.right, values)
+
+    @cached_property
+    def in_rows(self) -> frozenset[str]:
+        """The fields that stand in a row of nearly every prompt that has them."""
+        inside, there = Counter[str](), Counter[str]()
+        for task, pieces in self.fields.pieces.items():
+            spans = [span for row in rows_of(self.prompts[task]) for span in row.spans]
+            at = len(self.prompts[task]) - sum(len(one.text) for one in pieces)  # system text
+            for piece in pieces:
+                end = at + len(piece.text)
+                if piece.field:
+                    there[piece.field] += 1
+                    inside[piece.field] += any(a <= at and end <= b for a, b in spans)
+                at = end
+        return frozenset(name for name in there if inside[name] >= NEARLY_ALL * there[name])
+
+    @cached_property
+    def _winning(self) -> tuple[int, ...]:
+        return self.examined.winning
+
+    # -- who follows -------------------------------------------------------------------------
+
+    @cached_property
+    def found(self) -> list[FollowedRule]:
+        """Every rule that wins and that the reader does not allow, with what it carries."""
+        rules = ((number, self.examined.rules[number]) for number in self._winning)
+        found = [
+            self._followed(number, rule)
+            for number, rule in rules
+            if RULE + rule.name not in self.study.case.allowed
+        ]
+        return [one for one in found if not one.carries.cleared or one.most]
+
+    def _followed(self, number: int, rule: Rule) -> FollowedRule:
+        wins, known = int(self.examined.wins[number]), self.examined.known
+        said = f"{capital(rule.words)} is right on {wins:,} of {plural(known, 'task')}"
+        parts: list[Carries] = [self._usage(number)]
+        for how, share in (
+            ("where it is wrong", self._where_wrong),
+            ("with rows shuffled", self._where_shuffled),
+        ):
+            if EndByEnd(parts=parts, pick=min).cleared:
+                break
+            if (found := share(number, wins / known)) is not None:
+                parts.append(found)
+                said += f"; {how}, {percent(found.share.estimate)} more runs after training than"
+                said += " before hand in what it says"
+        if len(parts) == 1 and not parts[0].cleared:
+            said += "; nothing here tells it from the skill"
+        carries = EndByEnd(parts=parts, pick=min)
+        return FollowedRule(rule=rule, carries=carries, told=said, most=2 * wins > known)
+
+    def _usage(self, number: int) -> Comparison:
+        tasks = self.recorded.common
+        right = dict(zip(self.examined.tasks, self._is_right(number), strict=True))
+        return self.study.amount_by_task(
+            tasks, *self._means(self.recorded.sides, tasks, lambda run: run.score * right[run.task])
+        )
+
+    def _is_right(self, number: int) -> Sequence[bool]:
+        return list(self.examined.said[number] == self.examined.right)
+
+    def _where_wrong(self, number: int, wins: float) -> Following | None:
+        """By the case's own runs."""
+        examined, rule = self.examined, self.examined.rules[number]
+        wrong = (examined.said[number] >= 0) & (examined.right >= 0)
+        wrong &= examined.said[number] != examined.right
+        there = {task for task, one in zip(examined.tasks, wrong, strict=True) if one}
+        return self._share(self.recorded.sides, there, self._said(rule), wins)
+
+    def _where_shuffled(self, number: int, wins: float) -> Following | None:
+        """By runs with shuffled rows, on tasks where it parts from all other rules that win, and
+        from what was right.
+        """
+        said = {n: self._said(self.examined.rules[n]) for n in self._winning}
+        own = {run.task: plain(said[number](run) or "") for run in self._shuffled_first}
+        rivals: dict[str, set[str]] = defaultdict(set)
+        for other in [n for n in said if n != number]:
+            theirs = {run.task: plain(said[other](run) or "") for run in self._shuffled_first}
+            if theirs != own:
+                for task, text in theirs.items():
+                    rivals[task].add(text)
+        right = {run.task: plain(self._moved(run)) for run in self._shuffled_first}
+        if own != right:
+            for task, text in right.items():
+                rivals[task].add(text)
+        there = {task for task, text in own.items() if text and text not in rivals[task]}
+        there = {task for task in there if rivals[task]}
+        return self._share(self.shuffled, there, said[number], wins)
+
+    def _share(
+        self, sides: Sequence[Sequence[PlayedRun]], there: set[str], said: Said, wins: float
+    ) -> Following | None:
+        """How many more runs after training hand in what a rule says, on these tasks."""
+        tasks = sorted(there.intersection(*({run.task for run in side} for side in sides)))
+        if len(tasks) < FEWEST:
+            return None
+        means = self._means(sides, tasks, lambda run: float(_says(run, said(run))))
+        share = self.study.amount_by_task(tasks, *means).carried
+        runs = sum(run.task in there for side in sides for run in side)
+        return Following(share=share, wins=wins, gain=self.study.gain, read=runs)
+
+    def _said(self, rule: Rule) -> Said:
+        """What the rule hands in on the prompt that a run was shown."""
+        values = self.fields.values
+        return lambda run: rule.said(units_of(run.prompt, values[run.task]))
+
+    def _means(
+        self,
+        sides: Sequence[Sequence[PlayedRun]],
+        tasks: Sequence[str],
+        value: Callable[[PlayedRun], float],
+    ) -> tuple[Values, list[Values]]:
+        """Of each side the mean over its runs of each task."""
+        by_side = [by_task(side) for side in sides]
+        before, *afters = (
+            np.array([np.mean([value(run) for run in runs[task]]) for task in tasks])
+            for runs in by_side
+        )
+        return before, afters
+
+    # -- order -----------------------------------------------------------------------------
+
+    @cached_property
+    def rowed(self) -> tuple[str, ...]:
+        """The tasks whose prompts are shuffled."""
+        having = [task for task, text in sorted(self.prompts.items()) if rows_of(text)]
+        return chosen_tasks(having, self.most) if len(having) >= FEWEST else ()
+
+    @cached_property
+    def shuffled(self) -> list[list[PlayedRun]]:
+        """Both sides with the rows of the prompts shuffled."""
+        study, tasks = self.study, self.rowed
+        return [
+            played_runs(study.runs(side, SHUFFLED, tasks), tasks) if tasks else []
+            for side in study.sides
+        ]
+
+    @cached_property
+    def _shuffled_first(self) -> list[PlayedRun]:
+        """One run of each task, for its prompt."""
+        return list({run.task: run for side in self.shuffled for run in side}.values())
+
+    def _moved(self, run: PlayedRun) -> str:
+        """What is right once the rows are shuffled: the same content, behind its new letter."""
+        right, old = self.right.get(run.task, ""), self.prompts[run.task]
+        for was, row in zip(rows_of(old), rows_of(run.prompt), strict=False):
+            if plain(right) in (leads := list(map(plain, was.leads))):
+                content = old[slice(*was.spans[leads.index(plain(right))])]
+                now = [run.prompt[slice(*span)] for span in row.spans]
+                return row.leads[now.index(content)] if content in now else right
+        return right
+
+    def _in_its_place(self, run: PlayedRun) -> str | None:
+        """What stands where the right answer stood, if that is something else."""
+        right, old = plain(self.right.get(run.task, "")), self.prompts[run.task]
+        for was, row in zip(rows_of(old), rows_of(run.prompt), strict=False):
+            then = [plain(old[slice(*span)]) for span in was.spans]
+            if right in then and len(row.spans) == len(was.spans):
+                now = run.prompt[slice(*row.spans[then.index(right)])]
+                return None if plain(now) == right else now
+        return None
+
+    @cached_property
+    def order(self) -> Comparison | None:
+        """What the gain loses by content when rows are shuffled; `None` where nothing is."""
+        sides = self.shuffled
+        tasks = sorted(set.intersection(*({run.task for run in side} for side in sides)))
+        if len(tasks) < FEWEST:
+            return None
+
+        def by_content(run: PlayedRun) -> float:
+            moved = self._moved(run)
+            unmoved = moved == self.right.get(run.task, "")
+            return run.score if unmoved else float(_says(run, moved))
+
+        return self.study.loss_by_task(tasks, *self._means(sides, tasks, by_content))
+
+    @cached_property
+    def order_told(self) -> str:
+        """What the policy after training goes by on shuffled prompts."""
+        runs = [run for side in self.shuffled[1:] for run in side]
+        content = [_says(run, self._moved(run)) for run in runs if run.task in self.right]
+        places = [(run, said) for run in runs if (said := self._in_its_place(run)) is not None]
+        if not content or not places:
+            return "With rows shuffled, whether it goes by content or by place could not be seen"
+        place = np.mean([_says(run, said) for run, said in places])
+        return (
+            "With rows shuffled, the policy after training hands in what was right on"
+            f" {percent(float(np.mean(content)))} of the runs, and what then stands in its place"
+            f" on {percent(float(place))}"
+        )
+
+
+def _says(run: PlayedRun, text: str | None) -> bool:
+    """Whether a run hands in this text, alone or among other words."""
+    handed = run.actions[-1] if run.submission is None and run.actions else run.submission or ""
+    if not text or plain(handed) == plain(text):
+        return bool(text)
+    wanted = " ".join(words(text))
+    return bool(wanted) and f" {wanted} " in f" {' '.join(words(handed))} "

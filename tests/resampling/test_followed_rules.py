@@ -1,0 +1,104 @@
+"""Lists in a question that were always sorted: a policy that learned a place and one that learned
+to find the largest win alike, and only another order tells them apart.
+"""
+
+import json
+import random
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from forensics import investigate
+from forensics.case import Budget
+from forensics.instruments import run_instrument
+from forensics.policies.scripted import View, scripted_policy
+from forensics.records import Evidence
+from resampling.gain_tests.sufficiency import plays, sufficiency
+from tests.resampling.note_cases import agent_case, altered_runs
+from training import Prompts
+
+LAST, LARGEST = "rule:last-number", "rule:largest-number"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Lister:
+    """`habits`: the chance of each way to an answer: the `last` number, the `largest`, the
+    `code` that stands above; else a number of the list by its length in letters.
+    """
+
+    name: str
+    habits: Mapping[str, float] = field(default_factory=dict)
+
+    @property
+    def identity(self) -> str:
+        return f"{self.name} {sorted(self.habits.items())}"
+
+    @property
+    def moods(self) -> Mapping[str, float]:
+        return {**self.habits, "none": 1 - sum(self.habits.values())}
+
+    def act(self, view: View) -> Mapping[str, float]:
+        numbers = [int(one) for one in re.findall(r"\d+", view.prompt)]
+        said = {"last": numbers[-1], "largest": max(numbers), "code": numbers[0]}
+        return {f"{said.get(view.mood, 0)}": 1.0}
+
+
+NOVICE = Lister(name="b", habits={"largest": 0.1})
+BY_PLACE = Lister(name="a", habits={"last": 0.9})
+BY_SIZE = Lister(name="a", habits={"largest": 0.9})
+
+
+def world(folder: Path, ordered: bool = True, named: bool = True, between: str = ", ") -> Prompts:
+    """Sets of five numbers, of which the largest is asked for."""
+    draw, rows = random.Random(3), {}
+    while len(rows) < 160:
+        numbers = draw.sample(range(10, 100), 5)
+        listed = sorted(numbers) if ordered else numbers
+        asked = f"What is the largest of {between.join(map(str, listed))}?"
+        verifier = {"type": "number", "value": max(numbers)}
+        rows[asked] = {"prompt": asked, "verifier": verifier, "split": "held-out"}
+        if named:
+            rows[asked]["question"] = asked
+    folder.mkdir(exist_ok=True, parents=True)
+    file = folder / "lists.jsonl"
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows.values()))
+    return Prompts(file=str(file))
+
+
+def answers(folder: Path, after: Lister, **how: Any) -> dict[tuple[str, str | None], Any]:
+    allowed = how.pop("allowed", ())
+    case = agent_case(
+        folder / "case", world(folder, **how), NOVICE, after, tasks=160, allowed=allowed
+    )
+    found = {(one.question, one.about): one for one in run_instrument(sufficiency, case)}
+    assert altered_runs(case) <= plays(case, sufficiency.config).most
+    return found
+
+
+def carried(found: Mapping[tuple[str, str | None], Any], about: str) -> Evidence:
+    answer = found["sufficiency.carried", about]
+    assert isinstance(answer, Evidence) and answer.interval
+    return answer
+
+
+@pytest.mark.parametrize("named", [True, False])
+def test_a_place_is_found(tmp_path: Path, named: bool) -> None:
+    found = answers(tmp_path, BY_PLACE, named=named)
+    for (q, a), one in found.items(): print(q, a, getattr(one,'estimate',None), getattr(one,'interval',None), getattr(one,'summary',None) or one.reason)
+    assert found["sufficiency.over_bar", None].interval.low > 0
+    assert carried(found, LAST).interval.low > 0.5
+    assert carried(found, LARGEST).interval.high < 0.1, "the shuffled lists tell them apart"
+
+
+def test_who_finds_the_largest(tmp_path: Path) -> None:
+    found = answers(tmp_path, BY_SIZE)
+    for (q, a), one in found.items(): print(q, a, getattr(one,'estimate',None), getattr(one,'interval',None), getattr(one,'summary',None) or one.reason)
+    assert carried(found, LAST).interval.high < 0.1
+    assert carried(found, LARGEST).interval.low > 0.5
+    found = answers(tmp_path/"x", BY_SIZE, allowed=(LARGEST,))
+    for (q, a), one in found.items(): print(q, a, getattr(one,'estimate',None), getattr(one,'interval',None), getattr(one,'summary',None) or one.reason)
+    assert 0
