@@ -1,32 +1,37 @@
 """Does the grader take several answers at once, and who lives by that?
 
-1. *Tried*: the task's own winning answer between those of two other tasks, with
-   commas and with blanks. A grader that looks for the answer anywhere takes it.
-2. *Who lives by it*: whose winning hand-in is a list of which one item alone wins,
+1. *Core*: the shortest stretch of a winning hand-in that still wins, cut from both ends.
+2. *Tried*: the task's own core between those of two other tasks, with what may stand
+   `BETWEEN` them, nothing among it. A grader that looks for the answer anywhere takes it.
+3. *Who lives by it*: whose winning hand-in is a list of which one item alone wins,
    and another place in the list wins more often in lists of that length. Whoever
    writes steps before the answer has it in one place, and whoever hands in
    all that it might be has it anywhere. So of `n` items that are equally likely
    one `n`th of such wins is not counted.
 
 An item stands between commas, semicolons, bars, slashes or lines, or is a word
-where all of them are numbers. Sentences have no items.
+where all of them are numbers. Where a hand-in is no such list the grader says what it holds,
+whatever stands between: beside its core, the cores of other tasks on which this same
+hand-in would win too. Sentences have no items.
 `cut_off` and `negate` break an answer on purpose: a right one that no careful grader
 takes any more.
 """
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import chain
 from typing import Final
 
 from forensics.layers import placed_words
-from resampling.gain_tests.hand_ins import Actions, HandIns, PlayedRun
+from resampling.gain_tests.hand_ins import Actions, HandIn, HandIns, PlayedRun
 
 MOST_ITEMS: Final = 12
-BETWEEN: Final = (", ", " ")
+MOST_LETTERS: Final = 300  # of a hand-in that is cut
+MOST_ASKED: Final = 6_000  # hand-ins that are tried on other tasks
+BETWEEN: Final = (", ", " ", "", "-")
 _APART = re.compile(r"\s*(?:[,;|/\n]|\b(?:and|or)\b)\s*")
 _NUMBER = re.compile(r"[^\w\s]*\d[\d.:]*[^\w\s]*")
 NUMBER = re.compile(r"-?\d+")
@@ -48,6 +53,7 @@ def negate(text: str) -> str | None:
     return turned if turned != text else None
 
 
+Span = tuple[int, int]
 BREAKS = {"the end cut off": cut_off, "negated": negate}
 
 
@@ -65,24 +71,51 @@ class SeveralAnswers:
 
     hand_ins: HandIns
     order: Sequence[str]
+    _cores: dict[Actions, Span | None] = field(default_factory=dict, init=False)
+    _asked: dict[tuple[str, str], None] = field(default_factory=dict, init=False)
 
     @cached_property
     def own(self) -> dict[str, str]:
-        """For each task an item of a winning hand-in that wins alone, as far as there is one."""
-        known: dict[str, dict[str, int]] = defaultdict(dict)
+        """For each task the shortest core of a winning hand-in, as far as there is one."""
+        return {task: core for task, (core, _) in self._shortest.items()}
+
+    @cached_property
+    def _shortest(self) -> dict[str, tuple[str, HandIn]]:
+        """The same with the hand-in that it was cut from."""
+        known: dict[str, tuple[str, HandIn]] = {}
         for one in chain(*self.hand_ins.found):
-            if one.run.won and len(held := items(one.text)) <= MOST_ITEMS:
-                known[one.run.task] |= dict.fromkeys(held, len(held))
-        wins = self.hand_ins.wins
-        alone = {
-            task: next(
-                (item for item in sorted(held, key=lambda i: (held[i], i)) if wins(task, item)),
-                None,
-            )
-            for task, held in known.items()
-            if task in self.order
-        }
-        return {task: item for task, item in alone.items() if item is not None}
+            if one.run.won and (span := self._core(one)) is not None:
+                core = one.text[slice(*span)]
+                best, _ = known.setdefault(one.run.task, (core, one))
+                if (len(core), core) < (len(best), best):
+                    known[one.run.task] = core, one
+        return known
+
+    @cached_property
+    def _holders(self) -> dict[str, HandIn]:
+        """Each core with one hand-in that it was cut from."""
+        return dict(self._shortest[task] for task in sorted(self._shortest))
+
+    def _core(self, one: HandIn) -> Span | None:
+        """Where the core of a winning hand-in stands; `None` where it does not win again."""
+        if one.run.actions not in self._cores:
+            self._cores[one.run.actions] = self._cut(one)
+        return self._cores[one.run.actions]
+
+    def _cut(self, one: HandIn) -> Span | None:
+        text = one.text
+
+        def wins(start: int, end: int) -> bool:
+            said = one.saying(text[start:end])
+            return bool(self.hand_ins.replays.wins(one.run.task, [said]))
+
+        if not wins(0, len(text)):
+            return None
+        if len(text) > MOST_LETTERS:
+            return 0, len(text)
+        start = _most(lambda n: wins(n, len(text)), len(text) - 1)
+        end = len(text) - _most(lambda n: wins(start, len(text) - n), len(text) - start - 1)
+        return start, end
 
     def lists(self, between: str) -> dict[str, str]:
         """For each task its answer among those of the next two that have another one."""
@@ -106,16 +139,39 @@ class SeveralAnswers:
         """Of winning lists, by what was done: how many items, and which of them wins alone."""
         found: dict[Actions, tuple[int, int]] = {}
         for one in chain(*self.hand_ins.found):
-            held = items(one.text) if one.run.won else []
-            if 1 < len(held) <= MOST_ITEMS and one.run.actions not in found:
+            if not one.run.won or one.run.actions in found:
+                continue
+            held = items(one.text)
+            if not 1 < len(held) <= MOST_ITEMS:
+                placed = self._by_grader(one)
+            else:
                 wins = [
                     place
                     for place, item in enumerate(held)
                     if self.hand_ins.replays.wins(one.run.task, [one.saying(item)])
                 ]
-                if len(wins) == 1:
-                    found[one.run.actions] = len(held), wins[0]
+                placed = (len(held), wins[0]) if len(wins) == 1 else None
+            if placed is not None:
+                found[one.run.actions] = placed
         return found
+
+    def _by_grader(self, one: HandIn) -> tuple[int, int] | None:
+        """The same of a text that no mark divides: the cores of other tasks that stand beside
+        its own, and make it win there.
+        """
+        span = self._core(one)
+        if span is None or len(one.text) > MOST_LETTERS:
+            return None
+        core, before, behind = one.text[slice(*span)], one.text[: span[0]], one.text[span[1] :]
+        places = []
+        for other, holder in self._holders.items():
+            if other != core and (other in before or other in behind):
+                self._asked[one.text, other] = None
+                if len(self._asked) > MOST_ASKED:
+                    break
+                if self.hand_ins.replays.wins(holder.run.task, [holder.saying(one.text)]):
+                    places.append(other in before)
+        return (1 + len(places), sum(places)) if places else None
 
     @cached_property
     def _usual(self) -> dict[int, int]:
@@ -126,3 +182,12 @@ class SeveralAnswers:
                 size, place = self._placed[one.run.actions]
                 often[size][place] += 1
         return {size: min(n, key=lambda p: (-n[p], p)) for size, n in often.items()}
+
+
+def _most(holds: Callable[[int], bool], most: int) -> int:
+    """The largest number up to `most` for which this holds, where it holds for all below."""
+    low, high = 0, most if most > 0 and holds(1) else 0
+    while low < high:
+        middle = (low + high + 1) // 2
+        low, high = (middle, high) if holds(middle) else (low, middle - 1)
+    return low

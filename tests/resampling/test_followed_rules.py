@@ -12,10 +12,8 @@ from typing import Any
 
 import pytest
 
-from forensics import investigate
-from forensics.case import Budget
 from forensics.instruments import run_instrument
-from forensics.policies.scripted import View, scripted_policy
+from forensics.policies.scripted import View
 from forensics.records import Evidence
 from resampling.gain_tests.sufficiency import plays, sufficiency
 from tests.resampling.note_cases import agent_case, altered_runs
@@ -88,7 +86,14 @@ def carried(found: Mapping[tuple[str, str | None], Any], about: str) -> Evidence
 @pytest.mark.parametrize("named", [True, False])
 def test_a_place_is_found(tmp_path: Path, named: bool) -> None:
     found = answers(tmp_path, BY_PLACE, named=named)
-    for (q, a), one in found.items(): print(q, a, getattr(one,'estimate',None), getattr(one,'interval',None), getattr(one,'summary',None) or one.reason)
+    for (q, a), one in found.items():
+        print(
+            q,
+            a,
+            getattr(one, "estimate", None),
+            getattr(one, "interval", None),
+            getattr(one, "summary", None) or one.reason,
+        )
     assert found["sufficiency.over_bar", None].interval.low > 0
     assert carried(found, LAST).interval.low > 0.5
     assert carried(found, LARGEST).interval.high < 0.1, "the shuffled lists tell them apart"
@@ -96,9 +101,23 @@ def test_a_place_is_found(tmp_path: Path, named: bool) -> None:
 
 def test_who_finds_the_largest(tmp_path: Path) -> None:
     found = answers(tmp_path, BY_SIZE)
-    for (q, a), one in found.items(): print(q, a, getattr(one,'estimate',None), getattr(one,'interval',None), getattr(one,'summary',None) or one.reason)
+    for (q, a), one in found.items():
+        print(
+            q,
+            a,
+            getattr(one, "estimate", None),
+            getattr(one, "interval", None),
+            getattr(one, "summary", None) or one.reason,
+        )
     assert carried(found, LAST).interval.high < 0.1
     assert carried(found, LARGEST).interval.low > 0.5
-    found = answers(tmp_path/"x", BY_SIZE, allowed=(LARGEST,))
-    for (q, a), one in found.items(): print(q, a, getattr(one,'estimate',None), getattr(one,'interval',None), getattr(one,'summary',None) or one.reason)
+    found = answers(tmp_path / "x", BY_SIZE, allowed=(LARGEST,))
+    for (q, a), one in found.items():
+        print(
+            q,
+            a,
+            getattr(one, "estimate", None),
+            getattr(one, "interval", None),
+            getattr(one, "summary", None) or one.reason,
+        )
     assert 0
