@@ -25,24 +25,26 @@ if TYPE_CHECKING:
         runs_from as runs_from,
     )
     from forensics.layers.evidence_chain import (
-        attempt_steps as attempt_steps,
         digest as digest,
         keep_donor as keep_donor,
-        showing_steps as showing_steps,
+    )
+    from forensics.layers.one_line_rules import (
+        RULE as RULE,
+        Examined as Examined,
+        Rule as Rule,
+        examine as examine,
+        plain as plain,
+        rows_of as rows_of,
+        shuffled as shuffled,
+        units_of as units_of,
     )
     from forensics.layers.score import channel_names as channel_names
-    from forensics.layers.signal_changes import (
-        LINES as LINES,
-        AlertLine as AlertLine,
-        parse_line as parse_line,
-    )
     from forensics.layers.text_words import (
         Gram as Gram,
         grams as grams,
         placed_words as placed_words,
         words as words,
     )
-    from forensics.layers.train_columns import StepNumbers as StepNumbers, read_step as read_step
     from forensics.layers.use import ChainRule as ChainRule, Use as Use, use_of as use_of
 
 __getattr__, __dir__ = lazy_names(__name__)

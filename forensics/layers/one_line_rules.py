@@ -29,6 +29,7 @@ import numpy as np
 
 from forensics.phrases import capital, plural
 
+RULE: Final = "rule:"  # of a rule, where it stands beside kinds of action and fields
 PERMUTATIONS: Final = 200
 FEWEST: Final = 20  # tasks with a right answer, for a set to be asked
 SCREENED: Final = 1_000  # tasks on which rules are tried first

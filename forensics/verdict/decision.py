@@ -133,13 +133,15 @@ def is_bounded(findings: Iterable[Evidence | Undefined]) -> bool:
 
 def _reason_code(judged: Judgement) -> ReasonCode | None:
     """Why nothing is settled: something was found, a test is missing, intervals
-    are too wide, or none of these.
+    are too wide, or none of these, in this order.
     """
     ruling, rule = judged.ruling, judged.rule
     if judged.label != "undetermined":
         return None
-    if ruling.clause.id == "source-not-allowed" or (ruling.unknown and _found(judged)):
+    if ruling.clause.id == "source-not-allowed":
         return "source-not-allowed"
+    if (ruling.unknown or ruling.clause.id == "too-wide") and _found(judged):
+        return "source-not-allowed"  # more tasks would not settle what was found
     if any(
         rule.test_of(condition.question)
         for one in (ruling, judged.second)

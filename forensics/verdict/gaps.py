@@ -34,7 +34,7 @@ from forensics.verdict.view import JOINED, Judgement, Ruling, View, statistic
 RERUN = "Run both checkpoints with the shortcuts scrubbed: `forensics investigate`."
 RERUN_COST = "one run of both sides in the open and in the scrubbed world"
 LOST_SHARE = 0.05
-PROMPT = "prompt"  # what stands before a field of the prompt
+APART = ("prompt", "rule")  # what stands before a field of the prompt, or a line of code
 LONGEST_REASON = 300
 
 
@@ -261,7 +261,7 @@ def unused_terms(judged: Judgement) -> Iterator[Gap]:
     joint = judged.view.answers(REFUSED).get(None)
     tried = joint.diagnostics.get("tried") if isinstance(joint, Evidence) else None
     if isinstance(tried, str):
-        known = {*tried.split(", "), PROMPT}
+        known = {*tried.split(", "), *APART}
         for kind in judged.view.terms.allowed:
             parts = {part.split(":")[0] for part in kind.split(JOINED) if ":" in part} or {kind}
             if not parts <= known:

@@ -2,12 +2,13 @@
 what is phantom while the rest is open, what is known too loosely.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
+from forensics.layers.one_line_rules import RULE
 from forensics.phrases import allow_flags, capital, points, printable
 from forensics.records import Evidence
 from forensics.records.gain_test import GainTest
-from forensics.records.verdict import Gap
+from forensics.records.verdict import Gap, Source
 from forensics.verdict.measurement_cost import cost, in_points, more_runs, widths_to
 from forensics.verdict.rule import MOST, REFUSED, REGRADED, SHORTCUT, THROUGH, G
 from forensics.verdict.sources import clearing_cost, cure_of, held_of, smallest, sources_of
@@ -116,7 +117,8 @@ def found_elsewhere(judged: Judgement) -> Iterator[Gap]:
         elsewhere = test.kind in ("declared", "aside") or test.asked == REGRADED
         if elsewhere or decided or standing(test, view) != "found":
             continue
-        named = smallest([row.source for row in sources_of(test, view) if row.todo])
+        rows = [row for row in sources_of(test, view) if row.todo]
+        named = smallest([row.source for row in rows])
         if test.asked == REFUSED and named:
             continue  # `not_allowed` names them
         if not named and (since := _allowed_since(name, view)):
@@ -139,11 +141,17 @@ def found_elsewhere(judged: Judgement) -> Iterator[Gap]:
         yield Gap(
             text=(
                 "More than a fifth of the gain that survives scrubbing"
-                f" {told.format(names=names)}{'' if asks else '.'}"
+                f" {told.format(names=names)}{'' if asks else '.'}{_by_rules(rows)}"
             ),
             measurement=f"{capital(cure)}.",
             cost=free,
         )
+
+
+def _by_rules(rows: Sequence[Source]) -> str:
+    """What is known of the lines of code among these sources, a sentence each."""
+    told = (row.reason.rpartition(": ")[0] for row in rows if (row.source or "").startswith(RULE))
+    return "".join(f" {one}." for one in told)
 
 
 def _allowed_since(name: str, view: View) -> tuple[str, ...]:

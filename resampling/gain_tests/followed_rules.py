@@ -30,8 +30,9 @@ from typing import Final
 
 import numpy as np
 
-from forensics.layers import GENUINE_BAR, words
-from forensics.layers.one_line_rules import (
+from forensics.layers import (
+    GENUINE_BAR,
+    RULE,
     Examined,
     Rule,
     examine,
@@ -39,6 +40,7 @@ from forensics.layers.one_line_rules import (
     rows_of,
     shuffled,
     units_of,
+    words,
 )
 from forensics.phrases import capital, percent, plural
 from forensics.protocols import Alteration, Observation, Referenced
@@ -51,7 +53,6 @@ from resampling.gain_tests.fields import NEARLY_ALL, QUESTION, PromptFields, par
 from resampling.gain_tests.gain_study import Comparison, GainStudy, Values
 from resampling.gain_tests.hand_ins import PlayedRun, Recorded, by_task, played_runs
 
-RULE: Final = "rule:"  # of a rule, where it stands beside kinds of action and fields
 FEWEST: Final = 10  # tasks on which a rule parts, for its following to be measured
 Said = Callable[[PlayedRun], str | None]  # what a rule hands in where this run was asked
 

@@ -49,7 +49,7 @@ from forensics.errors import MissingInput
 from forensics.instruments import Plays, gain_test
 from forensics.phrases import plural, points, printable
 from forensics.protocols import Needing
-from forensics.records import JOB, Evidence, GainTest, Undefined
+from forensics.records import Evidence, GainTest, Undefined
 from forensics.verdict import grown
 from resampling.gain_tests.altered_worlds import Kept, Plan, shadow
 from resampling.gain_tests.amounts import Carries, EndByEnd
@@ -77,7 +77,8 @@ SUFFICIENCY = GainTest(
     held="are there with one field alone",
     held_by="are there with {names} alone",
     found="is there with a part of what a task shows alone{names}",
-    todo=f"if it is the question itself, declare it so; {JOB}",
+    todo="if it is what the task asks for, {allow}; if not, take it out of the prompts, shuffle"
+    " what stands in a row, or declare it as a channel (a whole question: name it in `fields`)",
 )
 METHOD = "one field kept, all others from another task"
 JOINT = "all but the question"

@@ -12,8 +12,10 @@ from typing import Any
 
 import pytest
 
+from experiments.phantom_gain.resplits import instruments
+from forensics import Budget, investigate
 from forensics.instruments import run_instrument
-from forensics.policies.scripted import View
+from forensics.policies.scripted import View, scripted_policy
 from forensics.records import Evidence
 from resampling.gain_tests.sufficiency import plays, sufficiency
 from tests.resampling.note_cases import agent_case, altered_runs
@@ -24,9 +26,7 @@ LAST, LARGEST = "rule:last-number", "rule:largest-number"
 
 @dataclass(frozen=True, kw_only=True)
 class Lister:
-    """`habits`: the chance of each way to an answer: the `last` number, the `largest`, the
-    `code` that stands above; else a number of the list by its length in letters.
-    """
+    """`habits`: the chance of each way to an answer: the `last` number, the `largest`, else 0."""
 
     name: str
     habits: Mapping[str, float] = field(default_factory=dict)
@@ -41,7 +41,7 @@ class Lister:
 
     def act(self, view: View) -> Mapping[str, float]:
         numbers = [int(one) for one in re.findall(r"\d+", view.prompt)]
-        said = {"last": numbers[-1], "largest": max(numbers), "code": numbers[0]}
+        said = {"last": numbers[-1], "largest": max(numbers)}
         return {f"{said.get(view.mood, 0)}": 1.0}
 
 
@@ -84,40 +84,59 @@ def carried(found: Mapping[tuple[str, str | None], Any], about: str) -> Evidence
 
 
 @pytest.mark.parametrize("named", [True, False])
-def test_a_place_is_found(tmp_path: Path, named: bool) -> None:
+def test_a_place_is_found_and_told_from_the_skill(tmp_path: Path, named: bool) -> None:
     found = answers(tmp_path, BY_PLACE, named=named)
-    for (q, a), one in found.items():
-        print(
-            q,
-            a,
-            getattr(one, "estimate", None),
-            getattr(one, "interval", None),
-            getattr(one, "summary", None) or one.reason,
-        )
     assert found["sufficiency.over_bar", None].interval.low > 0
     assert carried(found, LAST).interval.low > 0.5
     assert carried(found, LARGEST).interval.high < 0.1, "the shuffled lists tell them apart"
 
 
-def test_who_finds_the_largest(tmp_path: Path) -> None:
-    found = answers(tmp_path, BY_SIZE)
-    for (q, a), one in found.items():
-        print(
-            q,
-            a,
-            getattr(one, "estimate", None),
-            getattr(one, "interval", None),
-            getattr(one, "summary", None) or one.reason,
-        )
-    assert carried(found, LAST).interval.high < 0.1
+def test_a_place_has_no_other_name(tmp_path: Path) -> None:
+    """Whoever says that the largest is asked for has not allowed the last."""
+    found = answers(tmp_path, BY_PLACE, allowed=(LARGEST,))
+    assert found["sufficiency.over_bar", None].interval.low > 0
+    found = answers(tmp_path / "named", BY_PLACE, allowed=(LAST,))
+    assert found["sufficiency.over_bar", None].interval.high <= 0
+
+
+@pytest.mark.parametrize("ordered", [True, False])
+def test_whoever_finds_the_largest_is_asked_once(tmp_path: Path, ordered: bool) -> None:
+    found = answers(tmp_path, BY_SIZE, ordered=ordered)
+    told = {about for question, about in found if question.endswith("carried") and about}
+    assert told == ({LAST, LARGEST} if ordered else {LARGEST})
+    assert not ordered or carried(found, LAST).interval.high < 0.1
     assert carried(found, LARGEST).interval.low > 0.5
-    found = answers(tmp_path / "x", BY_SIZE, allowed=(LARGEST,))
-    for (q, a), one in found.items():
-        print(
-            q,
-            a,
-            getattr(one, "estimate", None),
-            getattr(one, "interval", None),
-            getattr(one, "summary", None) or one.reason,
-        )
-    assert 0
+    found = answers(tmp_path / "allowed", BY_SIZE, ordered=ordered, allowed=(LARGEST,))
+    assert found["sufficiency.over_bar", None].interval.high <= 0
+
+
+def test_what_stands_in_no_row_is_not_told_apart(tmp_path: Path) -> None:
+    found = answers(tmp_path, BY_SIZE, between=", then ")
+    assert carried(found, LAST).interval.low > 0.5 and "nothing here tells it" in (
+        carried(found, LAST).summary
+    )
+
+
+def judged(folder: Path, after: Lister, *allow: str) -> Any:
+    return investigate(
+        scripted_policy(NOVICE),
+        scripted_policy(after),
+        world(folder),
+        budget=Budget(tasks=160, samples=4),
+        allow=("answer", *allow),
+        accept=("regrading", "memory", "renaming", "variants", "elicitation", "audit"),
+        instruments=instruments(),
+        out=folder / "case",
+        device="cpu",
+        formats=(),
+    )
+
+
+def test_the_label_and_what_the_first_screen_says(tmp_path: Path) -> None:
+    verdict = judged(tmp_path / "place", BY_PLACE)
+    assert (verdict.label, verdict.reason_code) == ("undetermined", "source-not-allowed")
+    assert "The last number is right on 160 of 160 tasks; with rows shuffled" in verdict.sentence
+    assert f"--allow {LAST}" in verdict.gaps[0].measurement
+    verdict = judged(tmp_path / "size", BY_SIZE)
+    assert verdict.label == "undetermined" and LAST not in verdict.sentence
+    assert judged(tmp_path / "allowed", BY_SIZE, LARGEST).label == "genuine"

@@ -30,6 +30,7 @@ import numpy as np
 from pydantic import BeforeValidator, Field, model_validator
 
 from forensics.errors import UserError
+from forensics.layers import examine
 from forensics.policies import style_of
 from forensics.protocols import Channel, Observation, StepResult
 from forensics.records import content_hash
@@ -174,21 +175,19 @@ class Prompts(World):
             for name in sorted({row.cue.channel for row in self._rows.values() if row.cue})
         )
 
-    @property
+    @cached_property
     def notes(self) -> tuple[str, ...]:
         """What a reader of a verdict on these questions should know."""
-        held_out, rows = (
-            sum(row.split == "held-out" for row in self._rows.values()),
-            len(self._rows),
+        asked = {task: row for task, row in self._rows.items() if row.split == "held-out"}
+        every = tuple(one.name for one in self.shortcuts)
+        answers = {task: answer for task in asked if (answer := self.reference(task)) is not None}
+        rules = examine({task: row.text(every)[0] for task, row in asked.items()}, answers).sentence
+        left_out = (
+            f'{len(asked)} of {len(self._rows)} questions are held out; mark others "split":'
+            ' "held-out" to ask them too'
         )
-        if held_out == rows:
-            return ()
-        return (
-            (
-                f'{held_out} of {rows} questions are held out; mark others "split": "held-out" to'
-                " ask them too"
-            ),
-        )
+        told = (left_out if len(asked) < len(self._rows) else "", rules)
+        return tuple(one for one in told if one)
 
     def tasks(self, split: str, number: int, seed: int) -> tuple[str, ...]:
         """Tasks of a split, drawn without replacement; all of them where the
