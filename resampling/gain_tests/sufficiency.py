@@ -19,8 +19,8 @@ in the world that is scrubbed of every declared channel.
 5. Parts of the question itself (`prompt_parts`), and what needed actions show
    (`needed_shows`), are looked at in the same way, and whether they are newly enough.
    A find there asks the reader, and accuses nobody. So does a line of code that wins the
-   set and that *after* may follow (`followed_rules`). A part that stands in a row is answered
-   where the gain stays by content with the rows shuffled.
+   set and that *after* may follow (`followed_rules`). One thing of a
+   row is answered where the gain stays by content with the rows shuffled.
 6. The answer is the field that carries most, so redundant cues are found: each
    suffices.
 
@@ -229,15 +229,16 @@ class Sufficiency:
         most = limits_of(self.study.case, self.config).tasks
         return FollowedRules(study=self.study, fields=self.parts.cut, most=most)
 
-    def _in_rows(self, one: Found[Any]) -> bool:
-        part = isinstance(one.unit, PromptPart)
+    def _in_row(self, one: Found[Any]) -> bool:
+        """Whether it is one thing of a row, and how newly it is enough nobody can tell."""
+        part = isinstance(one.unit, PromptPart) and len(one.unit.atoms) == 1 and one.newly is None
         return part and self.rules.in_rows.issuperset(one.unit.atoms)
 
     def _carries(self, one: Found[Any]) -> Carries:
-        """What a part carries; where it stands in a row and the gain stays by content with the
-        rows shuffled, what the gain loses by that.
+        """What a part carries; where it is one thing of a row and the gain stays by content with
+        the rows shuffled, what the gain loses by that.
         """
-        if one.cleared or not self._in_rows(one):
+        if one.cleared or not self._in_row(one):
             return one.carries
         order = self.rules.order
         return order if order is not None and order.cleared else one.carries
@@ -266,7 +267,7 @@ class Sufficiency:
             how += ", and not all of its parts were looked at"
         elif one.enough:
             how += ", and the policy before training wins too little to say how new that is"
-        if not one.cleared and self._in_rows(one):
+        if not one.cleared and self._in_row(one):
             how += f". {self.rules.order_told}"
         return self.say.carried(one.unit.name, self._carries(one), f"{how}: ", diagnostics=told)
 
