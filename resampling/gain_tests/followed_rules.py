@@ -1,16 +1,18 @@
 """Does the gain follow a line of code, and does it hang on a place in a row?
 
 Table and rows are those of `forensics.layers.one_line_rules`. In the world that is scrubbed of
-every declared channel:
+every declared channel, on the question where it is named (what stands beside it is for
+`sufficiency`), else on the prompt:
 
 1. *Right answers* are the world's own (`reference`), else what was handed in by most wins of a
    task. A rule that wins more of the set than chance is asked for.
 2. *Usage*, no play: the gain on the tasks where the rule is right is the most that it carries.
 3. *Where it is wrong*, no play: the share of runs that hand in what it says there, after minus
    before, by the share of tasks where it is right. No skill errs so.
-4. *Shuffled*: what is not cleared yet, on prompts whose rows are permuted, for both policies:
-   the same share, on tasks where the rule parts from every other one that wins, and a place from
-   the content that was right. `the largest` is right on any order, `the last` on the old one.
+4. *Altered*: what is not cleared yet, on prompts whose rows are permuted (`SHUFFLED`), then on
+   such in which the field that the rule hands in is another task's, for both policies: the same
+   share, on tasks where the rule parts from every other one that wins, and from the content that
+   was right. `the largest` is right on any order, `the last` on the old one.
 5. A rule carries the smallest of these. What nothing tells from the skill stands, and asks the
    reader: is this what the task asks for? It accuses nobody.
 
@@ -23,8 +25,8 @@ stands in a row it cannot tell a place from a skill.
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Final
 
@@ -47,14 +49,17 @@ from forensics.protocols import Alteration, Observation, Referenced
 from forensics.records import content_hash
 from forensics.statistics import Contrast, Estimate
 from resampling.ablation.refused_runs import chosen_tasks
-from resampling.gain_tests.altered_worlds import AlteredWorld, alteration
+from resampling.gain_tests.altered_worlds import AlteredWorld, Kept, Plan, alteration, shadow
 from resampling.gain_tests.amounts import Carries, EndByEnd
 from resampling.gain_tests.fields import NEARLY_ALL, QUESTION, PromptFields, parted
 from resampling.gain_tests.gain_study import Comparison, GainStudy, Values
 from resampling.gain_tests.hand_ins import PlayedRun, Recorded, by_task, played_runs
 
+MOST_EXCHANGED: Final = 3  # sources that come from other tasks
 FEWEST: Final = 10  # tasks on which a rule parts, for its following to be measured
 Said = Callable[[PlayedRun], str | None]  # what a rule hands in where this run was asked
+Sides = Sequence[Sequence[PlayedRun]]
+Parts = Mapping[str, Mapping[str, str]]  # by task, what stands in its fields
 
 
 class ShuffledRows(AlteredWorld):
@@ -126,13 +131,15 @@ class FollowedRule:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class FollowedRules:
-    """The rules that win on the tasks of a study. `fields`: of its prompts; `most`: tasks whose
-    prompts are shuffled.
+    """The rules that win on the tasks of a study. `fields`: of its prompts, the question cut as
+    the rest; `named`: with the question; `most`: tasks whose prompts are altered.
     """
 
     study: GainStudy
     fields: PromptFields
+    named: PromptFields
     most: int
+    _exchanged: dict[frozenset[str], Sides] = field(default_factory=dict)
 
     # -- the set ---------------------------------------------------------------------------
 
@@ -140,6 +147,14 @@ class FollowedRules:
     def prompts(self) -> dict[str, str]:
         pieces = self.fields.pieces.items()
         return {task: parted("".join(one.text for one in of))[0] for task, of in pieces}
+
+    def asked(self, task: str, prompt: str) -> str:
+        """The question in a prompt of this task, be it altered within, if it is named."""
+        question = self.named.values[task].get(QUESTION, "") if self.named.named else ""
+        if not question or question not in self.prompts[task]:
+            return prompt
+        before, _, behind = self.prompts[task].partition(question)
+        return prompt[len(before) : len(prompt) - len(behind)]
 
     @cached_property
     def recorded(self) -> Recorded:
@@ -161,11 +176,14 @@ class FollowedRules:
 
     @cached_property
     def examined(self) -> Examined:
+        asked = {task: self.asked(task, prompt) for task, prompt in self.prompts.items()}
         values = {
-            task: {n: text for n, text in of.items() if n not in {QUESTION, *self.in_rows}}
+            task: {
+                n: text for n, text in of.items() if n not in self.in_rows and text in asked[task]
+            }
             for task, of in self.fields.values.items()
         }
-        return examine(self.prompts, self.right, values)
+        return examine(asked, self.right, values)
 
     @cached_property
     def in_rows(self) -> frozenset[str]:
@@ -203,16 +221,14 @@ class FollowedRules:
         wins, known = int(self.examined.wins[number]), self.examined.known
         said = f"{capital(rule.words)} is right on {wins:,} of {plural(known, 'task')}"
         parts: list[Carries] = [self._usage(number)]
-        for how, share in (
-            ("where it is wrong", self._where_wrong),
-            ("with rows shuffled", self._where_shuffled),
-        ):
-            if EndByEnd(parts=parts, pick=min).cleared:
+        if parts[0].cleared:
+            return FollowedRule(rule=rule, carries=parts[0], told=said, most=2 * wins > known)
+        for how, share in self._shares(number, wins / known):
+            parts.append(share)
+            said += f"; {how}, {percent(share.share.estimate)} more runs after training than before"
+            said += " hand in what it says"
+            if share.found or EndByEnd(parts=parts, pick=min).cleared:
                 break
-            if (found := share(number, wins / known)) is not None:
-                parts.append(found)
-                said += f"; {how}, {percent(found.share.estimate)} more runs after training than"
-                said += " before hand in what it says"
         if len(parts) == 1 and not parts[0].cleared:
             said += "; nothing here tells it from the skill"
         carries = EndByEnd(parts=parts, pick=min)
@@ -228,37 +244,70 @@ class FollowedRules:
     def _is_right(self, number: int) -> Sequence[bool]:
         return list(self.examined.said[number] == self.examined.right)
 
-    def _where_wrong(self, number: int, wins: float) -> Following | None:
-        """By the case's own runs."""
-        examined, rule = self.examined, self.examined.rules[number]
+    def _shares(self, number: int, wins: float) -> Iterator[tuple[str, Following]]:
+        """How many follow it, by the case's own runs, and in altered worlds until one tells."""
+        examined, said = self.examined, self._said(number)
         wrong = (examined.said[number] >= 0) & (examined.right >= 0)
         wrong &= examined.said[number] != examined.right
         there = {task for task, one in zip(examined.tasks, wrong, strict=True) if one}
-        return self._share(self.recorded.sides, there, self._said(rule), wins)
+        if found := self._share(self.recorded.sides, there, said, wins):
+            yield "where it is wrong", found
+        worlds: list[tuple[str, Sides, Parts]] = []
+        worlds.append(("with rows shuffled", self.shuffled, self.fields.values))
+        if names := self._source(number):
+            how = "with what it hands in from another task"
+            worlds.append((how, *self._with_others(names)))
+        for how, sides, values in worlds:
+            said = self._said(number, values)
+            if found := self._share(sides, self._parting(number, sides, values), said, wins):
+                yield how, found
 
-    def _where_shuffled(self, number: int, wins: float) -> Following | None:
-        """By runs with shuffled rows, on tasks where it parts from all other rules that win, and
-        from what was right.
+    def _parting(self, number: int, sides: Sides, values: Parts) -> set[str]:
+        """The tasks of altered runs on which it parts from what was right and from all other
+        rules that win; from what was right alone where these are few.
         """
-        said = {n: self._said(self.examined.rules[n]) for n in self._winning}
-        own = {run.task: plain(said[number](run) or "") for run in self._shuffled_first}
-        rivals: dict[str, set[str]] = defaultdict(set)
-        for other in [n for n in said if n != number]:
-            theirs = {run.task: plain(said[other](run) or "") for run in self._shuffled_first}
-            if theirs != own:
-                for task, text in theirs.items():
-                    rivals[task].add(text)
-        right = {run.task: plain(self._moved(run)) for run in self._shuffled_first}
-        if own != right:
-            for task, text in right.items():
-                rivals[task].add(text)
-        there = {task for task, text in own.items() if text and text not in rivals[task]}
-        there = {task for task in there if rivals[task]}
-        return self._share(self.shuffled, there, said[number], wins)
+        first = {run.task: run for side in sides for run in side}.values()
+        said = {n: self._said(n, values) for n in self._winning}
+        handed = {n: {run.task: plain(one(run) or "") for run in first} for n, one in said.items()}
+        own = handed.pop(number)
+        right = {run.task: plain(self._moved(run)) for run in first}
+        there = {task for task, text in own.items() if text}
+        apart = {task for task in there if own[task] != right[task]}
+        rivals = [one for one in handed.values() if one != own]
+        alone = apart if apart or not rivals else there
+        alone = {task for task in alone if all(own[task] != one[task] for one in rivals)}
+        return alone if len(alone) >= FEWEST else apart
 
-    def _share(
-        self, sides: Sequence[Sequence[PlayedRun]], there: set[str], said: Said, wins: float
-    ) -> Following | None:
+    def _source(self, number: int) -> frozenset[str]:
+        """The fields that it hands in on nearly every task where it is right."""
+        same, there = Counter[str](), Counter[str]()
+        right = self.examined.said[number] == self.examined.right
+        for task in (one for one, won in zip(self.examined.tasks, right, strict=True) if won):
+            for name, text in self.fields.values[task].items():
+                there[name] += 1
+                same[name] += plain(text) == plain(self.right[task])
+        return frozenset(name for name in there if same[name] >= NEARLY_ALL * there[name])
+
+    def _with_others(self, names: frozenset[str]) -> tuple[Sides, Parts]:
+        """Both sides with these fields from another task, and what then stands there; nobody
+        after the first few sources.
+        """
+        tasks, values = chosen_tasks(self.fields.aligned, self.most), self.fields.values
+        plan = Plan.of(self.fields, self.study.case.seed, Kept(names=names, own=True))
+        if names not in self._exchanged:
+            if len(self._exchanged) >= MOST_EXCHANGED or len(tasks) < FEWEST:
+                return [[] for _ in self.study.sides], values
+            world = shadow(plan)
+            self._exchanged[names] = [
+                played_runs(self.study.runs(side, world, tasks), tasks) for side in self.study.sides
+            ]
+        there = {
+            task: {**values[task], **{n: values[plan.donors[task]].get(n, "") for n in names}}
+            for task in tasks
+        }
+        return self._exchanged[names], there
+
+    def _share(self, sides: Sides, there: set[str], said: Said, wins: float) -> Following | None:
         """How many more runs after training hand in what a rule says, on these tasks."""
         tasks = sorted(there.intersection(*({run.task for run in side} for side in sides)))
         if len(tasks) < FEWEST:
@@ -268,14 +317,16 @@ class FollowedRules:
         runs = sum(run.task in there for side in sides for run in side)
         return Following(share=share, wins=wins, gain=self.study.gain, read=runs)
 
-    def _said(self, rule: Rule) -> Said:
-        """What the rule hands in on the prompt that a run was shown."""
-        values = self.fields.values
-        return lambda run: rule.said(units_of(run.prompt, values[run.task]))
+    def _said(self, number: int, values: Parts | None = None) -> Said:
+        """What a rule hands in on the prompt that a run was shown."""
+        rule, there = self.examined.rules[number], values or self.fields.values
+        return lambda run: rule.said(
+            units_of(self.asked(run.task, run.prompt), there.get(run.task, {}))
+        )
 
     def _means(
         self,
-        sides: Sequence[Sequence[PlayedRun]],
+        sides: Sides,
         tasks: Sequence[str],
         value: Callable[[PlayedRun], float],
     ) -> tuple[Values, list[Values]]:
@@ -303,11 +354,6 @@ class FollowedRules:
             played_runs(study.runs(side, SHUFFLED, tasks), tasks) if tasks else []
             for side in study.sides
         ]
-
-    @cached_property
-    def _shuffled_first(self) -> list[PlayedRun]:
-        """One run of each task, for its prompt."""
-        return list({run.task: run for side in self.shuffled for run in side}.values())
 
     def _moved(self, run: PlayedRun) -> str:
         """What is right once the rows are shuffled: the same content, behind its new letter."""

@@ -49,12 +49,12 @@ from forensics.errors import MissingInput
 from forensics.instruments import Plays, gain_test
 from forensics.phrases import plural, points, printable
 from forensics.protocols import Needing
-from forensics.records import Evidence, GainTest, Undefined
+from forensics.records import JOB, Evidence, GainTest, Undefined
 from forensics.verdict import grown
 from resampling.gain_tests.altered_worlds import Kept, Plan, shadow
 from resampling.gain_tests.amounts import Carries, EndByEnd
 from resampling.gain_tests.fields import PREFIX, QUESTION, PromptFields, by_the_author
-from resampling.gain_tests.followed_rules import FollowedRule, FollowedRules
+from resampling.gain_tests.followed_rules import MOST_EXCHANGED, FollowedRule, FollowedRules
 from resampling.gain_tests.gain_study import (
     Comparison,
     GainAnswers,
@@ -77,8 +77,7 @@ SUFFICIENCY = GainTest(
     held="are there with one field alone",
     held_by="are there with {names} alone",
     found="is there with a part of what a task shows alone{names}",
-    todo="if it is what the task asks for, {allow}; if not, take it out of the prompts, shuffle"
-    " what stands in a row, or declare it as a channel (a whole question: name it in `fields`)",
+    todo=f"if it is the question itself, declare it so; {JOB}",
 )
 METHOD = "one field kept, all others from another task"
 JOINT = "all but the question"
@@ -136,7 +135,7 @@ def plays(case: Case, config: SufficiencyConfig) -> Plays:
     likely += limits.likely_runs(shown, afters) + limits.likely_runs(parts, afters)
     total = sum(limits.most_screened(one, config.most_played, afters) for one in rounds)
     total += limits.most_runs(shown, afters) + limits.most_runs(parts, afters)
-    total += limits.tasks * (1 + afters)  # rows shuffled
+    total += (1 + MOST_EXCHANGED) * limits.tasks * (1 + afters)  # of rules: rows shuffled, fields
     total += limits.most_asked * limits.tasks * afters if shown else 0  # what else is needed
     return Plays(likely, total).times(case.budget.samples)
 
@@ -227,7 +226,7 @@ class Sufficiency:
     def rules(self) -> FollowedRules:
         """Lines of code that win the set, and what the gain loses with its rows shuffled."""
         most = limits_of(self.study.case, self.config).tasks
-        return FollowedRules(study=self.study, fields=self.parts.cut, most=most)
+        return FollowedRules(study=self.study, fields=self.parts.cut, named=self.fields, most=most)
 
     def _in_row(self, one: Found[Any]) -> bool:
         """Whether it is one thing of a row, and how newly it is enough nobody can tell."""

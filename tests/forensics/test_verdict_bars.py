@@ -237,7 +237,7 @@ def test_what_vanishes_on_scrubbing_is_told_but_explains_nothing() -> None:
 
 @pytest.mark.parametrize("findings,code", [
     (put([*REAL, finding("breakage", 0.1, 0.01)], finding(G, 0.5, 0.06), finding(REFUSED, 0.1,
-     0.01)), "too-wide"),
+     0.01)), "source-not-allowed"),
     (put(REAL, undefined(G)), "too-wide"),
     (UNSCRUBBED, "family-not-tested"),
     (put([one for one in REAL if one.question != REGRADED], between(REFUSED, -0.05, 0.0)),
