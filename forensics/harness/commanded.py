@@ -1,8 +1,8 @@
 """One episode's command: run within a time, stopped with all that it started, and read.
 
 The command sees a minimal environment: PATH, LANG, a HOME of its own, the proxy's address and the
-episode's key, and what `passes` names. Two things tell what it started from the processes of anybody
-else: its process group, and the variable `MARK` with a value that was drawn for this episode alone.
+episode's key, and what `passes` names. Two things tell what it started from anybody else's
+processes: its group, and the variable `MARK` with a value that was drawn for this episode alone.
 """
 
 import json

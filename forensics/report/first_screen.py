@@ -123,7 +123,7 @@ def opening_of(
     first, *more = (
         (pair and pair_told(pair, rows)) or no_gain_told(findings) or (gain_told(verdict),)
     )
-    wider = (two_intervals(verdict),) if more else ()
+    wider = (two_intervals(verdict, bool(missing)),) if more else ()
     return Opening(
         headline=first,
         gain=tuple(more),
@@ -215,15 +215,19 @@ def _value(score: Any) -> float:
     return float(getattr(score, "estimate", score))
 
 
-def two_intervals(verdict: Verdict) -> str:
-    """Why the decision has another interval of the gain than the one that is told first."""
+def two_intervals(verdict: Verdict, missing: bool) -> str:
+    """Why the decision has another interval of the gain than the one that is told first.
+    `missing`: some runs have no score.
+    """
     if (gain := verdict.gain) is None:
         return ""
     unsure = gain.estimate and gain.low <= 0 <= gain.high
     chance = ", which includes no change" if unsure else ""
+    lost = "; and runs without a score might have been lost or won" if missing else ""
     return (
         f"The label uses a wider interval of the gain, {point_range(gain.low, gain.high)}{chance}:"
-        " it adds two pseudo-tasks, so that a few tasks do not look more certain than they are."
+        " it adds two pseudo-tasks, so that a few tasks do not look more certain than they are"
+        f"{lost}."
     )
 
 

@@ -68,9 +68,8 @@ def test_a_twin_of_a_harness(fault: str, status: str, said: str, tmp_path: Path)
 
 LEAVES = """
 import subprocess, time
-child = subprocess.Popen(
-    ["sh", "-c", "env > made.$$; mv made.$$ environ.$$; exec sleep 60"], start_new_session=True, cwd=sys.path[0]
-)
+stays = "env > made.$$; mv made.$$ environ.$$; exec sleep 60"
+child = subprocess.Popen(["sh", "-c", stays], start_new_session=True, cwd=sys.path[0])
 while not glob.glob(sys.path[0] + f"/environ.{child.pid}"):
     time.sleep(0.02)
 if role == "look":
