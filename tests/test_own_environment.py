@@ -173,7 +173,8 @@ def test_the_tables_name_every_member_of_the_protocols() -> None:
 
 
 KEPT = {
-    "forensics.world.World": "defaults shortcuts commands size chosen episode if_open number graded",
+    "forensics.world.World": "defaults shortcuts commands size chosen episode"
+    " if_open number graded",
     "training.MiniRepo": "episode.task episode.edits episode.turns repository"
     " _run _grade _head _files _leaks",
 }

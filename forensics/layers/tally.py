@@ -27,7 +27,6 @@ from forensics.records import Span, Spans, Trajectory
 LINKS = ("attempted", "obtained", "used", "credited", "complete", "cannot be told", "not copied")
 PROMPTED = "shown by the prompt"
 
-
 Order = tuple[float, str, str]
 
 
@@ -66,6 +65,10 @@ class TopExamples(list[Example]):
         self[:] = sorted([*self, *others], key=lambda example: example.order)[: self.most]
 
 
+def _column() -> "array[float]":  # by its name, so that a log travels between processes
+    return array("d")
+
+
 @dataclass(kw_only=True)
 class Log:
     """A log as columns while it streams by; memory grows by a few numbers a run.
@@ -81,9 +84,7 @@ class Log:
     rule: ChainRule
     most: int
     tasks: list[str] = field(default_factory=list)
-    columns: defaultdict[str, "array[float]"] = field(
-        default_factory=lambda: defaultdict(partial(array, "d"))
-    )
+    columns: defaultdict[str, "array[float]"] = field(default_factory=lambda: defaultdict(_column))
     kinds: dict[str, Counter[str]] = field(default_factory=dict)
     examples: dict[str, TopExamples] = field(default_factory=dict)
     loops: list[LoopedRun] = field(default_factory=list)
@@ -134,8 +135,8 @@ class Log:
         """Raises `MissingInput` where every run errored."""
         if self.errored and not self.tasks:
             raise MissingInput(
-                f"Each of the {plural(self.errored, 'run')} of `{side}` errored, so nothing is known"
-                " of what it does.",
+                f"Each of the {plural(self.errored, 'run')} of `{side}` errored, so nothing is"
+                " known of what it does.",
                 "Find out why they errored and run them again.",
             )
 

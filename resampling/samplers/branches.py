@@ -36,8 +36,7 @@ from typing import Any
 from forensics.errors import UserError, environment_failure, stop_outside
 from forensics.policies import Refusals, how_it_ended, row_stream, uniforms
 from forensics.protocols import Environment, Renderer, StepResult
-from forensics.records import TOKEN_LIMIT, Ending, Step, Trajectory, content_hash
-from forensics.records.trajectory import WORLD_RAISED
+from forensics.records import TOKEN_LIMIT, WORLD_RAISED, Ending, Step, Trajectory, content_hash
 from forensics.world import environment_key
 from resampling.trace_rollouts import Request, Rollout, Trace, unscored_trace
 
