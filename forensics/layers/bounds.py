@@ -192,8 +192,6 @@ def bound_answers(
         "training_noise_measured": len(afters) > 1,
         "tasks_dropped": len(set().union(*(side.runs for side in sides))) - len(tasks),
         "runs_dropped": sum(side.dropped for side in sides),
-        "lost_before": before.lost,
-        "lost_after": max(after.lost for after in afters),
         "assumption": WORDS["bounds"]["assumption"],
         "wins_untold": sum(
             run.untold and run.outcome >= 0.5
@@ -202,6 +200,8 @@ def bound_answers(
             for run in side.runs[t]
         ),
     }
+    shares = {"lost_before": before.lost, "lost_after": max(after.lost for after in afters)}
+    details |= {name: share for name, share in shares.items() if share}
     method = "bounds from logs, paired contrast over tasks"
     make = AnswerMaker(layer="score", method=method, provenance=provenance)
     for question, contrasts in questions().items():

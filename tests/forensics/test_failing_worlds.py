@@ -9,11 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from forensics import Budget, investigate
+from forensics import Budget, investigate, scan
 from forensics.errors import OutsideFailure
 from forensics.policies.scripted import View, scripted_policy
-from forensics.protocols import Channel, Observation, StepResult
+from forensics.protocols import Channel, Observation, SamplingSettings, StepResult
 from forensics.records import Verdict
+from forensics.records.tables import write_trajectories
 from forensics.report import render
 from forensics.world import World
 
@@ -116,6 +117,21 @@ def test_runs_that_raised_might_have_been_lost(tmp_path: Path) -> None:
         assert told in " ".join(page.split()), form
     case = json.loads((tmp_path / "case" / "case.json").read_text())
     assert told in case["verdict"]["sentence"]
+
+
+@pytest.mark.parametrize(("boom", "first"), [(0.2, True), (0.03, False)])
+def test_a_scan_says_first_that_many_runs_errored(boom: float, first: bool, tmp_path: Path) -> None:
+    """Right behind the score where they are more than 5 % of a side, else further down."""
+    tasks = Shaky().tasks("held-out", 60, 0)
+    for side, one in (("before", Chance("a", 0.5)), ("after", Chance("b", 0.5, boom))):
+        runs = scripted_policy(one).play(Shaky(), tasks, 2, SamplingSettings(), 0)
+        write_trajectories(tmp_path / f"{side}.parquet", runs)
+    logs = [tmp_path / f"{side}.parquet" for side in ("after", "before")]
+    scan(logs[0], before=logs[1], out=tmp_path / "case", formats=())
+    told = json.loads(render(tmp_path / "case", ("json",))["json"])
+    lines = [told["headline"], *told["lines"]]
+    (at,) = (n for n, line in enumerate(lines) if "runs errored: counted among" in line)
+    assert lines[0].startswith("The score") and (at == 1) is first
 
 
 def test_few_runs_that_raised_leave_a_sure_gain_genuine(tmp_path: Path) -> None:
