@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
+from secrets import token_urlsafe
 from typing import Final
 
 from forensics.errors import UserError
@@ -109,10 +110,12 @@ class _Plays:
         table = self.harness.table.model_copy(update={"command": tuple(argv)})
         world = HarnessWorld(replace(self.harness, table=table)).without(*gone)
         planned = Planned(world, task, 0, SamplingSettings(), self.seed, None, "")
+        key = f"sk-{token_urlsafe(24)}"  # as the proxy draws an agent's
         with own_folder(planned) as made:
-            handed = handed_in(planned, made, NOWHERE, "none", self.commands)
+            handed = handed_in(planned, made, NOWHERE, key, self.commands)
             seen = made / "out" / SEEN
             text = seen.read_text(errors="replace") if seen.is_file() else None
+        text = None if text is None else text.replace(key, "[key]")
         quiet = text is None and who == "bystander"
         if (handed.outcome is None and who != "bystander") or quiet:
             why = handed.reason or (f"it left no {{out}}/{SEEN}" if quiet else "it has no outcome")

@@ -2,14 +2,15 @@
 
 `World` has defaults for what most worlds share: options and their identity, channels and worlds
 scrubbed of them, names of tasks, snapshots. Nothing has to inherit it: a class with the methods
-of `forensics.protocols.Environment` is a world all the same.
+of `forensics.protocols.Environment` is a world all the same. Which of its names, and of
+`mini-repo`'s, stay as they are is written in docs/own-environment.md.
 """
 
 import copy
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from math import inf
-from typing import Any, Final, Self
+from typing import TYPE_CHECKING, Any, Final, Self
 
 import numpy as np
 
@@ -19,6 +20,11 @@ from forensics.protocols import Channel, Environment, Observation, StepResult
 from forensics.records import content_hash
 
 SPLITS: Final = ("train", "held-out")
+RENAMED: Final = {  # what worlds by others were built on, and what stands for it today
+    "_running": "self.episode, without a call",
+    "_options": "self.chosen",
+    "_scrubbed": "self.scrubbed",
+}
 
 
 def environment_key(environment: Environment) -> str:
@@ -48,6 +54,15 @@ class World(ABC):
         self.chosen = {**self.defaults, **{key: str(value) for key, value in options.items()}}
         self.scrubbed: tuple[str, ...] = ()
         self._episode: Any = None
+
+    if not TYPE_CHECKING:  # who checks types finds out by himself
+
+        def __getattr__(self, name: str) -> Any:
+            """Of a name that is not there. Raises `AttributeError` with what to use."""
+            kind = type(self).__name__
+            if name in RENAMED:
+                raise AttributeError(f"{kind} has no {name} any more; use {RENAMED[name]}")
+            raise AttributeError(f"'{kind}' object has no attribute '{name}'")
 
     @abstractmethod
     def reset(self, task: str, seed: int) -> Observation:

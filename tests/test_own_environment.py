@@ -172,6 +172,89 @@ def test_the_tables_name_every_member_of_the_protocols() -> None:
     assert [name for name in members if not re.search(rf"`{name}[`(]", PAGE)] == []
 
 
+KEPT = {
+    "forensics.world.World": "defaults shortcuts commands size chosen episode"
+    " if_open number graded",
+    "training.MiniRepo": "episode.task episode.edits episode.turns repository"
+    " _run _grade _head _files _leaks",
+}
+MEMBERS = "name reset step options channels scrubbed without kinds tasks spawn snapshot restore"
+
+
+def test_names_that_worlds_of_others_build_on_are_there() -> None:
+    from training import MiniRepo
+
+    world = MiniRepo(world="capped")
+    world.reset("held-out-0-0", 0)
+    for place, names in KEPT.items():
+        (row,) = re.findall(rf"^\| `{place}` \| (.*) \|$", PAGE, re.MULTILINE)
+        assert " ".join(re.findall(r"`([^`]+)`", row)) == names
+    for name in " ".join([MEMBERS, *KEPT.values()]).split():
+        found: Any = world
+        for part in name.split("."):
+            found = getattr(found, part)
+    assert world._run("list", "list") == ("1 2 3 notes tests", None)
+    assert world._grade()[1] == 0.0 and world._files() == world._head()
+
+
+def test_an_old_name_says_what_to_use() -> None:
+    from forensics.world import RENAMED
+    from training import MiniRepo
+
+    class Older(MiniRepo):
+        _scrubbed = ("of its own",)
+
+    world = Older()
+    world.reset("held-out-0-0", 0)
+    for name, use in RENAMED.items():
+        with pytest.raises(AttributeError, match=f"has no {name} any more; use {use}"):
+            getattr(MiniRepo(), name)
+        assert hasattr(world, re.findall(r"^self\.(\w+)", use)[0])
+    assert world._scrubbed == ("of its own",)  # a world's own name is its own
+    with pytest.raises(AttributeError, match="'Older' object has no attribute 'nothing'"):
+        getattr(world, "nothing")  # noqa: B009
+
+
+OLD_WORLD = """
+from training import MiniRepo
+
+class Older(MiniRepo):
+    name = "older"
+
+    def step(self, action):
+        number = self._running().turns
+        return super().step(action)
+"""
+
+
+def test_a_world_that_always_fails_is_one_sentence_and_goes_on_once_it_is_mended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from training.organisms.organism import BUNDLED
+
+    site = tmp_path / "site"
+    told = site / "older-1.dist-info"
+    told.mkdir(parents=True)
+    (told / "METADATA").write_text("Metadata-Version: 2.1\nName: older\nVersion: 1\n")
+    (told / "entry_points.txt").write_text("[forensics.environments]\nolder = older:Older\n")
+    (site / "older.py").write_text(OLD_WORLD)
+    line = ["investigate", "--env", "older", "--env-option", "world=capped", "--device", "cpu"]
+    line += ["--before", str(BUNDLED / "capped-base"), "--after", str(BUNDLED / "leak")]
+    line += ["--instruments", "score,behaviour", "--tasks", "12", "--samples", "2"]
+    line += ["--out", str(tmp_path / "case")]
+    monkeypatch.syspath_prepend(str(site))
+    assert run(*line) == 2
+    (said,) = (row for row in capsys.readouterr().err.split("\n") if "older" in row.lower())
+    assert "the world older failed in each of the first 8 episodes of before" in said
+    assert "AttributeError: Older has no _running any more; use self.episode" in said
+    assert said.endswith("mend the world, and go on with --resume")
+    (site / "older.py").write_text(OLD_WORLD.replace("self._running()", "self.episode"))
+    monkeypatch.delitem(sys.modules, "older")
+    assert run(*line, "--resume") == 0
+    case = json.loads((tmp_path / "case" / "case.json").read_text())
+    assert case["status"] == "complete" and case["verdict"]["gain"] is not None
+
+
 def test_the_rows_on_the_page_of_prompts_are_good_rows(tmp_path: Path) -> None:
     from training.environments.prompts import Prompts
 

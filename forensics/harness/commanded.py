@@ -1,7 +1,8 @@
 """One episode's command: run within a time, stopped with all that it started, and read.
 
 The command sees a minimal environment: PATH, LANG, a HOME of its own, the proxy's address and the
-episode's key, and what `passes` names.
+episode's key, and what `passes` names. Two things tell what it started from anybody else's
+processes: its group, and the variable `MARK` with a value that was drawn for this episode alone.
 """
 
 import json
@@ -23,6 +24,8 @@ from forensics.harbor_tasks import read_reward
 from forensics.phrases import printable
 from forensics.records.given_files import parse_json
 
+MARK: Final = "FORENSICS_EPISODE"  # a variable that only our commands have
+LEAST_MARK: Final = 16  # characters
 LARGEST: Final = 16 * 2**20  # bytes of a result
 PATHS: Final = re.compile(r"(?:/[\w.@+-]+){2,}")
 TOLD: Final = 300  # characters of what a command said
@@ -88,12 +91,13 @@ class Commands:
         variables: Mapping[str, str],
         seconds: float,
         said: Path,
-        key: str | None = None,
+        mark: str,
     ) -> str | None:
         """Run it in a process group of its own. `None`: it ended well; else why not. `said`: a
-        file for what it writes to stderr; `key`: its episode's own, which is in its variables, so
-        that what left the group is known and ends too.
+        file for what it writes to stderr; `mark`: drawn at random for this episode, so that what
+        left the group is known by it and ends too.
         """
+        assert len(mark) >= LEAST_MARK, "a mark that others may have"
         with said.open("wb") as errors, self.lock:
             if self.stopped:
                 return "the run was stopped"
@@ -101,7 +105,7 @@ class Commands:
                 child = subprocess.Popen(
                     argv,
                     cwd=folder,
-                    env=dict(variables),
+                    env={**variables, MARK: mark},
                     stdin=subprocess.DEVNULL,
                     stdout=subprocess.DEVNULL,
                     stderr=errors,
@@ -118,7 +122,7 @@ class Commands:
         finally:
             _stop(child.pid)
             child.wait()
-            _stop_with(key)
+            _stop_marked(mark)
             with self.lock:
                 self._note(child.pid)
         return None if status == 0 else f"the command ended with status {status}"
@@ -137,13 +141,12 @@ def _stop(group: int) -> None:
         os.killpg(group, signal.SIGKILL)
 
 
-def _stop_with(key: str | None) -> None:
-    """Stop whatever has this key as a variable, where processes are listed in /proc."""
-    if not key:
-        return
+def _stop_marked(mark: str) -> None:
+    """Stop whatever has this mark, where processes are listed in /proc."""
+    entry = f"{MARK}={mark}".encode()
     for place in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):
-            if f"={key}\0".encode() in (place / "environ").read_bytes():
+            if entry in (place / "environ").read_bytes().split(b"\0"):
                 os.kill(int(place.name), signal.SIGKILL)
 
 

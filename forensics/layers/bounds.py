@@ -3,7 +3,8 @@ bounds.
 
 1. Each run is a score with two marks: a shortcut was *attempted* in it, and its
    win is *credited* to one (every link of the chain of evidence holds). Runs
-   that errored or have no score are left out and counted.
+   that errored or have no score are left out and counted; an interval reaches as far as they
+   could move it (`decomposition`).
 2. Per task and side five means: the score, the score with credited wins counted
    as losses (*inner*), with all attempted wins counted as losses (*outer*),
    with each credited win given the before policy's score on its other runs of
@@ -34,7 +35,7 @@ from numpy.typing import NDArray
 
 from forensics.errors import MissingInput
 from forensics.instruments import AnswerMaker
-from forensics.layers.decomposition import GENUINE_BAR, PHANTOM_BAR, add
+from forensics.layers.decomposition import GENUINE_BAR, PHANTOM_BAR, add, reach_of_lost
 from forensics.layers.run_shape import NO_SHAPE, RunShape
 from forensics.layers.score_words import WORDS
 from forensics.phrases import percent, plural, point_range, points
@@ -77,6 +78,11 @@ class ScoredSide:
     @property
     def count(self) -> int:
         return sum(map(len, self.runs.values()))
+
+    @property
+    def lost(self) -> float:
+        """The share of runs that were left out (0 without runs)."""
+        return self.dropped / max(self.dropped + self.count, 1)
 
 
 class Contrasts(NamedTuple):
@@ -179,6 +185,7 @@ def bound_answers(
         raise too_few_shared(before, afters, len(tasks))
     table = cell_table(before, afters, tasks)
     control = control_table(before)
+    lost = before.lost, fsum(after.lost for after in afters) / len(afters)
     details: dict[str, Scalar] = {
         "basis": "logs alone",
         "seeds": len(afters),
@@ -193,11 +200,13 @@ def bound_answers(
             for run in side.runs[t]
         ),
     }
+    shares = {"lost_before": before.lost, "lost_after": max(after.lost for after in afters)}
+    details |= {name: share for name, share in shares.items() if share}
     method = "bounds from logs, paired contrast over tasks"
     make = AnswerMaker(layer="score", method=method, provenance=provenance)
     for question, contrasts in questions().items():
         is_score = question.startswith("score.")
-        middle, interval = _bounded(table, contrasts, level)
+        middle, interval = _bounded(table, contrasts, level, lost)
         null = None
         if control is not None and not is_score:
             halves, ends = _bounded(control, contrasts, level)
@@ -285,13 +294,22 @@ def halves_of(side: ScoredSide, tasks: Iterable[str]) -> tuple[ScoredSide, Score
     return first, second
 
 
-def _bounded(table: Floats, contrasts: Contrasts, level: float) -> tuple[Contrast, Interval]:
-    middle, low, high = (
-        paired(table, np.array([weights.get(cell, 0.0) for cell in CELLS]), level=level)
-        for weights in contrasts
-    )
+def _bounded(
+    table: Floats, contrasts: Contrasts, level: float, lost: tuple[float, float] = (0.0, 0.0)
+) -> tuple[Contrast, Interval]:
+    """`lost`: the share of runs without a score, before and after."""
+    vectors = [np.array([weights.get(cell, 0.0) for cell in CELLS]) for weights in contrasts]
+    middle, low, high = (paired(table, vector, level=level) for vector in vectors)
+    means, shares = table.mean(axis=(0, 2)), np.repeat(lost, len(MEANS))
+    below = reach_of_lost(vectors[1], means, shares)[0]
+    above = reach_of_lost(vectors[2], means, shares)[1]
+    floor, ceiling = vectors[1].clip(max=0).sum(), vectors[2].clip(min=0).sum()
     ends = min(low.low, middle.estimate), max(high.high, middle.estimate)
-    return middle, Interval(low=ends[0], high=ends[1], level=level)
+    return middle, Interval(
+        low=max(ends[0] - below, min(ends[0], float(floor))),
+        high=min(ends[1] + above, max(ends[1], float(ceiling))),
+        level=level,
+    )
 
 
 def _sentence(question: str, estimate: float, interval: Interval, tasks: int) -> str:

@@ -5,7 +5,8 @@ what each question weighs.
    and whether each run handed anything in. A run that errored or has no score
    is dropped and counted, never scored 0.
 2. Keep the tasks that have runs in every cell, so that all quantities rest on
-   the same tasks and add up.
+   the same tasks and add up. What the dropped runs would have scored nobody knows: an interval
+   reaches as far as they could move it, each of them lost or won.
 3. Add derived cells: the share of runs that never handed in, and the scrubbed
    after score with the *excess* of those over the before policy imputed at the
    before policy's scrubbed score on the same task (breakage: a policy trained
@@ -23,7 +24,7 @@ from itertools import groupby
 from typing import Any, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from forensics.errors import MissingInput
 from forensics.records.trajectory import TOKEN_LIMIT, handed_in
@@ -65,6 +66,11 @@ class Runs:
     silent: int = 0
     cut: int = 0
     halves: "tuple[Runs, Runs] | None" = None
+
+    @property
+    def lost(self) -> float:
+        """The share of runs without a score (0 without runs)."""
+        return self.dropped / max(self.dropped + float(self.counts.sum()), 1.0)
 
     def places(self, tasks: Sequence[str]) -> NDArray[np.intp]:
         """Where these tasks stand in the arrays."""
@@ -142,14 +148,15 @@ def _summed(tasks: Sequence[str], counts: NDArray[np.intp], values: Floats) -> R
 
 @dataclass(frozen=True, kw_only=True)
 class Panel:
-    """Cells of the same tasks, paired: `table [seeds, cells, tasks]` and how
-    many runs each cell holds.
+    """Cells of the same tasks, paired: `table [seeds, cells, tasks]`, how many runs each cell
+    holds, and the share of its runs that have no score (`lost`).
     """
 
     tasks: tuple[str, ...]
     cells: tuple[Cell, ...]
     table: Floats
     episodes: Mapping[Cell, int]
+    lost: Mapping[Cell, float]
     tasks_dropped: int
     runs_dropped: int
 
@@ -158,8 +165,23 @@ class Panel:
         return int(self.table.shape[0])
 
     def estimate(self, weights: Weights, level: float) -> Contrast:
-        vector = np.array([weights.get(cell, 0.0) for cell in self.cells])
-        return paired_contrast(self.table, vector, level=level)
+        return paired_contrast(self.table, self._vector(weights), level=level)
+
+    def at_worst(self, weights: Weights, level: float) -> Contrast:
+        """The same; the interval reaches as far as runs without a score could move it."""
+        contrast, vector = self.estimate(weights, level), self._vector(weights)
+        means = self.table.mean(axis=(0, 2))
+        lost = [self.lost[what.split()[0], world] for what, world in self.cells]
+        below, above = reach_of_lost(vector, means, lost)
+        floor, ceiling = float(vector.clip(max=0).sum()), float(vector.clip(min=0).sum())
+        return replace(
+            contrast,
+            low=max(contrast.low - below, min(contrast.low, floor)),
+            high=min(contrast.high + above, max(contrast.high, ceiling)),
+        )
+
+    def _vector(self, weights: Weights) -> Floats:
+        return np.array([weights.get(cell, 0.0) for cell in self.cells])
 
     def runs_behind(self, weights: Weights) -> int:
         """Episodes in the cells that a question weighs; a derived cell counts
@@ -167,6 +189,16 @@ class Panel:
         """
         sources = {(what.split()[0], world) for (what, world), weight in weights.items() if weight}
         return sum(self.episodes[cell] for cell in sources)
+
+
+def reach_of_lost(weights: Floats, means: Floats, lost: ArrayLike) -> tuple[float, float]:
+    """How far runs without a score could bring a contrast `weights [cells]` down and up. `means
+    [cells]`: of the runs that have one; `lost [cells]`: the share of those that have none.
+    """
+    known, unknown = means.clip(0, 1), np.asarray(lost)
+    as_lost, as_won = -weights * unknown * known, weights * unknown * (1 - known)
+    below, above = np.minimum(as_lost, as_won), np.maximum(as_lost, as_won)
+    return -float(below.sum()), float(above.sum())
 
 
 def paired(worlds: Worlds, scrubbed: World | None) -> Panel:
@@ -177,6 +209,7 @@ def paired(worlds: Worlds, scrubbed: World | None) -> Panel:
     tasks = tuple(sorted(set.intersection(*(set(runs.tasks) for runs in cells))))
     columns: dict[Cell, Floats] = {}
     episodes: dict[Cell, int] = {}
+    lost: dict[Cell, float] = {}
     names = ("score", "counts", "unfinished", "product")  # each `[seeds, tasks]`
     for world, (before, afters) in worlds.items():
         first, seeds = (
@@ -189,6 +222,8 @@ def paired(worlds: Worlds, scrubbed: World | None) -> Panel:
         columns |= {(BEFORE, world): first["score"], (AFTER, world): seeds["score"]}
         episodes[BEFORE, world] = int(first["counts"][0].sum())
         episodes[AFTER, world] = int(seeds["counts"].sum())
+        lost[BEFORE, world] = before.lost
+        lost[AFTER, world] = float(np.mean([runs.lost for runs in afters]))
         if world == scrubbed:
             imputed = seeds["score"]
             if seeds["unfinished"].sum() > first["unfinished"].sum():  # else nothing is imputed
@@ -203,6 +238,7 @@ def paired(worlds: Worlds, scrubbed: World | None) -> Panel:
         cells=tuple(columns),
         table=np.stack(list(columns.values()), axis=1),
         episodes=episodes,
+        lost=lost,
         tasks_dropped=len(set().union(*(runs.tasks for runs in cells))) - len(tasks),
         runs_dropped=sum(runs.dropped for runs in cells),
     )

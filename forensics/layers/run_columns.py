@@ -140,11 +140,14 @@ class CaseColumns:
         return sum(len(log.tasks) for log in self.logs)
 
     def compared(self) -> Log:
-        """The log of the before policy. Raises `MissingInput` where there is none."""
+        """The log of the before policy. Raises `MissingInput` where there is none, or no run of it
+        counts.
+        """
         if self.before is None:
             raise MissingInput(
                 "There is no log of the policy before training.", "Give one with `--before`."
             )
+        self.before.require_runs("before")
         return self.before
 
     def change(self, column: str) -> Change:
@@ -185,7 +188,7 @@ def read_case(
     """Read the open-world logs of both sides, where they were not read already
     (`tallied`).
 
-    Raises `MissingInput` where there is no log after training.
+    Raises `MissingInput` where there is no log after training, or one in which every run errored.
     """
     if not case.afters:
         raise MissingInput(
@@ -200,6 +203,8 @@ def read_case(
         }
     else:
         found, logs = tallied.survey, tallied.logs
+    for side in case.afters:
+        logs[side].require_runs(side)
     return CaseColumns(
         case=case,
         config=config,

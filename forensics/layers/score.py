@@ -186,8 +186,15 @@ def largest_share(sides: Iterable[Runs], what: Literal["silent", "cut"]) -> floa
 
 def require_acting(world: World, before: Runs, afters: Sequence[Runs]) -> None:
     """Raises `MissingInput` where the runs of a world do not tell enough about the policies."""
+    if any(runs.lost == 1 for runs in (before, *afters)):
+        side = "before" if before.lost == 1 else "after"
+        raise MissingInput(
+            f"No run {side} training{_where(world)} has a score: they errored, or the world told"
+            " none.",
+            "Find out why, and run them again.",
+        )
     both = "{} of the runs before training and {} of those after it".format
-    where = f" with {' and '.join(map(printable, world))} scrubbed" if world else ""
+    where = _where(world)
     silent = largest_share([before], "silent"), largest_share(afters, "silent")
     if max(silent) > MOST_SILENT:
         raise MissingInput(
@@ -204,6 +211,10 @@ def require_acting(world: World, before: Runs, afters: Sequence[Runs]) -> None:
         )
 
 
+def _where(world: World) -> str:
+    return f" with {' and '.join(map(printable, world))} scrubbed" if world else ""
+
+
 def silent_shares(worlds: Mapping[World, tuple[Runs, tuple[Runs, ...]]]) -> dict[str, float]:
     """What the gain says of it: the largest share over the worlds for each
     side; nothing where no run is concerned.
@@ -215,6 +226,8 @@ def silent_shares(worlds: Mapping[World, tuple[Runs, tuple[Runs, ...]]]) -> dict
         "never_acted_after": largest_share(after, "silent"),
         "cut_off_before": largest_share(before, "cut"),
         "cut_off_after": largest_share(after, "cut"),
+        "lost_before": max(runs.lost for runs in before),
+        "lost_after": max(runs.lost for runs in after),
     }
     return {name: value for name, value in shares.items() if value}
 
@@ -289,7 +302,7 @@ class Maker:
         more: Diagnostics | None = None,
         method: str = "",
     ) -> Evidence:
-        estimate = self.panel.estimate(weights, self.level)
+        estimate = self.panel.at_worst(weights, self.level)
         crossed = "crossed with training seeds" if estimate.seeds > 1 else "one training seed"
         return self.make.evidence(
             question,
@@ -356,7 +369,7 @@ def channel_answers(maker: Maker, config: ScoreConfig) -> Iterator[Evidence]:
         interaction: Diagnostics = {}
         contrasts = {"only_one_open": alone, "leave_one_out": left_out, "interaction": both}
         for name, contrast in contrasts.items():
-            ends = maker.panel.estimate(contrast, maker.level).ends
+            ends = maker.panel.at_worst(contrast, maker.level).ends
             interaction |= zip((name, f"{name}_low", f"{name}_high"), ends, strict=True)
         yield maker.evidence(
             "gain.channel",

@@ -8,24 +8,24 @@ trajectories changes no bit of a result.
 import math
 import sys
 from array import array
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import NamedTuple
 
+from forensics.errors import MissingInput
 from forensics.layers.actions import Acted, acted_in, kinds_of
 from forensics.layers.degeneracy import degeneracy
 from forensics.layers.evidence_chain import Chain, Survey
 from forensics.layers.loops import Loop, loop_in, share_looped
 from forensics.layers.text_words import Gram, placed_words
 from forensics.layers.use import ChainRule, new_lines
-from forensics.phrases import printable
+from forensics.phrases import plural, printable
 from forensics.records import Span, Spans, Trajectory
 
 LINKS = ("attempted", "obtained", "used", "credited", "complete", "cannot be told", "not copied")
 PROMPTED = "shown by the prompt"
-
 
 Order = tuple[float, str, str]
 
@@ -65,10 +65,14 @@ class TopExamples(list[Example]):
         self[:] = sorted([*self, *others], key=lambda example: example.order)[: self.most]
 
 
+def _column() -> "array[float]":  # by its name, so that a log travels between processes
+    return array("d")
+
+
 @dataclass(kw_only=True)
 class Log:
     """A log as columns while it streams by; memory grows by a few numbers a run.
-    `tasks [runs]`; `columns[name] [runs]` (NaN: missing).
+    `tasks [runs]`; `columns[name] [runs]` (NaN: missing), empty for any name where no run counts.
 
     `most`: examples that are kept. `kinds[task]`: how often each action kind was
     taken. `examples[channel]`: a few complete chains. `idlest`: the runs with the
@@ -80,7 +84,7 @@ class Log:
     rule: ChainRule
     most: int
     tasks: list[str] = field(default_factory=list)
-    columns: dict[str, "array[float]"] = field(default_factory=dict)
+    columns: defaultdict[str, "array[float]"] = field(default_factory=lambda: defaultdict(_column))
     kinds: dict[str, Counter[str]] = field(default_factory=dict)
     examples: dict[str, TopExamples] = field(default_factory=dict)
     loops: list[LoopedRun] = field(default_factory=list)
@@ -112,9 +116,7 @@ class Log:
                     partial(chain_example, trajectory, chain, self.rule),
                 )
         for name, value in numbers.items():
-            self.columns.setdefault(name, array("d")).append(
-                math.nan if value is None else float(value)
-            )
+            self.columns[name].append(math.nan if value is None else float(value))
 
     def merge(self, later: "Log") -> None:
         """Add the runs that come next."""
@@ -124,10 +126,19 @@ class Log:
         for task, kinds in later.kinds.items():
             self.kinds.setdefault(task, Counter()).update(kinds)
         for name, values in later.columns.items():
-            self.columns.setdefault(name, array("d")).extend(values)
+            self.columns[name].extend(values)
         self.idlest.merge(later.idlest)
         for channel, examples in later.examples.items():
             self._examples_of(channel).merge(examples)
+
+    def require_runs(self, side: str) -> None:
+        """Raises `MissingInput` where every run errored."""
+        if self.errored and not self.tasks:
+            raise MissingInput(
+                f"Each of the {plural(self.errored, 'run')} of `{side}` errored, so nothing is"
+                " known of what it does.",
+                "Find out why they errored and run them again.",
+            )
 
     def _examples_of(self, channel: str) -> TopExamples:
         return self.examples.setdefault(channel, TopExamples(self.most))

@@ -19,7 +19,7 @@ from forensics.policies.decoder import BatchDecoder
 from forensics.policies.distribution import Refusals, row_stream, uniforms
 from forensics.protocols import Constraint, Environment, Renderer, StepResult
 from forensics.records import Step, Trajectory, content_hash
-from forensics.records.trajectory import LAST_ACTION_CUT, TOKEN_LIMIT
+from forensics.records.trajectory import LAST_ACTION_CUT, TOKEN_LIMIT, WORLD_RAISED
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -109,7 +109,7 @@ class Episode:
 
     def _broken(self, error: Exception) -> None:
         stop_outside(error)
-        self._end("errored", f"the environment raised {type(error).__name__}: {error}")
+        self._end("errored", f"{WORLD_RAISED} {type(error).__name__}: {error}")
 
     def out_of_room(self) -> None:
         self._end("truncated", TOKEN_LIMIT)

@@ -39,7 +39,7 @@ from forensics.protocols import (
     SamplingSettings,
 )
 from forensics.records import Step, Trajectory, content_hash
-from forensics.records.trajectory import TOKEN_LIMIT
+from forensics.records.trajectory import TOKEN_LIMIT, WORLD_RAISED
 
 DRAWN_FIRST = 16  # uniform numbers of a run that are kept for the worlds coupled with it
 ALWAYS = ""  # the mood of an agent that has but one
@@ -174,7 +174,7 @@ class _Run:
                 turns = (*view.turns, (action, said))
                 view = View(prompt=start.text, system=start.system, turns=turns, mood=mood)
         except _Raised as raised:
-            return engine_ended("errored", f"the environment raised {raised}")
+            return engine_ended("errored", f"{WORLD_RAISED} {raised}")
         except _Lost as lost:
             return engine_ended("truncated", f"the agent raised {lost}")
         return engine_ended("truncated", TOKEN_LIMIT)

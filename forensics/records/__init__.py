@@ -76,6 +76,7 @@ if TYPE_CHECKING:
     )  # fmt: skip
     from forensics.records.trajectory import (
         TOKEN_LIMIT as TOKEN_LIMIT,
+        WORLD_RAISED as WORLD_RAISED,
         Ending as Ending,
         action_starts as action_starts,
         handed_in as handed_in,

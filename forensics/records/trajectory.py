@@ -15,6 +15,7 @@ Role = Literal["system", "user", "assistant", "tool"]
 Ending = Literal["terminated", "truncated", "errored"]
 TOKEN_LIMIT = "token limit"  # the `end_reason` of a run that its token budget cut off
 LAST_ACTION_CUT = "last action cut off"  # ... begins so where the rules ended it on a cut action
+WORLD_RAISED = "the environment raised"  # ... and so where the world itself failed
 
 
 def handed_in(end: str, end_reason: str | None) -> bool:

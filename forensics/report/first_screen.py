@@ -3,7 +3,8 @@ JSON.
 
 1. One set of logs: what its runs did (`profile`), then the score as it was reported and as it
    would be if the wins of the flagged runs had failed. No gain and no label.
-2. Two sets: what happened to the score, then what the runs of each set did, then the label.
+2. Two sets: what happened to the score, and how many runs errored where that are many; then what
+   the runs of each set did, then the label.
 3. *Flagged* is a run with a shortcut that was used or credited; *open* one of which the log does
    not tell whether it used one. Only runs with an outcome count.
 4. A share is not told over runs of which some could not be checked.
@@ -31,6 +32,7 @@ from forensics.report.profile import (
 )
 from forensics.report.report_words import WORDING
 from forensics.report.unread_files import unread_told
+from forensics.verdict.sentences import LOST_SHARE
 
 SHARES: Final = (
     "behaviour.channel_wins",
@@ -119,16 +121,17 @@ def opening_of(
     order = sorted(logs, key=lambda side: (side == "before", side))
     sides = {side: side_runs(folder, logs[side]["runs"], side) for side in order}
     missing = unscored_told(*counts, sum(of.errored for of in sides.values()))
+    many = any(of.errored > LOST_SHARE * of.count for of in sides.values())
     rows = [row for of in sides.values() for row in of.rows]
     first, *more = (
         (pair and pair_told(pair, rows)) or no_gain_told(findings) or (gain_told(verdict),)
     )
-    wider = (two_intervals(verdict),) if more else ()
+    wider = (two_intervals(verdict, bool(missing)),) if more else ()
     return Opening(
         headline=first,
-        gain=tuple(more),
+        gain=(*more, missing) if many else tuple(more),
         sides=tuple(_side(side, of) for side, of in sides.items()),
-        lines=tuple(filter(None, (missing, *unread, *wider, read_told(logs)))),
+        lines=tuple(filter(None, (missing * (not many), *unread, *wider, read_told(logs)))),
         label=f"Label: {verdict.label}. {_meaning(verdict)}",
         judged=verdict.gain is not None,
         **known,
@@ -215,15 +218,19 @@ def _value(score: Any) -> float:
     return float(getattr(score, "estimate", score))
 
 
-def two_intervals(verdict: Verdict) -> str:
-    """Why the decision has another interval of the gain than the one that is told first."""
+def two_intervals(verdict: Verdict, missing: bool) -> str:
+    """Why the decision has another interval of the gain than the one that is told first.
+    `missing`: some runs have no score.
+    """
     if (gain := verdict.gain) is None:
         return ""
     unsure = gain.estimate and gain.low <= 0 <= gain.high
     chance = ", which includes no change" if unsure else ""
+    lost = "; and runs without a score might have been lost or won" if missing else ""
     return (
         f"The label uses a wider interval of the gain, {point_range(gain.low, gain.high)}{chance}:"
-        " it adds two pseudo-tasks, so that a few tasks do not look more certain than they are."
+        " it adds two pseudo-tasks, so that a few tasks do not look more certain than they are"
+        f"{lost}."
     )
 
 

@@ -7,6 +7,7 @@
 3. A run with actions refused, with an altered or a scrubbed world or with other settings is
    coupled with the open run of its task and sample: the same random numbers, so that both are
    equal up to the first draw that differs.
+4. A world that raises in each of its first episodes is broken, and is played no further.
 """
 
 import logging
@@ -16,18 +17,19 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from forensics.budget import Budget
-from forensics.errors import MissingInput, UserError, environment_failure
-from forensics.phrases import percent
+from forensics.errors import MissingInput, OutsideFailure, UserError, environment_failure
+from forensics.phrases import percent, printable
 from forensics.progress import Pace, Progress, ticking
 from forensics.protocols import Environment, Policy, SamplingSettings
 from forensics.records import Trajectory, content_hash, read_json, write_json
 from forensics.records.tables import write_trajectories
-from forensics.records.trajectory import LAST_ACTION_CUT, TOKEN_LIMIT
+from forensics.records.trajectory import LAST_ACTION_CUT, TOKEN_LIMIT, WORLD_RAISED
 from forensics.rollout_logs import Rollouts
 from forensics.runs.condition import OPEN, Condition
 from forensics.world import environment_key
 
 TASKS_PER_CHUNK = 256
+FIRST, FIRST_TASKS = 8, 4  # episodes on so many tasks: a fault of one task is not the world's
 ROWS = "rows.json"  # how many rows a batch of each policy has, where memory decides
 
 
@@ -116,6 +118,8 @@ class RunStore:
                     condition.steered,
                 )
                 runs = _declared(play, self.world)
+                if not condition.changed:
+                    runs = _raising_no_more(runs, who.name, world, len(self.tasks), self.budget)
                 if condition == OPEN and at == 0:
                     runs = _telling_of_cuts(runs, who.name, self.budget.settings)
                 write_trajectories(path, _ticked(pace.timed(runs), tick))
@@ -172,6 +176,27 @@ def _declared(runs: Iterable[Trajectory], world: Environment) -> Iterator[Trajec
                         f" {', '.join(sorted(known)) or 'none'}"
                     )
                 )
+        yield run
+
+
+def _raising_no_more(
+    runs: Iterable[Trajectory], name: str, world: Environment, tasks: int, budget: Budget
+) -> Iterator[Trajectory]:
+    """The runs. Raises `OutsideFailure` where the world raised in each of the first ones, or in
+    all of a case that has no more of them.
+    """
+    least, spread = min(FIRST, tasks * budget.samples), min(FIRST_TASKS, tasks)
+    failed, seen = 0, set[str]()
+    for number, run in enumerate(runs, 1):
+        why = run.end_reason or ""
+        failed += run.end == "errored" and why.startswith(WORLD_RAISED)
+        seen.add(run.task)
+        if failed == number >= least and len(seen) >= spread:
+            raise OutsideFailure(
+                f"the world {world.name} failed in each of the first {number} episodes of {name},"
+                f" the last of them with {printable(why.removeprefix(WORLD_RAISED).strip(), 300)};"
+                " mend the world, and go on with --resume"
+            )
         yield run
 
 

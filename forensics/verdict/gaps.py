@@ -20,7 +20,13 @@ from forensics.verdict.rule import (
     WINS,
     G,
 )
-from forensics.verdict.sentences import IN_WORDS, RESTS_ON_ASSUMPTION
+from forensics.verdict.sentences import (
+    IN_WORDS,
+    LOST_SHARE,
+    RESTS_ON_ASSUMPTION,
+    lost_shares,
+    stated,
+)
 from forensics.verdict.source_gaps import (
     found_elsewhere,
     loosely_carried,
@@ -33,7 +39,6 @@ from forensics.verdict.view import JOINED, Judgement, Ruling, View, statistic
 
 RERUN = "Run both checkpoints with the shortcuts scrubbed: `forensics investigate`."
 RERUN_COST = "one run of both sides in the open and in the scrubbed world"
-LOST_SHARE = 0.05
 APART = ("prompt", "rule")  # what stands before a field of the prompt, or a line of code
 LONGEST_REASON = 300
 
@@ -297,7 +302,9 @@ def lost_runs(judged: Judgement) -> Iterator[Gap]:
     """Many runs without a score."""
     gain = judged.view.evidence(G)
     lost = None if gain is None else gain.diagnostics.get("runs_dropped")
-    if gain is not None and isinstance(lost, int) and lost > LOST_SHARE * (gain.n + lost):
+    if gain is None or not isinstance(lost, int):
+        return
+    if max(lost / max(gain.n + lost, 1), *lost_shares(judged.view)) > LOST_SHARE:
         yield Gap(
             text=(
                 f"{plural(lost, 'run')} errored or had no score and were left out; if that depends"
@@ -312,7 +319,7 @@ def silent_runs(judged: Judgement) -> Iterator[Gap]:
     """Runs that the token budget kept from acting or cut off; where there are
     too many the gain is not measured.
     """
-    before, after = (_stated(judged.view, f"never_acted_{side}") for side in ("before", "after"))
+    before, after = (stated(judged.view, f"never_acted_{side}") for side in ("before", "after"))
     if before or after:
         yield Gap(
             text=(
@@ -325,7 +332,7 @@ def silent_runs(judged: Judgement) -> Iterator[Gap]:
             ),
             cost="one run of both sides",
         )
-    before, after = (_stated(judged.view, f"cut_off_{side}") for side in ("before", "after"))
+    before, after = (stated(judged.view, f"cut_off_{side}") for side in ("before", "after"))
     if max(before, after) > LOST_SHARE:
         yield Gap(
             text=(
@@ -338,19 +345,13 @@ def silent_runs(judged: Judgement) -> Iterator[Gap]:
         )
 
 
-def _stated(view: View, name: str) -> float:
-    """A share of runs that the gain states beside itself, 0 where it does not."""
-    gain = view.evidence(G)
-    value = None if gain is None else gain.diagnostics.get(name)
-    return value if isinstance(value, float) else 0.0
-
-
 FROM_RUNS = (
     rest_open,
     not_allowed,
     found_elsewhere,
     harm,
     missing,
+    lost_runs,
     too_wide,
     loosely_carried,
     unsettled,
@@ -358,7 +359,6 @@ FROM_RUNS = (
     unexplained,
     unused_terms,
     seeds,
-    lost_runs,
     silent_runs,
 )
-FROM_LOGS = (rivals, missing, too_wide, doubt, not_run, seeds, lost_runs)
+FROM_LOGS = (rivals, missing, lost_runs, too_wide, doubt, not_run, seeds)

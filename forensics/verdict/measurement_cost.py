@@ -33,6 +33,9 @@ def cost(evidence: Evidence, target: float, of_case: int = 0) -> str:
     deviation, count = told.get("seed_deviation"), told.get("seeds")
     if interval is None or target <= 0:
         return "cannot be said from what was measured"
+    lost = (told.get("lost_before"), told.get("lost_after"))
+    if sum(share for share in lost if isinstance(share, float)) / 2 >= target:
+        return "no number of tasks would do: too many runs have no score"
     width, level = interval.half_width, interval.level
     if not isinstance(deviation, float) or not isinstance(count, int):
         return _more_tasks(evidence.clusters, (width / target) ** 2, of_case)

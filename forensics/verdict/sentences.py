@@ -35,6 +35,7 @@ from forensics.verdict.view import Judgement, View
 LONGEST_SENTENCE = 400
 CHANNELS = 4  # at most, in the headline
 WORTH_NAMING = 0.05  # share of wins below which a channel is left out of the headline
+LOST_SHARE = 0.05  # of a side's runs without a score, beyond which the headline says so
 WINS_READ = "logs.wins_read"
 HARM = "scrubbing.placebo"
 IN_WORDS = {
@@ -92,6 +93,7 @@ def sentence(judged: Judgement, named: tuple[Gap, ...], listed: tuple[Source, ..
     else:
         parts += [
             score_told(view),
+            lost_told(view),
             _bounds(view) if bounded else _split(label, view, rule),
             _tested(view, rule, listed),
         ]
@@ -169,6 +171,29 @@ def score_told(view: View) -> str:
         first, last = percent(before.estimate), percent(after.estimate)
         moved = f"stayed at {last}" if first == last else f"{moved} from {first} to {last}"
     return f"The score {moved} ({points(gain.estimate)} points{_range(gain, named=True)})."
+
+
+def lost_told(view: View) -> str:
+    """Of runs without a score, where they are many."""
+    before, after = lost_shares(view)
+    if max(before, after) <= LOST_SHARE:
+        return ""
+    return (
+        f"{capital(percent(before))} of the runs before training and {percent(after)} of those"
+        " after it errored or have no score; the intervals take each of them as lost and as won."
+    )
+
+
+def lost_shares(view: View) -> tuple[float, float]:
+    """The share of runs without a score before and after training, in the world with most."""
+    return stated(view, "lost_before"), stated(view, "lost_after")
+
+
+def stated(view: View, name: str) -> float:
+    """A share of runs that the gain states beside itself, 0 where it does not."""
+    gain = view.evidence(G)
+    value = None if gain is None else gain.diagnostics.get(name)
+    return value if isinstance(value, float) else 0.0
 
 
 def _range(evidence: Evidence, *, named: bool, decimals: int = 0) -> str:

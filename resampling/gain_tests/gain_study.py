@@ -252,7 +252,7 @@ class Comparison(Carries):
     alone: bool = False
 
     def estimate(self, weights: Weights) -> Contrast:
-        return self.panel.estimate(weights, self.level)
+        return self.panel.at_worst(weights, self.level)
 
     @property
     def _carried(self) -> Weights:

@@ -63,7 +63,7 @@ class NewReliance(Carries):
     alone: bool = False
 
     def _estimate(self, weights: Weights) -> Contrast:
-        return self.panel.estimate(weights, self.level)
+        return self.panel.at_worst(weights, self.level)
 
     def _by(self, side: str) -> Weights:
         """The wins of a side by the source."""

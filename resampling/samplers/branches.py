@@ -36,7 +36,7 @@ from typing import Any
 from forensics.errors import UserError, environment_failure, stop_outside
 from forensics.policies import Refusals, how_it_ended, row_stream, uniforms
 from forensics.protocols import Environment, Renderer, StepResult
-from forensics.records import TOKEN_LIMIT, Ending, Step, Trajectory, content_hash
+from forensics.records import TOKEN_LIMIT, WORLD_RAISED, Ending, Step, Trajectory, content_hash
 from forensics.world import environment_key
 from resampling.trace_rollouts import Request, Rollout, Trace, unscored_trace
 
@@ -317,7 +317,7 @@ class BranchRun:
         except Exception as error:
             stop_outside(error)
             self._leave(bool(drawn))
-            self._end(None, "errored", f"the environment raised {type(error).__name__}: {error}")
+            self._end(None, "errored", f"{WORLD_RAISED} {type(error).__name__}: {error}")
             return None
         over = result.terminated or result.truncated
         follow = [] if over else point.renderer.reply(result.observation, token_ids)

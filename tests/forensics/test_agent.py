@@ -208,10 +208,10 @@ def assert_gone(group: int) -> None:
 
 def test_what_left_the_group_ends_with_the_command(tmp_path: Path) -> None:
     leaves = "setsid sh -c 'echo $$ > pid; exec sleep 60' & while [ ! -s pid ]; do :; done"
-    given = {"KEY": "of-one-episode", "PATH": os.environ["PATH"]}
+    given = {"PATH": os.environ["PATH"]}
     with Commands() as commands:
         argv, said = ["sh", "-c", leaves], tmp_path / "said"
-        assert commands.run(argv, tmp_path, given, 60, said, "of-one-episode") is None
+        assert commands.run(argv, tmp_path, given, 60, said, "mark-of-one-episode") is None
     assert_gone(int((tmp_path / "pid").read_text()))
 
 
@@ -221,7 +221,7 @@ from forensics.harness import Commands
 from pathlib import Path
 here, argv = Path.cwd(), ["sh", "-c", "echo $$ > pid; sleep 60 & sleep 60"]
 with Commands() as commands:
-    given = argv, here, {}, 60, here / "said"
+    given = argv, here, {}, 60, here / "said", "mark-of-one-episode"
     threading.Thread(target=commands.run, args=given).start()
     while not (here / "pid").exists():
         time.sleep(0.02)

@@ -113,6 +113,21 @@ def test_errored_runs_say_nothing_about_the_policy(leak: Case, tmp_path: Path) -
         )
 
 
+@pytest.mark.parametrize("side", ["before", "after-0"])
+def test_a_side_of_which_every_run_errored_is_said(side: str, leak: Case, tmp_path: Path) -> None:
+    def broken(runs: list[Trajectory]) -> list[Trajectory]:
+        return [one.model_copy(update={"end": "errored", "outcome": None}) for one in runs]
+
+    found = answers(behaviour, rewritten(leak, tmp_path, broken, only=[side]))
+    told = f"Each of the 120 runs of `{side}` errored, so nothing is known of what it does."
+    said = [one for one in found.values() if isinstance(one, Undefined) and one.reason == told]
+    wins = found.get(("behaviour.channel_wins", "git-history"))
+    assert said and isinstance(wins, Evidence) == (side == "before")
+    assert not any(
+        "no answer" in one.reason for one in found.values() if isinstance(one, Undefined)
+    )
+
+
 def test_breakage_is_the_share_that_never_hands_in(tmp_path: Path) -> None:
     case = planted_case(tmp_path, Habits(), Habits(reads_history=1.0, thrown_off=0.3), tasks=40)
     found = evidence(case, "behaviour.breakage_runs")

@@ -2,6 +2,8 @@
 nothing where nothing changed.
 """
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import strategies as st
@@ -53,6 +55,18 @@ def test_bounds_by_hand():
     )
     assert found["gain.genuine"].interval.low <= 0.25 - 0.5 < found["gain.genuine"].interval.high
     assert found["gain.phantom"].interval.high >= 0.75 and found["gain.phantom"].interval.low <= 0
+
+
+def test_runs_without_a_score_might_have_been_lost_or_won() -> None:
+    rows = [(task, won, False, False) for task in map(str, range(300)) for won in (1, 1, 1, 0)]
+    before, after = side(rows), side(rows)
+    plain, found = answers(before, after), answers(before, replace(after, dropped=300))
+    assert found["gain.total"].diagnostics["lost_after"] == 0.2
+    for question in ("score.after", "gain.total", "gain.genuine", "gain.genuine_assumed"):
+        one, other = plain[question].interval, found[question].interval
+        assert one.low - other.low == pytest.approx(0.2 * 0.75)
+        assert other.high - min(one.high + 0.2 * 0.25, 1.0) == pytest.approx(0)
+    assert plain["score.before"].interval == found["score.before"].interval
 
 
 def test_a_win_that_cannot_be_told_is_genuine_in_no_central_estimate() -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from forensics.case import Rollouts
 from forensics.instruments import run_instrument
-from forensics.layers.decomposition import OPEN, Runs, World, read_runs
+from forensics.layers.decomposition import AFTER, OPEN, Runs, World, gain, paired, read_runs
 from forensics.layers.score import QUESTIONS, WorldRuns, score, worlds_between
 from forensics.records import Evidence, Undefined
 from forensics.records.tables import read_trajectories, write_trajectories
@@ -93,6 +93,43 @@ def test_a_missing_outcome_is_not_a_loss(tmp_path: Path) -> None:
     assert (total.estimate, total.clusters) == (0.75, 2)
     assert total.diagnostics["runs_dropped"] == 4
     assert total.diagnostics["tasks_dropped"] == 2
+
+
+def test_an_interval_reaches_as_far_as_runs_without_a_score_could_move_it() -> None:
+    """One of four runs of each task errored after training, and two before it: with all of these
+    lost or won the same contrast lies exactly so much lower or higher.
+    """
+    fates = {"kept": None, "lost": 0.0, "won": 1.0}
+
+    def side(errored: int, fate: str) -> Runs:
+        wins = np.random.default_rng(errored).random((30, 4)) < (0.7 if errored == 1 else 0.4)
+        table = np.stack([wins, np.zeros_like(wins)], axis=-1).astype(float)
+        if fates[fate] is None:
+            return replace(runs_of(table[:, errored:]), dropped=30 * errored)
+        table[:, :errored, 0] = fates[fate]
+        return runs_of(table)
+
+    weights = gain(OPEN)
+    panel = paired({OPEN: (side(2, "kept"), (side(1, "kept"),))}, None)
+    worst, best = (
+        paired({OPEN: (side(2, before), (side(1, after),))}, None).estimate(weights, 0.95)
+        for before, after in (("won", "lost"), ("lost", "won"))
+    )
+    plainly, widely = panel.estimate(weights, 0.95), panel.at_worst(weights, 0.95)
+    assert widely.estimate == plainly.estimate
+    assert plainly.low - widely.low == pytest.approx(plainly.estimate - worst.estimate)
+    assert widely.high - plainly.high == pytest.approx(best.estimate - plainly.estimate)
+    scores = panel.at_worst({(AFTER, OPEN): 1.0}, 0.95)
+    assert 0 <= scores.low < scores.high <= 1
+    first, last = (drawn(np.full(9, rate), 4, np.random.default_rng(1)) for rate in (0.3, 0.6))
+    whole = paired({OPEN: (first, (last,))}, None)
+    assert whole.at_worst(weights, 0.95) == whole.estimate(weights, 0.95)
+
+
+def test_a_side_without_any_score_is_said(tmp_path: Path) -> None:
+    logs = {**SMALL, ("after-0", OPEN): {"a": [ERRORED] * 2, "b": [ERRORED, LOST]}}
+    found = measured(logs, tmp_path, *LEAK)
+    assert all("No run after training has a score" in one.reason for one in found.values())
 
 
 def test_the_order_of_trajectories_does_not_matter(tmp_path: Path) -> None:

@@ -40,6 +40,7 @@ def _panel(differences: np.ndarray) -> Panel:
         cells=cells,
         table=table,
         episodes=dict.fromkeys(cells, len(differences)),
+        lost=dict.fromkeys(cells, 0.0),
         tasks_dropped=0,
         runs_dropped=0,
     )
