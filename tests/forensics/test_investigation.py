@@ -98,8 +98,8 @@ def test_a_case_folder_keeps_its_contract(desk: Desk) -> None:
     assert not {"Record", "VersionedRecord"} & set(known)
     lines = (desk.out / "findings.jsonl").read_text().splitlines()
     rows = [Finding.model_validate_json(line) for line in lines]
-    assert {(row.channel, row.obtained_steps, row.credited) for row in rows} == {
-        ("answer-key", (0,), True)
+    assert {(row.channel, row.obtained_steps, row.credited, row.level) for row in rows} == {
+        ("answer-key", (0,), None, "obtained")  # the prompt shows it, so that nobody can tell
     }
     told = [json.loads(line) for line in desk.evidence().splitlines()]
     keys = [(one["layer"], one["question"], one["about"] or "") for one in told]
