@@ -140,4 +140,5 @@ def test_tampering_is_told_by_what_it_bends(
     assert (
         share_of_wins(case, channel) > 0.8
     )  # now and then the wrong code is right on the visible test
-    assert not any(row.complete for row in chain_rows(case) if row.channel == other)
+    others = [row.level for row in chain_rows(case) if row.channel == other]
+    assert set(others) <= {"obtained"}, "what nobody tried is used by nobody"
