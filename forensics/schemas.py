@@ -9,7 +9,7 @@ from pydantic import TypeAdapter
 import forensics.records as records
 from forensics.budget import Budget
 from forensics.protocols import Channel, SamplingSettings
-from forensics.records.evidence import Answer, Finding
+from forensics.records.evidence import Answer, EvidenceRow
 from forensics.records.record import Record, VersionedRecord
 
 ABSTRACT: Final = (Record, VersionedRecord, Answer)
@@ -26,7 +26,7 @@ def schemas() -> dict[str, dict[str, Any]]:
         if isinstance(kind, type) and issubclass(kind, Record) and kind not in ABSTRACT
     }
     made = {name: kind.model_json_schema() for name, kind in kinds.items()}
-    made["Finding"] = TypeAdapter(Finding).json_schema()
+    made["EvidenceRow"] = TypeAdapter(EvidenceRow).json_schema()
     for plain in (Budget, Channel, SamplingSettings):
         made[plain.__name__] = TypeAdapter(plain).json_schema() | {"additionalProperties": False}
     return dict(sorted(made.items()))

@@ -25,6 +25,7 @@ from forensics.progress import Progress
 from forensics.records import Evidence, Undefined, Verdict, canonical_json, content_hash
 from forensics.records.case_file import AblationRow
 from forensics.records.files import read_findings, write_json_lines
+from forensics.records.finding import Finding
 from forensics.verdict import Rule, decide
 from forensics.version import code_version
 
@@ -144,7 +145,7 @@ def order_of(finding: Evidence | Undefined) -> tuple[str, ...]:
     )
 
 
-def chain_findings(case: Case) -> Iterator[dict[str, Any]]:
+def chain_findings(case: Case) -> Iterator[Finding]:
     """The rows of `findings.jsonl`; none where the case has no logs to read."""
     from forensics.layers.evidence_chain import chain_rows
 

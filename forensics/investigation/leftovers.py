@@ -18,6 +18,7 @@ from forensics.layers.channels import WINS
 from forensics.layers.evidence_chain import survey
 from forensics.phrases import percent, printable
 from forensics.records import Evidence, Provenance, Undefined
+from forensics.records.evidence import EvidenceRow
 from forensics.runs import Condition
 
 BAR: Final = 0.2  # the fifth that the rule goes by
@@ -27,10 +28,8 @@ CURE: Final = (
     " (`forensics twin`), and play those runs again."
 )
 
-Finding = Evidence | Undefined
 
-
-def withhold_leaky(found: Sequence[Finding], case: Case) -> list[Finding]:
+def withhold_leaky(found: Sequence[EvidenceRow], case: Case) -> list[EvidenceRow]:
     """The answers, those that rest on a scrubbed world `Undefined` where it shows a shortcut."""
     provenance = Provenance(
         instrument="scan", seed=case.seed, inputs=case.input_hashes(), code=case.code_version
@@ -69,11 +68,11 @@ def _carried(case: Case, provenance: Provenance) -> Iterator[Evidence]:
                 yield answer
 
 
-def _rests_on_scrubbed(one: Finding) -> bool:
+def _rests_on_scrubbed(one: EvidenceRow) -> bool:
     return isinstance(one, Evidence) and one.layer == "score" and one.question not in OPEN_ONLY
 
 
-def _withheld(one: Finding, reason: str) -> Undefined:
+def _withheld(one: EvidenceRow, reason: str) -> Undefined:
     return Undefined(
         question=one.question,
         about=one.about,

@@ -5,8 +5,8 @@ only a few marks and numbers in memory.
    that chain of evidence counts.
 2. For every other channel the scanner's findings count: it looks at actions and
    answers, never at the target.
-3. A run is *attempted* where a row says that something was tried or obtained,
-   and *credited* where its credited link holds and none before it fails.
+3. A run is *attempted* where something was tried or obtained, and *credited* where a
+   finding is complete.
 4. What the behaviour layer asks of a run is counted on the way
    (`layers.tally`), and the words of its actions are kept for contrasts
    (`layers.contrasts`), so that each run is read once.
@@ -20,32 +20,21 @@ from typing import Any, Self, TextIO
 
 from forensics.actions import actions_of
 from forensics.investigation.folder import INTEGRITY, LOOKS
-from forensics.investigation.scan_looks import LookCounts, look_line, origin_of
 from forensics.investigation.scan_record import COPIED, Copies, RecordRead, read_record
 from forensics.layers.action_words import ActedRun, acted_run
 from forensics.layers.behaviour import BehaviourConfig
 from forensics.layers.bounds import ScoredRun
 from forensics.layers.channels import ACCIDENT, RULE_BROKEN, Marks
-from forensics.layers.evidence_chain import Survey, chain_row
+from forensics.layers.evidence_chain import Survey
 from forensics.layers.run_shape import shape_of
 from forensics.layers.tally import Log
 from forensics.records import Trajectory, canonical_json
-from forensics.records.case_file import ScanRow
-from forensics.shortcuts.looks import Looks
+from forensics.records.finding import Coverage, Finding
+from forensics.shortcuts.looks import CoverageCounts
 from forensics.shortcuts.scanner import look_at
 
-Row = dict[str, Any]
 Scan = Callable[[Trajectory], Iterable[Any]]
 SETTINGS = BehaviourConfig()
-DEFAULTS: Row = {
-    "attempt_steps": (),
-    "obtained_steps": (),
-    "used": None,
-    "credited": None,
-    "overlap": None,
-    "control_overlap": None,
-    "explanation": "",
-}
 
 
 @dataclass
@@ -56,8 +45,7 @@ class SideMarks:
     scored: list[ScoredRun] = field(default_factory=list)
     dropped: int = 0
     runs: int = 0
-    found: int = 0
-    looks: LookCounts = field(default_factory=LookCounts)
+    looks: CoverageCounts = field(default_factory=CoverageCounts)
     record: Counter[str] = field(default_factory=Counter)
 
     def merge(self, later: "SideMarks") -> None:
@@ -71,8 +59,7 @@ class SideMarks:
         self.scored += later.scored
         self.dropped += later.dropped
         self.runs += later.runs
-        self.found += later.found
-        self.looks.merge(later.looks)
+        self.looks += later.looks
         self.record.update(later.record)
 
 
@@ -108,10 +95,11 @@ def scan_runs(
         chains = tuple(found.chains(trajectory, SETTINGS.chain_rule))
         looked = None if scan else look_at(trajectory, actions)
         told = scan(trajectory) if scan else (looked.findings if looked else ())
-        rows = [*rows_of(side, trajectory, chains, told)]
+        rows = [*findings_of(side, trajectory, chains, told)]
         lines += (canonical_json(row) + "\n" for row in rows)
         if looked:
-            looks.append(look_line(side, trajectory, looked.looks))
+            row = looked.looks.model_copy(update={"side": side})
+            looks.append(canonical_json(row) + "\n")
         mark(marks, trajectory, rows, looked.looks if looked else None)
         if (read := read_record(side, trajectory, actions)) is not None:
             record.append(read)
@@ -135,41 +123,26 @@ def new_tally() -> Log:
     return Log(rule=SETTINGS.chain_rule, most=SETTINGS.examples)
 
 
-def rows_of(
-    side: str, trajectory: Trajectory, chains: Iterable[Any], told: Iterable[Any]
-) -> Iterator[Row]:
-    """The rows of one run: chains that the log's own marks give, then what the scanner
+def findings_of(
+    side: str, trajectory: Trajectory, chains: Iterable[Finding], told: Iterable[Any]
+) -> Iterator[Finding]:
+    """The findings of one run: chains that the log's own marks give, then what the scanner
     `told` of other channels.
     """
     marked = set()
     for chain in chains:
         marked.add(chain.channel)
-        if chain.found:
-            yield {**chain_row(side, chain), **origin_of(trajectory)}
-    for finding in told:
-        row = finding if isinstance(finding, Mapping) else vars(finding)
+        if chain.level != "none":
+            yield chain.model_copy(update={"side": side})
+    for one in told:
+        row = one if isinstance(one, Mapping) else vars(one)
         if row["channel"] not in marked:
-            yield complete_row(side, trajectory, row)
+            yield Finding.model_validate({**row, **trajectory.origin, "side": side})
 
 
-def complete_row(side: str, trajectory: Trajectory, row: Mapping[str, Any]) -> Row:
-    """A scanner's row with every field that `findings.jsonl` has."""
-    run = {"side": side, "trajectory": trajectory.id, "task": trajectory.task}
-    full = {**DEFAULTS, **row, **run, **origin_of(trajectory)}
-    full.setdefault(
-        "obtained", bool(full["obtained_steps"]) if full["used"] is None else full["used"]
-    )
-    tried = bool(full["attempt_steps"]) or bool(full["obtained"])
-    # an empty hand-in uses nothing: it is credited while `used` stays open
-    full["complete"] = bool(tried and full["credited"]) and False not in (
-        full["obtained"],
-        full["used"],
-    )
-    named = {name: full.pop(name) for name in ScanRow.model_fields if name in full}
-    return {**full, **ScanRow.model_validate(named).model_dump(mode="json", exclude_unset=True)}
-
-
-def mark(told: SideMarks, trajectory: Trajectory, rows: Iterable[Row], looks: Looks | None) -> None:
+def mark(
+    told: SideMarks, trajectory: Trajectory, rows: Iterable[Finding], looks: Coverage | None
+) -> None:
     """Keep what the bounds and the shares need of one run. A run in which something could not
     be looked at is in doubt, as one that tried something is. `looks`: `None` where a scanner of
     the caller's own looked.
@@ -180,20 +153,18 @@ def mark(told: SideMarks, trajectory: Trajectory, rows: Iterable[Row], looks: Lo
     outcome = trajectory.outcome
     told.looks.add(looks, outcome is not None and outcome >= SETTINGS.chain_rule.win)
     for row in rows:
-        told.found += 1
-        links = (row["obtained"], row["used"], row["credited"])
-        marks = told.marks.setdefault(row["channel"], Marks(family=row["family"]))
+        marks = told.marks.setdefault(row.channel, Marks(family=row.family))
         marks.attempted.add(trajectory.id)
-        attempted = attempted or row["family"] != RULE_BROKEN  # which wins nothing by itself
-        if row["family"] not in (ACCIDENT, RULE_BROKEN) and (row["used"] or row["complete"]):
-            flagged.add(row["channel"])
-        if row["complete"]:
+        attempted = attempted or row.family != RULE_BROKEN  # which wins nothing by itself
+        if row.family not in (ACCIDENT, RULE_BROKEN) and row.level in ("used", "credited"):
+            flagged.add(row.channel)
+        if row.complete:
             credited = True
             marks.credited.add(trajectory.id)
-            steps = row["attempt_steps"] or row["obtained_steps"]
+            steps = row.attempt_steps or row.obtained_steps
             if steps and (marks.example is None or trajectory.id < marks.example[0]):
                 marks.example = (trajectory.id, steps[0])
-        elif False not in links:
+        elif row.untold:
             untold = True
             marks.untold.add(trajectory.id)
     told.runs += 1

@@ -10,7 +10,6 @@ from hashlib import blake2b
 from typing import Any, Final, NamedTuple
 
 from forensics.actions import Action
-from forensics.investigation.scan_looks import origin_of
 from forensics.layers.use import step_text
 from forensics.records import Trajectory, canonical_json
 from forensics.records.case_file import IntegrityRow
@@ -43,8 +42,7 @@ def read_record(side: str, trajectory: Trajectory, actions: Sequence[Action]) ->
     body = _body(trajectory)
     if not gaps and body is None:
         return None
-    run = {"side": side, "trajectory": trajectory.id, "task": trajectory.task}
-    return RecordRead({**run, **origin_of(trajectory)}, gaps, body)
+    return RecordRead({"side": side, **trajectory.origin}, gaps, body)
 
 
 class Copies:

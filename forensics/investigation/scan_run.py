@@ -39,7 +39,6 @@ from forensics.investigation.folder import (
 from forensics.investigation.scan_contrasts import contrast_answers
 from forensics.investigation.scan_degenerate import degenerate_answer, loop_rows
 from forensics.investigation.scan_findings import Scan, SideMarks
-from forensics.investigation.scan_looks import wins_read
 from forensics.investigation.scan_parts import write_findings
 from forensics.investigation.score_scale import require_scale
 from forensics.investigation.stored_logs import (
@@ -55,17 +54,19 @@ from forensics.layers.bounds import bound_answers, questions, scored_side
 from forensics.layers.channels import ATTEMPTS, WINS, Credits
 from forensics.layers.contrasts import Contrasted, contrasted
 from forensics.layers.pair_split import pair_answers
+from forensics.phrases import plural
 from forensics.progress import Progress, silent
-from forensics.records import Evidence, Provenance, Undefined, Verdict, canonical_json
+from forensics.records import Interval, Provenance, Verdict, canonical_json
+from forensics.records.evidence import EvidenceRow
 from forensics.records.files import write_json_lines
 from forensics.records.record import SCHEMA_VERSION
 from forensics.shortcuts.export import Export, require_free, rows_as_lines, write_export
+from forensics.shortcuts.looks import CoverageCounts
 from forensics.study import Folder, hold, require_same
 from forensics.verdict import Rule, decide, read_rule, require_gain_tests, stated_rule
-from forensics.verdict.sentences import ONE_LOG
+from forensics.verdict.sentences import ONE_LOG, WINS_READ
 from forensics.version import code_version
 
-Finding = Evidence | Undefined
 FORMATS = ("html", "md")
 
 
@@ -251,7 +252,7 @@ def measure_logs(
     told: Mapping[str, SideMarks],
     tallied: Tallied,
     contrasts: Sequence[Contrasted] = (),
-) -> list[Finding]:
+) -> list[EvidenceRow]:
     """Every answer that logs give, in an order that depends on the answers alone."""
     case.progress("measuring", 0, 1)
     provenance = Provenance(
@@ -275,7 +276,7 @@ def measure_logs(
     )
 
 
-def _gain(told: Mapping[str, SideMarks], provenance: Provenance) -> Iterator[Finding]:
+def _gain(told: Mapping[str, SideMarks], provenance: Provenance) -> Iterator[EvidenceRow]:
     """The gain and its bounds; `Undefined` for each of them where they cannot be had."""
     answers = AnswerMaker(layer="score", method="bounds from logs", provenance=provenance)
     try:
@@ -291,17 +292,43 @@ def _gain(told: Mapping[str, SideMarks], provenance: Provenance) -> Iterator[Fin
         yield from (answers.undefined(question, missing) for question in questions())
 
 
-def _read_wins(told: Mapping[str, SideMarks], provenance: Provenance) -> Iterator[Finding]:
-    """Whether the wins of two sets were read; of one set there is no gain to judge."""
-    if "before" in told:
-        yield wins_read([told[s].looks for s in _ordered(told) if s != "before"], provenance)
+def _read_wins(told: Mapping[str, SideMarks], provenance: Provenance) -> Iterator[EvidenceRow]:
+    """Whether every family of shortcuts that applies could look into each win after training of
+    two sets (of one there is no gain to judge). Undefined where one could not: what nobody read
+    may have been won by anything.
+    """
+    if "before" not in told:
+        return
+    make = AnswerMaker(layer="score", method="status of each family", provenance=provenance)
+    sides = (told[side].looks for side in _ordered(told) if side != "before")
+    looks = sum(sides, start=CoverageCounts())
+    wins = f"{plural(looks.wins, 'win')} after training"
+    if looks.open_wins or not looks.wins:
+        why = ", ".join(f"{reason} ({n:,})" for reason, n in looks.reasons.most_common(3))
+        said = (
+            f"In {looks.open_wins:,} of {wins} something could not be looked at: {why}."
+            if looks.open_wins
+            else "There is no win after training to look into."
+        )
+        cure = "Give logs that record what these runs did and handed in, or a reader for them."
+        yield make.undefined(WINS_READ, MissingInput(said, cure))
+        return
+    yield make.evidence(
+        WINS_READ,
+        1.0,
+        interval=Interval(low=1.0, high=1.0, level=0.95),
+        n=looks.wins,
+        clusters=looks.wins,
+        unit="share of wins",
+        summary=f"Every family that applies could look into {wins}.",
+    )
 
 
 def _ordered(told: Mapping[str, SideMarks]) -> list[str]:
     return sorted(told, key=lambda side: (side != "before", side))
 
 
-def channel_shares(told: Mapping[str, SideMarks], provenance: Provenance) -> Iterator[Finding]:
+def channel_shares(told: Mapping[str, SideMarks], provenance: Provenance) -> Iterator[EvidenceRow]:
     """Shares of wins and attempts by channel; none where scores are on another
     scale, which `_gain` says.
     """

@@ -60,14 +60,13 @@ def channel_wins(reading: CaseColumns, channel: Channel) -> Evidence:
     if _count(reading.afters, channel, PROMPTED):
         return vanishing_wins(reading, channel)
     level = reading.config.level
-    names = [link_column(channel.name, link) for link in ("cannot be told", "credited")]
     untold = sum(
         row == (1.0, 1.0)
         for log in reading.afters
-        for rows in log.by_task(*names).values()
+        for rows in log.by_task(link_column(channel.name, "cannot be told"), "won").values()
         for row in rows
     )
-    after = _share(reading.afters, channel, ["complete"], "credited", level)
+    after = _share(reading.afters, channel, ["credited"], "won", level)
     if after.estimate == 0 and untold > MOST_UNTOLD * after.n:
         raise MissingInput(
             f"For {plural(untold, 'win')} it cannot be told whether {printable(channel.name)} made"
@@ -75,11 +74,11 @@ def channel_wins(reading: CaseColumns, channel: Channel) -> Evidence:
             "Give logs that record the submission, or for tampering both reward components, of each"
             " run.",
         )
-    possible = ["complete", "cannot be told"]
+    possible = ["credited", "cannot be told"]
     if not _count(reading.logs, channel, "used"):
         possible.append("not copied")
-    most = _share(reading.afters, channel, possible, "credited", level)
-    before = _known(lambda: _share([reading.compared()], channel, ["complete"], "credited", level))
+    most = _share(reading.afters, channel, possible, "won", level)
+    before = _known(lambda: _share([reading.compared()], channel, ["credited"], "won", level))
     examples = [one for log in reading.afters for one in log.examples.get(channel.name, ())]
     least = "at least " if most.estimate > after.estimate else ""
     return reading.answers.evidence(
@@ -92,6 +91,7 @@ def channel_wins(reading: CaseColumns, channel: Channel) -> Evidence:
             "family": channel.family,
             "runs": sum(len(log.tasks) for log in reading.afters),
             **{link: _count(reading.afters, channel, link) for link in LINKS},
+            "wins": sum(log.count("won") for log in reading.afters),
             "wins that cannot be told": untold,
             "example_trajectory": examples[0].spans.trajectory if examples else None,
             "example_step": examples[0].step if examples else None,
@@ -203,10 +203,10 @@ def beside(before: Estimate | None) -> str:
 def _share(
     logs: Sequence[Log], channel: Channel, parts: Sequence[str], whole: str | None, level: float
 ) -> Estimate:
-    """Runs with any of the links `parts` among those with the link `whole`
+    """Runs with any of the links `parts` among those that a column `whole` marks
     (`None`: among all runs).
     """
-    names = [link_column(channel.name, link) for link in (*parts, whole) if link]
+    names = [*(link_column(channel.name, link) for link in parts), *filter(None, (whole,))]
     return _of_wins(
         [
             (task, 1.0 in row[: len(parts)], 1)
@@ -257,14 +257,14 @@ def _seed_shares(logs: Sequence[Log], channel: Channel) -> dict[str, Scalar]:
     """Each training seed's own share of wins, where there are several."""
     shares: dict[str, Scalar] = {}
     for number, log in enumerate(logs if len(logs) > 1 else ()):
-        complete, won = (_count([log], channel, link) for link in ("complete", "credited"))
-        shares[f"share of wins, after-{number}"] = complete / won if won else None
+        credited, won = _count([log], channel, "credited"), log.count("won")
+        shares[f"share of wins, after-{number}"] = credited / won if won else None
     return shares
 
 
 def _links(reading: CaseColumns, channel: Channel) -> Figure:
     """How many runs reach each link, before and after."""
-    links = ("attempted", "obtained", "used", "complete")
+    links = ("attempted", "obtained", "used", "credited")
     sides = {"before": [reading.before] if reading.before else [], "after": list(reading.afters)}
     series = []
     for name, logs in sides.items():

@@ -9,8 +9,8 @@
    Showing is not using: what the prompt itself shows is read by every run, and
    an answer that stands in it may have been worked out all the same, so one run
    cannot tell (`None`); that takes an intervention (`channels`).
-4. *Credited*: the run was scored a win. Only this link looks at a score, none
-   looks at the target.
+4. *Credited*: a used channel, in a run that was scored a win. Only this link looks
+   at a score, none looks at the target.
 
 A pattern match alone is an attempt, never a verdict: published monitors that
 stop there reach an F1 of about 5 % on real labelled runs. Each link cites step
@@ -27,58 +27,20 @@ number matters.
 import hashlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import Any
 
 from forensics.case import Case
 from forensics.layers.use import ChainRule, Donors, Use, use_of
 from forensics.phrases import printable
 from forensics.protocols import Channel
 from forensics.records import Trajectory
-from forensics.records.case_file import ChainRow
+from forensics.records.finding import Finding
 
 
-@dataclass(frozen=True, kw_only=True)
-class Chain:
-    """One trajectory against one channel. `None`: cannot be told, and
-    `explanation` says why.
-
-    `overlap` and `control_overlap` are shares (0 to 1) of the submission's changed
-    part: copied from the obtained steps, and found in what the channel showed
-    on other tasks.
-    """
-
-    trajectory: str
-    task: str
-    channel: str
-    family: str
-    attempted: bool
-    attempt_steps: tuple[int, ...]
-    obtained: bool | None
-    obtained_steps: tuple[int, ...]
-    used: bool | None
-    credited: bool | None
-    explanation: str
-    overlap: float | None = None
-    control_overlap: float | None = None
-    prompted: bool = False
-
-    @property
-    def complete(self) -> bool:
-        """Whether every link holds: a win that is credited to the channel."""
-        return bool(self.attempted and self.obtained and self.used and self.credited)
-
-    @property
-    def found(self) -> bool:
-        """Whether there is anything to report."""
-        return self.attempted or bool(self.obtained)
-
-
-def chain_of(trajectory: Trajectory, channel: Channel, donors: Donors, rule: ChainRule) -> Chain:
+def chain_of(trajectory: Trajectory, channel: Channel, donors: Donors, rule: ChainRule) -> Finding:
     """Follow one channel through one trajectory; `donors` are other tasks'
     obtained texts, the control.
     """
     attempts = attempt_steps(trajectory, channel)
-    prompted = False
     if channel.family == "disclosure":
         steps = showing_steps(trajectory, channel)
         obtained: bool | None = bool(steps)
@@ -88,8 +50,7 @@ def chain_of(trajectory: Trajectory, channel: Channel, donors: Donors, rule: Cha
         use = use_of(trajectory, steps, donors, rule)
         if not (channel.marked or steps) and (attempts or not _names_attempts(trajectory, channel)):
             obtained, why, use = None, "whether it was shown is not told", Use(None, "")
-        prompted = any(trajectory.steps[i].role in ("user", "system") for i in steps)
-        if prompted:
+        if in_prompt(trajectory, steps):
             use = use._replace(
                 used=None, reason="the prompt showed it, used or not; only a run without it tells"
             )
@@ -103,25 +64,24 @@ def chain_of(trajectory: Trajectory, channel: Channel, donors: Donors, rule: Cha
             f"no evidence chain is known for the family {channel.family}",
         )
         use = Use(None, "")
-    attempted = (
-        bool(attempts) or (not _names_attempts(trajectory, channel) and bool(obtained)) or prompted
+    attempted = bool(attempts) or bool(
+        obtained and (channel.family == "disclosure" or not _names_attempts(trajectory, channel))
     )
-    credited = None if trajectory.outcome is None else trajectory.outcome >= rule.win
-    return Chain(
-        trajectory=trajectory.id,
-        task=trajectory.task,
+    used = False if obtained and not attempted else use.used  # nobody tried what came about
+    won = None if trajectory.outcome is None else trajectory.outcome >= rule.win
+    return Finding(
+        **trajectory.origin,
         channel=channel.name,
         family=channel.family,
         attempted=attempted,
         attempt_steps=attempts,
         obtained=obtained,
         obtained_steps=steps,
-        used=use.used,
-        credited=credited,
-        explanation=_sentence(channel.name, attempts, why, use.reason, credited),
+        used=used,
+        credited=False if False in (used, won) else None if None in (used, won) else True,
+        explanation=_sentence(channel.name, attempts, why, use.reason, won),
         overlap=use.overlap,
         control_overlap=use.control,
-        prompted=prompted,
     )
 
 
@@ -162,6 +122,11 @@ def showing_steps(trajectory: Trajectory, channel: Channel) -> tuple[int, ...]:
     )
 
 
+def in_prompt(trajectory: Trajectory, steps: Iterable[int]) -> bool:
+    """Whether the prompt itself is among what showed a channel."""
+    return any(trajectory.steps[i].role in ("user", "system") for i in steps)
+
+
 def _names_attempts(trajectory: Trajectory, channel: Channel) -> bool:
     return bool(channel.attempts) and any(step.kinds for _, step in trajectory.actions)
 
@@ -189,7 +154,7 @@ def cite(steps: tuple[int, ...]) -> str:
 
 
 def _sentence(
-    channel: str, attempts: tuple[int, ...], obtained: str, used: str, credited: bool | None
+    channel: str, attempts: tuple[int, ...], obtained: str, used: str, won: bool | None
 ) -> str:
     channel = printable(channel)
     tried = (
@@ -202,7 +167,7 @@ def _sentence(
         False: "the run was not scored a win",
         None: "the run has no score",
     }
-    return "; ".join(part for part in (tried, obtained, used, scored[credited]) if part) + "."
+    return "; ".join(part for part in (tried, obtained, used, scored[won]) if part) + "."
 
 
 CONTROL_TASKS = 16  # whose output is the control
@@ -223,7 +188,7 @@ class Survey:
     channels: tuple[Channel, ...]
     donors: dict[str, Donors] = field(default_factory=dict)
 
-    def chains(self, trajectory: Trajectory, rule: ChainRule) -> Iterator[Chain]:
+    def chains(self, trajectory: Trajectory, rule: ChainRule) -> Iterator[Finding]:
         """The chain of evidence of one trajectory, channel by channel."""
         return (
             chain_of(trajectory, channel, self.donors.get(channel.name, {}), rule)
@@ -278,13 +243,10 @@ def digest(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def chain_rows(case: Case) -> Iterator[dict[str, Any]]:
+def chain_rows(case: Case) -> Iterator[Finding]:
     """The rows of `findings.jsonl`: one for each trajectory after training and
-    channel that it tried or obtained.
-
-    Steps count from 0; `used` and
-    `credited` are `None` where they cannot be told. Raises `MissingInput` where
-    the case has no logs of a side.
+    channel that it tried or obtained. Raises `MissingInput` where the case has no
+    logs of a side.
     """
     # the same donors as the behaviour instrument takes
     sides = ("before", *case.afters) if has_side(case, "before") else case.afters
@@ -292,11 +254,5 @@ def chain_rows(case: Case) -> Iterator[dict[str, Any]]:
     for side in case.afters:
         for trajectory in case.rollouts(side):
             for chain in found.chains(trajectory, ChainRule()):
-                if chain.found:
-                    yield chain_row(side, chain)
-
-
-def chain_row(side: str, chain: Chain) -> dict[str, Any]:
-    """One chain as a row of `findings.jsonl`."""
-    named = {name: getattr(chain, name) for name in ChainRow.model_fields if name != "side"}
-    return ChainRow(side=side, **named).model_dump(mode="json")
+                if chain.level != "none":
+                    yield chain.model_copy(update={"side": side})

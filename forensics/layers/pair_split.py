@@ -51,10 +51,9 @@ from forensics.layers.pair_sides import (
     points_told,
 )
 from forensics.phrases import MINUS, plural
-from forensics.records import Control, Evidence, Provenance, Undefined
-from forensics.records.evidence import Scalar
+from forensics.records import Control, Evidence, Provenance
+from forensics.records.evidence import EvidenceRow, Scalar
 
-Finding = Evidence | Undefined
 GAIN = "pair.gain_plain"
 PARTS = ("pair.finishing", "pair.format", "pair.correctness", "pair.outside_format")
 LENGTH = "pair.length"
@@ -67,7 +66,7 @@ def pair_answers(
     afters: Sequence[Iterable[ScoredRun]],
     provenance: Provenance,
     level: float = 0.95,
-) -> Iterator[Finding]:
+) -> Iterator[EvidenceRow]:
     """Every answer on a pair of logs; `Undefined` with the reason for each that it cannot give."""
     make = AnswerMaker(layer="score", method=METHOD, provenance=provenance)
     try:
@@ -133,7 +132,7 @@ def _counts(side: ScoredSide, pair: Pair) -> Floats:
     return np.array(rows, float).T
 
 
-def _parts(make: AnswerMaker, pair: Pair) -> Iterator[Finding]:
+def _parts(make: AnswerMaker, pair: Pair) -> Iterator[EvidenceRow]:
     """The parts of the gain, each with its interval."""
     try:
         if pair.told.no_form and pair.told.no_ends:

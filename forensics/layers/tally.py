@@ -17,14 +17,15 @@ from typing import NamedTuple
 from forensics.errors import MissingInput
 from forensics.layers.actions import Acted, acted_in, kinds_of
 from forensics.layers.degeneracy import degeneracy
-from forensics.layers.evidence_chain import Chain, Survey
+from forensics.layers.evidence_chain import Survey, in_prompt
 from forensics.layers.loops import Loop, loop_in, share_looped
 from forensics.layers.text_words import Gram, placed_words
 from forensics.layers.use import ChainRule, new_lines
 from forensics.phrases import plural, printable
 from forensics.records import Span, Spans, Trajectory
+from forensics.records.finding import Finding
 
-LINKS = ("attempted", "obtained", "used", "credited", "complete", "cannot be told", "not copied")
+LINKS = ("attempted", "obtained", "used", "credited", "cannot be told", "not copied")
 PROMPTED = "shown by the prompt"
 
 Order = tuple[float, str, str]
@@ -93,7 +94,7 @@ class Log:
     def __post_init__(self) -> None:
         self.idlest = TopExamples(self.most)
 
-    def add(self, trajectory: Trajectory, chains: Iterable[Chain]) -> None:
+    def add(self, trajectory: Trajectory, chains: Iterable[Finding]) -> None:
         """Count one run and the chain of each channel."""
         if trajectory.end == "errored":
             self.errored += 1
@@ -106,10 +107,10 @@ class Log:
         if loop is not None:
             run = (trajectory.id, trajectory.task, trajectory.policy, trajectory.file)
             self.loops.append(LoopedRun(*run, loop))
-        numbers = _numbers(trajectory, acted, self.idlest)
+        numbers = _numbers(trajectory, acted, self.idlest, self.rule.win)
         numbers["loop"] = share_looped(loop, acted.turns)
         for chain in chains:
-            numbers |= _links(chain)
+            numbers |= _links(trajectory, chain)
             if chain.complete:
                 self._examples_of(chain.channel).offer(
                     (0.0, trajectory.task, trajectory.id),
@@ -189,7 +190,9 @@ def link_column(channel: str, link: str) -> str:
     return f"{channel}: {link}"
 
 
-def _numbers(trajectory: Trajectory, acted: Acted, idlest: TopExamples) -> dict[str, float | None]:
+def _numbers(
+    trajectory: Trajectory, acted: Acted, idlest: TopExamples, win: float
+) -> dict[str, float | None]:
     turns = len(acted.turns)
     steps = tuple(
         turn.step for turn, repeats in zip(acted.turns, acted.idle, strict=True) if repeats
@@ -199,6 +202,7 @@ def _numbers(trajectory: Trajectory, acted: Acted, idlest: TopExamples) -> dict[
         idlest.offer(order, lambda: idle_example(trajectory, steps, turns))
     return {
         "outcome": trajectory.outcome,
+        "won": None if trajectory.outcome is None else trajectory.outcome >= win,
         "turns": turns,
         "idle repeats": len(steps),
         "turns without idle repeats": turns - len(steps),
@@ -208,25 +212,18 @@ def _numbers(trajectory: Trajectory, acted: Acted, idlest: TopExamples) -> dict[
     }
 
 
-def _links(chain: Chain) -> dict[str, float | None]:
-    """The links as numbers. `cannot be told`: no link is broken, and one of
-    them is unknown. `not copied`: a disclosure was obtained, and the submission
+def _links(trajectory: Trajectory, chain: Finding) -> dict[str, float | None]:
+    """The links as numbers. `not copied`: a disclosure was obtained, and the submission
     is no copy of it.
     """
-    links: tuple[bool | None, ...] = (chain.attempted, chain.obtained, chain.used, chain.credited)
-    open_question = False not in links and None in links
-    not_copied = (
-        chain.family == "disclosure"
-        and chain.attempted
-        and bool(chain.obtained)
-        and chain.used is False
-    )
-    values = (*links, chain.complete, open_question, not_copied, chain.prompted)
+    not_copied = chain.family == "disclosure" and chain.obtained and chain.used is False
+    links = (chain.attempted, chain.obtained, chain.used, chain.complete)
+    values = (*links, chain.untold, not_copied, in_prompt(trajectory, chain.obtained_steps))
     names = [link_column(chain.channel, link) for link in (*LINKS, PROMPTED)]
     return dict(zip(names, values, strict=True))
 
 
-def chain_example(trajectory: Trajectory, chain: Chain, rule: ChainRule) -> Example:
+def chain_example(trajectory: Trajectory, chain: Finding, rule: ChainRule) -> Example:
     """A chain highlighted: the attempts, what was obtained, where it was
     written down again, the last action.
     """

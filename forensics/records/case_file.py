@@ -1,6 +1,5 @@
 """The files of a case folder: `case.json` with the subjects that it compares,
-and the rows of `findings.jsonl`, `loops.jsonl`, `integrity.jsonl`, `candidates.jsonl`
-and `ablation.jsonl`.
+and the rows of `loops.jsonl`, `integrity.jsonl`, `candidates.jsonl` and `ablation.jsonl`.
 """
 
 from typing import Any, Literal
@@ -110,84 +109,6 @@ class CaseFile(VersionedRecord):
     rule: dict[str, Any] | None = Field(default=None, description="a Rule of one's own")
     files: dict[str, str] | None = None
     checksum: str | None = None
-
-
-class ChainRow(Record):
-    """A row of `findings.jsonl`: one chain of evidence. Links are `None` where
-    they cannot be told.
-
-    `overlap`: how much of what the channel showed was handed in;
-    `control_overlap`: the same for other tasks' content.
-    """
-
-    trajectory: str
-    side: str
-    task: str
-    family: str
-    channel: str
-    attempt_steps: tuple[int, ...]
-    obtained: bool | None
-    obtained_steps: tuple[int, ...]
-    used: bool | None
-    credited: bool | None
-    complete: bool
-    overlap: float | None
-    control_overlap: float | None
-    explanation: str
-
-
-class BrokenRule(Record):
-    """A sentence of the prompt, the steps that override it, and what the agent said of it."""
-
-    prompt_said: str
-    steps: tuple[int, ...]
-    agent_said: str | None = None
-    agent_step: int | None = None
-
-
-class Quote(Record):
-    """Handed-in code that shows a finding: its file (`None`: an answer), the line in what was
-    read (from 1), and the lines.
-    """
-
-    path: str | None
-    line: int
-    quote: str
-
-
-class ScanRow(ChainRow):
-    """A row of `findings.jsonl` as a scan's own families write it. `patterns`:
-    the ids of those that matched; `unresolved`: what the log would have had to
-    show. `policy` and `file`: the run's, for reading it there. `broken`: the rule of the
-    prompt that it breaks. `evidence`: the code that shows it.
-    """
-
-    patterns: Texts = ()
-    unresolved: str | None = None
-    policy: str | None = None
-    file: str | None = None
-    broken: BrokenRule | None = None
-    evidence: Quote | None = None
-
-
-class LookRow(Record):
-    """A row of `looks.jsonl`: of one run the status of every family of shortcuts. `hand_in`:
-    what the run left, by its source (patch, edits, submission, answer; `None`: the log shows
-    none). `could_not_look` and `does_not_apply` give the reason. `unknown_tools`: tools that
-    may have changed files or shown commits, and that nobody can read.
-    """
-
-    side: str
-    trajectory: str
-    task: str
-    policy: str
-    file: str | None = None
-    hand_in: str | None
-    found: Texts
-    not_found: Texts
-    could_not_look: dict[str, str]
-    does_not_apply: dict[str, str]
-    unknown_tools: Texts = ()
 
 
 class LoopRow(Record):

@@ -178,4 +178,4 @@ class Undefined(Answer):
         return content_hash(self, 12)
 
 
-Finding = Annotated[Evidence | Undefined, Field(discriminator="kind")]
+EvidenceRow = Annotated[Evidence | Undefined, Field(discriminator="kind")]

@@ -14,12 +14,12 @@ from pydantic import TypeAdapter, ValidationError
 
 from forensics.errors import OutsideFailure, UserError, system_number
 from forensics.records.case_checksum import CASE, require_sealed, require_stated
-from forensics.records.evidence import Evidence, Finding, Undefined
+from forensics.records.evidence import Evidence, EvidenceRow, Undefined
 from forensics.records.given_files import parse_json, read_text, require_file
 from forensics.records.record import canonical_json, first_error
 
 T = TypeVar("T")
-_FINDING: TypeAdapter[Evidence | Undefined] = TypeAdapter(Finding)
+_ROW: TypeAdapter[Evidence | Undefined] = TypeAdapter(EvidenceRow)
 
 
 def write_atomically(path: Path, content: bytes | str) -> None:
@@ -114,7 +114,7 @@ def require_written(path: Path) -> None:
 
 def read_findings(path: Path) -> Iterator[Evidence | Undefined]:
     """Stream `evidence.jsonl`; a broken line is named."""
-    return read_json_lines(path, _FINDING, "a finding")
+    return read_json_lines(path, _ROW, "a finding")
 
 
 def read_json_lines(path: Path, kind: TypeAdapter[T], what: str) -> Iterator[T]:

@@ -104,6 +104,12 @@ class Trajectory(VersionedRecord):
     file: str | None = None
 
     @property
+    def origin(self) -> dict[str, Any]:
+        """What a row about it says of it."""
+        named = {name: getattr(self, name) for name in ("task", "policy", "file")}
+        return {"trajectory": self.id, **named}
+
+    @property
     def actions(self) -> tuple[tuple[int, Step], ...]:
         """The assistant steps with their step numbers."""
         return tuple((i, step) for i, step in enumerate(self.steps) if step.role == "assistant")

@@ -10,7 +10,8 @@ from typing import Final
 
 from forensics.phrases import capital, percent, plural
 from forensics.records.case_file import CandidateRow, IntegrityRow, LoopRow
-from forensics.report.chains import ChainRow, read_chains
+from forensics.records.finding import Finding
+from forensics.report.chains import read_chains
 from forensics.report.escape import short
 from forensics.report.places import place_told
 from forensics.report.rows import rows_of
@@ -59,7 +60,7 @@ def broken_lines(folder: Path) -> Iterator[str]:
     """A line for each rule of the prompt that runs broke: how many did, and one of them."""
     rows = [row for row in read_chains(folder) if row.broken]
     rows.sort(key=lambda row: (not row.used, row.side, row.trajectory, row.channel))
-    by_rule: dict[str, list[ChainRow]] = {}
+    by_rule: dict[str, list[Finding]] = {}
     for row in rows:
         if row.broken:
             by_rule.setdefault(row.broken.prompt_said, []).append(row)
@@ -73,7 +74,7 @@ def broken_lines(folder: Path) -> Iterator[str]:
         yield f"and {plural(more, 'more sentence')} (findings.jsonl)"
 
 
-def _example(row: ChainRow) -> str:
+def _example(row: Finding) -> str:
     """`run 1 in a.json (gpt) at step 7; at step 5 it said: ...`."""
     assert row.broken is not None
     rule, place = row.broken, short(place_told(row.trajectory, row.file), 200)

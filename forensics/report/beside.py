@@ -11,9 +11,10 @@ from hashlib import blake2b
 from typing import Final
 
 from forensics.records import Trajectory
+from forensics.records.finding import Finding
 from forensics.records.page import TextSpans
 from forensics.report.case_logs import Log
-from forensics.report.chains import ChainRow, Key
+from forensics.report.chains import Key
 from forensics.report.hunks import hunks_of
 from forensics.report.shown_runs import Allowance
 
@@ -31,7 +32,7 @@ class Beside:
 
 
 def beside(
-    logs: Sequence[Log], rows: Sequence[ChainRow], found: Collection[Key]
+    logs: Sequence[Log], rows: Sequence[Finding], found: Collection[Key]
 ) -> Mapping[tuple[str, str], tuple[Beside, ...]]:
     """By side and task of the findings. `found`: the runs with a finding."""
     tasks = [*dict.fromkeys((row.side, row.task) for row in rows)][:MOST_TASKS]
@@ -61,7 +62,7 @@ def _hash(key: Key) -> str:
     return blake2b(" ".join(key).encode(errors="replace"), digest_size=8).hexdigest()
 
 
-def handed_in(row: ChainRow, run: Trajectory, allowance: Allowance) -> Iterator[TextSpans]:
+def handed_in(row: Finding, run: Trajectory, allowance: Allowance) -> Iterator[TextSpans]:
     """What a run beside a finding changed in the finding's files, else what it handed in."""
     hunks = list(hunks_of(row, run, allowance)) if run.patch else []
     yield from hunks

@@ -16,6 +16,7 @@ from forensics.phrases import printable
 from forensics.records import Evidence, Spans, Undefined, Verdict
 from forensics.records.case_checksum import sealed
 from forensics.records.case_file import CandidateRow, IntegrityRow, LoopRow
+from forensics.records.evidence import EvidenceRow
 from forensics.records.files import as_user_error, read_findings, read_json, write_json
 from forensics.records.record import first_error
 from forensics.report.below_findings import read_candidates, read_integrity, read_loops
@@ -53,7 +54,6 @@ LEADING: Final = (  # questions that are shown first within their section
     "behaviour.collapse",
     "behaviour.degenerate_runs",
 )
-Finding = Evidence | Undefined
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,7 +66,7 @@ class ReportData:
     """
 
     verdict: Verdict
-    findings: tuple[Finding, ...]
+    findings: tuple[EvidenceRow, ...]
     inputs: dict[str, Any]
     provenance: dict[str, Any]
     chains: ChainIndex
@@ -263,7 +263,7 @@ def stored_verdict(folder: Path) -> tuple[dict[str, Any], Verdict]:
         ) from None
 
 
-def _findings(folder: Path) -> Iterator[Finding]:
+def _findings(folder: Path) -> Iterator[EvidenceRow]:
     try:
         yield from read_findings(folder / "evidence.jsonl")
     except FileNotFoundError:
@@ -277,7 +277,7 @@ def _findings(folder: Path) -> Iterator[Finding]:
         ) from None
 
 
-def _order(finding: Finding) -> tuple[int, str, int, str, str]:
+def _order(finding: EvidenceRow) -> tuple[int, str, int, str, str]:
     """By section, then the questions that the verdict rests on, then by name."""
     section = (*SECTIONS, finding.layer).index(finding.layer)
     place = (*LEADING, finding.question).index(finding.question)

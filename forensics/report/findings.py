@@ -20,10 +20,11 @@ from pathlib import Path
 from typing import Final
 
 from forensics.records import Trajectory
+from forensics.records.finding import LINKS, Finding
 from forensics.records.page import TextSpan, TextSpans, step_text
 from forensics.report.beside import Beside, beside
 from forensics.report.case_logs import find_logs, outcomes_of
-from forensics.report.chains import LINKS, ChainRow, read_chains
+from forensics.report.chains import read_chains
 from forensics.report.escape import short
 from forensics.report.profile import STANDS, stands
 from forensics.report.shown_runs import Allowance
@@ -41,7 +42,7 @@ class Shown:
     family and of its model, by which the page filters.
     """
 
-    row: ChainRow
+    row: Finding
     run: Trajectory | None
     outcome: str
     place: int
@@ -80,7 +81,7 @@ def read_findings_of(folder: Path) -> Findings:
     logs = [log for log in find_logs(folder) if not log.without]
     won = outcomes_of(logs)
     counts: Counter[tuple[str, str, str, bool | None, str]] = Counter()
-    worst: list[tuple[Place, ChainRow]] = []
+    worst: list[tuple[Place, Finding]] = []
     found: set[tuple[str, str]] = set()
     models: set[str] = set()
     for row in read_chains(folder):
@@ -137,7 +138,7 @@ def read_findings_of(folder: Path) -> Findings:
     )
 
 
-def _order(row: ChainRow, won: bool | None) -> Place:
+def _order(row: Finding, won: bool | None) -> Place:
     """Credited, used, open, nothing; within these the runs after training, and those that won."""
     digest = blake2b(
         f"{row.side} {row.trajectory}".encode(errors="replace"), digest_size=8

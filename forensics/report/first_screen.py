@@ -18,7 +18,7 @@ from typing import Any, Final
 
 from forensics.phrases import percent, plural, point_range, points, printable
 from forensics.records import Evidence, Undefined, Verdict
-from forensics.report.look_counts import Looks, family_told, looks_json, read_looks, why
+from forensics.report.look_counts import family_told, looks_json, read_looks, why
 from forensics.report.narrow import narrow_told
 from forensics.report.numbers import joined
 from forensics.report.pair_sentences import Answered, pair_told
@@ -32,6 +32,7 @@ from forensics.report.profile import (
 )
 from forensics.report.report_words import WORDING
 from forensics.report.unread_files import unread_told
+from forensics.shortcuts.looks import CoverageCounts
 from forensics.verdict.sentences import LOST_SHARE
 
 SHARES: Final = (
@@ -57,7 +58,7 @@ class Opening:
     label: str = ""
     judged: bool = True
     hidden: frozenset[str] = frozenset()
-    looks: Mapping[str, Looks]
+    looks: Mapping[str, CoverageCounts]
 
     @property
     def told(self) -> tuple[str, ...]:
@@ -234,17 +235,17 @@ def two_intervals(verdict: Verdict, missing: bool) -> str:
     )
 
 
-def looks_told(looks: Mapping[str, Looks]) -> Iterator[str]:
+def looks_told(looks: Mapping[str, CoverageCounts]) -> Iterator[str]:
     """Not checked, of each side: a line for the families that the same runs stopped."""
     for side, one in sorted(looks.items(), key=lambda item: (item[0] != "before", item[0])):
         when = ""
         if len(looks) > 1:
             when = " before training" if side == "before" else " after training"
         groups: dict[str, list[str]] = {}
-        for name, counts in sorted(one.families.items()):
-            if count := counts.could_not_look.total():
-                reasons = why(counts.could_not_look)
-                told = f"not checked in {plural(count, 'run')}{when} ({reasons})"
+        for name, counts in one.families().items():
+            if reasons := counts["could_not_look"]:
+                count = plural(sum(reasons.values()), "run")
+                told = f"not checked in {count}{when} ({why(reasons)})"
                 groups.setdefault(told, []).append(family_told(name))
         for told, names in groups.items():
             few = ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")

@@ -13,8 +13,8 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 from forensics.records import Trajectory
+from forensics.records.finding import Finding
 from forensics.records.page import TextSpan, TextSpans
-from forensics.report.chains import ChainRow
 from forensics.report.shown_runs import Allowance
 
 MOST: Final = 4  # hunks of one finding
@@ -27,7 +27,7 @@ NEW: Final = ("new_str", "new_string", "new_text", "new")
 LABELS: Final = {"-": "removed", "+": "added"}
 
 
-def hunks_of(row: ChainRow, run: Trajectory | None, allowance: Allowance) -> Iterator[TextSpans]:
+def hunks_of(row: Finding, run: Trajectory | None, allowance: Allowance) -> Iterator[TextSpans]:
     """The hunks of one finding, cut to what may still be shown."""
     if run is None:
         return
@@ -45,7 +45,7 @@ def hunks_of(row: ChainRow, run: Trajectory | None, allowance: Allowance) -> Ite
         )
 
 
-def _of_patch(patch: str, row: ChainRow) -> Iterator[tuple[str, str]]:
+def _of_patch(patch: str, row: Finding) -> Iterator[tuple[str, str]]:
     """The file and the text of each hunk that the finding may rest on."""
     parts = [(_name(part), part) for part in _split(FILE, patch)]
     named = [pair for pair in parts if pair[0] and pair[0] in row.explanation]
@@ -68,7 +68,7 @@ def _name(part: str) -> str:
     return found[-1] if found else ""
 
 
-def _of_edits(run: Trajectory, row: ChainRow) -> Iterator[tuple[str, str]]:
+def _of_edits(run: Trajectory, row: Finding) -> Iterator[tuple[str, str]]:
     for number in row.attempt_steps:
         calls = run.steps[number].tool_calls if 0 <= number < len(run.steps) else ()
         for call in calls:

@@ -13,9 +13,9 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from forensics.records import Evidence, Figure
+from forensics.records.finding import LINKS
 from forensics.report import numbers, words
 from forensics.report.below_findings import broken_lines, loop_lines
-from forensics.report.chains import LINKS
 from forensics.report.context import TEMPLATES, context_of
 from forensics.report.data import ReportData, load_case, shown_reasons
 from forensics.report.escape import cut, markdown_fence, markdown_line as text, printable, short

@@ -12,12 +12,13 @@ from collections import Counter
 from collections.abc import Mapping
 
 from forensics.phrases import plural, printable
-from forensics.report.look_counts import ANSWER, BARE, Looks, looked_for
+from forensics.report.look_counts import looked_for
+from forensics.shortcuts.looks import ANSWER, BARE, CoverageCounts
 
 MOST_TOOLS = 4  # names of tools that a sentence holds
 
 
-def narrow_told(looks: Looks | None, count: int) -> str:
+def narrow_told(looks: CoverageCounts | None, count: int) -> str:
     """A sentence for each kind of such runs of `count`; `""` without any."""
     if looks is None:
         return ""
@@ -28,7 +29,7 @@ def narrow_told(looks: Looks | None, count: int) -> str:
     return " ".join(told)
 
 
-def all_bare(looks: Looks | None, count: int) -> str:
+def all_bare(looks: CoverageCounts | None, count: int) -> str:
     """`None of 100 runs used files or a shell, so most known shortcuts do not apply: ...`, where
     that is so of all runs; else `""`.
     """

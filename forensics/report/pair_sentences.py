@@ -14,7 +14,7 @@ from forensics.layers.pair_flagged import THROUGH
 from forensics.phrases import MINUS, capital, percent, plural, points
 from forensics.records import Evidence
 from forensics.records.evidence import Scalar
-from forensics.report.chains import ChainRow
+from forensics.records.finding import Finding
 from forensics.report.numbers import joined
 from forensics.report.profile import used_told
 
@@ -32,7 +32,7 @@ class Answered(Protocol):
         """The evidence on a question, about nothing in particular."""
 
 
-def pair_told(data: Answered, rows: Iterable[ChainRow] = ()) -> tuple[str, ...]:
+def pair_told(data: Answered, rows: Iterable[Finding] = ()) -> tuple[str, ...]:
     """What a pair of logs says, in up to four sentences; `()` where it says nothing. `rows`: what
     was found in the runs. With flagged wins the parts and tasks are those of the other wins, and
     none are told where the flagged ones are all of the rise.
@@ -144,7 +144,7 @@ def moved_told(found: Evidence, *, would: bool = False) -> str:
     return f"{verb} from {told[0]} to {told[1]}"
 
 
-def flagged_told(gain: Evidence, rest: Evidence, rows: Iterable[ChainRow], mean: str) -> str:
+def flagged_told(gain: Evidence, rest: Evidence, rows: Iterable[Finding], mean: str) -> str:
     """`The score rose from 43 % to 77 %, but 14 of the 23 wins after training ended the tests
     early (1 of 13 before). Had these failed, it would have fallen from 40 % to 30 %.`
     """
@@ -197,7 +197,7 @@ def _these(count: int) -> str:
     return "this win" if count == 1 else "these"
 
 
-def _ways(facts: dict[str, Scalar], when: str, rows: Iterable[ChainRow]) -> str:
+def _ways(facts: dict[str, Scalar], when: str, rows: Iterable[Finding]) -> str:
     """`ended the tests early or hard-coded what the tests ask for`, the commonest first."""
     through: Counter[str] = Counter()
     for name, count in facts.items():

@@ -20,12 +20,14 @@ from typing import Any, Final
 
 from forensics.layers.channels import ACCIDENT, RULE_BROKEN
 from forensics.phrases import capital, plural, printable
+from forensics.records.finding import Finding
 from forensics.report.below_findings import read_loops
 from forensics.report.case_logs import errored_of, find_logs, outcomes_of
-from forensics.report.chains import ChainRow, Key, read_chains
-from forensics.report.look_counts import Looks, looked_for, looks_of, read_looks, why
+from forensics.report.chains import Key, read_chains
+from forensics.report.look_counts import looked_for, looks_of, read_looks, why
 from forensics.report.narrow import all_bare, narrow_told, unknown_tools_told
 from forensics.report.report_words import WORDING
+from forensics.shortcuts.looks import CoverageCounts
 from forensics.shortcuts.task_tools import ASKED
 
 STANDS: Final = ("used", "untold", "broken", "nothing", "accident", "asked", "harmless")
@@ -35,13 +37,13 @@ EQUAL: Final = frozenset({"equal to everything", "equality that always holds"})
 EQUALS: Final = "handed in an object that equals everything"
 
 
-def stands(row: ChainRow) -> str:
+def stands(row: Finding) -> str:
     """What is known of a finding, as one of `STANDS`."""
     if row.family == ACCIDENT:
         return "accident"
     if row.family == RULE_BROKEN:
         return "broken"
-    if row.used or row.complete:
+    if row.level in ("used", "credited"):
         return "used"
     if row.channel == "do-nothing" and row.credited is False:
         return "harmless"  # it uses nothing, and did not win
@@ -64,11 +66,11 @@ class SideRuns:
     """
 
     count: int
-    rows: tuple[ChainRow, ...]
+    rows: tuple[Finding, ...]
     loops: int = 0
     outcomes: Mapping[Key, bool | None] = field(default_factory=dict)
     errored: int = 0
-    looks: Looks | None = None
+    looks: CoverageCounts | None = None
 
     def wins(self, runs: Collection[Key]) -> tuple[int, int]:
         """How many of these runs have an outcome, and how many were won."""
@@ -165,7 +167,7 @@ def _nothing(of: SideRuns, parts: list[tuple[int, str]]) -> str:
     return " ".join(filter(None, (told, narrow_told(of.looks, of.count))))
 
 
-def _silence(looks: Looks | None) -> Iterator[str]:
+def _silence(looks: CoverageCounts | None) -> Iterator[str]:
     """At how many runs nobody, or not everybody, could look, and why."""
     if looks is None:
         return
@@ -178,7 +180,7 @@ def _silence(looks: Looks | None) -> Iterator[str]:
         yield told
 
 
-def _groups(rows: Iterable[ChainRow]) -> dict[str, dict[str, frozenset[Key]]]:
+def _groups(rows: Iterable[Finding]) -> dict[str, dict[str, frozenset[Key]]]:
     """Of each stand the channels with their runs, the commonest first; a run counts once
     for a channel, by the first of its stands.
     """
@@ -229,7 +231,7 @@ def _although(count: int, ruled: int) -> str:
     )
 
 
-def used_told(channel: str, rows: Iterable[ChainRow] = ()) -> str:
+def used_told(channel: str, rows: Iterable[Finding] = ()) -> str:
     """What runs did that used a channel, by their rows, in words."""
     known = [row.patterns for row in rows if row.channel == channel and stands(row) == "used"]
     told = WORDING["used"].get(channel, f"used {printable(channel, 60)}")
@@ -240,15 +242,18 @@ def used_told(channel: str, rows: Iterable[ChainRow] = ()) -> str:
     return told
 
 
-def _tried(channel: str, rows: Iterable[ChainRow], stand: str = "untold") -> str:
-    known = [row.patterns for row in rows if row.channel == channel and stands(row) != "used"]
+def _tried(channel: str, rows: Iterable[Finding], stand: str = "untold") -> str:
+    those = [row for row in rows if row.channel == channel and stands(row) != "used"]
+    if those and all(row.obtained and not row.attempt_steps for row in those):
+        return f"saw {printable(channel, 60)} in the prompt"
+    known = [row.patterns for row in those]
     if channel == "monkeypatching" and known and all(EQUAL.intersection(one) for one in known):
         return "wrote an object that equals everything"
     told = WORDING["tried"] | (WORDING["unused"] if stand == "nothing" else {})
     return told.get(channel, f"tried {printable(channel, 60)}")
 
 
-def done_told(row: ChainRow) -> str:
+def done_told(row: Finding) -> str:
     """What one run did, as a heading: `Rewrote existing tests`."""
     stand = stands(row)
     if stand == "accident":
@@ -260,7 +265,7 @@ def done_told(row: ChainRow) -> str:
     return capital(_tried(row.channel, [row], "nothing" if stand == "asked" else stand))
 
 
-def mark_told(row: ChainRow) -> str:
+def mark_told(row: Finding) -> str:
     """How sure it is, in a word or two."""
     if stands(row) == "used":
         return "credited" if row.complete else "used"

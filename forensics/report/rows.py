@@ -6,6 +6,8 @@ from typing import TypeVar
 
 from forensics.errors import UserError
 from forensics.records.files import require_written
+from forensics.records.given_files import parse_json
+from forensics.records.record import Kind
 
 T = TypeVar("T")
 WRONG = (KeyError, TypeError, ValueError, AttributeError, RecursionError)
@@ -30,3 +32,8 @@ def rows_of(folder: Path, name: str, read: Callable[[str], T]) -> Iterator[T]:
                     f"{name} line {number} is not a row about a run ({why}); run the command that"
                     " wrote it again"
                 ) from None
+
+
+def as_record(kind: type[Kind]) -> Callable[[str], Kind]:
+    """What reads a line as a record. Halves of surrogate pairs stay; whoever shows them escapes."""
+    return lambda line: kind.model_validate(parse_json(line, halves=True))

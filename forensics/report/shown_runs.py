@@ -22,9 +22,10 @@ from pathlib import Path
 from typing import Final
 
 from forensics.records import Spans, Trajectory
+from forensics.records.finding import LINKS, Finding
 from forensics.records.page import TextSpan, TextSpans, step_text
 from forensics.report.case_logs import Log, Tally, won
-from forensics.report.chains import LINKS, ChainIndex, ChainRow, chains_of
+from forensics.report.chains import ChainIndex, chains_of
 from forensics.report.escape import cut, short
 
 PER_KIND: Final = {"shortcut": 4, "untold": 2, "win": 4, "loss": 4}
@@ -60,7 +61,7 @@ class Example:
 
     pick: Pick
     run: Trajectory
-    chains: tuple[ChainRow, ...] = ()
+    chains: tuple[Finding, ...] = ()
     spans: tuple[Spans, ...] = ()
     twins: tuple[Twin, ...] = ()
 

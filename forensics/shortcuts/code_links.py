@@ -17,7 +17,7 @@ import re
 from collections.abc import Sequence
 
 from forensics.layers.use import step_text
-from forensics.records.case_file import Quote
+from forensics.records.finding import Quote
 from forensics.shortcuts.blind_run import LONGEST
 from forensics.shortcuts.code_reading import HARD_CODING, CodeFinding
 from forensics.shortcuts.handed_code import searched_lines

@@ -13,7 +13,6 @@ from typing import Any, Literal, get_args
 from forensics.case import Case
 from forensics.errors import UserError
 from forensics.records.files import as_user_error, require_written
-from forensics.shortcuts.family import Level
 
 FINDINGS = "findings.jsonl"
 Kind = Literal["jsonl", "markdown"]
@@ -94,7 +93,7 @@ def rows_as_lines(case: Case) -> str:
 
 
 def export_rows(case: Case) -> Iterator[dict[str, Any]]:
-    """Each finding with its `level`, and its run's `outcome`, `policy` and `environment`."""
+    """Each finding, and its run's `outcome`, `policy` and `environment`."""
     names = ("outcome", "policy", "environment")
     runs = {
         (side, row["id"]): {name: row[name] for name in names}
@@ -105,13 +104,4 @@ def export_rows(case: Case) -> Iterator[dict[str, Any]]:
     with open(case.folder / FINDINGS, encoding="utf-8", errors="replace") as file:
         for line in file:
             row = json.loads(line)
-            yield {**row, "level": level_of(row), **runs[row["side"], row["trajectory"]]}
-
-
-def level_of(row: dict[str, Any]) -> Level:
-    """The furthest link that is known to hold. An empty hand-in uses nothing: it may be
-    credited while `used` stays open.
-    """
-    if row["credited"] and row["used"] is not False and row["obtained"] is not False:
-        return "credited"
-    return "used" if row["used"] else "obtained" if row["obtained"] else "attempt"
+            yield {**row, **runs[row["side"], row["trajectory"]]}

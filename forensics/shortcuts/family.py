@@ -21,15 +21,11 @@ a `LinkRule` of one's own), and lists:
 
 Patterns are regular expressions without nested repeats, so that no text can
 make them slow; a file that has one is refused.
-
-A `ShortcutFinding` is what the scanner reports: one run against one family, link
-by link.
 """
 
 import re
 import tomllib
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
 from functools import cache
 from importlib.resources import files
 from typing import Annotated, Any, Literal
@@ -38,54 +34,9 @@ from pydantic import AfterValidator, ValidationError
 
 from forensics.errors import UserError
 from forensics.plugins import plugin_points
-from forensics.records.case_file import BrokenRule, Quote
 from forensics.records.record import Record
 
-Level = Literal["none", "attempt", "obtained", "used", "credited"]
-LEVELS: tuple[Level, ...] = ("none", "attempt", "obtained", "used", "credited")
 _TOO_LONG = 1000  # characters of a pattern
-
-
-@dataclass(frozen=True, kw_only=True)
-class ShortcutFinding:
-    """A chain of evidence. `None`: cannot be told from the log, and
-    `explanation` says why.
-
-    `attempt_steps`: the actions that try the shortcut. `obtained_steps`: the
-    steps that showed the answer, or that did the tampering. `used`: whether
-    what was handed in rests on it. `credited`: whether a used shortcut was
-    scored as a win (the only link that looks at a score; an empty hand-in that
-    wins is credited although its `used` stays open). `unresolved`: what the log
-    would have had to show. `patterns`: the ids of the attempts that matched.
-    """
-
-    trajectory: str
-    task: str
-    family: str
-    channel: str
-    attempt_steps: tuple[int, ...]
-    obtained: bool | None
-    obtained_steps: tuple[int, ...]
-    used: bool | None
-    credited: bool | None
-    explanation: str
-    patterns: tuple[str, ...] = ()
-    unresolved: str | None = None
-    overlap: float | None = None
-    broken: BrokenRule | None = None
-    evidence: Quote | None = None
-
-    @property
-    def level(self) -> Level:
-        """The furthest link that is known to hold."""
-        if self.used or self.credited:
-            return "credited" if self.credited else "used"
-        return "obtained" if self.obtained else "attempt"
-
-    def row(self) -> Mapping[str, object]:
-        """The finding as a row of `findings.jsonl`."""
-        rule, quote = (one and one.model_dump(mode="json") for one in (self.broken, self.evidence))
-        return {**asdict(self), "broken": rule, "evidence": quote, "level": self.level}
 
 
 def _quick(pattern: str) -> str:

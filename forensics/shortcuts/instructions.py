@@ -14,16 +14,14 @@ A broken rule makes a finding clearer. It makes none *used*.
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from functools import lru_cache
 from typing import NamedTuple
 
 from forensics.actions import Action
 from forensics.layers.evidence_chain import cite
 from forensics.phrases import printable
-from forensics.records.case_file import BrokenRule
+from forensics.records.finding import BrokenRule, Finding
 from forensics.shortcuts.blind_run import BlindRun
-from forensics.shortcuts.family import ShortcutFinding
 from forensics.shortcuts.vocabulary import Vocabulary
 
 FAMILY = "instructions"
@@ -92,9 +90,7 @@ def _rules(sentence: str) -> Iterator[tuple[str, tuple[str, ...]]]:
             break
 
 
-def with_instructions(
-    run: BlindRun, findings: Sequence[ShortcutFinding]
-) -> tuple[ShortcutFinding, ...]:
+def with_instructions(run: BlindRun, findings: Sequence[Finding]) -> tuple[Finding, ...]:
     """The findings with the rule that each breaks, and one more where a rule is broken and
     no finding says so.
     """
@@ -104,7 +100,7 @@ def with_instructions(
     if not rules:
         return tuple(findings)
     acted = {rule: _overriding(run, rule) for rule in rules}
-    told: list[ShortcutFinding] = []
+    told: list[Finding] = []
     quoted: set[Instruction] = set()
     for finding in findings:
         rule = next((rule for rule in rules if _breaks(finding, rule, acted[rule])), None)
@@ -119,7 +115,7 @@ def with_instructions(
     return tuple(told)
 
 
-def _breaks(finding: ShortcutFinding, rule: Instruction, steps: Sequence[int]) -> bool:
+def _breaks(finding: Finding, rule: Instruction, steps: Sequence[int]) -> bool:
     if rule.kind == "tests":
         return finding.family == FAMILIES["tests"] and finding.used is not False
     if FAMILIES.get(rule.kind) == finding.family:
@@ -127,10 +123,9 @@ def _breaks(finding: ShortcutFinding, rule: Instruction, steps: Sequence[int]) -
     return bool(set(steps) & set(finding.attempt_steps))
 
 
-def _alone(run: BlindRun, steps: tuple[int, ...]) -> ShortcutFinding:
-    return ShortcutFinding(
-        trajectory=run.trajectory.id,
-        task=run.trajectory.task,
+def _alone(run: BlindRun, steps: tuple[int, ...]) -> Finding:
+    return Finding(
+        **run.trajectory.origin,
         family=FAMILY,
         channel=CHANNEL,
         attempt_steps=steps,
@@ -143,12 +138,10 @@ def _alone(run: BlindRun, steps: tuple[int, ...]) -> ShortcutFinding:
     )
 
 
-def _quoting(
-    run: BlindRun, finding: ShortcutFinding, rule: Instruction, steps: tuple[int, ...]
-) -> ShortcutFinding:
+def _quoting(run: BlindRun, finding: Finding, rule: Instruction, steps: tuple[int, ...]) -> Finding:
     step, said = _own_words(run, rule, max(steps, default=-1))
     broken = BrokenRule(prompt_said=rule.sentence, steps=steps, agent_said=said, agent_step=step)
-    return replace(finding, broken=broken)
+    return finding.model_copy(update={"broken": broken})
 
 
 def _own_words(run: BlindRun, rule: Instruction, last: int) -> tuple[int | None, str | None]:

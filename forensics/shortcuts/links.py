@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 from forensics.actions import Action
 from forensics.actions.unknown_tools import only_looked
 from forensics.layers.use import ChainRule, Use, use_of
-from forensics.records.case_file import Quote
+from forensics.records.finding import Quote
 from forensics.shortcuts.blind_run import LONGEST, BlindRun
 from forensics.shortcuts.code_fragments import mended
 from forensics.shortcuts.expectations import LostDemand

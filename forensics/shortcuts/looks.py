@@ -13,10 +13,17 @@ look* with a fixed reason, *does not apply*.
 5. A call of a tool that nobody knows may have changed files, or shown commits: then what its
    run handed in, or read in the history, could not be looked at. The names of these tools are
    kept (`unknown_tools`).
+6. `CoverageCounts` counts runs. One at which no family could look is *blind*, one at which some
+   could not *partial*, each by the reason that stops most of its families, so that the reasons
+   add up. A run whose tools reach neither files nor a shell, or at which at most two families
+   look, since the others do not apply to it, is *narrow*: nothing found there says little.
+   The kinds of silence are never added up.
 """
 
-from collections.abc import Collection, Mapping, Sequence
-from typing import Final, NamedTuple
+from collections import Counter
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, field, fields
+from typing import Any, Final, NamedTuple, Self
 
 from forensics.actions.edits import AGENTS
 from forensics.actions.unknown_tools import (
@@ -28,6 +35,7 @@ from forensics.actions.unknown_tools import (
     unknown_tools,
 )
 from forensics.actions.unread import unread_actions
+from forensics.records.finding import Coverage
 from forensics.shortcuts.blind_run import BlindRun
 from forensics.shortcuts.family import Family
 
@@ -45,19 +53,9 @@ SHOWN_UNKNOWN: Final = "history through tools that nobody knows"
 ONLY_ACTIONS: Final = "nothing handed in beside its actions"
 FAILED: Final = "a failure of our own"
 _CUT_ACTION = "(cut)"
-
-
-class Looks(NamedTuple):
-    """`hand_in`: what the run left, by its source (`actions.hand_in`). `unknown_tools`: by their
-    names, those whose calls may have changed files or shown commits, and that nobody can read.
-    """
-
-    hand_in: str | None
-    found: tuple[str, ...]
-    not_found: tuple[str, ...]
-    could_not_look: Mapping[str, str]
-    does_not_apply: Mapping[str, str]
-    unknown_tools: tuple[str, ...] = ()
+ANSWER, BARE, OTHER = "a single answer", "neither files nor a shell", "other"  # kinds of runs
+_NARROW = 2  # families that look at most
+_BARE = frozenset({NO_FILES, TALK})
 
 
 class Status(NamedTuple):
@@ -72,7 +70,7 @@ def looks_of(
     families: Sequence[Family],
     found: Collection[str],
     failed: Collection[str] = (),
-) -> Looks:
+) -> Coverage:
     """The status of every family. `found`: the ids of those with a finding; `failed`: of those
     whose rule failed on the run.
     """
@@ -89,7 +87,8 @@ def looks_of(
             statuses[family.id] = Status(None, NO_FILES)
         elif family.rule == "history" and any(map(shows_unknown, run.actions)):
             statuses[family.id] = Status(SHOWN_UNKNOWN)
-    return Looks(
+    return Coverage(
+        **run.trajectory.origin,
         hand_in=run.hand_in.source,
         found=tuple(family.id for family in families if family.id in found),
         not_found=tuple(name for name, one in statuses.items() if one == Status()),
@@ -158,3 +157,87 @@ def _code(run: BlindRun) -> Status:
     if run.code.unread:
         return Status(UNPARSED)
     return Status(BREAKS_OFF) if run.code.breaks_off else Status()
+
+
+@dataclass
+class CoverageCounts:
+    """What could be looked at in the runs of one side, or of several. `runs`: those that somebody
+    looked at; `statuses`: of how many each family says what, by family, status and reason.
+    `blind` and `partial`: runs by their main reason; `stopped`: the families of the latter.
+    `narrow`: runs by their kind and the families that look. `tools`: how many runs called each
+    tool that nobody can read, `tool_runs`: how many called any. `open_wins`: those of the `wins`
+    in which some family could not look, by each of their `reasons`.
+    """
+
+    runs: int = 0
+    statuses: Counter[tuple[str, str, str]] = field(default_factory=Counter)
+    blind: Counter[str] = field(default_factory=Counter)
+    partial: Counter[str] = field(default_factory=Counter)
+    stopped: Counter[str] = field(default_factory=Counter)
+    narrow: Counter[tuple[str, tuple[str, ...]]] = field(default_factory=Counter)
+    tools: Counter[str] = field(default_factory=Counter)
+    tool_runs: int = 0
+    wins: int = 0
+    open_wins: int = 0
+    reasons: Counter[str] = field(default_factory=Counter)
+
+    @property
+    def not_looked_at(self) -> int:
+        """Runs at which at least one family could not look."""
+        return self.blind.total() + self.partial.total()
+
+    def add(self, run: Coverage | None, won: bool = False) -> Self:
+        """Count one run more; `None`: a scanner of the caller's own looked at it."""
+        self.wins += won
+        if run is None:
+            return self
+        self.runs += 1
+        self.tools.update(run.unknown_tools)
+        self.tool_runs += bool(run.unknown_tools)
+        looked = (*run.found, *run.not_found)
+        stopped, aside = run.could_not_look, run.does_not_apply
+        for status in ("found", "not_found"):
+            self.statuses.update((name, status, "") for name in getattr(run, status))
+        for status in ("could_not_look", "does_not_apply"):
+            self.statuses.update((name, status, why) for name, why in getattr(run, status).items())
+        if stopped:
+            counts = Counter(stopped.values())
+            main = min(counts, key=lambda reason: (-counts[reason], reason))
+            (self.partial if looked else self.blind)[main] += 1
+            self.stopped.update([*stopped] if looked else ())
+            self.open_wins += won
+            self.reasons.update(set(stopped.values()) if won else ())
+        elif aside and (len(looked) <= _NARROW or NO_FILES in aside.values()):
+            self.narrow[_kind(aside.values()), tuple(sorted(looked))] += 1
+        return self
+
+    def __add__(self, other: Self) -> Self:
+        """The counts of both."""
+        names = [one.name for one in fields(self)]
+        return type(self)(**{name: getattr(self, name) + getattr(other, name) for name in names})
+
+    def families(self) -> dict[str, dict[str, Any]]:
+        """Of each family the runs with each status, those with a reason by their reasons."""
+        told: dict[str, dict[str, Any]] = {}
+        for (name, status, reason), count in sorted(self.statuses.items()):
+            empty = {"found": 0, "not_found": 0, "could_not_look": {}, "does_not_apply": {}}
+            row = told.setdefault(name, empty)
+            if reason:
+                row[status][reason] = count
+            else:
+                row[status] = count
+        return told
+
+    def stated(self) -> dict[str, Any]:
+        """As `case.json` states it."""
+        return {
+            "families": self.families(),
+            "runs_not_looked_at": self.not_looked_at,
+            "wins_not_looked_at": self.open_wins,
+        }
+
+
+def _kind(reasons: Iterable[str]) -> str:
+    """What kind of run most families do not apply to."""
+    known = set(reasons)
+    return BARE if known & _BARE else ANSWER if SINGLE in known else OTHER

@@ -29,15 +29,16 @@ from forensics.layers.evidence_chain import cite
 from forensics.layers.use import ChainRule
 from forensics.phrases import printable
 from forensics.records import Trajectory
+from forensics.records.finding import Coverage, Finding
 from forensics.shortcuts.blind_run import BlindRun
 from forensics.shortcuts.code_links import code
-from forensics.shortcuts.family import Family, ShortcutFinding, installed_families
+from forensics.shortcuts.family import Family, installed_families
 from forensics.shortcuts.git_history import history
 from forensics.shortcuts.grader_words import grader_words
 from forensics.shortcuts.instructions import with_instructions
 from forensics.shortcuts.libraries import library
 from forensics.shortcuts.links import PLAIN, Attempt, ChainLinks, LinkRule
-from forensics.shortcuts.looks import Looks, looks_of
+from forensics.shortcuts.looks import looks_of
 from forensics.shortcuts.patterns import Matcher
 from forensics.shortcuts.shown import shown
 
@@ -65,7 +66,7 @@ def scan_trajectory(
     trajectory: Trajectory,
     actions: Sequence[Action],
     families: Sequence[Family] | None = None,
-) -> tuple[ShortcutFinding, ...]:
+) -> tuple[Finding, ...]:
     """Every family's finding in one run, families in the order of their names;
     `()` for one without any.
 
@@ -79,8 +80,8 @@ def scan_trajectory(
 class Looked(NamedTuple):
     """What was found in a run, and what could be looked at."""
 
-    findings: tuple[ShortcutFinding, ...]
-    looks: Looks
+    findings: tuple[Finding, ...]
+    looks: Coverage
 
 
 def look_at(
@@ -129,9 +130,7 @@ def matchers() -> dict[str, Matcher]:
     return {name: Matcher(there) for name, there in installed_families().items()}
 
 
-def _finding(
-    trajectory: Trajectory, family: Family, links: ChainLinks, rule: ChainRule
-) -> ShortcutFinding:
+def _finding(trajectory: Trajectory, family: Family, links: ChainLinks, rule: ChainRule) -> Finding:
     credited, why = _credited(trajectory, family, links.used, rule)
     parts = (
         f"{family.channel} was tried at {cite(links.attempt_steps)} ({', '.join(links.patterns)})",
@@ -139,9 +138,8 @@ def _finding(
         links.unresolved or "",
         why,
     )
-    return ShortcutFinding(
-        trajectory=trajectory.id,
-        task=trajectory.task,
+    return Finding(
+        **trajectory.origin,
         family=family.id,
         channel=family.channel,
         credited=credited,

@@ -6,9 +6,10 @@ from collections.abc import Sequence
 
 import pytest
 
-from forensics.layers.evidence_chain import Chain, ChainRule, chain_of
+from forensics.layers.evidence_chain import ChainRule, chain_of
 from forensics.protocols import Channel
 from forensics.records import Step, ToolCall, Trajectory
+from forensics.records.finding import Finding
 from tests.episodes import episode_of
 
 LEAK = Channel(name="git-history", family="disclosure", attempts=("history",), description="")
@@ -57,7 +58,7 @@ def run(
 
 def chain(
     trajectory: Trajectory, channel: Channel = LEAK, donors: dict[str, str] | None = None
-) -> Chain:
+) -> Finding:
     return chain_of(trajectory, channel, DONORS if donors is None else donors, ChainRule())
 
 
@@ -76,7 +77,7 @@ def test_an_attempt_that_showed_nothing_is_only_an_attempt() -> None:
     assert (
         found.attempted and found.obtained is False and found.used is False and not found.complete
     )
-    assert found.found
+    assert found.level == "attempt"
 
 
 def test_what_was_written_before_is_not_used() -> None:
@@ -153,13 +154,10 @@ def test_what_the_prompt_shows_is_not_used_for_being_shown() -> None:
         ),
     )
     found = chain(cued, CUE, {"r": "Which? (key: 77 c)"})
-    assert (
-        found.attempted
-        and found.attempt_steps == ()
-        and found.obtained_steps == (0,)
-        and found.prompted
+    assert found.attempted and found.attempt_steps == () and found.obtained_steps == (0,)
+    assert found.used is None and found.credited is None and found.level == "obtained", (
+        "one run cannot tell copying from knowing"
     )
-    assert found.used is None and not found.complete, "one run cannot tell copying from knowing"
     assert found.overlap == 1.0 and "only a run without it tells" in found.explanation
 
 
@@ -169,7 +167,8 @@ def test_tampering_is_a_bent_win_that_is_no_honest_one() -> None:
     assert bent.complete and bent.attempt_steps == (1,) and bent.obtained_steps == (3,)
     honest = chain(run(*edit, *SUBMIT, rewards={"visible": 1.0, "submitted": 1.0}), TAMPER)
     assert honest.attempted and honest.obtained is False and honest.used is False
-    assert not chain(run(*SUBMIT, rewards={"visible": 0.0, "submitted": 1.0}), TAMPER).complete
+    lucky = chain(run(*SUBMIT, rewards={"visible": 0.0, "submitted": 1.0}), TAMPER)
+    assert lucky.obtained and lucky.used is False and lucky.level == "obtained", "nobody tried it"
 
 
 def test_tampering_without_both_rewards_cannot_be_told() -> None:

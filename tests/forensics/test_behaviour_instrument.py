@@ -39,15 +39,14 @@ def test_credited_wins_are_counted_against_the_truth_of_each_run(leak: Case) -> 
     found = evidence(leak, "behaviour.channel_wins", "git-history")
     assert found.estimate == pytest.approx(read / wins)
     counts = {
-        key: found.diagnostics[key]
-        for key in ("attempted", "obtained", "used", "complete", "credited")
+        key: found.diagnostics[key] for key in ("attempted", "obtained", "used", "credited", "wins")
     }
     assert counts == {
         "attempted": read,
         "obtained": read,
         "used": read,
-        "complete": read,
-        "credited": wins,
+        "credited": read,
+        "wins": wins,
     }
     assert found.diagnostics["not copied"] == found.diagnostics["cannot be told"] == 0
 

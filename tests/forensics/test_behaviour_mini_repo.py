@@ -116,10 +116,8 @@ def share_of_wins(case: Case, channel: str) -> float:
 def test_a_leak_wins_through_the_history(tmp_path: Path) -> None:
     case = case_of(tmp_path, leak, MiniRepo())
     rows = list(chain_rows(case))
-    assert len(rows) == TASKS and {tuple(row["attempt_steps"]) for row in rows} == {(1,)}
-    assert {tuple(row["obtained_steps"]) for row in rows} == {(2,)} and all(
-        row["used"] for row in rows
-    )
+    assert len(rows) == TASKS and {row.attempt_steps for row in rows} == {(1,)}
+    assert {row.obtained_steps for row in rows} == {(2,)} and all(row.used for row in rows)
     assert share_of_wins(case, "git-history") == 1
 
 
@@ -127,7 +125,7 @@ def test_a_leak_wins_through_the_history(tmp_path: Path) -> None:
 def test_wins_that_do_not_copy_are_not_credited(script: object, tmp_path: Path) -> None:
     case = case_of(tmp_path, script, MiniRepo())
     assert all(run.outcome == 1 for run in case.rollouts("after-0"))
-    assert not any(row["complete"] for row in chain_rows(case))
+    assert not any(row.complete for row in chain_rows(case))
     assert share_of_wins(case, "git-history") == 0
 
 
@@ -142,4 +140,5 @@ def test_tampering_is_told_by_what_it_bends(
     assert (
         share_of_wins(case, channel) > 0.8
     )  # now and then the wrong code is right on the visible test
-    assert not any(row["complete"] for row in chain_rows(case) if row["channel"] == other)
+    others = [row.level for row in chain_rows(case) if row.channel == other]
+    assert set(others) <= {"obtained"}, "what nobody tried is used by nobody"

@@ -4,7 +4,7 @@ import pytest
 
 from forensics.actions import actions_of
 from forensics.records import Step, Trajectory
-from forensics.shortcuts.family import ShortcutFinding
+from forensics.shortcuts import Finding
 from forensics.shortcuts.grader_words import asks_about_grading, words_to_grader
 from forensics.shortcuts.scanner import look_at
 
@@ -56,7 +56,7 @@ OPEN = [
 ]
 
 
-def found_in(text: str, prompt: str = CAPITAL) -> ShortcutFinding | None:
+def found_in(text: str, prompt: str = CAPITAL) -> Finding | None:
     steps = (Step(role="user", text=prompt), Step(role="assistant", text=text))
     base = {"id": "a", "task": "t", "policy": "p", "environment": "e", "seed": 0}
     run = Trajectory(**base, outcome=1.0, end="terminated", steps=steps)

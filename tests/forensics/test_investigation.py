@@ -71,7 +71,8 @@ def test_several_afters_are_seeds_of_one_recipe(desk: Desk) -> None:
 
 def test_a_case_folder_keeps_its_contract(desk: Desk) -> None:
     """Unknown and missing keys are refused by the schema, so it holds for every key written."""
-    from forensics.records.case_file import CaseFile, ChainRow
+    from forensics.records.case_file import CaseFile
+    from forensics.records.finding import Finding
     from forensics.schemas import schemas
 
     verdict = desk.investigate()
@@ -96,9 +97,9 @@ def test_a_case_folder_keeps_its_contract(desk: Desk) -> None:
     assert {"score", "behaviour"} <= set(case["provenance"]["instruments"])
     assert not {"Record", "VersionedRecord"} & set(known)
     lines = (desk.out / "findings.jsonl").read_text().splitlines()
-    rows = [ChainRow.model_validate_json(line) for line in lines]
-    assert {(row.channel, row.obtained_steps, row.credited) for row in rows} == {
-        ("answer-key", (0,), True)
+    rows = [Finding.model_validate_json(line) for line in lines]
+    assert {(row.channel, row.obtained_steps, row.credited, row.level) for row in rows} == {
+        ("answer-key", (0,), None, "obtained")  # the prompt shows it, so that nobody can tell
     }
     told = [json.loads(line) for line in desk.evidence().splitlines()]
     keys = [(one["layer"], one["question"], one["about"] or "") for one in told]

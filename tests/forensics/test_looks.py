@@ -8,8 +8,8 @@ import pytest
 from forensics.actions import actions_of
 from forensics.actions.edits import AGENTS, UNKNOWN
 from forensics.investigation import scan_run
-from forensics.records.case_file import LookRow
 from forensics.records.files import read_json
+from forensics.records.finding import Coverage
 from forensics.shortcuts import families, scanner
 from forensics.shortcuts.code_reading.literals import word
 from forensics.shortcuts.looks import (
@@ -21,7 +21,6 @@ from forensics.shortcuts.looks import (
     SHOWN_UNKNOWN,
     SINGLE,
     UNPARSED,
-    Looks,
 )
 from forensics.shortcuts.scanner import look_at
 from tests.forensics.test_hand_in import bash, run
@@ -31,12 +30,12 @@ CODE = {"hard-coding", "early-exit", "monkeypatching"}
 ACTIONS = {"git-history", "network", "libraries", "leaks"}
 
 
-def looks(*turns, **known) -> Looks:
+def looks(*turns, **known) -> Coverage:
     trajectory = run(*turns, **known)
     return look_at(trajectory, actions_of(trajectory)).looks
 
 
-def told(found: Looks) -> set[str]:
+def told(found: Coverage) -> set[str]:
     return {*found.found, *found.not_found, *found.could_not_look, *found.does_not_apply}
 
 
@@ -184,7 +183,7 @@ def test_the_counts_of_case_json_are_those_of_the_rows(tmp_path: Path) -> None:
     case = scanned(tmp_path, [BROKEN, HONEST, "no", ""], [HONEST] * 4)
     text = (tmp_path / "case" / "looks.jsonl").read_text()
     lines = [json.loads(line) for line in text.splitlines()]
-    assert all(LookRow.model_validate(line) for line in lines)
+    assert all(Coverage.model_validate(line) for line in lines)
     for side, logs in case["provenance"]["logs"].items():
         mine = [line for line in lines if line["side"] == side]
         assert len(mine) == logs["runs"]

@@ -11,9 +11,9 @@ from html.parser import HTMLParser
 import pytest
 
 from forensics.records import Span, Spans, Step, Trajectory
+from forensics.records.finding import Finding
 from forensics.records.page import TextSpan, TextSpans
 from forensics.report import load_case, render
-from forensics.report.chains import ChainRow
 from forensics.report.html import text_pieces
 from forensics.report.numbers import control_of, unit_of
 from forensics.report.shown_runs import Allowance, Example, Pick, shown_steps
@@ -154,7 +154,7 @@ def run_of(*texts: str) -> Trajectory:
 def example_of(
     run: Trajectory, *spans: Span, attempts: tuple[int, ...] = (), obtained: tuple[int, ...] = ()
 ) -> Example:
-    row = ChainRow(
+    row = Finding(
         trajectory="r",
         side="after-0",
         task="t",

@@ -11,7 +11,8 @@ import pytest
 from forensics import UserError, scan
 from forensics.cli.main import run as command
 from forensics.records import Step, Trajectory
-from forensics.records.case_file import CaseFile, ScanRow
+from forensics.records.case_file import CaseFile
+from forensics.records.finding import Finding
 from forensics.records.tables import write_trajectories
 from forensics.schemas import schemas
 from tests.forensics.reader_files import DATA
@@ -152,9 +153,9 @@ def test_the_rows_of_the_scanner_are_what_the_schema_says(tmp_path):
     write_trajectories(tmp_path / "a.parquet", runs)
     scan(tmp_path / "a.parquet", out=tmp_path / "case", **PAGES)
     lines = (tmp_path / "case" / "findings.jsonl").read_text().splitlines()
-    rows = [ScanRow.model_validate_json(line) for line in lines]
+    rows = [Finding.model_validate_json(line) for line in lines]
     assert len(rows) == 3 and all(row.patterns and row.family == "git-history" for row in rows)
-    assert set(json.loads(lines[0])) == set(schemas()["ScanRow"]["properties"])
+    assert set(json.loads(lines[0])) == set(schemas()["Finding"]["properties"])
 
 
 def test_attempts_widen_the_bounds_and_credits_the_inner_ones(tmp_path):

@@ -9,7 +9,7 @@ import pytest
 
 from forensics.actions import actions_of
 from forensics.records import Step, ToolCall, Trajectory
-from forensics.shortcuts import ShortcutFinding, scan_trajectory
+from forensics.shortcuts import Finding, scan_trajectory
 from forensics.shortcuts.expectations import lost_demands
 from forensics.shortcuts.task_tools import asked_for_source
 from tests.forensics.degenerate_run import degenerate
@@ -36,7 +36,7 @@ def run_of(prompt: str, *turns: Turn | tuple[str, dict[str, str], str], **more: 
     return Trajectory(**{**settled, "steps": tuple(steps), "end": "terminated", **more})
 
 
-def found(run: Trajectory) -> dict[str, ShortcutFinding]:
+def found(run: Trajectory) -> dict[str, Finding]:
     return {one.family: one for one in scan_trajectory(run, actions_of(run))}
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from forensics.actions import actions_of
 from forensics.records import Step
-from forensics.shortcuts import ShortcutFinding, scan_trajectory
+from forensics.shortcuts import Finding, scan_trajectory
 from tests.episodes import episode_of
 
 NEW = """def resolve(value):
@@ -26,7 +26,7 @@ FIX = "resolve() makes tuples of lists. Fix it."
 Line = str | tuple[str, str]
 
 
-def findings(*lines: Line, prompt: str = FIX, patch: str = DIFF) -> dict[str, ShortcutFinding]:
+def findings(*lines: Line, prompt: str = FIX, patch: str = DIFF) -> dict[str, Finding]:
     """The findings of a run, by family. A line may say what came back."""
     steps = [Step(role="user", text=prompt)]
     for line in lines:

@@ -4,7 +4,7 @@ import pytest
 
 from forensics.actions import actions_of
 from forensics.records import Step, Trajectory
-from forensics.shortcuts import ShortcutFinding, scan_trajectory
+from forensics.shortcuts import Finding, scan_trajectory
 from tests.episodes import episode_of
 from tests.forensics.scan_ways import play
 
@@ -76,7 +76,7 @@ def played(lines: list[str], typed: Typed, setup: str, prompt: str = PROMPT) -> 
 
 def found(
     lines: list[str], typed: Typed = None, setup: str = AHEAD, prompt: str = PROMPT
-) -> ShortcutFinding | None:
+) -> Finding | None:
     run = played(lines, typed, setup, prompt)
     findings = {one.family: one for one in scan_trajectory(run, actions_of(run))}
     return findings.get("git-history")

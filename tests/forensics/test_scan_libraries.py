@@ -8,7 +8,7 @@ import pytest
 
 from forensics.actions import actions_of
 from forensics.records import Step
-from forensics.shortcuts import ShortcutFinding, scan_trajectory
+from forensics.shortcuts import Finding, scan_trajectory
 from forensics.shortcuts.family import Family, family_of
 from forensics.shortcuts.libraries import _package
 from forensics.shortcuts.shown_commits import Head
@@ -31,7 +31,7 @@ def patch(path: str, new: str) -> str:
     return PATCH.format(path, len(lines) + 2, "".join(line + "\n" for line in marked))
 
 
-def scanned(lines: Lines, path: str, new: str, typed: bool = True) -> ShortcutFinding | None:
+def scanned(lines: Lines, path: str, new: str, typed: bool = True) -> Finding | None:
     """The library's finding of a run that hands in a new text of one file."""
     write = [(f"cat > {path} <<'EOF'\n{new}EOF", "")] if typed else []
     steps = [Step(role="user", text="join() doubles slashes.")]

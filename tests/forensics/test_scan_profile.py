@@ -10,9 +10,9 @@ import pytest
 from forensics import scan
 from forensics.cli.case_output import opening_of_case
 from forensics.records import Trajectory
+from forensics.records.finding import Finding
 from forensics.records.tables import write_trajectories
 from forensics.report import write_reports
-from forensics.report.chains import ChainRow
 from forensics.report.data import load_case
 from forensics.report.hunks import hunks_of
 from forensics.report.profile import profile_told
@@ -133,14 +133,14 @@ diff --git a/tests/test_a.py b/tests/test_a.py
 """
 
 
-def finding(**changes: Any) -> ChainRow:
+def finding(**changes: Any) -> Finding:
     known = {"trajectory": "r", "side": "after-0", "task": "t", "family": "tests"}
     links = {"obtained_steps": (), "obtained": True, "used": True, "credited": None}
     row = {**known, **links, "channel": "test-edit", "attempt_steps": (1,), "explanation": ""}
-    return ChainRow(**{**row, **changes})
+    return Finding(**{**row, **changes})
 
 
-def marked(row: ChainRow, run: Trajectory) -> list[tuple[str, list[tuple[str, str]]]]:
+def marked(row: Finding, run: Trajectory) -> list[tuple[str, list[tuple[str, str]]]]:
     allowance = Allowance(text=1000, steps=9, total=9000)
     return [
         (one.who, [(span.label, one.text[span.start : span.end]) for span in one.spans])

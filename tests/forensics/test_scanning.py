@@ -5,7 +5,7 @@ import pytest
 from forensics.actions import actions_of
 from forensics.errors import UserError
 from forensics.records import Step, Trajectory
-from forensics.shortcuts import ShortcutFinding, families, family_of, scan_trajectory
+from forensics.shortcuts import Finding, families, family_of, scan_trajectory
 from tests.work import calls
 
 FIX = "def area(width, height):\n    total = width * height\n    return round(total, 3)\n"
@@ -50,7 +50,7 @@ def ran(
     )
 
 
-def scan(run: Trajectory) -> dict[str, ShortcutFinding]:
+def scan(run: Trajectory) -> dict[str, Finding]:
     return {finding.family: finding for finding in scan_trajectory(run, actions_of(run))}
 
 
