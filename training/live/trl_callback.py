@@ -67,7 +67,8 @@ class ForensicsForTRL(TrainerCallback):
     defaults to the trainer's temperature, top-p, top-k and completion length.
     `server`: the keys of a recipe's `[server]`; audits play through it then, with the weights
     of their step. `audits=False`: the record alone. `outcome`: the name of a reward function
-    that tells whether an answer was right, for the record's `outcome`.
+    that tells whether an answer was right, for the record's `outcome`; without it one that is
+    named so, or the only one.
     """
 
     def __init__(

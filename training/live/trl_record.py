@@ -21,6 +21,7 @@ from typing import Any
 
 from forensics.errors import UserError
 from forensics.protocols import Environment
+from forensics.readers import outcome_of
 from forensics.records import TrainingRow, TrainingRun, content_hash
 from forensics.version import code_version
 from training.distributed import joined
@@ -121,7 +122,11 @@ class GenerationLog:
                     trajectory=content_hash([task, group, sample]),
                     policy_step_first=step,
                     policy_step_last=step,
-                    outcome=row["rewards"].get(self.outcome or ""),
+                    outcome=(
+                        row["rewards"].get(self.outcome)
+                        if self.outcome
+                        else outcome_of(row["rewards"])
+                    ),
                     **{name: value for name, value in row.items() if name != "prompt"},
                 )
             )
