@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from forensics.phrases import printable
-from forensics.readers import names_success
+from forensics.readers.rollout_text import named_outcome
 
 CURE: Final = "log with each run a score from 0 (lost) to 1 (won), such as `success`"
 DIGITS: Final = 6  # sums and float32 differ in what follows
@@ -56,27 +56,20 @@ def score_scale(runs: Iterable[Mapping[str, Any]]) -> ScoreScale | None:
         for name, value in dict(run["rewards"] or ()).items():
             if value is None:
                 continue
-            _add(seen.setdefault(name, set()), round(value, DIGITS))
+            seen.setdefault(name, set()).add(round(value, DIGITS))
             if outcome is None and 0 <= value <= 1:
                 others.add(name)
             equal[name] += outcome == value
     sources = [name for name in sorted(seen) if equal[name] == known and name not in others]
     if not known:
-        sources = [name for name in sources if len(seen) == 1 or names_success(name)]
+        sources = [name for name in sources if len(seen) == 1 or named_outcome({name: 1.0})]
     scales = [_scale(name, sorted(seen[name])) for name in sources]
     return None if None in scales else next(iter(scales), None)
 
 
-def _add(values: set[float], value: float) -> None:
-    """Of more than two values the ends are kept, and one between them."""
-    values.add(value)
-    if len(values) > 3:
-        values.remove(sorted(values)[1])
-
-
 def _scale(name: str, values: list[float]) -> ScoreScale | None:
     low, high, which = values[0], values[-1], f"The score '{printable(name)}'"
-    told = names_success(name) or len(values) > 1 or low in (0, 1)
+    told = named_outcome({name: 1.0}) or len(values) > 1 or low in (0, 1)
     if low >= 0 and high <= 1 and told:
         return None
     if len(values) == 2:

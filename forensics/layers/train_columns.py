@@ -22,7 +22,7 @@ from forensics.records.train_tables import TrainingRecord
 Floats = NDArray[np.float64]
 PLAIN = (
     *("task", "group", "sample", "reward", "outcome", "advantage", "dropped", "end", "turns"),
-    "rewards",  # of which a scale is read
+    "rewards",
 )
 TOKENS = ("sampler_logprobs", "old_logprobs", "reference_logprobs", "entropies")
 

@@ -13,12 +13,7 @@ from forensics.readers.json_rows import (
 )
 from forensics.readers.log_reader import LogReader, Reader, installed_readers, read_logs
 from forensics.readers.messages import steps_of
-from forensics.readers.rollout_text import (
-    completion_steps,
-    names_success,
-    outcome_of,
-    prompt_steps,
-)
+from forensics.readers.rollout_text import completion_steps, outcome_of, prompt_steps
 from forensics.readers.submission import submission_of
 from forensics.readers.values import as_mapping, dig, ending, run_of, score_of
 
@@ -35,7 +30,6 @@ __all__ = [
     "ending",
     "first_row",
     "installed_readers",
-    "names_success",
     "open_record",
     "outcome_of",
     "prompt_steps",

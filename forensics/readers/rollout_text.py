@@ -98,19 +98,6 @@ def numbers(values: JsonObject) -> dict[str, float | None]:
     return {str(name): number(value) for name, value in values.items() if isinstance(value, kinds)}
 
 
-def names_success(name: str) -> bool:
-    """Whether a reward has the name of a success.
-
-    >>> names_success("Accuracy_reward")
-    True
-    """
-    return any(
-        name.lower() == success + ending
-        for success in _REWARDS.success
-        for ending in ("", *_REWARDS.endings)
-    )
-
-
 def named_outcome(rewards: Mapping[str, float | None]) -> float | None:
     """The reward that has the name of a success (`_REWARDS.success`), where it lies in [0, 1]."""
     bare = {name.lower(): value for name, value in rewards.items()}
