@@ -70,8 +70,7 @@ RecordedTraining = Annotated[
     Path | None,
     typer.Option(
         metavar="DIR",
-        help="The folder of the recorded training run, for the signal layer: ours, or what verl,"
-        " TRL or prime-rl dumped.",
+        help="The folder of the recorded training run: ours, or what verl, TRL or prime-rl dumped.",
     ),
 ]
 TrainedTasks = Annotated[
@@ -79,8 +78,8 @@ TrainedTasks = Annotated[
     typer.Option(
         metavar="FILE",
         help=(
-            "The training tasks, one name or prompt a line; the report lists held-out tasks that"
-            " repeat them."
+            "The training tasks, one name or prompt a line; held-out tasks that repeat them are"
+            " listed, or audits of another kind of question told."
         ),
     ),
 ]

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
         check_case as check_case,
         check_inputs as check_inputs,
         choose_environment as choose_environment,
+        read_task_list as read_task_list,
     )
     from forensics.investigation.run import (
         conclude as conclude,

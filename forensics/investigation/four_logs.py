@@ -34,11 +34,11 @@ from forensics.investigation.folder import (
 from forensics.investigation.places import LogPlace, find_places
 from forensics.investigation.scan_parts import write_findings
 from forensics.investigation.scan_run import channel_shares
-from forensics.investigation.score_scale import require_scale
 from forensics.investigation.stored_logs import (
     ReadSide,
     no_runs,
     read_side,
+    scores_read,
     tell_tasks_apart,
 )
 from forensics.layers.behaviour import behaviour_of
@@ -101,8 +101,8 @@ def investigate_logs(
             "provenance": {"code": code_version()},
         }
         write_case(path, written)
-        sides = _read(folder, places)
-        case = _case(folder, places, sides, seed, allow)
+        sides, reading = _read(folder, places)
+        case = _case(folder, places, sides, reading, seed, allow)
         written["inputs"] = stated | _world_stated(case)
         written["provenance"] = provenance(tools, case, "none") | {
             "logs": {place.name: side.counts() for place, side in sides.items()}
@@ -115,8 +115,12 @@ def investigate_logs(
         return verdict
 
 
-def _read(folder: Folder, places: Sequence[LogPlace]) -> dict[LogPlace, ReadSide]:
-    """Every log. One without a run is refused, and leaves no case behind."""
+def _read(
+    folder: Folder, places: Sequence[LogPlace]
+) -> tuple[dict[LogPlace, ReadSide], str | None]:
+    """Every log, and how their scores are read. One without a run is refused, and leaves no
+    case behind.
+    """
     sides: dict[LogPlace, ReadSide] = {}
     for place in places:
         source = place.source
@@ -124,13 +128,13 @@ def _read(folder: Folder, places: Sequence[LogPlace]) -> dict[LogPlace, ReadSide
         if not side.runs:
             folder.clear()
             raise UserError(f"{place.name}: {no_runs(source, side)}")
-        require_scale(folder, place.name, side)
         sides[place] = side
+    reading = scores_read(folder, [*sides.values()])
     if any(_mixed(side, folder.path) for side in sides.values()):
         tell_tasks_apart(folder.path, [*sides.values()])
     rows = (row for side in sides.values() for row in side.not_read())
     write_json_lines(folder.path / UNREADABLE, rows)
-    return sides
+    return sides, reading
 
 
 def _mixed(side: ReadSide, folder: Path) -> bool:
@@ -147,6 +151,7 @@ def _case(
     folder: Folder,
     places: Sequence[LogPlace],
     sides: Mapping[LogPlace, ReadSide],
+    reading: str | None,
     seed: int,
     allow: Sequence[str],
 ) -> Case:
@@ -159,6 +164,7 @@ def _case(
         folder.clear()
         raise
     notes = [*_left_out(scored, common), *_without_outcome(sides, folder.path)]
+    notes += [reading] if reading else []
     for note in notes:
         logging.getLogger("forensics").warning("%s", note)
     names = sorted({name for place in places for name in place.source.without}) or ["scrubbed"]

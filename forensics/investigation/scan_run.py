@@ -40,13 +40,13 @@ from forensics.investigation.scan_contrasts import contrast_answers
 from forensics.investigation.scan_degenerate import degenerate_answer, loop_rows
 from forensics.investigation.scan_findings import Scan, SideMarks
 from forensics.investigation.scan_parts import write_findings
-from forensics.investigation.score_scale import require_scale
 from forensics.investigation.stored_logs import (
     ReadSide,
     Source,
     find_sources,
     no_runs,
     read_side,
+    scores_read,
     tell_tasks_apart,
 )
 from forensics.layers.behaviour import Tallied, behaviour_of
@@ -184,6 +184,7 @@ def _run(
     }
     write_case(folder, written)
     sides = list(_read(held, sources, inputs["reader"]))
+    reading = scores_read(held, sides)
     tell_tasks_apart(folder, sides)
     write_json_lines(folder / UNREADABLE, [row for side in sides for row in side.not_read()])
     case = Case(
@@ -203,6 +204,7 @@ def _run(
     written["provenance"] |= {
         "hashes": case.input_hashes(),
         "logs": {side.side: _counted(side, told[side.side]) for side in sides},
+        **({"scores": reading} if reading else {}),
     }
     complete_case(folder, written, verdict)
     progress("writing the report", 0, 1)
@@ -242,8 +244,6 @@ def _read(folder: Folder, sources: Sequence[Source], reader: str | None) -> Iter
         if not side.runs:
             folder.clear()
             raise UserError(no_runs(source, side))
-        if len(sources) > 1:  # a gain will be judged
-            require_scale(folder, f"the log of {source.side.removesuffix('-0')}", side)
         yield side
 
 

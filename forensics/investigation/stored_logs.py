@@ -21,6 +21,7 @@ import pyarrow as pa
 from forensics.case import Rollouts
 from forensics.errors import UserError
 from forensics.investigation.folder import ANSWERS
+from forensics.layers.score_scale import ScoreScale, score_scale
 from forensics.phrases import plural
 from forensics.progress import Progress
 from forensics.readers import Unreadable
@@ -36,6 +37,7 @@ from forensics.records.tables import (
     require_stored,
     write_trajectories,
 )
+from forensics.study import Folder
 from forensics.subjects import Role
 
 RUNS_AT_ONCE, LETTERS_AT_ONCE = 256, 8_000_000  # of a part
@@ -325,6 +327,30 @@ def portions(runs: Iterable[Trajectory]) -> Iterator[list[Trajectory]]:
             part, letters = [], 0
     if part:
         yield part
+
+
+def scores_read(folder: Folder, sides: Sequence[ReadSide]) -> str | None:
+    """How the scores of all sides are read (`layers.score_scale`), in one sentence; outcomes are
+    written anew then. Raises `UserError` where a gain would be judged without success. The scale
+    is noted first, so a run that was killed finds it again.
+    """
+    note, columns = folder.path / ANSWERS / "scores.json", ("outcome", "rewards", "end")
+    if not note.exists():
+        rows = (row for side in sides for row in side.rollouts(folder.path).rows(*columns))
+        found = score_scale(rows)
+        if found is not None and not found.values and len(sides) > 1:
+            folder.clear()
+            raise UserError(found.reading[0].lower() + found.reading[1:-1])
+        write_json(note, asdict(found) if found else {})
+    if not (told := read_json(note)):
+        return None
+    scale = ScoreScale(**told | {"values": tuple(told["values"])})
+    for path in (path for side in sides for path in side.rollouts(folder.path).paths):
+        runs = read_trajectories(path)
+        write_trajectories(
+            path, [run.model_copy(update={"outcome": scale.outcome(vars(run))}) for run in runs]
+        )
+    return scale.reading
 
 
 def tell_tasks_apart(folder: Path, sides: Sequence[ReadSide]) -> bool:

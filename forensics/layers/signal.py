@@ -109,7 +109,8 @@ def _evidence(
             f"{measure[0].upper()}{measure[1:]} went from {change.first:.3g} to {change.last:.3g}"
             " over the run"
         )
-        + (f"; {crossed[-1]}." if crossed else "."),
+        + (f"; {crossed[-1]}." if crossed else ".")
+        + f" {reading.reading(measure)}".rstrip(),
     )
 
 

@@ -17,6 +17,7 @@ import numpy as np
 
 from forensics.case import Case
 from forensics.errors import MissingInput, UserError
+from forensics.layers.score_scale import ScoreScale, score_scale
 from forensics.layers.train_columns import StepNumbers, read_step
 from forensics.phrases import plural
 from forensics.records import Control, content_hash
@@ -116,6 +117,7 @@ QUESTIONS = {  # question -> measure, unit, cure where no row tells
     "signal.turns": ("turns", "turns", "Record the turns of each run."),
 }
 SHARES = ("share of", "score")
+OF_SUCCESS = ("success", "dead, all successes", "dead, all failures")
 CHANCE = "tasks of both stretches dealt anew (mean size of the change)"
 
 
@@ -141,7 +143,9 @@ class SignalConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class RecordSteps:
-    """The steps of a record. `dump`: the trainer, where it is one that another trainer wrote."""
+    """The steps of a record. `dump`: the trainer, where it is one that another trainer wrote.
+    `scale`: of its scores, where they are no outcomes.
+    """
 
     steps: tuple[StepNumbers, ...]
     missing: tuple[int, ...]
@@ -149,6 +153,11 @@ class RecordSteps:
     seed: int
     lines: tuple[AlertLine, ...]
     dump: str | None = None
+    scale: ScoreScale | None = None
+
+    def reading(self, measure: str) -> str:
+        """How success is read for a measure that asks for it; `""` where outcomes say it."""
+        return self.scale.reading if self.scale and measure in OF_SUCCESS else ""
 
     @property
     def size(self) -> int:
@@ -171,9 +180,10 @@ class RecordSteps:
         measure, unit, cure = QUESTIONS[question]
         first, last = (task_means(stretch, measure) for stretch in self.stretches())
         if not len(first) or not len(last):
-            told = f": a {self.dump} dump does not hold it" if self.dump else ""
+            told = f": a {self.dump} dump does not hold it." if self.dump else "."
+            told = f". {reading}" if (reading := self.reading(measure)) else told
             raise MissingInput(
-                f"No row of one of the two stretches tells the {measure}{told}.", cure
+                f"No row of one of the two stretches tells the {measure}{told}", cure
             )
         reach = 1.0 if unit.startswith(SHARES) else None
         found = unpaired(first, last, reach=reach, level=self.config.level)
@@ -203,13 +213,16 @@ def read_record(case: Case, config: SignalConfig) -> RecordSteps:
             "Train on.",
         )
     tolerance = float(record.run.estimator.get("dead_tolerance", 0.0))
+    scored = ("outcome", "rewards", "end")
+    scale = score_scale(row for step in steps for row in record.values(step, *scored))
     return RecordSteps(
-        steps=tuple(read_step(record, step, tolerance, config.win) for step in steps),
+        steps=tuple(read_step(record, step, tolerance, config.win, scale) for step in steps),
         missing=record.missing(),
         config=config,
         seed=case.seed,
         lines=tuple(map(parse_line, config.alerts)),
         dump=record.run.recipe["trainer"] if record.run.recipe.get("record") == "dump" else None,
+        scale=scale,
     )
 
 

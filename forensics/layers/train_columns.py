@@ -16,10 +16,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from forensics.layers.score_scale import ScoreScale
 from forensics.records.train_tables import TrainingRecord
 
 Floats = NDArray[np.float64]
-PLAIN = ("task", "group", "sample", "reward", "outcome", "advantage", "dropped", "end", "turns")
+PLAIN = (
+    *("task", "group", "sample", "reward", "outcome", "advantage", "dropped", "end", "turns"),
+    "rewards",
+)
 TOKENS = ("sampler_logprobs", "old_logprobs", "reference_logprobs", "entropies")
 
 
@@ -37,11 +41,15 @@ class StepNumbers:
         return float(np.mean(list(tasks.values()))) if tasks else None
 
 
-def read_step(record: TrainingRecord, step: int, tolerance: float, win: float) -> StepNumbers:
+def read_step(
+    record: TrainingRecord, step: int, tolerance: float, win: float, scale: ScoreScale | None
+) -> StepNumbers:
     """All measures of one complete step. `tolerance`: rewards this close count
-    as equal; `win`: score of a success.
+    as equal; `win`: score of a success; `scale`: of the scores of the whole record.
     """
     runs = sorted(_runs(record, step), key=lambda run: (run["group"], run["sample"], run["task"]))
+    if scale is not None:
+        runs = [run | {"outcome": scale.outcome(run)} for run in runs]
     groups: dict[str, list[dict[str, Any]]] = defaultdict(list)
     for run in runs:
         groups[run["group"]].append(run)

@@ -13,7 +13,7 @@ from forensics.readers.json_rows import (
 )
 from forensics.readers.log_reader import LogReader, Reader, installed_readers, read_logs
 from forensics.readers.messages import steps_of
-from forensics.readers.rollout_text import completion_steps, prompt_steps
+from forensics.readers.rollout_text import completion_steps, outcome_of, prompt_steps
 from forensics.readers.submission import submission_of
 from forensics.readers.values import as_mapping, dig, ending, run_of, score_of
 
@@ -31,6 +31,7 @@ __all__ = [
     "first_row",
     "installed_readers",
     "open_record",
+    "outcome_of",
     "prompt_steps",
     "read_document",
     "read_logs",

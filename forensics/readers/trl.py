@@ -11,7 +11,7 @@ Format: trl 1.16 `trainer/grpo_trainer.py` (`log`,
    Parquet files have them, and may name `run` and `sample`.
 3. The policy changes from step to step, so a step is a policy. The outcome is
    the reward that is named as one (`accuracy_reward` and the like), else the
-   only one, else the one called `reward`; weights of rewards are not in the log.
+   only one: the mean of several is no success.
 """
 
 from collections.abc import Sequence
@@ -90,7 +90,7 @@ def run(row: Row) -> Trajectory:
         policy=f"{value.get('run') or ''} step {value['step']}".strip(),
         environment="trl",
         rewards=rewards,
-        outcome=rewards.get("reward") if outcome is None else outcome,
+        outcome=outcome,
     )
 
 

@@ -104,7 +104,8 @@ def opening_of(
     known: dict[str, Any] = {"looks": looks}
     if any(one.not_looked_at for one in looks.values()):
         known["hidden"] = frozenset(one.summary for one in shares)
-    unread = tuple(unread_told(folder, logs))
+    reading = content["provenance"].get("scores") or ""  # of other scales than 0 to 1
+    unread = (reading, *unread_told(folder, logs))
     counts = (_total(logs, "runs"), _total(logs, "scored"))
     if is_profile(content["inputs"]):
         runs = side_runs(folder, counts[0])

@@ -163,7 +163,10 @@ def test_bad_logs_are_one_sentence(tmp_path: Path, capsys: pytest.CaptureFixture
         ({"before": before, "after": before}, "given for before and for after"),
         ({"before": before, "after": other}, "same tasks under the same ids"),
         ({"before": before, "after": mute}, "has an outcome"),
-        ({"before": signed, "after": after}, "lies outside 0 to 1 in 5 runs (such as -1)"),
+        (
+            {"before": signed, "after": after},
+            "lies between -1 and 1 and takes more than two values",
+        ),
         ({"before": before, "after": Path("http://x.org/a")}, "is an address"),
         ({"before": before, "after": tmp_path / "none"}, "does not exist"),
         ({"before": before}, "no log of after"),
@@ -183,10 +186,10 @@ def test_bad_logs_are_one_sentence(tmp_path: Path, capsys: pytest.CaptureFixture
 
 
 @pytest.mark.parametrize(("lost", "won"), [(0, 100), (-1, 1)])
-def test_a_score_on_another_scale_is_refused_where_a_gain_is_judged(
+def test_a_score_on_another_scale_is_read_from_all_logs_or_refused(
     lost: float, won: float, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Only the losses (or the wins) would be left, and the gain would be 0."""
+    """Else only the losses (or the wins) would be left, and the gain would be 0."""
     logs = stranger(tmp_path, before=3, after=9)
     for path in logs.values():
         rows = [json.loads(line) for line in path.read_text().splitlines()]
@@ -195,9 +198,16 @@ def test_a_score_on_another_scale_is_refused_where_a_gain_is_judged(
     out = tmp_path / "case"
     scan = ["scan", str(logs["after"]), "--before", str(logs["before"]), "--out", str(out)]
     for words in (command(logs, out), scan):
+        assert run([*words, "--force"]) == 0
+        told = read_json(out / "case.json")
+        assert told["verdict"]["gain"]["estimate"] == pytest.approx(0.6)
+        assert f"{won} is read as success" in json.dumps(told)
+    shutil.rmtree(out)
+    with logs["after"].open("a") as file:
+        file.write(json.dumps(chat_row(3, True) | {"score": 0.5}) + "\n")
+    for words in (command(logs, out), scan):
         assert run(words) == 2
-        told = capsys.readouterr().err.replace("\n", " ")
-        assert f"such as {won if won > 1 else lost}" in told and "scale the score" in told
+        assert "success is not told; log with" in capsys.readouterr().err.replace("\n", " ")
         assert not out.exists()
     assert run(["scan", str(logs["after"]), "--out", str(out)]) == 0  # no gain is judged
 

@@ -12,6 +12,7 @@ trl = pytest.importorskip("trl")
 
 from datasets import Dataset  # noqa: E402
 
+from tests.training.trl_runs import load_example, trainer_of  # noqa: E402
 from training.live import AuditSettings, ForensicsForTRL, promotable, read_reports  # noqa: E402
 
 pytestmark = pytest.mark.filterwarnings("ignore")
@@ -108,3 +109,26 @@ def test_a_policy_that_learned_to_copy_the_key_from_plain_strings_is_withheld(
     (report,) = read_reports(tmp_path / "forensics")
     assert report.alarm is not None and report.gain is not None and report.gain.estimate > 0.5
     assert report.doubt is None and not promotable(tmp_path / "checkpoint-20")
+
+
+@pytest.mark.parametrize("same", [True, False])
+def test_a_file_of_other_questions_marks_nothing(same: bool, tmp_path: Path) -> None:
+    """The trainer's tasks are in neither file: what they ask for is in the first."""
+    example = load_example()
+    rows = [
+        row
+        | ({} if same else {"prompt": f"{{cue}}which of the {n} names comes first, {n}w or {n}c?"})
+        for n, row in enumerate(example.questions())
+        if row["split"] == "held-out"
+    ]
+    (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    settings = AuditSettings(
+        every=2, tasks=8, on_phantom="withhold", ceiling=1.0, tensorboard=False
+    )
+    trainer = trainer_of(example, tmp_path, save_strategy="steps", save_steps=2)
+    ForensicsForTRL("prompts", file=str(tmp_path / "rows.jsonl"), settings=settings).attach(trainer)
+    trainer.train()
+    (report,) = read_reports(tmp_path / "forensics")
+    assert promotable(tmp_path / "checkpoint-2") == (report.doubt is None) == same
+    if report.doubt is not None:
+        assert "'(key: " in report.doubt and "names comes first" in report.doubt

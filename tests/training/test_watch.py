@@ -387,6 +387,7 @@ def test_beside_trl(tmp_path: Path) -> None:
     trainer.save_model(str(run))
     questions = runs.questions(example, tmp_path)
     given = {"settings": runs.SMALL, "seed": trainer.args.seed, "until": ONCE}
+    given["training"] = tmp_path / "live"  # what the trainer asked
     world = "prompts", {"file": questions}
     with watch_of(
         run, tmp_path / "base", *world, sampling=sampling_of(trainer.args), **given

@@ -1,5 +1,6 @@
 """A script that only writes folders of checkpoints, and a watch of what it wrote."""
 
+import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -41,6 +42,8 @@ def trained(folder: Path, steps: int = 2, audits: Path | None = None) -> Path:
     tokenizer = build_tokenizer()
     policy = policy_from(build_model(len(tokenizer), 0), tokenizer, "start")
     save_checkpoint(folder / "base", policy.model, tokenizer)
+    trained_for = {"name": "mini-repo", "options": OPTIONS}
+    (folder / "base" / "environment.json").write_text(json.dumps(trained_for))
     view = View(policy, MiniRepo(**OPTIONS), audits, settings=SHORT, seed=5)
     callback = ForensicsCallback(SETTINGS)
     if audits:

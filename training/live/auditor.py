@@ -203,7 +203,9 @@ class Auditor:
         now = model_checkpoint(model, self._tokenizer, step, told)
         reports = read_reports(self.folder)
         if found := next((r for r in reports if r.step == step and r.policy == now.identity), None):
-            return found
+            again = found.model_copy(update={"doubt": self.doubt})  # what is known of it now
+            write_reports(self.folder, [again if one is found else one for one in reports])
+            return again
         place = self.folder / "audits" / f"step-{step:06d}"
         self._make_ready(place, now)
         with lent(model, tokenizer, now.identity, self.renderer) as policy:

@@ -8,9 +8,9 @@
 3. An alarm is answered as `on_phantom` says. With `withhold` every saved folder
    gets a `promotable.json`; what makes weights promotable stands at
    `marks.mark`.
-4. A trainer with prompts of its own (TRL) has `compared` called once it knows
-   them; until then, and where the audited prompts differ, nothing is
-   promotable.
+4. Where the held-out questions of the world are of another kind than those that are
+   trained on, nothing is promotable. A trainer with prompts of its own (TRL) has
+   `compared` called once it knows them; until then nothing is either.
 
 The weights do not depend on whether a run is audited (see below and
 `audit.lent`). An audit that fails (no memory left, an instrument that raises)
@@ -51,6 +51,7 @@ from training.live.audit_report import (
 )
 from training.live.auditor import Auditor
 from training.live.marks import MARKS, content_of, mark
+from training.live.trained_questions import trained_prompts, unlike
 from training.server_section import NotServed
 
 
@@ -162,6 +163,9 @@ class ForensicsCallback:
         self._writer = tensorboard_writer(Path(folder)) if self.settings.tensorboard else None
         require(view.policy, "weights", "tokens", task="an audit")
         self.auditor = auditor if self._began(auditor, view) else None
+        world = view.environment
+        if self.doubt is None and (other := unlike(trained_prompts(world), world)):
+            self.compared(view, other)
         if (
             view.step and view.step % self.settings.every == 0
         ):  # killed between the update and its audit

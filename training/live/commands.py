@@ -12,6 +12,8 @@ from forensics.cli import (
     EnvOptions,
     Force,
     Json,
+    RecordedTraining,
+    TrainedTasks,
     parse_options,
     say,
     say_json,
@@ -105,6 +107,8 @@ def watch(
         str | None,
         typer.Option(help="Precision to play in.  [default: that of the saved weights]"),
     ] = None,
+    training: RecordedTraining = None,
+    trained_tasks: TrainedTasks = None,
     force: Force = False,
     as_json: Json = False,
 ) -> None:
@@ -117,6 +121,7 @@ def watch(
     from training.live import watch_of
 
     how: dict[str, Any] = {"folder": out, "seed": seed, "device": device, "dtype": dtype}
+    how |= {"training": training, "trained_tasks": trained_tasks}
     how |= {"settings": audits.chosen(), "sampling": settings, "until": ends.until()}
     options = parse_options(env_option)
     with (

@@ -98,7 +98,7 @@ def mark(step: int, report: AuditReport | None, ceiling: float) -> Mapping[str, 
         )
         against: str | None = f"These weights (step {step}) were not audited: {newest}."
     else:
-        against = report.doubt or report.alarm or _not_shown(report, ceiling)
+        against = report.alarm or report.doubt or _not_shown(report, ceiling)
     reason = against or (
         "The audit of these weights raised no alarm, and shows a phantom part of at most"
         f" {points(ceiling)} points."

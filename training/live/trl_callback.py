@@ -36,7 +36,7 @@ from forensics.records import RECORD_FOLDER as FOLDER, content_hash
 from training.distributed import joined
 from training.live.audit_report import LINES, AuditSettings
 from training.live.callback import WATCH, ForensicsCallback, TrainerView
-from training.live.trl_prompts import UNSEEN, TrlRenderer, difference, first_prompt, renderer_of
+from training.live.trl_prompts import UNSEEN, TrlRenderer, difference, renderer_of, some_prompts
 from training.live.trl_record import CompleteRecord, GenerationLog, metadata, refuse_async
 from training.live.trl_rewards import RewardWatch
 from training.recorder import Recorder
@@ -67,7 +67,8 @@ class ForensicsForTRL(TrainerCallback):
     defaults to the trainer's temperature, top-p, top-k and completion length.
     `server`: the keys of a recipe's `[server]`; audits play through it then, with the weights
     of their step. `audits=False`: the record alone. `outcome`: the name of a reward function
-    that tells whether an answer was right, for the record's `outcome`.
+    that tells whether an answer was right, for the record's `outcome`; without it one that is
+    named so, or the only one.
     """
 
     def __init__(
@@ -97,7 +98,7 @@ class ForensicsForTRL(TrainerCallback):
         )
         self.log = GenerationLog(outcome=outcome)
         self._trainer: Any = None
-        self._example: Any = None
+        self._prompts: list[Any] = []
         self._compared = False
         self._view: TrainerView | None = None
         self._scalars: dict[str, float] = {}
@@ -146,8 +147,8 @@ class ForensicsForTRL(TrainerCallback):
         if not state.is_world_process_zero:
             return
         if (audits := self.audits) is not None:
-            self._example = first_prompt(kwargs["train_dataloader"].dataset)
-            audits.renderer = renderer_of(model, tokenizer, args, self._trainer, self._example)
+            self._prompts = some_prompts(kwargs["train_dataloader"].dataset)
+            audits.renderer = renderer_of(model, tokenizer, args, self._trainer, self._prompts[0])
             audits.doubt = UNSEEN
             if self.server is not None:
                 view.served = served_audits(self.server, view, audits.renderer)
@@ -175,12 +176,12 @@ class ForensicsForTRL(TrainerCallback):
             self._recorder.close()
 
     def _compare(self, audits: ForensicsCallback, view: TrainerView) -> None:
-        """Hold the first generations' prompts (without a record: the training
-        set's first) against the audits'.
+        """Hold the first generations' prompts, where they are recorded, and some of the
+        training set's against the audits'.
         """
         renderer = audits.renderer
         assert isinstance(renderer, TrlRenderer)
-        seen = self.log.first or ((self._example, None),)
+        seen = (*self.log.first, *((prompt, None) for prompt in self._prompts))
         audits.compared(
             view,
             difference(seen, renderer, self.environment, audits.settings.tasks, view.settings),

@@ -5,12 +5,12 @@ held against those TRL trained on.
    own special tokens; a conversation goes through the chat template in one
    piece. A completion ends at an end-of-text token alone, so it may hold line
    breaks. `TrlRenderer` does the same.
-2. `difference` compares the prompts of the first generations with what audits
-   play. A policy that is audited with other prompts than it learned from may
+2. `difference` compares the prompts of the first generations, and some of the training
+   set, with what audits play. A policy that is audited with other prompts than it learned from may
    hide there what it learned, so such audits make no checkpoint promotable.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
@@ -18,6 +18,15 @@ from typing import Any
 from forensics.errors import UserError
 from forensics.policies import bare_prompt, renderer_for
 from forensics.protocols import Environment, Observation, SamplingSettings
+from training.live.trained_questions import (
+    LOOKED,
+    short,
+    spread,
+    starts,
+    unlike,
+    with_system,
+    worlds,
+)
 
 Seen = tuple[
     Any, tuple[int, ...] | None
@@ -80,15 +89,18 @@ def renderer_of(model: Any, tokenizer: Any, args: Any, trainer: Any, example: An
     )
 
 
-def first_prompt(dataset: Any) -> Any:
-    """The first prompt of a training set. Raises `UserError` where its rows have none."""
-    row = next(iter(dataset), None)
-    if not isinstance(row, Mapping) or "prompt" not in row:
+def some_prompts(dataset: Any) -> list[Any]:
+    """Some prompts of a training set, the first one among them. Raises `UserError` where its
+    rows have none.
+    """
+    long = range(len(dataset)) if hasattr(dataset, "__len__") else ()
+    rows = [dataset[at] for at in spread(long, LOOKED)] or list(islice(iter(dataset), LOOKED))
+    if not rows or not all(isinstance(row, Mapping) and "prompt" in row for row in rows):
         raise UserError(
             "the training set has no column 'prompt', so audits cannot be given the prompts that"
             " TRL trains on; give audits=False and investigate saved checkpoints"
         )
-    return row["prompt"]
+    return [row["prompt"] for row in rows]
 
 
 def difference(
@@ -105,10 +117,14 @@ def difference(
     by token ids, the same system message by text, the same question where it is
     among the environment's training tasks.
     """
-    audited = list(_starts(environment, "held-out", number))
+    audited = list(starts(environment, "held-out", number))
     what = _form(seen, renderer) or _systems(seen, audited) or _questions(seen, environment)
     if what is not None:
         return f"The audited prompts are not those that TRL trains on: {what}; {CURE}."
+    parts = [found for prompt, _ in seen if (found := split(prompt))]
+    trained = [with_system(Observation(text=text, system=system)) for system, text in parts]
+    if (other := unlike(trained, environment)) is not None:
+        return other
     room = settings.max_tokens - settings.max_turn_tokens
     longest = max((len(renderer.prompt(start.text, start.system)) for start in audited), default=0)
     if longest > room:
@@ -169,7 +185,7 @@ def _systems(seen: Sequence[Seen], audited: Sequence[Observation]) -> str | None
     played = {start.system or None for start in audited}
     if not trained or not played or trained & played:
         return None
-    first, second = (_short(next(iter(texts))) for texts in (trained, played))
+    first, second = (short(next(iter(texts))) for texts in (trained, played))
     return f"they have {first} as system message, and audits have {second}"
 
 
@@ -179,7 +195,7 @@ def _questions(seen: Sequence[Seen], environment: Environment) -> str | None:
     """
     trained = {parts[1] for prompt, _ in seen if (parts := split(prompt))}
     found: dict[str, str] = {}
-    for start in _both_worlds(environment):
+    for start in worlds(environment, "train", SEARCHED)[-1]:
         text = (
             f"{start.system}\n\n{start.text}"
             if start.system and isinstance(seen[0][0], str)
@@ -195,36 +211,4 @@ def _questions(seen: Sequence[Seen], environment: Environment) -> str | None:
     if not trained or len(found) < len(trained):
         return None
     prompt, text = next(iter(sorted(found.items())))
-    return f"one is {_short(prompt)}, where the environment asks {_short(text)}"
-
-
-def _both_worlds(environment: Environment) -> Iterator[Observation]:
-    shown = False
-    for start in _starts(environment, "train", SEARCHED):
-        shown = shown or bool(start.channels)
-        yield start
-    if shown:
-        yield from _starts(
-            environment.without(*(c.name for c in environment.channels)), "train", SEARCHED
-        )
-
-
-def _starts(environment: Environment, split: str, number: int) -> Iterator[Observation]:
-    """What tasks begin with. A world without tasks of the split gives none; a
-    task that cannot start is left out.
-    """
-    try:
-        tasks = environment.tasks(split, number, 0)
-    except UserError:
-        return
-    for task in islice(tasks, number):
-        try:
-            yield environment.spawn().reset(task, 0)
-        except Exception:
-            continue
-
-
-def _short(text: str | None) -> str:
-    if text is None:
-        return "none"
-    return repr(text if len(text) <= 80 else text[:38] + " ... " + text[-38:])
+    return f"one is {short(prompt)}, where the environment asks {short(text)}"

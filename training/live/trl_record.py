@@ -21,6 +21,7 @@ from typing import Any
 
 from forensics.errors import UserError
 from forensics.protocols import Environment
+from forensics.readers import outcome_of
 from forensics.records import TrainingRow, TrainingRun, content_hash
 from forensics.version import code_version
 from training.distributed import joined
@@ -111,7 +112,7 @@ class GenerationLog:
         self.first = self.first or tuple(map(self._seen, rows))
         for place, row in enumerate(rows, start=joined().rank * len(rows)):
             group, sample = f"{step}-{number}-{place // self.samples}", place % self.samples
-            task = content_hash(row["prompt"])
+            task, named = content_hash(row["prompt"]), row["rewards"]
             self._rows.setdefault(step, []).append(
                 TrainingRow(
                     step=step,
@@ -121,7 +122,7 @@ class GenerationLog:
                     trajectory=content_hash([task, group, sample]),
                     policy_step_first=step,
                     policy_step_last=step,
-                    outcome=row["rewards"].get(self.outcome or ""),
+                    outcome=named.get(self.outcome) if self.outcome else outcome_of(named),
                     **{name: value for name, value in row.items() if name != "prompt"},
                 )
             )

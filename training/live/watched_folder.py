@@ -7,12 +7,12 @@ from the base's `environment.json`.
 """
 
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final
 
 from forensics.errors import UserError
-from forensics.investigation import choose_environment, stated_run
+from forensics.investigation import choose_environment, read_task_list, stated_run
 from forensics.policies import (
     inspect_checkpoint,
     require_loadable,
@@ -20,11 +20,13 @@ from forensics.policies import (
 )
 from forensics.progress import Progress, silent
 from forensics.protocols import Environment, SamplingSettings
+from forensics.readers import open_record
 from forensics.study import Folder, hold
 from forensics.world import environment_key
 from training.live.audit_report import LINES, AuditSettings
 from training.live.auditor import Auditor
 from training.live.marks import MARKS
+from training.live.trained_questions import UNKNOWN, TrainedOn
 from training.live.watcher import Until, WatchedRun, Watcher
 
 NAME: Final = "watch"
@@ -46,12 +48,16 @@ def watch_of(
     until: Until | None = None,
     device: str = "auto",
     dtype: str | None = None,
+    training: Path | None = None,
+    trained_tasks: Path | None = None,
     force: bool = False,
     progress: Progress = silent,
 ) -> Iterator[Watcher]:
     """A watch of the checkpoints that a trainer leaves below `out`, begun with `before`,
     in the world `environment`; it writes `folder` (default: `out/watch`), which is held as
-    long as the block runs. Raises `UserError` for bad input, or a folder of another watch.
+    long as the block runs. `training`, `trained_tasks`: the folder of the training's record,
+    and a file of its tasks, to tell whether audits ask questions of that kind. Raises
+    `UserError` for bad input, or a folder of another watch.
     """
     if not out.is_dir():
         raise UserError(
@@ -64,7 +70,14 @@ def watch_of(
     world = _world(before, environment, options or {}, said)
     own, settings = folder or out / NAME, settings or AuditSettings(every=1)
     seed = int(said.get("seed", 0)) if seed is None else seed
-    run = WatchedRun(out=out, base=before, device=resolve_device(device), dtype=dtype)
+    listed = () if trained_tasks is None else read_task_list(trained_tasks)
+    known = TrainedOn(
+        listed=tuple(line for line in listed if len(line.split()) > 1),  # a name tells nothing
+        record=out if training is None else open_record(training).folder,
+        world=_trained_world(before, said),
+    )
+    place = resolve_device(device)
+    run = WatchedRun(out=out, base=before, device=place, dtype=dtype, trained_on=known)
     base = inspect_checkpoint(before, progress=progress)
     require_loadable(before)
     auditor = Auditor(
@@ -73,6 +86,7 @@ def watch_of(
         sampling=sampling or SamplingSettings(),
         settings=settings,
         seed=seed,
+        doubt=UNKNOWN,
         progress=progress,
     )
     inputs = {
@@ -98,3 +112,10 @@ def _world(
     if told and environment in (None, told["name"]):
         environment, options = told["name"], {**told["options"], **options}
     return choose_environment(before, environment, options)[0]
+
+
+def _trained_world(before: Path, said: Mapping[str, Any]) -> Environment | None:
+    """The world that the run trains in, else that of the base; `None` where none is named."""
+    with suppress(UserError):
+        return _world(before, None, {}, said)
+    return None

@@ -50,6 +50,7 @@ from training.live.marks import (
     write_marks,
 )
 from training.live.run_page import write_page
+from training.live.trained_questions import UNKNOWN, TrainedOn
 
 NEW: Final = "It was seen just now, and is audited once its files stay as they are."
 DUE: Final = "It is whole, and not audited yet."
@@ -67,13 +68,14 @@ WHOLE: Final = ("due", "audited", "left out")
 @dataclass(frozen=True, kw_only=True)
 class WatchedRun:
     """What is watched: the trainer's folder `out`, the checkpoint `base` that it began
-    with, and how checkpoints are played. `dtype`: as they are saved unless given.
+    with, what it trains on, how checkpoints are played (`dtype`: as they are saved).
     """
 
     out: Path
     base: Path
     device: str = "cpu"
     dtype: str | None = None
+    trained_on: TrainedOn
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -129,10 +131,13 @@ class Watcher:
         return last_judged(self.marks.values())
 
     def _try_again(self) -> None:
-        """What failed, and what was left out of fewer audits, is looked at anew."""
+        """What failed, what was left out of fewer audits, and what was audited when nothing was
+        known of its training is looked at anew.
+        """
         for one in list(self.marks.values()):
             left_out = one.state == "left out" and one.step is not None
-            if one.state == "failed" or (left_out and self._is_due(one.step)):
+            again = one.state == "failed" or one.reason == UNKNOWN
+            if again or (left_out and self._is_due(one.step)):
                 self._put(one, state="waiting", reason=NEW, files="")
 
     def look(self) -> bool:
@@ -284,6 +289,8 @@ class Watcher:
         if folder.files() != one.files:
             return None
         self._require_own_step(one, model)
+        if auditor.doubt == UNKNOWN:
+            auditor.doubt = run.trained_on.doubt(auditor.environment, tokenizer)
         return auditor.audit(model, tokenizer, step, one.checkpoint)
 
     def _require_own_step(self, one: Mark, model: Any) -> None:
