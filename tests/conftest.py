@@ -16,6 +16,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 os.environ["OMP_NUM_THREADS"] = "1"  # before torch: the last bits of a float hang on it
+os.environ["HF_HUB_DISABLE_TELEMETRY"] = "1"  # no test calls home, by a thread that stays
 PATIENT: dict[str, Any] = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}
 settings.register_profile("patient", **PATIENT)
 settings.register_profile("quick", max_examples=25, **PATIENT)  # `make test`
@@ -26,6 +27,7 @@ LEFT_OPEN = (
     pytest.PytestUnhandledThreadExceptionWarning,
 )
 SOON = 10.0  # seconds for a server to stop that was told to
+LASTING = ("tqdm_monitor",)  # threads that a library keeps until the process ends
 TOLD: list[Any] = [*threading.enumerate()]  # before any test: of xdist
 # of a test, its fixtures and its finished child processes; hardly depends on what else
 # runs
@@ -85,7 +87,7 @@ def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> 
 def left_running() -> Iterator[threading.Thread | multiprocessing.process.BaseProcess]:
     """Threads and processes that do not end soon, each once."""
     for one in (*threading.enumerate(), *multiprocessing.active_children()):
-        if one is not threading.current_thread() and one not in TOLD:
+        if one is not threading.current_thread() and one not in TOLD and one.name not in LASTING:
             one.join(SOON)
             if one.is_alive():
                 TOLD.append(one)
