@@ -4,7 +4,10 @@
 """
 
 import gc
+import multiprocessing
 import os
+import threading
+import warnings
 from collections import Counter
 from collections.abc import Iterator
 from typing import Any
@@ -13,10 +16,19 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 os.environ["OMP_NUM_THREADS"] = "1"  # before torch: the last bits of a float hang on it
+os.environ["HF_HUB_DISABLE_TELEMETRY"] = "1"  # no test calls home, by a thread that stays
 PATIENT: dict[str, Any] = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}
 settings.register_profile("patient", **PATIENT)
 settings.register_profile("quick", max_examples=25, **PATIENT)  # `make test`
 settings.load_profile("patient")
+LEFT_OPEN = (
+    ResourceWarning,
+    pytest.PytestUnraisableExceptionWarning,
+    pytest.PytestUnhandledThreadExceptionWarning,
+)
+SOON = 10.0  # seconds for a server to stop that was told to
+LASTING = ("tqdm_monitor",)  # threads that a library keeps until the process ends
+TOLD: list[Any] = [*threading.enumerate()]  # before any test: of xdist
 # of a test, its fixtures and its finished child processes; hardly depends on what else
 # runs
 CPU = "cpu seconds"
@@ -35,8 +47,9 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Iterator[Any]:
-    """The collector leaves what was imported alone and runs less often: looking
-    through it again and again took a quarter of the processor time.
+    """The collector runs between tests alone, and leaves what was imported alone: no
+    verdict hangs on when it runs, and looking through all that again and again took a
+    quarter of the processor time.
     """
     gc.disable()
     try:
@@ -44,8 +57,41 @@ def pytest_collection() -> Iterator[Any]:
     finally:
         gc.collect()
         gc.freeze()
-        gc.set_threshold(10_000, 20, 20)
-        gc.enable()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol() -> Iterator[Any]:
+    """Whatever a test opens it closes, also where its own mark ignores warnings."""
+    for kind in LEFT_OPEN:
+        warnings.simplefilter("error", kind)
+    return (yield)
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> Iterator[Any]:
+    """What the test left open is collected here, and pytest's own hook fails the test.
+    Since nothing else collects, the youngest generation is what the test made, and the
+    two younger ones are what its file made.
+    """
+    try:
+        return (yield)
+    finally:
+        file_ends = nextitem is None or nextitem.path != item.path
+        gc.collect(2 if nextitem is None else int(file_ends))
+        hooks = item.config.pluginmanager.get_plugin("unraisableexception")
+        hooks.pytest_runtest_teardown(item)
+        if file_ends and (left := list(left_running())):
+            pytest.fail(f"{item.path.name} leaves {left} running", pytrace=False)
+
+
+def left_running() -> Iterator[threading.Thread | multiprocessing.process.BaseProcess]:
+    """Threads and processes that do not end soon, each once."""
+    for one in (*threading.enumerate(), *multiprocessing.active_children()):
+        if one is not threading.current_thread() and one not in TOLD and one.name not in LASTING:
+            one.join(SOON)
+            if one.is_alive():
+                TOLD.append(one)
+                yield one
 
 
 class Account:

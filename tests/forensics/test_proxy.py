@@ -36,6 +36,7 @@ SETTINGS = SamplingSettings(max_turn_tokens=50, max_tokens=5000, temperature=0.7
 PATIENT = Patience(tries=3, pause=0.01, busy=0.02, silence=1.0, timeout=5.0)
 TOOL = {"type": "function", "function": {"name": "bash", "parameters": {"type": "object"}}}
 ASK = [{"role": "user", "content": "mend it"}]
+CLIENTS: list[openai.OpenAI] = []
 
 
 def script(body: dict[str, Any]) -> dict[str, Any]:
@@ -58,11 +59,14 @@ def proxy() -> Iterator[RecordingProxy]:
 
 
 @pytest.fixture(autouse=True)
-def behaved(server: ChatServer) -> None:
+def behaved(server: ChatServer) -> Iterator[None]:
     server.script, server.unknown, server.names, server.bare = script, frozenset(), True, False
     server.troubles.clear()
     server.seen.clear()
     server.headers.clear()
+    yield
+    while CLIENTS:
+        CLIENTS.pop().close()
 
 
 @pytest.fixture
@@ -75,7 +79,9 @@ def ticket(server: ChatServer, tmp_path: Path) -> Ticket:
 
 
 def client(proxy: RecordingProxy, key: str) -> openai.OpenAI:
-    return openai.OpenAI(base_url=f"{proxy.url}/v1", api_key=key, timeout=20)
+    """Closed after the test: refers to itself, so else the collector would."""
+    CLIENTS.append(openai.OpenAI(base_url=f"{proxy.url}/v1", api_key=key, timeout=20))
+    return CLIENTS[-1]
 
 
 def post(proxy: RecordingProxy, key: str, path: str, **body: Any) -> httpx.Response:

@@ -116,6 +116,8 @@ def test_a_copied_process_does_not_hold_the_case(tmp_path: Path) -> None:
     finally:
         os.kill(copied, signal.SIGKILL)
         os.waitpid(copied, 0)
+        os.close(ends[0])
+        os.close(ends[1])
 
 
 def _dies(found: object) -> None:

@@ -119,6 +119,7 @@ def test_a_leak_that_opened_in_training_sets_off_the_alarm(
     assert (
         view.logged["audit/phantom"] == report.phantom.estimate and view.logged["audit/alarm"] == 1
     )
+    assert any((tmp_path / "tensorboard").iterdir())
 
 
 @pytest.mark.slow

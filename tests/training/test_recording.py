@@ -140,6 +140,8 @@ def test_a_killed_writer_leaves_only_whole_steps(tmp_path: Path) -> None:
     finally:
         os.kill(child, signal.SIGKILL)
         os.waitpid(child, 0)
+        os.close(said)
+        os.close(say)
     record = TrainingRecord(tmp_path)
     complete = record.steps()
     assert len(complete) >= 2 and not record.missing()

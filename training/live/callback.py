@@ -34,6 +34,7 @@ torch, no transformers).
 
 import logging
 from collections.abc import Callable
+from contextlib import closing, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
@@ -133,7 +134,6 @@ class ForensicsCallback:
         self._folder, self._say = folder, say
         self.auditor: Auditor | None = None
         self._saved: list[tuple[int, Path]] = []
-        self._writer: Any = None
 
     def on_start(self, view: TrainerView) -> None:
         """Play the start; where that fails, the run goes on without audits. Raises
@@ -160,7 +160,6 @@ class ForensicsCallback:
                 " splitting it.",
                 view.environment.name,
             )
-        self._writer = tensorboard_writer(Path(folder)) if self.settings.tensorboard else None
         require(view.policy, "weights", "tokens", task="an audit")
         self.auditor = auditor if self._began(auditor, view) else None
         world = view.environment
@@ -199,8 +198,6 @@ class ForensicsCallback:
         for step, folder in self._saved:
             if step == view.step and folder.is_dir():
                 self._mark(view, folder)
-        if self._writer is not None:
-            self._writer.close()
 
     def _began(self, auditor: Auditor, view: TrainerView) -> bool:
         def begin() -> bool:
@@ -228,12 +225,12 @@ class ForensicsCallback:
             return
         self.last = report
         self._say(told(report))
-        for name, value in scalars(report).items():
-            view.log(name, value, view.step)
-            if self._writer is not None:
-                self._writer.add_scalar(name, value, view.step)
-        if self._writer is not None:
-            self._writer.flush()
+        board = tensorboard_writer(auditor.folder) if self.settings.tensorboard else None
+        with nullcontext() if board is None else closing(board):  # a run may end without `on_end`
+            for name, value in scalars(report).items():
+                view.log(name, value, view.step)
+                if board is not None:
+                    board.add_scalar(name, value, view.step)
         if report.alarm is not None:
             self._answer(view, f"Audit after step {report.step}: {report.alarm}")
 
