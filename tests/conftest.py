@@ -26,7 +26,7 @@ LEFT_OPEN = (
     pytest.PytestUnraisableExceptionWarning,
     pytest.PytestUnhandledThreadExceptionWarning,
 )
-SOON = 10.0  # seconds for a server to stop that was told to
+SOON = 60.0  # seconds for a server to stop that was told to; waited only where one lives
 LASTING = ("tqdm_monitor",)  # threads that a library keeps until the process ends
 TOLD: list[Any] = [*threading.enumerate()]  # before any test: of xdist
 # of a test, its fixtures and its finished child processes; hardly depends on what else
