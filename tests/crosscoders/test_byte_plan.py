@@ -2,6 +2,7 @@
 sentence where it is more than there is, before anything is read.
 """
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -39,11 +40,26 @@ def peak(asked: TrainingJob) -> int:
     """Bytes that tensors hold at the most while a dictionary is made and takes two steps."""
     config, rows = asked.config, asked.settings.batch
     given = torch.randn((rows, config.models, config.width), generator=torch.Generator())
-    cpu = torch.profiler.ProfilerActivity.CPU
-    with torch.profiler.profile(activities=[cpu], profile_memory=True) as profiler:
+
+    def train() -> None:
         trainer = Trainer(asked, given, torch.device("cpu"))
         trainer.step(given)
         trainer.step(given)
+
+    return allocated(train)
+
+
+def of_the_product(rows: int, width: int, latents: int) -> int:
+    """Bytes that a product in bfloat16 takes beside its result, on a processor that has none."""
+    one, other = torch.ones(rows, width).bfloat16(), torch.ones(width, latents).bfloat16()
+    return allocated(lambda: one @ other) - 2 * rows * latents
+
+
+def allocated(work: Callable[[], Any]) -> int:
+    """Bytes that tensors hold at the most meanwhile."""
+    cpu = torch.profiler.ProfilerActivity.CPU
+    with torch.profiler.profile(activities=[cpu], profile_memory=True) as profiler:
+        kept = work()
     events: Any = profiler.profiler
     changes = [
         (event.start_ns(), event.nbytes())
@@ -54,6 +70,7 @@ def peak(asked: TrainingJob) -> int:
     for _, change in sorted(changes, key=lambda pair: pair[0]):
         held += change
         most = max(most, held)
+    del kept
     return most
 
 
@@ -76,7 +93,10 @@ def test_the_plan_is_within_a_tenth_of_what_is_allocated(
 ) -> None:
     asked = job(**given, precision=precision)
     plan = memory_plan(asked.config, asked.settings)
-    assert plan.training == pytest.approx(peak(asked), rel=TOLERANCE)
+    more, shape = 0, (asked.settings.batch, 2 * asked.config.width, 4096)
+    if precision == "bfloat16":
+        more = of_the_product(*shape)
+    assert plan.training * (1 - TOLERANCE) <= peak(asked) <= plan.training * (1 + TOLERANCE) + more
 
 
 def test_the_figures_of_the_docs_by_hand() -> None:
