@@ -69,9 +69,8 @@ def world(folder: Path, ordered: bool = True, named: bool = True, between: str =
 
 def answers(folder: Path, after: Lister, **how: Any) -> dict[tuple[str, str | None], Any]:
     allowed = how.pop("allowed", ())
-    case = agent_case(
-        folder / "case", world(folder, **how), NOVICE, after, tasks=160, allowed=allowed
-    )
+    asked = world(folder, **how)
+    case = agent_case(folder, asked, NOVICE, after, tasks=160, samples=2, allowed=allowed)
     found = {(one.question, one.about): one for one in run_instrument(sufficiency, case)}
     assert altered_runs(case) <= plays(case, sufficiency.config).most
     return found
@@ -122,7 +121,7 @@ def judged(folder: Path, after: Lister, *allow: str) -> Any:
         scripted_policy(NOVICE),
         scripted_policy(after),
         world(folder),
-        budget=Budget(tasks=160, samples=4),
+        budget=Budget(tasks=160, samples=2),
         allow=("answer", *allow),
         accept=("regrading", "memory", "renaming", "variants", "elicitation", "audit"),
         instruments=instruments(),
@@ -133,10 +132,14 @@ def judged(folder: Path, after: Lister, *allow: str) -> Any:
 
 
 def test_the_label_and_what_the_first_screen_says(tmp_path: Path) -> None:
-    verdict = judged(tmp_path / "place", BY_PLACE)
+    verdict = judged(tmp_path, BY_PLACE)
     assert (verdict.label, verdict.reason_code) == ("undetermined", "source-not-allowed")
     assert "The last number is right on 160 of 160 tasks; with rows shuffled" in verdict.sentence
     assert f"--allow {LAST}" in verdict.gaps[0].measurement
-    verdict = judged(tmp_path / "size", BY_SIZE)
+
+
+@pytest.mark.slow
+def test_the_label_of_who_finds_the_largest(tmp_path: Path) -> None:
+    verdict = judged(tmp_path / "asked", BY_SIZE)
     assert verdict.label == "undetermined" and LAST not in verdict.sentence
     assert judged(tmp_path / "allowed", BY_SIZE, LARGEST).label == "genuine"

@@ -60,7 +60,7 @@ class Adder:
 def sums(folder: Path) -> Prompts:
     """Sums between 20 and 99 under a grader that looks for the number anywhere."""
     draw, rows = random.Random(1), {}
-    while len(rows) < 140:
+    while len(rows) < 80:
         a, b = draw.randrange(10, 50), draw.randrange(10, 50)
         verifier = {"type": "contains", "value": f"{a + b}"}
         asked = f"What is {a} + {b}?"
@@ -72,11 +72,15 @@ def sums(folder: Path) -> Prompts:
 
 
 def answers(folder: Path, after: Adder, before: Adder) -> dict[tuple[str, str | None], Any]:
-    case = agent_case(folder / "case", sums(folder), before, after, tasks=140, samples=2)
+    case = agent_case(folder / "case", sums(folder), before, after, tasks=80, samples=2)
     return {(one.question, one.about): one for one in run_instrument(audit, case)}
 
 
-@pytest.mark.parametrize("between", ["", "-", " ~ ", ", ", "\n", "/", " or maybe ", "😀"])
+BETWEEN = ["", "-", "\n", " or maybe "]
+FURTHER = [pytest.param(one, marks=pytest.mark.slow) for one in (" ~ ", ", ", "/", "😀")]
+
+
+@pytest.mark.parametrize("between", [*BETWEEN, *FURTHER])
 def test_all_that_it_might_be_is_found_whatever_stands_between(
     tmp_path: Path, between: str
 ) -> None:
