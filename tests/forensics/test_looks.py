@@ -173,6 +173,20 @@ def test_a_gain_with_wins_that_nobody_read_is_never_genuine(tmp_path: Path, unre
     assert "could not be looked at" in gaps or unread > 1
 
 
+def test_a_share_through_any_shortcut_says_how_many_kinds_could_look(tmp_path: Path) -> None:
+    scanned(tmp_path, ["It is 42."] * 8, ["no"] * 8)
+    lines = (tmp_path / "case" / "evidence.jsonl").read_text().splitlines()
+    told = [json.loads(line) for line in lines]
+    (wins,) = (one for one in told if one["question"] == "behaviour.channel_wins")
+    looked = read_json(tmp_path / "case" / "case.json")["provenance"]["logs"]["after-0"]["looks"]
+    counts = looked["families"].values()
+    some = sum(bool(one["found"] or one["not_found"]) for one in counts)
+    assert 0 < some < len(counts)
+    assert (
+        f"any shortcut that could be looked for ({some} of {len(counts)} kinds)" in wins["summary"]
+    )
+
+
 def test_exits_beside_an_invented_baseline_are_never_genuine(tmp_path: Path) -> None:
     exits = "```python\nimport os\nos._exit(0)\ndef add(a, b):\n    return a + b\n```"
     case = scanned(tmp_path, [exits] * 200, ["no"] * 200)
