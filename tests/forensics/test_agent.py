@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from forensics.errors import MissingInput, OutsideFailure
+from forensics.errors import MissingInput, OutsideFailure, UserError
 from forensics.harness import Commands, HarnessWorld, read_harness
 from forensics.investigation.agent_sides import agent_sides, marker
 from forensics.protocols import Alteration, Constraint, SamplingSettings
@@ -266,6 +266,10 @@ def test_a_served_model_is_named_by_what_vouches_for_it(
         sides[1].identity
         == "agent on served half, known by its name alone: the server scores no texts"
     )
+    asked = len(server.seen)
+    with pytest.raises(UserError, match=r"serves .*half.*, and declined 'hlaf' .status 404.; mend"):
+        agent_sides(toml, f"{server.url}#never", [f"{server.url}#hlaf"], tmp_path / "o")
+    assert len(server.seen) == asked and not (tmp_path / "o").exists(), "before anything is played"
     stated = json.dumps(dict(world.options)) + sides[0].identity
     assert str(tmp_path) not in stated and server.url not in stated
     other = HarnessWorld(read_harness(harness(tmp_path / "i", tasks=5)))
