@@ -223,6 +223,7 @@ def _counted(side: ReadSide, found: SideMarks) -> dict[str, Any]:
     return {
         **side.counts(),
         "scored": side.runs - found.dropped,
+        **({"odd_rewards": found.odd} if found.odd else {}),
         "looks": found.looks.stated(),
         "integrity": dict(sorted(found.record.items())),
     }
