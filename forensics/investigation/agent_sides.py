@@ -92,10 +92,10 @@ def _model(client: httpx.Client, url: str, named: str) -> str:
         answer = client.get(f"{url}/models").raise_for_status().json()
         names = [str(one["id"]) for one in answer["data"]]
     except (httpx.HTTPError, ValueError, KeyError, TypeError) as error:
-        if named:  # it may well have this one
-            return named
-        raise _no_answer(url, error) from None
-    serves = f"the server {url} serves {', '.join(names) or 'no model'}"
+        if not named:
+            raise _no_answer(url, error) from None
+        names = []  # it may well have this one
+    serves = f"the server {url} " + (f"serves {', '.join(names)}" if names else "lists no model")
     if not named and len(names) != 1:
         raise UserError(f"{serves}; name one: {url}#NAME")
     if named and named not in names:
