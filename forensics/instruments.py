@@ -221,10 +221,8 @@ def run_instrument(tool: Instrument, case: Case) -> Iterator[Evidence | Undefine
         stop_outside(missing)
         reason, cure = missing.reason, missing.cure
     else:
-        reason, cure = (
-            "The instrument gave no answer.",
-            f"Report it to the author of the instrument `{tool.name}`.",
-        )
+        reason = f"`{tool.name}` gave no answer to this question, and no reason."
+        cure = "See what else it answered; a bug report with the case folder helps."
     for question in tool.questions:
         if question not in answered:
             yield Undefined(

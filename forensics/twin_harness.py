@@ -111,7 +111,7 @@ class _Plays:
         world = HarnessWorld(replace(self.harness, table=table)).without(*gone)
         planned = Planned(world, task, 0, SamplingSettings(), self.seed, None, "")
         key = f"sk-{token_urlsafe(24)}"  # as the proxy draws an agent's
-        with own_folder(planned) as made:
+        with own_folder(planned, self.commands) as made:
             handed = handed_in(planned, made, NOWHERE, key, self.commands)
             seen = made / "out" / SEEN
             text = seen.read_text(errors="replace") if seen.is_file() else None

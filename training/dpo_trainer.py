@@ -59,6 +59,7 @@ from training.run_state import (
     claim,
     description,
     load_state,
+    options_from,
     save_checkpoint,
     save_state,
 )
@@ -201,10 +202,12 @@ def dpo(
         _steps(machine, pairs, reference, config, seed, folder, report)
         if folder:
             save_checkpoint(
-                folder / "checkpoint",
+                checkpoint := folder / "checkpoint",
                 machine.model,
                 policy.tokenizer,
-                dict(environment) if environment else None,
+                {**environment, "options": options_from(checkpoint, environment["options"])}
+                if environment
+                else None,
                 dtype=recipe.compute.save_dtype,
             )
 

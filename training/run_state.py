@@ -13,6 +13,7 @@ step, so that only the same run can go on in it.
 
 import json
 import logging
+import os
 import shutil
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -198,6 +199,16 @@ def save_checkpoint(
             if environment is not None:
                 write_json(draft / "environment.json", environment)
     process.wait()
+
+
+def options_from(folder: Path, options: Mapping[str, str]) -> dict[str, str]:
+    """Options of a world for the `environment.json` of a checkpoint in `folder`: a relative path
+    in `file` starts here, and is read from there (`read_environment_hint`).
+    """
+    file = Path(options.get("file", "")).expanduser()
+    if "file" not in options or file.is_absolute():
+        return dict(options)
+    return {**options, "file": os.path.relpath(file.resolve(), folder.resolve())}
 
 
 @contextmanager

@@ -38,6 +38,7 @@ from training.run_state import (
     claim,
     description,
     load_state,
+    options_from,
     save_checkpoint,
     save_state,
 )
@@ -246,7 +247,7 @@ class Training:
             self.run.policy.tokenizer,
             {
                 "name": environment.name,
-                "options": dict(environment.options),
+                "options": options_from(checkpoint, environment.options),
                 "sampling": self.recipe.sampling.model_dump(),
             },
             self.machine.process,

@@ -129,11 +129,12 @@ def report(
     Prints `text`, and writes the other formats into the case folder (report.md,
     report.json, report.html; atif/ with a file for each run). Applies today's
     rule to the stored evidence; --allow and --accept replace the case's own. A
-    verdict that changes goes into case.json.
+    verdict that changes goes into case.json, and into the reports that lie there.
     """
     from forensics.cli.console import progress_bars, say
     from forensics.report import checked, render, write_reports
     from forensics.report.data import settle
+    from forensics.report.writer import FILES
 
     wanted = [name.strip() for name in formats.split(",") if name.strip()]
     if not wanted:
@@ -142,6 +143,8 @@ def report(
     checked(wanted)
     if settled := settle(case_dir, allow, accept):
         say(f"Judged again: {settled.label}.")
+        stale = [name for name, file in FILES.items() if (case_dir / file).is_file()]
+        files = list(dict.fromkeys([*files, *stale]))
     with progress_bars() as progress:
         written = write_reports(case_dir, files, progress) if files else ()
     if "text" in wanted:

@@ -9,12 +9,13 @@ import json
 import math
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, NamedTuple, Self
@@ -30,15 +31,21 @@ LARGEST: Final = 16 * 2**20  # bytes of a result
 PATHS: Final = re.compile(r"(?:/[\w.@+-]+){2,}")
 TOLD: Final = 300  # characters of what a command said
 WATCHER: Final = """
-import os, signal, sys
+import os, shutil, signal, sys, time
 left = set()
-for line in sys.stdin:  # a group's number when it begins, and again when it has ended
-    left ^= {int(line)}
-for group in left:
+for line in sys.stdin:  # a group's number or a folder when it begins, and again when it has ended
+    left ^= {line.rstrip("\\n")}
+for group in filter(str.isdigit, left):
     try:
-        os.killpg(group, signal.SIGKILL)
+        os.killpg(int(group), signal.SIGKILL)
     except OSError:
         pass
+for folder in filter(os.path.isabs, left):
+    for _ in range(50):  # what was stopped may still be writing
+        shutil.rmtree(folder, ignore_errors=True)
+        if not os.path.exists(folder):
+            break
+        time.sleep(0.1)
 """
 
 
@@ -55,7 +62,7 @@ class Handed(NamedTuple):
 @dataclass
 class Commands:
     """The commands under way; leaving the block stops every one of them. Where this process is
-    killed, a `watcher` does, which hears of it by the end of its input.
+    killed, a `watcher` does, which hears of it by the end of its input, and deletes their folders.
     """
 
     running: set[int] = field(default_factory=set)
@@ -127,12 +134,28 @@ class Commands:
                 self._note(child.pid)
         return None if status == 0 else f"the command ended with status {status}"
 
+    @contextmanager
+    def working_in(self, folder: Path) -> Iterator[Path]:
+        """A folder of one episode that is gone behind the block, and where we are killed in it."""
+        with self.lock:
+            self._tell(str(folder))
+        try:
+            yield folder
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+            with self.lock:
+                self._tell(str(folder))
+
     def _note(self, group: int) -> None:
-        """A group begins, or has ended; the watcher is told."""
+        """A group begins, or has ended."""
         self.running ^= {group}
+        self._tell(str(group))
+
+    def _tell(self, what: str) -> None:
+        """The watcher hears of what begins, or has ended."""
         if self.watcher is not None and self.watcher.stdin is not None:
             with suppress(OSError, ValueError):  # it was killed, or its input is closed
-                self.watcher.stdin.write(f"{group}\n")
+                self.watcher.stdin.write(f"{what}\n")
                 self.watcher.stdin.flush()
 
 

@@ -18,7 +18,7 @@ from forensics.errors import UserError
 from forensics.harness import Harness, HarnessWorld, read_harness
 from forensics.investigation.folder import ANSWERS
 from forensics.investigation.served_sides import TEXTS, earlier_name, stated_names
-from forensics.phrases import plural
+from forensics.phrases import plural, printable
 from forensics.policies import ServerConfig
 from forensics.progress import Progress, silent
 from forensics.protocols import Policy
@@ -65,7 +65,7 @@ def _side(
     url, _, model = server.partition("#")
     config = ServerConfig(url=url.rstrip("/"), key=os.environ.get(KEY))
     with httpx.Client(headers=_headers(config.key), timeout=WAIT) as client:
-        model = model or _only_model(client, config.url)
+        model = _model(client, config.url, model)
         scores = _scores(client, config.url, model)
     name = f"agent on served {model}"
     named = f"{name}, {NOT_SCORED}" if scores is None else earlier_name(name, scores, known)
@@ -84,17 +84,32 @@ def _headers(key: str | None) -> dict[str, str]:
     return {"Authorization": f"Bearer {key}"} if key else {}
 
 
-def _only_model(client: httpx.Client, url: str) -> str:
+def _model(client: httpx.Client, url: str, named: str) -> str:
+    """The model that is named, or the only one. Raises `UserError` where there are several, and
+    for a name that the server neither lists nor answers to: before anything is played.
+    """
     try:
         answer = client.get(f"{url}/models").raise_for_status().json()
         names = [str(one["id"]) for one in answer["data"]]
     except (httpx.HTTPError, ValueError, KeyError, TypeError) as error:
-        raise _no_answer(url, error) from None
-    if len(names) != 1:
-        raise UserError(
-            f"the server {url} serves {', '.join(names) or 'no model'}; name one: {url}#NAME"
-        )
-    return names[0]
+        if not named:
+            raise _no_answer(url, error) from None
+        names = []  # it may well have this one
+    serves = f"the server {url} " + (f"serves {', '.join(names)}" if names else "lists no model")
+    if not named and len(names) != 1:
+        raise UserError(f"{serves}; name one: {url}#NAME")
+    if named and named not in names:
+        body = {"model": named, "messages": [{"role": "user", "content": "Hi"}], "max_tokens": 1}
+        try:
+            status = client.post(f"{url}/chat/completions", json=body).status_code
+        except httpx.HTTPError as error:
+            raise _no_answer(url, error) from None
+        if status in (400, 404, 422):
+            raise UserError(
+                f"{serves}, and declined '{printable(named)}' (status {status}); mend the name"
+                f" behind {url}#"
+            )
+    return named or names[0]
 
 
 def _no_answer(url: str, error: Exception) -> UserError:

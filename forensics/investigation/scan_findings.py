@@ -39,11 +39,14 @@ SETTINGS = BehaviourConfig()
 
 @dataclass
 class SideMarks:
-    """What was found on one side: marks by channel, and the runs that have a score."""
+    """What was found on one side: marks by channel, and the runs that have a score. `odd`: of the
+    `dropped` ones, those in which a reward is no finite number.
+    """
 
     marks: dict[str, Marks] = field(default_factory=dict)
     scored: list[ScoredRun] = field(default_factory=list)
     dropped: int = 0
+    odd: int = 0
     runs: int = 0
     looks: CoverageCounts = field(default_factory=CoverageCounts)
     record: Counter[str] = field(default_factory=Counter)
@@ -58,6 +61,7 @@ class SideMarks:
             own.example = min(filter(None, (own.example, marks.example)), default=None)
         self.scored += later.scored
         self.dropped += later.dropped
+        self.odd += later.odd
         self.runs += later.runs
         self.looks += later.looks
         self.record.update(later.record)
@@ -170,6 +174,7 @@ def mark(
     told.runs += 1
     if trajectory.outcome is None or trajectory.end == "errored":
         told.dropped += 1
+        told.odd += trajectory.end != "errored" and None in trajectory.rewards.values()
         return
     told.scored.append(
         ScoredRun(

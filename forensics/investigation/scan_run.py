@@ -223,6 +223,7 @@ def _counted(side: ReadSide, found: SideMarks) -> dict[str, Any]:
     return {
         **side.counts(),
         "scored": side.runs - found.dropped,
+        **({"odd_rewards": found.odd} if found.odd else {}),
         "looks": found.looks.stated(),
         "integrity": dict(sorted(found.record.items())),
     }
@@ -336,5 +337,11 @@ def channel_shares(told: Mapping[str, SideMarks], provenance: Provenance) -> Ite
         sides = {side: (scored_side(marks.scored), marks.marks) for side, marks in told.items()}
     except MissingInput:
         return
-    afters = tuple(sides[side] for side in _ordered(told) if side != "before")
-    yield from Credits(before=sides.get("before"), afters=afters, provenance=provenance).answers()
+    names = [side for side in _ordered(told) if side != "before"]
+    seen = sum((told[side].looks for side in names), start=CoverageCounts()).families().values()
+    yield from Credits(
+        before=sides.get("before"),
+        afters=tuple(sides[side] for side in names),
+        provenance=provenance,
+        kinds=(sum(bool(one["found"] or one["not_found"]) for one in seen), len(seen)),
+    ).answers()

@@ -299,13 +299,15 @@ SideMarks = Mapping[str, Marks]  # channel -> marks
 class Credits:
     """Scored runs and marks of every side; `before` is `None` where there is no
     such log. An answer about nothing in particular covers all channels together,
-    because one win may be credited to two.
+    because one win may be credited to two. `kinds` of shortcuts that could be looked for in some
+    run after training, and of how many.
     """
 
     before: tuple[ScoredSide, SideMarks] | None
     afters: tuple[tuple[ScoredSide, SideMarks], ...]
     provenance: Provenance
     level: float = 0.95
+    kinds: tuple[int, int] = (0, 0)
 
     @property
     def _when(self) -> str:
@@ -327,7 +329,9 @@ class Credits:
             for links in (["credited"], ["credited", "untold"])
         )
         before = self._before(channel, "credited", wins_only=True)
-        what = "any shortcut" if channel is None else printable(channel)
+        looked, every = self.kinds
+        few = f" that could be looked for ({looked} of {every} kinds)" if looked < every else ""
+        what = f"any shortcut{few}" if channel is None else printable(channel)
         least = "at least " if most.estimate > after.estimate > 0 else ""
         open_ones = max(most.estimate - after.estimate, 0.0)
         untold = f"; for {percent(open_ones)} of them the log cannot tell" if open_ones else ""

@@ -107,9 +107,10 @@ def opening_of(
     reading = content["provenance"].get("scores") or ""  # of other scales than 0 to 1
     unread = (reading, *unread_told(folder, logs))
     counts = (_total(logs, "runs"), _total(logs, "scored"))
+    odd = sum(log.get("odd_rewards", 0) for log in logs.values())
     if is_profile(content["inputs"]):
         runs = side_runs(folder, counts[0])
-        missing = unscored_told(*counts, runs.errored)
+        missing = unscored_told(*counts, runs.errored, odd)
         sick = [one.summary for one in shares if one.question == SHARES[-1] and one.estimate > 0]
         lines = (
             reported_told(runs),
@@ -122,7 +123,7 @@ def opening_of(
         return Opening(headline=runs_told(runs), lines=tuple(filter(None, lines)), **known)
     order = sorted(logs, key=lambda side: (side == "before", side))
     sides = {side: side_runs(folder, logs[side]["runs"], side) for side in order}
-    missing = unscored_told(*counts, sum(of.errored for of in sides.values()))
+    missing = unscored_told(*counts, sum(of.errored for of in sides.values()), odd)
     many = any(of.errored > LOST_SHARE * of.count for of in sides.values())
     rows = [row for of in sides.values() for row in of.rows]
     first, *more = (

@@ -272,17 +272,20 @@ def mark_told(row: Finding) -> str:
     return WORDING["certainty"].get(stands(row), WORDING["certainty"]["broken"])
 
 
-def unscored_told(runs: int, scored: int, errored: int = 0) -> str:
+def unscored_told(runs: int, scored: int, errored: int = 0, odd: int = 0) -> str:
     """What is said of runs without an outcome, and of those that errored; `""` where each has one
-    and none did.
+    and none did. `odd`: those in which a reward is no finite number.
     """
     if runs == scored:
         return ""
+    why = f" In {plural(odd, 'run')} of these a reward is no finite number, such as NaN."
+    why = why if odd else ""
     if not scored:
-        return "No run has an outcome, so there are no win rates. The findings hold without them."
+        none = "No run has an outcome, so there are no win rates. The findings hold without them."
+        return none + why
     left = runs - scored - errored
     told = [f"{errored:,} errored"] if errored else []
     told += [f"{left:,} {'has' if left == 1 else 'have'} no outcome"] if left else []
     first, *rest = told
     first = first.replace(" ", f" of {plural(runs, 'run')} ", 1)
-    return f"{' and '.join([first, *rest])}: counted among findings, not in win rates."
+    return f"{' and '.join([first, *rest])}: counted among findings, not in win rates.{why}"

@@ -17,6 +17,7 @@ REMOVE = "remove the file"
 PIN = "install a version from before the fix, or remove it"
 CLONE = "remove the clone"
 SCRUB = "`forensics scrub-git REPO --at COMMIT`"
+UNTAG = f"the tag's own words hold it: delete the tag (`git tag -d`), then {SCRUB}"
 EARLIER = "the history before the commit holds it: cut it off (a shallow start), or drop the task"
 _KINDS = tuple(
     (re.compile(pattern), kind, cure)

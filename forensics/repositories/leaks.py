@@ -22,7 +22,15 @@ from forensics.progress import Progress, silent
 from forensics.repositories.file_contents import Content, Reading, contents_of
 from forensics.repositories.fix import Fix, Match, read_fix
 from forensics.repositories.git import GitFailed, Repository, open_repository
-from forensics.repositories.leak_places import CLONE, EARLIER, SCRUB, Root, kind_of, walk
+from forensics.repositories.leak_places import (
+    CLONE,
+    EARLIER,
+    SCRUB,
+    UNTAG,
+    Root,
+    kind_of,
+    walk,
+)
 from forensics.repositories.object_store import (
     LARGEST,
     ObjectStore,
@@ -295,8 +303,13 @@ def _object_hit(
     versions: int,
 ) -> Hit:
     """A hit in the objects, without the lines."""
-    own = not store.shown
-    earlier = how.by == "the history of the commit itself"
+    cure = SCRUB
+    if store.shown:
+        cure = CLONE
+    elif how.by == "the history of the commit itself":
+        cure = EARLIER
+    elif message and how.commit is None and how.by.startswith("refs/tags/"):
+        cure = UNTAG
     reached = {"nothing": "unreachable"}.get(how.by, f"reachable from {how.by}")
     if how.by == "no reference":
         reached = "only from commits that no reference names"
@@ -307,7 +320,7 @@ def _object_hit(
     return Hit(
         place=f"{store.shown}object {name[:12]}", kind="message" if message else "git object",
         reached=reached, strength=strength, of=match.part, share=match.share, shown=(),
-        cure=(EARLIER if earlier else SCRUB) if own else CLONE, versions=versions,
+        cure=cure, versions=versions,
     )  # fmt: skip
 
 

@@ -11,6 +11,7 @@ import re
 import subprocess
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from tempfile import TemporaryFile
 
@@ -20,6 +21,7 @@ LARGEST = 64 << 20  # bytes of one object that is read
 INDEX = "the index"
 RESTARTS = 100  # after an object that git cannot read
 _ID = re.compile(rb"(?<![0-9a-f])(?:[0-9a-f]{64}|[0-9a-f]{40})(?![0-9a-f])")
+_TARGET = re.compile(rb"object ([0-9a-f]{40,64})\n")
 _PACKED = re.compile(r"^([0-9a-f]{40,64}) (\S+)$", re.M)
 Tips = Mapping[str, Sequence[str]]
 """Under which name (`refs/heads/main`, `the reflog of HEAD`) which objects are reached."""
@@ -81,13 +83,15 @@ class ObjectStore:
         refs = [one for by, ids in named.items() if by.startswith("refs/") for one in ids]
         rest = [one for by, ids in named.items() if by != INDEX for one in ids]
         loose = [name for name, _ in self.listed.get("commit", [])]
-        labels = self._labels(named, at, loose)
+        labels, alone = self._labels(named, at, loose), self._without_commit(named)
         before: list[str] = []
-        for tips in ([at] if at in known and at else [], refs, rest, loose):
+        past = [at] if at in known and at else []
+        for tips in (past, refs, rest, loose):
             for commit, name, path in self._walk(tips, before):
                 if name in left:
                     left.discard(name)
-                    found[name] = Reached(labels.get(commit, "no reference"), commit, path)
+                    told = Reached(labels.get(commit, "no reference"), commit, path)
+                    found[name] = told if tips is past else alone.get(name, told)
                 if not left:
                     return found
             before += [f"^{one}" for one in tips]
@@ -111,14 +115,36 @@ class ObjectStore:
                     waiting += parents[one]
         return labels
 
+    def _without_commit(self, named: Tips) -> dict[str, Reached]:
+        """What names reach through no commit: tag objects, and blobs and trees under a name."""
+        found: dict[str, Reached] = {}
+        commits, trees = (dict(self.listed.get(kind, [])) for kind in ("commit", "tree"))
+        for by, ids in named.items():
+            for one in ids if by != INDEX else ():
+                while one in self._tagged:
+                    found.setdefault(one, Reached(by))
+                    one = self._tagged[one]
+                if one in trees:
+                    for _, name, path in self._walk([one], []):
+                        found.setdefault(name, Reached(by, None, path))
+                elif one not in commits:
+                    found.setdefault(one, Reached(by))
+        return found
+
+    @cached_property
+    def _tagged(self) -> dict[str, str]:
+        """What each tag object points to; a broken one, which `contents` has told, to nothing."""
+        told = len(self.unread)
+        tags = [name for name, _ in self.listed.get("tag", [])]
+        read = {name: _TARGET.match(content) for name, content in self.contents(tags)}
+        del self.unread[told:]
+        return {name: found[1].decode() for name, found in read.items() if found}
+
     def _commit_of(self, name: str) -> str:
         """The commit that a tag object names, or the object itself."""
-        if name not in {one for one, _ in self.listed.get("tag", [])}:
-            return name
-        try:
-            return run_git(self.ours, "rev-parse", f"{name}^{{}}").decode().strip()
-        except GitFailed:
-            return name
+        while name in self._tagged:
+            name = self._tagged[name]
+        return name
 
     def _walk(self, tips: Sequence[str], before: Sequence[str]) -> Iterator[tuple[str, str, str]]:
         """Commit, object and path of what `tips` reach and `before` does not, newest first."""

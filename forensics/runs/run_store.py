@@ -211,8 +211,9 @@ def _telling_of_cuts(
         yield run
     if number and 2 * cut >= number:
         logging.getLogger("forensics").warning(
-            "%s of the runs of %s were cut off at %d tokens a turn, %d in all; play with the limits"
-            " of the training (--max-turn-tokens, --max-tokens), or what is measured is the limit",
+            "%s of the runs of %s were cut off at %d tokens a turn, %d in all; if training had"
+            " other limits, play with them (--max-turn-tokens, --max-tokens): what is measured is"
+            " skill within these",
             percent(cut / number),
             name,
             settings.max_turn_tokens,

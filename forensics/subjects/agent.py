@@ -12,14 +12,13 @@ Seeds: an episode's follows from its chunk's, its task and its sample, a call's 
 
 import logging
 import os
-import shutil
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from tempfile import TemporaryDirectory, gettempdir
+from tempfile import gettempdir, mkdtemp
 from typing import Any, Final, NamedTuple, NoReturn
 
 from forensics.actions import actions_of
@@ -143,7 +142,7 @@ class AgentPolicy:
     def _episode(self, one: Planned, proxy: RecordingProxy, commands: Commands) -> Trajectory:
         if (place := self._place(one)).exists():
             return _kept(place)
-        with own_folder(one) as scratch:
+        with own_folder(one, commands) as scratch:
             run = self._run(one, scratch, proxy, commands)
         if run.end != "errored":  # those are kept once it is clear that not all of them fail
             self._keep(one, run)
@@ -204,23 +203,18 @@ def _kept(place: Path) -> Trajectory:
 
 
 @contextmanager
-def own_folder(one: Planned) -> Iterator[Path]:
+def own_folder(one: Planned, commands: Commands) -> Iterator[Path]:
     """A folder with the same name whenever the episode is played, in whatever world: an agent that
-    says where it works says the same. Another one where that is there (a run beside this one, or
-    one that was killed).
+    says where it works says the same. Another one where that is there (a run beside this one).
     """
     name = content_hash([one.world.name, one.task, one.sample], 12)
     place = Path(gettempdir()) / f"episode-{name}"
     try:
         place.mkdir(mode=0o700)
     except FileExistsError:
-        with TemporaryDirectory(prefix="episode-", ignore_cleanup_errors=True) as made:
-            yield Path(made)
-        return
-    try:
+        place = Path(mkdtemp(prefix="episode-"))
+    with commands.working_in(place):
         yield place
-    finally:
-        shutil.rmtree(place, ignore_errors=True)
 
 
 def machine_words(

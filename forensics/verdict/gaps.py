@@ -107,7 +107,7 @@ def too_wide(judged: Judgement) -> Iterator[Gap]:
             yield Gap(
                 text=(
                     f"{name} is known only to {100 * width:.1f} points either way; the rule asks"
-                    f" for {100 * widest:g}."
+                    f" for {100 * widest:g} where that leaves two labels open."
                 ),
                 measurement="Logs of more tasks." if judged.bounded else more_runs(evidence),
                 cost=cost(evidence, widest),

@@ -96,6 +96,8 @@ class _Handler(BaseHTTPRequestHandler):
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         if not self.path.endswith("/chat/completions"):
             return self._send(404, {"error": "no scores here"})
+        if body["model"] not in self.server.looks:
+            return self._send(404, {"error": "no such model"})
         if self.server.troubles:
             return self._send(self.server.troubles.popleft(), {"error": "not now"})
         self.server.seen.append(body)

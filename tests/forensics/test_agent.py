@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from forensics.errors import MissingInput, OutsideFailure
+from forensics.errors import MissingInput, OutsideFailure, UserError
 from forensics.harness import Commands, HarnessWorld, read_harness
 from forensics.investigation.agent_sides import agent_sides, marker
 from forensics.protocols import Alteration, Constraint, SamplingSettings
@@ -110,10 +110,11 @@ def test_an_agent_that_tells_all_it_knows_leaves_no_key_and_no_place_of_this_mac
     for there in ("'[key]'", "'[PIDS]'", "'HOME': '/episode/home'", "in /harness for /episode/out"):
         assert there in told
     scrubbed = Planned(world.without("git-history"), "task-0", 1, SamplingSettings(), 3, None, "b")
-    with own_folder(Planned(world, "task-0", 1, SamplingSettings(), 3, None, "a")) as first:
-        with own_folder(scrubbed) as other:
+    one, commands = Planned(world, "task-0", 1, SamplingSettings(), 3, None, "a"), Commands()
+    with own_folder(one, commands) as first:
+        with own_folder(scrubbed, commands) as other:
             assert other != first
-    with own_folder(scrubbed) as again:
+    with own_folder(scrubbed, commands) as again:
         assert again == first
     assert not first.exists() and not other.exists()
 
@@ -220,7 +221,9 @@ import sys, threading, time
 from forensics.harness import Commands
 from pathlib import Path
 here, argv = Path.cwd(), ["sh", "-c", "echo $$ > pid; sleep 60 & sleep 60"]
-with Commands() as commands:
+(made := here / "episode").mkdir()
+(made / "work").write_text("of the agent")
+with Commands() as commands, commands.working_in(made):
     given = argv, here, {}, 60, here / "said", "mark-of-one-episode"
     threading.Thread(target=commands.run, args=given).start()
     while not (here / "pid").exists():
@@ -235,8 +238,14 @@ def test_nothing_that_a_command_started_outlives_a_kill_of_ours(tmp_path: Path) 
     words = [sys.executable, "-c", STARTS]
     with subprocess.Popen(words, cwd=tmp_path, stdout=subprocess.PIPE) as child:
         assert child.stdout is not None and child.stdout.readline() == b"started\n"
+        assert (tmp_path / "episode" / "work").exists()
         child.kill()
     assert_gone(int((tmp_path / "pid").read_text()))
+    for _ in range(500):
+        if not (tmp_path / "episode").exists():
+            return
+        time.sleep(0.02)
+    pytest.fail("the folder of the episode is still there")
 
 
 def test_what_cannot_be_done_to_an_agent_is_a_missing_input(tmp_path: Path) -> None:
@@ -257,6 +266,10 @@ def test_a_served_model_is_named_by_what_vouches_for_it(
         sides[1].identity
         == "agent on served half, known by its name alone: the server scores no texts"
     )
+    asked = len(server.seen)
+    with pytest.raises(UserError, match=r"serves .*half.*, and declined 'hlaf' .status 404.; mend"):
+        agent_sides(toml, f"{server.url}#never", [f"{server.url}#hlaf"], tmp_path / "o")
+    assert len(server.seen) == asked and not (tmp_path / "o").exists(), "before anything is played"
     stated = json.dumps(dict(world.options)) + sides[0].identity
     assert str(tmp_path) not in stated and server.url not in stated
     other = HarnessWorld(read_harness(harness(tmp_path / "i", tasks=5)))

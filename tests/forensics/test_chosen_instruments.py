@@ -18,6 +18,7 @@ from forensics.instruments import (
     instrument,
     run_instrument,
 )
+from forensics.records import Undefined
 
 ALL = [tool.name for tool in installed_instruments()]
 SCORE = next(tool for tool in installed_instruments() if tool.name == "score")
@@ -81,6 +82,17 @@ def test_an_answer_to_a_question_that_was_not_declared_is_refused() -> None:
     tool = replace(SCORE, name="turns", questions=("turns.change",), measure=measure, gain_tests=())
     with pytest.raises(UserError, match=r"turns answers gain.total, which is not among"):
         list(run_instrument(tool, cast(Case, None)))
+
+
+def test_an_instrument_that_is_silent_is_not_reported_to_anybody_in_particular() -> None:
+    """Nor is it silent where it answered something else."""
+    case = SimpleNamespace(seed=1, input_hashes=dict, code_version="")
+    tool = replace(
+        SCORE, questions=("a", "b"), measure=lambda case, config: iter(()), gain_tests=()
+    )
+    for one in run_instrument(tool, cast(Case, case)):
+        assert isinstance(one, Undefined) and "author" not in one.cure
+        assert one.reason == "`score` gave no answer to this question, and no reason."
 
 
 @pytest.mark.parametrize("name,questions", [("my test", ()), ("mine", ("mine.carried",))])

@@ -386,7 +386,7 @@ def test_what_a_world_wants_known_is_said(desk: Desk, caplog: pytest.LogCaptureF
     ]
     desk.stage.questions.write_text("".join(lines))
     desk.investigate(formats=("md", "html"), instruments=["score"])
-    assert caplog.text.count("10 of 40 questions are held out") == 1
+    assert caplog.text.count("10 of 40 questions are held out; the others state `train`") == 1
     for name in ("report.md", "report.html"):
         assert "10 of 40 questions are held out" in (desk.out / name).read_text()
 

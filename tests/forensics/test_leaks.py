@@ -17,6 +17,7 @@ from forensics.cli.main import run
 from forensics.errors import UserError
 from forensics.repositories import Leaks, find_leaks
 from forensics.repositories.fix import _shared
+from forensics.repositories.scrub import scrub_repository
 
 BEFORE = b"""def price(basket):
     total = 0
@@ -117,6 +118,56 @@ def test_it_says_how_an_object_is_reached(real: Real, name: str) -> None:
     way, words = REACHED[name]
     way(real.source.parent / "copy", real, random.Random(4))
     assert words in str(searched(real).fix[0].reached)
+
+
+def _tag_message(copy: Path, real: Real) -> None:
+    git(copy, "tag", "-a", "v1", "-F", "-", given=b"Release\n\n" + real.patch)
+
+
+def _tag_of_a_tag(copy: Path, real: Real) -> None:
+    _tag_message(copy, real)
+    git(copy, "tag", "-am", "again", "v2", "v1")
+    git(copy, "tag", "-d", "v1")
+
+
+def _tag_on_a_blob(copy: Path, real: Real) -> None:
+    blob = git(copy, "hash-object", "-w", "--stdin", given=real.largest[1]).decode().strip()
+    git(copy, "tag", "-am", "a file", "v2", blob)
+
+
+def _replaced(copy: Path, real: Real) -> None:
+    blob = git(copy, "hash-object", "-w", "--stdin", given=real.largest[1]).decode().strip()
+    git(copy, "replace", git(copy, "rev-parse", "HEAD:shop.py").decode().strip(), blob, "-f")
+
+
+def _tag_on_a_tree(copy: Path, real: Real) -> None:
+    blob = git(copy, "hash-object", "-w", "--stdin", given=real.largest[1]).decode().strip()
+    tree = git(copy, "mktree", given=f"100644 blob {blob}\tkept.py\n".encode()).decode().strip()
+    git(copy, "tag", "v3", tree)
+
+
+@pytest.mark.parametrize(
+    "way,words,tagged",
+    [
+        (_tag_message, "reachable from refs/tags/v1", True),
+        (_tag_of_a_tag, "reachable from refs/tags/v2", True),
+        (_tag_on_a_blob, "reachable from refs/tags/v2", False),
+        (_tag_on_a_tree, "reachable from refs/tags/v3, as kept.py", False),
+        (_replaced, "reachable from refs/replace/", False),
+    ],
+)
+def test_what_a_tag_or_a_replacement_names_is_named(
+    real: Real, way: Callable[[Path, Real], None], words: str, tagged: bool
+) -> None:
+    """A tag's own message stays where it points to an ancestor: `scrub-git` keeps such tags."""
+    copy, clean = (real.source.parent / name for name in ("copy", "clean"))
+    way(copy, real)
+    (hit,) = searched(real).fix
+    assert words in str(hit.reached) and "commit " not in str(hit.reached)
+    assert ("git tag -d" in hit.cure) == tagged and "scrub-git" in hit.cure
+    if way is not _tag_of_a_tag:
+        scrub_repository(copy, "HEAD", clean)
+        assert find_leaks(clean, real.source.parent / "fix.diff").found == tagged
 
 
 def test_what_the_tree_holds_before_the_fix_is_no_hit(real: Real) -> None:

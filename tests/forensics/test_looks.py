@@ -173,6 +173,31 @@ def test_a_gain_with_wins_that_nobody_read_is_never_genuine(tmp_path: Path, unre
     assert "could not be looked at" in gaps or unread > 1
 
 
+def test_a_share_through_any_shortcut_says_how_many_kinds_could_look(tmp_path: Path) -> None:
+    scanned(tmp_path, ["It is 42."] * 8, ["no"] * 8)
+    lines = (tmp_path / "case" / "evidence.jsonl").read_text().splitlines()
+    told = [json.loads(line) for line in lines]
+    (wins,) = (one for one in told if one["question"] == "behaviour.channel_wins")
+    looked = read_json(tmp_path / "case" / "case.json")["provenance"]["logs"]["after-0"]["looks"]
+    counts = looked["families"].values()
+    some = sum(bool(one["found"] or one["not_found"]) for one in counts)
+    assert 0 < some < len(counts)
+    assert (
+        f"any shortcut that could be looked for ({some} of {len(counts)} kinds)" in wins["summary"]
+    )
+
+
+@pytest.mark.parametrize("odd,said", [("NaN", True), ("Infinity", True), ("0.0", False)])
+def test_a_reward_that_is_no_number_is_told(tmp_path: Path, odd: str, said: bool) -> None:
+    log = rows(tmp_path / "log.jsonl", ["It is 3."] * 3, 1.0)
+    log.write_text(log.read_text().replace("1.0", odd, 2))
+    scan_run.scan(log, out=tmp_path / "case", formats=("text",))
+    told = (tmp_path / "case" / "report.txt").read_text()
+    said_of = "2 of 3 runs have no outcome: counted among findings, not in win rates. In 2 runs of"
+    assert (said_of in " ".join(told.split())) == said
+    assert ("such as NaN" in told) == said
+
+
 def test_exits_beside_an_invented_baseline_are_never_genuine(tmp_path: Path) -> None:
     exits = "```python\nimport os\nos._exit(0)\ndef add(a, b):\n    return a + b\n```"
     case = scanned(tmp_path, [exits] * 200, ["no"] * 200)

@@ -13,12 +13,13 @@ import pytest
 from forensics.records import Span, Spans, Step, Trajectory
 from forensics.records.finding import Finding
 from forensics.records.page import TextSpan, TextSpans
+from forensics.records.verdict import Parts
 from forensics.report import load_case, render
 from forensics.report.html import text_pieces
 from forensics.report.numbers import control_of, unit_of
 from forensics.report.shown_runs import Allowance, Example, Pick, shown_steps
 from tests.episodes import episode_of
-from tests.forensics.report_case import CHANNEL, CasePlan, build_case
+from tests.forensics.report_case import CHANNEL, CasePlan, build_case, estimate
 from tests.forensics.report_hostile import hostile_case
 
 ROOMY = Allowance(text=100, steps=12, total=10_000)
@@ -145,6 +146,20 @@ def test_the_verdict_comes_first_and_is_said_without_colour(pages):
         < page.index("Why this verdict")
         < page.index('id="evidence"')
     )
+
+
+def test_a_part_below_zero_is_drawn_hollow_and_left_of_the_line(tmp_path):
+    parts = Parts(learned=estimate(0.6), phantom=estimate(-0.05))
+    page = render(build_case(tmp_path / "case", CasePlan(verdict={"parts": parts})), ["html"])[
+        "html"
+    ]
+    drawn = page[page.index('<svg class="partbar"') :].partition("</svg>")[0]
+    hollow, filled, line = (
+        float(re.search(pattern, drawn)[1])
+        for pattern in (r'fill="none"[^>]* x="([\d.]+)', r'f-genuine" x="([\d.]+)', r'd="M([\d.]+)')
+    )
+    assert hollow < line <= filled and drawn.count("<rect") == 2
+    assert page.count("left of the line") == 1
 
 
 def run_of(*texts: str) -> Trajectory:

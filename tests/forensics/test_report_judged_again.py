@@ -117,9 +117,16 @@ def test_terms_given_afterwards_are_written_repeated_and_can_be_taken_back(
         and "given that regrading" in told["sentence"]
     )
     assert "accepted untested" in render(folder, ["text"])["text"]
+    assert run(["report", str(folder), "--format", "html,md"]) == 0
+    pages = [folder / "report.html", folder / "report.md"]
+    old = [page.read_text() for page in pages]
+    assert 'class="label-genuine"' in old[0]
     assert run(["report", str(folder), "--accept", "refusal"]) == 0, (
         "other terms take the place of those it had"
     )
+    assert 'class="label-undetermined"' in pages[0].read_text(), "no page of the old label"
+    assert pages[1].read_text() != old[1]
+    assert not (folder / "report.json").exists()
     assert run(["gate", str(folder)]) == 1
     assert run(["report", str(folder), "--accept", "nothing"]) == 2
     assert "is no gain test" in capsys.readouterr().err

@@ -98,6 +98,7 @@ def test_runs_that_a_limit_cut_off_are_told(
     runs = [episode_of(steps=(), end_reason=reason) for reason in reasons]
     assert list(_telling_of_cuts(runs, "after", SamplingSettings())) == runs
     assert ("50 % of the runs of after were cut off at 64 tokens" in caplog.text) == told
+    assert ("if training had other limits" in caplog.text) == told  # these may be its own
 
 
 def test_a_condition_is_its_content() -> None:

@@ -41,6 +41,9 @@ def test_a_wide_interval_on_either_side(
 ) -> None:
     verdict = decide([*cleared(gain, genuine, half), *unharmed(gain)])
     assert (verdict.label, verdict.decided_by) == (label, clause)
+    asked = [gap.text for gap in verdict.gaps if "the rule asks for" in gap.text]
+    assert bool(asked) == (clause == "too-wide")
+    assert all(text.endswith("5 where that leaves two labels open.") for text in asked)
 
 
 @given(gain=shares, genuine=shares, half=halves, harm=shares)

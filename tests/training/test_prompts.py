@@ -47,6 +47,23 @@ def refusal(tmp_path: Path, *rows: Any) -> str:
     return str(error.value)
 
 
+@pytest.mark.parametrize(
+    "stated,said",
+    [
+        (4, "; the others state `train`"),
+        (2, "; 2 state `train`; a hash left 2 out, which state no `split`: where training did not"
+         ' see them, mark them "split": "held-out" to ask them too'),
+    ],
+)  # fmt: skip
+def test_it_says_what_is_held_out_and_by_whom(tmp_path: Path, stated: int, said: str) -> None:
+    rows = [question(i) for i in range(40)]
+    left_out = [r for r in rows if world(tmp_path, r)._left_out(0)][:4]
+    rows = [r | {"split": "train"} for r in left_out[:stated]] + left_out[stated:]
+    one, other = question(-1, split="held-out"), question(-2, split="held-out")
+    assert f"2 of 6 questions are held out{said}" in world(tmp_path, *rows, one, other).notes
+    assert world(tmp_path, one, other)._left_out(2) == ""
+
+
 # -- the environment -------------------------------------------------------------------
 
 

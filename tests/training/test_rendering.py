@@ -13,6 +13,7 @@ import pytest
 
 from forensics import load_policy, policy_from
 from forensics.errors import UserError
+from forensics.policies.checkpoints import read_environment_hint
 from forensics.policies.compatibility import require_context
 from forensics.policies.renderers import renderer_for, style_of
 from forensics.progress import silent
@@ -142,7 +143,11 @@ def test_a_chat_model_in_a_world_of_another_language_is_warned_of_once(
     assert sum("prompts" in text for text in caplog.messages) == warned
 
 
-def test_the_trainer_collects_bare_and_its_checkpoint_says_so(tmp_path: Path, file: str) -> None:
+def test_the_trainer_collects_bare_and_its_checkpoint_says_so(
+    tmp_path: Path, file: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    file = Path(file).name
     start = save_tiny_qwen3(tmp_path / "start")
     recipe = parse_recipe(
         {
@@ -165,6 +170,8 @@ def test_the_trainer_collects_bare_and_its_checkpoint_says_so(tmp_path: Path, fi
         assert policy.tokenizer.decode(prompt)[-1] in "0123456789"
     told = json.loads((tmp_path / "run" / "checkpoint" / "environment.json").read_text())
     assert told["options"]["rendering"] == "bare"
+    hint = read_environment_hint(tmp_path / "run" / "checkpoint")
+    assert hint and Path(hint.options["file"]).samefile(file), "not inside of the checkpoint"
 
 
 def test_observations_are_tool_messages_where_the_world_says_so() -> None:

@@ -185,12 +185,20 @@ class Prompts(World):
         every = tuple(one.name for one in self.shortcuts)
         answers = {task: answer for task in some if (answer := self.reference(task)) is not None}
         rules = examine({task: row.text(every)[0] for task, row in some.items()}, answers).sentence
-        left_out = (
-            f'{len(asked)} of {len(self._rows)} questions are held out; mark others "split":'
-            ' "held-out" to ask them too'
-        )
-        told = (left_out if len(asked) < len(self._rows) else "", rules)
-        return tuple(one for one in told if one)
+        return tuple(one for one in (self._left_out(len(asked)), rules) if one)
+
+    def _left_out(self, asked: int) -> str:
+        """How many are held out and, of those that a hash left out, how to ask them; `""` where
+        all are.
+        """
+        others = [row for row in self._rows.values() if row.split != "held-out"]
+        drawn = sum("split" not in row.model_fields_set for row in others)
+        told = f"{asked} of {len(self._rows)} questions are held out"
+        if drawn:
+            said = f"; {len(others) - drawn} state `train`" if drawn < len(others) else ""
+            told += f"{said}; a hash left {drawn} out, which state no `split`: where training did"
+            return f'{told} not see them, mark them "split": "held-out" to ask them too'
+        return f"{told}; the others state `train`" if others else ""
 
     def tasks(self, split: str, number: int, seed: int) -> tuple[str, ...]:
         """Tasks of a split, drawn without replacement; all of them where the
