@@ -43,7 +43,8 @@ _NUMBERS = re.compile(
     rf"(?:(?P=apart)-?\d+(?:\.\d+)?)*(?:,?[ \t]+(?:and|or)[ \t]+-?\d+(?:\.\d+)?)?(?![\w,:/-]|\.\d)"
 )
 _WORDS = re.compile(
-    r"\b[^\W\d_][\w'-]*(?:,[ \t]+[^\W\d_][\w'-]*){2,}(?:,?[ \t]+(?:and|or)[ \t]+[^\W\d_][\w'-]*)?"
+    r"\b(?<!\w[-'])[^\W\d_][\w'-]*(?:,[ \t]+[^\W\d_][\w'-]*){2,}"
+    r"(?:,?[ \t]+(?:and|or)[ \t]+[^\W\d_][\w'-]*)?"
 )
 _LEADS = re.compile(
     r"(?:(?<=\s)|^)\(?(?P<lead>[A-Za-z]|\d{1,2})[).:][ \t]+|^[ \t]*[-*•][ \t]+", re.M
@@ -67,13 +68,13 @@ class Row:
 @lru_cache(maxsize=20_000)
 def rows_of(text: str) -> tuple[Row, ...]:
     """The rows of three things and more, none inside another, in the order of their places."""
-    found: list[Row] = []
+    found, taken = [], bytearray(len(text))  # type: list[Row], bytearray
     numbers, names = _matched(text, _NUMBERS, "number"), _matched(text, _WORDS, "word")
     for row in (*_options(text), *numbers, *names, *_alike_lines(text)):
         start, end = row.spans[0][0], row.spans[-1][1]
-        free = all(end <= one.spans[0][0] or one.spans[-1][1] <= start for one in found)
-        if len(row.spans) > 2 and free:
+        if len(row.spans) > 2 and taken.find(1, start, end) < 0:
             found.append(row)
+            taken[start:end] = b"\1" * (end - start)
     return tuple(sorted(found, key=lambda one: one.spans))
 
 
@@ -115,7 +116,8 @@ def _end_of_line(text: str, at: int) -> int:
 
 
 def _alike_lines(text: str) -> Iterator[Row]:
-    lines = [met.span() for met in re.finditer(r"[^\n]*\S", text)]
+    met = [one for one in re.finditer(r"[^\n]+", text) if not one[0].isspace()]
+    lines = [(one.start(), one.start() + len(one[0].rstrip())) for one in met]
     run: list[Span] = []
     for span in [*lines, (0, 0)]:
         shape = _shape(text[slice(*span)])
@@ -157,7 +159,10 @@ def plain(text: str) -> str:
 Units = dict[str, list[str]]
 Take = Callable[[Sequence[str]], str | None]
 PLACE, EXTREME, COUNT, COPY = "place", "extreme", "count", "copy"
-ORDINALS = ("first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth")
+ORDINALS = (
+    *("first", "second", "third", "fourth", "fifth", "sixth"),
+    *("seventh", "eighth", "ninth", "tenth", "eleventh", "twelfth"),
+)
 
 
 def _at(place: int) -> Take:

@@ -12,7 +12,8 @@
 An item stands between commas, semicolons, bars, slashes or lines, or is a word
 where all of them are numbers. Where a hand-in is no such list the grader says what it holds,
 whatever stands between: beside its core, the cores of other tasks on which this same
-hand-in would win too. Sentences have no items.
+hand-in would win too. Sentences have no items. What the prompt shows is no candidate where
+the answer is not shown there: who works it out names what he works with.
 `cut_off` and `negate` break an answer on purpose: a right one that no careful grader
 takes any more.
 """
@@ -25,7 +26,7 @@ from functools import cached_property
 from itertools import chain
 from typing import Final
 
-from forensics.layers import placed_words
+from forensics.layers import placed_words, words
 from resampling.gain_tests.hand_ins import Actions, HandIn, HandIns, PlayedRun
 
 MOST_ITEMS: Final = 12
@@ -141,7 +142,7 @@ class SeveralAnswers:
         for one in chain(*self.hand_ins.found):
             if not one.run.won or one.run.actions in found:
                 continue
-            held = items(one.text)
+            held = list(dict.fromkeys(items(one.text)))
             if not 1 < len(held) <= MOST_ITEMS:
                 placed = self._by_grader(one)
             else:
@@ -150,7 +151,7 @@ class SeveralAnswers:
                     for place, item in enumerate(held)
                     if self.hand_ins.replays.wins(one.run.task, [one.saying(item)])
                 ]
-                placed = (len(held), wins[0]) if len(wins) == 1 else None
+                placed = _place(held, wins[0], one.run.prompt) if len(wins) == 1 else None
             if placed is not None:
                 found[one.run.actions] = placed
         return found
@@ -165,7 +166,8 @@ class SeveralAnswers:
         core, before, behind = one.text[slice(*span)], one.text[: span[0]], one.text[span[1] :]
         places = []
         for other, holder in self._holders.items():
-            if other != core and (other in before or other in behind):
+            beside = other != core and (other in before or other in behind)
+            if beside and other in _candidates([core, other], core, one.run.prompt):
                 self._asked[one.text, other] = None
                 if len(self._asked) > MOST_ASKED:
                     break
@@ -182,6 +184,19 @@ class SeveralAnswers:
                 size, place = self._placed[one.run.actions]
                 often[size][place] += 1
         return {size: min(n, key=lambda p: (-n[p], p)) for size, n in often.items()}
+
+
+def _place(held: Sequence[str], won: int, prompt: str) -> tuple[int, int] | None:
+    """How many candidates a list holds, and which of them wins; `None` where it holds one."""
+    found = _candidates(held, held[won], prompt)
+    return (len(found), found.index(held[won])) if len(found) > 1 else None
+
+
+def _candidates(held: Sequence[str], answer: str, prompt: str) -> list[str]:
+    """Without what the prompt shows, unless it shows the answer."""
+    asked = f" {' '.join(words(prompt))} "
+    shown = [one for one in held if f" {' '.join(words(one))} " in asked]
+    return [one for one in held if answer in shown or one not in shown]
 
 
 def _most(holds: Callable[[int], bool], most: int) -> int:

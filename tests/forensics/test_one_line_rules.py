@@ -43,6 +43,16 @@ def test_what_does_not(text: str) -> None:
     assert rows_of(text) == () and shuffled(text, np.random.default_rng(0)) == text
 
 
+LONG = [" ", "a-", "A) x B) y C) z\n", "1, 2, 3\nabc def\n", "1, 2, 3 x\n"]
+
+
+@pytest.mark.parametrize("text", LONG)
+def test_a_long_text_is_read_in_one_go(text: str) -> None:
+    """Whatever takes the square of its length does not come back."""
+    many = len(rows_of(text * 5 + "."))
+    assert len(rows_of(text * 50_000 + ".")) == (10_000 * many if many > 1 else many)
+
+
 @given(st.lists(st.integers(-999, 999), min_size=3, max_size=9, unique=True), st.integers(0, 9))
 def test_shuffling_moves_alike_things_alone(numbers: list[int], seed: int) -> None:
     text = f"Which is the largest of {', '.join(map(str, numbers))}? Say it."
@@ -91,6 +101,7 @@ def test_chance_is_the_best_of_the_table() -> None:
         ("{a} x\nthen {b} of {c}", "{b}", "first-number-of-the-last-line"),
         ("Is it A) {a} B) {b}{b}{b} C) {c}\nLetter?", "B", "letter-of-the-longest-option"),
         ("{a} {b} {c}", "3", "count-of-numbers"),
+        ("1 2 3 4 5 6 7 8 9 10 {a} 12 {b} {c} 15", "{a}", "eleventh-number"),
     ],
 )
 def test_rules_by_their_names(prompt: str, answer: str, name: str) -> None:

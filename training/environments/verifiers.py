@@ -107,7 +107,7 @@ class Regex(Section):
         except TimeoutError:
             reason = f"the verifier's pattern took longer than {SECONDS:g} seconds"
             return Judgement(right=None, submission=answer, reason=reason)
-        return Judgement(right=match is not None, submission=match.group() if match else answer)
+        return Judgement(right=match is not None, submission=answer)
 
 
 class Number(Section):
