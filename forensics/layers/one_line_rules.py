@@ -327,17 +327,19 @@ class Examined:
     @cached_property
     def winning(self) -> tuple[int, ...]:
         """The rules that win more than chance, those first that win most. Of rules that hand in
-        the same on every task the first of each sort stands for all.
+        the same on every task the first of each sort stands for all; a copy only for itself.
         """
         if self.known < FEWEST:
             return ()
         order = sorted(
             np.flatnonzero(self.wins > self.chance * self.known), key=lambda n: (-self.wins[n], n)
         )
-        seen: dict[tuple[str, bytes], int] = {}
+        seen: dict[bytes, dict[str, int]] = {}
         for number in order:
-            seen.setdefault((self.rules[number].sort, self.said[number].tobytes()), int(number))
-        return tuple(seen.values())
+            same = seen.setdefault(self.said[number].tobytes(), {})
+            if not same or self.rules[number].sort != COPY:
+                same.setdefault(self.rules[number].sort, int(number))
+        return tuple(number for same in seen.values() for number in same.values())
 
     @property
     def sentence(self) -> str:

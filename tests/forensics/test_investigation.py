@@ -36,19 +36,18 @@ def test_a_planted_cause_gets_its_label(
         for i, script in enumerate((before, after))
     ]
     accepted = ["memory", "regrading", "sufficiency"]
-    terms = {
-        "allow": ["answer"],
-        "accept": accepted,
-    }  # one kind of action; no row names its question
+    allowed = ["answer", "rule:last-number"]  # which is all that is asked for
+    terms = {"allow": allowed, "accept": accepted}  # no row names its question
     budget = Budget(tasks=400, samples=2)
     verdict = desk.investigate(before=sides[0], after=sides[1], budget=budget, **terms)
     assert verdict.label == label
     written = desk.case()["verdict"]
-    assert (written["allowed"], written["accepted"]) == (["answer"], accepted)
-    assert "given that answer is allowed and that memory, regrading" in verdict.sentence
+    assert (written["allowed"], written["accepted"]) == (allowed, accepted)
+    assert "rule:last-number are allowed and that memory, regrading" in verdict.sentence
     if label == "genuine":
         default = desk.investigate(before=sides[0], after=sides[1], budget=budget, resume=True)
-        assert (default.label, default.reason_code) == ("undetermined", "family-not-tested")
+        assert (default.label, default.reason_code) == ("undetermined", "source-not-allowed")
+        assert "The last number is right on 400 of 400 tasks" in default.sentence
     gain = (1.0 if after.copies else after.skill) - (1.0 if before.copies else before.skill)
     assert verdict.gain is not None and verdict.gain.low - 0.02 <= gain <= verdict.gain.high + 0.02
     genuine = after.skill - before.skill
