@@ -167,8 +167,9 @@ class FollowedRules:
     def right(self) -> dict[str, str]:
         """The right answers, as far as they are known."""
         world = self.study.case.world(self.study.world)
-        references = isinstance(world, Referenced)
-        said = {task: world.reference(task) for task in self.prompts} if references else {}
+        said: dict[str, str | None] = {}
+        if isinstance(world, Referenced):
+            said = {task: world.reference(task) for task in self.prompts}
         won: dict[str, Counter[str]] = defaultdict(Counter)
         for side in self.recorded.sides:
             for run in side:
