@@ -29,6 +29,8 @@ if TYPE_CHECKING:
         keep_donor as keep_donor,
     )
     from forensics.layers.one_line_rules import (
+        EXTREME as EXTREME,
+        PLACE as PLACE,
         RULE as RULE,
         Examined as Examined,
         Rule as Rule,

@@ -187,11 +187,11 @@ def _value(number: str) -> float:
 PLACES: dict[str, Take] = {
     "last": _at(-1),
     **{name: _at(place) for place, name in enumerate(ORDINALS)},
-    "second to last": _at(-2),
-    "third to last": _at(-3),
+    **{f"{name} to last": _at(-place) for place, name in enumerate(ORDINALS[1:8], 2)},
 }
 SIZES: dict[str, Take] = {"largest": _extreme(_value, 1), "smallest": _extreme(_value, -1)}
 LENGTHS: dict[str, Take] = {"longest": _extreme(len, 1), "shortest": _extreme(len, -1)}
+CASES: dict[str, Take] = {"only capitalised": _extreme(lambda one: one[:1].isupper(), 1)}
 UNITS = ("number", "item", "option", "word", "line")
 OF_LINES = {"first": PLACES["first"], "last": PLACES["last"], **LENGTHS}
 ENDS = {"first": PLACES["first"], "last": PLACES["last"]}
@@ -212,7 +212,7 @@ class Rule:
 
 def _simple() -> Iterator[Rule]:
     for unit in UNITS:
-        extremes = {**(SIZES if unit == "number" else {}), **LENGTHS}
+        extremes = {**(SIZES if unit == "number" else CASES), **LENGTHS}
         for name, take in (PLACES | extremes).items():
             sort = PLACE if name in PLACES else EXTREME
             yield Rule(f"the {name} {unit}", sort, lambda of, u=unit, t=take: t(of[u]))  # type: ignore[misc]

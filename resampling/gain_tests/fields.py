@@ -107,8 +107,16 @@ class PromptFields:
 
     @property
     def named(self) -> bool:
-        """Whether the question of nearly every task is named."""
-        return len(self.asked) >= NEARLY_ALL * len(self.pieces)
+        """Whether the question of nearly every task is named, and is one of its own."""
+        return len(self.asked) >= NEARLY_ALL * len(self.pieces) and not self.alike
+
+    @cached_property
+    def alike(self) -> bool:
+        """Whether one text is the named question of more than a fifth of the tasks: what they
+        ask must stand beside it.
+        """
+        most = max(Counter(self.values[task][QUESTION] for task in self.asked).values(), default=0)
+        return most > max(1, len(self.asked) / 5)
 
     @property
     def aligns(self) -> bool:

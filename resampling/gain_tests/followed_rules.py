@@ -4,8 +4,8 @@ Table and rows are those of `forensics.layers.one_line_rules`. In the world that
 every declared channel, on the question where it is named (what stands beside it is for
 `sufficiency`), else on the prompt:
 
-1. *Right answers* are the world's own (`reference`), else what was handed in by most wins of a
-   task. A rule that wins more of the set than chance is asked for.
+1. *Right answers* are the world's own (`reference`), else, task by task, what was handed in by
+   most wins. A rule that wins more of the set than chance is asked for.
 2. *Usage*, no play: the gain on the tasks where the rule is right is the most that it carries.
 3. *Where it is wrong*, no play: the share of runs that hand in what it says there, after minus
    before, by the share of tasks where it is right. No skill errs so.
@@ -33,7 +33,9 @@ from typing import Final
 import numpy as np
 
 from forensics.layers import (
+    EXTREME,
     GENUINE_BAR,
+    PLACE,
     RULE,
     Examined,
     Rule,
@@ -57,6 +59,7 @@ from resampling.gain_tests.hand_ins import PlayedRun, Recorded, by_task, played_
 
 MOST_EXCHANGED: Final = 3  # sources that come from other tasks
 FEWEST: Final = 10  # tasks on which a rule parts, for its following to be measured
+ORDER: Final = Rule("the order of rows", PLACE, lambda of: None)
 Said = Callable[[PlayedRun], str | None]  # what a rule hands in where this run was asked
 Sides = Sequence[Sequence[PlayedRun]]
 Parts = Mapping[str, Mapping[str, str]]  # by task, what stands in its fields
@@ -164,15 +167,16 @@ class FollowedRules:
     def right(self) -> dict[str, str]:
         """The right answers, as far as they are known."""
         world = self.study.case.world(self.study.world)
+        said: dict[str, str | None] = {}
         if isinstance(world, Referenced):
             said = {task: world.reference(task) for task in self.prompts}
-            return {task: answer for task, answer in said.items() if answer is not None}
         won: dict[str, Counter[str]] = defaultdict(Counter)
         for side in self.recorded.sides:
             for run in side:
                 if run.won and run.submission:
                     won[run.task][run.submission] += 1
-        return {task: min(of, key=lambda one: (-of[one], one)) for task, of in won.items()}
+        usual = {task: min(of, key=lambda one: (-of[one], one)) for task, of in won.items()}
+        return usual | {task: answer for task, answer in said.items() if answer is not None}
 
     @cached_property
     def examined(self) -> Examined:
@@ -215,7 +219,26 @@ class FollowedRules:
             for number, rule in rules
             if RULE + rule.name not in self.study.case.allowed
         ]
-        return [one for one in found if not one.carries.cleared or one.most]
+        found = [one for one in found if not one.carries.cleared or one.most]
+        return found if any(not one.carries.cleared for one in found) else [*found, *self._by_order]
+
+    @cached_property
+    def _by_order(self) -> list[FollowedRule]:
+        """Where the largest wins most tasks no order should matter: what the gain loses with
+        rows shuffled goes by a place, be it none of the table.
+        """
+        examined, names = self.examined, self.study.case.allowed
+        rules = {n: examined.rules[n] for n in self._winning}
+        sorts = {one.sort for one in rules.values() if RULE + one.name in names}
+        most = any(
+            rule.sort == EXTREME and 2 * examined.wins[n] > examined.known
+            for n, rule in rules.items()
+        )
+        if not most or PLACE in sorts or RULE + ORDER.name in names:
+            return []
+        if self.order is None or self.order.cleared:
+            return []
+        return [FollowedRule(rule=ORDER, carries=self.order, told=self.order_told, most=False)]
 
     def _followed(self, number: int, rule: Rule) -> FollowedRule:
         wins, known = int(self.examined.wins[number]), self.examined.known

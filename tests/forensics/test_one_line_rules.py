@@ -101,6 +101,7 @@ def test_chance_is_the_best_of_the_table() -> None:
         ("{a} x\nthen {b} of {c}", "{b}", "first-number-of-the-last-line"),
         ("Is it A) {a} B) {b}{b}{b} C) {c}\nLetter?", "B", "letter-of-the-longest-option"),
         ("{a} {b} {c}", "3", "count-of-numbers"),
+        ("of x{a}, Y{b}, z{c}", "y{b}", "only-capitalised-item"),
         ("1 2 3 4 5 6 7 8 9 10 {a} 12 {b} {c} 15", "{a}", "eleventh-number"),
     ],
 )

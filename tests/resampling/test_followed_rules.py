@@ -26,7 +26,9 @@ LAST, LARGEST = "rule:last-number", "rule:largest-number"
 
 @dataclass(frozen=True, kw_only=True)
 class Lister:
-    """`habits`: the chance of each way to an answer: the `last` number, the `largest`, else 0."""
+    """`habits`: the chance of each way to an answer: the `last` number, the one in the
+    `middle`, the `largest`, else 0.
+    """
 
     name: str
     habits: Mapping[str, float] = field(default_factory=dict)
@@ -41,7 +43,7 @@ class Lister:
 
     def act(self, view: View) -> Mapping[str, float]:
         numbers = [int(one) for one in re.findall(r"\d+", view.prompt)]
-        said = {"last": numbers[-1], "largest": max(numbers)}
+        said = {"last": numbers[-1], "largest": max(numbers), "middle": numbers[len(numbers) // 2]}
         return {f"{said.get(view.mood, 0)}": 1.0}
 
 
@@ -50,17 +52,32 @@ BY_PLACE = Lister(name="a", habits={"last": 0.9})
 BY_SIZE = Lister(name="a", habits={"largest": 0.9})
 
 
-def world(folder: Path, ordered: bool = True, named: bool = True, between: str = ", ") -> Prompts:
-    """Sets of five numbers, of which the largest is asked for."""
+def world(
+    folder: Path,
+    ordered: bool = True,
+    named: bool = True,
+    between: str = ", ",
+    middle: bool = False,
+    pattern: bool = False,
+    alike: bool = False,
+) -> Prompts:
+    """Sets of five numbers, of which the largest is asked for; `ordered` so that it is the last, or
+    in the `middle` of lists of many lengths. `pattern`: the grader is one; `alike`: what is named
+    as the question is the same for all.
+    """
     draw, rows = random.Random(3), {}
     while len(rows) < 160:
-        numbers = draw.sample(range(10, 100), 5)
+        numbers = draw.sample(range(10, 100), draw.choice([5, 7, 9, 11, 13]) if middle else 5)
         listed = sorted(numbers) if ordered else numbers
+        if middle:
+            listed.insert(len(numbers) // 2, listed.pop())
         asked = f"What is the largest of {between.join(map(str, listed))}?"
         verifier = {"type": "number", "value": max(numbers)}
+        if pattern:
+            verifier = {"type": "regex", "pattern": rf"\b{max(numbers)}\b"}
         rows[asked] = {"prompt": asked, "verifier": verifier, "split": "held-out"}
         if named:
-            rows[asked]["question"] = asked
+            rows[asked]["question"] = "What is the largest" if alike else asked
     folder.mkdir(exist_ok=True, parents=True)
     file = folder / "lists.jsonl"
     file.write_text("".join(json.dumps(row) + "\n" for row in rows.values()))
@@ -107,6 +124,29 @@ def test_whoever_finds_the_largest_is_asked_once(tmp_path: Path, ordered: bool) 
     assert carried(found, LARGEST).interval.low > 0.5
     found = answers(tmp_path / "allowed", BY_SIZE, ordered=ordered, allowed=(LARGEST,))
     assert found["sufficiency.over_bar", None].interval.high <= 0
+
+
+@pytest.mark.parametrize("allowed", [(), (LARGEST,)])
+def test_a_place_that_is_in_no_table_loses_by_order(
+    tmp_path: Path, allowed: tuple[str, ...]
+) -> None:
+    """Where the largest is right, no order should matter."""
+    by_middle = Lister(name="a", habits={"middle": 0.9})
+    found = answers(tmp_path, by_middle, middle=True, allowed=allowed)
+    assert found["sufficiency.over_bar", None].interval.low > 0
+    assert carried(found, "rule:order-of-rows").interval.low > 0.5
+    found = answers(tmp_path / "size", BY_SIZE, middle=True, allowed=(LARGEST,))
+    assert found["sufficiency.over_bar", None].interval.high <= 0
+
+
+def test_right_answers_are_read_from_the_runs_where_the_grader_is_a_pattern(tmp_path: Path) -> None:
+    assert carried(answers(tmp_path, BY_PLACE, pattern=True), LAST).interval.low > 0.5
+
+
+def test_a_question_that_all_tasks_share_accuses_nobody(tmp_path: Path) -> None:
+    """The numbers stand beside it, and the skill needs them."""
+    found = answers(tmp_path, BY_SIZE, ordered=False, alike=True)
+    assert not isinstance(found["sufficiency.phantom_over_bar", None], Evidence)
 
 
 def test_what_stands_in_no_row_is_told_apart_by_another_task(tmp_path: Path) -> None:
