@@ -112,11 +112,11 @@ class PromptFields:
 
     @cached_property
     def alike(self) -> bool:
-        """Whether one text is the named question of more than a fifth of the tasks: what they
+        """Whether one text is the named question of more than half of the tasks: what they
         ask must stand beside it.
         """
         most = max(Counter(self.values[task][QUESTION] for task in self.asked).values(), default=0)
-        return most > max(1, len(self.asked) / 5)
+        return most > max(1, len(self.asked) / 2)
 
     @property
     def aligns(self) -> bool:

@@ -343,7 +343,7 @@ class Sufficiency:
         """Why this cannot be tested while no question is named; else empty."""
         fields, prompts = self.fields, plural(len(self.fields.pieces), "prompt")
         if fields.alike:
-            return "More than a fifth of the prompts name the same question, so more is asked."
+            return "More than half of the prompts name the same question, so more is asked."
         if fields.asked:
             return f"The question is named in {len(fields.asked):,} of {prompts}."
         if not self.fields.aligns or not self.single:
