@@ -174,10 +174,11 @@ def test_logging_may_be_asked_for_later(stand_ins: dict[str, list[Any]], tmp_pat
 
 @pytest.mark.slow
 def test_the_real_wandb_offline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    pytest.importorskip("wandb", reason="what is sent is what wandb takes")
+    wandb = pytest.importorskip("wandb", reason="what is sent is what wandb takes")
     monkeypatch.setenv("WANDB_MODE", "offline")
     monkeypatch.setenv("WANDB_DIR", str(tmp_path))
     assert train(tmp_path, '[logging]\nto = ["wandb"]\n') == 0
+    wandb.teardown()  # its service and threads stay else
     (kept,) = tmp_path.glob("wandb/offline-run-*/run-*.wandb")
     written = kept.read_bytes()
     assert b"train/reward" in written and b"mini-repo" in written
