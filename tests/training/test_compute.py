@@ -113,6 +113,9 @@ def test_checkpointing_recomputes_the_same_gradient() -> None:
 @pytest.mark.filterwarnings("default")  # those of the compiler itself
 def test_compiled_it_is_the_same_gradient() -> None:
     assert torch.allclose(gradient(), gradient(compute={"compile": True}), rtol=1e-4, atol=1e-7)
+    async_compile = pytest.importorskip("torch._inductor.async_compile")
+    async_compile.AsyncCompile.pool().shutdown()  # the threads of a compilation stay else
+    async_compile.AsyncCompile.pool.cache_clear()
 
 
 def test_compiling_without_a_compiler_is_refused_in_one_sentence(
