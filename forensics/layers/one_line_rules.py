@@ -310,7 +310,6 @@ class Examined:
     rules: tuple[Rule, ...]
     said: Coded
     right: Coded
-    codes: Codes
     chance: float
 
     @cached_property
@@ -390,6 +389,5 @@ def examine(
         rules=kept,
         said=said_by(kept, units, codes),
         right=right,
-        codes=codes,
         chance=float(np.quantile(most, 0.95)),
     )

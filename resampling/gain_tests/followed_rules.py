@@ -16,12 +16,13 @@ every declared channel, on the question where it is named (what stands beside it
 5. A rule carries the smallest of these. What nothing tells from the skill stands, and asks the
    reader: is this what the task asks for? It accuses nobody.
 
-`Order` says of the same shuffled runs what *after* goes by: content, the place where the right
-answer stood, or neither, as where the truth moves with the order; that is `could not look`. Parts
-of a prompt that stand in rows are answered where the gain stays by content.
+`FollowedRules.order` says of the same shuffled runs what *after* goes by: content, the place where
+the right answer stood, or neither, as where the truth moves with the order; then nothing is
+answered. One thing of a row is answered where the gain stays by content.
 
-Ours. It cannot see rules that are not in the table, and where the set is of one order and nothing
-stands in a row it cannot tell a place from a skill.
+Ours. It cannot see rules that are not in the table, but for places where an extreme wins
+(`ORDER`). Where nothing stands in a row and prompts do not align it cannot tell a place from a
+skill, and asks.
 """
 
 from collections import Counter, defaultdict
