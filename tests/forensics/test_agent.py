@@ -23,7 +23,7 @@ from tests.forensics.scripted_chat import ScriptedChat, chatting, harness
 NO_HISTORY = Constraint(name="refuse:history", allows=lambda text, kinds: "history" not in kinds)
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def server() -> Iterator[ScriptedChat]:
     with chatting(half=0.5, never=0.0) as one:
         yield one

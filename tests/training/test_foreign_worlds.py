@@ -20,6 +20,7 @@ from tests.tiny import CHAT_TEMPLATE, save_tiny_qwen3, tiny_tokenizer
 from tests.training import foreign_worlds
 from tests.training.foreign_worlds import CHANNELS, FakeSocket, fake_gymnasium, write_rows
 from training.environments import openenv_world
+from training.environments.trl_world import TrlWorld, _methods
 
 HERE = foreign_worlds.__name__
 LOOKS = ["look", "peek", "nonsense", "choose 3"]
@@ -160,6 +161,14 @@ TOOLED = (
     "{% if tools %}<|im_start|>tools\n{% for one in tools %}{{ one | tojson }}{% endfor %}"
     "<|im_end|>\n{% endif %}" + CHAT_TEMPLATE
 )
+
+
+def test_what_nnsight_hangs_on_every_object_is_no_tool(given: Any) -> None:
+    import nnsight
+
+    assert nnsight and hasattr(object, "save")
+    world = build_environment("trl", given["trl"])
+    assert isinstance(world, TrlWorld) and [*_methods(foreign_worlds.Shop())] == ["ask"]
 
 
 def test_a_chat_template_is_told_of_the_tools(given: Any) -> None:

@@ -240,9 +240,12 @@ def _calls(action: str) -> list[tuple[str, Any]]:
 
 
 def _methods(made: Any) -> dict[str, Callable[..., Any]]:
-    """The tools of an instance: its public methods but `reset` and `get_reward`, as in TRL."""
+    """The tools of an instance: its public methods but `reset` and `get_reward`, as in TRL, and
+    but what another library hung on every object (nnsight's `save`).
+    """
     found = inspect.getmembers(type(made), predicate=inspect.isfunction)
-    names = [name for name, _ in found if not name.startswith("_")]
+    own = [name for name, method in found if getattr(object, name, None) is not method]
+    names = [name for name in own if not name.startswith("_")]
     return {name: getattr(made, name) for name in names if name not in ("reset", "get_reward")}
 
 
