@@ -15,6 +15,7 @@ Harbor itself runs containers and is not needed here: folders are read, rewards 
 import hashlib
 import shutil
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from math import isfinite
@@ -24,6 +25,7 @@ from typing import Any, Final
 from forensics.errors import UserError
 from forensics.records import content_hash
 from forensics.records.given_files import address, parse_json, parse_toml, read_text
+from forensics.records.trajectory import differing, outcome_of
 from forensics.world import require_split
 
 PARTS: Final = ("task.toml", "instruction.md", "environment", "tests", "solution")
@@ -201,15 +203,24 @@ def lay_over(path: Path, place: Path) -> None:
 def read_reward(logs: Path) -> tuple[float | None, dict[str, float | None]]:
     """Outcome and named rewards that the tests left in `logs/verifier` (`reward.json`, else
     `reward.txt`); the outcome is `reward`, or the only number. None where they left none: a
-    missing outcome is never 0. Raises `UserError` for what is no number.
+    missing outcome is never 0. Where both are there and differ, what each says stands among the
+    rewards (`differing`). Raises `UserError` for what is no number.
     """
-    for name in ("reward.json", "reward.txt"):
-        path = logs / "verifier" / name
-        if path.is_file():
-            named = _rewards(read_text(path, "", "mend the tests").strip(), path)
-            only = next(iter(named.values())) if len(named) == 1 else None
-            return named.get("reward", only), named
-    return None, {}
+    records = reward_records(logs)
+    first = next(iter(records.values()), {})
+    return outcome_of(first), {**first, **differing(records)}
+
+
+def reward_records(logs: Path) -> dict[str, dict[str, float | None]]:
+    """The named rewards of each file that the tests left, the one that counts first. Raises
+    `UserError` where that one holds no number; another one that holds none is no record.
+    """
+    found: dict[str, dict[str, float | None]] = {}
+    for name in ("verifier/reward.json", "verifier/reward.txt"):
+        if (path := logs / name).is_file():
+            with suppress(*([UserError] if found else [])):
+                found[name] = _rewards(read_text(path, "", "mend the tests").strip(), path)
+    return found
 
 
 def _rewards(text: str, path: Path) -> dict[str, float | None]:

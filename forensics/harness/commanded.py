@@ -21,9 +21,10 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple, Self
 
 from forensics.errors import UserError
-from forensics.harbor_tasks import read_reward
+from forensics.harbor_tasks import read_reward, reward_records
 from forensics.phrases import printable
 from forensics.records.given_files import parse_json
+from forensics.records.trajectory import differing
 
 MARK: Final = "FORENSICS_EPISODE"  # a variable that only our commands have
 LEAST_MARK: Final = 16  # characters
@@ -174,10 +175,16 @@ def _stop_marked(mark: str) -> None:
 
 
 def handed_out(out: Path, result: str) -> Handed:
-    """What the command left below `{out}`: its result, or what Harbor's verifier left there."""
-    if (file := out / result).is_file():
-        return _of_json(_content(file))
+    """What the command left below `{out}`: its result, or what Harbor's verifier left there.
+    Where both are there and differ, what each says stands among the rewards.
+    """
     logs = sorted(place.parent for place in out.rglob("verifier") if place.is_dir())
+    if (file := out / result).is_file():
+        handed = _of_json(_content(file))
+        records = {result: {**handed.rewards, "reward": handed.outcome}}
+        with suppress(UserError):  # what is no reward tells of no other outcome
+            records |= reward_records(logs[0]) if len(logs) == 1 else {}
+        return handed._replace(rewards={**handed.rewards, **differing(records)})
     if len(logs) != 1:
         return Handed(reason=f"the command handed in no {result}")
     try:

@@ -30,7 +30,7 @@ from forensics.layers.run_shape import shape_of
 from forensics.layers.tally import Log
 from forensics.records import Trajectory, canonical_json
 from forensics.records.finding import Coverage, Finding
-from forensics.shortcuts.looks import CoverageCounts
+from forensics.shortcuts.looks import CoverageCounts, unread_families
 from forensics.shortcuts.scanner import look_at
 
 Scan = Callable[[Trajectory], Iterable[Any]]
@@ -151,7 +151,7 @@ def mark(
     be looked at is in doubt, as one that tried something is. `looks`: `None` where a scanner of
     the caller's own looked.
     """
-    unread = looks is not None and bool(looks.could_not_look)
+    unread = looks is not None and bool(unread_families(looks))
     attempted, credited, untold = unread, False, unread
     flagged: set[str] = set()
     outcome = trajectory.outcome

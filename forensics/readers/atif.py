@@ -11,7 +11,8 @@ Format: harbor 0.25 `models/trajectories/`, `utils/traces_utils.py`,
    behind the step that they answer.
 3. In a trial's folder `result.json` (else `verifier/reward.txt`) tells task,
    rewards and failures, and the other files of the trial belong to it. The
-   reward that counts is `reward`, or the only one.
+   reward that counts is `reward`, or the only one. Where two of `result.json`,
+   `reward.json` and `reward.txt` differ, each is kept beside (`differing`).
 4. What `forensics report --format atif` wrote is the same run again, by what it told in `extra`.
 5. Terminus writes its commands as JSON into the message: they become calls of
    `bash_command`.
@@ -40,8 +41,9 @@ from forensics.readers.json_rows import (
 from forensics.readers.log_reader import Reader
 from forensics.readers.messages import answer_of, message_text, steps_of, tool_call, tool_step
 from forensics.readers.submission import content_beside
-from forensics.readers.values import as_list, as_mapping, dig, ending, run_of
+from forensics.readers.values import as_list, as_mapping, dig, ending, number, run_of
 from forensics.records import Step, ToolCall, Trajectory, content_hash
+from forensics.records.trajectory import differing, outcome_of
 
 ATIF_EXTRA = "policy_forensics"  # the key of what we tell in `extra`
 DEPTH = 4  # sub-agents of sub-agents
@@ -204,8 +206,8 @@ def _run(value: Any, session: Session, trial: Path | None) -> Trajectory:
         raise UnreadableContent("the trajectory has no steps")
     agent = as_mapping(first.get("agent"))
     result = as_mapping(trial and content_beside(trial / "result.json"))
-    rewards = _rewards(trial, result)
-    only = next(iter(rewards.values())) if len(rewards) == 1 else None
+    records = _records(trial, result)
+    rewards = next(iter(records.values()), {})
     failures = map(as_mapping, (result, *as_list(result.get("step_results"))))
     kinds = (dig(failure, "exception_info", "exception_type") for failure in failures)
     failure = next((str(kind) for kind in kinds if kind), None)
@@ -217,8 +219,8 @@ def _run(value: Any, session: Session, trial: Path | None) -> Trajectory:
         task=result.get("task_name"),
         policy=agent.get("model_name") or agent.get("name"),
         environment=result.get("source") or "harbor",
-        rewards=rewards,
-        outcome=rewards.get("reward", only),
+        rewards={**rewards, **differing(records)},
+        outcome=outcome_of(rewards),
     )
 
 
@@ -251,16 +253,21 @@ def _our_steps(step: JsonObject) -> Iterator[JsonObject]:
         yield {"role": "tool", "text": result["content"], "channels": shown.get(str(at), ())}
 
 
-def _rewards(trial: Path | None, result: JsonObject) -> JsonObject:
-    """The verifier's rewards, of the result or of its own files."""
+def _records(trial: Path | None, result: JsonObject) -> dict[str, dict[str, float | None]]:
+    """The verifier's rewards, of the result and of its own files; the first ones count."""
     if trial is None:
         return {}
-    told = dig(result, "verifier_result", "rewards")
-    if not isinstance(told, Mapping):
-        told = content_beside(trial / "verifier" / "reward.json")
-    if not isinstance(told, Mapping):
-        told = content_beside(trial / "verifier" / "reward.txt")
-    return told if isinstance(told, Mapping) else {} if told is None else {"reward": told}
+    text = content_beside(trial / "verifier" / "reward.txt")
+    told = {
+        "result.json": dig(result, "verifier_result", "rewards"),
+        "verifier/reward.json": content_beside(trial / "verifier" / "reward.json"),
+        "verifier/reward.txt": {"reward": text} if isinstance(text, int | float | str) else text,
+    }
+    return {
+        file: {str(name): number(value) for name, value in rewards.items()}
+        for file, rewards in told.items()
+        if isinstance(rewards, Mapping)
+    }
 
 
 reader = Reader(

@@ -7,10 +7,13 @@ point at one message each. How a run ended is one of three different things: it
 *terminated* by the rules, was *truncated* by a budget, or *errored*.
 """
 
+import re
+from collections.abc import Mapping
 from typing import Any, Literal
 
 from forensics.records.record import Record, Texts, VersionedRecord
 
+ROUNDING = 1e-3  # up to which two records of one reward are equal
 Role = Literal["system", "user", "assistant", "tool"]
 Ending = Literal["terminated", "truncated", "errored"]
 TOKEN_LIMIT = "token limit"  # the `end_reason` of a run that its token budget cut off
@@ -25,6 +28,33 @@ def handed_in(end: str, end_reason: str | None) -> bool:
     return end == "terminated" or (
         end == "truncated" and (end_reason or "").startswith(LAST_ACTION_CUT)
     )
+
+
+def outcome_of(rewards: Mapping[str, float | None]) -> float | None:
+    """The reward that counts among named ones: `reward`, or the only one."""
+    return rewards.get("reward", next(iter(rewards.values())) if len(rewards) == 1 else None)
+
+
+def differing(records: Mapping[str, Mapping[str, float | None]]) -> dict[str, float | None]:
+    """Of several records of one run's rewards, by file, the values in which two differ, to stand
+    among the run's rewards: `reward (in result.json)`. What one leaves out is no difference.
+    """
+    told = {file: {"reward": outcome_of(one), **one} for file, one in records.items()}
+    found: dict[str, float | None] = {}
+    for name in dict.fromkeys(name for one in told.values() for name in one):
+        said = {file: one[name] for file, one in told.items() if one.get(name) is not None}
+        known = [value for value in said.values() if value is not None]
+        if known and max(known) - min(known) > ROUNDING:
+            found |= {f"{name} (in {file})": value for file, value in said.items()}
+    return found
+
+
+def records_that_differ(rewards: Mapping[str, float | None]) -> str:
+    """What `differing` put there, in words; `""` where the records of an outcome agree."""
+    told = (
+        (name, value) for name, value in rewards.items() if re.search(r" \(in \S+\.\w+\)$", name)
+    )
+    return ", ".join(f"{name} {value:g}" for name, value in told if value is not None)
 
 
 class ToolCall(Record):

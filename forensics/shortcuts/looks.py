@@ -18,6 +18,8 @@ look* with a fixed reason, *does not apply*.
    add up. A run whose tools reach neither files nor a shell, or at which at most two families
    look, since the others do not apply to it, is *narrow*: nothing found there says little.
    The kinds of silence are never added up.
+7. Rules of the prompt (`instructions`) are no family; they have a status only in runs where
+   nobody can tell whether one was broken. No win is in doubt for it: a broken rule wins nothing.
 """
 
 from collections import Counter
@@ -35,6 +37,7 @@ from forensics.actions.unknown_tools import (
     unknown_tools,
 )
 from forensics.actions.unread import unread_actions
+from forensics.layers.channels import RULE_BROKEN
 from forensics.records.finding import Coverage
 from forensics.shortcuts.blind_run import BlindRun
 from forensics.shortcuts.family import Family
@@ -52,6 +55,7 @@ NO_FILES: Final = "tools without files or a shell"
 SHOWN_UNKNOWN: Final = "history through tools that nobody knows"
 ONLY_ACTIONS: Final = "nothing handed in beside its actions"
 FAILED: Final = "a failure of our own"
+DOUBTFUL_BAN: Final = "a ban with an exception that nobody can surely tell"
 _CUT_ACTION = "(cut)"
 ANSWER, BARE, OTHER = "a single answer", "neither files nor a shell", "other"  # kinds of runs
 _NARROW = 2  # families that look at most
@@ -159,6 +163,11 @@ def _code(run: BlindRun) -> Status:
     return Status(BREAKS_OFF) if run.code.breaks_off else Status()
 
 
+def unread_families(run: Coverage) -> dict[str, str]:
+    """Why families could not look whose shortcuts may win a run; a broken rule wins nothing."""
+    return {name: why for name, why in run.could_not_look.items() if name != RULE_BROKEN}
+
+
 @dataclass
 class CoverageCounts:
     """What could be looked at in the runs of one side, or of several. `runs`: those that somebody
@@ -205,8 +214,9 @@ class CoverageCounts:
             main = min(counts, key=lambda reason: (-counts[reason], reason))
             (self.partial if looked else self.blind)[main] += 1
             self.stopped.update([*stopped] if looked else ())
-            self.open_wins += won
-            self.reasons.update(set(stopped.values()) if won else ())
+            if won and (unread := unread_families(run)):
+                self.open_wins += 1
+                self.reasons.update({*unread.values()})
         elif aside and (len(looked) <= _NARROW or NO_FILES in aside.values()):
             self.narrow[_kind(aside.values()), tuple(sorted(looked))] += 1
         return self

@@ -7,7 +7,8 @@ reader of the log cannot rely on. Told beside the findings, never among them.
 2. *Claims* (`claims`): tests that are said to have run or passed, though the log records no
    test run, or the last one failed, or code was changed after it; files that are said to be
    changed, though nothing recorded wrote them; a summary of tests that never came back.
-3. *The score*: a win of a run that the log says broke off with an error.
+3. *The score*: a win of a run that the log says broke off with an error; files that tell the
+   outcome, and differ.
 4. Nothing is said of runs whose actions cannot be read, that have other agents do the work, or
    that go on from a summary: what is missing there is missing from the log's form.
 """
@@ -21,6 +22,7 @@ from forensics.actions.unknown_tools import calls_agent
 from forensics.layers.use import ChainRule
 from forensics.phrases import plural, printable
 from forensics.records import Step, Trajectory
+from forensics.records.trajectory import records_that_differ
 from forensics.shortcuts.claim_checks import broken_claims
 from forensics.shortcuts.claims import claims_of
 
@@ -188,7 +190,10 @@ def _cut(trajectory: Trajectory) -> Iterator[Gap]:
 
 
 def _score(trajectory: Trajectory) -> Iterator[Gap]:
-    """A win that the run's own record speaks against."""
+    """A win that the run's own record speaks against, and two records that differ."""
+    if said := records_that_differ(trajectory.rewards):
+        why = "its files differ; the first of result.json, reward.json and reward.txt counts"
+        yield gap("two records of the outcome differ", (), said, why)
     won = trajectory.outcome is not None and trajectory.outcome >= WIN
     if won and trajectory.end == "errored":
         why = "the run was scored a win, and the log says that it broke off with an error"

@@ -25,6 +25,7 @@ from typing import NamedTuple
 
 from forensics.actions import Action
 from forensics.errors import UserError
+from forensics.layers.channels import RULE_BROKEN
 from forensics.layers.evidence_chain import cite
 from forensics.layers.use import ChainRule
 from forensics.phrases import printable
@@ -38,7 +39,7 @@ from forensics.shortcuts.grader_words import grader_words
 from forensics.shortcuts.instructions import with_instructions
 from forensics.shortcuts.libraries import library
 from forensics.shortcuts.links import PLAIN, Attempt, ChainLinks, LinkRule
-from forensics.shortcuts.looks import looks_of
+from forensics.shortcuts.looks import DOUBTFUL_BAN, looks_of
 from forensics.shortcuts.patterns import Matcher
 from forensics.shortcuts.shown import shown
 
@@ -106,7 +107,11 @@ def look_at(
             found.append(_finding(trajectory, family, links, RULE))
     ids = {finding.family for finding in found}
     looks = looks_of(blind, matcher.families, ids, failed)
-    return Looked(with_instructions(blind, found), looks)
+    told, doubtful = with_instructions(blind, found)
+    if doubtful:
+        missed = {**looks.could_not_look, RULE_BROKEN: DOUBTFUL_BAN}
+        looks = looks.model_copy(update={"could_not_look": missed})
+    return Looked(told, looks)
 
 
 @cache

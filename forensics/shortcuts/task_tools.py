@@ -67,7 +67,9 @@ def asked_of(run: BlindRun, family: str, hits: Sequence[Hit]) -> str | None:
 
 def _forbidden(prompt: str, family: str) -> bool:
     kind = FORBIDS.get(family)
-    return kind is not None and any(rule.kind == kind for rule in instructions_of(prompt))
+    return kind is not None and any(
+        rule.kind == kind and not rule.doubtful for rule in instructions_of(prompt)
+    )
 
 
 def _asks(prompt: str, family: str) -> Iterator[str]:

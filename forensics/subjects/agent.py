@@ -31,6 +31,7 @@ from forensics.proxy import EpisodeRecord, Patience, RecordingProxy, Ticket, tra
 from forensics.proxy.action_kinds import kind_of
 from forensics.records import Trajectory, content_hash
 from forensics.records.files import write_atomically
+from forensics.records.trajectory import records_that_differ
 from forensics.subjects.machine_words import MachineWords
 from forensics.world import environment_key
 
@@ -295,12 +296,15 @@ class _Failures:
         self.first, self.number, self.errored = min(number, max(FIRST, at_once)), 0, 0
         self.outages = 0  # in a row
         self.why = ""
+        self.differ: list[str] = []  # records of one outcome
 
     def count(self, run: Trajectory) -> None:
         """Raises `OutsideFailure` where all of the first ones failed, or as many in a row for
         their server.
         """
         self.number += 1
+        if told := records_that_differ(run.rewards):
+            self.differ.append(told)
         if run.end == "errored" and not (run.end_reason or "").startswith(REFUSED):
             self.errored, self.why = self.errored + 1, run.end_reason or ""
         self.outages = self.outages + 1 if is_outage(run) else 0
@@ -322,6 +326,14 @@ class _Failures:
         """Behind the last episode."""
         if self.outages > 1 or self.outages == self.number:
             self._stop_served()
+        if self.differ:
+            logging.getLogger("forensics").warning(
+                "in %d of %d episodes the files that tell the outcome differ (%s); the harness's"
+                " result counts before reward.json, and that before reward.txt",
+                len(self.differ),
+                self.number,
+                self.differ[0],
+            )
         if 2 * self.errored > self.number:
             logging.getLogger("forensics").warning(
                 "%d of %d episodes of the agent failed and have no outcome (%s); a gain that rests"

@@ -48,6 +48,10 @@ if "forgets" not in sys.argv:
         told = {"fresh": float(won), "variables": float(len(os.environ))}
         work = shown if "tells" in sys.argv else fix if won else None
         json.dump({"outcome": float(won), "rewards": told, "submission": work}, file)
+if "doubts" in sys.argv:  # its verifier says that each run was won
+    os.mkdir(out + "/verifier")
+    with open(out + "/verifier/reward.txt", "w") as file:
+        file.write("1")
 """  # noqa: E501
 HARNESS = """
 name = "mini-repo"

@@ -183,6 +183,16 @@ def test_an_episode_without_a_result_has_no_outcome(
     assert run.outcome is None and run.end == "errored"
 
 
+def test_episodes_whose_records_of_the_outcome_differ_are_counted(
+    server: ScriptedChat, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    policy, world = agent(server.url, harness(tmp_path / "h", "doubts"), tmp_path / "kept")
+    runs = played(policy, world)
+    differ = [run for run in runs if "reward (in verifier/reward.txt)" in run.rewards]
+    assert 0 < len(differ) < len(runs) and not any(run.outcome for run in differ)
+    assert f"in {len(differ)} of 8 episodes the files that tell the outcome differ" in caplog.text
+
+
 def test_a_command_that_hangs_is_stopped_with_all_that_it_started(
     server: ScriptedChat, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

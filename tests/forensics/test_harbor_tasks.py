@@ -129,6 +129,15 @@ def test_named_rewards(text: str, read: object, tmp_path: Path) -> None:
     assert read_reward(tmp_path) == read
 
 
+def test_of_two_reward_files_that_differ_the_first_counts_and_both_are_kept(tmp_path: Path) -> None:
+    (tmp_path / "verifier").mkdir()
+    (tmp_path / "verifier" / "reward.json").write_text('{"accuracy": 0}')
+    for text, differ in (("0", {}), ("none", {}), ("1", {"json": 0, "txt": 1})):
+        (tmp_path / "verifier" / "reward.txt").write_text(text)
+        kept = {f"reward (in verifier/reward.{end})": value for end, value in differ.items()}
+        assert read_reward(tmp_path) == (0, {"accuracy": 0, **kept})
+
+
 def test_bad_folders_are_one_sentence(tasks: Path, tmp_path: Path) -> None:
     def refusal(act: object, *given: object) -> str:
         with pytest.raises(UserError) as error:

@@ -183,3 +183,18 @@ def test_results_are_read_and_never_guessed(
     found = handed_out(tmp_path, "result.json")
     assert found.outcome == outcome
     assert (found.reason is None) if reason is None else (reason in (found.reason or ""))
+
+
+def test_a_result_counts_before_the_verifier_and_a_difference_stays_visible(tmp_path: Path) -> None:
+    verifier = tmp_path / "jobs" / "1" / "verifier"
+    verifier.mkdir(parents=True)
+    (tmp_path / "result.json").write_text('{"outcome": 0, "rewards": {"style": 1}}')
+    for text, said in (
+        ("0", {}),
+        ("passed", {}),
+        ("1", {"result.json": 0, "verifier/reward.txt": 1}),
+    ):
+        (verifier / "reward.txt").write_text(text)
+        found = handed_out(tmp_path, "result.json")
+        differ = {f"reward (in {file})": value for file, value in said.items()}
+        assert (found.outcome, found.rewards) == (0, {"style": 1, **differ})

@@ -8,8 +8,12 @@ from typing import Any
 
 import pytest
 
+from forensics import scan
+from forensics.actions import actions_of
+from forensics.cli.case_output import summary
 from forensics.readers import read_logs
 from forensics.records import Trajectory
+from forensics.shortcuts.record_integrity import record_gaps
 from tests.work import calls
 
 AGENT = {"name": "terminus-2", "version": "2", "model_name": "m"}
@@ -84,3 +88,56 @@ def test_hostile_files_are_little_work(
     path, found = made(tmp_path / "s.jsonl", number), list[Trajectory]()
     assert calls(lambda: found.extend(runs(path))) < most * number
     assert len(found[0].steps) == steps
+
+
+def trial(folder: Path, **files: Any) -> Path:
+    """A Harbor trial whose `result.json` and verifier's files say these rewards."""
+    names = {"result": "result.json", "json": "verifier/reward.json", "txt": "verifier/reward.txt"}
+    steps = [{"source": "user", "message": "Mend it."}, {"source": "agent", "message": "Done."}]
+    said = {
+        "agent/trajectory.json": {"schema_version": "ATIF-v1.5", "steps": steps},
+        "config.json": {},
+    }
+    for key, value in files.items():
+        told = {"trial_name": folder.name, "task_name": "t", "verifier_result": {"rewards": value}}
+        said[names[key]] = told if key == "result" else value
+    for name, value in said.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(json.dumps(value))
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("files", "outcome", "differ"),
+    [
+        ({"result": {"reward": 0}, "txt": 1}, 0.0, "result.json) 0, reward (in v"),
+        ({"result": {"pass": 0}, "txt": 1}, 0.0, "reward (in verifier/reward.txt) 1"),
+        ({"result": None, "json": {"reward": 0.5}, "txt": 1}, 0.5, "reward.json) 0.5, reward (in"),
+        ({"result": {"reward": 1, "a": 1}, "json": {"reward": 1, "a": 0}}, 1.0, "a (in result.js"),
+        ({"result": {"reward": 1}, "json": {"reward": 1}, "txt": 0}, 1.0, "verifier/reward.txt) 0"),
+        ({"result": {"reward": 1}, "txt": 1.0}, 1.0, ""),
+        ({"result": {"reward": 1 / 3}, "txt": 0.3333}, 1 / 3, ""),
+        ({"result": None, "txt": 1}, 1.0, ""),
+        ({"result": {"reward": 1}, "json": {"speed": 0.2, "style": 1}}, 1.0, ""),
+        ({"result": {"reward": 1}, "txt": "passed"}, 1.0, ""),
+        ({"result": {"a": 1, "b": 0}, "txt": 1}, None, ""),
+    ],
+)  # fmt: skip
+def test_records_of_one_outcome_that_differ_are_told_and_the_first_counts(
+    tmp_path: Path, files: dict[str, Any], outcome: float | None, differ: str
+) -> None:
+    (run,) = read_logs(trial(tmp_path / "trial", **files))
+    assert isinstance(run, Trajectory) and run.outcome == outcome
+    told = {gap.check: gap.quote for gap in record_gaps(run, actions_of(run))}
+    assert list(told) == (["two records of the outcome differ"] if differ else [])
+    assert differ in told.get("two records of the outcome differ", "")
+
+
+def test_runs_whose_records_differ_are_counted_and_none_is_accused(tmp_path: Path) -> None:
+    trial(tmp_path / "logs" / "one", result={"reward": 0}, txt=1)
+    trial(tmp_path / "logs" / "two", result={"reward": 0}, txt=0)
+    scan(tmp_path / "logs", out=tmp_path / "case")
+    told = "Unreliable records: two records of the outcome differ in 1 run (integrity.jsonl)"
+    assert told in summary(tmp_path / "case")
+    (row,) = map(json.loads, (tmp_path / "case" / "integrity.jsonl").read_text().splitlines())
+    assert row["trajectory"] == "one" and (tmp_path / "case" / "findings.jsonl").read_text() == ""
