@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from forensics.layers.channels import WINS
-from forensics.phrases import capital, plural, printable
+from forensics.phrases import capital, joined, plural, printable
 from forensics.records import Trajectory, Undefined, Verdict
 from forensics.records.verdict import Estimate
 from forensics.report.case_logs import Tally, won
@@ -18,7 +18,6 @@ from forensics.report.numbers import (
     POINTS,
     SHARE,
     Unit,
-    joined,
     level_of,
     name_of,
     percent,

@@ -75,7 +75,9 @@ class ShuffledRows(AlteredWorld):
         return replace(start, text=shuffled(start.text, stream))
 
 
-SHUFFLED: Final[Alteration] = alteration("rows shuffled", ShuffledRows)
+SHUFFLED: Final[Alteration] = alteration(
+    "rows shuffled", ShuffledRows, "prompts with their rows shuffled"
+)
 
 
 @dataclass(frozen=True, kw_only=True)
