@@ -97,6 +97,12 @@ def printable(text: str, longest: int = LONGEST_NAME) -> str:
     return clean if len(clean) <= longest else clean[: longest - 1] + "…"
 
 
+def middle_cut(text: str, longest: int) -> str:
+    """A foreign text on one line; of a long one the middle goes."""
+    clean, half = printable(text, len(text) + 1), longest // 2
+    return clean if len(clean) <= longest else f"{clean[:half]} […] {clean[-half:]}"
+
+
 def allow_flags(kinds: Iterable[str]) -> str:
     """`--allow KIND` for each, quoted where a shell would read it as something else."""
     return " ".join(f"--allow {quote(printable(kind))}" for kind in kinds)

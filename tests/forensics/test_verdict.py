@@ -320,8 +320,8 @@ def test_the_sentence_carries_the_numbers() -> None:
         ).sentence
         == "Verdict: PHANTOM. The score rose from 40 % to 99.5 % (+60 points, 95 % interval 58 to"
         " 60). With git-history scrubbed for both, the gain is +5 points (4 to 6): 92 % of it is"
-        " phantom. 99.3 % of the wins came through git-history; first seen at step 3 of"
-        " trajectory run-7. Not excluded: shortcuts by an action, tampering with the grading,"
+        " phantom. 99.3 % of the wins came through git-history; first seen in task"
+        " fix-7, at step 3. Not excluded: shortcuts by an action, tampering with the grading,"
         " cues in what is read, play without reading, holes in the grader, remembered tasks,"
         " skill that was only unlocked."
     )
@@ -336,7 +336,7 @@ def test_names_from_logs_are_data() -> None:
         0.99,
         0.005,
         about=evil,
-        diagnostics={"example_step": 1, "example_trajectory": evil},
+        diagnostics={"example_step": 1, "example_task": evil},
         summary=evil,
     )
     verdict = decide([*split(0.64, 0.05), *behaviour(None), wins])
