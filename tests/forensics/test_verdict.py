@@ -329,6 +329,13 @@ def test_the_sentence_carries_the_numbers() -> None:
     assert level.startswith("Verdict: NOISE. The score stayed at 40 %") and "phantom" not in level
 
 
+def test_a_task_that_is_named_by_a_hash_is_no_example() -> None:
+    told = {"example_step": 1, "example_task": "prompt-040c2fb667b3"}
+    wins = finding("behaviour.channel_wins", 0.99, 0.005, about="git-history", diagnostics=told)
+    said = decide([*split(0.64, 0.05), *behaviour(None), wins]).sentence
+    assert "came through git-history. " in said and "040c" not in said
+
+
 def test_names_from_logs_are_data() -> None:
     evil = "\x1b[31mgit\nhistory\u202e<script>" + "x" * 500
     wins = finding(
