@@ -220,7 +220,12 @@ class Case:
         )
 
     def _player(self, name: str) -> Player:
-        return Player(name, self.subject(name).identity, lambda: self.policy(name))
+        one = self.subject(name)
+        return Player(name, one.identity, lambda: self.policy(name), self.said(name))
+
+    def said(self, name: str) -> str:
+        """What a subject is, for who waits: `before training`, `after training (seed 2 of 3)`."""
+        return Role.named(name).said(len(self.afters))
 
 
 def recipe_key(recipe: Path) -> str:

@@ -2,11 +2,23 @@
 is data: made printable, cut short.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from shlex import quote
 
 MINUS = "\N{MINUS SIGN}"
 LONGEST_NAME = 80
+ORDINALS = (
+    "first",
+    "second",
+    "third",
+    "fourth",
+    "fifth",
+    "sixth",
+    "seventh",
+    "eighth",
+    "ninth",
+    "tenth",
+)
 
 
 def percent(share: float, decimals: int = 0) -> str:
@@ -65,12 +77,30 @@ def plural(count: int, noun: str) -> str:
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
+def joined(names: Sequence[str], empty: str = "", last: str = "and") -> str:
+    """`a, b and c`."""
+    *most, end = names or (empty,)
+    return f"{', '.join(most)} {last} {end}" if most else end
+
+
+def ordinal(number: int) -> str:
+    """`first`, `second`, ... `11th`."""
+    last = {1: "st", 2: "nd", 3: "rd"}.get(number % 10 if number % 100 // 10 != 1 else 0, "th")
+    return ORDINALS[number - 1] if number <= len(ORDINALS) else f"{number}{last}"
+
+
 def printable(text: str, longest: int = LONGEST_NAME) -> str:
     """A foreign name without control or direction marks, on one line, at most
     `longest` characters.
     """
     clean = " ".join("".join(c if c.isprintable() else " " for c in text).split())
     return clean if len(clean) <= longest else clean[: longest - 1] + "…"
+
+
+def middle_cut(text: str, longest: int) -> str:
+    """A foreign text on one line; of a long one the middle goes."""
+    clean, half = printable(text, len(text) + 1), longest // 2
+    return clean if len(clean) <= longest else f"{clean[:half]} […] {clean[-half:]}"
 
 
 def allow_flags(kinds: Iterable[str]) -> str:

@@ -187,13 +187,14 @@ class Constraint:
 
     `allows(text, kinds)` judges a finished action. `name` identifies the
     constraint in content addresses, so it must say everything that matters (for
-    example `refuse:history`). After `max_redraws` refusals the episode is
-    errored, never counted as a failure of the policy.
+    example `refuse:history`); `said`: the same for people. After `max_redraws` refusals
+    the episode is errored, never counted as a failure of the policy.
     """
 
     name: str
     allows: Callable[[str, tuple[str, ...]], bool]
     max_redraws: int = 64
+    said: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -202,11 +203,13 @@ class Alteration:
 
     `of` makes the altered world of an environment
     (`resampling.gain_tests.altered_worlds` has what they share). `name` identifies
-    it in content addresses, so it must say everything that matters.
+    it in content addresses, so it must say everything that matters; `said`: the same for people,
+    such as "prompts with their rows shuffled".
     """
 
     name: str
     of: "Callable[[Environment], Environment]"
+    said: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)

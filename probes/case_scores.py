@@ -55,7 +55,9 @@ def case_scores(case: Case, tasks: int) -> tuple[KlPlan, Iterator[TokenScores]]:
                 settings=settings,
                 readouts=readouts,
                 tasks=read,
-                progress=lambda done, of: case.progress(f"{side} scored", done, of),
+                progress=lambda done, of: case.progress(
+                    f"scoring runs {case.said(side)}", done, of
+                ),
             ):
                 if scored.trajectory.task in wanted:
                     yield scored

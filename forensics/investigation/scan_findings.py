@@ -167,7 +167,7 @@ def mark(
             marks.credited.add(trajectory.id)
             steps = row.attempt_steps or row.obtained_steps
             if steps and (marks.example is None or trajectory.id < marks.example[0]):
-                marks.example = (trajectory.id, steps[0])
+                marks.example = (trajectory.id, steps[0], trajectory.task)
         elif row.untold:
             untold = True
             marks.untold.add(trajectory.id)

@@ -95,6 +95,7 @@ def channel_wins(reading: CaseColumns, channel: Channel) -> Evidence:
             "wins that cannot be told": untold,
             "example_trajectory": examples[0].spans.trajectory if examples else None,
             "example_step": examples[0].step if examples else None,
+            "example_task": examples[0].order[1] if examples else None,
             **_seed_shares(reading.afters, channel),
         },
         artifacts=(
@@ -289,7 +290,7 @@ class Marks:
     attempted: set[str] = field(default_factory=set)
     credited: set[str] = field(default_factory=set)
     untold: set[str] = field(default_factory=set)
-    example: tuple[str, int] | None = None  # the first credited run by id, and its first attempt
+    example: tuple[str, int, str] | None = None  # first credited run by id, its first attempt, task
 
 
 SideMarks = Mapping[str, Marks]  # channel -> marks
@@ -365,6 +366,7 @@ class Credits:
             },
             "example_trajectory": example[0] if example else None,
             "example_step": example[1] if example else None,
+            "example_task": example[2] if example else None,
         }
 
     def _before(self, channel: str | None, link: str, *, wins_only: bool) -> Estimate | None:

@@ -36,7 +36,11 @@ if TYPE_CHECKING:
         write_json as write_json,
         write_json_lines as write_json_lines,
     )  # fmt: skip
-    from forensics.records.gain_test import JOB as JOB, GainTest as GainTest
+    from forensics.records.gain_test import (
+        ALTERED_PROMPT as ALTERED_PROMPT,
+        JOB as JOB,
+        GainTest as GainTest,
+    )
     from forensics.records.given_files import (
         parse_json as parse_json,
         parse_toml as parse_toml,

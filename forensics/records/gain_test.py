@@ -20,6 +20,7 @@ from typing import Literal
 
 Kind = Literal["declared", "needed", "needless", "aside"]
 JOB = "if it is part of the job, {allow}; if not, declare it as a channel"
+ALTERED_PROMPT = "One prompt as altered, and the answers to it"  # a table of what was found
 SCRUBBED = ("phantom_under_bar", "phantom_over_bar", "phantom", "genuine")
 NEEDLESS = ("over_bar", "left", "phantom_over_bar", "placebo_over_bar")
 

@@ -2,7 +2,7 @@
 
 from typing import Any, Literal
 
-from pydantic import field_validator
+from pydantic import Field, field_validator
 
 from forensics.records.record import Record, Texts, VersionedRecord
 
@@ -34,8 +34,8 @@ class Source(Record):
 
     `family`: the intervention (`scrubbing`, `refusal`, `regrading`, ...);
     `source`: the channel or the kind of action, `None` for the family as a
-    whole. `carried`: points of the score that it carries, where that was
-    measured.
+    whole; `said`: it in words, where its name says little. `carried`: points of the
+    score that it carries, where that was measured.
     `detects`: the share of the gain that the test would have seen with power
     .9. `accepted`: not tested, and the reader takes that upon themselves;
     `allowed`: the reader says that it is part of the job. `todo`: what the
@@ -44,11 +44,17 @@ class Source(Record):
 
     family: str
     source: str | None = None
+    said: str = Field(default="", exclude_if=lambda said: not said)
     status: SourceStatus
     carried: Estimate | None = None
     detects: float | None = None
     reason: str = ""
     todo: str = ""
+
+    @property
+    def told(self) -> str:
+        """In words with the name that `--allow` takes, or that name alone."""
+        return f"{self.said} (`{self.source}`)" if self.said else f"`{self.source}`"
 
 
 class Parts(Record):

@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Any, Final
 
+from forensics.records import ALTERED_PROMPT
 from forensics.report import words
 from forensics.report.below_findings import (
     CANDIDATE_COLUMNS,
@@ -25,6 +26,7 @@ DRAWN_WITH: Final = {
     "words": words,
     "wording": WORDING,
     "source_columns": COLUMNS,
+    "altered_title": ALTERED_PROMPT,
     "done_told": done_told,
     "mark_told": mark_told,
     "file_told": file_told,

@@ -16,11 +16,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from forensics.phrases import percent, plural, point_range, points, printable
+from forensics.phrases import joined, percent, plural, point_range, points, printable
 from forensics.records import Evidence, Undefined, Verdict
 from forensics.report.look_counts import family_told, looks_json, read_looks, why
 from forensics.report.narrow import narrow_told
-from forensics.report.numbers import joined
 from forensics.report.pair_sentences import Answered, pair_told
 from forensics.report.profile import (
     SideRuns,

@@ -8,9 +8,8 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final
 
-from forensics.phrases import printable
+from forensics.phrases import joined, printable
 from forensics.records.finding import Coverage
-from forensics.report.numbers import joined
 from forensics.report.report_words import WORDING
 from forensics.report.rows import as_record, rows_of
 from forensics.shortcuts.looks import CoverageCounts

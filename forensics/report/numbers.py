@@ -166,9 +166,3 @@ def numeric_columns(rows: Sequence[Sequence[object]]) -> frozenset[int]:
     width = min((len(row) for row in rows), default=0)
     kinds = [{type(row[i]) for row in rows if row[i] not in (None, "")} for i in range(width)]
     return frozenset(i for i, kind in enumerate(kinds) if kind and kind <= {int, float, Estimate})
-
-
-def joined(names: Sequence[str], empty: str = "", last: str = "and") -> str:
-    """`a, b and c`."""
-    *most, end = names or (empty,)
-    return f"{', '.join(most)} {last} {end}" if most else end

@@ -11,11 +11,10 @@ from collections.abc import Iterable
 from typing import Protocol
 
 from forensics.layers.pair_flagged import THROUGH
-from forensics.phrases import MINUS, capital, percent, plural, points
+from forensics.phrases import MINUS, capital, joined, percent, plural, points
 from forensics.records import Evidence
 from forensics.records.evidence import Scalar
 from forensics.records.finding import Finding
-from forensics.report.numbers import joined
 from forensics.report.profile import used_told
 
 PARTS = ("pair.finishing", "pair.format", "pair.correctness", "pair.outside_format")

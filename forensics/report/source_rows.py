@@ -41,7 +41,8 @@ class SourceRow:
 
     @property
     def name(self) -> str:
-        return self.source.source or "all"
+        one = self.source
+        return f"{one.said}, {one.source}" if one.said else one.source or "all"
 
     @property
     def kind(self) -> str:

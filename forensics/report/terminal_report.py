@@ -9,7 +9,7 @@ import io
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from forensics.records import Table, Verdict
+from forensics.records import ALTERED_PROMPT, Table, Verdict
 from forensics.report import numbers, words
 from forensics.report.below_findings import broken_lines, integrity_lines, loop_lines
 from forensics.report.data import ReportData, shown_evidence, shown_reasons
@@ -58,6 +58,7 @@ def _parts(data: ReportData) -> Iterator[Any]:
         yield _line(verdict.sentence)
     if (why := words.reason(verdict)) and judged:
         yield _line(f"Why undetermined: {why}")
+    yield from _list(ALTERED_PROMPT, words.altered_prompts(data) if judged else ())
     if caution := words.logs_alone(data):
         yield _line(caution)
     yield _line("; ".join(words.facts(data)))

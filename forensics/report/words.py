@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from forensics.layers.channels import WINS
-from forensics.phrases import capital, plural, printable
-from forensics.records import Trajectory, Undefined, Verdict
+from forensics.phrases import capital, joined, plural, printable
+from forensics.records import ALTERED_PROMPT, Table, Trajectory, Undefined, Verdict
 from forensics.records.verdict import Estimate
 from forensics.report.case_logs import Tally, won
 from forensics.report.data import ReportData
@@ -18,7 +18,6 @@ from forensics.report.numbers import (
     POINTS,
     SHARE,
     Unit,
-    joined,
     level_of,
     name_of,
     percent,
@@ -26,6 +25,7 @@ from forensics.report.numbers import (
 from forensics.report.profile import is_profile
 from forensics.report.report_words import WORDING
 from forensics.report.shown_runs import Pick
+from forensics.report.source_rows import source_table
 from forensics.subjects import Role
 from forensics.verdict import is_current
 
@@ -94,6 +94,23 @@ def next_measurement(verdict: Verdict) -> str:
         return ""
     first = verdict.gaps[0]
     return f"{first.measurement} Cost: {first.cost}."
+
+
+def altered_prompts(data: ReportData) -> Iterator[str]:
+    """Of each source that carries too much one altered prompt, and the answers before and after
+    training.
+    """
+    for row in source_table(data.verdict).rows:
+        if row.source.source is None or row.stands != "over":
+            continue
+        for found in data.evidence:
+            of_test = found.question.startswith(f"{row.source.family}.")
+            if not of_test or found.about != row.source.source:
+                continue
+            for one in found.artifacts:
+                if isinstance(one, Table) and one.title == ALTERED_PROMPT:
+                    told = "; ".join(f"{name}: {text}" for name, text in one.rows if name != "task")
+                    yield f"{capital(row.source.told)}: {told}"
 
 
 def logs_alone(data: ReportData) -> str:

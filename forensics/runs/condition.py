@@ -8,6 +8,7 @@ world that is altered, activations that are steered, and another way of drawing 
 from dataclasses import dataclass
 from typing import Any
 
+from forensics.phrases import printable
 from forensics.protocols import Alteration, Constraint, Intervention, SamplingSettings
 from forensics.records import content_hash
 
@@ -41,9 +42,16 @@ class Condition:
         return bool(self.refused or self.altered or self.steered or self.sampling)
 
     @property
-    def changes(self) -> tuple[str, ...]:
-        """The names of the constraint and of the alteration, where there are any."""
-        return tuple(one.name for one in (self.refused, self.altered) if one)
+    def said(self) -> str:
+        """The condition in words: `without git-history, prompts with their rows shuffled`."""
+        drawn = None if self.altered else self.sampling
+        parts = [
+            f"without {' and '.join(map(printable, self.scrubbed))}" if self.scrubbed else "",
+            *(one.said or printable(one.name) for one in (self.refused, self.altered) if one),
+            "activations changed" if self.steered else "",
+            f"drawn at temperature {drawn.temperature:g}" if drawn else "",
+        ]
+        return ", ".join(filter(None, parts)) or "open world"
 
     def content(self) -> dict[str, Any]:
         """What the content address of a request holds of it, the sampling settings apart."""

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 from forensics.budget import Budget
 from forensics.errors import MissingInput, OutsideFailure, UserError, environment_failure
-from forensics.phrases import percent, printable
+from forensics.phrases import percent, plural, printable
 from forensics.progress import Pace, Progress, ticking
 from forensics.protocols import Environment, Policy, SamplingSettings
 from forensics.records import Trajectory, content_hash, read_json, write_json
@@ -34,11 +34,14 @@ ROWS = "rows.json"  # how many rows a batch of each policy has, where memory dec
 
 
 class Player(NamedTuple):
-    """Who plays: the subject's name, its identity, and what opens its policy."""
+    """Who plays: the subject's name, its identity, what opens its policy, and what it is for who
+    waits (`after training`).
+    """
 
     name: str
     identity: str
     open: Callable[[], Policy]
+    said: str
 
 
 class Request(NamedTuple):
@@ -86,9 +89,10 @@ class RunStore:
         kept_apart = "altered-" if condition.changed or tasks is not None else ""
         name, key = f"{who.name}-{kept_apart}{world}", content_hash(content)
         folder = self.folder / "trajectories"
+        some = () if chosen == self.tasks else (plural(len(chosen), "task"),)
         return Request(
             key=key,
-            label=" ".join((name, *condition.changes)),
+            label=", ".join((who.said, condition.said, *some)),
             paths=tuple(folder / f"{name}-{key}-{at:04d}.parquet" for at in range(len(parts))),
             parts=tuple(
                 (tuple(part), int(content_hash([root, number], 15), 16))

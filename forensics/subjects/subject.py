@@ -35,6 +35,13 @@ class Role:
         """`before`, `after-0`, ...: how runs, evidence and reports call it."""
         return "before" if self.seed is None else f"after-{self.seed}"
 
+    def said(self, seeds: int) -> str:
+        """In words, of so many training seeds: `after training (seed 2 of 3)`."""
+        number = (
+            f" (seed {self.seed + 1} of {seeds})" if self.seed is not None and seeds > 1 else ""
+        )
+        return f"{self.phase} training{number}"
+
     def __lt__(self, other: "Role") -> bool:
         return (-1 if self.seed is None else self.seed) < (-1 if other.seed is None else other.seed)
 

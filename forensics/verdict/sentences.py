@@ -6,9 +6,11 @@ what survived scrubbing, what was found, what was tested with which limit, how
 the wins came about, what is not settled, and what was not excluded.
 """
 
+import re
+
 from forensics.layers.decomposition import GENUINE_BAR
 from forensics.phrases import capital, percent, plural, point_range, points, printable
-from forensics.records import Evidence, Undefined
+from forensics.records import Evidence, GainTest, Undefined
 from forensics.records.verdict import Gap, Label, Source
 from forensics.verdict.parts import carried_by, shown_phantom
 from forensics.verdict.rule import (
@@ -33,6 +35,7 @@ from forensics.verdict.status import scrubbed, standing
 from forensics.verdict.view import Judgement, View
 
 LONGEST_SENTENCE = 400
+HASH = re.compile(r"[0-9a-f]{10,}")
 CHANNELS = 4  # at most, in the headline
 WORTH_NAMING = 0.05  # share of wins below which a channel is left out of the headline
 LOST_SHARE = 0.05  # of a side's runs without a score, beyond which the headline says so
@@ -82,7 +85,11 @@ def sentence(judged: Judgement, named: tuple[Gap, ...], listed: tuple[Source, ..
     rule = judged.rule
     own = "" if rule.is_standard else f" by the rule '{rule.version}', not the standard one"
     cleared = _accepted_and_cleared(judged)
-    parts = [f"Verdict: {label.upper()}{own}{_given(judged, cleared)}."]
+    leads, lead = (None, "") if settled else _lead(view, rule, listed)
+    given = _given(judged, cleared)
+    parts = [f"Verdict: {label.upper()}{own}{'' if lead else given}.", lead]
+    if lead and given:
+        parts.append(f"This is{given.removeprefix(',')}.")
     if cleared:
         was = "was" if len(cleared) == 1 else "were"
         parts.append(f"{_joined(cleared)} {was} accepted untested, but {was} tested and cleared.")
@@ -95,7 +102,7 @@ def sentence(judged: Judgement, named: tuple[Gap, ...], listed: tuple[Source, ..
             score_told(view),
             lost_told(view),
             _bounds(view) if bounded else _split(label, view, rule),
-            _tested(view, rule, listed),
+            _tested(view, rule, listed, leads),
         ]
     if not profile:  # of one set the report counts the wins of each channel
         parts.append(channel_told(view))
@@ -245,9 +252,36 @@ def _bounds(view: View) -> str:
     )
 
 
-def _tested(view: View, rule: Rule, listed: tuple[Source, ...]) -> str:
-    """What every gain test showed of the gain that survives: the most that each
-    kind of source may carry, and what was found.
+def _lead(view: View, rule: Rule, listed: tuple[Source, ...]) -> tuple[GainTest | None, str]:
+    """The test of which a named source surely carries more than a fifth, the one that carries
+    most, and its sentence; `None` where there is none.
+    """
+    named = {one.family for one in listed if one.source and one.todo}
+    found = [
+        (carried, test)
+        for test in rule.gain_tests
+        if test.name in named and test.kind not in ("declared", "aside")
+        if standing(test, view) == "found" and (carried := carried_by(test, view)) is not None
+    ]
+    if not found:
+        return None, ""
+    (carried, test) = max(found, key=lambda one: one[0][0])
+    first, last = view.evidence("score.before"), view.evidence("score.after")
+    rise = "gain that survives scrubbing"
+    if scrubbed(view, G0) is None:
+        rise = "gain"
+        if first and last:
+            rise = f"rise from {percent(first.estimate)} to {percent(last.estimate)}"
+    span = point_range(carried[1], carried[2])
+    held = held_by(test, listed)
+    return test, f"{_plain(carried[0])} ({span}) of the {rise} {held} ({test.name})."
+
+
+def _tested(
+    view: View, rule: Rule, listed: tuple[Source, ...], told: GainTest | None = None
+) -> str:
+    """What every gain test but the one already `told` showed of the gain that survives: the
+    most that each kind of source may carry, and what was found.
     """
     missing, most = set(_open_names(listed, rule)), dict[str, float]()
     found, unlocked = [], _unlocked(view, rule)
@@ -257,7 +291,7 @@ def _tested(view: View, rule: Rule, listed: tuple[Source, ...]) -> str:
         if test.kind in ("declared", "aside"):
             continue
         carried = carried_by(test, view) if stands in ("cleared", "loose", "found") else None
-        if carried is None:
+        if carried is None or test == told:
             continue
         if stands == "found":
             span = point_range(carried[1], carried[2])
@@ -269,7 +303,7 @@ def _tested(view: View, rule: Rule, listed: tuple[Source, ...]) -> str:
         f"{_plain(value) if place == 0 else points(value).lstrip('+')} from {what}"
         for place, (what, value) in enumerate(most.items())
     ]
-    of_what = "besides" if found else "of that"
+    of_what = "besides" if found or told else "of that"
     parts = [f"{of_what}, at most {', '.join(limits)}"] if limits else []
     return " ".join(f"{capital(part)}." for part in (*found, *parts, *unlocked))
 
@@ -328,10 +362,10 @@ def channel_told(view: View) -> str:
     if None not in wins:
         (name, top) = shares[0]
         told = f"{capital(percent(top.estimate))} of the wins came through {printable(name)}"
-        example = _example(top, "; first seen at step {step} of trajectory {run}")
+        example = _example(top, "; first seen in task {task}, at step {step}")
         return f"{told}{example}."
     named = [(name, one) for name, one in shares if one.estimate >= WORTH_NAMING][:CHANNELS]
-    example = _example(shares[0][1], "; for example in {run}, at step {step}")
+    example = _example(shares[0][1], "; for example in task {task}, at step {step}")
     unread = view.answers(WINS_READ).get(None)
     if isinstance(unread, Undefined):
         through = _joined(tuple(name for name, _ in named))
@@ -349,11 +383,13 @@ def _least(share: Evidence) -> str:
 
 
 def _example(share: Evidence, words: str) -> str:
-    """Where one such win can be looked at, `""` where that is not known."""
-    step, run = (share.diagnostics.get(f"example_{what}") for what in ("step", "trajectory"))
-    if step is None or run is None:
+    """Where one such win can be looked at, `""` where that is not known, or the task is named by a
+    hash, which tells nobody anything.
+    """
+    step, task = (share.diagnostics.get(f"example_{what}") for what in ("step", "task"))
+    if step is None or task is None or HASH.search(str(task)):
         return ""
-    return words.format(step=step, run=printable(str(run)))
+    return words.format(step=step, task=printable(str(task)))
 
 
 def reasons(judged: Judgement) -> tuple[str, ...]:

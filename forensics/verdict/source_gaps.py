@@ -130,7 +130,10 @@ def found_elsewhere(judged: Judgement) -> Iterator[Gap]:
                 cost="the runs of this family once more",
             )
             continue
-        listed = ", ".join(named)
+        known = {
+            row.source: f"{row.said}, {row.source}" if row.said else row.source for row in rows
+        }
+        listed = ", ".join(str(known[one]) for one in named)
         cure, free = cure_of(test, *named), "no new runs to say so"
         if needless:
             cure += _harm_of(name, view)

@@ -9,6 +9,7 @@ nothing that a further source could carry.
 from collections.abc import Iterable, Iterator
 
 from forensics.layers.decomposition import GENUINE_BAR
+from forensics.layers.one_line_rules import RULE
 from forensics.phrases import allow_flags, printable
 from forensics.records import Evidence, Undefined
 from forensics.records.gain_test import GainTest
@@ -39,10 +40,11 @@ def held_by(test: GainTest, listed: tuple[Source, ...]) -> str:
     carries more than a fifth of it.
     """
     held = held_of(test)
-    named = smallest([one.source for one in listed if one.family == test.name and one.todo])
+    rows = {one.source: one for one in listed if one.family == test.name and one.todo}
+    named = smallest(rows)
     if not named:
         return held
-    shown = [f"`{printable(one, 100)}`" for one in named[:NAMED]]
+    shown = [printable(rows[one].told, LONGEST) for one in named[:NAMED]]
     shown += [f"{len(named) - NAMED:,} more"] if len(named) > NAMED else []
     names = " and ".join(filter(None, (", ".join(shown[:-1]), shown[-1])))
     return test.held_by.format(names=names) if test.held_by else f"{held}: {names}"
@@ -108,6 +110,7 @@ def _row(
         return Source(
             family=test.name,
             source=source,
+            said="" if about is None else said_of(about, answer),
             status="tested",
             carried=estimate_of(answer),
             detects=_detects(answer, view),
@@ -123,6 +126,14 @@ def _row(
         if answer is None or test.name in view.terms.accepted
         else _sentence_end(printable(answer.cure, LONGEST)),
     )
+
+
+def said_of(about: str, answer: Evidence) -> str:
+    """A source in words: those of who measured it, or what the name of a rule says."""
+    if about.startswith(RULE):
+        return f"the {printable(about.removeprefix(RULE).replace('-', ' '))} in the prompt"
+    said = answer.diagnostics.get("said")
+    return printable(said, LONGEST) if isinstance(said, str) else ""
 
 
 def _carries(test: GainTest, answer: Evidence, view: View) -> bool:

@@ -236,7 +236,7 @@ def _read(case: Case, side: str, config: LinearConfig) -> RunActivations:
             policy,
             runs,
             config.sites or usual_sites(policy),
-            lambda done, of: case.progress(f"activations of {side}", done, of),
+            lambda done, of: case.progress(f"activations {case.said(side)}", done, of),
         )
 
 

@@ -37,6 +37,7 @@ from forensics.actions import (
 )
 from forensics.case import Case, Rollouts
 from forensics.layers import COLUMNS, Runs, World, command_of, read_runs, runs_from
+from forensics.phrases import printable
 from forensics.protocols import Constraint
 from forensics.records import Step
 from forensics.runs import Condition
@@ -212,6 +213,7 @@ def refusal(kinds: Kinds, max_redraws: int, spared: Kinds = ()) -> Constraint:
     return Constraint(
         name=f"refuse:{' but:'.join(names)} redraws:{max_redraws}",
         max_redraws=max_redraws,
+        said=f"no {' or '.join(map(printable, kinds))}",
         allows=lambda text, named: refused.isdisjoint(action_kinds(text, named, split)),
     )
 

@@ -32,6 +32,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Self
 
+from forensics.phrases import joined, printable
 from forensics.protocols import Alteration, Channel, Environment, Observation, StepResult
 from forensics.records import content_hash
 from resampling.ablation.refused_runs import action_kinds
@@ -133,9 +134,11 @@ def _showing(result: StepResult, text: str, channels: tuple[str, ...] = ()) -> S
     return StepResult(**{**vars(result), "observation": text, "channels": channels})
 
 
-def alteration(name: str, make: Callable[[Environment, str], Environment]) -> Alteration:
-    """`make(inner, name)` gives the altered world of an environment."""
-    return Alteration(name=name, of=lambda inner: make(inner, name))
+def alteration(
+    name: str, make: Callable[[Environment, str], Environment], said: str = ""
+) -> Alteration:
+    """`make(inner, name)` gives the altered world of an environment; `said`: it in words."""
+    return Alteration(name=name, of=lambda inner: make(inner, name), said=said)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -175,6 +178,18 @@ class Plan(Unchanging):
         put = {name: values.get(name, "") for name in self.kept.names}
         pieces = self.fields.pieces[base]
         return parted("".join(put.get(piece.field or "", piece.text) for piece in pieces))
+
+    @property
+    def said(self) -> str:
+        """What is altered, in words: by what is kept or by what is not, whichever is less."""
+        names, every = self.kept.names, self.fields.names
+        own = [one for one in every if (one in names) is not self.kept.own]
+        if not own:
+            return "prompts of other tasks"
+        rest = [one for one in every if one not in own]
+        if len(own) <= len(rest) or not rest:
+            return f"prompts with only {joined([*map(self.fields.said, own)])} kept"
+        return f"prompts with {joined([*map(self.fields.said, rest)])} from another task"
 
     @cached_property
     def key(self) -> str:
@@ -246,7 +261,9 @@ class Shadow(AlteredWorld):
 def shadow(plan: Plan) -> Alteration:
     """The alteration of a plan."""
     return alteration(
-        f"shadow keeping {plan.kept} {plan.key}", lambda inner, name: Shadow(inner, name, plan)
+        f"shadow keeping {plan.kept} {plan.key}",
+        lambda inner, name: Shadow(inner, name, plan),
+        plan.said,
     )
 
 
@@ -286,8 +303,11 @@ def dealt(deal: Deal) -> Alteration:
     """The alteration of a deal."""
     what = [*sorted(deal.kinds), *([str(deal.plan.kept)] if deal.plan else [])]
     told = content_hash([deal.donors.key, deal.plan.key if deal.plan else ""], 12)
+    shows = f"what {joined(sorted(deal.kinds))} shows from another task" if deal.kinds else ""
     return alteration(
-        f"exchange {' + '.join(what)} {told}", lambda inner, name: DealtWorld(inner, name, deal)
+        f"exchange {' + '.join(what)} {told}",
+        lambda inner, name: DealtWorld(inner, name, deal),
+        ", ".join(filter(None, (shows, deal.plan.said if deal.plan else ""))),
     )
 
 
@@ -362,11 +382,13 @@ def kept(plan: Plan, texts: ShownTexts, unit: Unit) -> Alteration:
     """The world that keeps this unit and nothing else."""
     shown = Shown(texts=texts, unit=unit)
     told = f"shadow keeping shown {unit.name} {plan.key} {texts.key}"
-    return alteration(told, lambda inner, name: KeptShown(inner, name, plan, shown))
+    said = f"other tasks shown, only {printable(unit.name)} kept"
+    return alteration(told, lambda inner, name: KeptShown(inner, name, plan, shown), said)
 
 
 def exchanged(texts: ShownTexts, unit: Unit) -> Alteration:
     """The world in which this unit is that of other tasks."""
     shown = Shown(texts=texts, unit=unit)
     told = f"exchange shown {unit.name} {texts.key}"
-    return alteration(told, lambda inner, name: ExchangedShown(inner, name, shown))
+    said = f"{printable(unit.name)} from another task"
+    return alteration(told, lambda inner, name: ExchangedShown(inner, name, shown), said)

@@ -268,6 +268,7 @@ class Elicitation:
         asked = alteration(
             f"template {content_hash(note, 12)}",
             lambda inner, name: Asked(inner, name, note=note),
+            "told the form of a hand-in",
         )
         return self._played(f"Being told the form of a hand-in (`{printable(form)}`)", asked)
 
@@ -293,6 +294,7 @@ class Elicitation:
         asked = alteration(
             f"examples {content_hash([texts, shots], 12)}",
             lambda inner, name: Asked(inner, name, examples=texts, shots=shots),
+            f"{shots} wins of other tasks shown first",
         )
         usual = case.budget.settings
         settings = replace(usual, max_tokens=int(min(usual.max_tokens + total(chosen), room)))

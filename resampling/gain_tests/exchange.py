@@ -39,9 +39,9 @@ from typing import Any
 from forensics.case import Case
 from forensics.errors import MissingInput
 from forensics.instruments import Plays, gain_test
-from forensics.phrases import percent, points, printable
+from forensics.phrases import joined, percent, points, printable
 from forensics.protocols import Fielded
-from forensics.records import JOB, Evidence, GainTest, Undefined
+from forensics.records import JOB, Evidence, GainTest, Table, Undefined
 from forensics.verdict import JOINED
 from resampling.ablation.gains import Carried, certificate
 from resampling.ablation.refusal import needed_kinds
@@ -59,6 +59,7 @@ from resampling.gain_tests.gain_study import (
     require_known_gain,
     study_of,
 )
+from resampling.gain_tests.hand_ins import example_of
 from resampling.gain_tests.new_reliance import NewReliance
 from resampling.gain_tests.prompt_parts import prompts_of
 from resampling.gain_tests.search import Search
@@ -306,7 +307,13 @@ class Exchange:
                     f"Before training {percent(found.shared)} of the wins needed"
                     f" {printable(about)} too, so it is part of the job; beyond that, "
                 )
-            yield self.say.carried(about, found, how)
+            names = [one.removeprefix(PREFIX) for one in sources]
+            known: dict[str, str] = {}
+            shown: tuple[Table, ...] = ()
+            if self.prompts is not None and sources and {*sources} <= {*self.fields}:
+                known["said"] = joined([*map(self.prompts.said, names)])
+                shown = example_of(self.study, dealt(self.deal(sources)), won=False)
+            yield self.say.carried(about, found, how, diagnostics=known, artifacts=shown)
         told = f"Exchanged: {', '.join((*self.kinds, *self.fields))}."
         yield from self.say.whole(EndByEnd(parts=tuple(self.found.values())), printable(told, 300))
 

@@ -29,7 +29,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from forensics.errors import MissingInput
-from forensics.phrases import printable
+from forensics.phrases import ordinal, printable
 from forensics.protocols import Environment
 
 QUESTION: Final = "question"
@@ -39,6 +39,7 @@ SYSTEM_ENDS: Final = "\x1e"  # between the system text and the prompt
 FIRST_SHARED, SHARED = 0.3, 0.5  # of the tokens, to join one text, or a template
 MOST = 180  # texts that may found a template
 NEARLY_ALL = 0.98  # of the tasks must be what is said of them all: the rest could carry 2 points
+START: Final = "start"  # names a field with no word before it
 QUOTED = 60  # characters of a question
 
 
@@ -76,12 +77,29 @@ class PromptFields:
     """The prompts of some tasks in pieces.
 
     `template`: of each task that aligns with others. `names`: of the fields that
-    vary, in the order of their appearance.
+    vary, in the order of their appearance; `declared`: of those that the environment names.
     """
 
     pieces: Mapping[str, Pieces]
     template: Mapping[str, int]
     names: tuple[str, ...]
+    declared: frozenset[str] = frozenset()
+
+    def said(self, name: str) -> str:
+        """A field in words: `the fifth number after 'of'`; a number only where every one is."""
+        if name == QUESTION or name in self.declared:
+            return "the question" if name == QUESTION else f"the field '{printable(name)}'"
+        word = name.partition("-")[0]
+        known = [one for one in self.names if one not in self.declared]
+        row = [one for one in known if one.partition("-")[0] == word]
+        if name not in row:
+            return f"the field '{printable(name)}'"
+        before = row[: row.index(name) + 1]
+        values = (of[one] for of in self.values.values() for one in before if of.get(one))
+        what = "number" if all(value.isdigit() for value in values) else "value"
+        place = f"{ordinal(len(before))} " if len(row) > 1 else ""
+        where = "at the start" if word == START else f"after '{printable(word)}'"
+        return f"the {place}{what} {where}"
 
     @cached_property
     def values(self) -> dict[str, dict[str, str]]:
@@ -204,6 +222,9 @@ def find_fields(
         pieces=ordered,
         template=template,
         names=tuple(name for name, values in seen.items() if len(values) > 1),
+        declared=frozenset(
+            token.field for found in known.values() for token in found if token.field
+        ),
     )
 
 
@@ -387,7 +408,7 @@ def _names(anchors: Sequence[str], varies: Sequence[bool]) -> list[str | None]:
     """A name for each stretch that varies: the last word before it."""
     taken = Counter({QUESTION, *(one[1:] for one in anchors if one[0] == "\0")})
     names: list[str | None] = []
-    word = "start"
+    word = START
     for number, differs in enumerate(varies):
         if differs:
             taken[word] += 1

@@ -49,14 +49,14 @@ from forensics.layers import (
 )
 from forensics.phrases import capital, percent, plural
 from forensics.protocols import Alteration, Observation, Referenced
-from forensics.records import content_hash
+from forensics.records import Table, content_hash
 from forensics.statistics import Contrast, Estimate
 from resampling.ablation.refused_runs import chosen_tasks
 from resampling.gain_tests.altered_worlds import AlteredWorld, Kept, Plan, alteration, shadow
 from resampling.gain_tests.amounts import Carries, EndByEnd
 from resampling.gain_tests.fields import NEARLY_ALL, QUESTION, PromptFields, parted
 from resampling.gain_tests.gain_study import Comparison, GainStudy, Values
-from resampling.gain_tests.hand_ins import PlayedRun, Recorded, by_task, played_runs
+from resampling.gain_tests.hand_ins import PlayedRun, Recorded, by_task, example_table, played_runs
 
 MOST_EXCHANGED: Final = 3  # sources that come from other tasks
 FEWEST: Final = 10  # tasks on which a rule parts, for its following to be measured
@@ -75,7 +75,9 @@ class ShuffledRows(AlteredWorld):
         return replace(start, text=shuffled(start.text, stream))
 
 
-SHUFFLED: Final[Alteration] = alteration("rows shuffled", ShuffledRows)
+SHUFFLED: Final[Alteration] = alteration(
+    "rows shuffled", ShuffledRows, "prompts with their rows shuffled"
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -378,6 +380,11 @@ class FollowedRules:
             played_runs(study.runs(side, SHUFFLED, tasks), tasks) if tasks else []
             for side in study.sides
         ]
+
+    @property
+    def example(self) -> tuple[Table, ...]:
+        """One prompt with its rows shuffled, if any was played, and the answers there."""
+        return example_table(self.shuffled, won=False) if "shuffled" in vars(self) else ()
 
     def _moved(self, run: PlayedRun) -> str:
         """What is right once the rows are shuffled: the same content, behind its new letter."""

@@ -19,7 +19,7 @@ blocks `genuine`.
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import chain
 from typing import Any
@@ -112,13 +112,15 @@ def require_known_gain(case: Case, changes_shown: bool = True) -> None:
 @dataclass(frozen=True, kw_only=True)
 class GainStudy:
     """Both policies of a case in the world that is scrubbed of every declared
-    channel. `tasks`: only these (`None`: all).
+    channel. `tasks`: only these (`None`: all). `played`: by the names of altered worlds the
+    tasks that every side has played there.
     """
 
     case: Case
     world: World
     tasks: tuple[str, ...] | None = None
     level: float = LEVEL
+    played: dict[str, tuple[str, ...]] = field(default_factory=dict, init=False, compare=False)
 
     @cached_property
     def plain(self) -> Played:
@@ -187,6 +189,7 @@ class GainStudy:
         """Both sides in each of these worlds, one policy at a time; in those that *before*
         leaves `unplayed` as if it won nothing there.
         """
+        self.played.update({world.name: tasks for world in worlds if world not in unplayed})
         played = [
             [
                 nothing_won(tasks)

@@ -36,9 +36,9 @@ import numpy as np
 from forensics.case import Rollouts
 from forensics.errors import MissingInput, stop_outside
 from forensics.layers import placed_words, words
-from forensics.phrases import percent
-from forensics.protocols import Environment, Regrading
-from forensics.records import content_hash
+from forensics.phrases import middle_cut, percent
+from forensics.protocols import Alteration, Environment, Regrading
+from forensics.records import ALTERED_PROMPT, Table, content_hash
 from resampling.gain_tests.gain_study import GainStudy
 
 Actions = tuple[str, ...]
@@ -53,6 +53,7 @@ COLUMNS = (
     "steps.list.element.role",
     "steps.list.element.text",
 )
+SHOWN = 400  # characters of a prompt or an answer that is shown
 WIN = 0.5  # a score from which a run is a win
 
 
@@ -93,6 +94,33 @@ def played_runs(log: Rollouts, tasks: Sequence[str]) -> list[PlayedRun]:
         )
         for row in sorted(rows, key=lambda row: (row["task"], row["sample"], row["id"]))
     ]
+
+
+def example_of(study: GainStudy, world: Alteration, won: bool = True) -> tuple[Table, ...]:
+    """One prompt of an altered world that every side has played, and the answers there; no table
+    where none has. `won`: one that the policy after training wins, else one that it loses.
+    """
+    tasks = study.played.get(world.name, ())
+    return example_table(
+        [played_runs(study.runs(s, world, tasks), tasks) for s in study.sides if tasks], won
+    )
+
+
+def example_table(sides: Sequence[Sequence[PlayedRun]], won: bool = True) -> tuple[Table, ...]:
+    """The same of runs: of the first task by name that one side alone wins, if there is one."""
+    first = [{run.task: run for run in reversed(side)} for side in sides[:2]]
+    common = sorted(set.intersection(*map(set, first))) if len(first) == 2 else []
+    if not common:
+        return ()
+    before, after = first
+    task = min(common, key=lambda t: (after[t].won is not won, before[t].won is won, t))
+    answers = (
+        (f"{name} training, {'won' if of[task].won else 'lost'}", "".join(of[task].actions[-1:]))
+        for name, of in (("before", before), ("after", after))
+    )
+    rows = (("task", task), ("prompt", after[task].prompt), *answers)
+    shown = tuple((name, middle_cut(text, SHOWN)) for name, text in rows)
+    return (Table(title=ALTERED_PROMPT, columns=("", "text"), rows=shown),)
 
 
 @dataclass(kw_only=True)

@@ -87,20 +87,20 @@ class PromptParts:
         ]
         return sum(inside) >= NEARLY_ALL * len(inside)
 
+    def keeping(self, part: PromptPart | None) -> Alteration:
+        """The world in which of all that is asked only this is the task's own."""
+        rest = self.whole.but(part.atoms) if part else self.whole
+        kept = Kept(names=frozenset(rest.atoms), own=True)
+        return shadow(Plan.of(self.cut, self.study.case.seed, kept))
+
     @cached_property
     def found(self) -> list[Found[PromptPart]]:
         """The smallest parts that are surely enough alone, and newly so as far as can be told."""
         whole = self.whole
         if not whole.atoms:
             return []
-
-        def keeping(part: PromptPart | None) -> Alteration:
-            rest = whole.but(part.atoms) if part else whole
-            kept = Kept(names=frozenset(rest.atoms), own=True)
-            return shadow(Plan.of(self.cut, self.study.case.seed, kept))
-
         on = sorted(self.cut.aligned)
-        search = Search[PromptPart](study=self.study, on=on, keeping=keeping)
+        search = Search[PromptPart](study=self.study, on=on, keeping=self.keeping)
         found = Subsets(search=search, limits=self.limits).of(whole)
         return [
             one

@@ -51,7 +51,9 @@ class Renaming:
     def alteration(self) -> Alteration:
         content = [self.roles, self.lists, self.ids, self.dates, sorted(self.fixed)]
         return alteration(
-            f"renamed:{content_hash(content)}", lambda inner, name: RenamedWorld(inner, name, self)
+            f"renamed:{content_hash(content)}",
+            lambda inner, name: RenamedWorld(inner, name, self),
+            "names, ids or dates renamed",
         )
 
 

@@ -47,9 +47,9 @@ from typing import Any
 from forensics.case import Case
 from forensics.errors import MissingInput
 from forensics.instruments import Plays, gain_test
-from forensics.phrases import plural, points, printable
+from forensics.phrases import joined, plural, points, printable
 from forensics.protocols import Needing
-from forensics.records import JOB, Evidence, GainTest, Undefined
+from forensics.records import JOB, Evidence, GainTest, Table, Undefined
 from forensics.verdict import grown
 from resampling.gain_tests.altered_worlds import Kept, Plan, shadow
 from resampling.gain_tests.amounts import Carries, EndByEnd
@@ -63,6 +63,7 @@ from resampling.gain_tests.gain_study import (
     require_known_gain,
     study_of,
 )
+from resampling.gain_tests.hand_ins import example_of
 from resampling.gain_tests.needed_shows import NeededShows
 from resampling.gain_tests.new_reliance import NewlySufficient
 from resampling.gain_tests.prompt_parts import PromptPart, PromptParts, prompts_of
@@ -256,7 +257,11 @@ class Sufficiency:
         """What one part of what was shown carries, and by what."""
         how = f"Of what is shown, `{printable(one.unit.name)}` is enough for"
         how += f" {points(one.alone.carried.estimate, 1)} points alone"
-        told = {"shown": True, "enough": one.alone.carried.estimate}
+        told: dict[str, Any] = {"shown": True, "enough": one.alone.carried.estimate}
+        shown: tuple[Table, ...] = ()
+        if isinstance(one.unit, PromptPart):
+            told["said"] = joined([*map(self.parts.cut.said, one.unit.atoms)])
+            shown = example_of(self.study, self.parts.keeping(one.unit))
         if one.newly is not None:
             how += f", and newly so for {points(one.newly.carried.estimate, 1)}"
             told["newly"] = one.newly.carried.estimate
@@ -268,10 +273,16 @@ class Sufficiency:
             how += ", and the policy before training wins too little to say how new that is"
         if not one.cleared and self._in_row(one):
             how += f". {self.rules.order_told}"
-        return self.say.carried(one.unit.name, self._carries(one), f"{how}: ", diagnostics=told)
+        carries = self._carries(one)
+        return self.say.carried(
+            one.unit.name, carries, f"{how}: ", diagnostics=told, artifacts=shown
+        )
 
     def _told_rule(self, one: FollowedRule) -> Evidence:
-        return self.say.carried(one.name, one.carries, f"{one.told}: ", diagnostics={"rule": True})
+        told, shown = {"rule": True}, self.rules.example
+        return self.say.carried(
+            one.name, one.carries, f"{one.told}: ", diagnostics=told, artifacts=shown
+        )
 
     def _of_prompts(self) -> Iterator[Evidence | Undefined]:
         """What the fields of the prompts carry."""
@@ -384,7 +395,11 @@ class Sufficiency:
         told = {"question_named": self.fields.named}
         for kept, found in self.found.items():
             how = f"With {_source(kept)} kept and everything else from another task, "
-            yield self.say.carried(_source(kept), found, how, diagnostics=told)
+            names = [] if kept.own else sorted(kept.names)
+            said = {"said": joined([*map(self.fields.said, names)])} if names else {}
+            shown = example_of(self.study, shadow(self.plan(kept)))
+            known = {**told, **said}
+            yield self.say.carried(_source(kept), found, how, diagnostics=known, artifacts=shown)
         most = EndByEnd(parts=tuple(self.found.values()))
         summary = self.named_as if self.fields.named else UNNAMED
         for answer in self.say.whole(most, summary, "The worst:", diagnostics=told):

@@ -130,7 +130,11 @@ class VariantWorld(AlteredWorld):
 def varied(names: dict[str, str]) -> Alteration:
     """The alteration that asks for the task of each name instead."""
     told = content_hash(sorted(names.items()), 12)
-    return alteration(f"variants {told}", lambda inner, name: VariantWorld(inner, name, names))
+    return alteration(
+        f"variants {told}",
+        lambda inner, name: VariantWorld(inner, name, names),
+        "variants of the tasks",
+    )
 
 
 def together(rounds: Sequence[Pair]) -> Pair:

@@ -180,11 +180,11 @@ def _tokens_of_side(case: Case, side: str, other: str, config: DecidingConfig) -
             StoredSampler(case.folder / "resampled", sampler),
             CliffConfig(delta=config.delta, fdr=config.fdr, rollouts=most),
             progress=lambda phase, working, spent: case.progress(
-                f"deciding tokens ({side}), {phase}", spent, most + 1
+                f"deciding tokens {case.said(side)}, {phase}", spent, most + 1
             ),
             rises=True,
         )
-    case.progress(f"deciding tokens ({side})", 1, 1)
+    case.progress(f"deciding tokens {case.said(side)}", 1, 1)
     known = {run.id: (run, trace) for run, trace in zip(wins, scored, strict=True)}
     return SideTokens(
         runs=len(wins),

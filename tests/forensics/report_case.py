@@ -278,8 +278,8 @@ def verdict_of(plan: CasePlan, findings: Sequence[Evidence | Undefined]) -> Verd
             f"Verdict: {plan.label.upper()}. The score went from {before:.0%} to {after:.0%}"
             f" ({100 * gain:+.0f} points, 95 % interval {100 * gain - 3:.0f} to"
             f" {100 * gain + 3:.0f}). With {CHANNEL} scrubbed for both, the gain is"
-            f" {100 * genuine:+.0f} points. 97 % of the wins came through {CHANNEL}; first seen at"
-            " step 2 of trajectory 0b41d0c2c5c5."
+            f" {100 * genuine:+.0f} points. 97 % of the wins came through {CHANNEL}; first seen"
+            " in task bracket-7, at step 2."
         ),
         "reasons": (
             (

@@ -101,7 +101,7 @@ def behaviour(
     """What the behaviour layer would say."""
     found = [finding("behaviour.echo_trap", echo), finding("behaviour.collapse", collapse)]
     if wins is not None:
-        example = {"example_trajectory": "run-7", "example_step": 3}
+        example = {"example_task": "fix-7", "example_step": 3}
         found.append(
             finding("behaviour.channel_wins", wins, 0.005, about="git-history", diagnostics=example)
         )

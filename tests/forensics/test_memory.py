@@ -435,7 +435,7 @@ def test_a_resumed_case_goes_on_with_the_rows_that_it_was_begun_with(tmp_path: P
             budget=Budget(samples=1),
             seed=number,
         )
-        who = Player("before", one.identity, lambda: one)
+        who = Player("before", one.identity, lambda: one, "before training")
         request = store.request(who, OPEN)
         store.rollouts(who, OPEN, request, lambda *_: None, Pace())
 

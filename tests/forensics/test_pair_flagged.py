@@ -72,7 +72,7 @@ def test_a_rise_by_shortcuts_says_so_first_and_nothing_of_skill(tmp_path):
         assert first in text and "sharpening" not in text.split("Everything behind it")[0], name
     share = data.verdict.sentence
     assert "33 % of the wins came through early-exit and 25 % through monkeypatching" in share
-    assert "58 % in all; for example in t0-2, at step 1." in share
+    assert "58 % in all; for example in task t0, at step 1." in share
 
 
 def test_where_honest_wins_rose_too_the_rest_is_told_of_them(tmp_path):
@@ -124,7 +124,7 @@ def test_no_share_is_told_of_wins_that_nobody_could_look_into(tmp_path):
         }
     data = scanned(tmp_path, BEFORE, [*HACKED, *unread])
     told = data.verdict.sentence
-    assert "Wins came through early-exit and monkeypatching; for example in t0-2" in told
+    assert "Wins came through early-exit and monkeypatching; for example in task t0" in told
     assert "No share is told: In 5 of 17 wins after training something could not" in told
     assert "% of the wins came through" not in told
     for name in ("report.md", "report.txt"):

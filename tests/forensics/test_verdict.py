@@ -320,13 +320,20 @@ def test_the_sentence_carries_the_numbers() -> None:
         ).sentence
         == "Verdict: PHANTOM. The score rose from 40 % to 99.5 % (+60 points, 95 % interval 58 to"
         " 60). With git-history scrubbed for both, the gain is +5 points (4 to 6): 92 % of it is"
-        " phantom. 99.3 % of the wins came through git-history; first seen at step 3 of"
-        " trajectory run-7. Not excluded: shortcuts by an action, tampering with the grading,"
+        " phantom. 99.3 % of the wins came through git-history; first seen in task"
+        " fix-7, at step 3. Not excluded: shortcuts by an action, tampering with the grading,"
         " cues in what is read, play without reading, holes in the grader, remembered tasks,"
         " skill that was only unlocked."
     )
     level = decide(TABLE["nothing happened"][0]).sentence
     assert level.startswith("Verdict: NOISE. The score stayed at 40 %") and "phantom" not in level
+
+
+def test_a_task_that_is_named_by_a_hash_is_no_example() -> None:
+    told = {"example_step": 1, "example_task": "prompt-040c2fb667b3"}
+    wins = finding("behaviour.channel_wins", 0.99, 0.005, about="git-history", diagnostics=told)
+    said = decide([*split(0.64, 0.05), *behaviour(None), wins]).sentence
+    assert "came through git-history. " in said and "040c" not in said
 
 
 def test_names_from_logs_are_data() -> None:
@@ -336,7 +343,7 @@ def test_names_from_logs_are_data() -> None:
         0.99,
         0.005,
         about=evil,
-        diagnostics={"example_step": 1, "example_trajectory": evil},
+        diagnostics={"example_step": 1, "example_task": evil},
         summary=evil,
     )
     verdict = decide([*split(0.64, 0.05), *behaviour(None), wins])

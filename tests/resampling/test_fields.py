@@ -24,6 +24,7 @@ def texts(written: str, number: int = 60, **choices: list[str]) -> dict[str, str
 
 
 NUMBERS = [str(i) for i in range(2, 40)]
+LISTED = {"a": NUMBERS, "b": NUMBERS, "c": NUMBERS, "d": ["alpha", "beta", "gamma"]}
 
 
 @pytest.mark.parametrize(
@@ -43,6 +44,24 @@ def test_fields_are_what_varies(written: str, names: tuple[str, ...]) -> None:
         assert "".join(piece.text for piece in found.pieces[task]) == text
     if "hint" in names:  # two values do not make two templates
         assert {found.values[task]["hint"] for task in given} == {"alpha", "beta gamma"}
+
+
+def test_a_field_is_said_in_words() -> None:
+    lists = find_fields(texts("What is largest of {a}, {b}, {c}? Code: {d}", **LISTED))
+    assert [lists.said(name) for name in lists.names] == [
+        "the first number after 'of'",
+        "the second number after 'of'",
+        "the third number after 'of'",
+        "the value after 'code'",
+    ]
+    start = find_fields(texts("{d}: {a}", **LISTED), {f"t{i}": {} for i in range(60)})
+    assert start.said("start") == "the first value at the start"
+    assert start.said("start-2") == "the second value at the start", "one is no number"
+    told = find_fields(
+        {"t": "Code x7, is it 4?", "u": "Code y8, is it 5?"},
+        {"t": {"code": "x7"}, "u": {"code": "y8"}},
+    )
+    assert told.said("code") == "the field 'code'" and told.said("it") == "the number after 'it'"
 
 
 def test_kinds_of_prompts_are_kept_apart() -> None:

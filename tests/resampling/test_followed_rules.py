@@ -17,6 +17,11 @@ from forensics import Budget, investigate
 from forensics.instruments import run_instrument
 from forensics.policies.scripted import View, scripted_policy
 from forensics.records import Evidence
+from forensics.report import words
+from forensics.report.data import load_case
+from forensics.report.html import render_html
+from forensics.report.markdown import render_markdown
+from forensics.report.terminal_report import render_text
 from resampling.gain_tests.sufficiency import plays, sufficiency
 from tests.resampling.note_cases import agent_case, altered_runs
 from training import Prompts
@@ -156,7 +161,7 @@ def test_what_stands_in_no_row_is_told_apart_by_another_task(tmp_path: Path) -> 
     assert carried(found, LARGEST).interval.high < 0.1
 
 
-def judged(folder: Path, after: Lister, *allow: str) -> Any:
+def judged(folder: Path, after: Lister, *allow: str, **more: Any) -> Any:
     return investigate(
         scripted_policy(NOVICE),
         scripted_policy(after),
@@ -168,11 +173,32 @@ def judged(folder: Path, after: Lister, *allow: str) -> Any:
         out=folder / "case",
         device="cpu",
         formats=(),
+        **more,
     )
 
 
 def test_the_label_and_what_the_first_screen_says(tmp_path: Path) -> None:
-    verdict = judged(tmp_path, BY_PLACE)
+    lines: set[str] = set()
+    verdict = judged(tmp_path, BY_PLACE, progress=lambda what, done, of: lines.add(what))
+    assert {"before training, open world", "after training, open world"} <= lines
+    assert "after training, prompts with their rows shuffled, 150 tasks" in lines
+    data = load_case(tmp_path / "case")
+    (shown,) = words.altered_prompts(data)
+    assert "before training, " in shown and "after training, lost: " in shown
+    pages = [
+        render_text(data),
+        render_markdown(data),
+        render_html(data, {"gain.svg": "", "worlds.svg": ""}),
+    ]
+    for page in pages:
+        assert " ".join(page.split()).count("after training, lost: ") == 1
+    first = (verdict.sentence, shown, *(f"{gap.text} {gap.measurement}" for gap in verdict.gaps))
+    for told in (*lines, *first):
+        assert not re.search(r"[0-9a-f]{10,}|after-\d|-altered-|shadow|-open\b", told), told
+    assert verdict.sentence.startswith("Verdict: UNDETERMINED. ")
+    lead = verdict.sentence.split(". ")[1]
+    assert " of the rise from " in lead
+    assert "are there with the last number in the prompt (`rule:last-number`) alone" in lead
     assert (verdict.label, verdict.reason_code) == ("undetermined", "source-not-allowed")
     assert "The last number is right on 160 of 160 tasks; with rows shuffled" in verdict.sentence
     assert f"--allow {LAST}" in verdict.gaps[0].measurement

@@ -128,6 +128,11 @@ def test_the_options_alone_are_found(tmp_path: Path, named: bool) -> None:
     told = {about for name, about in found if about and name == "sufficiency.carried"}
     (about,) = (one for one in told if " + " in one)
     assert set(about.split(" + ")) <= OPTIONS
+    carries = found["sufficiency.carried", about]
+    assert "number after '" in carries.diagnostics["said"]
+    (table,) = carries.artifacts
+    assert [name for name, _ in table.rows][:2] == ["task", "prompt"]
+    assert table.rows[3][0] == "after training, won", "what the found part alone wins"
     assert found["sufficiency.carried", about].interval.low > 0.1
     for name in ("left", "phantom_over_bar", "placebo_over_bar"):
         answer = found[f"sufficiency.{name}", None]
