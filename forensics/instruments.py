@@ -45,6 +45,7 @@ class Plays(NamedTuple):
 
 Cost = Callable[[Case, Any], int | Plays]
 GROUPS = ("forensics.instruments", "forensics.gain_tests")  # of entry points
+QUICK = ("audit", "behaviour", "exchange", "score", "sufficiency")  # a first answer in minutes
 LAYERS = (  # sections of a report
     "score",
     "signal",
@@ -62,7 +63,8 @@ class Instrument:
     questions it answers, its settings, its function. `episodes`: how many it
     plays, for a case and its settings: `Plays`, or a number where nothing but the bound
     is known (`None`: it plays none); `unit`: what is counted there, where it is no whole
-    episode of a policy. `gain_tests`: what the rule weighs of its answers.
+    episode of a policy. `gain_tests`: what the rule weighs of its answers. `usual`: measured
+    where nobody names it.
     """
 
     name: str
@@ -73,6 +75,7 @@ class Instrument:
     episodes: Cost | None = None
     unit: str = "episode"
     gain_tests: tuple[GainTest, ...] = ()
+    usual: bool = True
 
     def __post_init__(self) -> None:
         if self.layer not in LAYERS:
@@ -161,6 +164,7 @@ def instrument(
     episodes: Cost | None = None,
     unit: str = "episode",
     gain_tests: tuple[GainTest, ...] = (),
+    usual: bool = True,
 ) -> Callable[[Measure], Instrument]:
     """Make an `Instrument` of a measuring function."""
 
@@ -174,6 +178,7 @@ def instrument(
             episodes=episodes,
             unit=unit,
             gain_tests=gain_tests,
+            usual=usual,
         )
 
     return wrap
@@ -285,9 +290,10 @@ def _installed(group: str) -> Iterator[tuple[str, Instrument]]:
 
 def chosen_instruments(chosen: Sequence[str | Instrument] | None) -> tuple[Instrument, ...]:
     """The instruments to measure with, sorted by name; `None` or nothing chosen
-    takes all installed ones.
+    takes the usual ones of all installed.
 
-    `NAME` takes this one and others that are named only, `-NAME` leaves one out.
+    `NAME` takes this one and others that are named only, `-NAME` leaves one out, `+NAME` adds
+    one. `QUICK` names those of a first answer.
     An `Instrument` is measured with too. It may not be called like an installed
     one: other settings could loosen a test that a label rests on; under a name of
     its own, the more careful of two answers counts. Raises `UserError` for that,
@@ -302,11 +308,12 @@ def chosen_instruments(chosen: Sequence[str | Instrument] | None) -> tuple[Instr
         )
     names = [one for one in chosen or () if isinstance(one, str)]
     for name in names:
-        if name.removeprefix("-") not in tools:
+        if name[name.startswith(("-", "+")) :] not in tools:
             raise UserError(f"there is no instrument {printable(name)}; known: {', '.join(tools)}")
-    wanted = {name for name in names if not name.startswith("-")} | set(own)
-    kept = {name: tool for name, tool in (tools | own).items() if name in (wanted or tools)}
-    left = tuple(kept[name] for name in sorted(kept) if f"-{name}" not in names)
+    wanted = {name for name in names if not name.startswith(("-", "+"))} | set(own)
+    wanted = wanted or {name for name, tool in tools.items() if tool.usual}
+    kept = wanted | {name[1:] for name in names if name.startswith("+")}
+    left = tuple((tools | own)[name] for name in sorted(kept) if f"-{name}" not in names)
     if not left:
         raise UserError("no instrument is left to measure with; name at least one")
     return left

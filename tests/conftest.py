@@ -16,6 +16,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 os.environ["OMP_NUM_THREADS"] = "1"  # before torch: the last bits of a float hang on it
+os.environ["SOURCE_DATE_EPOCH"] = "1000000000"  # the same day in every page
 os.environ["HF_HUB_DISABLE_TELEMETRY"] = "1"  # no test calls home, by a thread that stays
 PATIENT: dict[str, Any] = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}
 settings.register_profile("patient", **PATIENT)

@@ -32,6 +32,7 @@ from forensics.report.first_screen import Opening, looks_told, opening_of
 from forensics.report.look_counts import read_looks
 from forensics.report.profile import is_profile, stands
 from forensics.report.report_words import WORDING
+from forensics.report.words import left_out_told
 
 
 def run_investigation(
@@ -100,7 +101,12 @@ def say_verdict(
             reasons = opening.reasons(verdict.reasons)
             ranked = (*sure, *reasons[:1], *gaps, *found, *reasons[1:])
             told_below = few(ranked, "report.md, evidence.jsonl and findings.jsonl")
-    run.say(stated, (*first, "", *(f"- {line}" for line in told_below)), "report.html")
+    left = read_json(run.out / CASE)["provenance"].get("left_out") or ()
+    run.say(
+        stated,
+        (*first, *left_out_told(left), "", *(f"- {line}" for line in told_below)),
+        "report.html",
+    )
 
 
 def certain_of(folder: Path, verdict: Verdict) -> Iterator[str]:

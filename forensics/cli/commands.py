@@ -21,6 +21,7 @@ from forensics.cli.options import (
     Json,
     Out,
     PlaceboRecipe,
+    Quick,
     RecordedTraining,
     Resume,
     Rule,
@@ -65,6 +66,7 @@ def investigate(
     accept: Accept = None,
     rule: Rule = None,
     instruments: Instruments = None,
+    quick: Quick = False,
     tasks: Annotated[
         int, typer.Option("--tasks", min=2, help="Held-out tasks to run; all where fewer.")
     ] = 600,
@@ -87,6 +89,7 @@ def investigate(
     from forensics.budget import Budget
     from forensics.cli.case_output import run_investigation
     from forensics.cli.routes import route_of
+    from forensics.instruments import QUICK
     from forensics.policies.server import require_whole
 
     route, placed = route_of(compared, before_server, after_server or []), compared.log_places
@@ -107,7 +110,10 @@ def investigate(
         allow=allow or [],
         accept=accept or [],
         rule=rule,
-        instruments=[text.strip() for text in (instruments or "").split(",") if text.strip()],
+        instruments=[
+            *(QUICK if quick else ()),
+            *(text.strip() for text in (instruments or "").split(",") if text.strip()),
+        ],
     )
 
 

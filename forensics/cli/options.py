@@ -94,7 +94,15 @@ Instruments = Annotated[
     str | None,
     typer.Option(
         metavar="NAMES",
-        help="Measure with these only, separated by commas; -NAME leaves one out.",
+        help="Measure with these only, separated by commas; -NAME leaves one out, +NAME adds one.",
+    ),
+]
+Quick = Annotated[
+    bool,
+    typer.Option(
+        "--quick",
+        help="A first answer in minutes: the score, scrubbing, the prompt's parts, the grader. Says"
+        " what it left out; --resume without it measures the rest.",
     ),
 ]
 RunsWorld = Annotated[

@@ -16,7 +16,13 @@ from typing import Any
 
 from forensics.case import Case
 from forensics.errors import MissingInput
-from forensics.instruments import LAYERS, Instrument, plain_config, run_instrument
+from forensics.instruments import (
+    LAYERS,
+    Instrument,
+    installed_instruments,
+    plain_config,
+    run_instrument,
+)
 from forensics.investigation.costs import Costs, own_runs_are_there
 from forensics.investigation.folder import ABLATION, ANSWERS, EVIDENCE, complete_case
 from forensics.investigation.leftovers import withhold_leaky
@@ -27,7 +33,7 @@ from forensics.records.case_file import AblationRow
 from forensics.records.files import read_findings, write_json_lines
 from forensics.records.finding import Finding
 from forensics.verdict import Rule, decide
-from forensics.version import code_version
+from forensics.version import code_version, today
 
 ALLOCATIONS = 20_000  # more objects than before, until cycles are searched for
 PACKAGES = ("torch", "transformers", "numpy", "scipy")
@@ -66,9 +72,15 @@ def settle(
 
 def provenance(tools: Sequence[Instrument], case: Case, device: str) -> dict[str, Any]:
     """What is needed to replay a case: code, libraries, instruments with their
-    settings, hashes. No times.
+    settings, hashes; and the day (that of `SOURCE_DATE_EPOCH`, where it is set), but no times.
+    `left_out`: what is usually measured, and was not to be.
     """
+    chosen = {tool.name for tool in tools}
     return {
+        "day": today(),
+        "left_out": [
+            tool.name for tool in installed_instruments() if tool.usual and tool.name not in chosen
+        ],
         "code": code_version(),
         "python": platform.python_version(),
         "packages": {name: _version(name) for name in PACKAGES},

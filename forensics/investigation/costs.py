@@ -10,17 +10,20 @@
 3. When the policies' own runs are there, what is to come is known closer, and said
    again.
 
-What an interrupted run played already is not played again and not taken off. On
-the logger `forensics` as information, which the command line shows on stderr.
+What lies in the folder already is not played again: how much that is, is said too, and
+taken off the time. On the logger `forensics` as information, which the command line shows on
+stderr.
 """
 
 import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
 
 from forensics.case import Case
 from forensics.errors import MissingInput
 from forensics.instruments import Instrument, Plays
 from forensics.phrases import plural, printable
+from forensics.records.tables import open_whole
 from forensics.runs import Condition
 
 BY_A_POLICY = ("episode", "continuation")
@@ -34,6 +37,7 @@ class Costs:
     def __init__(self, case: Case) -> None:
         self._case = case
         self._left, self._counted_at = Plays(0, 0), 0
+        self._there = episodes_in(case.folder)
         case.pace.told = self.say_time
 
     def say(self, tools: Sequence[Instrument]) -> bool:
@@ -51,8 +55,12 @@ class Costs:
         if self._case.channels and not known:
             self._say_without_a_gain(plays, tools, units)
         by_unit = together(plays, units)
-        self._left = _sum(by_unit.get(unit, Plays(0, 0)) for unit in BY_A_POLICY)
-        self._counted_at = self._case.pace.episodes
+        left = _sum(by_unit.get(unit, Plays(0, 0)) for unit in BY_A_POLICY)
+        if plays and self._there:
+            there = plural(self._there, "episode")
+            logger.info("%s lie in the folder already and are not played again.", there)
+        self._left = Plays(*(max(number - self._there, 0) for number in left))
+        self._there, self._counted_at = 0, self._case.pace.episodes  # of what follows none is there
         self.say_time()
         return known
 
@@ -74,6 +82,15 @@ class Costs:
         left = Plays(*(max(number - played, 0) for number in self._left))
         if pace.a_second and left.most:
             logger.info("%s", time_line(pace.a_second, left))
+
+
+def episodes_in(folder: Path) -> int:
+    """How many episodes a case folder holds, of both sides and in all worlds."""
+    number = 0
+    for path in (folder / "trajectories").glob("*.parquet"):
+        with open_whole(path) as file:
+            number += file.metadata.num_rows
+    return number
 
 
 def own_runs_are_there(case: Case) -> bool:

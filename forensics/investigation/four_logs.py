@@ -52,7 +52,7 @@ from forensics.records.files import write_json_lines
 from forensics.records.record import SCHEMA_VERSION
 from forensics.study import Folder, hold
 from forensics.verdict import Rule, read_rule, require_gain_tests, stated_rule
-from forensics.version import code_version
+from forensics.version import code_version, today
 
 FORMATS = ("html", "md")
 NAMED: Final = 5  # tasks that are left out, by name
@@ -98,7 +98,7 @@ def investigate_logs(
             "status": "running",
             "verdict": None,
             "inputs": stated,
-            "provenance": {"code": code_version()},
+            "provenance": {"code": code_version(), "day": today()},
         }
         write_case(path, written)
         sides, reading = _read(folder, places)

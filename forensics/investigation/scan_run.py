@@ -65,7 +65,7 @@ from forensics.shortcuts.looks import CoverageCounts
 from forensics.study import Folder, hold, require_same
 from forensics.verdict import Rule, decide, read_rule, require_gain_tests, stated_rule
 from forensics.verdict.sentences import ONE_LOG, WINS_READ
-from forensics.version import code_version
+from forensics.version import code_version, today
 
 FORMATS = ("html", "md")
 
@@ -179,7 +179,7 @@ def _run(
         "status": "running",
         "verdict": None,
         "inputs": dict(inputs),
-        "provenance": {"code": code_version()},
+        "provenance": {"code": code_version(), "day": today()},
         **stated_rule(asked.rule),
     }
     write_case(folder, written)

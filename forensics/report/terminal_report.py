@@ -61,6 +61,9 @@ def _parts(data: ReportData) -> Iterator[Any]:
     yield from _list(ALTERED_PROMPT, words.altered_prompts(data) if judged else ())
     if caution := words.logs_alone(data):
         yield _line(caution)
+    yield _line(words.of_what(data))
+    if command := words.replay_command(data.inputs, verdict):
+        yield from (_line(line, no_wrap=True) for line in ("Replay:", *command.split("\n")))
     yield _line("; ".join(words.facts(data)))
     if not profile:
         yield from _gain(data)

@@ -3,7 +3,7 @@ facts, what is missing, the replay.
 """
 
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -94,6 +94,29 @@ def next_measurement(verdict: Verdict) -> str:
         return ""
     first = verdict.gaps[0]
     return f"{first.measurement} Cost: {first.cost}."
+
+
+def of_what(data: ReportData) -> str:
+    """What was compared, on which day, and what was left out of it."""
+    logs, left = data.inputs.get("logs"), data.provenance.get("left_out")
+    known = {side: path for side, path, *_ in checkpoints(data)}
+    if isinstance(logs, Mapping):
+        known = {side_name(data, side): str(log["path"]) for side, log in logs.items()}
+    told = [
+        f"{capital(side) if at == 0 else side[0].lower() + side[1:]}: {path}"
+        for at, (side, path) in enumerate(known.items())
+    ]
+    line = "; ".join([*told, *filter(None, [data.provenance.get("day")])])
+    return ". ".join(filter(None, [line, *left_out_told(left or ())]))
+
+
+def left_out_told(names: Sequence[str]) -> Iterator[str]:
+    """What a case left out, and how to have it."""
+    if names:
+        yield (
+            f"Left out: {joined([*map(printable, names)])}; the same command with `--resume` and"
+            " without `--quick` or `--instruments` measures them on the same runs."
+        )
 
 
 def altered_prompts(data: ReportData) -> Iterator[str]:

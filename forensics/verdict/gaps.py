@@ -6,7 +6,7 @@ silent, terms that nothing touched. Those about gain tests are in `source_gaps`.
 
 from collections.abc import Iterator
 
-from forensics.phrases import allow_flags, percent, plural, point_range, points, printable
+from forensics.phrases import allow_flags, joined, percent, plural, point_range, points, printable
 from forensics.records import Evidence, Undefined
 from forensics.records.gain_test import GainTest
 from forensics.records.verdict import Gap
@@ -34,6 +34,7 @@ from forensics.verdict.source_gaps import (
     reaches_above_zero,
     rest_open,
 )
+from forensics.verdict.sources import NAMED, smallest, sources_of
 from forensics.verdict.status import scrubbed
 from forensics.verdict.view import JOINED, Judgement, Ruling, View, statistic
 
@@ -50,6 +51,23 @@ def named(judged: Judgement) -> tuple[Gap, ...]:
         for gap in tell(judged):
             first.setdefault(gap.text, gap)
     return tuple(first.values())
+
+
+def closed(judged: Judgement) -> Iterator[Gap]:
+    """A settled phantom: what a person measures next is no more of the same."""
+    if judged.label != "phantom":
+        return
+    tests = judged.rule.gain_tests
+    rows = {one.source: one for test in tests for one in sources_of(test, judged.view) if one.todo}
+    named = [rows[one].told for one in smallest(rows)][:NAMED]
+    yield Gap(
+        text="What the same training learns without the shortcut was not measured.",
+        measurement=(
+            f"Close {joined(named, 'what carries the gain')} in the world that trains and scores,"
+            " train again, and investigate that checkpoint."
+        ),
+        cost="one training run and one case",
+    )
 
 
 def missing(
@@ -83,10 +101,14 @@ def _unanswered(view: View, question: str, test: GainTest | None) -> Gap:
             measurement=f"`forensics investigate ... --resume {allow}`." + accept,
             cost="one more world for both sides",
         )
+    left_out = test is not None and not any(map(view.answers, test.questions))
     return Gap(
-        text=f"`{name}` was not measured.",
-        measurement=f"Run an instrument that answers `{name}`." + accept,
-        cost="one run of that instrument",
+        text=f"The gain test {test.name} was left out."
+        if test and left_out
+        else f"`{name}` was not measured.",
+        measurement="`forensics investigate ... --resume` without `--quick` or `--instruments`."
+        + accept,
+        cost="one run of what answers it",
     )
 
 
@@ -346,6 +368,7 @@ def silent_runs(judged: Judgement) -> Iterator[Gap]:
 
 
 FROM_RUNS = (
+    closed,
     rest_open,
     not_allowed,
     found_elsewhere,

@@ -118,6 +118,7 @@ def plays(case: Case, config: DecidingConfig) -> Plays:
     layer="cliffs",
     questions=(QUESTION,),
     config=DecidingConfig(),
+    usual=False,  # many continuations, and no label weighs them
     episodes=plays,
     unit="continuation",
 )

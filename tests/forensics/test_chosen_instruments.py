@@ -11,6 +11,7 @@ from forensics import instruments
 from forensics.case import Case
 from forensics.errors import UserError
 from forensics.instruments import (
+    QUICK,
     GainTest,
     Instrument,
     chosen_instruments,
@@ -20,7 +21,7 @@ from forensics.instruments import (
 )
 from forensics.records import Undefined
 
-ALL = [tool.name for tool in installed_instruments()]
+USUAL = [tool.name for tool in installed_instruments() if tool.name != "cliffs"]
 SCORE = next(tool for tool in installed_instruments() if tool.name == "score")
 
 
@@ -28,15 +29,22 @@ def names(*chosen: str | Instrument) -> list[str]:
     return [tool.name for tool in chosen_instruments(chosen)]
 
 
-def test_nothing_chosen_takes_every_installed_one_in_the_order_of_names() -> None:
-    assert names() == ALL == sorted(ALL)
-    assert [tool.name for tool in chosen_instruments(None)] == ALL
+def test_nothing_chosen_takes_every_usual_one_in_the_order_of_names() -> None:
+    assert names() == USUAL == sorted(USUAL)
+    assert [tool.name for tool in chosen_instruments(None)] == USUAL
 
 
-def test_names_take_these_only_and_a_minus_leaves_one_out() -> None:
+def test_names_take_these_only_a_minus_leaves_one_out_and_a_plus_adds_one() -> None:
     assert names("score", "behaviour") == ["behaviour", "score"]
-    assert names("-kl") == [name for name in ALL if name != "kl"]
+    assert names("-kl") == [name for name in USUAL if name != "kl"]
     assert names("score", "kl", "-kl") == ["score"]
+    assert names("+cliffs") == sorted([*USUAL, "cliffs"])
+    assert names("score", "+cliffs") == ["cliffs", "score"]
+
+
+def test_what_is_not_usual_decides_no_label() -> None:
+    assert all(tool.usual for tool in installed_instruments() if tool.gain_tests)
+    assert names(*QUICK) == sorted(QUICK)
 
 
 def test_an_instrument_of_ones_own_is_measured_with_too() -> None:

@@ -19,6 +19,7 @@ from forensics import Budget, SamplingSettings, investigate
 from forensics.cli import main as plugins
 from forensics.cli.main import build_app, run
 from forensics.errors import RunInterrupted, UserError
+from forensics.instruments import QUICK
 from forensics.records.files import write_json_lines
 from forensics.records.verdict import Label
 from forensics.verdict import decide, standard_rule
@@ -59,6 +60,7 @@ FLAGS = {
     "--accept": (["refusal"], {"accept": ["refusal"]}),
     "--rule": (["strict.toml"], {"rule": Path("strict.toml")}),
     "--instruments": (["score, -kl"], {"instruments": ["score", "-kl"]}),
+    "--quick": ([], {"instruments": [*QUICK]}),
     "--seed": (["3"], {"seed": 3}),
     "--tasks": (["10"], {"tasks": 10}),
     "--samples": (["2"], {"samples": 2}),

@@ -2,6 +2,7 @@
 judging and listing on both sides.
 """
 
+import re
 from collections.abc import Sequence
 
 import pytest
@@ -110,7 +111,7 @@ def test_an_instrument_that_a_reader_leaves_out_blocks_genuine(left_out: str) ->
     assert decide(REAL).label == "genuine" and len(left) < len(REAL)
     verdict = decide(left)
     assert verdict.label == "undetermined"
-    assert any("was not measured" in gap.text for gap in verdict.gaps)
+    assert any(re.search("was (left out|not measured)", gap.text) for gap in verdict.gaps)
 
 
 # -- the rule --------------------------------------------------------------------------

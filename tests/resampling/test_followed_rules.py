@@ -3,9 +3,10 @@ to find the largest win alike, and only another order tells them apart.
 """
 
 import json
+import logging
 import random
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ import pytest
 
 from experiments.phantom_gain.resplits import instruments
 from forensics import Budget, investigate
-from forensics.instruments import run_instrument
+from forensics.instruments import QUICK, run_instrument
 from forensics.policies.scripted import View, scripted_policy
 from forensics.records import Evidence
 from forensics.report import words
@@ -161,7 +162,9 @@ def test_what_stands_in_no_row_is_told_apart_by_another_task(tmp_path: Path) -> 
     assert carried(found, LARGEST).interval.high < 0.1
 
 
-def judged(folder: Path, after: Lister, *allow: str, **more: Any) -> Any:
+def judged(
+    folder: Path, after: Lister, *allow: str, tools: Sequence[str] | None = None, **more: Any
+) -> Any:
     return investigate(
         scripted_policy(NOVICE),
         scripted_policy(after),
@@ -169,7 +172,7 @@ def judged(folder: Path, after: Lister, *allow: str, **more: Any) -> Any:
         budget=Budget(tasks=160, samples=2),
         allow=("answer", *allow),
         accept=("regrading", "memory", "renaming", "variants", "elicitation", "audit"),
-        instruments=instruments(),
+        instruments=instruments() if tools is None else tools,
         out=folder / "case",
         device="cpu",
         formats=(),
@@ -202,6 +205,23 @@ def test_the_label_and_what_the_first_screen_says(tmp_path: Path) -> None:
     assert (verdict.label, verdict.reason_code) == ("undetermined", "source-not-allowed")
     assert "The last number is right on 160 of 160 tasks; with rows shuffled" in verdict.sentence
     assert f"--allow {LAST}" in verdict.gaps[0].measurement
+
+
+def test_a_quick_case_says_what_it_left_out_and_is_gone_on_with(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    verdict = judged(tmp_path, BY_PLACE, tools=QUICK)
+    assert (verdict.label, verdict.reason_code) == ("undetermined", "source-not-allowed")
+    assert f"(`{LAST}`) alone (sufficiency)" in verdict.sentence
+    told = words.of_what(load_case(tmp_path / "case"))
+    assert "; 2001-09-09. Left out: ablation, blind-play, elicitation, " in told
+    with caplog.at_level(logging.INFO, "forensics"):
+        judged(tmp_path, BY_PLACE, resume=True, tools=[*QUICK, "blind-play"])
+    (there,) = (one for one in caplog.messages if "already" in one)
+    number = int(there.split()[0].replace(",", ""))
+    assert number >= 640 and there.endswith(" lie in the folder already and are not played again.")
+    assert "blind-play" not in words.of_what(load_case(tmp_path / "case"))
+    assert judged(tmp_path / "fair", BY_SIZE, LARGEST, tools=QUICK).label == "undetermined"
 
 
 @pytest.mark.slow
