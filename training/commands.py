@@ -58,6 +58,9 @@ def demo(
     """Investigate the bundled pair (a base and its leak-trained policy): ends
     with a verdict and a report.
     """
+    from forensics.cli import tell_of_loading
+
+    tell_of_loading()
     from forensics.budget import Budget
     from forensics.cli import run_investigation
     from training.organisms.base_model import checkpoint_path
@@ -84,7 +87,9 @@ def train(
     """Train a policy by a recipe: with the GRPO core, or on preference pairs
     where it has a [preference] section.
     """
-    from forensics.cli import progress_bars
+    from forensics.cli import progress_bars, tell_of_loading
+
+    tell_of_loading()
     from forensics.progress import silent
     from forensics.study import Folder, hold
     from training.distributed import first_process

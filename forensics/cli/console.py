@@ -33,6 +33,12 @@ def tell(text: str) -> None:
     sys.stderr.flush()
 
 
+def tell_of_loading() -> None:
+    """That the libraries are loaded now, which takes seconds before anything else is said."""
+    if "torch" not in sys.modules:
+        tell("Loading the libraries.")
+
+
 def say_json(value: Any) -> None:
     """One JSON object on stdout, ASCII only."""
     sys.stdout.write(json.dumps(value, sort_keys=True, indent=2, allow_nan=False) + "\n")

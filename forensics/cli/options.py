@@ -360,6 +360,9 @@ def study_command(command: Callable[..., None]) -> Callable[..., None]:
 
     @wraps(command)
     def taken(**given: Any) -> None:
+        from forensics.cli.console import tell_of_loading
+
+        tell_of_loading()
         told = dict(given)
         for name, options in spread.items():
             made = kinds[name](**{option: given.pop(option) for option in options})

@@ -2,6 +2,8 @@
 names, and nothing else.
 """
 
+import subprocess
+import sys
 from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
@@ -62,3 +64,16 @@ def test_each_flag_changes_what_it_names(flag):
 def test_no_option_is_left_out():
     assert {field for _, field, _ in GIVEN.values()} == {*names(Run), *names(Sampling)}
     assert asked() == asdict(Run(out=Path("here"))) | asdict(SamplingSettings())
+
+
+def test_something_is_said_before_the_libraries_are_loaded(tmp_path: Path) -> None:
+    words = ["investigate", "--before", "b", "--after", "a", "--env", "mini-repo", "--out", "o"]
+    program = "import sys; from forensics.cli.main import run; sys.exit(run(sys.argv[1:]))"
+    done = subprocess.run(
+        [sys.executable, "-c", program, *words],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 2 and done.stderr.startswith("Loading the libraries.\nerror: ")
