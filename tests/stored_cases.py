@@ -17,7 +17,7 @@ from forensics.records.files import read_json
 
 ROOT = Path(__file__).parents[1]
 STORED = Path(__file__).parent / "data" / "cases"
-PLAYED = ("trajectories", "scores", "resampled")  # of a case: what came out of a policy
+PLAYED = ("trajectories", "scores")  # of a case: what came out of a policy
 TASKS, SEED = 300, 7
 PAIRS = {
     "phantom": ("capped-base", "leak"),

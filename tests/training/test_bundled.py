@@ -3,6 +3,7 @@ rollouts, the whole verdict.
 """
 
 import json
+import re
 import shutil
 from pathlib import Path
 
@@ -12,6 +13,9 @@ from forensics.case import Budget
 from forensics.cli.main import main
 from forensics.investigation import investigate
 from forensics.policies.checkpoints import inspect_checkpoint
+from forensics.report import words
+from forensics.report.data import load_case
+from forensics.report.markdown import render_markdown
 from tests.stored_cases import PAIRS, STORED, investigation, played, unfold
 from training.organisms.organism import BUNDLED, checkpoint_path
 
@@ -69,6 +73,22 @@ def test_the_parts_add_up_and_the_chain_cites_its_steps(cases: dict[str, Path]) 
     ]
     credited = [row for row in rows if row["credited"]]
     assert credited and all(row["attempt_steps"] and row["obtained_steps"] for row in credited)
+
+
+def test_first_screens_say_it_in_words(
+    cases: dict[str, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """No hash and no name of our own: of the case, of its page, and of its runs as logs."""
+    data = load_case(cases["phantom"])
+    page = render_markdown(data).split("## Possible sources")[0]
+    capsys.readouterr()
+    assert run("scan", str(cases["phantom"]), "--out", str(tmp_path / "scanned")) == 0
+    scanned = capsys.readouterr().out
+    assert "forensics investigate" in page and "Runs: " not in page and "Report:" in scanned
+    for told in (page, words.next_measurement(data.verdict), scanned):
+        plain = told.replace(str(cases["phantom"]), "").replace(str(tmp_path), "")
+        named = re.search(r"[0-9a-f]{10,}|after-\d|-altered-|shadow |\w_bar\b", plain)
+        assert named is None, (named, plain)
 
 
 @pytest.mark.slow
