@@ -152,8 +152,11 @@ def found_elsewhere(judged: Judgement) -> Iterator[Gap]:
 
 
 def _by_rules(rows: Sequence[Source]) -> str:
-    """What is known of the lines of code among these sources, a sentence each."""
-    told = (row.reason.rpartition(": ")[0] for row in rows if (row.source or "").startswith(RULE))
+    """What is known of the lines of code among these sources, a sentence each. A kind of action
+    may be called `rule` too; it has no words.
+    """
+    rules = (row for row in rows if row.said and (row.source or "").startswith(RULE))
+    told = (row.reason.rpartition(": ")[0] for row in rules)
     return "".join(f" {one}." for one in told)
 
 

@@ -9,7 +9,6 @@ nothing that a further source could carry.
 from collections.abc import Iterable, Iterator
 
 from forensics.layers.decomposition import GENUINE_BAR
-from forensics.layers.one_line_rules import RULE
 from forensics.phrases import allow_flags, printable
 from forensics.records import Evidence, Undefined
 from forensics.records.gain_test import GainTest
@@ -110,7 +109,7 @@ def _row(
         return Source(
             family=test.name,
             source=source,
-            said="" if about is None else said_of(about, answer),
+            said="" if about is None else said_of(answer),
             status="tested",
             carried=estimate_of(answer),
             detects=_detects(answer, view),
@@ -128,10 +127,8 @@ def _row(
     )
 
 
-def said_of(about: str, answer: Evidence) -> str:
-    """A source in words: those of who measured it, or what the name of a rule says."""
-    if about.startswith(RULE):
-        return f"the {printable(about.removeprefix(RULE).replace('-', ' '))} in the prompt"
+def said_of(answer: Evidence) -> str:
+    """A source in words, those of who measured it; `""` where it has none."""
     said = answer.diagnostics.get("said")
     return printable(said, LONGEST) if isinstance(said, str) else ""
 

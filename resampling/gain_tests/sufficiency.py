@@ -279,9 +279,13 @@ class Sufficiency:
         )
 
     def _told_rule(self, one: FollowedRule) -> Evidence:
-        told, shown = {"rule": True}, self.rules.example
+        told = {"rule": True, "said": f"{one.rule.words} in the prompt"}
         return self.say.carried(
-            one.name, one.carries, f"{one.told}: ", diagnostics=told, artifacts=shown
+            one.name,
+            one.carries,
+            f"{one.told}: ",
+            diagnostics=told,
+            artifacts=self.rules.example,
         )
 
     def _of_prompts(self) -> Iterator[Evidence | Undefined]:
