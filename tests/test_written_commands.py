@@ -30,8 +30,9 @@ def readme(folder: Path) -> Iterator[dict[str, str]]:
     """`BASE` and `TRAINED`, as checkpoints and as models of a server; logs; an agent."""
     for name, checkpoint in (("BASE", "capped-base"), ("TRAINED", "leak")):
         (folder / name).symlink_to(BUNDLED / checkpoint)
-    for name in ("base.eval", "run.eval"):
-        write_eval(folder / name, {"samples/t-1_epoch_2.json": SAMPLE})
+    for name, score in (("base.eval", "I"), ("run.eval", "C")):
+        scored = SAMPLE | {"scores": {"match": {"value": score}}}
+        write_eval(folder / name, {"samples/t-1_epoch_2.json": scored})
     harness(folder)
     with chatting(BASE=0.1, TRAINED=0.9) as server:
         yield {"URL": server.url}
