@@ -27,12 +27,17 @@ CASE = ["investigate", *PAIR, "--instruments", "grades,kl,score"]
 
 @contextmanager
 def largest_file(most: int) -> Iterator[None]:
+    """Python writes no bytecode meanwhile: it does not notice that the file was cut off, and every
+    later process would fail at it.
+    """
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    written, sys.dont_write_bytecode = sys.dont_write_bytecode, True
     resource.setrlimit(resource.RLIMIT_FSIZE, (most, hard))
     try:
         yield
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+        sys.dont_write_bytecode = written
 
 
 def files(folder: Path) -> dict[str, bytes]:
