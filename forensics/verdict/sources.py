@@ -158,7 +158,7 @@ def _todo(test: GainTest, view: View) -> str:
         for answer in view.answers(question).values()
         if isinstance(answer, Undefined)
     ]
-    cure = _sentence_end(printable(cures[0], LONGEST)) if cures else f"measure `{test.asked}`"
+    cure = _sentence_end(printable(cures[0], LONGEST)) if cures else "`--resume` without `--quick`"
     return f"{cure}, or `--accept {test.name}`"
 
 
@@ -222,7 +222,7 @@ def _why(test: GainTest, view: View) -> str:
         for answer in view.answers(question).values():
             if isinstance(answer, Undefined):
                 return printable(answer.reason, LONGEST)
-    return "No instrument answered it."
+    return "Left out."
 
 
 def _detects(evidence: Evidence, view: View) -> float | None:
