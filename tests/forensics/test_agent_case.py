@@ -14,6 +14,7 @@ from forensics.cli.main import run
 from forensics.records.files import read_findings
 from forensics.verdict import standard_rule
 from tests.forensics.scripted_chat import chatting, harness
+from tests.plain_words import said_plainly
 
 
 def asked(toml: Path, url: str, out: Path, *more: str, after: str = "some") -> list[str]:
@@ -47,7 +48,9 @@ def test_every_gain_test_answers_or_says_its_cure(tmp_path: Path, after: str) ->
     )
     for secret in ('"sk-', str(tmp_path), server.url):
         assert secret not in content
-    stated = json.loads((tmp_path / "case" / "case.json").read_text())["inputs"]
+    case = json.loads((tmp_path / "case" / "case.json").read_text())
+    said_plainly(case["verdict"]["sentence"])
+    stated = case["inputs"]
     assert "known by its name alone" in stated["before"]["policy"]
     assert "known by its name alone" in (tmp_path / "case" / "report.md").read_text()
 

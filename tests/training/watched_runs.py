@@ -10,6 +10,7 @@ import torch
 from forensics import policy_from
 from forensics.policies import inspect_checkpoint
 from forensics.protocols import SamplingSettings
+from tests.plain_words import said_plainly
 from tests.training.test_live import View
 from training.environments.mini_repo import MiniRepo
 from training.live import AuditSettings, ForensicsCallback, read_reports
@@ -65,7 +66,7 @@ def watched(
     given = {"settings": SETTINGS, "sampling": SHORT, "seed": 5, "device": "cpu"} | more
     acts = iter(meanwhile)
     with watch_of(run, run.parent / "base", "mini-repo", OPTIONS, until=until, **given) as watcher:
-        watcher.say = told.append
+        watcher.say = lambda line: told.append(said_plainly(line, run.parent))
         watcher.sleep = lambda seconds: next(acts)()
         watcher.watch()
     return told
