@@ -126,17 +126,6 @@ class Asked:
             help="Set a difference-SAE, PCA and mean differences beside it.",
         ),
     ] = True
-    label_server: Annotated[
-        str | None,
-        Option(
-            metavar="URL",
-            help="A server of chat completions whose model names the latents that are reported (it"
-            " is asked some 25 times each), with a score.",
-        ),
-    ] = None
-    label_model: Annotated[
-        str | None, Option(metavar="NAME", help="The model that --label-server serves.")
-    ] = None
     reader: Annotated[
         str,
         Option(

@@ -17,7 +17,6 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from crosscoders.study.label_server import LabelServer
 from forensics.budget import Budget
 from forensics.errors import UserError
 from forensics.policies import Given, stated_backend
@@ -76,8 +75,7 @@ class DiffRequest:
     (see `reader_accounts`). `between`: a checkpoint of a stage between (`between_stage`).
     `dictionary`: one that is taken instead of training one (see `interchange.reading`); `auto` is
     then its own site. `activations`: the folder that keeps what is read of the checkpoints
-    (`None`: below the diff's, until it is done). `label_server`, `label_model`: who names the
-    latents that are reported, or else those that come nearest (`None`: nobody).
+    (`None`: below the diff's, until it is done).
 
     One source of texts: an environment (with its `options` and `budget`),
     `runs` (a log) or `texts` (a plain file).
@@ -103,22 +101,12 @@ class DiffRequest:
     between: Path | None = None
     dictionary: Path | None = None
     activations: Path | None = None
-    label_server: str | None = None
-    label_model: str | None = None
     budget: Budget = field(default_factory=Budget)
     seed: int = 0
     device: str = "auto"
     backend: str = "huggingface"
 
-    @property
-    def labels(self) -> LabelServer | None:
-        """Who names latents; `UserError` for an address that is none."""
-        if self.label_server is None and self.label_model is None:
-            return None
-        return LabelServer(url=self.label_server or "", model=self.label_model or "")
-
     def __post_init__(self) -> None:
-        _ = self.labels  # a bad one is refused here, before anything is played
         if sum(source is not None for source in (self.environment, self.runs, self.texts)) > 1:
             raise UserError(
                 "--env, --runs and --texts exclude each other; give one source of texts"

@@ -107,17 +107,9 @@ def measured(inquiry: Inquiry, dictionaries: Mapping[str, Dictionary]) -> Measur
     tokens = token_views(study.top, shown, reported.tokenized, policies[0].tokenizer)
     write_json(folder / TOKENS, tokens)
     stable = [one for one in shown if again is None or again.share[one] == 1]
-    write_explanations(
-        folder,
-        dictionary,
-        policies,
-        reported,
-        stable,
-        request.labels,
-        progress,
-        found.presented,
-        sources_of_case(request.runs),
-    )
+    explain = list(dict.fromkeys([*found.presented, *stable]))
+    sources = sources_of_case(request.runs)
+    write_explanations(folder, dictionary, policies, reported, explain, sources)
     return Measured(
         models=dictionary.config.models,
         table=table,
