@@ -38,14 +38,12 @@ REDRAWN = 10  # steps after which the dead latents are looked up again
 @dataclass(frozen=True, kw_only=True)
 class TrainingJob:
     """What to train: the dictionary and what of the activations `[rows, models,
-    width]` it sees (default: all). `start`: a dictionary of this config to begin from, its scale,
-    centres and thresholds included, instead of random weights (JumpReLU's thresholds begin anew).
+    width]` it sees (default: all).
     """
 
     config: DictionaryConfig
     settings: TrainerSettings
     view: View | None = None
-    start: Dictionary | None = None
 
 
 class Trainer:
@@ -69,8 +67,6 @@ class Trainer:
         self.dictionary.scale.copy_(config.width**0.5 / norm.clamp(min=1e-12))
         with torch.no_grad():
             self.dictionary.centres.copy_((first * self.dictionary.scale).mean(0))
-        if job.start is not None:
-            self.dictionary.load_state_dict(job.start.state_dict())
         self.differing = _differing(first) if config.models == 2 else torch.ones(())
         self.parameters = {
             name: torch.nn.Parameter(start.to(device))

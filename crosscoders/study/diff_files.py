@@ -1,8 +1,7 @@
 """What `forensics diff` is asked, checked before anything is loaded; the files of a
 diff, and reading them back. Light at import: no torch.
 
-`patching.json`: where the change lives. `dictionary/`: the sparse dictionary;
-`consensus/`: that of what its seeds agree on.
+`patching.json`: where the change lives. `dictionary/`: the sparse dictionary.
 `latents.parquet`: its latents.
 `tokens.json`: their strongest tokens in context. `explanations.json`: what else they say, and
 `neuronpedia.json` as Neuronpedia's dashboard reads it. `causes.json`: what taking out a latent
@@ -160,7 +159,6 @@ class DiffRequest:
 DIFF: Final = "diff.json"
 PATCHING: Final = "patching.json"
 DICTIONARY: Final = "dictionary"
-CONSENSUS: Final = "consensus"
 LATENTS: Final = "latents.parquet"
 TOKENS: Final = "tokens.json"
 EXPLANATIONS: Final = "explanations.json"

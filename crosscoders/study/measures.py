@@ -24,7 +24,7 @@ from crosscoders.latents.controls import (
 )
 from crosscoders.latents.reconstruction import Spliced, spliced
 from crosscoders.latents.spanned import Spanned, spanned
-from crosscoders.latents.stability import Stability, stability
+from crosscoders.latents.stability import stability
 from crosscoders.latents.table import LatentTable, latent_table, study_latents
 from crosscoders.patching.decisions import Theme
 from crosscoders.study.diff_files import (
@@ -56,8 +56,7 @@ class Measured:
     """Everything that was measured on the reported texts. `separating`:
     latents, the surest first. `baselines`: see `comparing`; `None` where they
     were not asked for. `reported`: the latents that are findings. `models`: of the dictionary.
-    `spanned`: the space of what does not come back. `outliers`: what is told of them. `spliced`:
-    by side. `stability`: of the pair's dictionary in the other seeds, `None` without these.
+    `spanned`: the space of what does not come back. `outliers`: what is told of them.
     """
 
     models: int
@@ -69,8 +68,6 @@ class Measured:
     reported: Reported
     spanned: Spanned | None = None
     outliers: tuple[str, ...] = ()
-    spliced: tuple[Spliced, ...] = ()
-    stability: Stability | None = None
 
 
 def measured(inquiry: Inquiry, dictionaries: Mapping[str, Dictionary]) -> Measured:
@@ -120,8 +117,6 @@ def measured(inquiry: Inquiry, dictionaries: Mapping[str, Dictionary]) -> Measur
         reported=found,
         spanned=spanned(again, dictionary, others) if again else None,
         outliers=tuple(sentences(streams.outliers, _decoder(policies[0]), streams.limits is None)),
-        spliced=runs,
-        stability=again,
     )
 
 
@@ -218,13 +213,13 @@ def told(
     location: Mapping[str, Any] | None,
     site: str,
     saved: SavedDictionary | None = None,
-    seeds: Sequence[str] = (),
+    beside: Sequence[str] = (),
 ) -> dict[str, Any]:
     """What `diff.json` says of the findings: as sentences, of which so many are the `opening`
     (what is reported, how far the behaviour changed, where that lives), and as plain values.
-    `seeds`: what is said of their consensus.
+    `beside`: what is said of a stage between.
     """
-    opening, more = _sentences(found, theme, location, site, saved, seeds)
+    opening, more = _sentences(found, theme, location, site, saved, beside)
     table = found.table
     first = table.contrasts[0] if table.contrasts else None
     groups = "Won against lost runs"
@@ -257,7 +252,7 @@ def _sentences(
     location: Mapping[str, Any] | None,
     site: str,
     saved: SavedDictionary | None,
-    seeds: Sequence[str],
+    beside: Sequence[str],
 ) -> tuple[list[str], list[str]]:
     """The opening, and the rest."""
     table, latents, reported = found.table, rising(found), found.reported
@@ -279,7 +274,7 @@ def _sentences(
             f"Of what is reported, more active where {printable(theme.name)} is decided:"
             f" {named(latents)}."
         )
-    said += [_quality(found, site, saved), *seeds, *_beside(found.baselines)]
+    said += [_quality(found, site, saved), *beside, *_beside(found.baselines)]
     said += [
         f"Control, {one['name']}: {one['found']} (it should be: {one['expected']})."
         for one in found.controls

@@ -39,7 +39,6 @@ from crosscoders.study.change_location import hardly, locate
 from crosscoders.study.diff_files import (
     BASELINES,
     CAUSES,
-    CONSENSUS,
     CONTROLS,
     DICTIONARY,
     DIFF,
@@ -77,7 +76,6 @@ from crosscoders.study.material import (
 from crosscoders.study.measures import Measured, measured, told
 from crosscoders.study.next_commands import next_commands
 from crosscoders.study.reader_page import in_play
-from crosscoders.study.seeds_consensus import Consensus, consensus_of
 from crosscoders.study.study_dictionaries import PAIR, SEEDS, dictionaries_of
 from forensics.errors import UserError
 from forensics.investigation import CASE, CASE_FILES, CaseRequest, Inputs, check_case, start_case
@@ -122,7 +120,7 @@ class DiffStudy:
     def files(self) -> tuple[str, ...]:
         parts = (PATCHING, LATENTS, TOKENS, QUALITY, CONTROLS, BASELINES, DICTIONARY, TRAINING)
         told = (EXPLANATIONS, NEURONPEDIA, CAUSES, READERS_FILE)
-        own = (*parts, *told, SEEDS, CONSENSUS, "controls", "baselines")
+        own = (*parts, *told, SEEDS, "controls", "baselines")
         return (*own, *CASE_FILES) if self.request.plays else own
 
     def check(self, folder: Folder) -> Opened:
@@ -284,7 +282,7 @@ def diff_material(
         progress=progress,
     )
     parts = _parts(inquiry, saved, between)
-    found, readers, seeds = parts.found, parts.readers, parts.seeds
+    found, readers = parts.found, parts.readers
     known = told(found, theme, location, about["site"], saved, parts.more)
     same = identities[0] == identities[1]
     known |= _with_readers(known, inquiry, parts, location, same)
@@ -298,7 +296,6 @@ def diff_material(
         "asked": request.stated(),
         "given": {"as": saved.kind, "key": saved.key} if saved else None,
         **known,
-        "consensus": list(seeds.rows) if seeds else None,
         **({"outliers": plain(outliers, request.keep_outliers)} if outliers.number else {}),
         "facts": _facts(material, found, streams, saved),
         "reader": readers[0].reader.name if readers else None,
@@ -346,28 +343,23 @@ class _Parts:
     found: Measured
     readers: list[Read]
     untested: str
-    seeds: Consensus | None
     between: BetweenStage | None
 
     @property
     def more(self) -> list[str]:
         """What is said beside the findings."""
-        said = [self.seeds.sentence] if self.seeds else []
-        if self.between:
-            said.append(self.between.sentence(self.found.reported.presented))
-        return said
+        return [self.between.sentence(self.found.reported.presented)] if self.between else []
 
 
 def _parts(inquiry: Inquiry, saved: SavedDictionary | None, between: Any) -> _Parts:
     dictionaries = dictionaries_of(inquiry, saved)
     found = measured(inquiry, dictionaries)
     readers, untested = read_difference(inquiry, dictionaries, found.table, found.reported.seeds)
-    seeds = consensus_of(inquiry, dictionaries, found)
     stage = None
     if between is not None:
         pair, own = dictionaries[PAIR], found.table.specific("after").tolist()
         stage = between_stage(between, pair, own, inquiry.streams, inquiry.progress)
-    return _Parts(found=found, readers=readers, untested=untested, seeds=seeds, between=stage)
+    return _Parts(found=found, readers=readers, untested=untested, between=stage)
 
 
 def _facts(
