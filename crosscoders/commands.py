@@ -134,13 +134,6 @@ class Asked:
             " difference-sae or mean-after.",
         ),
     ] = "components"
-    between: Annotated[
-        Path | None,
-        Option(
-            metavar="CKPT",
-            help="A checkpoint of a stage between (SFT, of base, SFT and RL): what was there then.",
-        ),
-    ] = None
     keep_outliers: KeepOutliers = False
     identical: Annotated[
         bool,

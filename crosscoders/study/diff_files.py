@@ -26,7 +26,7 @@ AUTO = "auto"
 READER: Final = "components"  # that leads the page, by experiments/readers_of_the_difference
 READERS: Final = ("mean-after", "components", "difference-sae", "crosscoder")  # see reader_accounts
 SIDES = ("before", "after")
-READ_FIRST: Final = (*SIDES, "texts", "between")  # what a diff's inputs say of what it read
+READ_FIRST: Final = (*SIDES, "texts")  # what a diff's inputs say of what it read
 MOST_TOKENS: Final = 400_000  # to train on, unless asked otherwise
 SMALL: Final = 8  # layers of a network that is read and patched in full
 PASSES: Final = 2  # over the texts of a deeper one, in training
@@ -71,10 +71,9 @@ class DiffRequest:
     trained from, side by side; with 1 it is not known which latents come back. `controls`,
     `baselines`: whether they are run. `keep_outliers`: leave no attention sink out. `identical`:
     run a checkpoint against itself, as a control. `reader` of the difference that leads the page
-    (see `reader_accounts`). `between`: a checkpoint of a stage between (`between_stage`).
-    `dictionary`: one that is taken instead of training one (see `interchange.reading`); `auto` is
-    then its own site. `activations`: the folder that keeps what is read of the checkpoints
-    (`None`: below the diff's, until it is done).
+    (see `reader_accounts`). `dictionary`: one that is taken instead of training one (see
+    `saved.open_dictionary`); `auto` is then its own site. `activations`: the folder that keeps what
+    is read of the checkpoints (`None`: below the diff's, until it is done).
 
     One source of texts: an environment (with its `options` and `budget`),
     `runs` (a log) or `texts` (a plain file).
@@ -97,7 +96,6 @@ class DiffRequest:
     keep_outliers: bool = False
     identical: bool = False
     reader: str = READER
-    between: Path | None = None
     dictionary: Path | None = None
     activations: Path | None = None
     budget: Budget = field(default_factory=Budget)

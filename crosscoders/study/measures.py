@@ -23,7 +23,6 @@ from crosscoders.latents.controls import (
     shuffled_pair,
 )
 from crosscoders.latents.reconstruction import Spliced, spliced
-from crosscoders.latents.spanned import Spanned, spanned
 from crosscoders.latents.stability import stability
 from crosscoders.latents.table import LatentTable, latent_table, study_latents
 from crosscoders.patching.decisions import Theme
@@ -56,7 +55,7 @@ class Measured:
     """Everything that was measured on the reported texts. `separating`:
     latents, the surest first. `baselines`: see `comparing`; `None` where they
     were not asked for. `reported`: the latents that are findings. `models`: of the dictionary.
-    `spanned`: the space of what does not come back. `outliers`: what is told of them.
+    `outliers`: what is told of them.
     """
 
     models: int
@@ -66,7 +65,6 @@ class Measured:
     controls: list[dict[str, Any]]
     baselines: dict[str, Any] | None
     reported: Reported
-    spanned: Spanned | None = None
     outliers: tuple[str, ...] = ()
 
 
@@ -115,7 +113,6 @@ def measured(inquiry: Inquiry, dictionaries: Mapping[str, Dictionary]) -> Measur
         controls=nulls,
         baselines=baselines,
         reported=found,
-        spanned=spanned(again, dictionary, others) if again else None,
         outliers=tuple(sentences(streams.outliers, _decoder(policies[0]), streams.limits is None)),
     )
 
@@ -213,13 +210,11 @@ def told(
     location: Mapping[str, Any] | None,
     site: str,
     saved: SavedDictionary | None = None,
-    beside: Sequence[str] = (),
 ) -> dict[str, Any]:
     """What `diff.json` says of the findings: as sentences, of which so many are the `opening`
     (what is reported, how far the behaviour changed, where that lives), and as plain values.
-    `beside`: what is said of a stage between.
     """
-    opening, more = _sentences(found, theme, location, site, saved, beside)
+    opening, more = _sentences(found, theme, location, site, saved)
     table = found.table
     first = table.contrasts[0] if table.contrasts else None
     groups = "Won against lost runs"
@@ -242,7 +237,6 @@ def told(
         "presented": found.reported.presented,
         "together": list(found.reported.together),
         "left_out": dict(found.reported.left_out),
-        "spanned": vars(found.spanned) if found.spanned else None,
     }
 
 
@@ -252,7 +246,6 @@ def _sentences(
     location: Mapping[str, Any] | None,
     site: str,
     saved: SavedDictionary | None,
-    beside: Sequence[str],
 ) -> tuple[list[str], list[str]]:
     """The opening, and the rest."""
     table, latents, reported = found.table, rising(found), found.reported
@@ -266,7 +259,6 @@ def _sentences(
         opening.append(f"Runs with {printable(theme.name)}: {shares}.")
     opening += where[:1]
     said = list(own[findings:])
-    said += [found.spanned.sentence] if found.spanned else []
     said += [*where[1:], *found.outliers, _separating(table, found.separating, theme)]
     said += [specific] if found.models > 1 else []
     if theme and latents:
@@ -274,7 +266,7 @@ def _sentences(
             f"Of what is reported, more active where {printable(theme.name)} is decided:"
             f" {named(latents)}."
         )
-    said += [_quality(found, site, saved), *beside, *_beside(found.baselines)]
+    said += [_quality(found, site, saved), *_beside(found.baselines)]
     said += [
         f"Control, {one['name']}: {one['found']} (it should be: {one['expected']})."
         for one in found.controls

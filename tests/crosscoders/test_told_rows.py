@@ -7,7 +7,6 @@ import pytest
 from crosscoders.activations.outlier_positions import survey
 from crosscoders.patching.decisions import starting_with
 from crosscoders.study.acting_places import Asked, causes_where_they_act
-from crosscoders.study.between_stage import between_stage
 from crosscoders.study.measures import measured
 from crosscoders.study.study_dictionaries import PAIR, SEED
 from tests.crosscoders.steering_world import (
@@ -83,9 +82,3 @@ def test_what_a_latent_causes_is_told_of_other_tasks(pair, inquiry):
         most=96,
     )
     assert causes_where_they_act(asked, [SHARED])[SHARED].tasks == len(tasks) - 8 == 12
-
-
-def test_a_stage_between_is_told_of_other_tasks(pair, inquiry, dictionaries, found):
-    own = found.table.specific("after").tolist()
-    stage = between_stage(pair.after, dictionaries[PAIR], own, inquiry.streams, inquiry.progress)
-    assert stage.share == pytest.approx(1, abs=1e-3)
