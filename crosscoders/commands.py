@@ -76,8 +76,8 @@ class Asked:
         Path | None,
         Option(
             metavar="PATH",
-            help="Take this dictionary instead of training one: ours, a SAELens SAE (of one model,"
-            " or on both models' activations joined), or a crosscoder of dictionary_learning.",
+            help="Take this dictionary instead of training one: ours, or a SAELens SAE (of one"
+            " model, or on both models' activations joined).",
         ),
     ] = None
     tokens: Annotated[
