@@ -130,8 +130,7 @@ class Asked:
         str,
         Option(
             metavar="NAME",
-            help="Which reader of the difference leads the page: components, crosscoder,"
-            " difference-sae or mean-after.",
+            help="Which reader of the difference leads the page: components or mean-after.",
         ),
     ] = "components"
     keep_outliers: KeepOutliers = False

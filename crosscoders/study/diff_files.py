@@ -24,7 +24,7 @@ from forensics.records import read_json
 
 AUTO = "auto"
 READER: Final = "components"  # that leads the page, by experiments/readers_of_the_difference
-READERS: Final = ("mean-after", "components", "difference-sae", "crosscoder")  # see reader_accounts
+READERS: Final = ("components", "mean-after")  # see reader_accounts
 SIDES = ("before", "after")
 READ_FIRST: Final = (*SIDES, "texts")  # what a diff's inputs say of what it read
 MOST_TOKENS: Final = 400_000  # to train on, unless asked otherwise
@@ -121,10 +121,6 @@ class DiffRequest:
             raise UserError("--tokens must be at least 1 and --decisions at least 0")
         if self.reader not in READERS:
             raise UserError(f"--reader is '{self.reader}'; use one of: {', '.join(READERS)}")
-        if self.reader == "difference-sae" and not self.baselines:
-            raise UserError(
-                "--reader difference-sae is one of the baselines; leave --no-baselines out"
-            )
         if self.seeds < 1:
             raise UserError(
                 f"--seeds is {self.seeds} and must be at least 1; 1 leaves stability unmeasured"

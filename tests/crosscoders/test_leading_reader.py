@@ -141,7 +141,7 @@ def test_directions_come_back_from_both_halves_or_it_was_not_measured(studied):
     task = stream.tokenized[0].note.task
     alone = stream.part([one for one in stream.tokenized if one.note.task == task])
     contrast = decision_contrast(("history",), "history")
-    found = readers_of(["components", "mean-after"], {PAIR: None}, alone, contrast, None, 0)
+    found = readers_of(["components", "mean-after"], None, alone, contrast, None, 0)
     assert found and {one.back for one in found} == {None}
 
 
@@ -161,7 +161,7 @@ def test_the_halves_share_no_task_and_are_held_against_each_other(studied, monke
     halves = along(3 * torch.eye(6)[:2]), along(torch.eye(6)[2:4])
     whole = held(torch.cat([half.activations for half in halves]))
     monkeypatch.setattr("crosscoders.study.reader_accounts._halves", lambda _: halves)
-    (found,) = readers_of(["components"], {PAIR: None}, whole, None, None, 0)
+    (found,) = readers_of(["components"], None, whole, None, None, 0)
     assert found.back == 0  # whatever one half shares with the whole
 
 
@@ -171,7 +171,7 @@ def test_the_after_models_direction_is_from_its_other_steps_to_those_with_the_be
     after, first = groups.pairs[:, 1], torch.from_numpy(groups.first)
     others = after[~first].mean(0)
     unit = torch.nn.functional.normalize(after[first].mean(0) - others, dim=0)
-    (found,) = readers_of(["mean-after"], {PAIR: None}, learnt, contrast, None, 0)
+    (found,) = readers_of(["mean-after"], None, learnt, contrast, None, 0)
     change = found.change
     taken = -change.coefficients(after, after) @ change.directions
     torch.testing.assert_close(taken, ((after - others) @ unit)[:, None] * unit, atol=1e-4, rtol=0)
@@ -181,7 +181,7 @@ def test_a_latent_of_the_crosscoder_comes_back_where_every_seed_has_it(pair):
     known = known_dictionary(pair)
     own = table([1, 2, 3], [1.0, 1.0, 0.5, 0.0])
     for seeds, back in ((2, 1), (0, None)):
-        (found,) = readers_of(["crosscoder"], {PAIR: known}, None, None, own, seeds)
+        (found,) = readers_of(["crosscoder"], known, None, None, own, seeds)
         assert (found.directions, found.back) == (3, back)
 
 

@@ -239,7 +239,7 @@ def test_another_diff_is_not_mixed_into_a_folder_and_nothing_is_loaded_to_say_so
         ({"seed": -1}, "seed is -1"),
         ({"seeds": 0}, "--seeds is 0"),
         ({"reader": "tarot"}, "--reader is 'tarot'"),
-        ({"reader": "difference-sae", "baselines": False}, "leave --no-baselines out"),
+        ({"reader": "crosscoder"}, "use one of: components, mean-after"),
         ({"runs": "b", "texts": "c"}, "exclude each other"),
         ({"nonsense": 1}, "cannot be asked"),
         ({"texts": "nowhere.txt"}, "nowhere.txt"),
