@@ -118,7 +118,7 @@ class DiffStudy:
     def files(self) -> tuple[str, ...]:
         parts = (PATCHING, LATENTS, TOKENS, QUALITY, CONTROLS, BASELINES, DICTIONARY, TRAINING)
         told = (EXPLANATIONS, NEURONPEDIA, CAUSES, READERS_FILE)
-        own = (*parts, *told, SEEDS, "controls", "baselines")
+        own = (*parts, *told, SEEDS, "consensus", "controls", "baselines")  # consensus: older ones
         return (*own, *CASE_FILES) if self.request.plays else own
 
     def check(self, folder: Folder) -> Opened:
