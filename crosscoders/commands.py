@@ -76,8 +76,8 @@ class Asked:
         Path | None,
         Option(
             metavar="PATH",
-            help="Take this dictionary instead of training one: ours, a SAELens SAE (of one model,"
-            " or on both models' activations joined), or a crosscoder of dictionary_learning.",
+            help="Take this dictionary instead of training one: ours, or a SAELens SAE (of one"
+            " model, or on both models' activations joined).",
         ),
     ] = None
     tokens: Annotated[
@@ -126,32 +126,13 @@ class Asked:
             help="Set a difference-SAE, PCA and mean differences beside it.",
         ),
     ] = True
-    label_server: Annotated[
-        str | None,
-        Option(
-            metavar="URL",
-            help="A server of chat completions whose model names the latents that are reported (it"
-            " is asked some 25 times each), with a score.",
-        ),
-    ] = None
-    label_model: Annotated[
-        str | None, Option(metavar="NAME", help="The model that --label-server serves.")
-    ] = None
     reader: Annotated[
         str,
         Option(
             metavar="NAME",
-            help="Which reader of the difference leads the page: components, crosscoder,"
-            " difference-sae or mean-after.",
+            help="Which reader of the difference leads the page: components or mean-after.",
         ),
     ] = "components"
-    between: Annotated[
-        Path | None,
-        Option(
-            metavar="CKPT",
-            help="A checkpoint of a stage between (SFT, of base, SFT and RL): what was there then.",
-        ),
-    ] = None
     keep_outliers: KeepOutliers = False
     identical: Annotated[
         bool,

@@ -117,7 +117,6 @@ def test_the_page_runs(name: str, tmp_path: Path) -> None:
     for said in SAYS[name]:
         assert said in done.stdout
     if name == "training.md":
-        assert (tmp_path / "preferred" / "checkpoint" / "model.safetensors").is_file()
         assert (tmp_path / "run" / "record").is_dir()
         assert (tmp_path / "run" / "checkpoint" / "model.safetensors").is_file()
 

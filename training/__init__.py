@@ -1,4 +1,4 @@
-"""GRPO and DPO, recipes and rewards, the embedded worlds, and policies with
+"""GRPO, recipes and rewards, the embedded worlds, and policies with
 planted causes.
 
 `grpo(policy, environment, recipe, seed, folder)` trains a policy in place;
@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 from forensics.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from training.dpo_trainer import PreferenceStep as PreferenceStep, dpo as dpo
     from training.environments.mini_repo import MiniRepo as MiniRepo
     from training.environments.prompts import Prompts as Prompts
     from training.groups import (
@@ -31,7 +30,6 @@ if TYPE_CHECKING:
     from training.recipe import (
         GrpoSection as GrpoSection,
         Recipe as Recipe,
-        parse_preference_recipe as parse_preference_recipe,
         parse_recipe as parse_recipe,
         read_recipe as read_recipe,
     )

@@ -84,9 +84,7 @@ def train(
     resume: Resume = False,
     as_json: AsJson = False,
 ) -> None:
-    """Train a policy by a recipe: with the GRPO core, or on preference pairs
-    where it has a [preference] section.
-    """
+    """Train a policy by a recipe, with the GRPO core."""
     from forensics.cli import progress_bars, tell_of_loading
 
     tell_of_loading()
@@ -94,10 +92,10 @@ def train(
     from forensics.study import Folder, hold
     from training.distributed import first_process
     from training.organisms.base_model import checkpoint_path
-    from training.recipe import read_any_recipe
+    from training.recipe import read_recipe
     from training.recipe_run import check_inputs, train_recipe
 
-    parsed = read_any_recipe(recipe)
+    parsed = read_recipe(recipe)
     checkpoint = checkpoint_path(parsed.policy.checkpoint)
     check_inputs(parsed, checkpoint, device)
     if not first_process():

@@ -39,7 +39,7 @@ class Skipped:
             raise UserError(
                 f"{what} was not finite in {self.in_a_row} optimizer steps in a row (most_skipped ="
                 f" {self.most}); go on with --resume and a lower learning_rate, or check the"
-                " rewards or pairs"
+                " rewards"
             )
         if not self.told:
             self.told = True

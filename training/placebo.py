@@ -111,15 +111,10 @@ def _recipe_of(case: Case) -> "Recipe":
             "Logs alone cannot be trained from.",
             "Give the checkpoints and the environment to `forensics investigate`.",
         )
-    from training.recipe import Recipe, read_any_recipe
+    from training.recipe import read_recipe
 
     with refused_as_missing("The recipe cannot be run", "Mend it."):
-        recipe = read_any_recipe(case.recipe)
-    if not isinstance(recipe, Recipe):
-        raise MissingInput(
-            "The recipe trains on pairs, in which no reward stands that a coin could replace.",
-            "Accept the family, or give a recipe with rewards.",
-        )
+        recipe = read_recipe(case.recipe)
     if recipe.parallel.processes > 1:
         raise MissingInput(
             f"The recipe takes {recipe.parallel.processes} processes, and a placebo is trained in"

@@ -1,7 +1,5 @@
 """Recipes: what `forensics train` reads. TOML; an unknown or misspelt key is
 refused with the known ones.
-
-A file that has a `[preference]` section is a recipe of preference training.
 """
 
 from pathlib import Path
@@ -245,61 +243,3 @@ def _named(content: dict[str, Any], section: str, key: str) -> str | None:
     found = content.get(section)
     name = found.get(key) if isinstance(found, dict) else None
     return name if isinstance(name, str) else None
-
-
-class PreferenceSection(Section):
-    """The pairs and the schedule.
-
-    `pairs`: a file of JSON lines (`forensics.records.PreferencePair`), from the
-    working directory on. They are passed over `epochs` times, each time in
-    another order, with an optimizer step for every `minibatch` pairs; at most
-    `rows` rows (two for a pair) go through the model at once. `beta`: weight of
-    the log-ratio to the start; the smaller, the further the policy may go.
-    `temperature`: log-probabilities are those at this temperature.
-    `any_policy`: also take pairs that say they are another policy's.
-    `most_skipped`: as under `[grpo]`.
-    """
-
-    pairs: str
-    beta: float = Field(0.05, gt=0)
-    epochs: int = Field(1, ge=1, le=MOST)
-    minibatch: int = Field(16, ge=1, le=MOST)
-    rows: int = Field(64, ge=2, le=NO_BOUND)
-    learning_rate: float = Field(1e-5, gt=0, le=1)
-    weight_decay: float = Field(0.0, ge=0)
-    gradient_norm: float = Field(1.0, gt=0)
-    most_skipped: int = later(5, ge=0)
-    temperature: float = Field(1.0, gt=0)
-    any_policy: bool = False
-    save_every: int = Field(100, ge=1, le=NO_BOUND)
-
-
-class PreferenceRecipe(Section):
-    """One preference run, but for its seed and its output folder."""
-
-    policy: PolicySection
-    preference: PreferenceSection
-    compute: ComputeSection = ComputeSection()
-    lora: LoraSection | None = None
-    logging: LoggingSection | None = later(None)
-
-    @property
-    def objective(self) -> Objective:
-        """Without a divergence term: a machine need keep no reference, which is
-        scored once before the first step.
-        """
-        return Objective()
-
-
-def parse_preference_recipe(content: dict[str, Any], origin: str) -> PreferenceRecipe:
-    """A recipe from a dictionary. Raises `UserError` for unknown or bad keys."""
-    return parse_as(PreferenceRecipe, content, origin)
-
-
-def read_any_recipe(path: Path) -> Recipe | PreferenceRecipe:
-    """A recipe of either kind. Raises `UserError` for a missing file, broken
-    TOML, and unknown or bad keys.
-    """
-    content = read_toml(path)
-    parse = parse_preference_recipe if "preference" in content else parse_recipe
-    return parse(content, str(path))

@@ -46,7 +46,6 @@ from forensics.records import (
 )
 from forensics.version import code_version
 from training.advantages import TrainedGroup
-from training.dpo_trainer import PreferenceStep
 from training.groups import estimator_named
 from training.live.audit_report import tensorboard_writer
 from training.recipe import Recipe
@@ -275,7 +274,7 @@ class Metrics:
         self._rows = self._path.read_text().splitlines() if self._path.exists() else []
         self._folder, self._trackers = folder, trackers
 
-    def step(self, report: StepReport | PreferenceStep) -> None:
+    def step(self, report: StepReport) -> None:
         """Add a step's report."""
         del self._rows[report.step :]
         row = asdict(report)

@@ -27,7 +27,7 @@ from forensics.errors import UserError
 from forensics.policies import SHARDS, plain_model
 from forensics.records import disk_told, read_json, write_json
 from training.distributed import Process
-from training.recipe import PreferenceRecipe, Recipe
+from training.recipe import Recipe
 from training.rewards import Rewards
 from training.saved_weights import checkpoint_tensors, whole
 from training.sharded_state import Like, is_sharded, read_shards, write_shards
@@ -249,10 +249,6 @@ MAY_CHANGE = frozenset(
         "grpo.save_every",
         "grpo.learning_rate",
         "grpo.most_skipped",
-        "preference.epochs",
-        "preference.save_every",
-        "preference.learning_rate",
-        "preference.most_skipped",
         "compute.save_dtype",
         "audit",
         "logging",
@@ -282,9 +278,7 @@ def _defined(function: Any) -> str:
     return f"{named.__module__}:{named.__qualname__}"
 
 
-def description(
-    recipe: Recipe | PreferenceRecipe, seed: int, start: str, rewards: Rewards
-) -> dict[str, Any]:
+def description(recipe: Recipe, seed: int, start: str, rewards: Rewards) -> dict[str, Any]:
     """What makes a run this one. `start`: content hash of the weights it begins with."""
     return {
         "recipe": recipe.model_dump(mode="json"),
@@ -324,16 +318,15 @@ def claim(folder: Path, mine: Mapping[str, Any]) -> None:
     every step's report tells its own.
     """
     was = read_json(folder / FILE)["recipe"] if (folder / FILE).exists() else {}
-    for section in ("grpo", "preference"):
-        rates = [recipe.get(section, {}).get(RATE) for recipe in (was, mine["recipe"])]
-        if None not in rates and rates[0] != rates[1]:
-            logger.warning(
-                "%s goes on with %s = %g instead of %g; the steps' reports say which had which.",
-                folder,
-                RATE,
-                rates[1],
-                rates[0],
-            )
+    rates = [recipe.get("grpo", {}).get(RATE) for recipe in (was, mine["recipe"])]
+    if None not in rates and rates[0] != rates[1]:
+        logger.warning(
+            "%s goes on with %s = %g instead of %g; the steps' reports say which had which.",
+            folder,
+            RATE,
+            rates[1],
+            rates[0],
+        )
     write_json(folder / FILE, mine)
 
 

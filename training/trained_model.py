@@ -39,8 +39,6 @@ from training.optimizer_steps import Skipped, clipped_step
 from training.recipe import (
     ComputeSection,
     GrpoSection,
-    PreferenceRecipe,
-    PreferenceSection,
     Recipe,
 )
 
@@ -91,14 +89,13 @@ class Machine:
     def __init__(
         self,
         policy: Policy,
-        recipe: Recipe | PreferenceRecipe,
+        recipe: Recipe,
         settings: SamplingSettings,
         process: Process,
         seed: int,
     ) -> None:
         self.policy, self.process, self._config = policy, process, recipe.compute
-        section = recipe.grpo if isinstance(recipe, Recipe) else recipe.preference
-        self.skipped = Skipped(most=section.most_skipped)
+        self.skipped = Skipped(most=recipe.grpo.most_skipped)
         if recipe.compute.logits is not None:
             widen_head(policy.model)
         if recipe.lora is not None:
@@ -118,7 +115,7 @@ class Machine:
         )
         policy.model.eval()
         recomputed = recipe.compute.gradient_checkpointing
-        chosen = isinstance(recipe, Recipe) and recipe.grpo.rows is None
+        chosen = recipe.grpo.rows is None
         again = 0.0
         if chosen and recomputed:
             again = self._token_bytes(Scorer(policy.model, settings, recipe.compute, True))
@@ -225,7 +222,7 @@ class Machine:
             del layer.forward
         self._layers = []
 
-    def optimizer(self, config: GrpoSection | PreferenceSection) -> torch.optim.AdamW:
+    def optimizer(self, config: GrpoSection) -> torch.optim.AdamW:
         """AdamW over the weights that are trained, with a constant rate."""
         return torch.optim.AdamW(
             self._trained(), lr=config.learning_rate, weight_decay=config.weight_decay

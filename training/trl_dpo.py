@@ -1,5 +1,4 @@
-"""Preference pairs in TRL's `DPOTrainer` (1.16), token for token: for several
-processes, sharding, other DPO losses.
+"""Preference pairs (`pairs.jsonl`) in TRL's `DPOTrainer` (1.16), token for token.
 
 TRL takes text only: it tokenises the columns `prompt`, `chosen` and `rejected`
 itself, and appends an end of text to every plain continuation. Recorded tokens
@@ -63,7 +62,7 @@ def _columns(pair: PreferencePair) -> dict[str, list[int]]:
         if not set(weights) <= {0, 1}:
             raise UserError(
                 f"pair '{pair.id}' has token weights other than 0 and 1, which TRL's loss does not"
-                " know; train it with a [preference] recipe"
+                " know; give each token 0 or 1"
             )
         columns[f"pair_{side}_mask"] = [int(weight) for weight in weights]
     return columns

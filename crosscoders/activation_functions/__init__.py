@@ -22,7 +22,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from crosscoders.dictionaries.processes import ALONE, Processes
 from crosscoders.dictionaries.settings import Partition, TrainerSettings
 from forensics.errors import UserError
 from forensics.plugins import load_plugin
@@ -37,7 +36,6 @@ class TrainingStep:
     `k`: active latents a row. `own`: active one-model latents of the batch where
     these are chosen apart (`None`: all compete for `k`). `parameters`: what the
     function trains beside the weights. `bound [latents]`: a guess below which nothing is kept.
-    `rows` of the whole batch, where its `processes` share it (`None`: all are here).
     """
 
     partition: Partition
@@ -45,8 +43,6 @@ class TrainingStep:
     k: int
     own: int | None = None
     parameters: Mapping[str, Tensor]
-    rows: int | None = None
-    processes: Processes = ALONE
     bound: Tensor | None = None
 
 
@@ -58,8 +54,7 @@ class ActivationFunction(Protocol):
     latent's decoders are long; without it decoders are kept at norm one.
     `by_rank`: whether a latent's value depends on how it compares
     with others: never, while it trains, or always. `one_model_budget`: whether
-    it can choose one-model latents apart (`own_k`). `shared_out`: whether a function that chooses
-    by rank over a batch does so over all `step.processes`; without it it trains in one process.
+    it can choose one-model latents apart (`own_k`).
 
     A class that derives from this one has, where it says nothing else, no `k`, no
     parameters, no penalty and a threshold that stays.
@@ -69,7 +64,6 @@ class ActivationFunction(Protocol):
     l1: bool = False
     by_rank: Literal["never", "training", "always"]
     one_model_budget: bool = False
-    shared_out: bool = False
 
     def check(self, k: int, latents: int) -> None:
         """Raise `UserError` where a dictionary of this `k` cannot be."""

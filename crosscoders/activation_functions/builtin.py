@@ -33,7 +33,6 @@ from crosscoders.activation_functions import (
     at_latents,
     require_k,
 )
-from crosscoders.dictionaries.processes import ALONE, Processes
 from crosscoders.dictionaries.settings import TrainerSettings
 
 SAMPLE = 2**16  # of the pairs, from which a lower bound is guessed
@@ -130,39 +129,38 @@ class BatchTopK(ActivationFunction):
     saelens = "jumprelu"
     by_rank: Literal["training"] = "training"
     one_model_budget = True
-    shared_out = True
 
     def check(self, k: int, latents: int) -> None:
         require_k(k, latents)
 
     def candidates(self, pre: Tensor, step: TrainingStep) -> Tensor:
-        number = step.k * (step.rows or len(pre))
+        number = step.k * len(pre)
         if step.own is not None:
-            return batch_topk_apart(
-                pre, step.partition.shared, number, step.own, step.processes, step.bound
-            )
-        return batch_topk(pre, number, step.processes)
+            return batch_topk_apart(pre, step.partition.shared, number, step.own, step.bound)
+        return batch_topk(pre, number)
 
     def threshold(self, old: Tensor, value: Tensor, latent: Tensor, step: TrainingStep) -> Tensor:
         least = smallest_kept(value, latent, step)
         return torch.where(old.isnan(), least, old + step.settings.threshold_rate * (least - old))
 
 
-def batch_topk(pre: Tensor, number: int, processes: Processes = ALONE) -> Tensor:
+def batch_topk(pre: Tensor, number: int) -> Tensor:
     """Flat indices, rising, of the `number` largest positive elements of `pre
-    [rows, latents]` (fewer where fewer are positive), of all processes' together.
+    [rows, latents]` (fewer where fewer are positive).
     """
     flat = pre.reshape(-1)
     stride = max(1, len(flat) // SAMPLE) | 1  # odd: no stride through one latent's column only
     sample = flat[::stride]
-    wanted = min(len(sample), int(MARGIN * number * len(sample) / len(flat) / processes.size) + 16)
-    bound = processes.least(sample.topk(wanted, sorted=False).values.min().clamp(min=0))
+    wanted = min(len(sample), int(MARGIN * number * len(sample) / len(flat)) + 16)
+    bound = sample.topk(wanted, sorted=False).values.min().clamp(min=0)
     candidates = above(flat, bound)
-    if processes.count(candidates) < number:
+    if len(candidates) < number:
         candidates = above(flat, 0.0)
-    if processes.count(candidates) <= number:
+    if len(candidates) <= number:
         return candidates
-    return candidates[processes.largest(flat[candidates], number)]
+    kept = torch.zeros(len(candidates), dtype=torch.bool, device=pre.device)
+    kept[flat[candidates].topk(number, sorted=False).indices] = True
+    return candidates[kept]
 
 
 def batch_topk_apart(
@@ -170,7 +168,6 @@ def batch_topk_apart(
     shared: slice,
     number: int,
     own: int,
-    processes: Processes = ALONE,
     bound: Tensor | None = None,
 ) -> Tensor:
     """As `batch_topk`: the `number` largest of the shared latents, and the
@@ -183,7 +180,7 @@ def batch_topk_apart(
     one_model = torch.cat([columns[: shared.start], columns[shared.stop :]])
     for block, most in ((columns[shared], number), (one_model, own)):
         if len(block) and most:
-            flat = batch_topk(pre[:, block], most, processes)
+            flat = batch_topk(pre[:, block], most)
             chosen.append(flat // len(block) * latents + block[flat % len(block)])
     return torch.cat(chosen).sort().values
 
@@ -208,17 +205,16 @@ def smallest_kept(value: Tensor, latent: Tensor, step: TrainingStep) -> Tensor:
     apart, else one number; 0 where nothing is active.
     """
     if step.own is None:
-        return _smallest(value, step.processes)
+        return _smallest(value)
     shared = step.partition.shared
     inside = (latent >= shared.start) & (latent < shared.stop)
-    least = _smallest(value[~inside], step.processes).expand(step.partition.latents).clone()
-    least[shared] = _smallest(value[inside], step.processes)
+    least = _smallest(value[~inside]).expand(step.partition.latents).clone()
+    least[shared] = _smallest(value[inside])
     return least
 
 
-def _smallest(value: Tensor, processes: Processes) -> Tensor:
+def _smallest(value: Tensor) -> Tensor:
     least = value.new_tensor(torch.inf)
     if value.numel():
         least = torch.where(value > 0, value, torch.inf).min()
-    least = processes.least(least)
     return torch.where(least.isinf(), 0.0, least)

@@ -2,7 +2,7 @@
 
 What is held at the most, in the middle of Adam's step, when all gradients are there:
 
-1. *Weights*, two *moments* and the *gradients*, all float32 in every process.
+1. *Weights*, two *moments* and the *gradients*, all float32.
 2. *Scratch*: the pre-activations `[rows, latents]`; of functions that do not choose by rank
    also what the dense path keeps of them.
 3. *Copies*: in bfloat16 the encoders and their gradients once more, in two bytes; of tied
@@ -11,12 +11,10 @@ What is held at the most, in the middle of Adam's step, when all gradients are t
    values of the active ones.
 
 The host holds the stream's shuffling pool too, three times while it fills, and the first
-rows; the disk holds each row of each model once. With several processes each has its share of
-the rows and all of the rest. tests/crosscoders/test_byte_plan.py counts what torch allocates
-and finds the plan within a tenth of it.
+rows; the disk holds each row of each model once. tests/crosscoders/test_byte_plan.py counts what
+torch allocates and finds the plan within a tenth of it.
 """
 
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -42,9 +40,7 @@ FILLING = 3  # copies of the pool while it fills
 
 @dataclass(frozen=True, kw_only=True)
 class MemoryPlan:
-    """Bytes of one process at the most; `store` of all. `on_host`: whether the device is the
-    host itself.
-    """
+    """Bytes at the most. `on_host`: whether the device is the host itself."""
 
     weights: int
     moments: int
@@ -78,7 +74,6 @@ def memory_plan(
     settings: TrainerSettings,
     *,
     device: str = "cpu",
-    processes: int = 1,
     stored_rows: int | None = None,
     stored_bytes: int = 2,
 ) -> MemoryPlan:
@@ -86,7 +81,7 @@ def memory_plan(
     on), of numbers of `stored_bytes` bytes.
     """
     part, models = config.partition, config.models
-    rows = -(-settings.batch // processes)
+    rows = settings.batch
     encoders = config.width * sum(_length(part.read(m, models)) for m in range(models))
     tables = config.width * sum(_length(part.seen(m, models)) for m in range(models))
     tied = config.width * (models - 1) * _length(part.shared) if part.tied else 0
@@ -116,20 +111,13 @@ def memory_plan(
     )
 
 
-def require_memory(
-    jobs: Mapping[str, TrainingJob], device: torch.device, processes: int = 1
-) -> None:
+def require_memory(jobs: Mapping[str, TrainingJob], device: torch.device) -> None:
     """Raise `UserError` where these trainings take more than the device has free."""
-    plans = [
-        memory_plan(job.config, job.settings, device=device.type, processes=processes)
-        for job in jobs.values()
-    ]
-    here = int(os.environ.get("LOCAL_WORLD_SIZE", processes)) if device.type == "cpu" else 1
-    beside = here if processes > 1 else 1  # processes that share the device
-    needed, free = beside * sum(plan.training for plan in plans), free_bytes(device)
+    plans = [memory_plan(job.config, job.settings, device=device.type) for job in jobs.values()]
+    needed, free = sum(plan.training for plan in plans), free_bytes(device)
     if free is None or needed <= free:
         return
-    held = beside * sum(plan.weights + plan.moments + plan.gradients for plan in plans)
+    held = sum(plan.weights + plan.moments + plan.gradients for plan in plans)
     raise UserError(
         f"this training takes {size_told(needed)}, {size_told(held)} of it for weights, moments"
         f" and gradients, and {device} has {size_told(free)} free; give fewer latents, a smaller"

@@ -23,12 +23,10 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from crosscoders.activation_functions import activation_function
 from crosscoders.activations.streams import Stream, in_blocks
 from crosscoders.dictionaries.byte_plan import require_memory
 from crosscoders.dictionaries.crosscoder_trainer import Trainer, TrainingJob
 from crosscoders.dictionaries.dictionary import Dictionary, DictionaryConfig
-from crosscoders.dictionaries.processes import Processes, joined
 from crosscoders.dictionaries.settings import TrainerSettings
 from crosscoders.dictionaries.stacked import stacks
 from forensics.errors import UserError
@@ -68,7 +66,6 @@ def train_crosscoder(
     folder: Path | str | None = None,
     resume: bool = False,
     device: str = "auto",
-    processes: int = 1,
     progress: Callable[[Progress], None] | None = None,
 ) -> TrainedDictionary:
     """Train one dictionary. `folder` holds its checkpoints and history;
@@ -85,7 +82,6 @@ def train_crosscoder(
         folder=folder,
         resume=resume,
         device=device,
-        processes=processes,
         progress=progress,
     )["dictionary"]
 
@@ -97,18 +93,15 @@ def train_crosscoders(
     folder: Path | str | None = None,
     resume: bool = False,
     device: str = "auto",
-    processes: int = 1,
     progress: Callable[[Progress], None] | None = None,
 ) -> dict[str, TrainedDictionary]:
     """Train several dictionaries on the same batches. Their tokens, batch and
-    seed must be the same. `processes`: as many as `torchrun` started this script in, which
-    share each batch; every one of them returns the dictionaries, the first one writes.
+    seed must be the same.
     """
     common_settings(jobs)
-    _require_shareable(jobs, processes)
-    with joined(processes, torch.device(resolve_device(device))) as (among, where):
-        require_memory(jobs, where, processes)
-        return _trained(stream, jobs, folder, resume, where, among, progress)
+    where = torch.device(resolve_device(device))
+    require_memory(jobs, where)
+    return _trained(stream, jobs, folder, resume, where, progress)
 
 
 def _trained(
@@ -117,18 +110,16 @@ def _trained(
     folder: Path | str | None,
     resume: bool,
     where: torch.device,
-    processes: Processes,
     progress: Callable[[Progress], None] | None,
 ) -> dict[str, TrainedDictionary]:
     settings = common_settings(jobs)
     scaling = replace(settings, batch=settings.scale_rows)
     first, _, _ = next(endless_batches(stream, scaling, 0, 0))  # for scale and first centres
     _require_fit(stream, jobs, first[:1])
-    trainers = {name: Trainer(job, first, where, processes) for name, job in jobs.items()}
-    journal = Journal(folder, jobs, stream, writes=processes.first)
+    trainers = {name: Trainer(job, first, where) for name, job in jobs.items()}
+    journal = Journal(folder, jobs, stream)
     batches = endless_batches(stream, settings, *journal.open(trainers, resume))
-    apart = [*trainers.values()]  # each sums over the processes by itself
-    steppers = stacks(apart) if processes.size == 1 else apart
+    steppers = stacks(trainers.values())
     start, now = next(iter(trainers.values())).steps_done, None
     for done in range(start + 1, settings.steps + 1):
         batch, pass_, used = next(batches)
@@ -145,7 +136,7 @@ def _trained(
                 step=done, steps=settings.steps, tokens=done * settings.batch, measures=measures
             )
             journal.write(now)
-        if progress and processes.first and now and (now.step == done or done % OFTEN == 0):
+        if progress and now and (now.step == done or done % OFTEN == 0):
             progress(replace(now, step=done, tokens=done * settings.batch))
         if done == settings.steps or done % settings.save_every == 0:
             journal.save(trainers, pass_, used)
@@ -167,14 +158,9 @@ class Journal:
     """
 
     def __init__(
-        self,
-        folder: Path | str | None,
-        jobs: Mapping[str, TrainingJob],
-        stream: Stream,
-        *,
-        writes: bool = True,
+        self, folder: Path | str | None, jobs: Mapping[str, TrainingJob], stream: Stream
     ) -> None:
-        self.folder, self.writes = None if folder is None else Path(folder), writes
+        self.folder = None if folder is None else Path(folder)
         self.rows: list[dict[str, Any]] = []
         self.begun: dict[str, Any] = {"stream": stream.identity, "site": stream.site}
         for name, job in jobs.items():
@@ -205,7 +191,7 @@ class Journal:
 
     def save(self, trainers: Mapping[str, Trainer], pass_: int, used: int) -> None:
         """A checkpoint, in place of the one before."""
-        if self.folder is None or not self.writes:
+        if self.folder is None:
             return
         checkpoint = self.folder / f"step-{next(iter(trainers.values())).steps_done:08d}"
         checkpoint.mkdir(exist_ok=True)
@@ -272,16 +258,6 @@ def common_settings(jobs: Mapping[str, TrainingJob]) -> TrainerSettings:
                 " same"
             )
     return settings[0]
-
-
-def _require_shareable(jobs: Mapping[str, TrainingJob], processes: int) -> None:
-    for job in jobs.values() if processes > 1 else ():
-        function = activation_function(job.config.activation)
-        if function.by_rank == "training" and not function.shared_out:
-            raise UserError(
-                f"{job.config.activation} chooses among the rows of a batch and does not say that"
-                " several processes may share it; train in one process, or set `shared_out`"
-            )
 
 
 def _require_fit(stream: Stream, jobs: Mapping[str, TrainingJob], row: Tensor) -> None:

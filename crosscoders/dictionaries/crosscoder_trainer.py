@@ -29,7 +29,6 @@ from crosscoders.dictionaries.forward import (
     forward,
     training_step,
 )
-from crosscoders.dictionaries.processes import ALONE, Processes
 from crosscoders.dictionaries.settings import TrainerSettings
 
 REDRAWN = 10  # steps after which the dead latents are looked up again
@@ -38,14 +37,12 @@ REDRAWN = 10  # steps after which the dead latents are looked up again
 @dataclass(frozen=True, kw_only=True)
 class TrainingJob:
     """What to train: the dictionary and what of the activations `[rows, models,
-    width]` it sees (default: all). `start`: a dictionary of this config to begin from, its scale,
-    centres and thresholds included, instead of random weights (JumpReLU's thresholds begin anew).
+    width]` it sees (default: all).
     """
 
     config: DictionaryConfig
     settings: TrainerSettings
     view: View | None = None
-    start: Dictionary | None = None
 
 
 class Trainer:
@@ -58,9 +55,8 @@ class Trainer:
         job: TrainingJob,
         first: Tensor,
         device: torch.device,
-        processes: Processes = ALONE,
     ) -> None:
-        self.job, self.steps_done, self.processes, self.rows = job, 0, processes, 0
+        self.job, self.steps_done = job, 0
         config, settings = job.config, job.settings
         latents = config.partition.latents
         self.dictionary = Dictionary(config, settings.first_weights).to(device)
@@ -69,8 +65,6 @@ class Trainer:
         self.dictionary.scale.copy_(config.width**0.5 / norm.clamp(min=1e-12))
         with torch.no_grad():
             self.dictionary.centres.copy_((first * self.dictionary.scale).mean(0))
-        if job.start is not None:
-            self.dictionary.load_state_dict(job.start.state_dict())
         self.differing = _differing(first) if config.models == 2 else torch.ones(())
         self.parameters = {
             name: torch.nn.Parameter(start.to(device))
@@ -92,14 +86,12 @@ class Trainer:
         self.optimizer.param_groups[0]["lr"] = self.rate()
         self.optimizer.zero_grad(set_to_none=True)
         loss.backward()
-        self.processes.add_gradients(self.optimizer.param_groups[0]["params"])
         self.optimizer.step()
         self.after(scaled, step, result, squares.detach(), loss.detach())
 
     def prepare(self, batch: Tensor) -> tuple[Tensor, TrainingStep]:
         """What it sees of a batch, in the dictionary's units, and what its step is."""
-        self.rows, own = len(batch), self.processes.share(batch)
-        rows = self.job.view(own) if self.job.view else own
+        rows = self.job.view(batch) if self.job.view else batch
         rows = rows.to(self.tokens_since_fired.device, non_blocking=True)
         scaled = self.dictionary.scaled(rows)
         self._update_dead_latents()
@@ -113,16 +105,16 @@ class Trainer:
         """The loss of a step, and the squared errors `[models]` in it."""
         settings, config = self.job.settings, self.job.config
         squares = result.errors.square().sum((0, 2))
-        loss = squares.sum() / (self.rows * config.models * config.width)
+        loss = squares.sum() / (len(scaled) * config.models * config.width)
         if (weight := settings.difference_weight_at(self.steps_done)) and config.models == 2:
             difference = (result.errors[:, 1] - result.errors[:, 0]).square().sum()
-            loss = loss + weight * difference / (self.rows * config.models * config.width)
-        here = settings.penalty(self.steps_done) * (len(scaled) / self.rows)
+            loss = loss + weight * difference / (len(scaled) * config.models * config.width)
+        here = settings.penalty(self.steps_done)
         loss = loss + here * result.penalty / (config.models * config.width)
         if len(self.dead) and settings.auxiliary:
             low = settings.precision == "bfloat16"
             with torch.autocast(scaled.device.type, torch.bfloat16, enabled=low):
-                left = aux_loss(self.dictionary, scaled, result.errors, self.dead, self.processes)
+                left = aux_loss(self.dictionary, scaled, result.errors, self.dead)
             loss = loss + settings.auxiliary * left
         return loss, squares
 
@@ -136,10 +128,8 @@ class Trainer:
         return training_step(
             self.dictionary,
             settings,
-            own=round((config.own_k or 0) * float(self.differing) * self.rows),
+            own=round((config.own_k or 0) * float(self.differing) * rows),
             parameters=self.parameters,
-            rows=self.rows,
-            processes=self.processes,
         )
 
     def _update_dead_latents(self) -> None:
@@ -169,19 +159,19 @@ class Trainer:
             self.dictionary.unit_decoders_()
         threshold.copy_(function.threshold(threshold, result.value, result.latent, step))
         self.tokens_since_fired = torch.where(
-            self.processes.any(result.fired), 0, self.tokens_since_fired + self.rows
+            result.fired, 0, self.tokens_since_fired + len(scaled)
         )
         added = {
             "rows": torch.tensor(float(len(scaled))).to(loss),
-            "steps": torch.tensor(1.0 / self.processes.size).to(loss),
+            "steps": torch.tensor(1.0).to(loss),
             "loss": loss,
             "active": result.active,
             "squares": squares,
             "first": scaled.sum(0),
             "second": scaled.square().sum((0, 2)),
         }
-        for name, value in self.processes.totals(added).items():
-            self.sums[name] = self.sums[name] + value if name in self.sums else value
+        for name, value in added.items():
+            self.sums[name] = self.sums.get(name, 0) + value.double()
         self.steps_done += 1
 
     def measures(self) -> dict[str, float | list[float | None]]:

@@ -23,7 +23,6 @@ from torch import Tensor
 from crosscoders.activation_functions import TrainingStep, at_latents
 from crosscoders.dictionaries import sparse
 from crosscoders.dictionaries.dictionary import Dictionary
-from crosscoders.dictionaries.processes import ALONE, Processes
 from crosscoders.dictionaries.settings import TrainerSettings
 
 Path = Literal["auto", "sparse", "dense"]
@@ -52,8 +51,6 @@ def training_step(
     *,
     own: int = 0,
     parameters: Mapping[str, Tensor] | None = None,
-    rows: int | None = None,
-    processes: Processes = ALONE,
 ) -> TrainingStep:
     """What a step of a dictionary is; `parameters` are the first ones where none are given."""
     config, settings = dictionary.config, settings or TrainerSettings()
@@ -66,8 +63,6 @@ def training_step(
         parameters=dictionary.function.parameters(latents, settings)
         if parameters is None
         else parameters,
-        rows=rows,
-        processes=processes,
     )
 
 
@@ -180,10 +175,9 @@ def aux_loss(
     scaled: Float[Tensor, "rows models width"],
     errors: Float[Tensor, "rows models width"],
     dead: Int[Tensor, " dead"],
-    processes: Processes = ALONE,
 ) -> Float[Tensor, ""]:
     """How badly the `dead` latents (rising indices), as many a row as half the width,
-    reconstruct what is left over, 1 for not at all; this process's part of it.
+    reconstruct what is left over, 1 for not at all.
     """
     k = max(1, dictionary.config.width // 2)
     pre = dictionary.pre_activations_of(dead, scaled - dictionary.centres.detach())
@@ -194,5 +188,5 @@ def aux_loss(
         place = ((dead >= seen.start) & (dead < seen.stop)).nonzero().squeeze(-1)
         given.append(value[:, place] @ dictionary.decoder(m)[dead[place] - seen.start])
     left = -errors.detach()
-    whole = processes.total(left.square().sum()).clamp(min=1e-12)
+    whole = left.square().sum().clamp(min=1e-12)
     return (left - torch.stack(given, 1)).square().sum() / whole

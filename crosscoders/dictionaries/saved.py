@@ -129,7 +129,7 @@ def _content(folder: Path) -> dict[str, Any]:
     if content.get("format") != FORMAT:
         raise UserError(
             f"{folder / CONFIG} is not that of a dictionary saved here; read one of SAELens with"
-            " `load_saelens`, one of dictionary_learning with `load_dictionary_learning`"
+            " `load_saelens`"
         )
     if content.get("version") != VERSION:
         raise UserError(
@@ -299,8 +299,8 @@ def open_dictionary(path: Path | str) -> SavedDictionary:
             " (it names no d_in); give the folder of a saved dictionary"
         )
     raise UserError(
-        f"{path} holds no dictionary (no {CONFIG} and no *.safetensors); give the folder that"
-        " one was saved in"
+        f"{path} holds no dictionary that an installed format knows (no {CONFIG}); give the folder"
+        " that one was saved in"
     )
 
 

@@ -8,15 +8,8 @@
    What layers in between make of it is not in it.
 3. *Where it fires*: the shares of its active rows and of all rows in each role, kind of step,
    channel and turn.
-4. *Label* (`labelled`): a model behind an OpenAI-compatible server reads one half of the
-   contexts and says in a phrase what they share; it is then shown the other half, mixed and
-   without marks, and says of each whether the phrase holds. The score is the balanced accuracy
-   there (detection, 2410.13928), .5 is chance; these contexts are of other texts.
-
-What a model wrote is text: cut, never executed.
 """
 
-import re
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -31,13 +24,10 @@ from crosscoders.activations.streams import Stream
 from crosscoders.activations.texts import TokenizedText
 from crosscoders.dictionaries.dictionary import Dictionary
 from crosscoders.latents.encoded_blocks import encoded_blocks
-from forensics.phrases import printable
 
 EACH: Final = 8  # contexts of each kind
 TURNS: Final = 6  # told one by one
 PROMOTED: Final = 10
-LABEL: Final = 160  # characters
-WORD: Final = re.compile(r"[^\W_]+")
 KINDS: Final = ("strong", "middle", "weak", "silent")
 
 
@@ -197,64 +187,6 @@ def _output(
     ends = order[:PROMOTED], order.flip(0)[:PROMOTED]
     up, down = (tuple((int(token), float(cosine[token])) for token in end) for end in ends)
     return up, down
-
-
-Ask = Callable[[str], str]  # a prompt in, what the model answered
-
-
-@dataclass(frozen=True, kw_only=True)
-class Label:
-    """`text`: what the model says that the latent stands for. `score`: balanced accuracy of its
-    word on `shown` contexts that it had not seen; `None` where one kind was missing or it
-    answered nothing that could be read, `unread` times.
-    """
-
-    text: str
-    score: float | None
-    shown: int
-    unread: int
-
-
-def marked(tokens: Sequence[str], at: int) -> str:
-    """The text of a context on one line, with the token in question between `<<` and `>>`."""
-    some = [*tokens[:at], f"<<{tokens[at]}>>", *tokens[at + 1 :]]
-    return " ".join("".join(some).split())
-
-
-def labelled(contexts: Sequence[tuple[str, float]], ask: Ask, *, seed: int = 0) -> Label:
-    """`contexts`: `(text as marked, value)`, value 0 where the latent is silent; two and more that
-    are active, since one half is named and the other tested.
-    """
-    random = np.random.default_rng(seed)
-    active = [one for one in contexts if one[1] > 0]
-    silent = [one for one in contexts if one[1] == 0]
-    random.shuffle(active)
-    shown = active[: len(active) // 2]
-    lines = "\n".join(f"- {text}" for text, _ in shown)
-    text = printable(
-        ask(
-            "In each line one token stands between << and >>. In a few words: what do these places"
-            f" have in common?\n{lines}\nAnswer with one short phrase."
-        ).strip(),
-        LABEL,
-    )
-    right: dict[bool, list[bool]] = {True: [], False: []}
-    unread = 0
-    tested = active[len(active) // 2 :] + silent
-    random.shuffle(tested)
-    for around, value in tested:
-        answer = ask(
-            f"A rule for the token between << and >>: {text}\nDoes it hold here?"
-            f"\n{around}\nAnswer yes or no."
-        )
-        word = WORD.search(answer.lower())
-        if word and word[0] in ("yes", "no"):
-            right[value > 0].append((word[0] == "yes") == (value > 0))
-        else:
-            unread += 1
-    known = right[True] and right[False]
-    score = float(np.mean([np.mean(one) for one in right.values()])) if known else None
-    return Label(text=text, score=score, shown=len(tested), unread=unread)
 
 
 def neuronpedia(

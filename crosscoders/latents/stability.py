@@ -40,14 +40,12 @@ LATENTS_AT_ONCE = 2048
 class Stability:
     """`partners [others, latents]`: which latent of each other dictionary it is (-1: none).
     `alive [latents]`: active at all on the rows read. `chance`: the share of the living that
-    comes back where the others are mixed up. `energies`: of each dictionary, the first one first,
-    the sum of the squares of its activations `[latents]`.
+    comes back where the others are mixed up.
     """
 
     partners: np.ndarray
     alive: np.ndarray
     chance: float
-    energies: tuple[np.ndarray, ...] = ()
 
     @property
     def share(self) -> np.ndarray:
@@ -73,8 +71,7 @@ def stability(first: Dictionary, others: Sequence[Dictionary], stream: Stream) -
             " pair"
         )
     trials = [_candidates(first, other, mixed) for mixed in (False, True) for other in others]
-    energies, agreements = _activations(first, others, trials, stream)
-    alive = energies[0] > 0
+    alive, agreements = _activations(first, others, trials, stream)
     found = np.stack(
         [
             assigned(pairs, agreement, len(first.bias))
@@ -83,7 +80,7 @@ def stability(first: Dictionary, others: Sequence[Dictionary], stream: Stream) -
     )
     real, mixed_up = found[: len(others)], found[len(others) :]
     chance = float((mixed_up >= 0)[:, alive].mean()) if alive.any() else 0.0
-    return Stability(partners=real, alive=alive, chance=chance, energies=energies)
+    return Stability(partners=real, alive=alive, chance=chance)
 
 
 @dataclass(frozen=True)
@@ -119,9 +116,9 @@ def _candidates(first: Dictionary, other: Dictionary, mixed: bool) -> Pairs:
 @torch.no_grad()
 def _activations(
     first: Dictionary, others: Sequence[Dictionary], trials: Sequence[Pairs], stream: Stream
-) -> tuple[tuple[np.ndarray, ...], list[Tensor]]:
-    """The sums of squares of every dictionary's activations, and the cosine of the activations of
-    every pair of the trials, each of the others in turn, in one pass.
+) -> tuple[np.ndarray, list[Tensor]]:
+    """Which latents of the first are active at all, and the cosine of the activations of every
+    pair of the trials, each of the others in turn, in one pass.
     """
     squares, *theirs = (torch.zeros_like(one.bias, dtype=torch.float64) for one in (first, *others))
     products = [torch.zeros_like(trial.cosine, dtype=torch.float64) for trial in trials]
@@ -138,7 +135,7 @@ def _activations(
         total / (squares[trial.here] * theirs[place % len(others)][trial.there]).sqrt().clamp(1e-30)
         for place, (trial, total) in enumerate(zip(trials, products, strict=True))
     ]
-    return tuple(one.cpu().numpy() for one in (squares, *theirs)), cosines
+    return (squares > 0).cpu().numpy(), cosines
 
 
 def assigned(pairs: Pairs, activation: Tensor, latents: int) -> np.ndarray:

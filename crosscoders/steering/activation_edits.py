@@ -202,19 +202,6 @@ def routing_change(dictionary: Dictionary, *, acting: Side, encoding: Encoding =
     )
 
 
-def account_change(dictionary: Dictionary) -> Change:
-    """Of what parts the after model's activation from the before model's, only the dictionary's
-    account of it is left.
-    """
-
-    def missing(own: Tensor, other: Tensor | None) -> Tensor:
-        codes = dictionary.encode(stacked(dictionary, own, other, "after", "both"))
-        told = (dictionary.decode(codes, 1) - dictionary.decode(codes, 0)) / dictionary.scale
-        return _difference(own, other, "after") - told
-
-    return replace(routing_change(dictionary, acting="after"), amounts=missing)
-
-
 def raw_directions(
     dictionary: Dictionary, chosen: Int[Tensor, " features"], side: Side
 ) -> Float[Tensor, "features width"]:

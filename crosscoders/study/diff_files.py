@@ -1,8 +1,7 @@
 """What `forensics diff` is asked, checked before anything is loaded; the files of a
 diff, and reading them back. Light at import: no torch.
 
-`patching.json`: where the change lives. `dictionary/`: the sparse dictionary;
-`consensus/`: that of what its seeds agree on.
+`patching.json`: where the change lives. `dictionary/`: the sparse dictionary.
 `latents.parquet`: its latents.
 `tokens.json`: their strongest tokens in context. `explanations.json`: what else they say, and
 `neuronpedia.json` as Neuronpedia's dashboard reads it. `causes.json`: what taking out a latent
@@ -17,7 +16,6 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from crosscoders.study.label_server import LabelServer
 from forensics.budget import Budget
 from forensics.errors import UserError
 from forensics.policies import Given, stated_backend
@@ -26,9 +24,9 @@ from forensics.records import read_json
 
 AUTO = "auto"
 READER: Final = "components"  # that leads the page, by experiments/readers_of_the_difference
-READERS: Final = ("mean-after", "components", "difference-sae", "crosscoder")  # see reader_accounts
+READERS: Final = ("components", "mean-after")  # see reader_accounts
 SIDES = ("before", "after")
-READ_FIRST: Final = (*SIDES, "texts", "between")  # what a diff's inputs say of what it read
+READ_FIRST: Final = (*SIDES, "texts")  # what a diff's inputs say of what it read
 MOST_TOKENS: Final = 400_000  # to train on, unless asked otherwise
 SMALL: Final = 8  # layers of a network that is read and patched in full
 PASSES: Final = 2  # over the texts of a deeper one, in training
@@ -73,11 +71,9 @@ class DiffRequest:
     trained from, side by side; with 1 it is not known which latents come back. `controls`,
     `baselines`: whether they are run. `keep_outliers`: leave no attention sink out. `identical`:
     run a checkpoint against itself, as a control. `reader` of the difference that leads the page
-    (see `reader_accounts`). `between`: a checkpoint of a stage between (`between_stage`).
-    `dictionary`: one that is taken instead of training one (see `interchange.reading`); `auto` is
-    then its own site. `activations`: the folder that keeps what is read of the checkpoints
-    (`None`: below the diff's, until it is done). `label_server`, `label_model`: who names the
-    latents that are reported, or else those that come nearest (`None`: nobody).
+    (see `reader_accounts`). `dictionary`: one that is taken instead of training one (see
+    `saved.open_dictionary`); `auto` is then its own site. `activations`: the folder that keeps what
+    is read of the checkpoints (`None`: below the diff's, until it is done).
 
     One source of texts: an environment (with its `options` and `budget`),
     `runs` (a log) or `texts` (a plain file).
@@ -100,25 +96,14 @@ class DiffRequest:
     keep_outliers: bool = False
     identical: bool = False
     reader: str = READER
-    between: Path | None = None
     dictionary: Path | None = None
     activations: Path | None = None
-    label_server: str | None = None
-    label_model: str | None = None
     budget: Budget = field(default_factory=Budget)
     seed: int = 0
     device: str = "auto"
     backend: str = "huggingface"
 
-    @property
-    def labels(self) -> LabelServer | None:
-        """Who names latents; `UserError` for an address that is none."""
-        if self.label_server is None and self.label_model is None:
-            return None
-        return LabelServer(url=self.label_server or "", model=self.label_model or "")
-
     def __post_init__(self) -> None:
-        _ = self.labels  # a bad one is refused here, before anything is played
         if sum(source is not None for source in (self.environment, self.runs, self.texts)) > 1:
             raise UserError(
                 "--env, --runs and --texts exclude each other; give one source of texts"
@@ -136,10 +121,6 @@ class DiffRequest:
             raise UserError("--tokens must be at least 1 and --decisions at least 0")
         if self.reader not in READERS:
             raise UserError(f"--reader is '{self.reader}'; use one of: {', '.join(READERS)}")
-        if self.reader == "difference-sae" and not self.baselines:
-            raise UserError(
-                "--reader difference-sae is one of the baselines; leave --no-baselines out"
-            )
         if self.seeds < 1:
             raise UserError(
                 f"--seeds is {self.seeds} and must be at least 1; 1 leaves stability unmeasured"
@@ -172,7 +153,6 @@ class DiffRequest:
 DIFF: Final = "diff.json"
 PATCHING: Final = "patching.json"
 DICTIONARY: Final = "dictionary"
-CONSENSUS: Final = "consensus"
 LATENTS: Final = "latents.parquet"
 TOKENS: Final = "tokens.json"
 EXPLANATIONS: Final = "explanations.json"

@@ -70,10 +70,7 @@ def moves(cause: Mapping[str, Any]) -> str:
 
 
 def sentences_of(said: Mapping[str, Any]) -> Iterator[str]:
-    """A label with its score, the output side, and where it fires, as far as they are known."""
-    if label := said.get("label"):
-        score = "not scored" if label["score"] is None else f"detection {plain(label['score'], 2)}"
-        yield f"Label by {label['model']}: {label['text']} ({score}; 0.5 is chance)."
+    """Its source, the output side, and where it fires, as far as they are known."""
     if source := said.get("source"):
         share = "{estimate} [{low}, {high}]".format_map(
             {name: percent(source["share"][name]) for name in ("estimate", "low", "high")}

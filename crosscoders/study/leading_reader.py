@@ -9,8 +9,8 @@
 3. Its cost elsewhere: the KL from the after model to the changed one on the before model's runs
    without the behaviour, at tokens where no action is decided, nats a token; and that as a share
    of what undoing all that parts the models at the site costs there.
-4. The reader that was asked for leads. The crosscoder is set against it, or against the
-   components where it leads itself: a simpler reader that does as well is said to.
+4. The reader that was asked for leads. The crosscoder is set against it: a simpler reader that
+   does as well is said to.
 """
 
 from collections.abc import Mapping, Sequence
@@ -34,6 +34,7 @@ from crosscoders.study.causes import DOSE, Cause, caused
 from crosscoders.study.diff_files import READERS_FILE
 from crosscoders.study.material import Inquiry
 from crosscoders.study.reader_accounts import Reader, readers_of
+from crosscoders.study.study_dictionaries import PAIR
 from forensics.errors import UserError
 from forensics.phrases import capital, percent, plural, share_of_change
 from forensics.progress import Progress
@@ -41,7 +42,7 @@ from forensics.records import write_json
 from forensics.report import plain
 from forensics.statistics import Estimate, mean
 
-SIMPLE: Final = ("components", "crosscoder")  # what is read whatever leads, the simpler first
+ALWAYS: Final = ("components", "crosscoder")  # what is read whatever leads
 Cost = tuple[Estimate | None, float | None]
 ALIKE: Final = "on the texts that they learn from the models do not differ there"
 TOO_FEW: Final = (
@@ -88,10 +89,10 @@ def read_difference(
     """The reader that was asked for first, where it is there; and where nothing can be tested,
     why. `seeds`: how many others stand behind the table.
     """
-    names = list(dict.fromkeys([inquiry.request.reader, *SIMPLE]))
+    names = list(dict.fromkeys([inquiry.request.reader, *ALWAYS]))
     policies, streams, folder = inquiry.policies, inquiry.streams, inquiry.folder
     told = inquiry.contrasts[0] if inquiry.behaviour else None
-    readers = readers_of(names, dictionaries, streams.chosen, told, table, seeds)
+    readers = readers_of(names, dictionaries[PAIR], streams.chosen, told, table, seeds)
     if not readers:
         return [], ALIKE
     most = TEXTS if streams.small else FEW_TEXTS
@@ -279,11 +280,10 @@ def _cost(one: Read) -> str:
 
 
 def _beside(found: Sequence[Read]) -> list[str]:
-    """The crosscoder against the leader; where it leads, against the components."""
-    by_name = {one.reader.name: one for one in found}
-    dictionary = by_name.get("crosscoder")
-    simple = found[0] if found[0] is not dictionary else by_name.get("components")
-    if dictionary is None or simple is None:
+    """The crosscoder against the leader."""
+    simple = found[0]
+    dictionary = next((one for one in found[1:] if one.reader.name == "crosscoder"), None)
+    if dictionary is None:
         return []
     ours, theirs = simple.cause, dictionary.cause
     tie = TIE * WORTH[theirs.measure.startswith("loss")]

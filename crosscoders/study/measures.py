@@ -23,8 +23,7 @@ from crosscoders.latents.controls import (
     shuffled_pair,
 )
 from crosscoders.latents.reconstruction import Spliced, spliced
-from crosscoders.latents.spanned import Spanned, spanned
-from crosscoders.latents.stability import Stability, stability
+from crosscoders.latents.stability import stability
 from crosscoders.latents.table import LatentTable, latent_table, study_latents
 from crosscoders.patching.decisions import Theme
 from crosscoders.study.diff_files import (
@@ -56,8 +55,7 @@ class Measured:
     """Everything that was measured on the reported texts. `separating`:
     latents, the surest first. `baselines`: see `comparing`; `None` where they
     were not asked for. `reported`: the latents that are findings. `models`: of the dictionary.
-    `spanned`: the space of what does not come back. `outliers`: what is told of them. `spliced`:
-    by side. `stability`: of the pair's dictionary in the other seeds, `None` without these.
+    `outliers`: what is told of them.
     """
 
     models: int
@@ -67,10 +65,7 @@ class Measured:
     controls: list[dict[str, Any]]
     baselines: dict[str, Any] | None
     reported: Reported
-    spanned: Spanned | None = None
     outliers: tuple[str, ...] = ()
-    spliced: tuple[Spliced, ...] = ()
-    stability: Stability | None = None
 
 
 def measured(inquiry: Inquiry, dictionaries: Mapping[str, Dictionary]) -> Measured:
@@ -107,17 +102,9 @@ def measured(inquiry: Inquiry, dictionaries: Mapping[str, Dictionary]) -> Measur
     tokens = token_views(study.top, shown, reported.tokenized, policies[0].tokenizer)
     write_json(folder / TOKENS, tokens)
     stable = [one for one in shown if again is None or again.share[one] == 1]
-    write_explanations(
-        folder,
-        dictionary,
-        policies,
-        reported,
-        stable,
-        request.labels,
-        progress,
-        found.presented,
-        sources_of_case(request.runs),
-    )
+    explain = list(dict.fromkeys([*found.presented, *stable]))
+    sources = sources_of_case(request.runs)
+    write_explanations(folder, dictionary, policies, reported, explain, sources)
     return Measured(
         models=dictionary.config.models,
         table=table,
@@ -126,10 +113,7 @@ def measured(inquiry: Inquiry, dictionaries: Mapping[str, Dictionary]) -> Measur
         controls=nulls,
         baselines=baselines,
         reported=found,
-        spanned=spanned(again, dictionary, others) if again else None,
         outliers=tuple(sentences(streams.outliers, _decoder(policies[0]), streams.limits is None)),
-        spliced=runs,
-        stability=again,
     )
 
 
@@ -226,13 +210,11 @@ def told(
     location: Mapping[str, Any] | None,
     site: str,
     saved: SavedDictionary | None = None,
-    seeds: Sequence[str] = (),
 ) -> dict[str, Any]:
     """What `diff.json` says of the findings: as sentences, of which so many are the `opening`
     (what is reported, how far the behaviour changed, where that lives), and as plain values.
-    `seeds`: what is said of their consensus.
     """
-    opening, more = _sentences(found, theme, location, site, saved, seeds)
+    opening, more = _sentences(found, theme, location, site, saved)
     table = found.table
     first = table.contrasts[0] if table.contrasts else None
     groups = "Won against lost runs"
@@ -255,7 +237,6 @@ def told(
         "presented": found.reported.presented,
         "together": list(found.reported.together),
         "left_out": dict(found.reported.left_out),
-        "spanned": vars(found.spanned) if found.spanned else None,
     }
 
 
@@ -265,7 +246,6 @@ def _sentences(
     location: Mapping[str, Any] | None,
     site: str,
     saved: SavedDictionary | None,
-    seeds: Sequence[str],
 ) -> tuple[list[str], list[str]]:
     """The opening, and the rest."""
     table, latents, reported = found.table, rising(found), found.reported
@@ -279,7 +259,6 @@ def _sentences(
         opening.append(f"Runs with {printable(theme.name)}: {shares}.")
     opening += where[:1]
     said = list(own[findings:])
-    said += [found.spanned.sentence] if found.spanned else []
     said += [*where[1:], *found.outliers, _separating(table, found.separating, theme)]
     said += [specific] if found.models > 1 else []
     if theme and latents:
@@ -287,7 +266,7 @@ def _sentences(
             f"Of what is reported, more active where {printable(theme.name)} is decided:"
             f" {named(latents)}."
         )
-    said += [_quality(found, site, saved), *seeds, *_beside(found.baselines)]
+    said += [_quality(found, site, saved), *_beside(found.baselines)]
     said += [
         f"Control, {one['name']}: {one['found']} (it should be: {one['expected']})."
         for one in found.controls

@@ -20,9 +20,7 @@ def next_commands(
     saved: SavedDictionary | None,
     leading: Sequence[Read],
 ) -> dict[str, str]:
-    """How to test in play what leads, and the latents of `_to_test`; one command where these are
-    the same latents.
-    """
+    """How to test in play what leads, and the latents of `_to_test`."""
     before, after = request.before, request.after
     in_memory = not isinstance(before, str | PathLike) or not isinstance(after, str | PathLike)
     if not request.plays or in_memory:
@@ -41,8 +39,6 @@ def next_commands(
         "command": steer_command(pair, folder / DICTIONARY, latents, folder / STEERED, more)
     }
     for one in (one.reader for one in leading):
-        if one.name == "crosscoder" and set(one.latents) == set(latents):
-            continue
         more, out = own if one.encoding == "own" else [], folder / STEERED_READER
         commands["reader_command"] = steer_command(pair, folder / one.place, one.latents, out, more)
     return commands

@@ -16,7 +16,7 @@ What is finished is read back when the folder is gone on with; what it was
 started with must be the same.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from os import PathLike
 from pathlib import Path
@@ -34,12 +34,10 @@ from crosscoders.patching.decisions import (
     contrasts_of,
     theme_of,
 )
-from crosscoders.study.between_stage import BetweenStage, between_stage
 from crosscoders.study.change_location import hardly, locate
 from crosscoders.study.diff_files import (
     BASELINES,
     CAUSES,
-    CONSENSUS,
     CONTROLS,
     DICTIONARY,
     DIFF,
@@ -77,8 +75,7 @@ from crosscoders.study.material import (
 from crosscoders.study.measures import Measured, measured, told
 from crosscoders.study.next_commands import next_commands
 from crosscoders.study.reader_page import in_play
-from crosscoders.study.seeds_consensus import Consensus, consensus_of
-from crosscoders.study.study_dictionaries import PAIR, SEEDS, dictionaries_of
+from crosscoders.study.study_dictionaries import SEEDS, dictionaries_of
 from forensics.errors import UserError
 from forensics.investigation import CASE, CASE_FILES, CaseRequest, Inputs, check_case, start_case
 from forensics.phrases import plural
@@ -108,7 +105,6 @@ class Opened:
     identities: tuple[str, ...]
     inputs: Inputs | None
     material: Material | None
-    between: Any  # a subject: the stage between, where one was given
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -122,7 +118,7 @@ class DiffStudy:
     def files(self) -> tuple[str, ...]:
         parts = (PATCHING, LATENTS, TOKENS, QUALITY, CONTROLS, BASELINES, DICTIONARY, TRAINING)
         told = (EXPLANATIONS, NEURONPEDIA, CAUSES, READERS_FILE)
-        own = (*parts, *told, SEEDS, CONSENSUS, "controls", "baselines")
+        own = (*parts, *told, SEEDS, "consensus", "controls", "baselines")  # consensus: older ones
         return (*own, *CASE_FILES) if self.request.plays else own
 
     def check(self, folder: Folder) -> Opened:
@@ -132,7 +128,7 @@ class DiffStudy:
         request, saved = settled(self.request)
         folder.require_started(_asked(request, saved), READ_FIRST)
         inputs = check_case(_case(request), folder) if request.plays else None
-        pair = inputs.subjects if inputs else _inspected(request, request.after, folder.progress)
+        pair = inputs.subjects if inputs else _inspected(request, folder.progress)
         identities = (pair[0].identity, pair[1].identity)
         if identities[0] == identities[1] and not request.identical:
             raise UserError(
@@ -141,12 +137,8 @@ class DiffStudy:
             )
         if saved is not None:  # a dictionary that names its checkpoints must be of these
             saved.require_checkpoints(*identities)
-        between = None
-        if request.between is not None:
-            between = _inspected(request, request.between, folder.progress)[1]
         ready = Opened(
             request=request,
-            between=between,
             saved=saved,
             identities=identities,
             inputs=inputs,
@@ -164,7 +156,6 @@ class DiffStudy:
             "before": ready.identities[0],
             "after": ready.identities[1],
             "texts": texts_hash(ready.material.texts) if ready.material else None,
-            **({"between": ready.between.identity} if ready.between else {}),
         }
 
     def run(self, ready: Opened, folder: Folder) -> dict[str, Any]:
@@ -174,10 +165,7 @@ class DiffStudy:
                 start_case(inputs.case(folder.path, folder.progress), (), inputs)
             material = played(inputs, folder.path, folder.progress)
         assert material is not None
-        between = ready.between and ready.between.open()
-        return diff_material(
-            ready.request, material, folder.path, folder.progress, ready.saved, between
-        )
+        return diff_material(ready.request, material, folder.path, folder.progress, ready.saved)
 
     def write(self, found: dict[str, Any], folder: Folder) -> Result:
         write_json(folder.path / DIFF, found)  # the page is drawn from the files
@@ -209,12 +197,11 @@ def _case(request: DiffRequest) -> CaseRequest:
     )
 
 
-def _inspected(request: DiffRequest, other: Given, progress: Progress) -> tuple[Subject, ...]:
-    """The before policy and another one; neither is loaded."""
+def _inspected(request: DiffRequest, progress: Progress) -> tuple[Subject, ...]:
+    """Before and after; neither is loaded."""
     place = resolve_device(request.device)
-    return inspect_subjects(
-        request.before, [other], progress, backend=request.backend, device=place
-    )
+    pair = (request.before, [request.after])
+    return inspect_subjects(*pair, progress, backend=request.backend, device=place)
 
 
 def diff(
@@ -252,10 +239,9 @@ def diff_material(
     folder: Path,
     progress: Progress,
     saved: SavedDictionary | None = None,
-    between: Any = None,
 ) -> dict[str, Any]:
     """What `diff.json` says of texts and policies that are at hand; parts that
-    are finished in `folder` are read back. `between`: a policy of a stage between.
+    are finished in `folder` are read back.
     """
     identities = material.identities
     about = {"before": identities[0], "after": identities[1], "site": request.site}
@@ -283,11 +269,13 @@ def diff_material(
         about=about,
         progress=progress,
     )
-    parts = _parts(inquiry, saved, between)
-    found, readers, seeds = parts.found, parts.readers, parts.seeds
-    known = told(found, theme, location, about["site"], saved, parts.more)
+    dictionaries = dictionaries_of(inquiry, saved)
+    found = measured(inquiry, dictionaries)
+    seeds = found.reported.seeds
+    readers, untested = read_difference(inquiry, dictionaries, found.table, seeds)
+    known = told(found, theme, location, about["site"], saved)
     same = identities[0] == identities[1]
-    known |= _with_readers(known, inquiry, parts, location, same)
+    known |= _with_readers(known, inquiry, readers, untested, location, same)
 
     # 4. What was found; of outliers nothing where there are none.
     outliers = streams.outliers
@@ -298,11 +286,9 @@ def diff_material(
         "asked": request.stated(),
         "given": {"as": saved.kind, "key": saved.key} if saved else None,
         **known,
-        "consensus": list(seeds.rows) if seeds else None,
         **({"outliers": plain(outliers, request.keep_outliers)} if outliers.number else {}),
         "facts": _facts(material, found, streams, saved),
         "reader": readers[0].reader.name if readers else None,
-        **({"between": vars(parts.between)} if parts.between else {}),
         **(
             {"command": ""}  # nothing is there to test
             if same
@@ -314,7 +300,8 @@ def diff_material(
 def _with_readers(
     known: Mapping[str, Any],
     inquiry: Inquiry,
-    parts: "_Parts",
+    readers: Sequence[Read],
+    untested: str,
     location: Mapping[str, Any] | None,
     same: bool,
 ) -> dict[str, Any]:
@@ -322,10 +309,9 @@ def _with_readers(
     first = [f"A control: {SAME_WEIGHTS}."] if same else []
     first += [FEW_TASKS] if inquiry.streams.same_tasks else []
     first += [] if same or not location else hardly(location)
-    asked = (inquiry.about["site"], inquiry.request.reader)
-    first += reader_sentences(parts.readers, *asked, parts.untested)
+    first += reader_sentences(readers, inquiry.about["site"], inquiry.request.reader, untested)
     said, opening = known["sentences"], known["opening"]
-    accounts = [account(one) for one in parts.readers[:1]]
+    accounts = [account(one) for one in readers[:1]]
     return {
         "sentences": [*first, *said[:opening], *accounts, *said[opening:]],
         "opening": len(first) + opening,
@@ -337,37 +323,6 @@ def _behaviours(theme: Theme | None, material: Material, alone: bool) -> tuple[B
     themes = changed_themes(theme, material.runs, material.identities, alone=alone)
     found = [behaviour_of(one, material.runs) for one in themes]
     return tuple(filter(None, found)) if found and found[0] else ()
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Parts:
-    """What was measured, by what measured it. `untested`: why there are no readers."""
-
-    found: Measured
-    readers: list[Read]
-    untested: str
-    seeds: Consensus | None
-    between: BetweenStage | None
-
-    @property
-    def more(self) -> list[str]:
-        """What is said beside the findings."""
-        said = [self.seeds.sentence] if self.seeds else []
-        if self.between:
-            said.append(self.between.sentence(self.found.reported.presented))
-        return said
-
-
-def _parts(inquiry: Inquiry, saved: SavedDictionary | None, between: Any) -> _Parts:
-    dictionaries = dictionaries_of(inquiry, saved)
-    found = measured(inquiry, dictionaries)
-    readers, untested = read_difference(inquiry, dictionaries, found.table, found.reported.seeds)
-    seeds = consensus_of(inquiry, dictionaries, found)
-    stage = None
-    if between is not None:
-        pair, own = dictionaries[PAIR], found.table.specific("after").tolist()
-        stage = between_stage(between, pair, own, inquiry.streams, inquiry.progress)
-    return _Parts(found=found, readers=readers, untested=untested, seeds=seeds, between=stage)
 
 
 def _facts(

@@ -209,10 +209,7 @@ def _dictionaries(
     if count:
         what += f", the pair's from {plural(request.seeds, 'seed')}"
     done = folder is not None and (folder / DICTIONARY / "cfg.json").is_file()
-    merged = (
-        "; merge what the seeds agree on" if not request.dictionary and request.seeds > 1 else ""
-    )
-    told = Step(what=f"tell what they found on other tasks{merged}", operations=None)
+    told = Step(what="tell what they found on other tasks", operations=None)
     if not count and not request.baselines:
         return [told]
     return [Step(what=what, operations=cost, done=done), told]

@@ -6,8 +6,8 @@
   A component is two latents, one for each sense; the mean is one that is always active.
 - `mean-after`: the direction `u` from other steps to those with the behaviour, in the after model
   alone: `r = u u'(h_after - m)`, m the mean of the other steps. It says what the behaviour needs.
-- `difference-sae`: all latents of the sparse dictionary of d that is trained beside.
-- `crosscoder`: the latents of the pair's dictionary that are specific to the after model.
+- `crosscoder`: the latents of the pair's dictionary that are specific to the after model. What
+  leads is set against it; it leads no page itself.
 
 All are learnt on the texts of the tasks trained on. A direction comes back where both halves of
 these tasks give it (|cosine| at least `SAME`, one to one; not measured where a half has nothing to
@@ -15,7 +15,7 @@ learn from), a latent of the crosscoder where every other seed has it. The rule 
 by side: `experiments/readers_of_the_difference`.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Final
@@ -33,7 +33,7 @@ from crosscoders.latents.row_groups import Contrast
 from crosscoders.latents.table import LatentTable
 from crosscoders.steering.activation_edits import Change, Encoding, feature_change
 from crosscoders.study.difference_baselines import groups_of, moments_of
-from crosscoders.study.study_dictionaries import DIFFERENCE, FOLDERS, PAIR
+from crosscoders.study.study_dictionaries import FOLDERS, PAIR
 from forensics.phrases import plural
 from forensics.records import content_hash
 
@@ -73,20 +73,20 @@ class Reader:
 
 def readers_of(
     names: Sequence[str],
-    dictionaries: Mapping[str, Dictionary],
+    both: Dictionary,
     learnt: StoredStream,
     contrast: Contrast | None,
     table: LatentTable,
     seeds: int,
 ) -> list[Reader]:
     """Those of these readers that there are, in their order. `learnt`: to learn from. `contrast`:
-    steps with the behaviour and others. `seeds`: how many others stand behind the table.
+    steps with the behaviour and others. `both`: the pair's dictionary. `seeds`: how many others
+    stand behind the table.
     """
     makers = {
         "mean-after": partial(_mean_after, learnt, contrast),
         "components": partial(_components, learnt),
-        "difference-sae": partial(_difference_sae, dictionaries.get(DIFFERENCE)),
-        "crosscoder": partial(_crosscoder, dictionaries[PAIR], table, seeds),
+        "crosscoder": partial(_crosscoder, both, table, seeds),
     }
     found = (makers[name]() for name in names)
     return [one for one in found if one is not None]
@@ -136,22 +136,6 @@ def _mean_after(learnt: StoredStream, contrast: Contrast | None) -> Reader | Non
         back=_partners(*halves) if told else None,
         place="baselines/mean-after",
         encoding="own",
-    )
-
-
-def _difference_sae(small: Dictionary | None) -> Reader | None:
-    if small is None:
-        return None
-    latents = tuple(range(len(small.bias)))
-    return Reader(
-        name="difference-sae",
-        words=f"the {len(latents)} latents of a sparse dictionary of the models' difference",
-        short="the difference-SAE",
-        dictionary=small,
-        latents=latents,
-        directions=len(latents),
-        back=None,
-        place=FOLDERS[DIFFERENCE],
     )
 
 

@@ -1,7 +1,6 @@
 """What a latent causes, beside random directions of equal activation size."""
 
 from dataclasses import dataclass, replace
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -9,20 +8,15 @@ import torch
 
 from crosscoders.activations.harvest import harvest
 from crosscoders.activations.texts import plain_text
-from crosscoders.dictionaries.dictionary import Dictionary, DictionaryConfig
-from crosscoders.dictionaries.settings import Partition
 from crosscoders.patching.decisions import starting_with
 from crosscoders.steering.activation_edits import feature_change
 from crosscoders.study.causal_probe import WORTH, Probe
 from crosscoders.study.causes import RANDOM, caused, causes
-from crosscoders.study.seeds_consensus import _carried, _left
 from forensics.errors import UserError
-from tests.crosscoders.latent_worlds import mirrored
 from tests.crosscoders.steering_world import (
     SHARED,
     SITE,
     cued_runs,
-    inquiry_of,
     known_dictionary,
     stream_of,
 )
@@ -110,26 +104,6 @@ def test_directions_drawn_at_random_rarely_pass(pair, probe):
     assert sum(passed) <= 3
 
 
-def test_what_a_dictionary_carries_is_all_where_it_says_all_and_nothing_where_both_are_one(
-    pair, runs, stream, tmp_path
-):
-    width = len(pair.direction)
-    partition = Partition(latents=2 * width)
-    same = Dictionary(DictionaryConfig(width=width, partition=partition, activation="relu", k=1))
-    both = torch.cat([torch.eye(width), -torch.eye(width)])
-    with torch.no_grad():  # gives the before model's activations back for both
-        for part, value in zip(
-            (*same.encoders, *same.decoders), (both, 0 * both, both, both), strict=True
-        ):
-            part.copy_(value)
-    streams = SimpleNamespace(reported=stream, small=True)
-    inquiry = inquiry_of(pair, streams, tmp_path, behaviour=starting_with("history", runs))
-    told = _carried(inquiry, [mirrored(width), same])
-    for found, share in zip(told, (1, 0), strict=True):
-        for how in ("by_reconstruction", "by_difference"):
-            assert found[how]["estimate"] == pytest.approx(share, abs=1e-3)
-
-
 def test_one_task_is_refused(pair):
     texts = [plain_text([1, 2, 3], "one", "one")]
     stream = harvest((pair.before, pair.after), texts, SITE)
@@ -188,16 +162,3 @@ def test_a_share_is_told_of_what_surely_changed_for_the_better():
         found = caused(Reading(), change, rise=np.tile(rise, 4))
         assert (found.undone and found.undone.estimate) == (share and pytest.approx(share))
     assert caused(Reading(), change, rise=np.tile((-2.0, 1.0, -2.0, 1.0), 4)).undone is None
-
-
-@pytest.mark.parametrize(
-    ("values", "after", "share"),
-    [
-        ((0.5, 0.4, 0.6, 0.5), (1.0, 0.8, 1.2, 1.0), 0.5),
-        ((0.5, 0.4, 0.6, 0.5), (3.0, -1.0, 3.0, -1.0), None),  # no change that is sure
-        ((0.0, 0.0, 0.0, 0.0), (0.01, 0.011, 0.01, 0.011), None),  # none that is worth a word
-    ],
-)
-def test_what_is_carried_is_a_share_of_a_change_that_is_sure(values, after, share):
-    found = _left(np.tile(values, 4), np.zeros(16), np.tile(after, 4), 0.1)
-    assert found is None if share is None else found["estimate"] == pytest.approx(share)

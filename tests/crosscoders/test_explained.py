@@ -8,14 +8,7 @@ from crosscoders.activations.streams import Rows, StepNote, TextNote
 from crosscoders.activations.texts import plain_text
 from crosscoders.dictionaries.dictionary import Dictionary, DictionaryConfig
 from crosscoders.dictionaries.settings import Partition
-from crosscoders.latents.explained import (
-    EACH,
-    KINDS,
-    explained,
-    labelled,
-    marked,
-    neuronpedia,
-)
+from crosscoders.latents.explained import EACH, KINDS, explained, neuronpedia
 from tests.crosscoders.tensor_stream import TensorStream
 
 TEXTS, LENGTH, WIDTH = 60, 6, 4
@@ -96,39 +89,6 @@ def test_it_says_where_the_latent_fires_and_what_its_direction_raises(told):
 def test_a_latent_that_never_fires_has_nothing_to_show(told):
     assert told[1].active == 0 and told[1].contexts == () and told[1].fires == {}
     assert told[1].raises == ()
-
-
-CONTEXTS = [
-    (f"a b <<{letter}>> c", value)
-    for value, letters in ((1.0, "pqrstuvw"), (0.0, "PQRSTUVW"))
-    for letter in letters
-]
-
-
-def test_a_label_is_scored_on_contexts_that_it_was_not_made_from():
-    first = labelled(CONTEXTS, lambda prompt: "x")
-    assert first.score is None and first.unread == first.shown == 12
-    asked = []
-
-    def oracle(prompt):
-        if "in common" in prompt:
-            asked.append(prompt)
-            return "letters\nthat fire"
-        word = prompt.split("<<")[-1].split(">>")[0]
-        assert f"<<{word}>>" not in asked[0]
-        return "**Yes.**" if word.islower() else "no"
-
-    found = labelled(CONTEXTS, oracle)
-    assert found.score == 1.0 and found.shown == 12
-    assert "\n" not in found.text
-
-    assert labelled(CONTEXTS, lambda prompt: "yes").score == 0.5
-    assert labelled(CONTEXTS, lambda prompt: "nonsense, yesterday").unread == 12
-
-
-def test_the_token_in_question_is_marked_where_it_stands():
-    assert marked(["the", " cat", "\nand", " the", " cat"], 3) == "the cat and<< the>> cat"
-    assert marked(["a", "", "b"], 1) == "a<<>>b"  # a token that has no text of its own
 
 
 def test_the_batch_holds_what_a_dashboard_shows(told, dictionary, stream):

@@ -1,6 +1,6 @@
 """The readers of the difference: what they take out, what that causes, and which one leads."""
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
@@ -8,29 +8,24 @@ import torch
 
 from crosscoders.activations.harvest import harvest
 from crosscoders.dictionaries.saved import load_dictionary
-from crosscoders.dictionaries.settings import Partition
 from crosscoders.latents.row_groups import decision_contrast
 from crosscoders.latents.table import latent_table
 from crosscoders.patching.decisions import starting_with
 from crosscoders.steering.activation_edits import shift_change, subspace_change
-from crosscoders.study.between_stage import between_stage
 from crosscoders.study.causal_probe import LENGTH
 from crosscoders.study.difference_baselines import groups_of, moments_of
 from crosscoders.study.leading_reader import account, accounted, read_difference, sentences
 from crosscoders.study.reader_accounts import _halves, _partners, linear_dictionary, readers_of
 from crosscoders.study.reader_page import readers_table
 from crosscoders.study.study_dictionaries import PAIR
-from forensics.progress import silent
-from tests.crosscoders.latent_worlds import held, oracle, planted
+from tests.crosscoders.latent_worlds import held
 from tests.crosscoders.steering_world import (
-    SHARED,
     SITE,
     cued_runs,
     inquiry_of,
     known_dictionary,
     stream_of,
 )
-from tests.crosscoders.tensor_stream import TensorStream
 from tests.crosscoders.test_findings import table
 
 
@@ -146,7 +141,7 @@ def test_directions_come_back_from_both_halves_or_it_was_not_measured(studied):
     task = stream.tokenized[0].note.task
     alone = stream.part([one for one in stream.tokenized if one.note.task == task])
     contrast = decision_contrast(("history",), "history")
-    found = readers_of(["components", "mean-after"], {PAIR: None}, alone, contrast, None, 0)
+    found = readers_of(["components", "mean-after"], None, alone, contrast, None, 0)
     assert found and {one.back for one in found} == {None}
 
 
@@ -166,7 +161,7 @@ def test_the_halves_share_no_task_and_are_held_against_each_other(studied, monke
     halves = along(3 * torch.eye(6)[:2]), along(torch.eye(6)[2:4])
     whole = held(torch.cat([half.activations for half in halves]))
     monkeypatch.setattr("crosscoders.study.reader_accounts._halves", lambda _: halves)
-    (found,) = readers_of(["components"], {PAIR: None}, whole, None, None, 0)
+    (found,) = readers_of(["components"], None, whole, None, None, 0)
     assert found.back == 0  # whatever one half shares with the whole
 
 
@@ -176,7 +171,7 @@ def test_the_after_models_direction_is_from_its_other_steps_to_those_with_the_be
     after, first = groups.pairs[:, 1], torch.from_numpy(groups.first)
     others = after[~first].mean(0)
     unit = torch.nn.functional.normalize(after[first].mean(0) - others, dim=0)
-    (found,) = readers_of(["mean-after"], {PAIR: None}, learnt, contrast, None, 0)
+    (found,) = readers_of(["mean-after"], None, learnt, contrast, None, 0)
     change = found.change
     taken = -change.coefficients(after, after) @ change.directions
     torch.testing.assert_close(taken, ((after - others) @ unit)[:, None] * unit, atol=1e-4, rtol=0)
@@ -186,7 +181,7 @@ def test_a_latent_of_the_crosscoder_comes_back_where_every_seed_has_it(pair):
     known = known_dictionary(pair)
     own = table([1, 2, 3], [1.0, 1.0, 0.5, 0.0])
     for seeds, back in ((2, 1), (0, None)):
-        (found,) = readers_of(["crosscoder"], {PAIR: known}, None, None, own, seeds)
+        (found,) = readers_of(["crosscoder"], known, None, None, own, seeds)
         assert (found.directions, found.back) == (3, back)
 
 
@@ -264,48 +259,6 @@ def test_the_reader_that_is_asked_for_leads_or_is_said_to_be_missing(pair, studi
     gone = read(pair, studied, tmp_path, "mean-after", contrasts=(), behaviour=None)
     said = sentences(gone, SITE, "mean-after")
     assert said[0] == "The reader mean-after that was asked for has nothing to read here."
-
-
-def test_a_stage_between_has_what_its_model_has(pair, studied):
-    streams, dictionary = studied[0], known_dictionary(pair)
-    for policy, share in ((pair.before, 0.0), (pair.after, 1.0)):
-        found = between_stage(policy, dictionary, [SHARED], streams, silent)
-        assert found.identity == policy.identity
-        assert found.share == pytest.approx(share, abs=1e-3)
-        assert found.latents[SHARED] == pytest.approx(share, abs=1e-3)
-        order = "before" if share else "after"
-        assert f"came {order} it: {SHARED}" in found.sentence([SHARED])
-    half = replace(found, latents={1: 0.5, 2: 0.2})
-    assert "came before it: 1, came after it: 2" in half.sentence([1, 2])
-    for share, told in ((0.3, "has 30 %"), (-2.46, "goes the other way by more than all")):
-        said = replace(found, share=share).sentence([])
-        assert f"between {told} of what parts the models" in said
-
-
-@dataclass(frozen=True, kw_only=True)
-class Told(TensorStream):
-    """Rows of one text, as a store gives them."""
-
-    tokenized: tuple = ()
-    chosen: None = None
-
-
-def test_latents_that_write_along_each_other_are_told_apart(monkeypatch):
-    """Of two directions with much in common the stage between has learnt the first."""
-    sizes = {"shared": 3, "before_only": 0, "after_only": 2, "width": 6}
-    features = planted(**sizes, rows=900, seed=1, noise=0.0, chance=0.5)
-    found = oracle(features, Partition(latents=5, after_only=2, tied=True))
-    directions, rows = found.directions()[3:, 1], features.stream.activations
-    assert abs(torch.cosine_similarity(*directions, dim=0)) > 0.5
-    both = Told(activations=rows, rows=features.stream.rows, texts=features.stream.texts)
-    between = rows[:, :1] + (features.active[:, 3:4] * directions[0])[:, None]
-    monkeypatch.setattr(
-        "crosscoders.study.between_stage.harvest",
-        lambda *_, **__: replace(both, activations=between),
-    )
-    streams = SimpleNamespace(reported=both, small=True)
-    told = between_stage(SimpleNamespace(identity="sft"), found, [3, 4], streams, silent)
-    assert told.latents == pytest.approx({3: 1.0, 4: 0.0}, abs=1e-3) and 0.1 < told.share < 0.9
 
 
 def test_models_that_do_not_differ_have_no_components(pair, studied, tmp_path):

@@ -9,7 +9,6 @@ import torch
 from crosscoders.dictionaries.dictionary import Dictionary
 from crosscoders.dictionaries.settings import Partition
 from crosscoders.latents.controls import other_seeds_row
-from crosscoders.latents.spanned import spanned
 from crosscoders.latents.stability import Pairs, assigned, stability
 from crosscoders.latents.table import LatentTable, latent_table
 from crosscoders.study.reported import CAUSES, COMES_BACK, SPECIFIC, reported
@@ -140,31 +139,6 @@ def test_without_other_seeds_it_is_said_that_stability_was_not_measured(
     found = reported(table, [], 0)
     assert found.latents == table.specific("after").tolist()
     assert "Stability was not measured" in found.sentence
-
-
-def test_latents_that_turn_within_a_plane_are_told_as_that_plane() -> None:
-    """Other axes of one plane: no latent comes back, the plane does; random ones do not."""
-    partition = Partition(latents=6, after_only=6)
-    plane = torch.linalg.qr(torch.randn(24, 2, generator=torch.Generator().manual_seed(0)))[0]
-
-    def written(angle: float | None) -> Dictionary:
-        found = random_dictionary(partition, seed=1, width=24)
-        angles = torch.arange(6) * 0.9 + (angle or 0.0)
-        along = torch.stack([angles.cos(), angles.sin()], 1) @ plane.T
-        anywhere = torch.randn(6, 24, generator=torch.Generator().manual_seed(3))
-        with torch.no_grad():
-            found.bias.zero_()
-            found.decoders[1].copy_(anywhere if angle is None else along)
-        return found
-
-    rows_ = held(rows(24))
-    one, turned_, elsewhere = written(0.0), written(0.47), written(None)
-    again = spanned(stability(one, [turned_], rows_), one, [turned_])
-    assert again is not None and (again.latents, again.dimensions) == (6, 2)
-    assert again.share == pytest.approx(1) and again.chance == pytest.approx(2 / 24)
-    other = spanned(stability(one, [elsewhere], rows_), one, [elsewhere])
-    assert other is not None and other.share < 0.4
-    assert spanned(stability(one, [one], rows_), one, [one]) is None
 
 
 def test_a_latent_that_some_of_the_others_have_comes_back_from_that_share(

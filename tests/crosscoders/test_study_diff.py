@@ -11,11 +11,10 @@ from safetensors.torch import load_file, save_file
 
 from crosscoders import diff
 from crosscoders.dictionaries.crosscoder_run import train_crosscoders
-from crosscoders.dictionaries.saved import load_dictionary, open_dictionary, read_metadata
+from crosscoders.dictionaries.saved import load_dictionary, read_metadata
 from crosscoders.study.diff_files import (
     CAUSES,
     COLUMNS,
-    CONSENSUS,
     DICTIONARY,
     LATENTS,
     READERS_FILE,
@@ -85,8 +84,7 @@ def made(pair, texts, trained_on, tmp_path_factory):
         return train_crosscoders(stream, jobs, **more)
 
     with pytest.MonkeyPatch.context() as patch:
-        for place in ("study_dictionaries", "seeds_consensus"):
-            patch.setattr(f"crosscoders.study.{place}.train_crosscoders", heard)
+        patch.setattr("crosscoders.study.study_dictionaries.train_crosscoders", heard)
         summary = diff(pair[0], pair[1], out=out, texts=texts, **SMALL)
     return out, summary
 
@@ -125,31 +123,11 @@ def test_the_change_is_found_at_the_cue_and_nowhere_else(made, pair):
 
 
 def test_nothing_is_trained_on_a_task_that_is_told_of(made, trained_on):
-    """The pair's dictionaries, and what the seeds agree on trained on from there."""
     contexts = json.loads((made[0] / TOKENS).read_text()).values()
     told = {context["task"] for latent in contexts for context in latent}
-    assert told and [tokens for _, tokens in trained_on] == [8_000, 2_000]
+    assert told and [tokens for _, tokens in trained_on] == [8_000]
     for tasks, _ in trained_on:
         assert len(tasks) == 48 and not tasks & told
-
-
-def test_what_the_seeds_agree_on_is_a_dictionary_that_tells_the_difference(made):
-    out, summary = made
-    full, merged, refitted = summary["consensus"]
-    assert [row["name"] for row in summary["consensus"]] == ["full", "merged", "refitted"]
-    stable = {one for one, row in rows_of(out).items() if (row["stability"] or 0) >= 0.5}
-    assert set(pq.read_table(out / CONSENSUS / LATENTS)["origin"].to_pylist()) == stable
-    assert full["latents"] == 96 and merged["latents"] == refitted["latents"] == len(stable)
-    assert merged["active"] < full["active"]
-    # the cue's latent is all that parts the models
-    assert merged["difference_explained"] > 0.9 * full["difference_explained"] > 0.5
-    carried = merged["carried"]
-    assert carried["measure"] == "loss" and carried["by_difference"]["estimate"] > 0.8
-    saved = open_dictionary(out / CONSENSUS)
-    assert saved.site == SITE and len(saved.load(64).bias) == len(stable)
-    assert load_dictionary(out / CONSENSUS / "refitted").config == saved.load(64).config
-    (said,) = (one for one in summary["sentences"] if "half of the other seeds" in one)
-    assert f"other seeds: {len(stable)} latent" in said
 
 
 def test_models_in_memory_are_their_directories(pair, texts, tmp_path, monkeypatch):
@@ -192,9 +170,7 @@ def test_a_checkpoint_against_itself_is_refused_or_a_control(pair, texts, tmp_pa
     with pytest.raises(UserError, match=r"hold the same weights.*--identical"):
         diff(pair[0], pair[0], out=tmp_path / "refused", **small)
     assert not (tmp_path / "refused").exists()
-    control = {"identical": True, "between": pair[1]} | small
-    found = diff(pair[0], pair[0], out=tmp_path / "control", **control)
-    assert found["between"]["share"] == 0.0 and found["between"]["latents"] == {}
+    found = diff(pair[0], pair[0], out=tmp_path / "control", identical=True, **small)
     assert found["sentences"][0].startswith("A control: before and after hold the same weights")
     assert found["reported"] == found["specific"] == [] and found["command"] == ""
 
@@ -215,11 +191,10 @@ def test_the_dictionary_and_the_page_are_there(made):
 
 def test_going_on_repeats_nothing_and_says_the_same(made, pair, texts, monkeypatch):
     out, summary = made
-    for place in ("study_dictionaries", "seeds_consensus"):
-        monkeypatch.setattr(
-            f"crosscoders.study.{place}.train_crosscoders",
-            lambda *_, **__: pytest.fail("it was trained again"),
-        )
+    monkeypatch.setattr(
+        "crosscoders.study.study_dictionaries.train_crosscoders",
+        lambda *_, **__: pytest.fail("it was trained again"),
+    )
     monkeypatch.setattr(
         "crosscoders.study.pipeline.locate", lambda *_: pytest.fail("it was patched again")
     )
@@ -238,8 +213,6 @@ def test_another_diff_is_not_mixed_into_a_folder_and_nothing_is_loaded_to_say_so
     other = save_tiny_qwen3(tmp_path / "other", seed=4)
     with pytest.raises(UserError, match="started with after "):
         diff(pair[0], other, **again, **SMALL)
-    with pytest.raises(UserError, match="started with between none"):
-        diff(pair[0], pair[1], between=other, **again, **SMALL)
     monkeypatch.setattr(  # other settings are refused before a checkpoint is even hashed
         "crosscoders.study.pipeline.inspect_subjects", lambda *_, **__: pytest.fail("inspected")
     )
@@ -266,7 +239,7 @@ def test_another_diff_is_not_mixed_into_a_folder_and_nothing_is_loaded_to_say_so
         ({"seed": -1}, "seed is -1"),
         ({"seeds": 0}, "--seeds is 0"),
         ({"reader": "tarot"}, "--reader is 'tarot'"),
-        ({"reader": "difference-sae", "baselines": False}, "leave --no-baselines out"),
+        ({"reader": "crosscoder"}, "use one of: components, mean-after"),
         ({"runs": "b", "texts": "c"}, "exclude each other"),
         ({"nonsense": 1}, "cannot be asked"),
         ({"texts": "nowhere.txt"}, "nowhere.txt"),

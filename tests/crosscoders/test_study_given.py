@@ -1,7 +1,5 @@
 # ruff: noqa: F811  (fixtures of another file are parameters here)
-"""`diff` with a dictionary that exists: SAEs that SAELens itself saved, ours,
-dictionary_learning's, and misfits.
-"""
+"""`diff` with a dictionary that exists: SAEs that SAELens itself saved, ours, and misfits."""
 
 import json
 

@@ -1,6 +1,5 @@
 """What a diff tells is read on the rows of tasks that nothing was learnt from."""
 
-import copy
 from types import SimpleNamespace
 
 import pytest
@@ -8,9 +7,7 @@ import pytest
 from crosscoders.activations.outlier_positions import survey
 from crosscoders.patching.decisions import starting_with
 from crosscoders.study.acting_places import Asked, causes_where_they_act
-from crosscoders.study.between_stage import between_stage
 from crosscoders.study.measures import measured
-from crosscoders.study.seeds_consensus import consensus_of
 from crosscoders.study.study_dictionaries import PAIR, SEED
 from tests.crosscoders.steering_world import (
     PARTS,
@@ -62,7 +59,7 @@ def found(inquiry, dictionaries):
 
 def test_table_stability_and_sets_are_those_of_other_tasks(found):
     own = list(range(SHARED, SHARED + PARTS))
-    assert found.stability is not None and (found.stability.share[own] == 1).all()
+    assert (found.table.column("stability")[own] == 1).all()
     assert sorted(found.table.specific("after")) == own
     sets = [(one.which, one.seed) for one in found.reported.sets]
     assert sets == [("specific", 0), ("specific", 1)]
@@ -85,24 +82,3 @@ def test_what_a_latent_causes_is_told_of_other_tasks(pair, inquiry):
         most=96,
     )
     assert causes_where_they_act(asked, [SHARED])[SHARED].tasks == len(tasks) - 8 == 12
-
-
-def test_the_consensus_is_told_of_other_tasks(inquiry, dictionaries, found, monkeypatch):
-    """Only what is trained on from there reads the rows that are learnt from."""
-
-    def refitted(_, start):
-        """The last latent fell silent."""
-        fitted = copy.deepcopy(start)
-        fitted.threshold.data[-1] = float("inf")
-        return fitted
-
-    monkeypatch.setattr("crosscoders.study.seeds_consensus._refitted", refitted)
-    told = consensus_of(inquiry, dictionaries, found)
-    assert told is not None and [row["name"] for row in told.rows] == ["full", "merged", "refitted"]
-    assert told.rows[2]["kept"] == told.rows[1]["latents"] - 1
-
-
-def test_a_stage_between_is_told_of_other_tasks(pair, inquiry, dictionaries, found):
-    own = found.table.specific("after").tolist()
-    stage = between_stage(pair.after, dictionaries[PAIR], own, inquiry.streams, inquiry.progress)
-    assert stage.share == pytest.approx(1, abs=1e-3)

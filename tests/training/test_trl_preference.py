@@ -11,15 +11,9 @@ from typing import Any
 import pytest
 import torch
 
-from forensics import policy_from
 from forensics.errors import UserError
-from forensics.protocols import SamplingSettings
 from forensics.records import PreferencePair, Provenance
 from tests.tiny import tiny_qwen3, tiny_tokenizer
-from training.distributed import Process
-from training.dpo_trainer import both_rows, pairs_loss, reference_logprobs
-from training.recipe import parse_preference_recipe
-from training.trained_model import Machine
 from training.trl_dpo import PairCollator, trl_dataset, trl_trainer
 
 trl = pytest.importorskip("trl", reason="parity is with an installed TRL")
@@ -114,23 +108,37 @@ def theirs(
 
 
 def ours(pairs: Sequence[PreferencePair]) -> tuple[float, dict[str, torch.Tensor]]:
-    """The same by our loop's parts: the reference before the weights move, the
-    loss in micro-batches after.
+    """The same by the formula: `-log sigmoid(beta (gain chosen - gain rejected))`, a gain the
+    weighted log-ratio to the start.
     """
-    recipe = parse_preference_recipe(
-        {"policy": {"checkpoint": "x"}, "preference": {"pairs": "x"}}, "test"
-    )
-    policy = policy_from(sharp(), tiny_tokenizer(), "start")
-    machine, total = Machine(policy, recipe, SamplingSettings(), Process(), 0), 0.0
-    reference = reference_logprobs(machine, pairs, 4)
-    moved(policy.model).zero_grad()
-    for first in (0, 4):
-        some = pairs[first : first + 4]
-        start = reference[both_rows(range(first, first + len(some)), len(pairs))]
-        found = pairs_loss(machine, some, start, BETA, len(pairs))
-        found.loss.backward()
-        total += found.loss.item()
-    return total, gradients(policy.model)
+    model, start, losses = moved(sharp()), sharp(), []
+    for one in pairs:
+        wanted, unwanted = (
+            gain(model, start, one.prefix, tokens, weights or (1,) * len(tokens))
+            for tokens, weights in (
+                (one.chosen, one.chosen_weights),
+                (one.rejected, one.rejected_weights),
+            )
+        )
+        losses.append(-torch.nn.functional.logsigmoid(BETA * (wanted - unwanted)))
+    loss = torch.stack(losses).mean()
+    loss.backward()
+    return loss.item(), gradients(model)
+
+
+def gain(
+    model: Any, start: Any, prefix: Sequence[int], tokens: Sequence[int], weights: Sequence[float]
+) -> torch.Tensor:
+    """Of one side of a pair."""
+    ids = torch.tensor([[*prefix, *tokens]])
+
+    def logprobs(of: Any) -> torch.Tensor:
+        found = of(ids).logits[0, :-1].log_softmax(-1)
+        return found.gather(-1, ids[0, 1:, None])[len(prefix) - 1 :, 0]
+
+    with torch.no_grad():
+        before = logprobs(start)
+    return ((logprobs(model) - before) * torch.tensor(weights)).sum()
 
 
 def gradients(model: Any) -> dict[str, torch.Tensor]:

@@ -1,5 +1,5 @@
-"""Crosscoders of dictionary_learning compute here what their own formulas,
-written out below, compute.
+"""Crosscoders of dictionary_learning, read by the example of a format, compute here what their own
+formulas, written out below, compute.
 """
 
 import json
@@ -8,8 +8,8 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from crosscoders.dictionaries.jkminder import load_dictionary_learning
 from forensics.errors import UserError
+from tests.crosscoders.example_package.jkminder import recognise
 from tests.crosscoders.test_saelens import inputs, ours
 
 LAYERS, WIDTH, LATENTS = 2, 7, 30
@@ -65,7 +65,7 @@ def written(folder, tensors, config=None):
 def test_a_batchtopk_crosscoder_with_its_threshold(tmp_path, kind):
     tensors = state(code_normalization_id=torch.tensor(kind))
     alphas = {"trainer": {"code_normalization_alpha_sae": 0.7, "code_normalization_alpha_cc": 0.2}}
-    found = load_dictionary_learning(written(tmp_path / "cc", tensors, alphas))
+    found = recognise(written(tmp_path / "cc", tensors, alphas)).load(WIDTH)
     x = inputs()
     codes, decoded = theirs(tensors, x, norms(tensors["decoder.weight"])[kind], 0.6)
     assert 0 < (codes > 0).float().mean() < 0.5
@@ -87,8 +87,8 @@ def test_their_normalised_activations_are_folded_into_the_weights(tmp_path, rela
         target_rms=torch.tensor(1.0),
         activation_global_scale=scale if relative else torch.ones(LAYERS),
     )
-    found = load_dictionary_learning(
-        written(tmp_path / "cc", tensors, {"keep_relative_variance": relative})
+    found = recognise(written(tmp_path / "cc", tensors, {"keep_relative_variance": relative})).load(
+        WIDTH
     )
     x = 2 * inputs() + 1
     factor = scale[:, None] if relative else 1 / (spread + 1e-8)
@@ -100,15 +100,15 @@ def test_their_normalised_activations_are_folded_into_the_weights(tmp_path, rela
 @pytest.mark.parametrize(
     ("tensors", "told"),
     [
-        ({"W_enc": torch.zeros(3)}, "no encoder.weight"),
-        (state() | {"encoder.weight": torch.zeros(WIDTH, LATENTS)}, "sparse autoencoder"),
+        ({"W_enc": torch.zeros(3)}, "no crosscoder"),
+        (state() | {"encoder.weight": torch.zeros(WIDTH, LATENTS)}, "no crosscoder"),
+        (state() | {"encoder.weight": torch.zeros(1, WIDTH, LATENTS)}, "no crosscoder"),
         (state(code_normalization_id=torch.tensor(5)), "DECOUPLED"),
     ],
 )
 def test_what_is_no_such_crosscoder_is_told(tmp_path, tensors, told):
     with pytest.raises(UserError, match=told):
-        load_dictionary_learning(written(tmp_path / "cc", tensors))
+        recognise(written(tmp_path / "cc", tensors)).load(WIDTH)
     empty = tmp_path / "empty"
     empty.mkdir()
-    with pytest.raises(UserError, match="no weights"):
-        load_dictionary_learning(empty)
+    assert recognise(empty) is None
