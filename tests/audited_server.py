@@ -1,9 +1,7 @@
-"""A loopback server that claims one policy and draws another: other weights, rounded ones,
-cut-off sampling, drafting that accepts too much. Speculative decoding is done for real, one
-token ahead: the drafter draws, the target accepts or draws from what is left.
-
-`faults` are named in `FAULTS`; with `liar` the log-probabilities that it tells are the claimed
-policy's, whatever it draws from.
+"""A loopback server that claims one policy and draws another. `kind`: `other` weights or rounded
+ones (`bfloat16`), cut-off sampling (`top-p`), drafting (`lossless`; `lossy-threshold` accepts too
+much), done for real, one token ahead: the drafter draws, the target accepts or draws from what is
+left. With `liar` the log-probabilities that it tells are the claimed policy's.
 """
 
 import copy
@@ -18,39 +16,6 @@ from forensics.policies.kv_cache import new_cache
 from forensics.protocols import Policy, SamplingSettings
 from tests.resampling.completion_stub import CompletionStub
 
-HEALTHY = ("float32", "bfloat16", "lossless")
-FAULTS = (
-    "lossy-1.3",
-    "lossy-threshold",
-    "lossy-typical",
-    "other",
-    "stale",
-    "int8",
-    "int4",
-    "top-p",
-    "top-k",
-    "hot",
-)
-
-
-def rounded(model: Any, bits: int) -> Any:
-    """Weights of linear layers rounded to so many bits, symmetric, a scale a row."""
-    other, most = copy.deepcopy(model), 2 ** (bits - 1) - 1
-    for module in other.modules():
-        if isinstance(module, torch.nn.Linear):
-            weight = module.weight.data
-            scale = weight.abs().amax(1, keepdim=True) / most
-            module.weight = torch.nn.Parameter((weight / scale).round() * scale)
-    return other.eval()
-
-
-def blended(model: Any, before: Any, share: float) -> Any:
-    """Weights this share of the way back to those of before."""
-    other, old = copy.deepcopy(model), dict(before.named_parameters())
-    for name, weight in other.named_parameters():
-        weight.data.lerp_(old[name].data, share)
-    return other.eval()
-
 
 class AuditedServer(CompletionStub):
     """Serves `claimed`, or what it passes for. `drafter`: of speculative decoding; also the
@@ -63,9 +28,6 @@ class AuditedServer(CompletionStub):
         made: dict[str, Callable[[], Any]] = {
             "bfloat16": lambda: copy.deepcopy(model).bfloat16(),
             "other": lambda: drafter.model,
-            "stale": lambda: blended(model, drafter.model, 0.1),
-            "int8": lambda: rounded(model, 8),
-            "int4": lambda: rounded(model, 4),
         }
         self.target = made.get(kind, lambda: model)()
         self.drafter = drafter.model if kind.startswith("loss") else None
@@ -109,30 +71,19 @@ class AuditedServer(CompletionStub):
         return list(zip(rows, told, ends, strict=True))
 
     def _served(self, settings: SamplingSettings) -> SamplingSettings:
-        if self.kind == "hot":
-            return replace(settings, temperature=1.1 * settings.temperature)
-        if settings.temperature == 1 and settings.top_k == 0:  # not where it is being probed
-            cut = {"top-p": {"top_p": 0.95}, "top-k": {"top_k": 20}}.get(self.kind, {})
-            return replace(settings, **cut)
-        return settings
+        probed = settings.temperature != 1 or settings.top_k != 0
+        return replace(settings, top_p=0.95) if self.kind == "top-p" and not probed else settings
 
     def _drafted(self, p: Any, d: Any, uniforms: list[list[float]]) -> Any:
         tokens = _inverted(d, [u[0] for u in uniforms])
         at = tokens[:, None]
         ratio, p_at = (p - d).gather(1, at).exp()[:, 0], p.gather(1, at).exp()[:, 0]
-        entropy = -(p.exp() * p.clamp(min=-1e4)).sum(1)
         accept = {
             "lossless": ratio,
-            "lossy-1.3": 1.3 * ratio,
             "lossy-threshold": torch.where(p_at > 0.1, 1.0, ratio),
-            "lossy-typical": (
-                p_at > torch.minimum(0.09 * torch.ones(()), 0.3 * (-entropy).exp())
-            ).float(),
         }[self.kind]
         left = (p.exp() - d.exp()).clamp(min=0)
         left = torch.where(left.sum(1, keepdim=True) > 0, left, p.exp())
-        if self.kind == "lossy-typical":  # what is refused is drawn greedily
-            left = torch.nn.functional.one_hot(p.argmax(1), p.shape[1]).float()
         again = _inverted(left.log(), [u[2] for u in uniforms])
         kept = torch.tensor([u[1] for u in uniforms]) < accept
         return torch.where(kept, tokens, again)

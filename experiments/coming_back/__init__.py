@@ -1,1 +1,0 @@
-"""Whether latents that a diff reports come back from fresh first weights."""
