@@ -2,6 +2,7 @@
 refused with the known ones.
 """
 
+from math import cos, pi
 from pathlib import Path
 from typing import Any, Literal, Self
 
@@ -66,6 +67,8 @@ class GrpoSection(Section):
     at once, in threads; a turn then takes as long as its slowest step.
     `most_skipped`: an optimizer step whose loss or gradient is not finite is left
     out and counted; with more than so many in a row the run ends.
+    `schedule`: how the learning rate goes (`rate`), after a straight rise over
+    `warmup_steps`.
     `on_environment_error`: an episode that the environment broke stops the run,
     or has no reward, whatever the reward functions say, and takes no part.
     `on_reward_error`: so does one whose reward raised or gave no finite number.
@@ -86,6 +89,8 @@ class GrpoSection(Section):
     rows: int | None = later(None, ge=1, le=NO_BOUND)
     recompute_old: bool = False
     learning_rate: float = Field(3e-4, gt=0, le=1)
+    schedule: Literal["constant", "linear", "cosine"] = later("constant")
+    warmup_steps: int = later(0, ge=0, le=MOST)
     weight_decay: float = Field(0.0, ge=0)
     gradient_norm: float = Field(1.0, gt=0)
     most_skipped: int = later(5, ge=0)
@@ -94,6 +99,17 @@ class GrpoSection(Section):
     step_seconds: float = Field(0.0, ge=0)
     steps_at_once: int = later(1, ge=1, le=4096)
     save_every: int = Field(10, ge=1, le=NO_BOUND)
+
+    def rate(self, step: int) -> float:
+        """The learning rate of a step, counted from 0: `learning_rate` after the warm-up, or from
+        there down to nothing behind the last step, straight or by half a cosine. As in
+        `transformers.get_scheduler`, but that the first step of a warm-up is not 0.
+        """
+        if step < self.warmup_steps:
+            return self.learning_rate * (step + 1) / self.warmup_steps
+        left = 1 - (step - self.warmup_steps) / max(self.steps - self.warmup_steps, 1)
+        shapes = {"constant": 1.0, "linear": left, "cosine": (1 - cos(pi * left)) / 2}
+        return self.learning_rate * shapes[self.schedule]
 
     @model_validator(mode="after")
     def _suits_its_estimator(self) -> Self:

@@ -223,7 +223,7 @@ class Machine:
         self._layers = []
 
     def optimizer(self, config: GrpoSection) -> torch.optim.AdamW:
-        """AdamW over the weights that are trained, with a constant rate."""
+        """AdamW over the weights that are trained; each step sets its rate (`GrpoSection.rate`)."""
         return torch.optim.AdamW(
             self._trained(), lr=config.learning_rate, weight_decay=config.weight_decay
         )

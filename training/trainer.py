@@ -209,12 +209,15 @@ class Training:
         masked = recipe.objective.mask_truncated
         batch = make_batch(groups, masked)
         clock = time.perf_counter()
+        rate = recipe.grpo.rate(run.step)
+        for group in self.optimizer.param_groups:
+            group["lr"] = rate
         seed, played = (run.seed, run.step, 3), counted_episodes(groups, recipe.grpo)
         updated = update(self.machine, batch, self.optimizer, recipe, seed, played)
         seconds["update"] = time.perf_counter() - clock
         if self.served:
             self.served.judge(run.step, updated.diagnostics)
-        step = _report(run.step, groups, updated, seconds, recipe.grpo.learning_rate)
+        step = _report(run.step, groups, updated, seconds, rate)
         clock = time.perf_counter()
         if self.recorder:
             rows = record_rows(run.step, groups, updated.notes, masked)

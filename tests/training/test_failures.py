@@ -243,3 +243,21 @@ def test_several_in_a_row_end_the_run_and_another_learning_rate_may_go_on(
         1e-5
     ] * 2
     assert "skipped" not in read_json(tmp_path / "state" / "step-000006" / "state.json")
+
+
+def test_the_learning_rate_follows_its_schedule_also_where_a_run_is_gone_on_with(
+    tmp_path: Path,
+) -> None:
+    told = {"learning_rate": 4e-3, "warmup_steps": 2, "schedule": "linear"}
+    first = train(folder=tmp_path / "run", steps=4, **told)
+    assert [report.learning_rate for report in first] == pytest.approx([2e-3, 4e-3, 4e-3, 2e-3])
+    again = train(folder=tmp_path / "run", steps=6, **told)
+    assert [report.learning_rate for report in again] == pytest.approx([2e-3, 1e-3])
+    cosine = [
+        train(steps=3, schedule="cosine", learning_rate=1e-3)[at].learning_rate for at in (0, 1)
+    ]
+    assert cosine == pytest.approx([1e-3, 7.5e-4])
+    slow = train(folder=tmp_path / "slow", steps=1, learning_rate=1e-3, warmup_steps=10)
+    same_rate = train(folder=tmp_path / "plain", steps=1, learning_rate=1e-4)
+    assert slow[0].learning_rate == same_rate[0].learning_rate == pytest.approx(1e-4)
+    assert same(states(tmp_path / "slow", 1), states(tmp_path / "plain", 1))
