@@ -5,7 +5,8 @@
    thread: an investigation of each bundled pair, `ablate`, `grade`, `cliffs`,
    `diff`, `steer`, `scan`, `train` for five steps.
 3. Hash what each file holds, without times and places. Parquet tables are
-   hashed by their rows.
+   hashed by their rows; pages and pictures without blanks between tags, the
+   version, and the names that a drawing gives to its parts.
 4. Say what differs. Exit code 1 if anything does.
 
 Floats of a model differ between machines, so hashes are compared on one machine
@@ -17,6 +18,7 @@ import argparse
 import hashlib
 import json
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -42,7 +44,8 @@ TIMED = frozenset(
         "code",
     }
 )
-SKIPPED = (".html", ".svg", ".lock", ".log", ".0")  # TensorBoard, or drawn from the other files
+SKIPPED = (".lock", ".log", ".0")  # TensorBoard
+DRAWN = (".html", ".svg")
 RECIPE = """
 [policy]
 checkpoint = "bundled:open-base"
@@ -154,6 +157,7 @@ def written(tree: Path, out: Path, runs: tuple[Run, ...]) -> dict[str, str]:
     out.mkdir(parents=True)
     (out / "recipe.toml").write_text(RECIPE)
     environment = {**os.environ, "PYTHONPATH": str(tree), "OMP_NUM_THREADS": "1"}
+    environment["SOURCE_DATE_EPOCH"] = "0"  # one day for all
     for run in runs:
         if run.name == "scan":
             plain_logs(out / "phantom" / "trajectories", out / "logs")
@@ -196,9 +200,23 @@ def digest(path: Path, out: str) -> str:
     elif path.suffix == ".jsonl":
         rows = [timeless(json.loads(line), out) for line in path.read_text().splitlines()]
         content = json.dumps(rows, sort_keys=True).encode()
+    elif path.suffix in DRAWN:
+        content = plainly_drawn(path.read_text(encoding="utf-8").replace(out, "OUT")).encode()
     else:
         content = path.read_bytes().replace(out.encode(), b"OUT")
     return hashlib.sha256(content).hexdigest()[:16]
+
+
+def plainly_drawn(text: str) -> str:
+    """A page or a picture without what differs each time that it is drawn."""
+    text = re.sub(r"<metadata>.*?</metadata>", "", text, flags=re.DOTALL)
+    text = re.sub(r"policy-forensics [\w.+-]+", "CODE", text)
+    names: dict[str, str] = {}  # of parts of a picture: `id="m1f0a..."`, `url(#p...)`
+    for name in re.findall(r"\bid=\"([a-z][0-9a-f]{8,})\"", text):
+        names.setdefault(name, f"part{len(names)}")
+    for name, number in names.items():
+        text = text.replace(name, number)
+    return re.sub(r"\s+", " ", re.sub(r">\s+<", "><", text))
 
 
 def timeless(value: Any, out: str) -> Any:

@@ -24,6 +24,15 @@ def test_times_and_places_are_no_difference_and_a_number_is(tmp_path: Path, name
     )
 
 
+def test_a_page_is_what_it_shows(tmp_path: Path) -> None:
+    part = '<g id="m{0}0123456789"/><use href="#m{0}0123456789"/>'
+    page = f"<p>\n <svg><metadata>{{0}}</metadata>{part}</svg> {{1}}</p>"
+    for name, told, shown in (("a", "1f", 2), ("b", "2e", 2), ("c", "2e", 3)):
+        (tmp_path / f"{name}.html").write_text(page.format(told, shown))
+    hashes = [digest(tmp_path / f"{name}.html", str(tmp_path)) for name in "abc"]
+    assert hashes[0] == hashes[1] != hashes[2]
+
+
 def test_a_table_is_its_rows(tmp_path: Path) -> None:
     for name, rows, size in (("a", [1, 2, 3], 1), ("b", [1, 2, 3], 3), ("c", [1, 3, 2], 3)):
         pq.write_table(pa.table({"n": rows}), tmp_path / f"{name}.parquet", row_group_size=size)
