@@ -88,6 +88,8 @@ def sentence(error: ValidationError, kind: type[Section]) -> str:
     errors = error.errors()
     first = next((one for one in errors if one["type"] == "extra_forbidden"), errors[0])
     where = [str(part) for part in first["loc"]]
+    if where == ["preference"]:
+        return "[preference] is gone; pairs train in TRL (`trl_trainer`, docs/training.md)"
     if first["type"] != "extra_forbidden":
         value = first.get("input")
         given = f", not {value!r}" if isinstance(value, str | int | float) else ""

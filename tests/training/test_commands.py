@@ -120,6 +120,7 @@ def test_a_recipe_trains_resumes_and_refuses(
             ["'stepz' in [grpo]", "'steps'"],
         ),  # a required key: unknown before missing
         ("[grpo]", "[grpoo]", ["'grpoo' at the top level", "'grpo'"]),
+        ("[grpo]", "[preference]\npairs = 'x'\n[grpo]", ["`trl_trainer`"]),
         ("steps = 2", "", ["grpo.steps", "required"]),
         ("mini-repo", "mini-rope", ["mini-rope", "mini-repo"]),
         ("world", "wrold", ["wrold"]),
