@@ -1,6 +1,5 @@
 """What stands below the findings of a case from logs and is none: runs that loop, rules of the
-prompt that runs broke, what one group of runs does more often than another (candidates), and
-where the record of a run does not hold.
+prompt that runs broke, and where the record of a run does not hold.
 """
 
 from collections import Counter
@@ -8,8 +7,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
-from forensics.phrases import capital, percent, plural
-from forensics.records.case_file import CandidateRow, IntegrityRow, LoopRow
+from forensics.phrases import capital, plural
+from forensics.records.case_file import IntegrityRow, LoopRow
 from forensics.records.finding import Finding
 from forensics.report.chains import read_chains
 from forensics.report.escape import short
@@ -17,15 +16,10 @@ from forensics.report.places import place_told
 from forensics.report.rows import rows_of
 
 LOOPS: Final = "loops.jsonl"
-CANDIDATES: Final = "candidates.jsonl"
 INTEGRITY: Final = "integrity.jsonl"
 SHOWN: Final = 10  # lines of a list
 SHOWN_OF_RECORD: Final = 20
 LOOPED_ACTIONS: Final = 3
-CANDIDATE_ACTIONS: Final = 4
-CANDIDATE_COLUMNS: Final = (
-    *("actions", "more often in", "share there", "share elsewhere", "example"),
-)
 INTEGRITY_COLUMNS: Final = ("run", "what", "steps", "quoted", "why")
 RECALL: Final = "recall: "
 ROUTINE: Final = "cut outputs"  # comes last: most harnesses cut
@@ -84,30 +78,6 @@ def _example(row: Finding) -> str:
     if rule.agent_said:
         return f"{told}; at step {rule.agent_step} it said: \u2018{rule.agent_said}\u2019"
     return f"{told}."
-
-
-def read_candidates(folder: Path) -> tuple[CandidateRow, ...]:
-    """The surest candidates first, without variants of surer ones."""
-    rows = rows_of(folder, CANDIDATES, CandidateRow.model_validate_json)
-    return tuple(sorted((row for row in rows if row.variant_of is None), key=lambda row: row.q))
-
-
-def candidate_rows(rows: Sequence[CandidateRow]) -> Iterator[tuple[str, ...]]:
-    """A row of cells for each of the first candidates."""
-    for row in rows[:SHOWN]:
-        here, there = row.share_first, row.share_second
-        if row.more != row.first:
-            here, there = there, here
-        yield (
-            "; then ".join(short(action, 80) for action in row.actions[:CANDIDATE_ACTIONS]),
-            short(row.more, 80),
-            percent(here),
-            percent(there),
-            *(
-                short(f"{place_told(one.trajectory, one.file)}, step {one.step}", 160)
-                for one in row.examples[:1]
-            ),
-        )
 
 
 def read_integrity(folder: Path) -> tuple[IntegrityRow, ...]:
