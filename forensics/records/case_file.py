@@ -130,9 +130,8 @@ class LoopRow(Record):
 
 
 class IntegrityRow(Record):
-    """A row of `integrity.jsonl`: what cannot be relied on in the record of a run, or what the
-    agent named that nothing had shown (`check` begins with `recall`). `steps` count from 0;
-    `quote`: a line of the log. No finding.
+    """A row of `integrity.jsonl`: what cannot be relied on in the record of a run. `steps` count
+    from 0; `quote`: a line of the log. No finding.
     """
 
     trajectory: str

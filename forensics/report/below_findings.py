@@ -21,7 +21,7 @@ SHOWN: Final = 10  # lines of a list
 SHOWN_OF_RECORD: Final = 20
 LOOPED_ACTIONS: Final = 3
 INTEGRITY_COLUMNS: Final = ("run", "what", "steps", "quoted", "why")
-RECALL: Final = "recall: "
+RECALL: Final = "recall: "  # names that older scans looked for, no matter of the record
 ROUTINE: Final = "cut outputs"  # comes last: most harnesses cut
 
 
@@ -82,26 +82,17 @@ def _example(row: Finding) -> str:
 
 def read_integrity(folder: Path) -> tuple[IntegrityRow, ...]:
     """Every row on a record that does not hold, the rarest check first."""
-    rows = [*rows_of(folder, INTEGRITY, IntegrityRow.model_validate_json)]
+    told = rows_of(folder, INTEGRITY, IntegrityRow.model_validate_json)
+    rows = [row for row in told if not row.check.startswith(RECALL)]
     counts = Counter(row.check for row in rows)
     return tuple(sorted(rows, key=lambda row: (row.check == ROUTINE, counts[row.check], row.check)))
 
 
 def integrity_lines(rows: Iterable[IntegrityRow]) -> Iterator[str]:
-    """Two lines at most: in how many runs the record does not hold, and in how many the agent
-    named what nothing had shown.
-    """
-    kinds: dict[bool, Counter[str]] = {False: Counter(), True: Counter()}
-    for row in rows:
-        kinds[row.check.startswith(RECALL)][row.check.removeprefix(RECALL)] += 1
-    told = {
-        "Unreliable records": kinds[False],
-        "Named before any step had shown it, perhaps known from training": kinds[True],
-    }
-    for start, counts in told.items():
-        if counts:
-            each = (f"{short(check, 60)} in {plural(n, 'run')}" for check, n in counts.items())
-            yield f"{start}: {', '.join(each)} ({INTEGRITY})"
+    """One line at most: in how many runs the record does not hold."""
+    if counts := Counter(row.check for row in rows):
+        each = (f"{short(check, 60)} in {plural(n, 'run')}" for check, n in counts.items())
+        yield f"Unreliable records: {', '.join(each)} ({INTEGRITY})"
 
 
 def integrity_rows(rows: Sequence[IntegrityRow]) -> Iterator[tuple[str, ...]]:
