@@ -23,12 +23,11 @@ FINDINGS = "findings.jsonl"
 LOOKS = "looks.jsonl"  # of each run of logs, what could be looked at
 LOOPS = "loops.jsonl"  # the runs of logs that loop, and where
 INTEGRITY = "integrity.jsonl"  # what cannot be relied on in the record of each run
-CANDIDATES = "candidates.jsonl"  # what one group of runs does more often; no findings
 ABLATION = "ablation.jsonl"
 ANSWERS = "answers"  # what finished instruments answered, kept until the case is complete
 UNREADABLE = "unreadable.jsonl"  # files and rows of logs that could not be read
 # whose checksums a complete case states; `ablate` writes its rows beside a complete one, too
-CHECKED = (EVIDENCE, FINDINGS, LOOKS, LOOPS, INTEGRITY, CANDIDATES, UNREADABLE)
+CHECKED = (EVIDENCE, FINDINGS, LOOKS, LOOPS, INTEGRITY, UNREADABLE)
 CASE_FILES = (
     CASE,
     EVIDENCE,
@@ -36,7 +35,7 @@ CASE_FILES = (
     LOOKS,
     LOOPS,
     INTEGRITY,
-    CANDIDATES,
+    "candidates.jsonl",  # of older cases
     ABLATION,
     UNREADABLE,
     "report.html",

@@ -254,7 +254,7 @@ def _measured(case: Case, tools: Sequence[Instrument]) -> list[Evidence | Undefi
     found = measure(case, [tool for tool in tools if tool.name != OF_THE_SCAN], case.progress)
     scanned = replace(case, environment=None)  # of which nothing says what its steps mean
     runs = sum(1 for side in ("before", *case.afters) for _ in case.rollouts(side).rows("id"))
-    told, tallied, _ = write_findings(scanned, None, runs, case.progress)
+    told, tallied = write_findings(scanned, None, runs, case.progress)
     by_the_scan = Provenance(
         instrument="scan", seed=case.seed, inputs=case.input_hashes(), code=case.code_version
     )

@@ -8,8 +8,7 @@ only a few marks and numbers in memory.
 3. A run is *attempted* where something was tried or obtained, and *credited* where a
    finding is complete.
 4. What the behaviour layer asks of a run is counted on the way
-   (`layers.tally`), and the words of its actions are kept for contrasts
-   (`layers.contrasts`), so that each run is read once.
+   (`layers.tally`), so that each run is read once.
 """
 
 from collections import Counter
@@ -21,7 +20,6 @@ from typing import Any, Self, TextIO
 from forensics.actions import actions_of
 from forensics.investigation.folder import INTEGRITY, LOOKS
 from forensics.investigation.scan_record import COPIED, Copies, RecordRead, read_record
-from forensics.layers.action_words import ActedRun, acted_run
 from forensics.layers.behaviour import BehaviourConfig
 from forensics.layers.bounds import ScoredRun
 from forensics.layers.channels import ACCIDENT, RULE_BROKEN, Marks
@@ -70,8 +68,8 @@ class SideMarks:
 @dataclass(frozen=True, kw_only=True)
 class Scanned:
     """What came out of some runs of one side: findings as JSON lines, of each run what could
-    be looked at and what its record does not bear out (JSON lines, too), marks, the behaviour
-    layer's tally, and what each run did (errored ones left out).
+    be looked at and what its record does not bear out (JSON lines, too), marks, and the behaviour
+    layer's tally.
     """
 
     side: str
@@ -80,7 +78,6 @@ class Scanned:
     record: tuple[RecordRead, ...]
     marks: SideMarks
     tally: Log
-    acted: tuple[ActedRun, ...] = ()
 
 
 def scan_runs(
@@ -91,7 +88,6 @@ def scan_runs(
     """
     lines: list[str] = []
     looks: list[str] = []
-    acted: list[ActedRun] = []
     record: list[RecordRead] = []
     marks, tally = SideMarks(), new_tally()
     for trajectory in runs:
@@ -109,8 +105,6 @@ def scan_runs(
             record.append(read)
             marks.record.update(one.check for one in read.gaps)
         tally.add(trajectory, chains)
-        if trajectory.end != "errored":
-            acted.append(acted_run(side, trajectory, actions, SETTINGS.chain_rule))
     return Scanned(
         side=side,
         lines=tuple(lines),
@@ -118,7 +112,6 @@ def scan_runs(
         record=tuple(record),
         marks=marks,
         tally=tally,
-        acted=tuple(acted),
     )
 
 
@@ -199,7 +192,6 @@ class Gathered:
         self.draft = draft
         self.told = {side: SideMarks() for side in sides}
         self.tallies = {side: new_tally() for side in sides}
-        self.acted: list[ActedRun] = []
         self.looks = draft.with_name(f".{LOOKS}.draft")
         self.integrity = draft.with_name(f".{INTEGRITY}.draft")
         self._copies = Copies()
@@ -222,7 +214,6 @@ class Gathered:
         looks.writelines(scanned.looks)
         self.told[scanned.side].merge(scanned.marks)
         self.tallies[scanned.side].merge(scanned.tally)
-        self.acted += scanned.acted
         for read in scanned.record:
             integrity.writelines(read.lines)
             if (copied := self._copies.line(read)) is not None:

@@ -33,7 +33,6 @@ from forensics.investigation.scan_findings import (
     SideMarks,
     scan_runs,
 )
-from forensics.layers.action_words import ActedRun
 from forensics.layers.behaviour import Tallied
 from forensics.layers.evidence_chain import Survey, survey
 from forensics.progress import Progress
@@ -64,7 +63,7 @@ def write_findings(
     of: int,
     progress: Progress,
     processes: int = 1,
-) -> tuple[dict[str, SideMarks], Tallied, list[ActedRun]]:
+) -> tuple[dict[str, SideMarks], Tallied]:
     """Scan all sides of a case into `findings.jsonl`, atomically; `of`: how
     many runs there are.
     """
@@ -81,7 +80,7 @@ def write_findings(
     found.draft.replace(path)
     found.looks.replace(case.folder / LOOKS)
     found.integrity.replace(case.folder / INTEGRITY)
-    return found.told, Tallied(survey=known, logs=found.tallies), found.acted
+    return found.told, Tallied(survey=known, logs=found.tallies)
 
 
 def scan_parts(

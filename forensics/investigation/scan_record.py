@@ -1,5 +1,5 @@
-"""What of a run's record cannot be relied on, and what its agent named that nothing had shown,
-as rows of `integrity.jsonl`; and runs that are copies of others.
+"""What of a run's record cannot be relied on, as rows of `integrity.jsonl`; and runs that are
+copies of others.
 
 A copy is a run of some length (`FEWEST_TURNS`, `FEWEST_CHARACTERS`) whose messages are, word for
 word, those of an earlier run under another id. Only a hash of such runs is kept.
@@ -13,7 +13,6 @@ from forensics.actions import Action
 from forensics.layers.use import step_text
 from forensics.records import Trajectory, canonical_json
 from forensics.records.case_file import IntegrityRow
-from forensics.shortcuts.recall import recalled
 from forensics.shortcuts.record_integrity import Gap, gap, record_gaps
 
 COPIED: Final = "copied run"
@@ -38,7 +37,7 @@ class RecordRead(NamedTuple):
 
 def read_record(side: str, trajectory: Trajectory, actions: Sequence[Action]) -> RecordRead | None:
     """What there is to tell of one run; `None` where that is nothing."""
-    gaps = (*record_gaps(trajectory, actions), *recalled(trajectory, actions))
+    gaps = record_gaps(trajectory, actions)
     body = _body(trajectory)
     if not gaps and body is None:
         return None

@@ -7,8 +7,7 @@ report; killed at any moment, resumed.
 3. The gain is bounded (`layers.bounds`), wins are shared out to channels
    (`layers.credits`), and the behaviour layer compares turns, length, action
    mix and degeneracy by permutation tests over tasks. `loops.jsonl` lists the runs that
-   loop, `candidates.jsonl` what one group of runs does more often than comparable ones
-   (`layers.contrasts`), which decides nothing.
+   loop, which decides nothing.
 4. The verdict follows the rule for logs (`verdict.from_logs`). With one log
    there is a profile and no gain.
 5. Last, the exports that were asked for. They change none of this.
@@ -25,7 +24,6 @@ from forensics.errors import MissingInput, UserError
 from forensics.instruments import AnswerMaker, run_instrument
 from forensics.investigation.folder import (
     ANSWERS,
-    CANDIDATES,
     CASE_FILES,
     EVIDENCE,
     LOOPS,
@@ -36,7 +34,6 @@ from forensics.investigation.folder import (
     started_case,
     write_case,
 )
-from forensics.investigation.scan_contrasts import contrast_answers
 from forensics.investigation.scan_degenerate import degenerate_answer, loop_rows
 from forensics.investigation.scan_findings import Scan, SideMarks
 from forensics.investigation.scan_parts import write_findings
@@ -52,7 +49,6 @@ from forensics.investigation.stored_logs import (
 from forensics.layers.behaviour import Tallied, behaviour_of
 from forensics.layers.bounds import bound_answers, questions, scored_side
 from forensics.layers.channels import ATTEMPTS, WINS, Credits
-from forensics.layers.contrasts import Contrasted, contrasted
 from forensics.layers.pair_split import pair_answers
 from forensics.phrases import plural
 from forensics.progress import Progress, silent
@@ -194,11 +190,9 @@ def _run(
         progress=progress,
     )
     runs = sum(side.runs for side in sides)
-    told, tallied, acted = write_findings(case, asked.scanner, runs, progress, asked.processes)
+    told, tallied = write_findings(case, asked.scanner, runs, progress, asked.processes)
     write_json_lines(folder / LOOPS, loop_rows(tallied))
-    candidates, contrasts = contrasted(acted)
-    write_json_lines(folder / CANDIDATES, candidates)
-    findings = measure_logs(case, told, tallied, contrasts)
+    findings = measure_logs(case, told, tallied)
     write_json_lines(folder / EVIDENCE, findings)
     verdict = decide(findings, asked.rule, accepted=asked.accept)
     written["provenance"] |= {
@@ -248,12 +242,7 @@ def _read(folder: Folder, sources: Sequence[Source], reader: str | None) -> Iter
         yield side
 
 
-def measure_logs(
-    case: Case,
-    told: Mapping[str, SideMarks],
-    tallied: Tallied,
-    contrasts: Sequence[Contrasted] = (),
-) -> list[EvidenceRow]:
+def measure_logs(case: Case, told: Mapping[str, SideMarks], tallied: Tallied) -> list[EvidenceRow]:
     """Every answer that logs give, in an order that depends on the answers alone."""
     case.progress("measuring", 0, 1)
     provenance = Provenance(
@@ -264,7 +253,6 @@ def measure_logs(
         *channel_shares(told, provenance),
         *_read_wins(told, provenance),
         degenerate_answer(tallied, provenance),
-        *contrast_answers(contrasts, provenance),
     ]
     if "before" in told:
         first, *others = (told[side].scored for side in _ordered(told))

@@ -44,7 +44,6 @@ if TYPE_CHECKING:
         stop_tokens as stop_tokens,
     )
     from forensics.policies.completions import (
-        Choice as Choice,
         Client as Client,
         Declined as Declined,
         ServerConfig as ServerConfig,
@@ -111,18 +110,11 @@ if TYPE_CHECKING:
     from forensics.policies.sequences import Branch as Branch, BranchedText as BranchedText
     from forensics.policies.server import ServerPolicy as ServerPolicy
     from forensics.policies.server_abilities import (
-        HOT as HOT,
-        LENGTH as LENGTH,
-        ONE_ANSWER as ONE_ANSWER,
         SAMPLES as SAMPLES,
-        SEED as SEED,
         Abilities as Abilities,
-        answering as answering,
         echoed_logprobs as echoed_logprobs,
         probe as probe,
         require_sendable as require_sendable,
-        served_model as served_model,
-        unheeded as unheeded,
     )
     from forensics.policies.server_engine import (
         ServedRun as ServedRun,

@@ -1,9 +1,9 @@
 """Hidden files of a folder or an archive: which are looked at.
 
-Agents keep their sessions in hidden places (`.codex/sessions`, `.claude/projects`,
-`.aider.chat.history.md`). A hidden file is read where a reader recognises it, and is
-neither named nor counted where none does. What tools keep for themselves (`field_names.toml`) is
-never looked at, our own drafts and caches among it.
+Agents keep their sessions in hidden places (`.codex/sessions`, `.claude/projects`). A hidden
+file is read where a reader recognises it, named where its format is one that is not read
+(`.aider.chat.history.md`), and neither named nor counted otherwise. What tools keep for
+themselves (`field_names.toml`) is never looked at, our own drafts and caches among it.
 """
 
 import re

@@ -13,7 +13,8 @@ dropped: the rest goes on.
    Shapes that many tools write have a low rank. JSON that nobody recognises by a short
    head is shown with a longer one: its first turn may be long.
 3. A file that nobody recognises is unpacked where it is an archive; else it is
-   told as `Unreadable`, never passed over. So is a reader that fails on looking
+   told as `Unreadable`, never passed over; of a format that is known and not read, what
+   to give instead (`unknown_files`). So is a reader that fails on looking
    at a file, whoever reads the file then. A reader may have
    `accompanies(path)`: such a file of a folder belongs to a log of that format
    (a table of results, a report) and is read with it, if at all. A file that
@@ -47,7 +48,7 @@ from forensics.readers.content import (
 )
 from forensics.readers.hidden_files import is_hidden, is_left_out
 from forensics.readers.json_rows import Row, Rows, Runs, in_words, read_rows, trajectories_from
-from forensics.readers.unknown_files import seen_in
+from forensics.readers.unknown_files import seen_in, why_unread
 from forensics.records import Trajectory
 from forensics.records.given_files import address, leads_out
 
@@ -277,12 +278,15 @@ def _one(path: Path, search: _Search) -> Runs:
         with suppress(UnreadableContent):
             chosen, failures = _recognised(path, read_head(path, LONG_HEAD), search)
     yield from failures
-    if chosen is None and search.hides(path):
+    why = why_unread(path, head) if chosen is None and not search.forced else ""
+    if chosen is None and search.hides(path) and not why:
         return
     if chosen is None and is_archive(path, head):
         yield from _archive(path, search)
     elif chosen is not None or search.forced:
         yield from _read(chosen or search.readers[0], path, search)
+    elif why:
+        yield search.unreadable(path, why)
     else:
         yield replace(search.unreadable(path, UNKNOWN), seen=seen_in(path, head))
 

@@ -1,17 +1,17 @@
-"""Recordings of a terminal: asciinema, the text of a terminal, Terminal-Bench 1 trials.
+"""Trials of Terminal-Bench 1, by what the agent's terminal showed.
 
-Formats: asciicast 1 to 3 (docs.asciinema.org/manual/asciicast); a log of a shell with its
-prompts, with or without escape sequences (`script`, `tmux pipe-pane`, copied by hand);
-Terminal-Bench 0.1 to 0.2 (`terminal_bench/harness/models.py`).
+Formats: Terminal-Bench 0.1 to 0.2 (`terminal_bench/harness/models.py`); the recording of its
+session in asciicast 2 or 3 (docs.asciinema.org/manual/asciicast), or the text of it.
 
-1. Each command is a call of a shell that keeps its directory, and what the terminal
-   showed behind it is what came back (`terminal_commands`).
-2. A trial of Terminal-Bench is its folder: `results.json` says the task and the
-   verdict, a recording of the agent's session what was done. What the harness typed (the
-   recorder, the installation, the end of a wait, the tests) is no action. The other files
-   of the folder and the tables of the whole run go along.
+1. A trial is its folder: `results.json` says the task and the verdict, a recording of the
+   agent's session what was done. Each command is a call of a shell that keeps its directory,
+   and what the terminal showed behind it is what came back (`terminal_commands`).
+2. What the harness typed (the recorder, the installation, the end of a wait, the tests) is no
+   action. The other files of the folder and the tables of the whole run go along.
 3. An agent that was started with the task's text acts in a console of its own
    (`terminal_consoles`); what it did there is told as unread where its form is not known.
+
+Any other recording or text of a terminal is named as unread (`unknown_files`).
 """
 
 import re
@@ -20,17 +20,14 @@ from functools import lru_cache
 from pathlib import Path
 
 from forensics.readers.content import (
-    SUFFIX,
     JsonObject,
     Unreadable,
     UnreadableContent,
-    bare_name,
     read_head,
     read_text,
 )
 from forensics.readers.json_rows import (
     MALFORMED,
-    Row,
     Runs,
     first_row,
     in_words,
@@ -39,15 +36,14 @@ from forensics.readers.json_rows import (
 )
 from forensics.readers.log_reader import Reader
 from forensics.readers.messages import shell_call, tool_step
-from forensics.readers.ragen import MARK
 from forensics.readers.submission import content_beside, exit_ending
-from forensics.readers.terminal_commands import Command, commands_in, is_terminal
+from forensics.readers.terminal_commands import Command, commands_in
 from forensics.readers.terminal_consoles import console_steps
 from forensics.readers.terminal_screen import Screen
-from forensics.readers.values import as_list, as_mapping, dig, field_names, run_of
+from forensics.readers.values import as_mapping, dig, field_names, run_of
 from forensics.records import Step
 
-NAME, BENCH = "terminal", "terminal-bench"
+NAME = "terminal-bench"
 SHOWN = 64 << 20  # bytes, of what one terminal shows
 TOOL = "terminal"  # a shell that stays in its directory
 _NAMES = field_names("terminal")
@@ -60,20 +56,11 @@ _ATTEMPT = re.compile(r"\.(\d{1,4})-of-\d{1,4}")
 _PLAIN_TASK = re.compile(r"[\w ,.-]{24,}")
 NOT_THERE = re.compile(r"\s*\S*sh: [^\n]*(?:not found|No such file or directory)\s*")
 CONSOLE = "[the console of an agent]"
-NO_COMMAND = "no command can be told in the recording: its prompts have no shape that is known"
 
 
 def recognises(path: Path, head: bytes) -> bool:
-    """Whether a file is of one of these formats."""
-    first = first_row(head)
-    if first:
-        return _is_cast(first) or _is_trial(first)
-    return MARK not in head and is_terminal(head)
-
-
-def _is_cast(first: JsonObject) -> bool:
-    sized = "width" in first or "term" in first
-    return first.get("version") in (1, 2, 3) and sized
+    """Whether a file is the result of a trial."""
+    return _is_trial(first_row(head))
 
 
 def _is_trial(first: JsonObject) -> bool:
@@ -114,31 +101,6 @@ def _holds_trials(folder: Path) -> bool:
     return any(_holds_trial(one.parent) for one, _ in zip(found, range(20), strict=False))
 
 
-def read(path: Path) -> Runs:
-    """The run of the file, and what of it could not be read."""
-    try:
-        first = first_row(read_head(path))
-        if _is_trial(first):
-            yield from _trial(path)
-            return
-        commands, broken = _commands(path, first)
-    except (*MALFORMED, UnreadableContent) as error:
-        yield Unreadable(path, in_words(error))
-        return
-    yield from broken
-    if not commands:
-        yield Unreadable(path, NO_COMMAND)
-        return
-    name = SUFFIX.sub("", bare_name(path)).removesuffix(".cast") or path.name
-    yield run_of(
-        _steps(commands),
-        ("terminated", "a terminal does not say how the run ended"),
-        id=name,
-        task=first.get("title") or name,
-        environment=NAME,
-    )
-
-
 def _commands(path: Path, first: JsonObject) -> tuple[list[Command], list[Unreadable]]:
     """The commands of a recording or of a text."""
     if not first:
@@ -150,7 +112,7 @@ def _commands(path: Path, first: JsonObject) -> tuple[list[Command], list[Unread
     broken: list[Unreadable] = []
     held: list[str] = []
     total = 0
-    for kind, data in _events(path, first, broken):
+    for kind, data in _events(path, broken):
         total += len(data)
         if total > SHOWN:
             raise UnreadableContent(f"it shows more than {SHOWN >> 20} MB")
@@ -167,16 +129,8 @@ def _commands(path: Path, first: JsonObject) -> tuple[list[Command], list[Unread
     return commands_in(screen.rows()), broken
 
 
-def _events(path: Path, first: JsonObject, broken: list[Unreadable]) -> Iterator[tuple[str, str]]:
+def _events(path: Path, broken: list[Unreadable]) -> Iterator[tuple[str, str]]:
     """The events of a recording: what kind each is of, and its text."""
-    if first.get("version") == 1:
-        for row in read_document(path):
-            if isinstance(row, Row):
-                for event in as_list(as_mapping(row.value).get("stdout")):
-                    yield "o", str(event[1])
-            else:
-                broken.append(row)
-        return
     for row in read_json_lines(path):
         if isinstance(row, Unreadable):
             broken.append(row)
@@ -193,8 +147,15 @@ def _steps(commands: Iterable[Command]) -> Iterator[Step]:
         yield tool_step(command.output)
 
 
+def read(path: Path) -> Runs:
+    """The run of a trial's folder, and what of it could not be read."""
+    try:
+        yield from _trial(path)
+    except (*MALFORMED, UnreadableContent) as error:
+        yield Unreadable(path, in_words(error))
+
+
 def _trial(path: Path) -> Runs:
-    """The run of a trial's folder."""
     result: JsonObject = {}
     for row in read_document(path):
         if isinstance(row, Unreadable):
@@ -216,7 +177,7 @@ def _trial(path: Path) -> Runs:
         id=result.get("trial_name") or task,
         task=task,
         policy=meta.get("model_name") or meta.get("agent_name"),
-        environment=BENCH,
+        environment=NAME,
         sample=int(attempt[1]) - 1 if attempt else None,
         rewards={} if resolved is None else {"resolved": resolved},
         outcome=resolved,
@@ -256,8 +217,8 @@ def _acted(commands: Sequence[Command], told: str) -> Iterator[Step]:
 
 reader = Reader(
     name=NAME,
-    version="1 (asciicast 1 to 3, terminal text, Terminal-Bench 0.2)",
-    rank=-30,  # last of all: the consoles of other formats are texts, too
+    version="1 (Terminal-Bench 0.2)",
+    rank=-15,  # behind the others: their rows may say the verdict under the same names
     recognises=recognises,
     accompanies=accompanies,
     reads=read,

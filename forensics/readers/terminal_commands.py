@@ -9,9 +9,6 @@
 3. A command goes on over the rows behind it while a here document, a quote or a line end is
    open, with the shell's `> ` in front of them or without.
 4. A command that was given up (`^C`) was not run.
-
-A text is a terminal log only by evidence (`is_terminal`): two commands, or one that
-printed something, and neither a page of documentation nor a list of files.
 """
 
 import re
@@ -21,7 +18,7 @@ from itertools import islice
 from typing import NamedTuple
 
 from forensics.actions.tool_calls import command_line
-from forensics.readers.terminal_screen import Screen, ShownRow
+from forensics.readers.terminal_screen import ShownRow
 
 _FRONT = (
     r"(?:\[?(?:\d{4}-\d\d-\d\d[T ])?\d{1,2}:\d\d(?::\d\d)?(?:[.,]\d{1,6})?Z?\]? )?"
@@ -63,9 +60,6 @@ _ANY = re.compile(rf"[^\n]{{0,200}}?{ENDS}(?: |\Z)")
 _TYPED = re.compile(rf"[^\n]{{0,200}}{ENDS} ?\Z")
 _HOST = re.compile(_USER)
 _HEREDOC = re.compile(r"(?<!<)<<(-?)[ \t]*(?:'([\w.!-]+)'|\"([\w.!-]+)\"|\\?(\w[\w.!-]*))")
-_PROGRAM = re.compile(r"[\w./~\"'$({\[!:\\-]")
-_HINT = re.compile(rf"^.{{0,240}}{ENDS} ?\S", re.M)
-_FENCE = re.compile(r"\s{0,3}(?:```|~~~)")
 _WAITS = ("\\", "|", "&&", "{", "(", " do", " then", " else")
 _BLOCKS = re.compile(
     r"(?:^|[;&|][ \t]*|\b(?:do|then|else) )(for|while|until|if|case|done|fi|esac)\b"
@@ -82,27 +76,6 @@ class Command(NamedTuple):
 
     text: str
     output: str
-
-
-def is_terminal(head: bytes) -> bool:
-    """Whether a text that begins so is the log of a terminal."""
-    if b"\0" in head or head.lstrip()[:1] == b"{":
-        return False
-    text = head.decode("utf-8", "replace")
-    if not _HINT.search(text):
-        return False
-    screen = Screen()
-    screen.show(text)
-    rows = screen.rows()
-    shell = _Shell(rows)
-    fences = sum(_FENCE.match(row.text) is not None for row in rows[: shell.first()])
-    if shell.first() is None or fences % 2:  # it opens a block of a page of documentation
-        return False
-    found = [one for one in shell.commands() if _PROGRAM.match(one.text)]
-    printed = [one for one in found if one.output.strip()]
-    if shell.plain:
-        return len(found) > 1 and bool(printed)
-    return len(found) > 1 or bool(printed)
 
 
 def commands_in(rows: Sequence[ShownRow]) -> list[Command]:
@@ -280,12 +253,6 @@ def _fronts(known: Counter[str]) -> str:
     shapes = {rf"\[?{re.escape(user)}[: ][^\n$#%]{{0,200}}?[$#%]" for user in bare}
     shapes |= {re.escape(one.strip()) for one in usual if "@" not in one and len(one.strip()) > 4}
     return "|".join(sorted(shapes))
-
-
-def heredoc_word(line: str) -> str | None:
-    """The word that ends the here document which a line opens, `None` where it opens none."""
-    found = _heredoc(line)
-    return next(filter(None, found.groups()[1:])) if found else None
 
 
 def _heredoc(line: str) -> re.Match[str] | None:

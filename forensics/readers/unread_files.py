@@ -52,10 +52,7 @@ def shapes_tried(rows: Sequence[Mapping[str, str]]) -> str:
 
 
 def texts_tried(rows: Sequence[Mapping[str, str]]) -> str:
-    """What a text would have had to look like, where one was not known; else `""`."""
+    """What to give in place of a text, where one was not known; else `""`."""
     if not any(TEXT in row["reason"] or TEXT in row["where"] for row in rows):
         return ""
-    return (
-        "A text is read where lines begin with a prompt such as `user@host:dir$` and hold"
-        " commands, and where it is a history of aider or an export of SpecStory."
-    )
+    return "A text is not read: give the log that the agent or its harness wrote (JSON, Parquet)."

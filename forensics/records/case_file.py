@@ -1,5 +1,5 @@
 """The files of a case folder: `case.json` with the subjects that it compares,
-and the rows of `loops.jsonl`, `integrity.jsonl`, `candidates.jsonl` and `ablation.jsonl`.
+and the rows of `loops.jsonl`, `integrity.jsonl` and `ablation.jsonl`.
 """
 
 from typing import Any, Literal
@@ -130,9 +130,8 @@ class LoopRow(Record):
 
 
 class IntegrityRow(Record):
-    """A row of `integrity.jsonl`: what cannot be relied on in the record of a run, or what the
-    agent named that nothing had shown (`check` begins with `recall`). `steps` count from 0;
-    `quote`: a line of the log. No finding.
+    """A row of `integrity.jsonl`: what cannot be relied on in the record of a run. `steps` count
+    from 0; `quote`: a line of the log. No finding.
     """
 
     trajectory: str
@@ -144,46 +143,6 @@ class IntegrityRow(Record):
     steps: tuple[int, ...]
     quote: str
     why: str
-
-
-class CandidateExample(Record):
-    """A run that shows a candidate, from this step on (from 0)."""
-
-    trajectory: str
-    side: str
-    task: str
-    file: str | None = None
-    step: int
-
-
-class CandidateRow(Record):
-    """A row of `candidates.jsonl`: a sequence of actions that one group of runs takes more
-    often than comparable runs of the same tasks. To be read; no finding.
-
-    `tasks`: those that both groups ran; `tasks_first`, `tasks_second`: of these, where the
-    first or the second group has it more often than chance would deal it. Shares are of the
-    compared runs. `q`: the false discovery rate at which it stands. `variant_of`: a surer
-    row of the same contrast that shares an action with it.
-    """
-
-    contrast: str
-    first: str
-    second: str
-    actions: Texts
-    tasks: int
-    tasks_first: int
-    tasks_second: int
-    share_first: float
-    share_second: float
-    p: float
-    q: float
-    examples: tuple[CandidateExample, ...]
-    variant_of: Texts | None = None
-
-    @property
-    def more(self) -> str:
-        """The group that has it more often, by the votes of the tasks."""
-        return self.first if self.tasks_first >= self.tasks_second else self.second
 
 
 class AblationRow(Record):

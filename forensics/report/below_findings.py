@@ -1,6 +1,5 @@
 """What stands below the findings of a case from logs and is none: runs that loop, rules of the
-prompt that runs broke, what one group of runs does more often than another (candidates), and
-where the record of a run does not hold.
+prompt that runs broke, and where the record of a run does not hold.
 """
 
 from collections import Counter
@@ -8,8 +7,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
-from forensics.phrases import capital, percent, plural
-from forensics.records.case_file import CandidateRow, IntegrityRow, LoopRow
+from forensics.phrases import capital, plural
+from forensics.records.case_file import IntegrityRow, LoopRow
 from forensics.records.finding import Finding
 from forensics.report.chains import read_chains
 from forensics.report.escape import short
@@ -17,17 +16,12 @@ from forensics.report.places import place_told
 from forensics.report.rows import rows_of
 
 LOOPS: Final = "loops.jsonl"
-CANDIDATES: Final = "candidates.jsonl"
 INTEGRITY: Final = "integrity.jsonl"
 SHOWN: Final = 10  # lines of a list
 SHOWN_OF_RECORD: Final = 20
 LOOPED_ACTIONS: Final = 3
-CANDIDATE_ACTIONS: Final = 4
-CANDIDATE_COLUMNS: Final = (
-    *("actions", "more often in", "share there", "share elsewhere", "example"),
-)
 INTEGRITY_COLUMNS: Final = ("run", "what", "steps", "quoted", "why")
-RECALL: Final = "recall: "
+RECALL: Final = "recall: "  # names that older scans looked for, no matter of the record
 ROUTINE: Final = "cut outputs"  # comes last: most harnesses cut
 
 
@@ -86,52 +80,19 @@ def _example(row: Finding) -> str:
     return f"{told}."
 
 
-def read_candidates(folder: Path) -> tuple[CandidateRow, ...]:
-    """The surest candidates first, without variants of surer ones."""
-    rows = rows_of(folder, CANDIDATES, CandidateRow.model_validate_json)
-    return tuple(sorted((row for row in rows if row.variant_of is None), key=lambda row: row.q))
-
-
-def candidate_rows(rows: Sequence[CandidateRow]) -> Iterator[tuple[str, ...]]:
-    """A row of cells for each of the first candidates."""
-    for row in rows[:SHOWN]:
-        here, there = row.share_first, row.share_second
-        if row.more != row.first:
-            here, there = there, here
-        yield (
-            "; then ".join(short(action, 80) for action in row.actions[:CANDIDATE_ACTIONS]),
-            short(row.more, 80),
-            percent(here),
-            percent(there),
-            *(
-                short(f"{place_told(one.trajectory, one.file)}, step {one.step}", 160)
-                for one in row.examples[:1]
-            ),
-        )
-
-
 def read_integrity(folder: Path) -> tuple[IntegrityRow, ...]:
     """Every row on a record that does not hold, the rarest check first."""
-    rows = [*rows_of(folder, INTEGRITY, IntegrityRow.model_validate_json)]
+    told = rows_of(folder, INTEGRITY, IntegrityRow.model_validate_json)
+    rows = [row for row in told if not row.check.startswith(RECALL)]
     counts = Counter(row.check for row in rows)
     return tuple(sorted(rows, key=lambda row: (row.check == ROUTINE, counts[row.check], row.check)))
 
 
 def integrity_lines(rows: Iterable[IntegrityRow]) -> Iterator[str]:
-    """Two lines at most: in how many runs the record does not hold, and in how many the agent
-    named what nothing had shown.
-    """
-    kinds: dict[bool, Counter[str]] = {False: Counter(), True: Counter()}
-    for row in rows:
-        kinds[row.check.startswith(RECALL)][row.check.removeprefix(RECALL)] += 1
-    told = {
-        "Unreliable records": kinds[False],
-        "Named before any step had shown it, perhaps known from training": kinds[True],
-    }
-    for start, counts in told.items():
-        if counts:
-            each = (f"{short(check, 60)} in {plural(n, 'run')}" for check, n in counts.items())
-            yield f"{start}: {', '.join(each)} ({INTEGRITY})"
+    """One line at most: in how many runs the record does not hold."""
+    if counts := Counter(row.check for row in rows):
+        each = (f"{short(check, 60)} in {plural(n, 'run')}" for check, n in counts.items())
+        yield f"Unreliable records: {', '.join(each)} ({INTEGRITY})"
 
 
 def integrity_rows(rows: Sequence[IntegrityRow]) -> Iterator[tuple[str, ...]]:

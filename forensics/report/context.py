@@ -6,9 +6,7 @@ from typing import Any, Final
 from forensics.records import ALTERED_PROMPT
 from forensics.report import words
 from forensics.report.below_findings import (
-    CANDIDATE_COLUMNS,
     INTEGRITY_COLUMNS,
-    candidate_rows,
     integrity_lines,
     integrity_rows,
     loop_told,
@@ -33,8 +31,6 @@ DRAWN_WITH: Final = {
     "loop_told": loop_told,
     "look_columns": LOOK_COLUMNS,
     "look_rows": look_rows,
-    "candidate_columns": CANDIDATE_COLUMNS,
-    "candidate_rows": candidate_rows,
     "integrity_columns": INTEGRITY_COLUMNS,
     "integrity_lines": integrity_lines,
     "integrity_rows": integrity_rows,

@@ -15,11 +15,11 @@ from forensics.errors import UserError
 from forensics.phrases import printable
 from forensics.records import Evidence, Spans, Undefined, Verdict
 from forensics.records.case_checksum import sealed
-from forensics.records.case_file import CandidateRow, IntegrityRow, LoopRow
+from forensics.records.case_file import IntegrityRow, LoopRow
 from forensics.records.evidence import EvidenceRow
 from forensics.records.files import as_user_error, read_findings, read_json, write_json
 from forensics.records.record import first_error
-from forensics.report.below_findings import read_candidates, read_integrity, read_loops
+from forensics.report.below_findings import read_integrity, read_loops
 from forensics.report.case_logs import find_logs
 from forensics.report.chains import ChainIndex, index_chains
 from forensics.report.findings import Findings, read_findings_of
@@ -73,7 +73,6 @@ class ReportData:
     browser: Browser
     folder: Path = Path()
     loops: tuple[LoopRow, ...] = ()
-    candidates: tuple[CandidateRow, ...] = ()
     integrity: tuple[IntegrityRow, ...] = ()
     opening: Opening | None = None
 
@@ -131,7 +130,6 @@ def load_case(folder: Path) -> ReportData:
         provenance=stated["provenance"],
         chains=chains,
         loops=read_loops(folder),
-        candidates=read_candidates(folder),
         integrity=read_integrity(folder),
         browser=browse(folder, find_logs(folder), chains, spans),
     )

@@ -1,77 +1,39 @@
-"""A sampler over many workers: requests mapped by Ray Data over a pool of
-actors that each hold a policy.
+"""A sampler over many workers: actors of Ray that each hold a policy.
 
-1. Requests are cut into tasks of at most `task_rollouts` rollouts, those of one
-   trace together, so that a worker reads a trace once and a dead worker costs
-   little.
-2. Each worker builds the sampler that it is given (`build`) once, policy and
-   environment included, and works on one task at a time. Rollouts stream back
-   as tasks finish; a rollout depends on its request and its number only, so
-   they are those of one process.
-3. A worker that dies (killed, out of memory, its machine gone) is started
-   again, and its task done again, `task_tries` times in all. What is not done
-   then is recorded as missing, with the reason, never as a failure of the
-   policy. Put a store around the sampler and a run can be stopped and gone on
-   with.
-4. An error that a worker can name is no death: bad input comes back as the one
-   sentence that it is.
-
-There is no scheduler of ours: which machine, restarts and back-pressure are
-Ray's. A cluster that is already connected is used; else one is started on this
-machine.
+1. Requests go trace by trace into tasks of at most `task_rollouts` rollouts.
+2. A worker builds its sampler (`build`) once, and does one task at a time. A rollout depends on
+   its request and its number only, so rollouts are those of one process.
+3. A worker that dies is started again, and its task done again, `task_tries` times in all. What
+   is not done then is recorded as missing, with the reason, never as a failure of the policy.
 """
 
-import json
 import os
-import traceback
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
-from typing import Any, Final
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
+from functools import cache
+from itertools import chain
+from typing import Any
 
-from forensics.errors import OutsideFailure, UserError, outside_failure
+from forensics.errors import UserError
 from forensics.protocols import Environment, SamplingSettings
 from forensics.records import Trajectory
-from resampling.trace_rollouts import (
-    Request,
-    Rollout,
-    Sampler,
-    by_trace,
-    fingerprint_of,
-    rollout_of,
-    unscored_trace,
-)
-
-DIED: Final = "its worker died, {} times in all"
+from resampling.trace_rollouts import Request, Rollout, Sampler, by_trace, unscored_trace
 
 
 @dataclass(frozen=True, kw_only=True)
 class RayConfig:
-    """`workers`: actors, each with `cpus` and `gpus`. `task_rollouts`: rollouts
-    of one task at most.
-
-    `task_tries`: how often a task is started before its rollouts are missing.
-    """
+    """How many actors there are, and what each is given."""
 
     workers: int = 2
-    cpus: float = 1.0
-    gpus: float = 0.0
-    task_rollouts: int = 256
-    task_tries: int = 4
-
-    def __post_init__(self) -> None:
-        whole = min(self.workers, self.task_rollouts, self.task_tries)
-        if whole < 1 or min(self.cpus, self.gpus) < 0:
-            raise UserError(
-                "workers, task_rollouts and task_tries must be at least 1, cpus and gpus at least 0"
-            )
+    cpus: float = 1.0  # of each
+    gpus: float = 0.0  # of each
+    task_rollouts: int = 256  # of one task, at most
+    task_tries: int = 4  # starts of a task, before its rollouts are missing
 
 
 @dataclass(frozen=True, kw_only=True)
 class FromCheckpoint:
-    """Builds a worker's sampler: the policy of a checkpoint directory that
-    every worker can read.
-    """
+    """Builds a worker's sampler: the policy of a checkpoint that every worker can read."""
 
     checkpoint: str
     environment: Environment
@@ -83,8 +45,7 @@ class FromCheckpoint:
 
     def fingerprint(self, trace: str) -> str:
         """A content hash of a trace's text, for a store; that of the local sampler."""
-        run = next(run for run in self.trajectories if run.id == trace)
-        return unscored_trace(run).fingerprint
+        return unscored_trace(next(r for r in self.trajectories if r.id == trace)).fingerprint
 
     def __call__(self) -> Sampler:
         from forensics.policies import load_policy
@@ -95,166 +56,95 @@ class FromCheckpoint:
 
 
 class RaySampler:
-    """A `Sampler` on a Ray cluster. `build` makes the sampler of one worker,
-    there: it and what it holds is pickled.
-
-    `identity`: that of the sampler which `build` makes; without it, a worker is
-    asked.
+    """A `Sampler` on the connected Ray cluster, else on one of this machine. `build` is pickled,
+    and makes a worker's sampler there; `identity` is that sampler's (without it a worker is asked).
     """
 
     def __init__(
         self, build: Callable[[], Sampler], config: RayConfig, identity: str | None = None
     ) -> None:
-        connect(config)
-        self._build, self._config = build, config
-        self.identity = identity or self._asked_identity()
-
-    def fingerprint(self, trace: str) -> str:
-        """What `build` says of a trace's text, for a store; nothing where it says nothing."""
-        return fingerprint_of(self._build, trace)
-
-    def _asked_identity(self) -> str:
-        """What a worker's sampler calls itself. Raises `UserError` where it cannot be built."""
-        import ray
-
-        build = self._build
-
-        def ask() -> tuple[bool, str]:
-            try:
-                return True, build().identity
-            except UserError as error:
-                return False, str(error)
-
-        worker = ray.remote(num_cpus=self._config.cpus, num_gpus=self._config.gpus)(ask)
-        built, words = ray.get(worker.remote())
-        if not built:
-            raise UserError(words)
-        return str(words)
+        self._new, self._config = _workers(build, config), config
+        self._free: list[Any] = [] if identity else [self._new()]
+        self.identity: str = identity or _answer(self._free[0].identity.remote())
+        self.fingerprint: Callable[[str], str] = getattr(build, "fingerprint", lambda trace: "")
 
     def draw(self, requests: Iterable[Request]) -> Iterator[Rollout]:
-        """Every rollout of every request, as tasks finish. All requests are
-        read first.
+        """Every rollout of every request, as tasks finish; all requests are read first."""
+        import ray
 
-        Raises `UserError` where a worker met bad input, `RuntimeError` where it
-        failed otherwise.
-        """
-        wanted = tasks(requests, self._config.task_rollouts)
-        missing = Counter(
-            (request.branch, number)
-            for task in wanted
-            for request in task
-            for number in request.numbers
-        )
-        for line in self._lines(wanted) if wanted else ():
-            [(kind, row)] = json.loads(line).items()
-            if kind == "refusal":
-                raise UserError(row)
-            if kind == "outside":
-                raise OutsideFailure(row)
-            if kind == "failure":
-                raise RuntimeError(f"a worker failed:\n{row}")
-            rollout = rollout_of(row)
-            if missing[single := (rollout.branch, rollout.number)] > 0:
-                missing[single] -= 1
-                yield rollout
-        for branch, number in missing.elements():
-            yield Rollout(
-                **branch._asdict(),
-                number=number,
-                end_reason=DIED.format(self._config.task_tries),
-            )
-
-    def _lines(self, wanted: Sequence[Sequence[Request]]) -> Iterator[str]:
-        import ray.data
-
-        config = self._config
-        rows = [{"requests": json.dumps([asdict(request) for request in task])} for task in wanted]
-        data = ray.data.from_items(rows, override_num_blocks=len(rows)).map_batches(
-            _Worker,
-            batch_size=1,
-            # one task at a time: what waits on a worker that dies would be counted as tried
-            compute=ray.data.ActorPoolStrategy(
-                size=config.workers, max_tasks_in_flight_per_actor=1
-            ),
-            fn_constructor_args=(self._build,),
-            num_cpus=config.cpus,
-            num_gpus=config.gpus,
-            max_restarts=-1,
-            max_task_retries=config.task_tries - 1,
-        )
-        data.context.enable_progress_bars = False  # progress is the caller's to show
-        # a task whose worker keeps dying is missing, not the end of the others
-        data.context.max_errored_blocks = -1
-        for row in data.iter_rows():
-            yield row["line"]
+        tries, running = self._config.task_tries, dict[Any, Any]()
+        waiting = tasks(requests, self._config.task_rollouts)[::-1]
+        try:
+            while waiting or running:
+                while waiting and len(running) < self._config.workers:
+                    worker, task = self._free.pop() if self._free else self._new(), waiting.pop()
+                    running[worker.draw.remote(task)] = worker, task
+                [done], _ = ray.wait(list(running), num_returns=1)
+                worker, task = running.pop(done)
+                try:
+                    rollouts = _answer(done)
+                    self._free.append(worker)
+                except ray.exceptions.RayError:  # died as often as it may: another takes its place
+                    why = f"its worker died, {tries} times in all"
+                    places = [(one.branch._asdict(), n) for one in task for n in one.numbers]
+                    rollouts = [Rollout(**place, number=n, end_reason=why) for place, n in places]
+                yield from rollouts
+        finally:
+            for worker, _ in running.values():  # nobody waits for these
+                ray.kill(worker)
 
 
 class _Worker:
-    """One actor. A task's rollouts come back whole and in order, so that a task
-    done again gives the same block.
-    """
+    """One actor. Its sampler is built by the first question, whose answer tells a failure."""
 
     def __init__(self, build: Callable[[], Sampler]) -> None:
-        self._sampler: Sampler | None = None
-        self._build = build
+        self._sampler = cache(build)
 
-    def __call__(self, batch: Any) -> dict[str, list[str]]:
-        rows = [row for task in batch["requests"] for row in json.loads(task)]
-        try:
-            self._sampler = self._sampler or self._build()
-            rollouts = self._sampler.draw(
-                [Request(**row | {"append": tuple(row["append"])}) for row in rows]
-            )
-            answers: list[dict[str, Any]] = [{"rollout": asdict(rollout)} for rollout in rollouts]
-        except Exception as error:
-            answers = [_told(error)]
-        return {"line": sorted(json.dumps(answer, sort_keys=True) for answer in answers)}
+    def identity(self) -> str:
+        return self._sampler().identity
+
+    def draw(self, task: list[Request]) -> list[Rollout]:
+        return list(self._sampler().draw(task))
 
 
-def _told(error: Exception) -> dict[str, Any]:
-    """What ended a task, as a line that goes back; exceptions lose their kind on the way."""
-    if (failure := outside_failure(error)) is not None:
-        return {"outside": str(failure)}
-    if isinstance(error, UserError):
-        return {"refusal": str(error)}
-    return {"failure": "".join(traceback.format_exception(error))}
+def _answer(asked: Any) -> Any:
+    """What a worker answers. Raises what it raised, and `RayError` where it died."""
+    import ray
+
+    try:
+        return ray.get(asked)
+    except ray.exceptions.RayTaskError as error:
+        sent = not isinstance(error.cause, ray.exceptions.RayError)  # else it could not be pickled
+        raise (error.cause if sent else RuntimeError(str(error))) from error
 
 
 def tasks(requests: Iterable[Request], most: int) -> list[list[Request]]:
-    """Requests in tasks of at most `most` rollouts: a trace's together, in the
-    order of their prefixes.
-    """
+    """Requests in tasks of at most `most` rollouts, trace by trace in the order of prefixes."""
     done: list[list[Request]] = []
-    for group in by_trace(requests).values():
-        room = 0
-        for request in group:
-            for first in range(0, request.n, most):
-                part = replace(request, first=request.first + first, n=min(most, request.n - first))
-                if part.n > room:
-                    done.append([])
-                    room = most
-                done[-1].append(part)
-                room -= part.n
+    for request in chain.from_iterable(by_trace(requests).values()):
+        for first in range(0, request.n, most):
+            part = replace(request, first=request.first + first, n=min(most, request.n - first))
+            if not done or sum(one.n for one in done[-1]) + part.n > most:
+                done.append([])
+            done[-1].append(part)
     return done
 
 
-def connect(config: RayConfig) -> None:
-    """Use the cluster that is connected, or start one here. Raises `UserError`
-    where it is missing or too small.
-    """
+def _workers(build: Callable[[], Sampler], config: RayConfig) -> Callable[[], Any]:
+    """What starts a worker. Raises `UserError` where Ray is missing or the cluster too small."""
+    if min(config.workers, config.task_rollouts, config.task_tries) < 1:
+        raise UserError("workers, task_rollouts and task_tries must be at least 1")
     try:
         import ray
     except ImportError as error:
-        raise UserError(
-            "many workers need Ray, which is not installed; pip install 'policy-forensics[ray]'"
-        ) from error
+        raise UserError("many workers need Ray: pip install 'policy-forensics[ray]'") from error
     if not ray.is_initialized():
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # nothing is reported to anyone
         ray.init(include_dashboard=False, log_to_driver=False, logging_level="ERROR")
-    there = ray.cluster_resources()
     for name, each in (("CPU", config.cpus), ("GPU", config.gpus)):
-        if each * config.workers > there.get(name, 0):
-            raise UserError(
-                f"{config.workers} workers of {each:g} {name} each need more than the cluster's "
-                f"{there.get(name, 0):g}; ask for fewer, or give each of them less"
-            )
+        if each * config.workers > (there := ray.cluster_resources().get(name, 0)):
+            need = f"{config.workers} workers of {each:g} {name} each need more than the cluster's"
+            raise UserError(f"{need} {there:g}; ask for fewer, or give each of them less")
+    again = {"max_restarts": -1, "max_task_retries": config.task_tries - 1}
+    actor = ray.remote(num_cpus=config.cpus, num_gpus=config.gpus, **again)(_Worker)
+    return lambda: actor.remote(build)

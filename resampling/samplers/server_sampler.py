@@ -54,7 +54,6 @@ from forensics.policies import (
 from forensics.protocols import Environment, SamplingSettings
 from forensics.records import Trajectory, content_hash
 from resampling.samplers.branches import BranchPoints, BranchRun
-from resampling.samplers.text_sampler import TextSampler
 from resampling.trace_rollouts import Request, Rollout, Sampler, Trace, trace_of
 
 
@@ -160,14 +159,12 @@ def open_server(
     tokenizer: Any,
     extra_stops: Sequence[int] = (),
     policy: str | None = None,
-    text: bool = False,
 ) -> Sampler:
     """A sampler that continues these trajectories on the server.
 
     `tokenizer`: the policy's own. `extra_stops`: further token ids that end an
     action (those that the policy's generation settings name). `policy`: its
     content hash, where known; it goes into the sampler's identity.
-    `text`: the server takes texts only (see above for what is lost).
     Raises `UserError` where there is no server, it lacks what is needed, or it
     serves another policy.
     """
@@ -178,8 +175,6 @@ def open_server(
     points = BranchPoints(environment, renderer, trajectories, seed)
     client, name = Client(config), policy or f"server {config.model or ''}"
     trace = trace_of(trajectories[0])
-    if text:
-        return TextSampler(client, points, tokenizer, settings, seed, name, trace.prefix(0))
     abilities = probe(client, trace.prefix(0), settings)
     require_same_policy(client, abilities, trace, settings)
     return ServerSampler(client, abilities, points, settings, seed, name)

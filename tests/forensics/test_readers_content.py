@@ -398,12 +398,7 @@ def test_the_reader_of_the_highest_rank_is_asked_first(tmp_path: Path) -> None:
         ranks, reverse=True
     )
     names = [reader.name for reader in log_reader.installed_readers()]
-    assert len(set(names)) == len(names) and names[-4:] == [
-        "chat",
-        "markdown-chat",
-        "ragen",
-        "terminal",
-    ]
+    assert len(set(names)) == len(names) and names[-2:] == ["chat", "terminal-bench"]
 
 
 def tar_of(path: Path, members: dict[str, bytes], mode: Any) -> Path:

@@ -1,8 +1,6 @@
-"""Recordings of a terminal: samples by hand after the formats, and those of the field."""
+"""What a terminal showed, and trials of Terminal-Bench: samples by hand after the format."""
 
-import gzip
 import json
-import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +8,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from forensics.readers import Unreadable, read_logs, terminal, terminal_screen
-from forensics.readers.terminal_commands import commands_in, is_terminal
+from forensics.readers.terminal_commands import commands_in
 from forensics.readers.terminal_screen import LONG, Screen
 from forensics.records import Trajectory
 
@@ -31,9 +29,8 @@ def commands(text: str, width: int | None = None) -> list[tuple[str, str]]:
     return [(one.text, one.output) for one in commands_in(screen.rows())]
 
 
-def cast(*events: tuple[str, str], version: int = 2, **header: Any) -> str:
-    size: dict[str, Any] = {"term": {"cols": 80}} if version == 3 else {"width": 80, "height": 24}
-    first = {"version": version, **size, **header}
+def cast(*events: tuple[str, str]) -> str:
+    first = {"version": 2, "width": 80, "height": 24}
     lines: list[Any] = [first, *([0.1, *event] for event in events)]
     return "\n".join(map(json.dumps, lines)) + "\n"
 
@@ -58,7 +55,6 @@ def acted(run: Trajectory | Unreadable) -> list[tuple[str, str]]:
 def test_prompts_of_many_shapes(prompt: str) -> None:
     text = f"{prompt}git log\n{LOG}\n\n{prompt}git show 9f\n+ a\n{prompt}\n"
     assert commands(text) == [("git log", LOG), ("git show 9f", "+ a")]
-    assert is_terminal(text.encode())
 
 
 @pytest.mark.parametrize(
@@ -95,7 +91,6 @@ def test_commands_go_on_over_rows(typed: str, command: str) -> None:
 def test_prompts_of_two_rows_and_what_stands_above_the_first(above: str, prompt: str) -> None:
     text = f"{above}{prompt}git log\n{LOG}\n{prompt}git show 9f\n+ a\n{prompt}\n"
     assert commands(text) == [("git log", LOG), ("git show 9f", "+ a")]
-    assert is_terminal(text.encode())
 
 
 @pytest.mark.parametrize(
@@ -162,13 +157,13 @@ def test_a_long_command_is_one_though_the_line_wraps() -> None:
     assert commands(raw) == [(line, "out")]
 
 
-def trial(folder: Path, name: str, agent: str, **result: Any) -> Path:
+def trial(folder: Path, name: str, agent: str) -> None:
     """A trial of Terminal-Bench with a recording of the agent."""
     place = folder / name / f"{name}.2-of-5.run"
     (place / "sessions").mkdir(parents=True)
     told = {"id": "0", "trial_name": f"{name}.2-of-5.run", "task_id": name, "is_resolved": True}
     told |= {"instruction": "Mend the sum in shop.py, please, all of it.", "failure_mode": "unset"}
-    (place / "results.json").write_text(json.dumps({**told, "parser_results": None, **result}))
+    (place / "results.json").write_text(json.dumps({**told, "parser_results": None}))
     for session in ("agent", "tests"):
         text = agent if session == "agent" else "root@box:/# bash /tests/run-tests.sh\nok\n"
         (place / "sessions" / f"{session}.log").write_text(text)
@@ -176,18 +171,6 @@ def trial(folder: Path, name: str, agent: str, **result: Any) -> Path:
     (place / "panes").mkdir()
     (place / "panes" / "post-agent.txt").write_text(agent)
     (place / "commands.txt").write_text("['ls', 'Enter']\n")
-    return place
-
-
-@pytest.mark.parametrize("text", [
-    "Step 1: loss 0.3\nStep 2: loss 0.2\n",
-    "yarn run v1.22\n$ tsc -p .\nDone in 3 s.\n$ jest\nok\n",
-    "# Install\n\n```console\nroot@box:/# pip install it\nroot@box:/# it run\ndone\n```\n",
-    "$ pip install it\n", "Dear me@box.org,\n\nit costs 5 $ or 6 $ a piece.\n> yes\n> no\n",
-    "> it@1.0 build\n> tsc\n", "# Install it\n\n# Run it\nAs root.\n", "1. root@box:/# ls\n",
-])  # fmt: skip
-def test_other_texts_are_no_terminals(text: str) -> None:
-    assert not is_terminal(text.encode())
 
 
 @given(st.text(alphabet="ab \r\n\b\x1b[]?0123456789;hlJKHABCDGPX@m\x07", max_size=200))
@@ -207,32 +190,18 @@ def test_very_long_lines_and_moves_are_bounded() -> None:
     assert long in printed.split("\n") and len(printed) < 7 * LONG
 
 
-def test_what_is_too_large_or_breaks_off_is_told(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    text = f"root@box:/# git log\n{LOG}\n" * 500
-    (tmp_path / "a.log").write_text(text)
-    (tmp_path / "b.cast").write_text(cast(("o", text.replace("\n", "\r\n"))))
-    whole = gzip.compress(text.encode() * 4)
-    (tmp_path / "c.log.gz").write_bytes(whole[:-20])
-    with zipfile.ZipFile(tmp_path / "d.zip", "w") as archive:
-        for name in ("a.log", "b.cast"):
-            archive.write(tmp_path / name, name)
-    cut = (tmp_path / "d.zip").read_bytes()
-    (tmp_path / "d.zip").write_bytes(cut[: len(text) + 2000])
-    monkeypatch.setattr(terminal_screen, "MOST_ROWS", 6100)
-    found = runs(tmp_path)
-    assert [one.reason.split(" (")[0][:40] for one in found if isinstance(one, Unreadable)] == [
-        "its compressed content breaks off before",
-        "the archive breaks off: 1 whole members ",
-    ]
-    kept = [len(acted(one)) for one in found if isinstance(one, Trajectory)]
-    assert kept[:2] == [500, 500] and 1000 < kept[2] <= 2000 and kept[3:] == [500]
+def test_what_is_too_large_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    trial(tmp_path, "a", f"root@box:/# git log\n{LOG}\n" * 500)
+    (run,) = runs(tmp_path)
+    assert len(acted(run)) == 500
     monkeypatch.setattr(terminal_screen, "MOST_ROWS", 100)
-    reasons = {one.reason for one in runs(tmp_path) if isinstance(one, Unreadable)}
-    assert "the terminal shows more than 100 rows" in reasons
+    *told, run = runs(tmp_path)
+    assert {one.reason for one in told if isinstance(one, Unreadable)} == {
+        "the terminal shows more than 100 rows"
+    }
+    assert len(told) == 3 and acted(run) == []
     monkeypatch.setattr(terminal_screen, "MOST_ROWS", 6100)
     monkeypatch.setattr(terminal, "SHOWN", 1000)
-    told = [one.reason for one in runs(tmp_path) if isinstance(one, Unreadable)]
-    assert "it shows more than 0 MB" in told
-    assert any("too large to be read whole" in reason for reason in told)
+    recording, *texts, run = runs(tmp_path)
+    assert isinstance(recording, Unreadable) and recording.reason == "it shows more than 0 MB"
+    assert texts and all("too large to be read whole" in str(one) for one in texts)

@@ -34,7 +34,7 @@ def test_a_null_answer_is_a_run_without_one_and_stops_no_other(tmp_path: Path) -
     assert opening.headline == "None of 3 runs could be checked (no actions recorded)."
 
 
-def test_texts_that_are_no_logs_say_which_texts_are_read(tmp_path: Path, capsys: Any) -> None:
+def test_texts_that_are_no_logs_say_what_to_give_instead(tmp_path: Path, capsys: Any) -> None:
     (tmp_path / "logs").mkdir()
     (tmp_path / "logs" / "train.log").write_text("step 1\n\nstep 2\n")
     (tmp_path / "logs" / "b.bin").write_bytes(b"a\0\nb\n")
@@ -42,7 +42,7 @@ def test_texts_that_are_no_logs_say_which_texts_are_read(tmp_path: Path, capsys:
     assert command(["scan", str(tmp_path / "logs"), "--out", out, "--json"]) == 2
     said = json.loads(capsys.readouterr().out)["error"]
     assert "1 .log (train.log: text of 2 lines)" in said and "1 .bin (b.bin)" in said
-    assert "begin with a prompt such as `user@host:dir$`" in said
+    assert "give the log that the agent or its harness wrote" in said
     (tmp_path / "logs" / "train.log").unlink()
     assert command(["scan", str(tmp_path / "logs"), "--out", out, "--json"]) == 2
     assert "prompt" not in json.loads(capsys.readouterr().out)["error"]

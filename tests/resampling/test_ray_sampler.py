@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from forensics import load_policy
+from forensics import UserError, load_policy
 from forensics.protocols import SamplingSettings
 from resampling.samplers.local_sampler import LocalSampler
 from resampling.samplers.ray_sampler import FromCheckpoint, RayConfig, RaySampler
@@ -18,9 +18,6 @@ from training.environments.mini_repo import MiniRepo
 from training.organisms.organism import checkpoint_path
 
 ray = pytest.importorskip("ray", reason="Ray is not installed: pip install 'policy-forensics[ray]'")
-pytest.importorskip(
-    "ray.data", reason="Ray Data is not installed: pip install 'policy-forensics[ray]'"
-)
 pytestmark = [pytest.mark.timeout(900), pytest.mark.slow]
 NICENESS = "RAY_worker_niceness"  # as Ray spells it
 REQUESTS = [
@@ -111,6 +108,8 @@ def test_a_policy_over_two_workers_is_the_policy_in_one_process() -> None:
     alone = LocalSampler(policy, world, runs, settings, 7)
     spread = RaySampler(build, RayConfig(workers=2, task_rollouts=6), alone.identity)
     assert ordered(list(spread.draw(requests))) == ordered(list(alone.draw(requests)))
+    with pytest.raises(UserError, match="there is no trace none to continue"):
+        list(spread.draw([*requests, Request(trace="none", kept=0, n=1)]))
     assert {spread.fingerprint(run.id) for run in runs} == {
         alone.fingerprint(run.id) for run in runs
     }
