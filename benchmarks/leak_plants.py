@@ -20,6 +20,8 @@ ENVIRONMENT = {
     "GIT_CONFIG_NOSYSTEM": "1",
     "GIT_AUTHOR_NAME": "a", "GIT_AUTHOR_EMAIL": "a@b", "GIT_COMMITTER_NAME": "a",
     "GIT_COMMITTER_EMAIL": "a@b", "LC_ALL": "C",
+    # one moment for all: what is later than a commit does not hang on how fast the machine is
+    "GIT_AUTHOR_DATE": "1767225600 +0000", "GIT_COMMITTER_DATE": "1767225600 +0000",
 }  # fmt: skip
 
 
