@@ -5,6 +5,8 @@ import time
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 
+from forensics.errors import UserError
+
 PACKAGE = "policy-forensics"
 
 
@@ -18,8 +20,12 @@ def code_version() -> str:
 
 
 def today() -> str:
-    """The day in UTC, `2026-11-29`; that of `SOURCE_DATE_EPOCH` where it is set, so that the same
-    case gives the same bytes.
+    """The day in UTC, `2026-11-29`; that of `SOURCE_DATE_EPOCH` (seconds since 1970) where it is
+    set, so that the same case gives the same bytes. Raises `UserError` where that is no number.
     """
     seconds = os.environ.get("SOURCE_DATE_EPOCH")
-    return time.strftime("%Y-%m-%d", time.gmtime(float(seconds) if seconds else None))
+    if seconds and not seconds.isdecimal():
+        raise UserError(
+            "SOURCE_DATE_EPOCH must be whole seconds since 1970; set it so, or unset it"
+        )
+    return time.strftime("%Y-%m-%d", time.gmtime(int(seconds) if seconds else None))

@@ -57,8 +57,8 @@ def closed(judged: Judgement) -> Iterator[Gap]:
     """A settled phantom: what a person measures next is no more of the same."""
     if judged.label != "phantom":
         return
-    tests = judged.rule.gain_tests
-    rows = {one.source: one for test in tests for one in sources_of(test, judged.view) if one.todo}
+    found = (one for test in judged.rule.gain_tests for one in sources_of(test, judged.view))
+    rows = {one.source: one for one in found if one.todo and one.status == "tested"}
     named = [rows[one].told for one in smallest(rows)][:NAMED]
     yield Gap(
         text="What the same training learns without the shortcut was not measured.",

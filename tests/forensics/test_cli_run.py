@@ -12,7 +12,9 @@ import pytest
 import typer
 
 from forensics.cli.options import Run, Sampling, study_command
+from forensics.errors import UserError
 from forensics.protocols import SamplingSettings
+from forensics.version import today
 
 GIVEN = {
     "--out": ("there", "out", Path("there")),
@@ -77,3 +79,11 @@ def test_something_is_said_before_the_libraries_are_loaded(tmp_path: Path) -> No
         check=False,
     )
     assert done.returncode == 2 and done.stderr.startswith("Loading the libraries.\nerror: ")
+
+
+def test_the_day_is_that_of_the_environment_or_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SOURCE_DATE_EPOCH", "86400")
+    assert today() == "1970-01-02"
+    monkeypatch.setenv("SOURCE_DATE_EPOCH", "noon")
+    with pytest.raises(UserError, match="seconds since 1970"):
+        today()

@@ -85,6 +85,7 @@ def test_first_screens_say_it_in_words(
     assert run("scan", str(cases["phantom"]), "--out", str(tmp_path / "scanned")) == 0
     scanned = capsys.readouterr().out
     assert "forensics investigate" in page and "Runs: " not in page and "Report:" in scanned
+    assert words.next_measurement(data.verdict).startswith("Close `git-history` in the world that ")
     for told in (page, words.next_measurement(data.verdict), scanned):
         said_plainly(told, cases["phantom"], tmp_path, BUNDLED)
 
