@@ -39,6 +39,7 @@ A benchmark score went up after RL: `forensics investigate` judges whether the g
 and says why and what it did not test.
 """
 MOST_GAPS = 5
+TASKS, QUICK_TASKS = 600, 64
 CaseFolder = Annotated[
     Path,
     typer.Argument(
@@ -68,8 +69,13 @@ def investigate(
     instruments: Instruments = None,
     quick: Quick = False,
     tasks: Annotated[
-        int, typer.Option("--tasks", min=2, help="Held-out tasks to run; all where fewer.")
-    ] = 600,
+        int | None,
+        typer.Option(
+            min=2,
+            help="Held-out tasks to run; all where fewer.",
+            show_default=f"{TASKS}, with --quick {QUICK_TASKS}; with --resume as many as before",
+        ),
+    ] = None,
     samples: Annotated[int, typer.Option(help="Episodes for each task, checkpoint and world.")] = 4,
     before_server: BeforeServer = None,
     after_server: AfterServer = None,
@@ -90,6 +96,7 @@ def investigate(
     from forensics.cli.case_output import run_investigation
     from forensics.cli.routes import route_of
     from forensics.instruments import QUICK
+    from forensics.investigation.stated_settings import stated_tasks
     from forensics.policies.server import require_whole
 
     route, placed = route_of(compared, before_server, after_server or []), compared.log_places
@@ -103,7 +110,13 @@ def investigate(
         world,
         logs=None if placed is None else parse_logs(placed),
         environment_options=options,
-        budget=Budget(tasks=tasks, samples=samples, settings=settings),
+        budget=Budget(
+            tasks=tasks
+            or (stated_tasks(run.out) if run.resume else None)
+            or (QUICK_TASKS if quick and placed is None else TASKS),
+            samples=samples,
+            settings=settings,
+        ),
         training=training,
         trained_tasks=trained_tasks,
         recipe=recipe,

@@ -101,8 +101,8 @@ Quick = Annotated[
     bool,
     typer.Option(
         "--quick",
-        help="A first answer in minutes: the score, scrubbing, the prompt's parts, the grader. Says"
-        " what it left out; --resume without it measures the rest.",
+        help="A first answer in minutes: the score, scrubbing, the prompt's parts, the grader, on"
+        " fewer tasks. Says what it left out; --resume without it measures that on these tasks.",
     ),
 ]
 RunsWorld = Annotated[

@@ -59,12 +59,23 @@ def stated_run(folder: Path) -> dict[str, Any] | None:
     return said if known else None
 
 
+def stated_tasks(folder: Path) -> int | None:
+    """How many held-out tasks the case in this folder was begun with, if there is one."""
+    path = folder / "case.json"
+    tasks = _budget(path).get("tasks") if path.is_file() else None
+    return tasks if isinstance(tasks, int) else None
+
+
 def _of_case(path: Path) -> dict[str, Any]:
+    settings = _budget(path).get("settings")
+    return _known(settings) if isinstance(settings, dict) else {}
+
+
+def _budget(path: Path) -> dict[str, Any]:
     said = read_json(path)
     inputs = said.get("inputs") if isinstance(said, dict) else None
     budget = inputs.get("budget") if isinstance(inputs, dict) else None
-    settings = budget.get("settings") if isinstance(budget, dict) else None
-    return _known(settings) if isinstance(settings, dict) else {}
+    return budget if isinstance(budget, dict) else {}
 
 
 def _of_trl(path: Path) -> dict[str, Any]:

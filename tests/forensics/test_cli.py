@@ -60,7 +60,7 @@ FLAGS = {
     "--accept": (["refusal"], {"accept": ["refusal"]}),
     "--rule": (["strict.toml"], {"rule": Path("strict.toml")}),
     "--instruments": (["score, -kl"], {"instruments": ["score", "-kl"]}),
-    "--quick": ([], {"instruments": [*QUICK]}),
+    "--quick": ([], {"instruments": [*QUICK], "tasks": 64}),
     "--seed": (["3"], {"seed": 3}),
     "--tasks": (["10"], {"tasks": 10}),
     "--samples": (["2"], {"samples": 2}),
@@ -91,6 +91,16 @@ def test_every_flag_changes_what_it_names_and_nothing_else(
     plain = asked(monkeypatch, *NEEDED)
     changed = asked(monkeypatch, *NEEDED, flag, *values)
     assert {key: changed[key] for key in changed if changed[key] != plain.get(key)} == expected
+
+
+def test_a_case_is_gone_on_with_on_as_many_tasks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun = ["--out", str(tmp_path), "--resume"]
+    assert asked(monkeypatch, *NEEDED, *begun, "--quick")["tasks"] == 64
+    (tmp_path / "case.json").write_text('{"inputs": {"budget": {"tasks": 80}}}')
+    assert asked(monkeypatch, *NEEDED, *begun)["tasks"] == 80
+    assert asked(monkeypatch, *NEEDED, *begun, "--quick", "--tasks", "90")["tasks"] == 90
 
 
 def test_no_flag_is_left_untested() -> None:
