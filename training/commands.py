@@ -19,6 +19,7 @@ from forensics.cli import (
     parse_options,
     say,
     say_json,
+    telling_of_loading,
 )
 from forensics.errors import UserError
 
@@ -46,6 +47,7 @@ Seed = Annotated[int, typer.Option(min=0, max=LARGEST_SEED, help="Seed of every 
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of text.")]
 
 
+@telling_of_loading()
 def demo(
     out: Out,
     seed: Seed = 7,
@@ -58,9 +60,6 @@ def demo(
     """Investigate the bundled pair (a base and its leak-trained policy): ends
     with a verdict and a report.
     """
-    from forensics.cli import tell_of_loading
-
-    tell_of_loading()
     from forensics.budget import Budget
     from forensics.cli import run_investigation
     from training.organisms.base_model import checkpoint_path
@@ -73,6 +72,7 @@ def demo(
     )
 
 
+@telling_of_loading()
 def train(
     recipe: Annotated[
         Path, typer.Argument(help="A recipe in TOML, such as training/recipes/leak.toml.")
@@ -85,9 +85,7 @@ def train(
     as_json: AsJson = False,
 ) -> None:
     """Train a policy by a recipe, with the GRPO core."""
-    from forensics.cli import progress_bars, tell_of_loading
-
-    tell_of_loading()
+    from forensics.cli import progress_bars
     from forensics.progress import silent
     from forensics.study import Folder, hold
     from training.distributed import first_process

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
         say as say,
         say_json as say_json,
         tell as tell,
-        tell_of_loading as tell_of_loading,
+        telling_of_loading as telling_of_loading,
     )
     from forensics.cli.main import SETTINGS as SETTINGS
     from forensics.cli.options import (

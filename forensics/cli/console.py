@@ -9,6 +9,7 @@ bar.
 
 import json
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,11 +17,14 @@ from typing import Any, Final
 
 from forensics.progress import Progress
 
+_SAID = threading.Event()  # anything behind the line about loading
+
 
 def say(text: str) -> None:
     """Text on stdout, with whatever a model or a file name might have smuggled in made visible."""
     from forensics.report.escape import printable
 
+    _SAID.set()
     sys.stdout.write(printable(text) + "\n")
     sys.stdout.flush()
 
@@ -33,10 +37,28 @@ def tell(text: str) -> None:
     sys.stderr.flush()
 
 
-def tell_of_loading() -> None:
-    """That the libraries are loaded now, which takes seconds before anything else is said."""
-    if "torch" not in sys.modules:
-        tell("Loading the libraries.")
+@contextmanager
+def telling_of_loading() -> Iterator[None]:
+    """While the libraries are loaded, says so, and for how long, until anything else is said."""
+    if "torch" in sys.modules:
+        yield
+        return
+    tell("Loading the libraries.")
+    _SAID.clear()
+    teller = threading.Thread(target=_go_on_telling, args=[time.monotonic()], daemon=True)
+    teller.start()
+    try:
+        yield
+    finally:
+        _SAID.set()
+        teller.join()
+
+
+def _go_on_telling(began: float) -> None:
+    """It imports nothing, beside a thread that does."""
+    while not _SAID.wait(LOADING_SECONDS):
+        sys.stderr.write(f"Loading the libraries, {time.monotonic() - began:.0f} s.\n")
+        sys.stderr.flush()
 
 
 def say_json(value: Any) -> None:
@@ -45,6 +67,7 @@ def say_json(value: Any) -> None:
     sys.stdout.flush()
 
 
+LOADING_SECONDS: Final = 1.8
 QUIET_SECONDS: Final = 2.0
 DRAWN_SECONDS: Final = 0.1  # between two drawings of bars that do not tick
 LINE_SECONDS: Final = 10.0  # between two lines about one thing where there is no terminal
@@ -83,6 +106,7 @@ class BarProgress:
         self._tasks: dict[str, Any] = {}
 
     def __call__(self, what: str, done: int, of: int) -> None:
+        _SAID.set()
         name = what.partition(",")[0]
         if done >= of:
             if name in self._tasks:
@@ -109,6 +133,7 @@ class PlainProgress:
         self._told: set[str] = set()
 
     def __call__(self, what: str, done: int, of: int) -> None:
+        _SAID.set()
         name, now = what.partition(",")[0], time.monotonic()
         waited = now - self._last.setdefault(name, now)
         over = done >= of

@@ -17,6 +17,7 @@ read is said in our own form: one sentence with a cure.
 
 import ast
 import errno
+import gc
 import os
 import sys
 import tempfile
@@ -252,7 +253,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     os.environ.setdefault(
         "GOMP_SPINCOUNT", SPINS
     )  # read when torch is loaded, which no command has done yet
-    sys.exit(run(list(sys.argv[1:] if arguments is None else arguments)))
+    code = run(list(sys.argv[1:] if arguments is None else arguments))
+    gc.freeze()  # at its end Python searches nothing for cycles: seconds behind the last word
+    sys.exit(code)
 
 
 def run(arguments: list[str]) -> int:

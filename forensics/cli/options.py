@@ -360,14 +360,14 @@ def study_command(command: Callable[..., None]) -> Callable[..., None]:
 
     @wraps(command)
     def taken(**given: Any) -> None:
-        from forensics.cli.console import tell_of_loading
+        from forensics.cli.console import telling_of_loading
 
-        tell_of_loading()
         told = dict(given)
-        for name, options in spread.items():
-            made = kinds[name](**{option: given.pop(option) for option in options})
-            given[name] = made.settings(told) if name == "settings" else made
-        command(**given)
+        with telling_of_loading():
+            for name, options in spread.items():
+                made = kinds[name](**{option: given.pop(option) for option in options})
+                given[name] = made.settings(told) if name == "settings" else made
+            command(**given)
 
     parameters = [
         parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY)
