@@ -1,9 +1,10 @@
 """Runs on disk, by subject, condition and tasks.
 
 1. Every request has a content address: the subject's weights, the world and its options, the
-   condition, the tasks, the settings and the seed. What is there is never played again.
+   condition, the tasks, the settings and the seed. What is there is never played again: runs in
+   an altered world are copied where that world was asked of the same task among others.
 2. Tasks are played in fixed chunks, and each chunk is written atomically. It depends on its
-   request alone, so a case that was killed goes on and gives the same bytes.
+   request, and those before it, alone, so a case that was killed goes on and gives the same bytes.
 3. A run with actions refused, with an altered or a scrubbed world or with other settings is
    coupled with the open run of its task and sample: the same random numbers, so that both are
    equal up to the first draw that differs.
@@ -11,8 +12,9 @@
 """
 
 import logging
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import groupby
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -22,7 +24,7 @@ from forensics.phrases import percent, plural, printable
 from forensics.progress import Pace, Progress, ticking
 from forensics.protocols import Environment, Policy, SamplingSettings
 from forensics.records import Trajectory, content_hash, read_json, write_json
-from forensics.records.tables import write_trajectories
+from forensics.records.tables import read_trajectories, write_trajectories
 from forensics.records.trajectory import LAST_ACTION_CUT, TOKEN_LIMIT, WORLD_RAISED
 from forensics.rollout_logs import Rollouts
 from forensics.runs.condition import OPEN, Condition
@@ -30,6 +32,7 @@ from forensics.world import environment_key
 
 TASKS_PER_CHUNK = 256
 FIRST, FIRST_TASKS = 8, 4  # episodes on so many tasks: a fault of one task is not the world's
+ALIKE = "alike.json"  # the files of each altered world: by what their requests share, names
 ROWS = "rows.json"  # how many rows a batch of each policy has, where memory decides
 
 
@@ -46,13 +49,15 @@ class Player(NamedTuple):
 
 class Request(NamedTuple):
     """Where the runs of a subject under a condition lie, and what each of the files holds:
-    tasks, and the seed that they are played with. `label` says in words what is played.
+    tasks, and the seed that they are played with. `label` says in words what is played;
+    `alike`: what all requests share whose runs in an altered world differ by their tasks alone.
     """
 
     key: str
     label: str
     paths: tuple[Path, ...]
     parts: tuple[tuple[tuple[str, ...], int], ...]
+    alike: str
 
     @property
     def is_there(self) -> bool:
@@ -98,6 +103,7 @@ class RunStore:
                 (tuple(part), int(content_hash([root, number], 15), 16))
                 for number, part in sorted(parts.items())
             ),
+            alike=content_hash(content | {"tasks": None}) if coupled and condition.changed else "",
         )
 
     def rollouts(
@@ -110,11 +116,14 @@ class RunStore:
         for at, (path, (tasks, seed)) in enumerate(zip(request.paths, request.parts, strict=True)):
             if path.exists():
                 tick(len(tasks) * self.budget.samples)
-            else:
+                continue
+            there, policy = self._there(request, tasks), None
+            runs: Iterator[Trajectory] = iter(())
+            if left := tuple(task for task in tasks if task not in there):
                 policy = self._sized(able(who, condition))
                 play = policy.play(
                     condition.altered.of(world) if condition.altered else world,
-                    tasks,
+                    left,
                     self.budget.samples,
                     condition.sampling or self.budget.settings,
                     seed,
@@ -126,10 +135,29 @@ class RunStore:
                     runs = _raising_no_more(runs, who.name, world, len(self.tasks), self.budget)
                 if condition == OPEN and at == 0:
                     runs = _telling_of_cuts(runs, who.name, self.budget.settings)
-                write_trajectories(path, _ticked(pace.timed(runs), tick))
+            write_trajectories(path, _ticked(_merged(tasks, there, pace.timed(runs)), tick))
+            if request.alike:
+                known = self._noted(ALIKE)
+                self._note(
+                    ALIKE, known | {request.alike: [*known.get(request.alike, ()), path.name]}
+                )
+            if policy is not None:
                 self._sized(policy)  # fewer rows by now, perhaps
         progress(request.label, number, number)  # a world may give fewer
         return Rollouts(key=request.key, paths=request.paths)
+
+    def _there(self, request: Request, tasks: tuple[str, ...]) -> dict[str, list[Trajectory]]:
+        """The runs of these tasks that lie in other files of the same altered world, of tasks that
+        were played to the last sample.
+        """
+        found: dict[str, list[Trajectory]] = {}
+        for name in self._noted(ALIKE).get(request.alike, ()):
+            runs: dict[str, list[Trajectory]] = {}
+            for run in read_trajectories(self.folder / "trajectories" / name):
+                runs.setdefault(run.task, []).append(run)
+            whole = {task: its for task, its in runs.items() if len(its) == self.budget.samples}
+            found = {task: whole[task] for task in tasks if task in whole} | found
+        return found
 
     def _sized(self, policy: Policy) -> Policy:
         """The policy with the rows of a batch that the case was begun with, and those noted:
@@ -138,14 +166,21 @@ class RunStore:
         room = getattr(policy, "room", None)
         if room is None or not room.stated:
             return policy
-        path = self.folder / "trajectories" / ROWS
-        known: dict[str, Any] = read_json(path) if path.exists() else {}
+        known = self._noted(ROWS)
         earlier = known.get(policy.identity, room.stated)
         room.restore(earlier | {"rows": min(earlier["rows"], room.stated["rows"])})
         if known.get(policy.identity) != room.stated:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            write_json(path, known | {policy.identity: room.stated})
+            self._note(ROWS, known | {policy.identity: room.stated})
         return policy
+
+    def _noted(self, name: str) -> dict[str, Any]:
+        path = self.folder / "trajectories" / name
+        return read_json(path) if path.exists() else {}
+
+    def _note(self, name: str, content: dict[str, Any]) -> None:
+        path = self.folder / "trajectories" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_json(path, content)
 
     def _content(self, who: Player, condition: Condition, tasks: tuple[str, ...]) -> dict[str, Any]:
         return {
@@ -165,6 +200,20 @@ def _ticked(runs: Iterable[Trajectory], tick: Callable[[int], None]) -> Iterator
     for run in runs:
         yield run
         tick(1)
+
+
+def _merged(
+    tasks: Iterable[str], there: Mapping[str, list[Trajectory]], played: Iterable[Trajectory]
+) -> Iterator[Trajectory]:
+    """The runs that are there and those that are `played`, in the order of the tasks."""
+    groups = groupby(played, key=lambda run: run.task)
+    name, group = next(groups, (None, iter(())))
+    for task in tasks:
+        if task in there:
+            yield from there[task]
+        elif task == name:
+            yield from group
+            name, group = next(groups, (None, iter(())))
 
 
 def _declared(runs: Iterable[Trajectory], world: Environment) -> Iterator[Trajectory]:

@@ -15,7 +15,7 @@ from forensics.errors import MissingInput, OutsideFailure, UserError
 from forensics.investigation.folder import case_identities
 from forensics.policies import scripted_policy
 from forensics.protocols import Alteration, Constraint, Intervention, SamplingSettings
-from forensics.records import Checkpoint, Step, Trajectory
+from forensics.records import Checkpoint, Step, Trajectory, content_hash
 from forensics.runs import OPEN, Condition, Series, series_of
 from forensics.runs.kept import MOST, Kept
 from forensics.runs.run_store import _telling_of_cuts
@@ -78,6 +78,57 @@ def test_old_folders_are_found_again(
     log = case.rollouts("before", condition, tasks=case.tasks[100:280] if some else None)
     assert log.paths[0].name == f"before-{name}-0000.parquet"
     assert policy.seeds == seeds
+
+
+class Rolls:
+    """Plays by its seed and the task, and notes which tasks."""
+
+    identity, capabilities = "b", frozenset({"play"})
+
+    def __init__(self) -> None:
+        self.played: list[tuple[str, ...]] = []
+
+    def play(self, world: Any, tasks: Any, samples: int, *asked: Any) -> Iterator[Trajectory]:
+        self.played.append(tuple(tasks))
+        for task in tasks:
+            for sample in range(samples):
+                text = content_hash([task, sample, asked[1]])
+                steps = (Step(role="assistant", text=text),)
+                yield episode_of(policy="b", task=task, sample=sample, steps=steps)
+
+
+def test_an_altered_world_is_played_once_for_a_task(tmp_path: Path) -> None:
+    """Also where its runs lie in two files, a task lacks a run, or the case is gone on with."""
+    condition = Condition(altered=ALTERED)
+
+    def opened(folder: str) -> tuple[Rolls, Case]:
+        policy: Any = Rolls()
+        case = Case(
+            folder=tmp_path / folder,
+            environment=MiniRepo(turns="3"),
+            budget=Budget(tasks=40, samples=2),
+            subjects=held_subjects(policy),
+        )
+        return policy, case
+
+    def runs(case: Case, tasks: Any) -> list[Trajectory]:
+        return list(case.rollouts("before", condition, tasks=tasks))
+
+    policy, case = opened("case")
+    few, other, more = case.tasks[::4], case.tasks[1:3], case.tasks[:30]
+    for tasks in (few, other):
+        runs(case, tasks)
+    again, case = opened("case")
+    merged = runs(case, more)
+    (left,) = again.played
+    assert {*left} == {*more} - {*few} - {*other} and len(policy.played) == 2
+    fresh, apart = opened("fresh")
+    assert merged == runs(apart, more) and fresh.played == [more]
+    assert [run.task for run in merged] == [task for task in more for _ in range(2)]
+    runs(case, few[:3])
+    assert len(again.played) == 1  # all of them lie there
+    runs_elsewhere = list(case.rollouts("before", Condition(sampling=WARM), tasks=few))
+    assert len(runs_elsewhere) == 2 * len(few) and again.played[1] == few  # another world
 
 
 def test_a_channel_that_the_world_does_not_declare_is_one_sentence(tmp_path: Path) -> None:
