@@ -45,6 +45,42 @@ class RunInterrupted(KeyboardInterrupt):
         self.kept = kept
 
 
+MODELS: Final = (  # what `pip install policy-forensics[models]` brings
+    "torch",
+    "transformers",
+    "accelerate",
+    "safetensors",
+    "transformer_lens",
+    "sae_lens",
+    "nnsight",
+    "einops",
+    "jaxtyping",
+)
+
+
+class ModelsMissing(UserError):
+    """The packages that open a model are not installed."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(
+            f"this needs {name}, which is not installed; `pip install 'policy-forensics[models]'`"
+            " (in a clone: `pip install '.[models]'`) brings what opens models"
+        )
+
+
+def models_missing(error: BaseException) -> ModelsMissing | None:
+    """The one sentence for an import that failed for want of those packages; `None` for any
+    other error.
+    """
+    at: BaseException | None = error
+    while at is not None:
+        name = (at.name or "").partition(".")[0] if isinstance(at, ModuleNotFoundError) else ""
+        if name in MODELS:
+            return ModelsMissing(name)
+        at = at.__cause__ or at.__context__
+    return None
+
+
 class MissingInput(Exception):
     """The case lacks what an instrument asked for.
 

@@ -19,7 +19,7 @@ from functools import cache
 from typing import Any, NamedTuple
 
 from forensics.case import Case
-from forensics.errors import MissingInput, UserError, stop_outside
+from forensics.errors import MissingInput, ModelsMissing, UserError, stop_outside
 from forensics.phrases import printable
 from forensics.plugins import code_of, load_point, package_of, plugin_points
 from forensics.records import Evidence, Provenance, Undefined
@@ -276,10 +276,25 @@ def installed_gain_tests() -> tuple[GainTest, ...]:
     return tuple(sorted(found, key=lambda test: (bool(test.package), test.place, test.name)))
 
 
+def not_installed() -> list[str]:
+    """The names of instruments that need packages which are not there (`ModelsMissing`)."""
+    missing = []
+    for group in GROUPS:
+        for point in plugin_points(group):
+            try:
+                load_point(group, point)
+            except ModelsMissing:
+                missing.append(point.name)
+    return missing
+
+
 def _installed(group: str) -> Iterator[tuple[str, Instrument]]:
     """Every instrument of a group, with the package that brings it."""
     for point in plugin_points(group):
-        tool = load_point(group, point)
+        try:
+            tool = load_point(group, point)
+        except ModelsMissing:  # `not_installed` names it
+            continue
         if not isinstance(tool, Instrument):
             raise UserError(
                 f"an entry point of '{group}' names {printable(repr(tool)[:80])},"

@@ -10,7 +10,7 @@ from importlib.metadata import EntryPoint, distributions, entry_points
 from traceback import walk_tb
 from typing import Any
 
-from forensics.errors import UserError
+from forensics.errors import UserError, models_missing
 from forensics.version import PACKAGE, code_version
 
 
@@ -43,12 +43,12 @@ def two_of_a_name(group: str, name: str, *packages: str) -> UserError:
 
 def load_point(group: str, point: EntryPoint) -> Any:
     """The object behind an entry point. Raises `UserError` where its package
-    cannot be imported.
+    cannot be imported, `ModelsMissing` where that is for want of torch and the like.
     """
     try:
         return point.load()
     except (ImportError, AttributeError) as error:
-        raise UserError(
+        raise models_missing(error) or UserError(
             f"the {_kind(group)} {point.name} cannot be loaded ({error}); reinstall its package"
         ) from error
 

@@ -97,10 +97,11 @@ def investigate(
     from forensics.cli.routes import route_of
     from forensics.instruments import QUICK
     from forensics.investigation.stated_settings import stated_tasks
-    from forensics.policies.server import require_whole
 
     route, placed = route_of(compared, before_server, after_server or []), compared.log_places
     if before_server or after_server:
+        from forensics.policies.server import require_whole
+
         require_whole(settings)
     first, others, world, options = route.sides(run.out)
     run_investigation(

@@ -13,8 +13,10 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib.util import find_spec
 from typing import Any, Final
 
+from forensics.errors import ModelsMissing
 from forensics.progress import Progress
 
 _SAID = threading.Event()  # anything behind the line about loading
@@ -38,11 +40,15 @@ def tell(text: str) -> None:
 
 
 @contextmanager
-def telling_of_loading() -> Iterator[None]:
-    """While the libraries are loaded, says so, and for how long, until anything else is said."""
+def telling_of_loading(models: bool = True) -> Iterator[None]:
+    """While the libraries are loaded, says so, and for how long, until anything else is said.
+    Raises `ModelsMissing` where what opens `models` is asked for and not installed.
+    """
     if "torch" in sys.modules:
         yield
         return
+    if models and find_spec("torch") is None:
+        raise ModelsMissing("torch")
     tell("Loading the libraries.")
     _SAID.clear()
     teller = threading.Thread(target=_go_on_telling, args=[time.monotonic()], daemon=True)

@@ -34,7 +34,7 @@ from typer.core import TyperCommand, TyperGroup
 from forensics.cli import commands
 from forensics.cli.server_check import check_server
 from forensics.cli.twin_command import twin
-from forensics.errors import RunInterrupted, UserError, outside_failure
+from forensics.errors import RunInterrupted, UserError, models_missing, outside_failure
 from forensics.plugins import load_point, package_of, plugin_points, two_of_a_name
 from forensics.version import PACKAGE
 
@@ -277,6 +277,8 @@ def run(arguments: list[str]) -> int:
     except Interrupted as stop:
         return fail(_interrupted(stop.__cause__, arguments), INTERRUPTED, arguments)
     except Exception as error:
+        if (missing := models_missing(error)) is not None:
+            return fail(str(missing), BAD_INPUT, arguments)
         from forensics.records.files import as_user_error
 
         if isinstance(error, OSError):  # a full disk

@@ -363,7 +363,7 @@ def study_command(command: Callable[..., None]) -> Callable[..., None]:
         from forensics.cli.console import telling_of_loading
 
         told = dict(given)
-        with telling_of_loading():
+        with telling_of_loading(models=not given.get("log_places")):
             for name, options in spread.items():
                 made = kinds[name](**{option: given.pop(option) for option in options})
                 given[name] = made.settings(told) if name == "settings" else made

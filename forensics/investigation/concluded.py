@@ -20,6 +20,7 @@ from forensics.instruments import (
     LAYERS,
     Instrument,
     installed_instruments,
+    not_installed,
     plain_config,
     run_instrument,
 )
@@ -79,7 +80,8 @@ def provenance(tools: Sequence[Instrument], case: Case, device: str) -> dict[str
     return {
         "day": today(),
         "left_out": [
-            tool.name for tool in installed_instruments() if tool.usual and tool.name not in chosen
+            *(one.name for one in installed_instruments() if one.usual and one.name not in chosen),
+            *not_installed(),
         ],
         "code": code_version(),
         "python": platform.python_version(),
