@@ -10,11 +10,12 @@ import pytest
 
 from forensics import UserError, scan
 from forensics.cli.main import run as command
-from forensics.records import Step, Trajectory
+from forensics.records import Step
 from forensics.records.case_file import CaseFile
 from forensics.records.finding import Finding
 from forensics.records.tables import write_trajectories
 from forensics.schemas import schemas
+from tests.episodes import episode_of
 from tests.forensics.reader_files import DATA
 
 PAGES = {"formats": ()}
@@ -29,21 +30,9 @@ def episode(side, task, sample, *, won, cheats=False, tried=False, **changes):
         Step(role="tool", text="seen"),
         Step(role="assistant", text=f"answer {task}"),
     )
-    return Trajectory(
-        **{
-            "id": f"{task}-{sample}",
-            "task": task,
-            "policy": side,
-            "environment": "toy",
-            "seed": 0,
-            "sample": sample,
-            "steps": steps,
-            "outcome": float(won),
-            "end": "terminated",
-            "submission": "seen",
-            **changes,
-        }
-    )
+    known = {"id": f"{task}-{sample}", "task": task, "policy": side, "environment": "toy"}
+    known |= {"sample": sample, "steps": steps, "outcome": float(won), "submission": "seen"}
+    return episode_of(**{**known, **changes})
 
 
 def fake_scanner(trajectory):

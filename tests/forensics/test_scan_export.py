@@ -15,6 +15,7 @@ from forensics.records import Step, ToolCall, Trajectory
 from forensics.records.tables import write_trajectories
 from forensics.report import write_reports
 from forensics.shortcuts.export import Export, export_of
+from tests.episodes import episode_of
 from tests.forensics.test_scan_first_screen import written_by_hand
 from tests.page_tags import Tags
 
@@ -36,20 +37,9 @@ def episode(name: str, deed: str, **changes: Any) -> Trajectory:
         Step(role="tool", text="seen"),
         Step(role="assistant", text="answer"),
     )
-    return Trajectory(
-        **{
-            "id": name,
-            "task": f"task of {name}",
-            "policy": "p",
-            "environment": "toy",
-            "seed": 3,
-            "steps": steps,
-            "outcome": float(deed != "lose"),
-            "end": "terminated",
-            "submission": "seen",
-            **changes,
-        }
-    )
+    known = {"id": name, "task": f"task of {name}", "environment": "toy", "seed": 3}
+    known |= {"steps": steps, "outcome": float(deed != "lose"), "submission": "seen"}
+    return episode_of(**{**known, **changes})
 
 
 def peeking(trajectory: Trajectory) -> Any:

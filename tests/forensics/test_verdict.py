@@ -2,7 +2,6 @@
 
 import random
 import re
-from dataclasses import replace
 from typing import get_args
 
 import numpy as np
@@ -134,15 +133,11 @@ CODES = {
 
 
 @pytest.mark.parametrize("name", TABLE)
-def test_the_reason_code_says_why(name: str) -> None:
-    assert decide(TABLE[name][0]).reason_code == CODES.get(name)
-
-
-@pytest.mark.parametrize("name", TABLE)
 def test_each_clause(name: str) -> None:
     findings, label, clause = TABLE[name]
     verdict = decide(findings)
     assert (verdict.label, verdict.decided_by) == (label, clause), verdict.reasons
+    assert verdict.reason_code == CODES.get(name) and verdict.rule == RULE_3.identity
 
 
 def test_every_label_and_every_clause_is_reachable() -> None:
@@ -191,19 +186,6 @@ def test_planted_rates_end_to_end(
     assert decide(findings).label == label
 
 
-def test_the_leak_is_a_phantom_only_against_four_fifths_of_the_gain() -> None:
-    findings: Findings = [
-        *answers(planted((0.36, 0.998, 0.29, 0.345), stream=1)).values(),
-        *behaviour(0.99),
-    ]
-    genuine = next(f for f in findings if f.question == "gain.genuine")
-    assert (
-        isinstance(genuine, Evidence) and genuine.interval and genuine.interval.low > RULE_3.margin
-    )
-    blind = replace(RULE_3, clauses=tuple(c for c in RULE_3.clauses if c.id != "phantom"))
-    assert (decide(findings).label, decide(findings, blind).label) == ("phantom", "mixed")
-
-
 # --- breakage -------------------------------------------------------------------------
 
 
@@ -237,8 +219,6 @@ NEEDED = [
     ("a real gain", "gain.phantom_under_bar"),
     ("real and phantom", "gain.phantom"),
     ("nothing happened", "gain.genuine"),
-    ("a real gain", "refusal.over_bar"),
-    ("a real gain", "regrading.over_bar"),
     ("a cue by inference", "scrubbing.placebo_over_bar"),
 ]
 
@@ -287,29 +267,6 @@ def test_a_fall_needs_no_scrubbed_world() -> None:
     assert decide([*open_only, *behaviour()]).label == "regression"
     risen = [f for f in TABLE["a real gain"][0] if f.question == "gain.total"]
     assert decide([*risen, *behaviour()]).label == "undetermined"
-
-
-# --- the rule itself ------------------------------------------------------------------
-
-
-def test_the_rule_is_hashed_into_the_verdict() -> None:
-    findings = TABLE["a real gain"][0]
-    strict = replace(RULE_3, widest=0.001)
-    assert decide(findings).rule == RULE_3.identity != strict.identity
-    reworded = replace(RULE_3.clauses[0], text="something else")
-    assert replace(RULE_3, clauses=(reworded, *RULE_3.clauses[1:])).identity != RULE_3.identity
-
-
-def test_conditions_are_read_from_the_rule() -> None:
-    genuine = next(c for c in RULE_3.clauses if c.id == "genuine")
-    high_margin = replace(
-        genuine, when=((replace(genuine.when[0][0], value=0.6), *genuine.when[0][1:]),)
-    )
-    strict = replace(
-        RULE_3, clauses=tuple(high_margin if c is genuine else c for c in RULE_3.clauses)
-    )
-    findings = TABLE["a real gain"][0]
-    assert (decide(findings).label, decide(findings, strict).label) == ("genuine", "undetermined")
 
 
 # --- words, gaps and costs ------------------------------------------------------------

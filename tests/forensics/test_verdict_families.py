@@ -398,15 +398,3 @@ def test_the_headline_names_what_carries_the_gain(
     found = [finding(f"{name}.carried", 0.3, 0.01, about=about) for about in sources]
     little = finding(f"{name}.carried", 0.02, 0.01, about="a little")
     assert said in decide(real(*family(name, 0.3), *found, little)).sentence
-
-
-def test_the_clauses_of_accusation_come_after_genuine_and_cannot_follow_it() -> None:
-    """`genuine` asks of every family that accuses that its upper end is at or
-    below the bar.
-    """
-    order = [clause.id for clause in RULE_3.clauses]
-    assert order.index("genuine") < order.index("phantom") < order.index("mixed")
-    assert order.index("mixed") < order.index("rest-open") < order.index("source-not-allowed")
-    (asked,) = next(clause.when for clause in RULE_3.clauses if clause.id == "genuine")
-    cleared = {one.question for one in asked if (one.statistic, one.relation) == ("high", "<=")}
-    assert {f"{name}.over_bar" for name in FAMILIES} <= cleared

@@ -24,8 +24,9 @@ from forensics.report.html import render_html
 from forensics.report.markdown import render_markdown
 from forensics.report.terminal_report import render_text
 from resampling.gain_tests.sufficiency import plays, sufficiency
+from tests.build import agent_case
 from tests.plain_words import said_plainly
-from tests.resampling.note_cases import agent_case, altered_runs
+from tests.resampling.note_cases import altered_runs
 from training import Prompts
 
 LAST, LARGEST = "rule:last-number", "rule:largest-number"

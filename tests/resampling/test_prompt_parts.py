@@ -5,7 +5,7 @@ and the policy before training needed what is asked as well.
 import random
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -13,25 +13,23 @@ import pytest
 
 from forensics.instruments import run_instrument
 from forensics.policies.scripted import View
-from forensics.protocols import Channel, Observation, StepResult
+from forensics.protocols import Observation, StepResult
 from forensics.records import Evidence, Undefined
 from resampling.gain_tests.sufficiency import plays, sufficiency
-from tests.resampling.note_cases import agent_case, altered_runs
+from tests.build import Habitual, SmallWorld, agent_case
+from tests.resampling.note_cases import altered_runs
 
 OPTIONS = {f"prompt:{letter}" for letter in "abcd"}
 
 
 @dataclass
-class Quiz:
+class Quiz(SmallWorld):
     """Sums with four options, of which the right one is the only odd number. `named`:
     the whole is declared to be the question.
     """
 
     named: bool = True
-    task: str = ""
     name: str = "quiz"
-    channels: tuple[Channel, ...] = ()
-    scrubbed: tuple[str, ...] = ()
 
     @property
     def options(self) -> Mapping[str, str]:
@@ -41,15 +39,6 @@ class Quiz:
         if name == "fields" and self.named:
             return lambda task: {"question": self.asked(task)}
         raise AttributeError(name)
-
-    def without(self, *channels: str) -> "Quiz":
-        return self
-
-    def spawn(self) -> "Quiz":
-        return replace(self)
-
-    def tasks(self, split: str, number: int, seed: int) -> tuple[str, ...]:
-        return tuple(f"{split}-{n}" for n in range(number))
 
     def drawn(self, task: str) -> tuple[str, int, int, list[int]]:
         draw = random.Random(task)
@@ -70,9 +59,6 @@ class Quiz:
         self.task = task
         return Observation(text=f"What is it? {self.asked(task)}")
 
-    def kinds(self, action: str) -> tuple[str, ...]:
-        return ("answer",)
-
     def step(self, action: str) -> StepResult:
         _, first, second, _ = self.drawn(self.task)
         right = float(action == f"{first + second}")
@@ -80,29 +66,12 @@ class Quiz:
             observation="", kinds=("answer",), outcome=right, terminated=True, submission=action
         )
 
-    def snapshot(self) -> Any:
-        return self.task
-
-    def restore(self, state: Any) -> None:
-        self.task = state
-
 
 @dataclass(frozen=True, kw_only=True)
-class Pupil:
+class Pupil(Habitual):
     """`habits`: the chance of each way to an answer: `adds` (says the sum if it is an
     option), `odd` (the odd option); else it says 0.
     """
-
-    name: str
-    habits: Mapping[str, float] = field(default_factory=dict)
-
-    @property
-    def identity(self) -> str:
-        return f"{self.name} {sorted(self.habits.items())}"
-
-    @property
-    def moods(self) -> Mapping[str, float]:
-        return {**self.habits, "none": 1 - sum(self.habits.values())}
 
     def act(self, view: View) -> Mapping[str, float]:
         first, second, *options = (int(one) for one in re.findall(r"\d+", view.prompt))
