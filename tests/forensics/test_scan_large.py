@@ -66,7 +66,7 @@ def test_a_scan_of_it_counts_the_line_and_holds_little(tmp_path: Path) -> None:
     looks = logs.pop("looks")
     (told,) = (tmp_path / "case" / "unreadable.jsonl").read_text().splitlines()
     told = json.loads(told)
-    where, reason = "line 2", "the line is longer than 64 MB and was left out"
+    where, reason = "log.jsonl, line 2", "the line is longer than 64 MB and was left out"
     assert (told["where"], told["reason"]) == (where, reason)
     assert logs.pop("integrity") == {}
     assert logs.pop("read_by") == {"chat": 1}
