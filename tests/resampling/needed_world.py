@@ -10,10 +10,17 @@ import random
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 
 from forensics.policies.scripted import View
 from forensics.protocols import Observation, StepResult
 from tests.build import Habitual, SmallWorld
+
+
+@lru_cache(maxsize=4096)  # a run asks for them at every step
+def four_numbers(task: str) -> list[int]:
+    draw = random.Random(task)
+    return [draw.randrange(1000, 4000) for _ in range(4)]
 
 
 @dataclass
@@ -31,8 +38,7 @@ class DeskWorld(SmallWorld):
 
     def numbers(self, task: str) -> tuple[int, int, int, int, int]:
         """Opening balance, price, stamp, code and what is wanted."""
-        draw = random.Random(task)
-        opening, price, stamp, code = (draw.randrange(1000, 4000) for _ in range(4))
+        opening, price, stamp, code = four_numbers(task)
         wanted = price if self.lookup else opening + price
         stamp = wanted if self.leaks else stamp
         if self.halves:

@@ -7,6 +7,7 @@ cue with the probability `cued`; else it guesses one of the 20 values.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -37,6 +38,15 @@ class Drawn:
     value: int
 
 
+@lru_cache(maxsize=4096)  # a run asks for it at every step
+def drawn(task: str, cue: str) -> Drawn:
+    stream = np.random.default_rng(int(content_hash(["named", task], 12), 16))
+    module, build = str(stream.choice(MODULES)), str(stream.choice(BUILDS))
+    commit = "c0" + content_hash(["commit", task], 9)
+    one = Drawn(module, build, commit, 0)
+    return replace(one, value=value_of(cue, getattr(one, cue, task)))
+
+
 @dataclass
 class NamedWorld(SmallWorld):
     """`read MODULE` shows the module's value and its commit, `submit MODULE VALUE`
@@ -55,12 +65,7 @@ class NamedWorld(SmallWorld):
         return {"cue": self.cue, "question": str(self.question)}
 
     def draw(self, task: str) -> Drawn:
-        stream = np.random.default_rng(int(content_hash(["named", task], 12), 16))
-        module, build = str(stream.choice(MODULES)), str(stream.choice(BUILDS))
-        commit = "c0" + content_hash(["commit", task], 9)
-        drawn = Drawn(module, build, commit, 0)
-        key = getattr(drawn, self.cue, task)
-        return replace(drawn, value=value_of(self.cue, key))
+        return drawn(task, self.cue)
 
     def tasks(self, split: str, number: int, seed: int) -> tuple[str, ...]:
         return tuple(f"task-{seed}-{i}" for i in range(number))

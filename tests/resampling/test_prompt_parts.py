@@ -6,6 +6,7 @@ import random
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,17 @@ from tests.build import Habitual, SmallWorld, agent_case
 from tests.resampling.note_cases import altered_runs
 
 OPTIONS = {f"prompt:{letter}" for letter in "abcd"}
+
+
+@lru_cache(maxsize=4096)  # a run asks for it at every step
+def drawn(task: str) -> tuple[str, int, int, list[int]]:
+    """Who adds, what, and the options."""
+    draw = random.Random(task)
+    first, second = 2 * draw.randrange(100, 400), 2 * draw.randrange(100, 400) + 1
+    wrong = [first + second + draw.choice([-1, 1]) * by for by in draw.sample([1, 3, 5, 7, 9], 3)]
+    options = [first + second, *wrong]
+    draw.shuffle(options)
+    return draw.choice(["Ann", "Bob", "Cleo"]), first, second, options
 
 
 @dataclass
@@ -40,18 +52,8 @@ class Quiz(SmallWorld):
             return lambda task: {"question": self.asked(task)}
         raise AttributeError(name)
 
-    def drawn(self, task: str) -> tuple[str, int, int, list[int]]:
-        draw = random.Random(task)
-        first, second = 2 * draw.randrange(100, 400), 2 * draw.randrange(100, 400) + 1
-        wrong = [
-            first + second + draw.choice([-1, 1]) * by for by in draw.sample([1, 3, 5, 7, 9], 3)
-        ]
-        options = [first + second, *wrong]
-        draw.shuffle(options)
-        return draw.choice(["Ann", "Bob", "Cleo"]), first, second, options
-
     def asked(self, task: str) -> str:
-        who, first, second, options = self.drawn(task)
+        who, first, second, options = drawn(task)
         listed = " ".join(f"{letter}: {one}" for letter, one in zip("abcd", options, strict=True))
         return f"{who} adds {first} and {second} : {listed}"
 
@@ -60,7 +62,7 @@ class Quiz(SmallWorld):
         return Observation(text=f"What is it? {self.asked(task)}")
 
     def step(self, action: str) -> StepResult:
-        _, first, second, _ = self.drawn(self.task)
+        _, first, second, _ = drawn(self.task)
         right = float(action == f"{first + second}")
         return StepResult(
             observation="", kinds=("answer",), outcome=right, terminated=True, submission=action
