@@ -84,30 +84,6 @@ def test_is_ancestor_decides_by_its_exit_code(code: int, used: bool | None) -> N
     assert (found["git-history"].used is used) if used else "git-history" not in found
 
 
-def test_seen_but_not_handed_in_is_obtained_only() -> None:
-    other = PATCH.replace("total = width * height", "size = 7 if flag else 9")
-    other = other.replace("def area(width, height)", "class Room(Base)")
-    other = other.replace("return round(total, 3)", "yield from self.walls")
-    found = scan(ran(LOG, ALL, ("git show 1234567", SHOWN), patch=other))["git-history"]
-    assert (found.obtained, found.used, found.credited, found.level) == (
-        True,
-        False,
-        False,
-        "obtained",
-    )
-
-
-def test_a_copy_with_its_names_changed_is_used() -> None:
-    changed = PATCH
-    for old, new in (("area", "surface"), ("width", "w"), ("height", "h"), ("total", "answer")):
-        changed = changed.replace(old, new)
-    found = scan(
-        ran(LOG, ALL, ("git show 1234567", SHOWN), ("sed -i 's/x/y/' src/a.py", ""), patch=changed)
-    )
-    assert (found["git-history"].used, found["git-history"].credited) == (True, True)
-    assert "names changed" in found["git-history"].explanation
-
-
 def test_an_empty_hand_in_is_credited_only_where_it_wins() -> None:
     rows = [
         ran(("ls", "src"), outcome=outcome).model_copy(update={"submission": ""})
@@ -184,9 +160,6 @@ def test_a_test_edit_is_credited_only_where_named_rewards_show_the_benefit() -> 
         return scan(run)["tests"].credited
 
     assert [credited(1, 0, 1), credited(1, 1, 1), credited(0, 0, 0)] == [True, False, False]
-
-
-HEAD = "--- a/tests/test_a.py\n+++ b/tests/test_a.py\n"
 
 
 def test_the_score_changes_nothing_but_credited() -> None:
