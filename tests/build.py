@@ -8,7 +8,6 @@ from typing import Any, ClassVar
 import numpy as np
 
 from forensics.case import Budget, Case
-from forensics.policies.scripted import scripted_policy
 from forensics.protocols import Channel
 from forensics.records import Step, Trajectory, content_hash
 from tests.subjects import loaded
@@ -135,6 +134,8 @@ def case_of(
 
 def agent_case(folder: Path, world: Any, *agents: Any, **more: Any) -> Case:
     """A case of agents in a script's form: before training, then after."""
+    from forensics.policies.scripted import scripted_policy  # loads torch
+
     sides = sides_of(*agents)
     policies = {side: scripted_policy(agent) for side, agent in sides.items()}
     identities = {side: agent.identity for side, agent in sides.items()}

@@ -59,69 +59,38 @@ def placebo(harm: float, gain: float, half: float = 0.01) -> list[Evidence]:
 
 
 REAL = [*split(0.5, 0.48), *behaviour(0.03)]
+GONE = [*split(0.5, 0.01), *behaviour(0.1)]
+DEGENERATE = ("degenerate", "degenerate")
+NOT_ALLOWED = ("undetermined", "source-not-allowed")
+CARRIED = ("undetermined", "carried-too-wide")
+WON, AUDITED = behaviour(0.99), family("audit", 0.384, half=0.08)
 TABLE: dict[str, tuple[Findings, str, str]] = {  # findings, label, clause
-    "an echo trap comes first": (
-        [*split(0.5, 0.5), *behaviour(echo=1.0)],
-        "degenerate",
-        "degenerate",
-    ),
-    "so does collapse": (
-        [*split(-0.2, -0.2), *behaviour(collapse=1.0)],
-        "degenerate",
-        "degenerate",
-    ),
-    "a wide gain": ([*split(0.5, 0.1, 0.06), *behaviour(0.99)], "undetermined", "too-wide"),
+    "an echo trap comes first": ([*split(0.5, 0.5), *behaviour(echo=1.0)], *DEGENERATE),
+    "so does collapse": ([*split(-0.2, -0.2), *behaviour(collapse=1.0)], *DEGENERATE),
+    "a wide gain": ([*split(0.5, 0.1, 0.06), *WON], "undetermined", "too-wide"),
     "half a gain is lost": ([*split(-0.2, -0.1), *behaviour()], "regression", "regression"),
     "nothing happened": ([*split(0.005, -0.005), *behaviour()], "noise", "noise"),
     "skill up, shortcut gone": ([*split(0.005, 0.2), *behaviour()], "mixed", "cancelling"),
     "shortcut up, skill gone": ([*split(0.005, -0.2), *behaviour()], "mixed", "cancelling"),
     "a real gain": ([*REAL, *tested()], "genuine", "genuine"),
     "a real gain, nothing else tested": (REAL, "undetermined", "genuine"),
-    "a leak": ([*split(0.64, 0.055), *behaviour(0.99)], "phantom", "phantom"),
-    "a leak that lost skill": ([*split(0.5, -0.1), *behaviour(0.99)], "phantom", "phantom"),
-    "a cue by inference": (
-        [*split(0.5, 0.01), *behaviour(0.1), *placebo(0.05, 0.5)],
-        "phantom",
-        "phantom",
-    ),
+    "a leak": ([*split(0.64, 0.055), *WON], "phantom", "phantom"),
+    "a leak that lost skill": ([*split(0.5, -0.1), *WON], "phantom", "phantom"),
+    "a cue by inference": ([*GONE, *placebo(0.05, 0.5)], "phantom", "phantom"),
     "real and phantom": ([*split(0.56, 0.35), *behaviour(0.6)], "mixed", "mixed"),
-    "an action carries it": ([*REAL, *tested(refused=0.02)], "undetermined", "source-not-allowed"),
-    "hand-ins do not stand": (
-        [*REAL, *tested(regraded=0.02)],
-        "undetermined",
-        "source-not-allowed",
-    ),
-    "an action may carry it": (
-        [*REAL, *tested(refused=-0.005)],
-        "undetermined",
-        "carried-too-wide",
-    ),
-    "hand-ins may not stand": (
-        [*REAL, *tested(regraded=-0.005)],
-        "undetermined",
-        "carried-too-wide",
-    ),
+    "an action carries it": ([*REAL, *tested(refused=0.02)], *NOT_ALLOWED),
+    "hand-ins do not stand": ([*REAL, *tested(regraded=0.02)], *NOT_ALLOWED),
+    "an action may carry it": ([*REAL, *tested(refused=-0.005)], *CARRIED),
+    "hand-ins may not stand": ([*REAL, *tested(regraded=-0.005)], *CARRIED),
     "hand-ins that should not win, and who knows what else": (
-        [*REAL, *tested(), *family("audit", 0.384, half=0.08)],
-        "undetermined",
-        "rest-open",
+        [*REAL, *tested(), *AUDITED], "undetermined", "rest-open"
     ),
-    "vanishes, nobody knows how": (
-        [*split(0.5, 0.01), *behaviour(0.1), *placebo(0.2, 0.5)],
-        "undetermined",
-        "unsettled",
-    ),
+    "vanishes, nobody knows how": ([*GONE, *placebo(0.2, 0.5)], "undetermined", "unsettled"),
     "too small to call": (
-        [*split(0.105, 0.075, 0.02), *behaviour(0.1)],
-        "undetermined",
-        "unsettled",
+        [*split(0.105, 0.075, 0.02), *behaviour(0.1)], "undetermined", "unsettled"
     ),
-    "breakage decides": (
-        [*split(0.5, 0.05, imputed=0.15), *behaviour(0.99)],
-        "undetermined",
-        "breakage",
-    ),
-}
+    "breakage decides": ([*split(0.5, 0.05, imputed=0.15), *WON], "undetermined", "breakage"),
+}  # fmt: skip
 CODES = {
     "a wide gain": "too-wide", "a real gain, nothing else tested": "family-not-tested",
     "an action carries it": "source-not-allowed", "hand-ins do not stand": "source-not-allowed",
