@@ -10,46 +10,24 @@ from pathlib import Path
 
 from benchmarks import (
     dictionaries,
-    equal_variance,
-    harvest,
-    large_models,
-    leaks,
     log_scoring,
     proxy,
     resampling_engine,
     rollout,
     scan,
-    scoring,
-    several_seeds,
     trainer,
 )
 
 ALL = {
     "rollout": rollout.run,
     "trainer": trainer.run,
-    "scoring": scoring.run,
     "engine": resampling_engine.run,
     "dictionaries": dictionaries.run,
-    "several-seeds": several_seeds.run,
-    "equal-variance": equal_variance.run,
-    "harvest": harvest.run,
     "log-scoring": log_scoring.run,
     "proxy": proxy.run,
     "scan": scan.run,
-    "large-models": large_models.run,
-    "leaks": leaks.run,
 }
-ON_CUDA = (
-    "rollout",
-    "trainer",
-    "scoring",
-    "engine",
-    "harvest",
-    "dictionaries",
-    "equal-variance",
-    "log-scoring",
-    "large-models",
-)
+ON_CUDA = ("rollout", "trainer", "dictionaries", "log-scoring")
 
 
 def main() -> int:
@@ -64,16 +42,8 @@ def main() -> int:
         metavar="FOLDER",
         help=(
             "a copy of the repository of jkminder/dictionary_learning, whose own trainer"
-            " `dictionaries` and `equal-variance` then run too"
+            " `dictionaries` then runs too"
         ),
-    )
-    parser.add_argument(
-        "--repositories",
-        type=Path,
-        nargs="+",
-        default=[],
-        metavar="FOLDER",
-        help="git folders in which `leaks` plants (default: that of this project)",
     )
     arguments = parser.parse_args()
     cuda = arguments.device.startswith("cuda")
@@ -84,8 +54,7 @@ def main() -> int:
     for name in arguments.names or (ON_CUDA if cuda else ALL):
         print(f"{name} ...", file=sys.stderr, flush=True)
         peer = {"dictionary_learning": arguments.dictionary_learning}
-        planted = {"repositories": arguments.repositories}
-        more = {"dictionaries": peer, "equal-variance": peer, "leaks": planted}.get(name, {})
+        more = peer if name == "dictionaries" else {}
         rows.append(ALL[name](device=arguments.device, **more))
     machine = f"{platform.machine()}, Python {platform.python_version()}"
     print(json.dumps({"machine": machine, "rows": rows}, indent=2))

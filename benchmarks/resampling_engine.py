@@ -1,138 +1,75 @@
 """Continuations at every prefix: our tree against
 `model.generate(num_return_sequences=64)`.
 
-Both sides get the same texts, prefixes and number of continuations of each, the
-same settings and the same model. The peer goes prefix by prefix, as the
-published method's code does, with a KV cache.
+A bundled policy's runs in `mini-repo`, from every token on to the end of the run. Both sides get
+the same prefixes, number of continuations, settings and model. The peer goes prefix by prefix, as
+the published method's code does, with a KV cache: it draws the rest of the running action with
+`num_return_sequences=64`, and each later action of the 64 episodes with `generate` on their token
+ids, filled up on the left; environments and snapshots are shared.
 
-1. *Episodes* (the limit applies here on the CPU): a bundled policy's runs in
-   `mini-repo`, from every token on to the end of the run. The peer draws the
-   rest of the running action with `num_return_sequences=64`, and each later
-   action of the 64 episodes with `generate` on their token ids, filled up on
-   the left; environments and snapshots are shared.
-2. *Long texts* (the limit applies here on a GPU): one answer, random weights,
-   nothing ends it early, so that both sides have the same tokens to make. A
-   policy that is sure of most tokens, and one that is sure of none: there no
-   two rollouts share a token for long, and what is saved is the prefill and the
-   library's overhead alone.
+One long text of a random policy, and a GPU, were measured at commit 43009eee.
 """
 
 import statistics
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from benchmarks.apart import in_turn, random_qwen3, spread
-from benchmarks.resampling_peers import TURNS, Made, N, Size, generate, prefixes, turn_by_turn
-from forensics import load_policy, policy_from
-from forensics.protocols import (
-    Channel,
-    Environment,
-    Observation,
-    Policy,
-    SamplingSettings,
-    StepResult,
-)
+from benchmarks.apart import in_turn, spread
+from benchmarks.rollout import until_stop
+from forensics import load_policy
+from forensics.protocols import Environment, Policy, SamplingSettings
 from forensics.records import Trajectory
-from resampling import LocalSampler, Request
+from resampling import LocalSampler, Request, Trace, trace_of
+from resampling.samplers import replay_run
 from training import MiniRepo, checkpoint_path
 
 LIMIT = 4.0
-PROMPT = "Count on: 1 2 3 4 5 6 7 8"
-
-
-class Writing:
-    """One answer, of any length, that nobody judges."""
-
-    name = "writing"
-    options: dict[str, str] = {}
-    channels: tuple[Channel, ...] = ()
-    scrubbed: tuple[str, ...] = ()
-
-    def without(self, *channels: str) -> "Writing":
-        return self
-
-    def tasks(self, split: str, number: int, seed: int) -> tuple[str, ...]:
-        return tuple(f"text {i}" for i in range(number))
-
-    def spawn(self) -> "Writing":
-        return Writing()
-
-    def reset(self, task: str, seed: int) -> Observation:
-        return Observation(text=f"{task}. {PROMPT}")
-
-    def step(self, action: str) -> StepResult:
-        return StepResult(observation="", kinds=("answer",), terminated=True, outcome=1.0)
-
-    def kinds(self, action: str) -> tuple[str, ...]:
-        return ("answer",)
-
-    def snapshot(self) -> str:
-        return "asked"
-
-    def restore(self, state: str) -> None:
-        pass
-
-
-CPU = Size(layers=3, width=96, heads=4, vocabulary=512, tokens=64, every=4, texts=1)
-CUDA = Size(
-    layers=24, width=896, heads=14, vocabulary=151936, tokens=300, every=15, texts=1
-)  # half a billion
+N = 64
 EPISODES = 3
+TURNS = SamplingSettings(max_turn_tokens=16, max_tokens=256)
 
 
-def policy_of(size: Size, sureness: float, device: str) -> Policy:
-    """A random Qwen3 that never stops. `sureness` stretches its logits."""
-    model = random_qwen3(
-        "float32" if device == "cpu" else "bfloat16",
-        0,
-        device,
-        vocab_size=size.vocabulary,
-        hidden_size=size.width,
-        intermediate_size=4 * size.width,
-        num_hidden_layers=size.layers,
-        num_attention_heads=size.heads,
-        num_key_value_heads=max(1, size.heads // 7),
-        head_dim=size.width // size.heads,
-        max_position_embeddings=4096,
-    )
-    model.model.norm.weight.data *= sureness
-    return policy_from(model, _Bytes(), "random", _Endless())
+@dataclass(frozen=True, kw_only=True)
+class Made:
+    """Rollouts, and their sampled tokens."""
+
+    rollouts: int
+    tokens: int
+    success: float
 
 
-class _Bytes:
-    chat_template = None
-    eos_token_id = None
+def run(device: str = "cpu", repeats: int = 3) -> dict[str, Any]:
+    """Tokens a second, and the ratio of rollouts a second, pair by pair."""
+    policy = load_policy(checkpoint_path("bundled:open-base"), device=device, dtype="float32")
+    world = MiniRepo(world="open")
+    runs = list(policy.play(world, world.tasks("held-out", EPISODES, 0), 1, TURNS, 0))
+    sides: dict[str, Callable[[int], Made]] = {
+        "tree": lambda seed: tree(policy, world, runs, seed),
+        "generate": lambda seed: turn_by_turn(policy, world, runs, seed),
+    }
+    seconds, made = in_turn(sides, repeats)
+    return {
+        "benchmark": f"{N} continuations at every token of {EPISODES} episodes",
+        "limit": LIMIT,
+        "ratio": spread([b / a for a, b in zip(seconds["tree"], seconds["generate"], strict=True)]),
+        "tokens_per_second": {
+            side: spread([made[side].tokens / t for t in times]) for side, times in seconds.items()
+        },
+        "work": {side: vars(value) for side, value in made.items()},
+        "device": device,
+    }
 
 
-class _Endless:
-    """Texts as bytes, and no token that ends an action."""
-
-    stops: frozenset[int] = frozenset()
-
-    def prompt(self, text: str, system: str | None) -> list[int]:
-        return list(text.encode())
-
-    def reply(self, observation: str, action: Sequence[int]) -> list[int]:
-        return list(observation.encode())
-
-    def action_text(self, token_ids: Sequence[int]) -> str:
-        return " ".join(map(str, token_ids))
-
-
-def text(
-    policy: Policy,
-    world: Environment,
-    runs: Sequence[Trajectory],
-    every: int,
-    settings: SamplingSettings,
-    seed: int,
-) -> Made:
+def tree(policy: Policy, world: Environment, runs: Sequence[Trajectory], seed: int) -> Made:
     """Ours. A sampler of its own each time: texts are read and runs replayed
     within the time that counts.
     """
-    sampler = LocalSampler(policy, world, runs, settings, seed)
+    sampler = LocalSampler(policy, world, runs, TURNS, seed)
     requests = [
-        Request(trace=run.id, kept=kept, n=N) for run in runs for kept in prefixes(run, every)
+        Request(trace=run.id, kept=kept, n=N)
+        for run in runs
+        for kept in range(run.sampled_tokens or 0)
     ]
     rollouts = list(sampler.draw(requests))
     return Made(
@@ -142,56 +79,72 @@ def text(
     )
 
 
-MOSTLY_SURE = 9.0
-
-
-def run(device: str = "cpu", repeats: int = 3) -> dict[str, Any]:
-    """All kinds; the limit applies to episodes on the CPU, on CUDA to long
-    texts of a policy that is mostly sure.
+def turn_by_turn(policy: Policy, world: Environment, runs: Sequence[Trajectory], seed: int) -> Made:
+    """The library, prefix by prefix: 64 sequences of the running action, then
+    64 episodes turn by turn.
     """
-    found = {
-        "episodes": episodes(device, repeats),
-        "long texts, mostly sure": long_texts(device, repeats, MOSTLY_SURE),
-        "long texts, sure of nothing": long_texts(device, repeats, 1.0),
-    }
-    judged = found.pop("episodes" if device == "cpu" else "long texts, mostly sure")
-    return judged | {"limit": LIMIT, "device": device, "others": found}
+    import torch
+
+    torch.manual_seed(seed)
+    made = list[Made]()
+    for run in runs:
+        again, trace = replay_run(run, world, policy.renderer), trace_of(run)
+        made += [_from_prefix(policy, again, trace, at) for at in range(run.sampled_tokens or 0)]
+    return Made(
+        rollouts=sum(one.rollouts for one in made),
+        tokens=sum(one.tokens for one in made),
+        success=sum(one.success for one in made) / len(made),
+    )
 
 
-def episodes(device: str, repeats: int) -> dict[str, Any]:
-    """Runs of a bundled policy."""
-    policy = load_policy(checkpoint_path("bundled:open-base"), device=device, dtype="float32")
-    world = MiniRepo(world="open")
-    runs = list(policy.play(world, world.tasks("held-out", EPISODES, 0), 1, TURNS, 0))
-    sides: dict[str, Callable[[int], Made]] = {
-        "tree": lambda seed: text(policy, world, runs, 1, TURNS, seed),
-        "generate": lambda seed: turn_by_turn(policy, world, runs, seed),
-    }
-    return compared(f"{N} continuations at every token of {EPISODES} episodes", sides, repeats)
+def _from_prefix(policy: Policy, again: Any, trace: Trace, kept: int) -> Made:
+    """`N` episodes from one prefix."""
+    action = sorted(set(trace.steps)).index(trace.steps[kept])
+    start = trace.positions[trace.steps.index(trace.steps[kept])]
+    prefix = list(trace.prefix(kept))
+    running = [
+        {"ids": list(prefix), "start": start, "world": again.before(action, 0)} for _ in range(N)
+    ]
+    tokens, wins, repeated = 0, 0.0, True
+    while running:
+        drawn = _generated(policy, running, repeated)
+        repeated, left = False, []
+        for row, new in zip(running, drawn, strict=True):
+            tokens += len(new)
+            row["ids"] += new
+            said = row["ids"][row["start"] :]
+            result = row["world"].step(policy.renderer.action_text(said))
+            wins += result.outcome or 0.0
+            if not (result.terminated or result.truncated):
+                row["ids"] += policy.renderer.reply(result.observation, said)
+                row["start"] = len(row["ids"])
+                left += [row] if len(row["ids"]) < TURNS.max_tokens else []
+        running = left
+    return Made(rollouts=N, tokens=tokens, success=wins / N)
 
 
-def long_texts(device: str, repeats: int, sureness: float) -> dict[str, Any]:
-    """Texts of a random policy."""
-    size = CPU if device == "cpu" else CUDA
-    policy, world = policy_of(size, sureness, device), Writing()
-    settings = SamplingSettings(max_turn_tokens=size.tokens, max_tokens=4096)
-    runs = list(policy.play(world, world.tasks("train", size.texts, 0), 1, settings, 1))
-    name = f"{N} continuations at every {size.every}th token of {size.texts} texts of {size.tokens}"
-    sides: dict[str, Callable[[int], Made]] = {
-        "tree": lambda seed: text(policy, world, runs, size.every, settings, seed),
-        "generate": lambda seed: generate(policy, runs, size, settings, seed),
-    }
-    return compared(name, sides, repeats)
+def _generated(policy: Policy, rows: list[dict[str, Any]], same: bool) -> list[list[int]]:
+    """The rest of each row's action; `same`: all rows are one prefix."""
+    import torch
 
-
-def compared(name: str, sides: dict[str, Callable[[int], Made]], repeats: int) -> dict[str, Any]:
-    """Tokens a second, and the ratio of rollouts a second, pair by pair."""
-    seconds, made = in_turn(sides, repeats)
-    return {
-        "benchmark": name,
-        "ratio": spread([b / a for a, b in zip(seconds["tree"], seconds["generate"], strict=True)]),
-        "tokens_per_second": {
-            side: spread([made[side].tokens / t for t in times]) for side, times in seconds.items()
-        },
-        "work": {side: vars(value) for side, value in made.items()},
-    }
+    width = max(len(row["ids"]) for row in rows)
+    asked = rows[:1] if same else rows
+    ids = torch.tensor([[0] * (width - len(row["ids"])) + row["ids"] for row in asked]).to(
+        policy.model.device
+    )
+    mask = torch.tensor([[0] * (width - len(row["ids"])) + [1] * len(row["ids"]) for row in asked])
+    most = TURNS.max_turn_tokens - (width - rows[0]["start"] if same else 0)
+    with torch.inference_mode():
+        made = policy.model.generate(
+            ids,
+            attention_mask=mask.to(ids.device),
+            do_sample=True,
+            temperature=1.0,
+            top_k=0,
+            top_p=1.0,
+            num_return_sequences=len(rows) if same else 1,
+            max_new_tokens=most,
+            eos_token_id=sorted(policy.renderer.stops),
+            pad_token_id=0,
+        )
+    return [until_stop(new, policy.renderer.stops) for new in made[:, width:].tolist()]

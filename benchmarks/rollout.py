@@ -124,7 +124,7 @@ def _generate(
     return drawn.tolist(), logprobs.tolist()
 
 
-def _until_stop(row: list[int], stops: frozenset[int]) -> list[int]:
+def until_stop(row: list[int], stops: frozenset[int]) -> list[int]:
     for index, token in enumerate(row):
         if token in stops:
             return row[: index + 1]

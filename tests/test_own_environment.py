@@ -116,24 +116,10 @@ def test_a_whole_investigation_in_it(installed: Path, tmp_path: Path) -> None:
         save_tiny_qwen3(tmp_path / name, seed)
     hint = {"name": "guess-number", "options": {"largest": "20", "turns": 3}}
     (tmp_path / "base" / "environment.json").write_text(json.dumps(hint))
-    line = [
-        "investigate",
-        "--before",
-        str(tmp_path / "base"),
-        "--after",
-        str(tmp_path / "after"),
-        "--tasks",
-        "5",
-        "--samples",
-        "2",
-        "--max-turn-tokens",
-        "6",
-        "--device",
-        "cpu",
-        "--out",
-        str(tmp_path / "case"),
-        "--json",
-    ]
+    line = (
+        f"investigate --before {tmp_path / 'base'} --after {tmp_path / 'after'} --tasks 5"
+        f" --samples 2 --max-turn-tokens 6 --device cpu --out {tmp_path / 'case'} --json"
+    ).split()
     done = forensics(installed, *line, "--env-option", "largest=50")
     assert done.returncode == 0, done.stderr
     case = json.loads((tmp_path / "case" / "case.json").read_text())

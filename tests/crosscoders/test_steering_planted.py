@@ -192,31 +192,11 @@ def test_the_command_is_killed_and_goes_on(pair, dictionary, tmp_path, capsys, m
 
     before, after = save_pair(pair, tmp_path)
     save_dictionary(dictionary, tmp_path / "dictionary", site=SITE)
-    plain = [
-        "steer",
-        "--before",
-        str(before),
-        "--after",
-        str(after),
-        "--dictionary",
-        str(tmp_path / "dictionary"),
-        "--features",
-        "top:2",
-        "--tasks",
-        "8",
-        "--choosing",
-        "30",
-        "--samples",
-        "1",
-        "--controls",
-        "2",
-        "--strengths",
-        "1",
-        "--device",
-        "cpu",
-        "--json",
-        "--out",
-    ]
+    plain = (
+        f"steer --before {before} --after {after} --dictionary {tmp_path / 'dictionary'}"
+        " --features top:2 --tasks 8 --choosing 30 --samples 1 --controls 2 --strengths 1"
+        " --device cpu --json --out"
+    ).split()
     whole, cut = tmp_path / "whole", tmp_path / "cut"
     assert _exit(main, [*plain, str(whole)]) == 0
     printed = json.loads(capsys.readouterr().out)

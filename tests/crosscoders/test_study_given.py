@@ -97,23 +97,11 @@ def test_an_sae_of_one_model_is_told_as_one_and_stands_beside_baselines(
     assert methods["its latents specific to after"]["features"] == 0
     assert "Beside simpler methods" in (tmp_path / "out" / "diff.html").read_text()
     code = run(
-        [
-            "diff",
-            "--before",
-            str(pair[0]),
-            "--after",
-            str(pair[1]),
-            "--texts",
-            str(texts),
-            "--out",
-            str(tmp_path / "alone"),
-            "--dictionary",
-            str(tmp_path / "sae"),
-            "--no-baselines",
-            "--no-controls",
-            "--decisions",
-            "0",
-        ]
+        (
+            f"diff --before {pair[0]} --after {pair[1]} --texts {texts} --out"
+            f" {tmp_path / 'alone'} --dictionary {tmp_path / 'sae'} --no-baselines"
+            " --no-controls --decisions 0"
+        ).split()
     )
     assert code == 0 and not (tmp_path / "alone" / BASELINES).exists()
     assert json.loads((tmp_path / "alone" / CONTROLS).read_text()) == []
@@ -191,19 +179,10 @@ def test_what_does_not_fit_is_refused_in_a_sentence_with_exit_code_2(
         site = ["--site", "blocks.1.hook_resid_post"] if name == "site" else []
         code = run(
             [
-                "diff",
-                "--before",
-                str(pair[0]),
-                "--after",
-                str(pair[1]),
-                "--texts",
-                str(texts),
-                "--out",
-                str(tmp_path / "out"),
-                "--decisions",
-                "0",
-                "--dictionary",
-                str(tmp_path / name),
+                *(
+                    f"diff --before {pair[0]} --after {pair[1]} --texts {texts} --out"
+                    f" {tmp_path / 'out'} --decisions 0 --dictionary {tmp_path / name}"
+                ).split(),
                 *site,
             ]
         )

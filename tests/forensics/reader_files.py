@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from forensics.readers import LogReader, Unreadable
 from forensics.readers.content import LIMITS
 from forensics.records import Step, Trajectory
+from tests.episodes import episode_of
 
 DATA = Path(__file__).parents[3] / "shared" / "data"
 
@@ -75,19 +76,8 @@ def survives(reader: LogReader, path: Path, content: bytes) -> list[Trajectory |
 
 def run(name: str, **changes: Any) -> Trajectory:
     """A small trajectory."""
-    return Trajectory(
-        **{
-            "id": name,
-            "task": "t",
-            "policy": "p",
-            "environment": "e",
-            "seed": 0,
-            "outcome": 1.0,
-            "end": "terminated",
-            "steps": (Step(role="user", text="do"), Step(role="assistant", text="done")),
-            **changes,
-        }
-    )
+    steps = (Step(role="user", text="do"), Step(role="assistant", text="done"))
+    return episode_of(**{"id": name, "steps": steps, **changes})
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 from hypothesis import example, given, strategies as st
 
-from forensics.actions import actions_of
 from forensics.layers import degeneracy as fast
 from forensics.layers.actions import (
     Answer,
@@ -24,9 +23,6 @@ from forensics.layers.actions import (
 from forensics.layers.text_words import normalised, words
 from forensics.readers import read_logs
 from forensics.records import Step, Trajectory
-from forensics.shortcuts import families
-from forensics.shortcuts.blind_run import BlindRun
-from forensics.shortcuts.patterns import Hit, Matcher, matches
 from tests.episodes import episode_of
 
 DATA = Path(__file__).parents[3] / "shared" / "data"
@@ -163,19 +159,6 @@ def same_measures(run: Trajectory) -> None:
         assert normalised(turn.command) == plain_normalised(turn.command)
 
 
-def same_hits(run: Trajectory) -> None:
-    blind = BlindRun(run, actions_of(run))
-    for family in families():
-        plain = []
-        for action in blind.actions:
-            chosen = next(
-                (pattern for pattern in family.attempt if matches(pattern, action, blind)), None
-            )
-            if chosen is not None and not any(matches(twin, action, blind) for twin in family.twin):
-                plain.append(Hit(action, chosen.id))
-        assert Matcher([family]).hits(blind)[0] == tuple(plain)
-
-
 def made(*texts: str) -> Trajectory:
     steps = [
         Step(role="tool" if at % 2 == 0 else "assistant", text=text)
@@ -211,4 +194,3 @@ def test_on_real_logs(name: str) -> None:
     assert runs
     for run in runs:
         same_measures(run)
-        same_hits(run)

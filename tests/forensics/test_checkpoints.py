@@ -293,11 +293,6 @@ def test_the_hint(tmp_path: Path) -> None:
     )
 
 
-BROKEN_HINTS = [
-    "{}", '{"name": 3}', '{"name": "a", "options": []}', '{"name": "a", "opts": {}}', "x",
-]  # fmt: skip
-
-
 def test_large_tensors_are_streamed(tmp_path: Path) -> None:
     """A tensor larger than a piece hashes as the same bytes in one go would."""
     import hashlib

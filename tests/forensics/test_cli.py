@@ -119,12 +119,8 @@ def test_defaults_are_those_of_the_types(monkeypatch: pytest.MonkeyPatch) -> Non
     budget = Budget()
     assert (plain["tasks"], plain["samples"]) == (budget.tasks, budget.samples)
     assert {key: plain[key] for key in vars(budget.settings)} == vars(budget.settings)
-    assert (plain["seed"], plain["device"], plain["resume"], plain["force"]) == (
-        0,
-        "auto",
-        False,
-        False,
-    )
+    rest = [plain[key] for key in ("seed", "device", "resume", "force")]
+    assert rest == [0, "auto", False, False]
 
 
 # -- exit codes ------------------------------------------------------------------------
@@ -253,26 +249,9 @@ def test_an_interrupt_is_130(
 
 
 def line(desk: Desk, *more: str) -> list[str]:
-    return [
-        "investigate",
-        "--before",
-        str(desk.before),
-        "--after",
-        str(desk.after),
-        "--env",
-        "prompts",
-        "--env-option",
-        f"file={desk.stage.questions}",
-        "--tasks",
-        "60",
-        "--samples",
-        "1",
-        "--device",
-        "cpu",
-        "--out",
-        str(desk.out),
-        *more,
-    ]
+    sides = f"--before {desk.before} --after {desk.after} --out {desk.out} --device cpu"
+    asked = f"--env prompts --env-option file={desk.stage.questions} --tasks 60 --samples 1"
+    return [*f"investigate {sides} {asked}".split(), *more]
 
 
 def test_investigate_report_and_gate(desk: Desk, capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,6 +1,7 @@
 """What a run leaves: recorded, typed in by its own edits, or said as its answer."""
 
 import json
+from typing import Any
 
 import pytest
 
@@ -50,68 +51,6 @@ def test_a_recorded_patch_is_taken_as_it_is() -> None:
     patch = "--- a/a.py\n+++ b/a.py\n@@ -1 +1 @@\n-x\n+y\n"
     found = handed((edit("b.py", "1", "2"), "ok"), submission="y", patch=patch)
     assert (found.source, found.patch, found.submission) == ("patch", patch, "y")
-
-
-def test_edits_of_a_file_that_was_read_are_a_patch_with_its_lines() -> None:
-    found = handed(READ, (edit("/repo/a.py", "1", "2"), "The file has been updated."))
-    (change,) = changes_of(found.patch)
-    assert (found.source, found.lost) == ("edits", None)
-    assert (change.removed, change.added) == (("    return 1",), ("    return 2",))
-    assert found.submission == "    return 2"
-
-
-def test_edits_add_up_and_what_was_taken_back_is_gone() -> None:
-    twice = handed(READ, (edit("/repo/a.py", "1", "2"), "ok"), (edit("/repo/a.py", "2", "3"), "ok"))
-    assert changes_of(twice.patch)[0].added == ("    return 3",)
-    back = handed(READ, (edit("/repo/a.py", "1", "2"), "ok"), (edit("/repo/a.py", "2", "1"), "ok"))
-    assert back.source is None
-    restored = handed(
-        READ, (edit("/repo/a.py", "1", "2"), "ok"), (bash("git checkout -- a.py"), "")
-    )
-    assert restored.source is None
-
-
-def test_unread_files_keep_each_edit_as_a_hunk_and_later_edits_go_into_earlier_ones() -> None:
-    found = handed((edit("a.py", "x = 1", "x = 2"), "ok"), (edit("a.py", "x = 2", "x = 3"), "ok"))
-    (change,) = changes_of(found.patch)
-    assert (change.removed, change.added, change.new) == (("x = 1",), ("x = 3",), False)
-
-
-def test_failed_edits_are_none() -> None:
-    error = "<tool_use_error>String to replace not found in file.</tool_use_error>"
-    assert handed((edit("a.py", "x", "y"), error)).source is None
-
-
-@pytest.mark.parametrize(
-    ("command", "added"),
-    [
-        ("cat > a.py <<'EOF'\nx = 1\nEOF", ("x = 1",)),
-        ("cat >> a.py <<'EOF'\nx = 1\nEOF", ("x = 1",)),
-        ("sed -i 's/x = 0/x = 1/' a.py", ("x = 1",)),
-        ("git apply <<'EOF'\n--- a/a.py\n+++ b/a.py\n@@ -1 +1 @@\n-x = 0\n+x = 1\nEOF", ("x = 1",)),
-    ],
-)
-def test_shell_edits_are_followed(command: str, added: tuple[str, ...]) -> None:
-    found = handed((bash(command), ""))
-    assert (found.source, found.lost) == ("edits", None)
-    assert changes_of(found.patch)[0].added == added
-
-
-def test_apply_patch_is_followed() -> None:
-    hunk = "@@ def f():\n-    return 1\n+    return 2\n"
-    patch = f"*** Begin Patch\n*** Update File: a.py\n{hunk}*** End Patch"
-    found = handed(({"apply_patch": {"input": patch}}, "Done!"))
-    (change,) = changes_of(found.patch)
-    assert (change.path, change.removed, change.added) == (
-        "a.py",
-        ("    return 1",),
-        ("    return 2",),
-    )
-
-
-def test_a_scratch_file_that_was_removed_under_another_name_is_gone() -> None:
-    found = handed((write("/repo/tests/test_tmp.py", "x"), ""), (bash("rm tests/test_tmp.py"), ""))
-    assert found.source is None
 
 
 def test_a_new_file_is_new_and_one_that_was_named_before_is_not() -> None:
@@ -226,6 +165,99 @@ def test_an_edit_is_followed_however_it_is_said(way: str, seen: tuple) -> None:
     assert (change.removed, change.added) == (OLD, NEW)
 
 
+def pwsh(command: str) -> dict:
+    return {"pwsh": {"command": command}}
+
+
+EDIT, TWICE = edit("/repo/a.py", "1", "2"), edit("/repo/a.py", "2", "3")
+BACK, CHANGED = edit("/repo/a.py", "2", "1"), edit("a.py", "return x", "return y")
+DIFF = "--- a/a.py\n+++ b/a.py\n@@ -1 +1 @@\n-x = 0\n+x = 1\n"
+HUNK = "*** Begin Patch\n*** Update File: a.py\n@@ def f():\n-return 1\n+return 2\n*** End Patch"
+SHOWN = (pwsh("Get-Content a.py"), "x = 1\n")
+LEFT: dict[str, tuple[list[Any], tuple[str, ...] | None, tuple[str, ...]]] = {  # removed, added
+    "of a file that was read": ([READ, EDIT], ("    return 1",), ("    return 2",)),
+    "edits add up": ([READ, EDIT, TWICE], ("    return 1",), ("    return 3",)),
+    "of an unread file": (
+        [edit("a.py", "x = 1", "x = 2"), edit("a.py", "x = 2", "x = 3")],
+        ("x = 1",),
+        ("x = 3",),
+    ),
+    "cat": ([bash("cat > a.py <<'EOF'\nx = 1\nEOF")], None, ("x = 1",)),
+    "cat at the end": ([bash("cat >> a.py <<'EOF'\nx = 1\nEOF")], None, ("x = 1",)),
+    "sed": ([bash("sed -i 's/x = 0/x = 1/' a.py")], None, ("x = 1",)),
+    "git apply": ([bash(f"git apply <<'EOF'\n{DIFF}EOF")], None, ("x = 1",)),
+    "apply_patch": ([{"apply_patch": {"input": HUNK}}], ("return 1",), ("return 2",)),
+    "powershell": ([pwsh("Set-Content -Path a.py -Value 'x = 1'")], None, ("x = 1",)),
+    "powershell at the end": ([SHOWN, pwsh("Add-Content a.py 'y = 2'")], (), ("y = 2",)),
+    "powershell removes": ([SHOWN, pwsh("Remove-Item -Force a.py")], ("x = 1",), ()),
+    "a stash comes back": (
+        [CAT, CHANGED, bash("git stash"), bash("git stash pop")],
+        OLD,
+        ("    return y",),
+    ),
+    "a text that nobody saw": ([FOLLOWED["python with names"]], None, ("return x * 2",)),
+    "lines that were seen": ([PART, bash("sed -i '4,5d' a.py")], ("def f(x):", *OLD), ()),
+}
+
+
+def turned(turns: list[Any]) -> list[Any]:
+    return [turn if isinstance(turn, tuple) else (turn, "ok") for turn in turns]
+
+
+@pytest.mark.parametrize("name", LEFT)
+def test_what_edits_leave(name: str) -> None:
+    turns, removed, added = LEFT[name]
+    found = handed(*turned(turns))
+    (change,) = changes_of(found.patch)
+    assert (found.source, found.lost, change.added) == ("edits", None, added)
+    assert change.removed == (change.removed if removed is None else removed)
+    assert found.submission == "\n".join(added)
+
+
+TAKES_BACK = (
+    "git checkout a.py", "git checkout -- a.py", "git checkout HEAD a.py",
+    "git checkout HEAD -- a.py", "git checkout .", "git restore a.py",
+    "git restore --source=HEAD a.py", "git stash", "git reset --hard", "git reset --hard HEAD",
+)  # fmt: skip
+FAILED = "<tool_use_error>String to replace not found in file.</tool_use_error>"
+NOTHING: list[list[Any]] = [
+    [READ, EDIT, BACK],
+    [(edit("a.py", "x", "y"), FAILED)],
+    [write("/repo/tests/test_tmp.py", "x"), bash("rm tests/test_tmp.py")],
+    *([CAT, CHANGED, bash(line)] for line in TAKES_BACK),
+    *([seen, bash("cp a.py a.orig"), CHANGED, bash("mv a.orig a.py")] for seen in (CAT, PART)),
+    *([CAT, bash("git checkout topic"), bash(home)] for home in (
+        "git checkout -", "git checkout main", "git switch -"
+    )),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("turns", NOTHING)
+def test_what_was_taken_back_is_gone(turns: list[Any]) -> None:
+    found = handed(*turned(turns))
+    assert (found.source, found.lost, found.patch) == (None, None, None)
+    if turns[0] is CAT and turns[1] is CHANGED:
+        assert found.taken_back == ("a.py",)
+        assert handed(*turned([*turns, CHANGED])).taken_back == ()
+
+
+EVERY = python(
+    "lines = ['# ' + one for one in open('a.py')]\nopen('a.py', 'w').write(''.join(lines))"
+)
+LOOKS = python(
+    "lines = open('a.py').readlines()\nfor i, line in enumerate(lines):\n"
+    "    if 'def g' in line:\n        lines[i] = 'def h(x):\\n'\n"
+    "open('a.py', 'w').writelines(lines)"
+)
+DELETES = bash("sed -i '8,9d' a.py")
+
+
+@pytest.mark.parametrize("turn", [EVERY, LOOKS, DELETES])
+def test_what_touches_lines_that_nobody_saw_is_not_followed(turn: dict) -> None:
+    assert handed(PART, (turn, "")).lost == "edits that cannot be followed"
+    assert handed(CAT, (turn, "")).lost is None
+
+
 @pytest.mark.parametrize("way", ["sed by number", "python by lines", "python with names"])
 def test_scripts_that_the_run_wrote_are_followed_when_they_run(way: str) -> None:
     line = FOLLOWED[way]["Bash"]["command"]
@@ -239,13 +271,6 @@ def test_scripts_that_the_run_wrote_are_followed_when_they_run(way: str) -> None
     assert (found.lost, change.removed, change.added) == (None, OLD, NEW)
 
 
-def test_lines_that_nobody_saw_are_taken_away_unknown() -> None:
-    found = handed(PART, (bash("sed -i '8,9d' a.py"), ""))
-    assert found.lost == "edits that cannot be followed"
-    seen = handed(PART, (bash("sed -i '4,5d' a.py"), ""))
-    assert (seen.lost, changes_of(seen.patch)[0].removed) == (None, ("def f(x):", *OLD))
-
-
 def test_what_is_known_of_an_edit_is_evidence_beside_what_is_not() -> None:
     strange = python(
         "import black\ns = open('a.py').read()\ns = s.replace('x = 0', 'x = 1')\n"
@@ -254,16 +279,6 @@ def test_what_is_known_of_an_edit_is_evidence_beside_what_is_not() -> None:
     found = handed((strange, ""))
     assert found.lost == "edits that cannot be followed"
     assert changes_of(found.patch)[0].added == ("x = 1",)
-
-
-def test_a_program_that_looked_among_unseen_lines_and_found_none_is_not_followed() -> None:
-    looks = python(
-        "lines = open('a.py').readlines()\nfor i, line in enumerate(lines):\n"
-        "    if 'def g' in line:\n        lines[i] = 'def h(x):\\n'\n"
-        "open('a.py', 'w').writelines(lines)"
-    )
-    assert handed(PART, (looks, "")).lost == "edits that cannot be followed"
-    assert handed(CAT, (looks, "")).lost is None
 
 
 def test_a_view_that_contradicts_what_is_known_is_believed_and_changes_are_kept() -> None:
@@ -275,37 +290,6 @@ def test_a_view_that_contradicts_what_is_known_is_believed_and_changes_are_kept(
     )
     (change,) = changes_of(found.patch)
     assert (set(change.removed), change.added) == ({"def other(x):", *OLD}, NEW)
-
-
-def test_a_text_that_nobody_saw_is_replaced_all_the_same() -> None:
-    found = handed((FOLLOWED["python with names"], ""))
-    (change,) = changes_of(found.patch)
-    assert (found.lost, change.added) == (None, ("return x * 2",))
-
-
-def test_a_program_that_changes_lines_that_nobody_saw_is_not_followed() -> None:
-    every = python(
-        "lines = ['# ' + one for one in open('a.py')]\nopen('a.py', 'w').write(''.join(lines))"
-    )
-    assert handed(PART, (every, "")).lost == "edits that cannot be followed"
-    assert handed(CAT, (every, "")).lost is None
-
-
-def test_git_takes_edits_back_with_and_without_dashes() -> None:
-    for back in (
-        "git checkout a.py",
-        "git checkout -- a.py",
-        "git checkout HEAD a.py",
-        "git checkout HEAD -- a.py",
-        "git checkout .",
-        "git restore a.py",
-        "git restore --source=HEAD a.py",
-        "git stash",
-        "git reset --hard",
-        "git reset --hard HEAD",
-    ):
-        found = handed(CAT, (edit("a.py", "x", "y"), "ok"), (bash(back), ""))
-        assert found == (*(None,) * 4, (), ("a.py",))
 
 
 def test_git_takes_back_what_it_names_and_no_more() -> None:
@@ -323,33 +307,6 @@ def test_git_takes_back_what_it_names_and_no_more() -> None:
     ):
         found = handed(CAT, (edit("a.py", "return x", "return y"), "ok"), (bash(keeps), ""))
         assert (found.source, found.lost) == ("edits", None)
-
-
-def test_a_stash_comes_back() -> None:
-    found = handed(
-        CAT,
-        (edit("a.py", "return x", "return y"), "ok"),
-        (bash("git stash"), ""),
-        (bash("git stash pop"), ""),
-    )
-    assert changes_of(found.patch)[0].added == ("    return y",)
-
-
-def test_a_look_at_another_branch_that_ends_at_home_is_none() -> None:
-    for home in ("git checkout -", "git checkout main", "git switch -"):
-        found = handed(CAT, (bash("git checkout topic"), ""), (bash(home), ""))
-        assert found.lost is None
-
-
-@pytest.mark.parametrize("seen", [CAT, PART], ids=["whole", "a part"])
-def test_a_copy_that_is_put_back_takes_the_edit_back(seen: tuple) -> None:
-    found = handed(
-        seen,
-        (bash("cp a.py a.py.orig"), ""),
-        (edit("a.py", "return x", "return y"), "ok"),
-        (bash("mv a.py.orig a.py"), ""),
-    )
-    assert found.source is None
 
 
 @pytest.mark.parametrize(
@@ -374,26 +331,8 @@ def test_an_archive_that_is_unpacked_over_the_work_cannot_be_followed(
     assert (handed((bash(line), "")).lost is not None) is lost
 
 
-def test_commands_of_powershell_are_read() -> None:
-    shell = {"pwsh": {"command": "Set-Content -Path a.py -Value 'x = 1'"}}
-    (change,) = changes_of(handed((shell, "")).patch)
-    assert (change.path, change.added) == ("a.py", ("x = 1",))
-    added = handed(
-        ({"powershell": {"command": "Get-Content a.py"}}, "x = 1\n"),
-        ({"powershell": {"command": "Add-Content a.py 'y = 2'"}}, ""),
-    )
-    (change,) = changes_of(added.patch)
-    assert (change.removed, change.added) == ((), ("y = 2",))
-    piped = handed(({"pwsh": {"command": "(gc a.py) -replace 'x','y' | Set-Content a.py"}}, ""))
-    assert piped.lost == "edits that cannot be followed"
-    gone = handed(
-        ({"pwsh": {"command": "Get-Content a.py"}}, "x = 1\n"),
-        ({"pwsh": {"command": "Remove-Item -Force a.py"}}, ""),
-    )
-    assert changes_of(gone.patch)[0].deleted
-
-
 LOST = {
+    "a pipe of powershell": [pwsh("(gc a.py) -replace 'x','y' | Set-Content a.py")],
     "written by a program": [bash("python - <<'EOF'\nopen('a.py', 'w').write(source())\nEOF")],
     "snapshots of jest": [bash("npx jest -u")],
     "snapshots of pytest": [bash("pytest --snapshot-update")],
@@ -476,13 +415,6 @@ def test_a_change_in_a_long_file_is_told_by_its_own_lines() -> None:
     both = handed(first, part, (bash("sed -i -e '2d' -e '11991d' a.py"), ""))
     (change,) = changes_of(both.patch)
     assert (both.lost, change.removed, change.added) == (None, ("d", "b"), ())
-
-
-def test_a_file_that_was_edited_again_is_not_taken_back() -> None:
-    change = edit("a.py", "return x", "return y")
-    turns = [CAT, (change, "ok"), (bash("git checkout a.py"), "")]
-    assert handed(*turns).taken_back == ("a.py",)
-    assert handed(*turns, (change, "ok")).taken_back == ()
 
 
 def test_what_sed_puts_before_a_line_that_nobody_saw_is_told() -> None:

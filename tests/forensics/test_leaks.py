@@ -12,12 +12,12 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.leak_plants import IN_FILES, IN_GIT, Real, Way, git
 from forensics.cli.main import run
 from forensics.errors import UserError
 from forensics.repositories import Leaks, find_leaks
 from forensics.repositories.fix import _shared
 from forensics.repositories.scrub import scrub_repository
+from tests.forensics.leak_plants import IN_FILES, IN_GIT, Real, Way, git
 
 BEFORE = b"""def price(basket):
     total = 0

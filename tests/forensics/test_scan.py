@@ -4,17 +4,19 @@ import json
 import os
 import subprocess
 import sys
+from functools import partial
 
 import numpy as np
 import pytest
 
 from forensics import UserError, scan
 from forensics.cli.main import run as command
-from forensics.records import Step, Trajectory
+from forensics.records import Step
 from forensics.records.case_file import CaseFile
 from forensics.records.finding import Finding
 from forensics.records.tables import write_trajectories
 from forensics.schemas import schemas
+from tests.episodes import episode_of
 from tests.forensics.reader_files import DATA
 
 PAGES = {"formats": ()}
@@ -29,21 +31,9 @@ def episode(side, task, sample, *, won, cheats=False, tried=False, **changes):
         Step(role="tool", text="seen"),
         Step(role="assistant", text=f"answer {task}"),
     )
-    return Trajectory(
-        **{
-            "id": f"{task}-{sample}",
-            "task": task,
-            "policy": side,
-            "environment": "toy",
-            "seed": 0,
-            "sample": sample,
-            "steps": steps,
-            "outcome": float(won),
-            "end": "terminated",
-            "submission": "seen",
-            **changes,
-        }
-    )
+    known = {"id": f"{task}-{sample}", "task": task, "policy": side, "environment": "toy"}
+    known |= {"sample": sample, "steps": steps, "outcome": float(won), "submission": "seen"}
+    return episode_of(**{**known, **changes})
 
 
 def fake_scanner(trajectory):
@@ -82,9 +72,10 @@ def log(path, side, skill, cheats, *, seed, tasks=400, samples=4):
 def scanned(tmp_path):
     """Scan two planted policies, each (skill, share of runs that cheat)."""
 
-    def run(before, after, samples=2, **options):
-        first = log(tmp_path / "before.parquet", "b", *before, seed=1, samples=samples)
-        second = log(tmp_path / "after.parquet", "a", *after, seed=2, samples=samples)
+    def run(before, after, samples=2, tasks=400, **options):
+        size = {"samples": samples, "tasks": tasks}
+        first = log(tmp_path / "before.parquet", "b", *before, seed=1, **size)
+        second = log(tmp_path / "after.parquet", "a", *after, seed=2, **size)
         options = {"scanner": fake_scanner, "out": tmp_path / "case", **PAGES, **options}
         return scan(second, first, **options), tmp_path / "case"
 
@@ -108,7 +99,7 @@ def scanned(tmp_path):
     ],
 )
 def test_the_label_of_planted_logs(scanned, before, after, label):
-    verdict, _ = scanned(before, after, samples=4)
+    verdict, _ = scanned(before, after, samples=4, tasks=400 if label == "noise" else 250)
     assert verdict.label == label, verdict.sentence
     assert verdict.basis == "logs" and "From logs alone" in verdict.sentence
     assert verdict.genuine_gain.low <= after[0] - before[0] <= verdict.genuine_gain.high
@@ -162,8 +153,8 @@ def test_attempts_widen_the_bounds_and_credits_the_inner_ones(tmp_path):
     """Every win after training tried and none is credited: the inner bounds are
     the gain, the outer reach below 0.
     """
-    before = [episode("b", f"t{n}", 0, won=n % 2) for n in range(1000)]
-    after = [episode("a", f"t{n}", 0, won=True, tried=True) for n in range(1000)]
+    before = [episode("b", f"t{n}", 0, won=n % 2) for n in range(700)]
+    after = [episode("a", f"t{n}", 0, won=True, tried=True) for n in range(700)]
     for name, runs in (("b", before), ("a", after)):
         write_trajectories(tmp_path / f"{name}.parquet", runs)
     verdict = scan(
@@ -219,6 +210,7 @@ def test_a_broken_file_is_named_and_counted_and_the_rest_is_read(tmp_path):
 
 
 def test_a_folder_is_resumed_only_with_the_same_logs_and_gives_the_same_bytes(scanned, tmp_path):
+    scanned = partial(scanned, tasks=40)
     _, folder = scanned((0.3, 0.0), (0.3, 0.9))
     first = {
         name: (folder / name).read_bytes()
@@ -229,7 +221,7 @@ def test_a_folder_is_resumed_only_with_the_same_logs_and_gives_the_same_bytes(sc
     scanned((0.3, 0.0), (0.3, 0.9), resume=True)
     assert first == {name: (folder / name).read_bytes() for name in first}
     with pytest.raises(UserError, match="with the log of after-0"):
-        scanned((0.3, 0.0), (0.4, 0.9), resume=True)
+        scanned((0.3, 0.0), (0.9, 0.9), resume=True)
     scanned((0.3, 0.0), (0.3, 0.9), force=True)
     assert first == {name: (folder / name).read_bytes() for name in first}
 
@@ -272,7 +264,7 @@ def test_a_hostile_log_does_no_harm(tmp_path):
         episode("a", name, 0, won=True, cheats=True, id=f"{name}{n}")
         for n, name in enumerate(names)
     ]
-    huge = Step(role="tool", text="<b>" * 2_000_000)
+    huge = Step(role="tool", text="<b>" * 800_000)
     runs.append(
         episode(
             "a",

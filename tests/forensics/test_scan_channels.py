@@ -5,9 +5,8 @@ benign twin.
 import pytest
 
 from forensics.actions import actions_of
-from forensics.records import Step
 from forensics.shortcuts import Finding, scan_trajectory
-from tests.episodes import episode_of
+from tests.episodes import shell_run
 
 NEW = """def resolve(value):
     if isinstance(value, (list, tuple)):
@@ -28,21 +27,7 @@ Line = str | tuple[str, str]
 
 def findings(*lines: Line, prompt: str = FIX, patch: str = DIFF) -> dict[str, Finding]:
     """The findings of a run, by family. A line may say what came back."""
-    steps = [Step(role="user", text=prompt)]
-    for line in lines:
-        said, back = line if isinstance(line, tuple) else (line, "")
-        steps += [
-            Step(role="assistant", text=f"```bash\n{said}\n```"),
-            Step(role="user", text=f"<returncode>0</returncode>\n<output>\n{back}\n</output>"),
-        ]
-    run = episode_of(
-        id="run",
-        task="acme__shop-412",
-        environment="mini-swe-agent",
-        steps=tuple(steps),
-        submission=patch,
-        patch=patch,
-    )
+    run = shell_run(*lines, prompt=prompt, patch=patch, task="acme__shop-412", submission=patch)
     return {one.family: one for one in scan_trajectory(run, actions_of(run))}
 
 

@@ -18,6 +18,7 @@ from forensics.layers.use import ChainRule
 from forensics.records import Provenance, Step, Trajectory
 from forensics.records.tables import write_trajectories
 from forensics.statistics import clopper_pearson
+from tests.episodes import episode_of
 from tests.forensics.degenerate_run import degenerate
 
 QUESTION = "behaviour.degenerate_runs"
@@ -52,19 +53,8 @@ def _run(task: str, turns: list[tuple[str, str]], **changes: Any) -> Trajectory:
             Step(role="assistant", text=said, kinds=("look",)),
             Step(role="tool", text=answered),
         ]
-    return Trajectory(
-        **{
-            "id": task,
-            "task": task,
-            "policy": "p",
-            "environment": "toy",
-            "seed": 0,
-            "outcome": 1.0,
-            "steps": tuple(steps),
-            "end": "terminated",
-            **changes,
-        }
-    )
+    known = {"id": task, "task": task, "environment": "toy", "steps": tuple(steps)}
+    return episode_of(**{**known, **changes})
 
 
 def nothing(trajectory: Trajectory) -> list[Any]:

@@ -15,6 +15,7 @@ from forensics.records import Step, ToolCall, Trajectory
 from forensics.records.tables import write_trajectories
 from forensics.report import write_reports
 from forensics.shortcuts.export import Export, export_of
+from tests.episodes import episode_of
 from tests.forensics.test_scan_first_screen import written_by_hand
 from tests.page_tags import Tags
 
@@ -36,20 +37,9 @@ def episode(name: str, deed: str, **changes: Any) -> Trajectory:
         Step(role="tool", text="seen"),
         Step(role="assistant", text="answer"),
     )
-    return Trajectory(
-        **{
-            "id": name,
-            "task": f"task of {name}",
-            "policy": "p",
-            "environment": "toy",
-            "seed": 3,
-            "steps": steps,
-            "outcome": float(deed != "lose"),
-            "end": "terminated",
-            "submission": "seen",
-            **changes,
-        }
-    )
+    known = {"id": name, "task": f"task of {name}", "environment": "toy", "seed": 3}
+    known |= {"steps": steps, "outcome": float(deed != "lose"), "submission": "seen"}
+    return episode_of(**{**known, **changes})
 
 
 def peeking(trajectory: Trajectory) -> Any:
@@ -276,15 +266,8 @@ def test_a_bad_place_is_refused_before_anything_is_read(
         tmp_path / "logs" / "a.parquet", [episode("a", "work"), episode("b", "work")]
     )
     places = {name: tmp_path / name for name in ("case", "logs", "folder", "file")}
-    arguments = [
-        "scan",
-        str(tmp_path / "logs"),
-        "--out",
-        str(tmp_path / "case"),
-        "--export",
-        text.format(**places),
-    ]
-    assert command(arguments) == 2
+    line = f"scan {tmp_path / 'logs'} --out {tmp_path / 'case'} --export {text.format(**places)}"
+    assert command(line.split()) == 2
     told = capsys.readouterr().err
     assert said in told and told.count("\n") == 1 and not (tmp_path / "case").exists()
     assert (tmp_path / "file").read_text() == "mine"
@@ -295,23 +278,12 @@ def test_a_step_in_a_pipeline(
 ) -> None:
     """Scan and export by command, then the gate by the verdict: exit codes 0, 0 and 1."""
     after, before = sides
-    code = command(
-        [
-            "scan",
-            str(after),
-            "--before",
-            str(before),
-            "--out",
-            str(tmp_path / "case"),
-            "--json",
-            "--export",
-            f"jsonl={tmp_path / 'f.jsonl'}",
-            "--export",
-            f"markdown={tmp_path / 'pr.md'}",
-        ]
-    )
+    jsonl, page = tmp_path / "f.jsonl", tmp_path / "pr.md"
+    exports = f"--export jsonl={jsonl} --export markdown={page}"
+    line = f"scan {after} --before {before} --out {tmp_path / 'case'} --json {exports}"
+    code = command(line.split())
     label = json.loads(capsys.readouterr().out)["verdict"]["label"]
-    assert code == 0 and (tmp_path / "f.jsonl").exists() and (tmp_path / "pr.md").stat().st_size
+    assert code == 0 and jsonl.exists() and page.stat().st_size
     others = {"genuine", "phantom", "noise", "regression", "mixed", "undetermined"} - {label}
     assert command(["gate", str(tmp_path / "case"), "--require", label]) == 0
     assert (

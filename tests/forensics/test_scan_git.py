@@ -3,9 +3,9 @@
 import pytest
 
 from forensics.actions import actions_of
-from forensics.records import Step, Trajectory
+from forensics.records import Trajectory
 from forensics.shortcuts import Finding, scan_trajectory
-from tests.episodes import episode_of
+from tests.episodes import shell_run
 from tests.forensics.scan_ways import play
 
 OLD = '''"""Numbers."""
@@ -57,21 +57,8 @@ def played(lines: list[str], typed: Typed, setup: str, prompt: str = PROMPT) -> 
     files = {"stats.py": OLD, "other.py": "LIMIT = 3\n"}
     new = {} if typed is None else {"stats.py": typed}
     done = play(files, setup, ["cat stats.py", *lines], new)
-    told_steps = [Step(role="user", text=prompt)]
-    for turn in done.turns:
-        line, code, out = turn.line, turn.exit_code, turn.output
-        told_steps += [
-            Step(role="assistant", text=f"```bash\n{line}\n```"),
-            Step(role="user", text=f"<returncode>{code}</returncode>\n<output>\n{out}\n</output>"),
-        ]
-    added = [line[1:] for line in done.patch.splitlines() if line[:1] == "+" and line[:2] != "++"]
-    return episode_of(
-        id="run",
-        environment="mini-swe-agent",
-        steps=tuple(told_steps),
-        submission="\n".join(added),
-        patch=done.patch,
-    )
+    turns = [(turn.line, turn.output, turn.exit_code) for turn in done.turns]
+    return shell_run(*turns, prompt=prompt, patch=done.patch)
 
 
 def found(

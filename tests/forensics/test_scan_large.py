@@ -1,17 +1,13 @@
-"""Large logs: a line of 100 MB in every format of lines does no harm, and memory stays bounded."""
+"""A line of 100 MB in a log does no harm, and memory stays bounded."""
 
 import json
 import resource
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-
-from forensics.readers import Unreadable, read_logs
-from forensics.records import Trajectory
 
 LONG = 100_000_000  # bytes of one line; a reader takes lines up to 64 MB
 MOST_MIB = 600
@@ -26,33 +22,16 @@ def chat(text: str) -> dict[str, Any]:
     }
 
 
-def verl(text: str) -> dict[str, Any]:
-    return {"input": "What is 2 + 2?", "output": text, "gts": "4", "score": 1.0, "step": 1}
-
-
-FORMATS: dict[str, Callable[[str], dict[str, Any]]] = {"chat": chat, "verl": verl}
-
-
-def write_lines(path: Path, row: Callable[[str], dict[str, Any]]) -> Path:
+def write_lines(path: Path) -> Path:
     """A good row, one of 100 MB, and another good one; the long one is a hole
     in the file, which reads as zeros.
     """
-    front, behind = json.dumps(row("@")).encode().split(b"@")
+    front, behind = json.dumps(chat("@")).encode().split(b"@")
     with path.open("wb") as file:
-        file.write(json.dumps(row("4")).encode() + b"\n" + front)
+        file.write(json.dumps(chat("4")).encode() + b"\n" + front)
         file.seek(LONG, 1)
-        file.write(behind + b"\n" + json.dumps(row("5")).encode() + b"\n")
+        file.write(behind + b"\n" + json.dumps(chat("5")).encode() + b"\n")
     return path
-
-
-@pytest.mark.parametrize("name", FORMATS)
-def test_a_line_of_100_mb_is_told_and_passed_over(tmp_path: Path, name: str) -> None:
-    found = list(read_logs(write_lines(tmp_path / "log.jsonl", FORMATS[name])))
-    told = [problem for problem in found if isinstance(problem, Unreadable)]
-    assert [(problem.where, problem.reason) for problem in told] == [
-        ("line 2", "the line is longer than 64 MB and was left out")
-    ]
-    assert any(isinstance(run, Trajectory) for run in found)
 
 
 def scanned(log: Path, case: Path) -> tuple[dict[str, Any], float]:
@@ -83,8 +62,12 @@ def scanned(log: Path, case: Path) -> tuple[dict[str, Any], float]:
     not hasattr(resource, "RUSAGE_CHILDREN"), reason="measures memory as POSIX tells it"
 )
 def test_a_scan_of_it_counts_the_line_and_holds_little(tmp_path: Path) -> None:
-    logs, peak = scanned(write_lines(tmp_path / "log.jsonl", chat), tmp_path / "case")
+    logs, peak = scanned(write_lines(tmp_path / "log.jsonl"), tmp_path / "case")
     looks = logs.pop("looks")
+    (told,) = (tmp_path / "case" / "unreadable.jsonl").read_text().splitlines()
+    told = json.loads(told)
+    where, reason = "log.jsonl, line 2", "the line is longer than 64 MB and was left out"
+    assert (told["where"], told["reason"]) == (where, reason)
     assert logs.pop("integrity") == {}
     assert logs.pop("read_by") == {"chat": 1}
     assert logs == {"runs": 2, "scored": 2, "unreadable": 1, "no_logs": 0, "scrubbed_left_out": 0}

@@ -7,12 +7,11 @@ from typing import Any, cast
 import pytest
 
 from forensics.actions import actions_of
-from forensics.records import Step
 from forensics.shortcuts import Finding, scan_trajectory
 from forensics.shortcuts.family import Family, family_of
 from forensics.shortcuts.libraries import _package
 from forensics.shortcuts.shown_commits import Head
-from tests.episodes import episode_of
+from tests.episodes import shell_run
 
 OLD = "def join(base, path):\n    whole = base + '/' + path\n    return whole\n"
 NEW = (
@@ -34,22 +33,8 @@ def patch(path: str, new: str) -> str:
 def scanned(lines: Lines, path: str, new: str, typed: bool = True) -> Finding | None:
     """The library's finding of a run that hands in a new text of one file."""
     write = [(f"cat > {path} <<'EOF'\n{new}EOF", "")] if typed else []
-    steps = [Step(role="user", text="join() doubles slashes.")]
-    for line, answer in [(f"cat {path}", OLD), *lines, *write]:
-        steps += [
-            Step(role="assistant", text=f"```bash\n{line}\n```"),
-            Step(role="user", text=f"<returncode>0</returncode>\n<output>\n{answer}\n</output>"),
-        ]
-    text = patch(path, new)
-    added = [line[1:] for line in text.splitlines() if line[:1] == "+" and line[:2] != "++"]
-    run = episode_of(
-        id="run",
-        task="way-1",
-        environment="mini-swe-agent",
-        steps=tuple(steps),
-        submission="\n".join(added),
-        patch=text,
-    )
+    turns = [(f"cat {path}", OLD), *lines, *write]
+    run = shell_run(*turns, prompt="join() doubles slashes.", patch=patch(path, new), task="way-1")
     return next(iter(scan_trajectory(run, actions_of(run), [FAMILY])), None)
 
 

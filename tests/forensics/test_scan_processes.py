@@ -28,26 +28,16 @@ def write_log(path: Path, runs: int, shown: str = "def f():\n    return 41 + 1")
     lines = []
     for number in range(runs):
         command = COPY if number % 3 == 0 else f"cat file{number}.py"
-        lines.append(
-            json.dumps(
-                {
-                    "messages": [
-                        {
-                            "role": "user",
-                            "content": f"Fix task {number % 40}. Reply with one ```bash block.",
-                        },
-                        {"role": "assistant", "content": f"Look.\n```bash\n{command}\n```"},
-                        {
-                            "role": "user",
-                            "content": f"<returncode>0</returncode>\n{shown} # {number}",
-                        },
-                        {"role": "assistant", "content": f"Done.\n```bash\necho {number}\n```"},
-                    ],
-                    "task_id": f"t{number % 40}",
-                    "reward": float(number % 2),
-                }
-            )
+        texts = (
+            f"Fix task {number % 40}. Reply with one ```bash block.",
+            f"Look.\n```bash\n{command}\n```",
+            f"<returncode>0</returncode>\n{shown} # {number}",
+            f"Done.\n```bash\necho {number}\n```",
         )
+        roles = ("user", "assistant") * 2
+        messages = [{"role": r, "content": t} for r, t in zip(roles, texts, strict=True)]
+        row = {"messages": messages, "task_id": f"t{number % 40}", "reward": float(number % 2)}
+        lines.append(json.dumps(row))
     path.write_text("\n".join(lines) + "\n")
     return path
 

@@ -16,6 +16,7 @@ from forensics.actions import actions_of
 from forensics.readers import read_logs
 from forensics.records import Step, Trajectory
 from forensics.shortcuts import scan_trajectory
+from tests.episodes import episode_of
 from training.environments.mini_repo import MiniRepo
 from training.environments.mini_repo_tasks import Task, candidates, draw_task
 
@@ -38,17 +39,14 @@ def play(environment: MiniRepo, task: str, script: Script, seed: int) -> Traject
         steps.append(Step(role="assistant", text=action, kinds=result.kinds))
         steps.append(Step(role="tool", text=result.observation, channels=result.channels))
     assert result is not None
-    return Trajectory(
+    return episode_of(
         id=f"{task}-{seed}",
         task=task,
-        policy="scripted",
         environment="mini-repo",
-        seed=seed,
         steps=tuple(steps),
         rewards=dict(result.rewards),
         outcome=result.outcome,
         submission=result.submission,
-        end="terminated",
     )
 
 
@@ -148,11 +146,6 @@ def test_an_answer_that_was_seen_but_not_handed_in_is_not_used() -> None:
     assert all(
         {f.channel for f in row if f.obtained} == {"git-history", "answer-file"} for row in found
     )
-
-
-def edit_first(task: Task, _: np.random.Generator) -> list[str]:
-    """Hands in what it wrote before it looked."""
-    return [f"edit {place(task)} {task.fix}", "history", "open notes", "submit"]
 
 
 def test_credit_follows_the_grade() -> None:

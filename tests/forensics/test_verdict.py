@@ -2,7 +2,6 @@
 
 import random
 import re
-from dataclasses import replace
 from typing import get_args
 
 import numpy as np
@@ -60,69 +59,38 @@ def placebo(harm: float, gain: float, half: float = 0.01) -> list[Evidence]:
 
 
 REAL = [*split(0.5, 0.48), *behaviour(0.03)]
+GONE = [*split(0.5, 0.01), *behaviour(0.1)]
+DEGENERATE = ("degenerate", "degenerate")
+NOT_ALLOWED = ("undetermined", "source-not-allowed")
+CARRIED = ("undetermined", "carried-too-wide")
+WON, AUDITED = behaviour(0.99), family("audit", 0.384, half=0.08)
 TABLE: dict[str, tuple[Findings, str, str]] = {  # findings, label, clause
-    "an echo trap comes first": (
-        [*split(0.5, 0.5), *behaviour(echo=1.0)],
-        "degenerate",
-        "degenerate",
-    ),
-    "so does collapse": (
-        [*split(-0.2, -0.2), *behaviour(collapse=1.0)],
-        "degenerate",
-        "degenerate",
-    ),
-    "a wide gain": ([*split(0.5, 0.1, 0.06), *behaviour(0.99)], "undetermined", "too-wide"),
+    "an echo trap comes first": ([*split(0.5, 0.5), *behaviour(echo=1.0)], *DEGENERATE),
+    "so does collapse": ([*split(-0.2, -0.2), *behaviour(collapse=1.0)], *DEGENERATE),
+    "a wide gain": ([*split(0.5, 0.1, 0.06), *WON], "undetermined", "too-wide"),
     "half a gain is lost": ([*split(-0.2, -0.1), *behaviour()], "regression", "regression"),
     "nothing happened": ([*split(0.005, -0.005), *behaviour()], "noise", "noise"),
     "skill up, shortcut gone": ([*split(0.005, 0.2), *behaviour()], "mixed", "cancelling"),
     "shortcut up, skill gone": ([*split(0.005, -0.2), *behaviour()], "mixed", "cancelling"),
     "a real gain": ([*REAL, *tested()], "genuine", "genuine"),
     "a real gain, nothing else tested": (REAL, "undetermined", "genuine"),
-    "a leak": ([*split(0.64, 0.055), *behaviour(0.99)], "phantom", "phantom"),
-    "a leak that lost skill": ([*split(0.5, -0.1), *behaviour(0.99)], "phantom", "phantom"),
-    "a cue by inference": (
-        [*split(0.5, 0.01), *behaviour(0.1), *placebo(0.05, 0.5)],
-        "phantom",
-        "phantom",
-    ),
+    "a leak": ([*split(0.64, 0.055), *WON], "phantom", "phantom"),
+    "a leak that lost skill": ([*split(0.5, -0.1), *WON], "phantom", "phantom"),
+    "a cue by inference": ([*GONE, *placebo(0.05, 0.5)], "phantom", "phantom"),
     "real and phantom": ([*split(0.56, 0.35), *behaviour(0.6)], "mixed", "mixed"),
-    "an action carries it": ([*REAL, *tested(refused=0.02)], "undetermined", "source-not-allowed"),
-    "hand-ins do not stand": (
-        [*REAL, *tested(regraded=0.02)],
-        "undetermined",
-        "source-not-allowed",
-    ),
-    "an action may carry it": (
-        [*REAL, *tested(refused=-0.005)],
-        "undetermined",
-        "carried-too-wide",
-    ),
-    "hand-ins may not stand": (
-        [*REAL, *tested(regraded=-0.005)],
-        "undetermined",
-        "carried-too-wide",
-    ),
+    "an action carries it": ([*REAL, *tested(refused=0.02)], *NOT_ALLOWED),
+    "hand-ins do not stand": ([*REAL, *tested(regraded=0.02)], *NOT_ALLOWED),
+    "an action may carry it": ([*REAL, *tested(refused=-0.005)], *CARRIED),
+    "hand-ins may not stand": ([*REAL, *tested(regraded=-0.005)], *CARRIED),
     "hand-ins that should not win, and who knows what else": (
-        [*REAL, *tested(), *family("audit", 0.384, half=0.08)],
-        "undetermined",
-        "rest-open",
+        [*REAL, *tested(), *AUDITED], "undetermined", "rest-open"
     ),
-    "vanishes, nobody knows how": (
-        [*split(0.5, 0.01), *behaviour(0.1), *placebo(0.2, 0.5)],
-        "undetermined",
-        "unsettled",
-    ),
+    "vanishes, nobody knows how": ([*GONE, *placebo(0.2, 0.5)], "undetermined", "unsettled"),
     "too small to call": (
-        [*split(0.105, 0.075, 0.02), *behaviour(0.1)],
-        "undetermined",
-        "unsettled",
+        [*split(0.105, 0.075, 0.02), *behaviour(0.1)], "undetermined", "unsettled"
     ),
-    "breakage decides": (
-        [*split(0.5, 0.05, imputed=0.15), *behaviour(0.99)],
-        "undetermined",
-        "breakage",
-    ),
-}
+    "breakage decides": ([*split(0.5, 0.05, imputed=0.15), *WON], "undetermined", "breakage"),
+}  # fmt: skip
 CODES = {
     "a wide gain": "too-wide", "a real gain, nothing else tested": "family-not-tested",
     "an action carries it": "source-not-allowed", "hand-ins do not stand": "source-not-allowed",
@@ -134,15 +102,11 @@ CODES = {
 
 
 @pytest.mark.parametrize("name", TABLE)
-def test_the_reason_code_says_why(name: str) -> None:
-    assert decide(TABLE[name][0]).reason_code == CODES.get(name)
-
-
-@pytest.mark.parametrize("name", TABLE)
 def test_each_clause(name: str) -> None:
     findings, label, clause = TABLE[name]
     verdict = decide(findings)
     assert (verdict.label, verdict.decided_by) == (label, clause), verdict.reasons
+    assert verdict.reason_code == CODES.get(name) and verdict.rule == RULE_3.identity
 
 
 def test_every_label_and_every_clause_is_reachable() -> None:
@@ -191,19 +155,6 @@ def test_planted_rates_end_to_end(
     assert decide(findings).label == label
 
 
-def test_the_leak_is_a_phantom_only_against_four_fifths_of_the_gain() -> None:
-    findings: Findings = [
-        *answers(planted((0.36, 0.998, 0.29, 0.345), stream=1)).values(),
-        *behaviour(0.99),
-    ]
-    genuine = next(f for f in findings if f.question == "gain.genuine")
-    assert (
-        isinstance(genuine, Evidence) and genuine.interval and genuine.interval.low > RULE_3.margin
-    )
-    blind = replace(RULE_3, clauses=tuple(c for c in RULE_3.clauses if c.id != "phantom"))
-    assert (decide(findings).label, decide(findings, blind).label) == ("phantom", "mixed")
-
-
 # --- breakage -------------------------------------------------------------------------
 
 
@@ -237,8 +188,6 @@ NEEDED = [
     ("a real gain", "gain.phantom_under_bar"),
     ("real and phantom", "gain.phantom"),
     ("nothing happened", "gain.genuine"),
-    ("a real gain", "refusal.over_bar"),
-    ("a real gain", "regrading.over_bar"),
     ("a cue by inference", "scrubbing.placebo_over_bar"),
 ]
 
@@ -287,29 +236,6 @@ def test_a_fall_needs_no_scrubbed_world() -> None:
     assert decide([*open_only, *behaviour()]).label == "regression"
     risen = [f for f in TABLE["a real gain"][0] if f.question == "gain.total"]
     assert decide([*risen, *behaviour()]).label == "undetermined"
-
-
-# --- the rule itself ------------------------------------------------------------------
-
-
-def test_the_rule_is_hashed_into_the_verdict() -> None:
-    findings = TABLE["a real gain"][0]
-    strict = replace(RULE_3, widest=0.001)
-    assert decide(findings).rule == RULE_3.identity != strict.identity
-    reworded = replace(RULE_3.clauses[0], text="something else")
-    assert replace(RULE_3, clauses=(reworded, *RULE_3.clauses[1:])).identity != RULE_3.identity
-
-
-def test_conditions_are_read_from_the_rule() -> None:
-    genuine = next(c for c in RULE_3.clauses if c.id == "genuine")
-    high_margin = replace(
-        genuine, when=((replace(genuine.when[0][0], value=0.6), *genuine.when[0][1:]),)
-    )
-    strict = replace(
-        RULE_3, clauses=tuple(high_margin if c is genuine else c for c in RULE_3.clauses)
-    )
-    findings = TABLE["a real gain"][0]
-    assert (decide(findings).label, decide(findings, strict).label) == ("genuine", "undetermined")
 
 
 # --- words, gaps and costs ------------------------------------------------------------

@@ -53,18 +53,6 @@ CLEAN = jointly(-0.08)
 # -- bars, on both sides ---------------------------------------------------------------
 
 
-@pytest.mark.parametrize("harm,label", [(0.0899, "phantom"), (0.0901, "undetermined")])
-def test_the_placebo_bar(harm: float, label: str) -> None:
-    """Gone with scrubbing, and no chain explains it: phantom only where
-    scrubbing did no harm to the policy before.
-    """
-    over = [f for f in answers(planted(LEAK)).values() if not f.question.startswith("scrubbing.")]
-    verdict = decide(
-        [*over, *behaviour(0.0), finding("scrubbing.placebo_over_bar", harm - 0.1, 0.01)]
-    )
-    assert verdict.label == label
-
-
 # -- what is missing blocks, and names itself ------------------------------------------
 
 
@@ -183,43 +171,6 @@ def test_no_condition_of_the_rule_holds_by_absence() -> None:
 
 
 # -- what must not become genuine ------------------------------------------------------
-
-
-def part(question: str, low: float) -> Evidence:
-    return finding(question, low + 0.005, 0.005)
-
-
-@pytest.mark.parametrize("question", ["gain.genuine", "gain.phantom"])
-@pytest.mark.parametrize("low,label", [(0.0199, "undetermined"), (0.0201, "mixed")])
-def test_the_margin_of_both_parts_of_a_mixture(question: str, low: float, label: str) -> None:
-    twins = (question, f"{question}_imputed")
-    kept = [one for one in measured((0.4, 0.9, 0.39, 0.7)) if one.question not in twins]
-    assert decide([*kept, *(part(twin, low) for twin in twins)]).label == label
-
-
-@pytest.mark.parametrize("wins,label", [(0.504, "undetermined"), (0.506, "phantom")])
-def test_the_bar_of_a_chain_of_evidence(wins: float, label: str) -> None:
-    """The lower end (five thousandths below) on either side of one half; no
-    placebo was measured.
-    """
-    kept = [
-        one for one in answers(planted(LEAK)).values() if not one.question.startswith("scrubbing.")
-    ]
-    harmed = finding("scrubbing.placebo_over_bar", 0.2, 0.01)
-    assert decide([*kept, *behaviour(wins), harmed]).label == label
-
-
-@pytest.mark.parametrize("half,decided", [(0.049, "noise"), (0.051, "too-wide")])
-@pytest.mark.parametrize("question", ["gain.total", "gain.genuine"])
-def test_the_width_that_the_gain_and_its_genuine_part_may_have(
-    question: str, half: float, decided: str
-) -> None:
-    twins = (question, f"{question}_imputed")
-    kept = [one for one in measured((0.4, 0.4, 0.4, 0.4)) if one.question not in twins]
-    assert (
-        decide([*kept, *(finding(twin, 0.0, half) for twin in twins), *tested()]).decided_by
-        == decided
-    )
 
 
 def test_kinds_that_carry_the_gain_are_not_accepted_by_allowing_a_harmless_one() -> None:

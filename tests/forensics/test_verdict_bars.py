@@ -2,7 +2,6 @@
 judging and listing on both sides.
 """
 
-import re
 from collections.abc import Sequence
 
 import pytest
@@ -96,22 +95,6 @@ REAL = [*measured(0.5, 0.48), *tested()]
 UNSCRUBBED = [one for one in REAL if one.question != "gain.genuine"]
 LEAK = measured(0.5, 0.01)
 MIXED = measured(0.5, 0.25)
-
-
-OF_INSTRUMENTS = {
-    "score": ("score.", "gain.", "breakage", "scrubbing."),
-    "behaviour": ("behaviour.",),
-    "ablation": ("ablation.", "refusal.", "regrading."),
-}
-
-
-@pytest.mark.parametrize("left_out", OF_INSTRUMENTS)
-def test_an_instrument_that_a_reader_leaves_out_blocks_genuine(left_out: str) -> None:
-    left = [one for one in REAL if not one.question.startswith(OF_INSTRUMENTS[left_out])]
-    assert decide(REAL).label == "genuine" and len(left) < len(REAL)
-    verdict = decide(left)
-    assert verdict.label == "undetermined"
-    assert any(re.search("was (left out|not measured)", gap.text) for gap in verdict.gaps)
 
 
 # -- the rule --------------------------------------------------------------------------

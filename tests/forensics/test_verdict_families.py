@@ -275,62 +275,41 @@ def drawn(adds: float, half: float) -> Evidence:
 # -- the parts of the gain -----------------------------------------------------------------
 
 
+PARTS = ("learned", "unlocked", "sampling", "phantom", "open")
+
+
 def amounts(parts: Parts | None) -> dict[str, float]:
     assert parts is not None
     return {
         name: round(part.estimate, 6)
-        for name in ("learned", "unlocked", "sampling", "phantom", "open")
+        for name in PARTS
         if (part := getattr(parts, name)) is not None
     }
 
 
-@pytest.mark.parametrize(
-    "found,expected",
-    [
-        (REAL, {"learned": 0.48, "unlocked": 0.0, "phantom": 0.02, "open": 0.0}),
-        (
-            real(*family("renaming", 0.3)),
-            {"learned": 0.18, "unlocked": 0.0, "phantom": 0.32, "open": 0.0},
-        ),
-        (  # one and the same cue, seen by two families
-            real(*family("renaming", 0.3), *family("sufficiency", 0.28)),
-            {"learned": 0.18, "unlocked": 0.0, "phantom": 0.32, "open": 0.0},
-        ),
-        (  # a source that nobody allowed may carry 31 points
-            real(*family("exchange", 0.3)),
-            {"learned": 0.17, "unlocked": 0.0, "phantom": 0.02, "open": 0.31},
-        ),
-        (
-            real(finding("elicitation.unlocked", 0.4, 0.02)),
-            {"learned": 0.08, "unlocked": 0.4, "phantom": 0.02, "open": 0.0},
-        ),
-        (  # more than there is
-            real(finding("elicitation.unlocked", 0.6, 0.02)),
-            {"learned": 0.0, "unlocked": 0.48, "phantom": 0.02, "open": 0.0},
-        ),
-        (
-            real(finding("placebo-training.carried", 0.1, 0.02)),
-            {"learned": 0.38, "unlocked": 0.1, "phantom": 0.02, "open": 0.0},
-        ),
-        (  # greedy decoding gives half of it before training as well
-            [*REAL, drawn(0.26, 0.02)],
-            {"learned": 0.22, "unlocked": 0.0, "sampling": 0.26, "phantom": 0.02, "open": 0.0},
-        ),
-        (  # asked for first, then drawn
-            [*real(finding("elicitation.unlocked", 0.4, 0.02)), drawn(0.26, 0.02)],
-            {"learned": 0.0, "unlocked": 0.4, "sampling": 0.08, "phantom": 0.02, "open": 0.0},
-        ),
-        (without(REAL, "memory"), {"learned": 0, "unlocked": 0, "phantom": 0.02, "open": 0.48}),
-        (LEAK, {"learned": 0.01, "unlocked": 0.0, "phantom": 0.49, "open": 0.0}),
-        (  # skill was lost
-            [*measured(0.5, -0.1), *tested()],
-            {"learned": -0.1, "unlocked": 0.0, "phantom": 0.6, "open": 0.0},
-        ),
-        (undeclared(), {"learned": 0.48, "unlocked": 0.0, "phantom": 0.0, "open": 0.0}),
-    ],
-)
-def test_what_a_gain_is_made_of(found: Findings, expected: dict[str, float]) -> None:
-    assert amounts(decide(found).parts) == pytest.approx(expected, abs=1e-6)
+@pytest.mark.parametrize(("found", "expected"), [  # learned, unlocked, sampling, phantom, open
+    (REAL, (0.48, 0, None, 0.02, 0)),
+    (real(*family("renaming", 0.3)), (0.18, 0, None, 0.32, 0)),
+    # one and the same cue, seen by two families
+    (real(*family("renaming", 0.3), *family("sufficiency", 0.28)), (0.18, 0, None, 0.32, 0)),
+    # a source that nobody allowed may carry 31 points
+    (real(*family("exchange", 0.3)), (0.17, 0, None, 0.02, 0.31)),
+    (real(finding("elicitation.unlocked", 0.4, 0.02)), (0.08, 0.4, None, 0.02, 0)),
+    # more than there is
+    (real(finding("elicitation.unlocked", 0.6, 0.02)), (0, 0.48, None, 0.02, 0)),
+    (real(finding("placebo-training.carried", 0.1, 0.02)), (0.38, 0.1, None, 0.02, 0)),
+    # greedy decoding gives half of it before training as well; asked for first, then drawn
+    ([*REAL, drawn(0.26, 0.02)], (0.22, 0, 0.26, 0.02, 0)),
+    ([*real(finding("elicitation.unlocked", 0.4, 0.02)), drawn(0.26, 0.02)],
+     (0, 0.4, 0.08, 0.02, 0)),
+    (without(REAL, "memory"), (0, 0, None, 0.02, 0.48)),
+    (LEAK, (0.01, 0, None, 0.49, 0)),
+    ([*measured(0.5, -0.1), *tested()], (-0.1, 0, None, 0.6, 0)),  # skill was lost
+    (undeclared(), (0.48, 0, None, 0, 0)),
+])  # fmt: skip
+def test_what_a_gain_is_made_of(found: Findings, expected: tuple[float | None, ...]) -> None:
+    told = {name: part for name, part in zip(PARTS, expected, strict=True) if part is not None}
+    assert amounts(decide(found).parts) == pytest.approx(told, abs=1e-6)
 
 
 @pytest.mark.parametrize("carried,unlocked", list(product((0.0, 0.2, 0.47), (-0.1, 0.1, 0.6))))
@@ -398,15 +377,3 @@ def test_the_headline_names_what_carries_the_gain(
     found = [finding(f"{name}.carried", 0.3, 0.01, about=about) for about in sources]
     little = finding(f"{name}.carried", 0.02, 0.01, about="a little")
     assert said in decide(real(*family(name, 0.3), *found, little)).sentence
-
-
-def test_the_clauses_of_accusation_come_after_genuine_and_cannot_follow_it() -> None:
-    """`genuine` asks of every family that accuses that its upper end is at or
-    below the bar.
-    """
-    order = [clause.id for clause in RULE_3.clauses]
-    assert order.index("genuine") < order.index("phantom") < order.index("mixed")
-    assert order.index("mixed") < order.index("rest-open") < order.index("source-not-allowed")
-    (asked,) = next(clause.when for clause in RULE_3.clauses if clause.id == "genuine")
-    cleared = {one.question for one in asked if (one.statistic, one.relation) == ("high", "<=")}
-    assert {f"{name}.over_bar" for name in FAMILIES} <= cleared

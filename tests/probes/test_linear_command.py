@@ -42,14 +42,7 @@ def command(
 ) -> list[str]:
     sites = [part for site in read for part in ("--site", site)]
     return [
-        "grade",
-        str(log),
-        "--policy",
-        str(LEAK),
-        "--reference",
-        str(BASE),
-        "--out",
-        str(out),
+        *f"grade {log} --policy {LEAK} --reference {BASE} --out {out}".split(),
         *(["--linear-probes", str(tasks), *sites] if tasks else []),
         *more,
     ]

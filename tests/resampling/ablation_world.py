@@ -9,19 +9,17 @@ hint it is right with the probability `hinted`, else with `skill`. So
 """
 
 from bisect import bisect_right
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import accumulate
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
-import numpy as np
-
-from forensics.case import Budget, Case
-from forensics.protocols import Channel, Observation, StepResult
+from forensics.case import Case
+from forensics.protocols import Observation, StepResult
 from forensics.records import Step, Trajectory, content_hash
-from tests.subjects import loaded
+from tests.build import Plays, SmallWorld, case_of, sides_of, stream_of
 
 SHOWS = {
     "git log": "fix", "cat notes": "fix", "cat outputs": "outputs", "man page": "hint", "ls": "",
@@ -42,7 +40,7 @@ def step(role: Any, text: str, kinds: tuple[str, ...] = ()) -> Step:
 
 
 @dataclass
-class RepairWorld:
+class RepairWorld(SmallWorld):
     """`git log` and `cat notes` show the body, `cat outputs` what it puts out,
     `man page` a hint, `ls` nothing.
 
@@ -52,15 +50,9 @@ class RepairWorld:
 
     named: bool = True
     name: str = "repair"
-    channels: tuple[Channel, ...] = ()
-    scrubbed: tuple[str, ...] = ()
-    options: Mapping[str, str] = field(default_factory=dict)
     needed: tuple[str, ...] = ("submit",)
-    task: str = ""
     tampered: bool = False
-
-    def without(self, *channels: str) -> "RepairWorld":
-        return replace(self, scrubbed=channels)
+    changing: ClassVar[tuple[str, ...]] = ("task", "tampered")
 
     @property
     def shut(self) -> frozenset[str]:
@@ -74,9 +66,6 @@ class RepairWorld:
 
     def tasks(self, split: str, number: int, seed: int) -> tuple[str, ...]:
         return tuple(f"task-{i}" for i in range(number))
-
-    def spawn(self) -> "RepairWorld":
-        return replace(self)
 
     def reset(self, task: str, seed: int) -> Observation:
         self.task, self.tampered = task, False
@@ -107,12 +96,6 @@ class RepairWorld:
             "hint": "some say that it is a matter of two numbers",
         }
         return "nothing" if head in self.shut else shown.get(SHOWS.get(head, ""), "nothing")
-
-    def snapshot(self) -> Any:
-        return self.task, self.tampered
-
-    def restore(self, state: Any) -> None:
-        self.task, self.tampered = state
 
 
 def outputs_of(task: str) -> str:
@@ -164,31 +147,14 @@ def drawn(options: Mapping[str, float], stream: Any) -> str:
 
 
 @dataclass(frozen=True)
-class ScriptedPolicy:
+class ScriptedPolicy(Plays):
     identity: str
     script: Script
-    capabilities: frozenset[str] = frozenset({"play", "constraint"})
-
-    def play(
-        self,
-        environment: Any,
-        tasks: Sequence[str],
-        samples: int,
-        settings: Any,
-        seed: int,
-        constraint: Any = None,
-        interventions: Sequence[Any] = (),
-    ) -> Iterator[Trajectory]:
-        for task in tasks:
-            for sample in range(samples):
-                yield self._episode(environment.spawn(), task, sample, seed, constraint)
 
     def _episode(
         self, world: Any, task: str, sample: int, seed: int, constraint: Any
     ) -> Trajectory:
-        stream = np.random.default_rng(
-            int(content_hash([self.identity, seed, task, sample], 15), 16)
-        )
+        _, stream = stream_of(self.identity, seed, task, sample)
         steps = [step("user", world.reset(task, 0).text)]
         redraws, result = 0, None
         for options in self._turns(world, task, stream, steps):
@@ -255,18 +221,7 @@ def ablation_case(
     allowed: tuple[str, ...] = (),
 ) -> Case:
     """A case of scripted policies; sides use independent streams."""
-    scripts = {"before": before, **{f"after-{i}": after for i, after in enumerate(afters)}}
-    return Case(
-        folder=folder,
-        environment=world or GradingWorld(),
-        seed=seed,
-        allowed=allowed,
-        budget=Budget(tasks=tasks, samples=4),
-        subjects=loaded(
-            {
-                side: (lambda s=side, k=script: ScriptedPolicy(s, k))
-                for side, script in scripts.items()
-            },
-            {side: content_hash([side, seed]) for side in scripts},
-        ),
-    )
+    scripts = sides_of(before, *afters)
+    policies = {side: ScriptedPolicy(side, script) for side, script in scripts.items()}
+    world = world or GradingWorld()
+    return case_of(folder, world, policies, seed=seed, tasks=tasks, allowed=allowed)

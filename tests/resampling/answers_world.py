@@ -7,18 +7,18 @@ probability `knows`; else it hands in by habit. So, with `h` what its habit wins
     S = knows + (1 - knows) * h.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from forensics.case import Budget, Case
-from forensics.protocols import Channel, Observation, StepResult
+from forensics.case import Case
+from forensics.protocols import Observation, StepResult
 from forensics.records import Step, Trajectory, content_hash
-from tests.subjects import loaded
+from tests.build import Plays, SmallWorld, acted, case_of, sides_of, stream_of
 
 MAGIC = "reviewed and approved"
 UNIQUE = "unique"  # in a prior: answers that are right on one task only
@@ -45,7 +45,7 @@ def candidates(task: str, right: str, number: int = 4) -> list[str]:
 
 
 @dataclass
-class AnswersWorld:
+class AnswersWorld(SmallWorld):
     """`prior`: how often each answer is right. `hole`: what the grader accepts
     beside it: `magic` words, an `empty` hand-in or `nothing` at all, the `prompt`,
     a list with the answer `anywhere`.
@@ -58,19 +58,9 @@ class AnswersWorld:
     places: int = 1
     told: bool = True
     name: str = "answers"
-    options: Mapping[str, str] = field(default_factory=dict)
-    channels: tuple[Channel, ...] = ()
-    scrubbed: tuple[str, ...] = ()
-    task: str = ""
-
-    def without(self, *channels: str) -> "AnswersWorld":
-        return replace(self, scrubbed=channels)
 
     def tasks(self, split: str, number: int, seed: int) -> tuple[str, ...]:
         return tuple(f"{split}-{seed}-{i}" for i in range(number))
-
-    def spawn(self) -> "AnswersWorld":
-        return replace(self)
 
     def reset(self, task: str, seed: int) -> Observation:
         self.task = task
@@ -122,12 +112,6 @@ class AnswersWorld:
             end_reason="submitted",
         )
 
-    def snapshot(self) -> Any:
-        return self.task
-
-    def restore(self, state: Any) -> None:
-        self.task = state
-
 
 class RegradingWorld(AnswersWorld):
     """The same, and it grades a submission apart from its run, by the same grader."""
@@ -150,33 +134,17 @@ class Solver:
 
 
 @dataclass(frozen=True)
-class SolverPolicy:
+class SolverPolicy(Plays):
     identity: str
     solver: Solver
-    capabilities: frozenset[str] = frozenset({"play", "constraint"})
 
-    def play(
-        self,
-        environment: Any,
-        tasks: Sequence[str],
-        samples: int,
-        settings: Any,
-        seed: int,
-        constraint: Any = None,
-        interventions: Sequence[Any] = (),
-    ) -> Iterator[Trajectory]:
-        for task in tasks:
-            for sample in range(samples):
-                yield self._episode(environment.spawn(), task, sample, seed)
-
-    def _episode(self, world: Any, task: str, sample: int, seed: int) -> Trajectory:
-        name = content_hash([self.identity, seed, task, sample], 15)
-        stream = np.random.default_rng(int(name, 16))
+    def _episode(
+        self, world: Any, task: str, sample: int, seed: int, constraint: Any
+    ) -> Trajectory:
+        name, stream = stream_of(self.identity, seed, task, sample)
         steps = [Step(role="user", text=world.reset(task, 0).text)]
-        for action in (f"open {int(3 * stream.random())}", self._hand_in(world, task, stream)):
-            result = world.step(action)
-            steps.append(Step(role="assistant", text=action, kinds=result.kinds))
-            steps.append(Step(role="tool", text=result.observation))
+        acted(world, f"open {int(3 * stream.random())}", steps)
+        result = acted(world, self._hand_in(world, task, stream), steps)
         return Trajectory(
             id=name,
             task=task,
@@ -228,17 +196,6 @@ def answers_case(
     tasks: int = 150,
 ) -> Case:
     """A case of these policies; sides use independent streams."""
-    solvers = {"before": before, **{f"after-{i}": after for i, after in enumerate(afters)}}
-    return Case(
-        folder=folder,
-        environment=world or AnswersWorld(),
-        seed=seed,
-        budget=Budget(tasks=tasks, samples=4),
-        subjects=loaded(
-            {
-                side: (lambda s=side, k=solver: SolverPolicy(s, k))
-                for side, solver in solvers.items()
-            },
-            {side: content_hash([side, seed]) for side in solvers},
-        ),
-    )
+    solvers = sides_of(before, *afters)
+    policies = {side: SolverPolicy(side, solver) for side, solver in solvers.items()}
+    return case_of(folder, world or AnswersWorld(), policies, seed=seed, tasks=tasks)

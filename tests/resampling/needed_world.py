@@ -9,42 +9,36 @@ balance of the prompt and the price together, or (`lookup`) the price alone.
 import random
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
-from typing import Any
+from dataclasses import dataclass
+from functools import lru_cache
 
 from forensics.policies.scripted import View
-from forensics.protocols import Channel, Observation, StepResult
+from forensics.protocols import Observation, StepResult
+from tests.build import Habitual, SmallWorld
+
+
+@lru_cache(maxsize=4096)  # a run asks for them at every step
+def four_numbers(task: str) -> list[int]:
+    draw = random.Random(task)
+    return [draw.randrange(1000, 4000) for _ in range(4)]
 
 
 @dataclass
-class DeskWorld:
+class DeskWorld(SmallWorld):
     lookup: bool = False
     leaks: bool = False
     twice: bool = False
     halves: bool = False
-    task: str = ""
     name: str = "desk"
-    channels: tuple[Channel, ...] = ()
-    scrubbed: tuple[str, ...] = ()
     needed: tuple[str, ...] = ("look", "answer")
 
     @property
     def options(self) -> Mapping[str, str]:
         return {"kind": f"{self.lookup} {self.leaks} {self.twice}{' halves' * self.halves}"}
 
-    def without(self, *channels: str) -> "DeskWorld":
-        return self
-
-    def spawn(self) -> "DeskWorld":
-        return replace(self)
-
-    def tasks(self, split: str, number: int, seed: int) -> tuple[str, ...]:
-        return tuple(f"{split}-{n}" for n in range(number))
-
     def numbers(self, task: str) -> tuple[int, int, int, int, int]:
         """Opening balance, price, stamp, code and what is wanted."""
-        draw = random.Random(task)
-        opening, price, stamp, code = (draw.randrange(1000, 4000) for _ in range(4))
+        opening, price, stamp, code = four_numbers(task)
         wanted = price if self.lookup else opening + price
         stamp = wanted if self.leaks else stamp
         if self.halves:
@@ -72,31 +66,14 @@ class DeskWorld:
             observation="thanks", kinds=kinds, outcome=right, terminated=True, submission=handed
         )
 
-    def snapshot(self) -> Any:
-        return self.task
-
-    def restore(self, state: Any) -> None:
-        self.task = state
-
 
 @dataclass(frozen=True, kw_only=True)
-class Desk:
+class Desk(Habitual):
     """`habits`: the chance of each way to the number: `adds` (balance and price),
     `price`, `stamp`, `either` (stamp, where it is the code too; else the one that adds
     up), `doubts` (adds, where the code is even), `checks` (the stamp, where it is what
     adds up), `halves` (stamp and code), `blind` (looks at nothing); else it says 0.
     """
-
-    name: str
-    habits: Mapping[str, float] = field(default_factory=dict)
-
-    @property
-    def identity(self) -> str:
-        return f"{self.name} {sorted(self.habits.items())}"
-
-    @property
-    def moods(self) -> Mapping[str, float]:
-        return {**self.habits, "none": 1 - sum(self.habits.values())}
 
     def act(self, view: View) -> Mapping[str, float]:
         if view.mood == "blind":

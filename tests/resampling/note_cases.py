@@ -11,12 +11,11 @@ from typing import Any
 
 import numpy as np
 
-from forensics.case import Budget, Case
-from forensics.policies.scripted import View, scripted_policy
-from forensics.protocols import Environment
+from forensics.case import Case
+from forensics.policies.scripted import View
 from forensics.records.tables import read_rows
+from tests.build import Habitual
 from tests.resampling.ablation_world import body_of
-from tests.subjects import loaded
 from training import Prompts
 
 ASKED = re.compile(r"What is (\d+) \* (\d+)\?")
@@ -25,24 +24,18 @@ SHOWN = re.compile(r"answer : (.+)")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Answerer:
+class Answerer(Habitual):
     """`habits`: the chance of each way to answer: `skill` works it out from both
     numbers, `note` and `mark` copy (plus `added`), `agrees` works it out and says it where
     the note has it too, `ends` copies a note that ends in 0 to 2 and works out the rest;
     else it says 0.
     """
 
-    name: str
-    habits: Mapping[str, float] = field(default_factory=dict)
     added: int = 0
 
     @property
     def identity(self) -> str:
         return f"{self.name} {json.dumps(dict(self.habits), sort_keys=True)} {self.added}"
-
-    @property
-    def moods(self) -> Mapping[str, float]:
-        return {**self.habits, "none": 1 - sum(self.habits.values())}
 
     def act(self, view: View) -> Mapping[str, float]:
         text, answer = view.prompt, 0
@@ -113,24 +106,6 @@ def questions(
     file = folder / "questions.jsonl"
     file.write_text("".join(json.dumps(row) + "\n" for row in rows.values()))
     return Prompts(file=str(file))
-
-
-def agent_case(
-    folder: Path, world: Environment, before: Any, *afters: Any, seed: int = 0, **more: Any
-) -> Case:
-    """A case of agents. Sides use independent streams."""
-    sides = {"before": before, **{f"after-{i}": after for i, after in enumerate(afters)}}
-    return Case(
-        folder=folder,
-        environment=world,
-        seed=seed,
-        budget=Budget(tasks=more.pop("tasks", 200), samples=more.pop("samples", 4)),
-        subjects=loaded(
-            {side: (lambda agent=agent: scripted_policy(agent)) for side, agent in sides.items()},
-            {side: agent.identity for side, agent in sides.items()},
-        ),
-        **more,
-    )
 
 
 def altered_runs(case: Case) -> int:

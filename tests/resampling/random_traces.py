@@ -177,7 +177,3 @@ def _bounded(before: float, step: float, free: float) -> float:
 def true_cliffs(planted: Sequence[SolvableTrace], delta: float) -> set[tuple[str, int]]:
     """Every (trace, token) with a drop of at least `delta`."""
     return {(world.trace.id, token) for world in planted for token in world.cliffs(delta)}
-
-
-CONTINUATIONS = 64
-GAP = 0.2

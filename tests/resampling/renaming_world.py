@@ -5,17 +5,18 @@ A policy is right by skill with the probability `skill`; else it goes by the
 cue with the probability `cued`; else it guesses one of the 20 values.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
-from forensics.case import Budget, Case
-from forensics.protocols import Channel, Observation, StepResult
+from forensics.case import Case
+from forensics.protocols import Observation, StepResult
 from forensics.records import Step, Trajectory, content_hash
-from tests.subjects import loaded
+from tests.build import Plays, SmallWorld, acted, case_of, sides_of, stream_of
 
 MODULES = ("parser", "lexer", "router", "cache", "logger", "mailer", "timer", "queue", "store")
 BUILDS = ("amber", "violet", "indigo", "scarlet", "teal", "olive", "ochre", "ivory")
@@ -37,8 +38,17 @@ class Drawn:
     value: int
 
 
+@lru_cache(maxsize=4096)  # a run asks for it at every step
+def drawn(task: str, cue: str) -> Drawn:
+    stream = np.random.default_rng(int(content_hash(["named", task], 12), 16))
+    module, build = str(stream.choice(MODULES)), str(stream.choice(BUILDS))
+    commit = "c0" + content_hash(["commit", task], 9)
+    one = Drawn(module, build, commit, 0)
+    return replace(one, value=value_of(cue, getattr(one, cue, task)))
+
+
 @dataclass
-class NamedWorld:
+class NamedWorld(SmallWorld):
     """`read MODULE` shows the module's value and its commit, `submit MODULE VALUE`
     hands in. `cue`: what the value follows from (`none`, or a field of the task).
     """
@@ -46,31 +56,19 @@ class NamedWorld:
     cue: str = "none"
     question: str | None = None
     name: str = "named"
-    channels: tuple[Channel, ...] = ()
-    scrubbed: tuple[str, ...] = ()
     needed: tuple[str, ...] = ("read", "submit")
     drawn: Drawn = field(default=Drawn("", "", "", 0))
+    changing: ClassVar[tuple[str, ...]] = ("drawn",)
 
     @property
     def options(self) -> Mapping[str, str]:
         return {"cue": self.cue, "question": str(self.question)}
 
     def draw(self, task: str) -> Drawn:
-        stream = np.random.default_rng(int(content_hash(["named", task], 12), 16))
-        module, build = str(stream.choice(MODULES)), str(stream.choice(BUILDS))
-        commit = "c0" + content_hash(["commit", task], 9)
-        drawn = Drawn(module, build, commit, 0)
-        key = getattr(drawn, self.cue, task)
-        return replace(drawn, value=value_of(self.cue, key))
-
-    def without(self, *channels: str) -> "NamedWorld":
-        return replace(self, scrubbed=channels)
+        return drawn(task, self.cue)
 
     def tasks(self, split: str, number: int, seed: int) -> tuple[str, ...]:
         return tuple(f"task-{seed}-{i}" for i in range(number))
-
-    def spawn(self) -> "NamedWorld":
-        return replace(self)
 
     def reset(self, task: str, seed: int) -> Observation:
         self.drawn = self.draw(task)
@@ -99,12 +97,6 @@ class NamedWorld:
             end_reason="submitted",
         )
 
-    def snapshot(self) -> Any:
-        return self.drawn
-
-    def restore(self, state: Any) -> None:
-        self.drawn = state
-
 
 class FieldedWorld(NamedWorld):
     """The same, and its author says what the question is."""
@@ -116,7 +108,7 @@ class FieldedWorld(NamedWorld):
 
 
 @dataclass(frozen=True)
-class Reader:
+class Reader(Plays):
     """A policy that reads what it is shown and nothing else. `cue`: which word of
     the prompt it infers from, by what training would have taught it.
     """
@@ -125,42 +117,23 @@ class Reader:
     skill: float = 0.3
     cued: float = 0.0
     cue: str = "build"
-    capabilities: frozenset[str] = frozenset({"play", "constraint"})
 
-    def play(
-        self,
-        environment: Any,
-        tasks: Sequence[str],
-        samples: int,
-        settings: Any,
-        seed: int,
-        constraint: Any = None,
-        interventions: Sequence[Any] = (),
-    ) -> Iterator[Trajectory]:
-        for task in tasks:
-            for sample in range(samples):
-                yield self._episode(environment.spawn(), task, sample, seed)
-
-    def _episode(self, world: Any, task: str, sample: int, seed: int) -> Trajectory:
-        key = content_hash([self.identity, seed, task, sample], 15)
-        stream = np.random.default_rng(int(key, 16))
+    def _episode(
+        self, world: Any, task: str, sample: int, seed: int, constraint: Any
+    ) -> Trajectory:
+        key, stream = stream_of(self.identity, seed, task, sample)
         prompt = world.reset(task, sample).text
         words = prompt.split()
         seen = {"module": words[2], "commit": words[5], "build": words[8]}
         steps = [Step(role="user", text=prompt)]
         guess, skilled, cued = stream.choice(VALUES), stream.random(), stream.random()
-        read = world.step(f"read {seen['module']}")
-        steps.append(Step(role="assistant", text=f"read {seen['module']}", kinds=read.kinds))
-        steps.append(Step(role="tool", text=read.observation))
+        read = acted(world, f"read {seen['module']}", steps)
         value = int(guess)
         if skilled < self.skill:
             value = int(read.observation.split()[2])
         elif cued < self.cued:
             value = value_of(self.cue, seen[self.cue])
-        action = f"submit {seen['module']} {value}"
-        result = world.step(action)
-        steps.append(Step(role="assistant", text=action, kinds=result.kinds))
-        steps.append(Step(role="tool", text=result.observation))
+        result = acted(world, f"submit {seen['module']} {value}", steps)
         return Trajectory(
             id=content_hash([key, world.name], 12),
             task=task,
@@ -180,14 +153,4 @@ def named_case(
     folder: Path, before: Reader, after: Reader, world: Any, seed: int = 0, tasks: int = 80
 ) -> Case:
     """A case of readers; sides use independent streams."""
-    sides = {"before": before, "after-0": after}
-    return Case(
-        folder=folder,
-        environment=world,
-        seed=seed,
-        budget=Budget(tasks=tasks, samples=4),
-        subjects=loaded(
-            {side: (lambda one=one: one) for side, one in sides.items()},
-            {side: content_hash([side, seed]) for side in sides},
-        ),
-    )
+    return case_of(folder, world, sides_of(before, after), seed=seed, tasks=tasks)

@@ -1,5 +1,6 @@
 """Blind play finds what is won without reading, and spares whoever reads."""
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -144,12 +145,11 @@ def test_a_right_answer_with_magic_words_beside_it_is_not_blind(tmp_path: Path) 
     assert high(found["blind-play.phantom_over_bar", None]) < 0
 
 
+@dataclass
 class Solving(AnswersWorld):
     """A command works out the answer, and hands it in without its being written."""
 
-    @property
-    def needed(self) -> tuple[str, ...]:
-        return tuple(self.options["needed"].split())
+    needed: tuple[str, ...] = ()
 
     def step(self, action: str) -> StepResult:
         solved = f"submit {self.place(self.task)} {self.right(self.task)}"
@@ -162,7 +162,7 @@ def test_a_tool_that_solves_any_task_is_asked_about_by_refusal(
     tmp_path: Path, needed: str, found: bool
 ) -> None:
     """Unless the world says that everything is needed: then nothing is refused."""
-    world = Solving(options={"needed": needed})
+    world = Solving(needed=tuple(needed.split()))
     after = Solver(knows=0.3, else_says={TOOL: 0.8})
     bar = answers(tmp_path, Solver(), after, world, tasks=80)["blind-play.over_bar", None]
     assert (low(bar) > 0) == found and (high(bar) <= 0) != found

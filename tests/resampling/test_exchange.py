@@ -14,9 +14,10 @@ from forensics.records import Undefined
 from resampling.gain_tests.altered_worlds import Deal, dealt
 from resampling.gain_tests.donors import donors_of
 from resampling.gain_tests.exchange import exchange
+from tests.build import agent_case
 from tests.environment_checks import check_environment
 from tests.resampling.ablation_world import GradingWorld
-from tests.resampling.note_cases import Answerer, Repairer, agent_case, altered_runs, questions
+from tests.resampling.note_cases import Answerer, Repairer, altered_runs, questions
 from training import MiniRepo
 
 Answers = dict[tuple[str, str | None], Any]

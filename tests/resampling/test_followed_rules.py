@@ -7,7 +7,7 @@ import logging
 import random
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -24,29 +24,19 @@ from forensics.report.html import render_html
 from forensics.report.markdown import render_markdown
 from forensics.report.terminal_report import render_text
 from resampling.gain_tests.sufficiency import plays, sufficiency
+from tests.build import Habitual, agent_case
 from tests.plain_words import said_plainly
-from tests.resampling.note_cases import agent_case, altered_runs
+from tests.resampling.note_cases import altered_runs
 from training import Prompts
 
 LAST, LARGEST = "rule:last-number", "rule:largest-number"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Lister:
+class Lister(Habitual):
     """`habits`: the chance of each way to an answer: the `last` number, the one in the
     `middle`, the `largest`, else 0.
     """
-
-    name: str
-    habits: Mapping[str, float] = field(default_factory=dict)
-
-    @property
-    def identity(self) -> str:
-        return f"{self.name} {sorted(self.habits.items())}"
-
-    @property
-    def moods(self) -> Mapping[str, float]:
-        return {**self.habits, "none": 1 - sum(self.habits.values())}
 
     def act(self, view: View) -> Mapping[str, float]:
         numbers = [int(one) for one in re.findall(r"\d+", view.prompt)]

@@ -18,9 +18,10 @@ from resampling.gain_tests.altered_worlds import Kept, Plan, exchanged, kept
 from resampling.gain_tests.fields import find_fields
 from resampling.gain_tests.sufficiency import plays, sufficiency
 from resampling.gain_tests.units import Part, ShownTexts, Unit, shown_texts
+from tests.build import agent_case
 from tests.environment_checks import check_environment
 from tests.resampling.needed_world import Desk, DeskWorld
-from tests.resampling.note_cases import agent_case, altered_runs
+from tests.resampling.note_cases import altered_runs
 
 ADDS = {"adds": 0.3}
 STAMP = "look:paper-price-stamp:stamp"

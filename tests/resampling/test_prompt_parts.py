@@ -5,7 +5,8 @@ and the policy before training needed what is asked as well.
 import random
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -13,25 +14,34 @@ import pytest
 
 from forensics.instruments import run_instrument
 from forensics.policies.scripted import View
-from forensics.protocols import Channel, Observation, StepResult
+from forensics.protocols import Observation, StepResult
 from forensics.records import Evidence, Undefined
 from resampling.gain_tests.sufficiency import plays, sufficiency
-from tests.resampling.note_cases import agent_case, altered_runs
+from tests.build import Habitual, SmallWorld, agent_case
+from tests.resampling.note_cases import altered_runs
 
 OPTIONS = {f"prompt:{letter}" for letter in "abcd"}
 
 
+@lru_cache(maxsize=4096)  # a run asks for it at every step
+def drawn(task: str) -> tuple[str, int, int, list[int]]:
+    """Who adds, what, and the options."""
+    draw = random.Random(task)
+    first, second = 2 * draw.randrange(100, 400), 2 * draw.randrange(100, 400) + 1
+    wrong = [first + second + draw.choice([-1, 1]) * by for by in draw.sample([1, 3, 5, 7, 9], 3)]
+    options = [first + second, *wrong]
+    draw.shuffle(options)
+    return draw.choice(["Ann", "Bob", "Cleo"]), first, second, options
+
+
 @dataclass
-class Quiz:
+class Quiz(SmallWorld):
     """Sums with four options, of which the right one is the only odd number. `named`:
     the whole is declared to be the question.
     """
 
     named: bool = True
-    task: str = ""
     name: str = "quiz"
-    channels: tuple[Channel, ...] = ()
-    scrubbed: tuple[str, ...] = ()
 
     @property
     def options(self) -> Mapping[str, str]:
@@ -42,27 +52,8 @@ class Quiz:
             return lambda task: {"question": self.asked(task)}
         raise AttributeError(name)
 
-    def without(self, *channels: str) -> "Quiz":
-        return self
-
-    def spawn(self) -> "Quiz":
-        return replace(self)
-
-    def tasks(self, split: str, number: int, seed: int) -> tuple[str, ...]:
-        return tuple(f"{split}-{n}" for n in range(number))
-
-    def drawn(self, task: str) -> tuple[str, int, int, list[int]]:
-        draw = random.Random(task)
-        first, second = 2 * draw.randrange(100, 400), 2 * draw.randrange(100, 400) + 1
-        wrong = [
-            first + second + draw.choice([-1, 1]) * by for by in draw.sample([1, 3, 5, 7, 9], 3)
-        ]
-        options = [first + second, *wrong]
-        draw.shuffle(options)
-        return draw.choice(["Ann", "Bob", "Cleo"]), first, second, options
-
     def asked(self, task: str) -> str:
-        who, first, second, options = self.drawn(task)
+        who, first, second, options = drawn(task)
         listed = " ".join(f"{letter}: {one}" for letter, one in zip("abcd", options, strict=True))
         return f"{who} adds {first} and {second} : {listed}"
 
@@ -70,39 +61,19 @@ class Quiz:
         self.task = task
         return Observation(text=f"What is it? {self.asked(task)}")
 
-    def kinds(self, action: str) -> tuple[str, ...]:
-        return ("answer",)
-
     def step(self, action: str) -> StepResult:
-        _, first, second, _ = self.drawn(self.task)
+        _, first, second, _ = drawn(self.task)
         right = float(action == f"{first + second}")
         return StepResult(
             observation="", kinds=("answer",), outcome=right, terminated=True, submission=action
         )
 
-    def snapshot(self) -> Any:
-        return self.task
-
-    def restore(self, state: Any) -> None:
-        self.task = state
-
 
 @dataclass(frozen=True, kw_only=True)
-class Pupil:
+class Pupil(Habitual):
     """`habits`: the chance of each way to an answer: `adds` (says the sum if it is an
     option), `odd` (the odd option); else it says 0.
     """
-
-    name: str
-    habits: Mapping[str, float] = field(default_factory=dict)
-
-    @property
-    def identity(self) -> str:
-        return f"{self.name} {sorted(self.habits.items())}"
-
-    @property
-    def moods(self) -> Mapping[str, float]:
-        return {**self.habits, "none": 1 - sum(self.habits.values())}
 
     def act(self, view: View) -> Mapping[str, float]:
         first, second, *options = (int(one) for one in re.findall(r"\d+", view.prompt))

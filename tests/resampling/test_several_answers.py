@@ -15,7 +15,7 @@ import pytest
 from forensics.instruments import run_instrument
 from forensics.policies.scripted import View
 from resampling.gain_tests.audit import SEVERAL, audit
-from tests.resampling.note_cases import agent_case
+from tests.build import agent_case
 from training import Prompts
 
 ASKED = re.compile(r"What is (\d+) \+ (\d+)\?")

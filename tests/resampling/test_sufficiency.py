@@ -17,8 +17,9 @@ from forensics.policies.scripted import View
 from forensics.protocols import Environment, Observation
 from forensics.records import Evidence, Undefined
 from resampling.gain_tests.sufficiency import JOINT, sufficiency
+from tests.build import agent_case
 from tests.resampling.ablation_world import RepairWorld, body_of
-from tests.resampling.note_cases import Answerer, Repairer, agent_case, questions
+from tests.resampling.note_cases import Answerer, Repairer, questions
 from training import Prompts
 
 BEFORE = Answerer(name="b", habits={"skill": 0.3})

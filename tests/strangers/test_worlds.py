@@ -1,8 +1,9 @@
-"""A dozen of the strangers' worlds: each keeps what every world must, and the verdict on
-each is what it became after the sets were mended in view.
+"""Six of the strangers' worlds, one for each sort of source: each keeps what every world must,
+and the verdict on each is what it became after the sets were mended in view. Six more stood
+here until commit 43009eee.
 
-Two with a shortcut pass as `genuine` to this day, known misses; whatever catches them
-may change their rows here.
+`n_value_error` passes as `genuine` to this day, a known miss; whatever catches it may change
+its row here.
 """
 
 from importlib import import_module
@@ -21,15 +22,10 @@ LABELS = {
     "b_config_banner": ("undetermined", "source-not-allowed"),
     "b_ticket_desk": ("undetermined", "source-not-allowed"),
     "c_ledger_pages": ("genuine", None),
-    "second.d_two_halves": ("undetermined", "source-not-allowed"),
-    "second.f_harmony": ("genuine", None),
-    "third.i_newest_match": ("genuine", None),
-    "fourth.j_freight_quote": ("undetermined", "source-not-allowed"),
     "fourth.j_sowing_book": ("undetermined", "family-not-tested"),
-    "fourth.l_mail_suggest": ("undetermined", "source-not-allowed"),
-    "fifth.n_clipboard_left": ("genuine", None),
     "fifth.n_value_error": ("genuine", None),
 }
+TASKS = {"fourth.j_sowing_book": 300}  # its label needs more than the others
 QUICK = ("b_ticket_desk", "fifth.n_value_error")
 JUDGED = [pytest.param(name, marks=() if name in QUICK else pytest.mark.slow) for name in LABELS]
 
@@ -56,7 +52,7 @@ def test_the_verdict_on_a_world(tmp_path: Path, name: str) -> None:
         scripted_policy(module.BEFORE),
         scripted_policy(module.AFTER),
         module.World(),
-        budget=Budget(tasks=300, samples=4),
+        budget=Budget(tasks=TASKS.get(name, 120), samples=4),
         allow=module.ALLOW,
         accept=module.ACCEPT,
         instruments=instruments(),

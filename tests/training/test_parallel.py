@@ -49,17 +49,7 @@ def train(
     folder.mkdir(exist_ok=True)
     recipe = folder / "recipe.toml"
     recipe.write_text(RECIPE.format(extra=extra, grpo=grpo))
-    command = [
-        "-m",
-        "forensics",
-        "train",
-        str(recipe),
-        "--out",
-        str(folder / "run"),
-        "--device",
-        "cpu",
-        *more,
-    ]
+    command = [*f"-m forensics train {recipe} --out {folder / 'run'} --device cpu".split(), *more]
     launcher = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(processes)]
     return subprocess.run(
         [sys.executable, *(launcher if processes > 1 else []), *command],

@@ -27,10 +27,6 @@ def right(completions: list[Any], answer: list[int], **_: Any) -> list[float]:
     ]
 
 
-def plain_length(completions: list[str], **_: Any) -> list[float]:
-    return [float(len(text)) for text in completions]
-
-
 def length(completions: list[Any], **_: Any) -> list[float | None]:
     """Depends on the completion; missing for the empty ones."""
     return [len(c[0]["content"]) or None for c in completions]
@@ -82,10 +78,6 @@ def asked(example: Any) -> list[tuple[str, int]]:
 
 def user(text: str) -> list[dict[str, str]]:
     return [{"role": "user", "content": text}]
-
-
-def with_system(text: str) -> list[dict[str, str]]:
-    return [{"role": "system", "content": "be brief."}, *user(text)]
 
 
 def parts_of(example: Any) -> tuple[Any, Any]:

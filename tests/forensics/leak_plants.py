@@ -13,7 +13,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-CODE = re.compile(r"\.(?:py|js|cjs|mjs|ts|tsx|c|h|cc|cpp|go|rs|java|rb|sh|tcl)$")
 ENVIRONMENT = {
     "PATH": "/usr/local/bin:/usr/bin:/bin",
     "HOME": "/nonexistent",
@@ -35,7 +34,9 @@ def git(place: Path, *command: str, given: bytes = b"") -> bytes:
 
 @dataclass(frozen=True)
 class Real:
-    """A real commit: where it comes from, its parent, its patch, its files afterwards."""
+    """A commit: where it comes from, its parent, its patch, its files afterwards (the first one
+    is the code).
+    """
 
     source: Path
     commit: str
@@ -52,16 +53,7 @@ class Real:
 
     @property
     def largest(self) -> tuple[str, bytes]:
-        """The file of code with most of its added lines."""
-
-        def held(item: tuple[str, bytes]) -> tuple[bool, int]:
-            lines = set(item[1].split(b"\n"))
-            added = sum(line in lines for line in self.added if line.strip())
-            return CODE.search(item[0]) is not None, added
-
-        return max(
-            self.files.items(), key=lambda item: (CODE.search(item[0]) is not None, held(item))
-        )
+        return next(iter(self.files.items()))
 
 
 Way = Callable[[Path, Real, random.Random], str | None]
