@@ -14,6 +14,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+from PIL import Image
 from rich.console import Console
 from rich.text import Text
 
@@ -43,7 +44,8 @@ def screen(html: Path, out: Path) -> None:
         size = {"width": SCREEN[0], "height": SCREEN[1], "deviceScaleFactor": 1, "mobile": False}
         driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
         driver.get(html.absolute().as_uri())
-        driver.save_screenshot(str(out / "real-model.png"))
+        picture = Image.open(io.BytesIO(driver.get_screenshot_as_png()))
+        picture.convert("RGB").quantize(128).save(out / "real-model.png", optimize=True)
     finally:
         driver.quit()
 
