@@ -150,7 +150,8 @@ def _replayed(
     gradients = [torch.zeros_like(p) for p in parameters]
     total, sums = 0.0, dict[str, torch.Tensor]()
     for chosen in batch.micro(rows):
-        found, _ = batch_loss(scorer, batch.rows(chosen), objective, divisor)
+        part = batch.rows(chosen)
+        found = batch_loss(part, *scorer(part.token_ids, part.weights != 0), objective, divisor)
         if found.loss.requires_grad:
             parts = torch.autograd.grad(found.loss, parameters, allow_unused=True)
             gradients = [

@@ -8,7 +8,7 @@ it.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import reduce
+from functools import partial, reduce
 from itertools import chain
 from operator import add
 from typing import TypeVar
@@ -22,9 +22,8 @@ from training.recipe import GrpoSection, Recipe
 from training.sampler_gap import sampler_gap
 from training.trained_model import Machine
 
-Score = Callable[[torch.Tensor, torch.Tensor], tuple[torch.Tensor, torch.Tensor]]
 Notes = dict[str, list[tuple[float, ...] | None]]
-Sums = dict[str, torch.Tensor]
+Tensors = dict[str, torch.Tensor]
 Result = TypeVar("Result")
 
 
@@ -70,14 +69,14 @@ def update(
     """
     if batch is None or not batch.weights.any():
         return UpdateReport()
-    config, drawn = recipe.grpo, recipe.sampling.max_turn_tokens
+    config, objective, process = recipe.grpo, recipe.objective, machine.process
     fresh = config.recompute_old and config.epochs == config.minibatches == 1
     own = config.recompute_old and not fresh
     batch = _scored(machine, batch.to(machine.model.device), recipe, own)
-    counted = len(batch) if played is None else played
-    whole = normaliser(batch.weights, recipe.objective, drawn, counted)
+    counted, drawn = len(batch) if played is None else played, recipe.sampling.max_turn_tokens
+    whole = normaliser(batch.weights, objective, drawn, counted)
     seen = {name: torch.zeros_like(batch.weights) for name in ("old_logprobs", "entropies")}
-    sums: dict[str, torch.Tensor] = {}
+    sums: Tensors = {}
     losses: list[float] = []
     norms: list[float | None] = []
     for epoch in range(config.epochs):
@@ -86,41 +85,34 @@ def update(
             if not part.weights.any():
                 continue
             share = counted * len(rows) / len(batch)
-            divisor = normaliser(part.weights, recipe.objective, drawn, share)
-            done = optimizer_step(machine, part, optimizer, recipe, divisor, sums, fresh)
-            norms.append(done.norm)
+            divisor = normaliser(part.weights, objective, drawn, share)
+            run = partial(_gradient, machine, optimizer, part, objective, divisor, sums, fresh)
+            loss, added, found = in_parts(machine, part, config, run)
+            norms.append(machine.step(optimizer, config.gradient_norm, loss))
+            if norms[-1] is not None:
+                sums = added
             if epoch == 0:
-                losses.append(done.loss * float(divisor.loss / whole.loss))
-                for name, values in done.seen.items():
+                losses.append(loss * float(divisor.loss / whole.loss))
+                for name, values in found.items():
                     seen[name][rows, : values.shape[1]] = values
-    batch = _completed(machine, batch, seen, fresh)
+    # what the first pass saw and no pass before it had told, from all processes
+    wanted = {"old_logprobs": fresh, "entropies": batch.entropies is None}
+    told = {
+        name: reduce(add, process.all(seen[name].cpu())).to(batch.weights.device)
+        for name, lacks in wanted.items()
+        if lacks
+    }
+    batch = replace(batch, **told)
     finite = [norm for norm in norms if norm is not None]
     return UpdateReport(
         loss=sum(losses) if np.isfinite(losses).all() else None,
         gradient_norm=float(np.mean(finite)) if finite else None,
         optimizer_steps=sum(norm > 0 for norm in finite),
         skipped=len(norms) - len(finite),
-        diagnostics=token_means(machine.process.all({n: value.cpu() for n, value in sums.items()}))
+        diagnostics=token_means(process.all({n: value.cpu() for n, value in sums.items()}))
         | (sampler_gap(batch) if recipe.server else {}),
         notes=_notes(batch, config.recompute_old),
     )
-
-
-def _completed(
-    machine: Machine, batch: Batch, seen: Mapping[str, torch.Tensor], old: bool
-) -> Batch:
-    """The batch with what the first pass saw and no pass before it had told, from
-    all processes: entropies, and the `old` log-probabilities.
-    """
-    wanted = [
-        *(["old_logprobs"] if old else []),
-        *(["entropies"] if batch.entropies is None else []),
-    ]
-    found = {
-        name: reduce(add, machine.process.all(seen[name].cpu())).to(batch.weights.device)
-        for name in wanted
-    }
-    return replace(batch, **found)
 
 
 def _minibatches(rows: int, number: int, seed: Sequence[int]) -> list[torch.Tensor]:
@@ -130,45 +122,6 @@ def _minibatches(rows: int, number: int, seed: Sequence[int]) -> list[torch.Tens
     order = np.random.default_rng(seed).permutation(rows)
     parts = np.array_split(order, number)
     return [torch.from_numpy(np.sort(part)) for part in parts if len(part)]
-
-
-@dataclass(frozen=True, kw_only=True)
-class OptimizerStep:
-    """`loss` of one optimizer step; `norm` of its gradient before any clipping
-    (`None`: the step was left out); what the pass saw of the rows of this process,
-    `[rows, tokens]` each, 0 elsewhere.
-    """
-
-    loss: float
-    norm: float | None
-    seen: dict[str, torch.Tensor]
-
-
-def optimizer_step(
-    machine: Machine,
-    batch: Batch,
-    optimizer: torch.optim.Optimizer,
-    recipe: Recipe,
-    divisor: Normaliser,
-    sums: dict[str, torch.Tensor],
-    fresh: bool = False,
-) -> OptimizerStep:
-    """One optimizer step over `batch`, in micro-batches. Diagnostics are added to
-    `sums`, unless the step was left out.
-
-    `fresh`: no weight has moved since before the update, so the old
-    log-probabilities are those of this very pass, and the ratio is exactly 1.
-    """
-
-    def gradient(micro: list[torch.Tensor]) -> tuple[float, Sums, dict[str, torch.Tensor]]:
-        optimizer.zero_grad()
-        return _gradient(machine, batch, micro, recipe.objective, divisor, sums, fresh)
-
-    loss, added, seen = in_parts(machine, batch, recipe.grpo, gradient)
-    norm = machine.step(optimizer, recipe.grpo.gradient_norm, loss)
-    if norm is not None:
-        sums.update(added)
-    return OptimizerStep(loss=loss, norm=norm, seen=seen)
 
 
 def in_parts(
@@ -181,26 +134,39 @@ def in_parts(
     smaller parts from here on where memory does not suffice.
     """
     while True:
-        parts = _parts(machine, batch, config)
+        parts = micro_batches(
+            batch,
+            machine.process,
+            rows=config.rows,
+            group=config.samples,
+            most_tokens=machine.most_tokens,
+            most_rows=machine.most_rows,
+            shares=machine.scorer.shares,
+        )
         try:
             return run(parts)
         except torch.OutOfMemoryError as error:
             machine.halve(max(map(len, parts)), error)
-        machine.release()
+        machine.release()  # behind the `except`, so that no frame of the failed pass is held
 
 
 def _gradient(
     machine: Machine,
+    optimizer: torch.optim.Optimizer,
     batch: Batch,
-    micro: list[torch.Tensor],
     objective: LossSection,
     divisor: Normaliser,
-    sums: Mapping[str, torch.Tensor],
+    sums: Tensors,
     fresh: bool,
-) -> tuple[float, Sums, dict[str, torch.Tensor]]:
+    micro: Sequence[torch.Tensor],
+) -> tuple[float, Tensors, Tensors]:
     """The gradient of all parts added up; their loss, `sums` with what they add, and what
-    the passes saw of the rows of this process.
+    the passes saw of the rows of this process, `[rows, tokens]` each, 0 elsewhere.
+
+    `fresh`: no weight has moved since before the update, so the old
+    log-probabilities are those of this very pass, and the ratio is exactly 1.
     """
+    optimizer.zero_grad()
     total = torch.zeros((), device=machine.model.device)
     seen = {name: torch.zeros_like(batch.weights) for name in ("old_logprobs", "entropies")}
     added = dict(sums)
@@ -210,7 +176,7 @@ def _gradient(
             logprobs, entropies = machine.score(part.token_ids, part.weights != 0)
             if fresh:
                 part = replace(part, old_logprobs=logprobs.detach())
-            found = _scored_loss(part, logprobs, entropies, objective, divisor)
+            found = batch_loss(part, logprobs, entropies, objective, divisor)
             (found.loss * machine.process.size).backward()  # processes average their gradients
         total += found.loss.detach()
         add_diagnostics(added, found)
@@ -221,20 +187,13 @@ def _gradient(
 
 
 def batch_loss(
-    score: Score, part: Batch, objective: LossSection, divisor: Normaliser
-) -> tuple[LossParts, torch.Tensor]:
-    """The share of these rows in their step's loss, and their entropies."""
-    logprobs, entropies = score(part.token_ids, part.weights != 0)
-    return _scored_loss(part, logprobs, entropies, objective, divisor), entropies
-
-
-def _scored_loss(
     part: Batch,
     logprobs: torch.Tensor,
     entropies: torch.Tensor,
     objective: LossSection,
     divisor: Normaliser,
 ) -> LossParts:
+    """The share of these rows, scored, in their step's loss."""
     return policy_loss(
         logprobs,
         old_logprobs=part.old_logprobs,
@@ -245,18 +204,6 @@ def _scored_loss(
         token_weight=part.weights,
         objective=objective,
         normaliser=divisor,
-    )
-
-
-def _parts(machine: Machine, batch: Batch, config: GrpoSection) -> list[torch.Tensor]:
-    return micro_batches(
-        batch,
-        machine.process,
-        rows=config.rows,
-        group=config.samples,
-        most_tokens=machine.most_tokens,
-        most_rows=machine.most_rows,
-        shares=machine.scorer.shares,
     )
 
 
@@ -277,30 +224,23 @@ def _scored(machine: Machine, batch: Batch, recipe: Recipe, own: bool) -> Batch:
     if not own and not reference:
         return batch
 
-    def passes(parts: list[torch.Tensor]) -> list[tuple[torch.Tensor, dict[str, torch.Tensor]]]:
-        return [(chosen, _passes(machine, batch, chosen, own, reference)) for chosen in parts]
+    def read(chosen: torch.Tensor) -> tuple[torch.Tensor, Tensors]:
+        part = batch.rows(chosen) if len(chosen) else _nothing(batch)
+        mask, found = part.weights != 0, Tensors()
+        if own:
+            found["old_logprobs"], found["entropies"] = machine.old(part.token_ids, mask)
+        if reference:
+            found["reference_logprobs"] = machine.reference(part.token_ids, mask)
+        return chosen, {name: value.float().cpu() for name, value in found.items()}
 
-    mine = in_parts(machine, batch, recipe.grpo, passes)
-    whole: dict[str, torch.Tensor] = {}
+    mine = in_parts(machine, batch, recipe.grpo, lambda parts: list(map(read, parts)))
+    whole: Tensors = {}
     for chosen, found in chain(*machine.process.all(mine)):
         for name, values in found.items():
             target = whole.setdefault(name, torch.zeros_like(batch.weights))
             if len(chosen):
                 target[chosen, : values.shape[1]] = values.to(target.device)
     return replace(batch, **whole)
-
-
-def _passes(
-    machine: Machine, batch: Batch, chosen: torch.Tensor, own: bool, reference: bool
-) -> dict[str, torch.Tensor]:
-    """What is wanted of some rows, on the CPU."""
-    part = batch.rows(chosen) if len(chosen) else _nothing(batch)
-    mask, found = part.weights != 0, dict[str, torch.Tensor]()
-    if own:
-        found["old_logprobs"], found["entropies"] = machine.old(part.token_ids, mask)
-    if reference:
-        found["reference_logprobs"] = machine.reference(part.token_ids, mask)
-    return {name: value.float().cpu() for name, value in found.items()}
 
 
 def _notes(batch: Batch, recomputed: bool) -> Notes:
@@ -321,7 +261,7 @@ def _notes(batch: Batch, recomputed: bool) -> Notes:
     }
 
 
-def add_diagnostics(sums: dict[str, torch.Tensor], found: LossParts) -> None:
+def add_diagnostics(sums: Tensors, found: LossParts) -> None:
     """Add a part's diagnostics to `sums`: by name (sum over tokens, number of tokens)."""
     for name, parts in found.diagnostics.items():
         sums[name] = sums.get(name, 0) + torch.stack(parts)

@@ -97,7 +97,8 @@ def test_a_changed_objective_gives_what_the_trainer_would_have_had(
     machine = Machine(policy, recipe(), _settings(run), Process(), 0)
     batch = rows_to_batch(used, objective)
     divisor = normaliser(batch.weights, objective, 6, rows=12)  # three groups of four were played
-    found, _ = batch_loss(machine.score, batch, objective, divisor)
+    scores = machine.score(batch.token_ids, batch.weights != 0)
+    found = batch_loss(batch, *scores, objective, divisor)
     found.loss.backward()
     norm = torch.cat(
         [p.grad.flatten() for p in policy.model.parameters() if p.grad is not None]
