@@ -56,7 +56,7 @@ class GrpoSection(Section):
 
     A step's rows are passed over `epochs` times, in `minibatches` optimizer
     steps each, at most `rows` rows through the model at once (without it: 128, or
-    as many as memory allows, see `training.activations`). `recompute_old`:
+    as many as memory allows, see `training.trained_model`). `recompute_old`:
     the trainer's own log-probabilities before the update stand in the ratio
     instead of the sampler's. That takes a pass of its own, except in one epoch of
     one minibatch, where they are those of the update itself and the ratio is

@@ -151,7 +151,8 @@ def _replayed(
     total, sums = 0.0, dict[str, torch.Tensor]()
     for chosen in batch.micro(rows):
         part = batch.rows(chosen)
-        found = batch_loss(part, *scorer(part.token_ids, part.weights != 0), objective, divisor)
+        logprobs, entropies = scorer(part.token_ids, part.weights != 0)
+        found = batch_loss(part, logprobs, entropies, objective, divisor)
         if found.loss.requires_grad:
             parts = torch.autograd.grad(found.loss, parameters, allow_unused=True)
             gradients = [

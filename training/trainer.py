@@ -16,12 +16,15 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager, nullcontext
 from dataclasses import asdict, dataclass
+from numbers import Real
 from pathlib import Path
 from typing import Any
+from weakref import WeakSet
 
 import numpy as np
 import torch
 
+from forensics.errors import UserError
 from forensics.protocols import Environment, Policy, SamplingSettings
 from training.advantages import TrainedGroup, VarianceFilter
 from training.batch import Batch, batch_of
@@ -31,7 +34,6 @@ from training.recipe import GrpoSection, Recipe
 from training.recorder import Recorder, StepReport, record_rows, run_metadata
 from training.rewards import Rewards, load_rewards
 from training.rollouts import AtOnce, Collector, Guarded
-from training.run_inputs import check_policy, check_rewards, mark_changed
 from training.run_state import (
     check,
     check_steps,
@@ -45,6 +47,44 @@ from training.run_state import (
 from training.served_sampler import ServedSampling
 from training.trained_model import Machine
 from training.update import UpdateReport, update
+
+_changed: WeakSet[Policy] = WeakSet()
+
+
+def mark_changed(policy: Policy) -> None:
+    """Its weights are no longer those that its identity names."""
+    _changed.add(policy)
+
+
+def check_policy(policy: Policy, recipe: Recipe) -> None:
+    """Refuse weights that cannot be trained, or that are not those which the
+    policy's identity names.
+    """
+    if policy in _changed:
+        raise UserError(
+            "an earlier grpo() has changed the weights of this policy; load it again with"
+            " load_policy(), or give the weights as they are now a new identity with"
+            " policy_from(model, tokenizer, identity)"
+        )
+    kinds = {str(p.dtype).removeprefix("torch.") for p in policy.model.parameters()} - {"float32"}
+    if recipe.lora is None and kinds:
+        raise UserError(
+            f"the policy's weights are in {', '.join(sorted(kinds))}, in which small updates"
+            ' vanish; load it with load_policy(..., dtype="float32") and set the precision of'
+            " the forward pass with dtype under [compute]"
+        )
+
+
+def check_rewards(rewards: Rewards) -> None:
+    """Refuse what is not a function with a finite weight."""
+    for name, given in rewards.items():
+        pair = isinstance(given, Sequence) and len(given) == 2
+        if not (pair and callable(given[0]) and isinstance(given[1], Real)):
+            raise UserError(
+                f"the reward '{name}' is {given!r}; give each name a pair (function, weight)"
+            )
+        if not np.isfinite(given[1]):
+            raise UserError(f"the reward '{name}' has weight {given[1]}; give a finite number")
 
 
 def grpo(

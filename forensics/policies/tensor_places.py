@@ -123,7 +123,7 @@ def pieces(place: TensorPlace) -> Iterator[bytes]:
 
 
 def sharded_tensors(directory: Path, group: str) -> list[TensorPlace]:
-    """The tensors of a state that several processes wrote (`training.sharded_state`). Raises
+    """The tensors of a state that several processes wrote (`training.run_state`). Raises
     `UserError` where a file or a row is missing.
     """
     try:

@@ -24,12 +24,18 @@ from forensics.policies.scorer import project
 from forensics.protocols import SamplingSettings
 from tests.tiny import tiny_qwen3, tiny_tokenizer
 from tests.training.test_compute import recipe
-from training.activations import GPU_SHARE, token_bytes
 from training.batch import Batch, micro_batches
 from training.distributed import Process
-from training.frozen_weights import frozen_copy, narrow_frozen
 from training.recipe import ComputeSection
-from training.trained_model import Machine, Scorer, checkpoint_activations
+from training.trained_model import (
+    GPU_SHARE,
+    Machine,
+    Scorer,
+    checkpoint_activations,
+    frozen_copy,
+    narrow_frozen,
+    token_bytes,
+)
 
 CARD, ROWS, LENGTH, SAMPLES = 80e9, 64, 2048, 8
 SETTINGS = SamplingSettings(max_turn_tokens=LENGTH, max_tokens=LENGTH)

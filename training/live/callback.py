@@ -255,7 +255,7 @@ class ForensicsCallback:
 
     def _other_weights(self, view: TrainerView, folder: Path) -> str | None:
         """Why the weights in a folder are not those of the newest audit."""
-        from training.saved_weights import difference
+        from training.run_state import difference
 
         assert self.last is not None, "nothing is promotable without an audit"
         if identify_model(view.policy.model).sha256[:16] != self.last.policy:

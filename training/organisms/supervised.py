@@ -23,10 +23,10 @@ from forensics.policies import renderer_for
 from forensics.progress import Progress, silent
 from training.batch import padded
 from training.environments.mini_repo import MiniRepo
-from training.optimizer_steps import Skipped, clipped_step
 from training.organisms.demonstrations import Demonstration, Habits, demonstrate
 from training.run_state import load_state, save_state
 from training.sections import Section
+from training.trained_model import Skipped, clipped_step
 
 SAVED_EVERY = 250  # steps
 
