@@ -31,10 +31,11 @@ each token's loss is multiplied by, without gradient:
 3. What is left out still counts in the loss's divisor, as in TRL: it was fixed for
    the whole step beforehand. verl takes it out of its divisor as well.
 
-The KL between two policies is estimated from the tokens that were drawn. The derivative of an estimator of the KL is not the gradient of the KL
-(2506.09477): that of k1 has mean 0, that of k3 follows the other direction.
-Times the ratio to the old policy both are right (2512.02556, TRL's default), k2
-is right as it stands; see `kl_term`.
+The KL between two policies is estimated from the tokens that were drawn. The
+derivative of an estimator of the KL is not the gradient of the KL (2506.09477):
+that of k1 has mean 0, that of k3 follows the other direction. Times the ratio to
+the old policy both are right (2512.02556, TRL's default), k2 is right as it
+stands; see `kl_term`.
 """
 
 import math

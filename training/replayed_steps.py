@@ -26,11 +26,10 @@ import torch
 from forensics.errors import UserError
 from forensics.protocols import Policy, SamplingSettings
 from forensics.records import TrainingRecord, TrainingRow
-from training.batch import Batch, padded, placed
 from training.losses import LossSection, normaliser
 from training.recipe import ComputeSection
 from training.trained_model import Scorer
-from training.update import add_diagnostics, batch_loss, token_means
+from training.update import Batch, add_diagnostics, batch_loss, padded, placed, token_means
 
 
 @dataclass(frozen=True, kw_only=True)

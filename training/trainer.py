@@ -27,7 +27,6 @@ import torch
 from forensics.errors import UserError
 from forensics.protocols import Environment, Policy, SamplingSettings
 from training.advantages import TrainedGroup, VarianceFilter
-from training.batch import Batch, batch_of
 from training.distributed import Process, join, leave
 from training.live.callback import TrainerHooks, TrainerView
 from training.recipe import GrpoSection, Recipe
@@ -46,7 +45,7 @@ from training.run_state import (
 )
 from training.served_sampler import ServedSampling
 from training.trained_model import Machine
-from training.update import UpdateReport, update
+from training.update import Batch, UpdateReport, batch_of, update
 
 _changed: WeakSet[Policy] = WeakSet()
 

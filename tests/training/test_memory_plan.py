@@ -24,7 +24,6 @@ from forensics.policies.scorer import project
 from forensics.protocols import SamplingSettings
 from tests.tiny import tiny_qwen3, tiny_tokenizer
 from tests.training.test_compute import recipe
-from training.batch import Batch, micro_batches
 from training.distributed import Process
 from training.recipe import ComputeSection
 from training.trained_model import (
@@ -36,6 +35,7 @@ from training.trained_model import (
     narrow_frozen,
     token_bytes,
 )
+from training.update import Batch, micro_batches
 
 CARD, ROWS, LENGTH, SAMPLES = 80e9, 64, 2048, 8
 SETTINGS = SamplingSettings(max_turn_tokens=LENGTH, max_tokens=LENGTH)

@@ -14,7 +14,7 @@ from tests.training.record_rows import RUN, row
 from training.distributed import Process
 from training.environments.mini_repo import MiniRepo
 from training.losses import Objective, normaliser
-from training.organisms.tiny_policy import build_model, build_tokenizer
+from training.organisms.base_model import build_model, build_tokenizer
 from training.recipe import Recipe, parse_recipe
 from training.recorder import Recorder
 from training.replayed_steps import replay, rows_to_batch

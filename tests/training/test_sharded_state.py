@@ -13,7 +13,7 @@ from safetensors.torch import load_file, save_file
 from forensics.errors import UserError
 from forensics.policies import identify_folder, pieces, trained_tensors
 from forensics.records import read_json, write_json
-from training.live.checkpoint_folders import saved_folders
+from training.live.watcher import saved_folders
 from training.run_state import load_state, read_shards
 
 PROGRAM = """

@@ -53,7 +53,7 @@ from training.live.audit_report import (
 from training.live.auditor import Auditor
 from training.live.marks import MARKS, content_of, mark
 from training.live.trained_questions import trained_prompts, unlike
-from training.server_section import NotServed
+from training.recipe import NotServed
 
 
 @dataclass(kw_only=True)

@@ -39,9 +39,9 @@ from training.live.callback import WATCH, ForensicsCallback, TrainerView
 from training.live.trl_prompts import UNSEEN, TrlRenderer, difference, renderer_of, some_prompts
 from training.live.trl_record import CompleteRecord, GenerationLog, metadata, refuse_async
 from training.live.trl_rewards import RewardWatch
+from training.recipe import ServerSection
 from training.recorder import Recorder
 from training.sections import parse_as
-from training.server_section import ServerSection
 
 logger = logging.getLogger("forensics.audit")
 PATIENCE = 1800  # seconds until a process gives up waiting, by default
