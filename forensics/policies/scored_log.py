@@ -23,9 +23,9 @@ import numpy as np
 import torch
 
 from forensics.errors import UserError
-from forensics.policies.cache_room import release_memory
 from forensics.policies.distribution import Text
 from forensics.policies.hidden_states import HiddenStates
+from forensics.policies.kv_cache import release_memory
 from forensics.policies.sampled_tokens import (
     Layout,
     TokenScores,

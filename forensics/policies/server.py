@@ -32,8 +32,7 @@ import numpy as np
 from forensics.errors import UserError
 from forensics.policies.compatibility import load_tokenizer, stop_tokens
 from forensics.policies.completions import Client, Declined, ServerConfig, Unanswered
-from forensics.policies.continuations import start_actions
-from forensics.policies.episodes import EpisodeContext, start_episodes, step_threads
+from forensics.policies.episodes import EpisodeContext, start_actions, start_episodes, step_threads
 from forensics.policies.renderers import renderer_for, style_of, tools_of
 from forensics.policies.sequences import BranchedText
 from forensics.policies.server_abilities import (

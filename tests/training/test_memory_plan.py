@@ -18,8 +18,7 @@ from transformers import AttentionInterface, Qwen2Config, Qwen2ForCausalLM
 
 from forensics import policy_from
 from forensics.policies import new_adapter
-from forensics.policies.cache_room import GPU_SHARE as CACHE_SHARE, Room, cached_numbers
-from forensics.policies.kv_cache import new_cache
+from forensics.policies.kv_cache import GPU_SHARE as CACHE_SHARE, Room, cached_numbers, new_cache
 from forensics.policies.scorer import project
 from forensics.protocols import SamplingSettings
 from tests.tiny import tiny_qwen3, tiny_tokenizer
