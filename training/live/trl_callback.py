@@ -9,9 +9,8 @@ three lines of a user's script.
    folders and reactions as in our own trainer, with the sampling settings of
    the trainer's arguments. This uses public interfaces alone.
 2. `attach` also records every generation completely, by wrapping two methods of
-   the trainer whose signatures are checked first (`trl_record`). Where that is
-   not wanted, `watched(reward_funcs)` records what the public reward interface
-   shows (`trl_rewards`); the record's `run.json` names what is missing then.
+   the trainer whose signatures are checked first (`trl_record`). Without it
+   (`callbacks=[forensics]`) there are audits and no record.
 
 Weights that are sharded over processes (FSDP, ZeRO-3) cannot be played by one
 of them: pass `audits=False` for the record alone, and audit saved checkpoints with
@@ -21,10 +20,10 @@ the rows of all, while the others wait.
 
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from transformers.trainer_callback import TrainerCallback
 
@@ -38,7 +37,6 @@ from training.live.audit_report import LINES, AuditSettings
 from training.live.callback import WATCH, ForensicsCallback, TrainerView
 from training.live.trl_prompts import UNSEEN, TrlRenderer, difference, renderer_of, some_prompts
 from training.live.trl_record import CompleteRecord, GenerationLog, metadata, refuse_async
-from training.live.trl_rewards import RewardWatch
 from training.recipe import ServerSection
 from training.recorder import Recorder
 from training.sections import parse_as
@@ -118,12 +116,12 @@ class ForensicsForTRL(TrainerCallback):
         if self not in trainer.callback_handler.callbacks:
             trainer.add_callback(self)
 
-    def watched(self, reward_funcs: Callable[..., Any] | Sequence[Any]) -> list[Any]:
-        """The same reward functions, recorded; for
-        `GRPOTrainer(reward_funcs=..., callbacks=[forensics])`.
-        """
-        given = list(reward_funcs) if isinstance(reward_funcs, Sequence) else [reward_funcs]
-        return RewardWatch(self.log).wrap(given)
+    def watched(self, reward_funcs: Any) -> NoReturn:
+        """Gone: `attach` records more. Raises `UserError`."""
+        raise UserError(
+            "watched(reward_funcs) is gone; attach(trainer) records every generation, and with"
+            " callbacks=[forensics] alone audits are made without a record"
+        )
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         refuse_async(args)
@@ -248,7 +246,7 @@ class ForensicsForTRL(TrainerCallback):
         control.should_log = due
 
     def _record(self, view: TrainerView, folder: Path, args: Any, step: int) -> None:
-        if not self.log.watching:
+        if not self.log.attached:
             return
         tokenizer = tokenizer_identity(view.policy.tokenizer)
         auditor = None if self.audits is None else self.audits.auditor
@@ -258,7 +256,7 @@ class ForensicsForTRL(TrainerCallback):
             start = "unknown"
         else:
             start = model_checkpoint(view.policy.model, tokenizer, step).weights
-        run = metadata(args, self.log, start, tokenizer, view.environment)
+        run = metadata(args, start, tokenizer, view.environment)
         self._recorder = Recorder(folder, run)
         self._recorder.resume(step)
 

@@ -63,24 +63,18 @@ gradient_accumulation_steps temperature top_p top_k max_completion_length use_vl
 
 @dataclass
 class GenerationLog:
-    """Rows by optimizer step, until they are written. `kind`: which of the two
-    ways of watching fills it. `first`: the prompts of this process's first
-    batch, with their token ids where these are recorded.
+    """Rows by optimizer step, until they are written. `attached`: whether a trainer fills it.
+    `first`: the prompts of this process's first batch, with their token ids.
     """
 
     outcome: str | None = None
-    kind: str | None = None
-    gaps: tuple[str, ...] = ()
+    attached: bool = False
     samples: int = 1
     first: tuple[Seen, ...] = ()
     _model: Any = None
     _state: Any = None
     _rows: dict[int, list[TrainingRow]] = field(default_factory=dict)
     _batches: dict[int, int] = field(default_factory=dict)
-
-    @property
-    def watching(self) -> bool:
-        return self.kind is not None
 
     @property
     def training(self) -> bool:
@@ -93,13 +87,6 @@ class GenerationLog:
     def step(self) -> int:
         return int(self._state.global_step)
 
-    def watch(self, kind: str, gaps: tuple[str, ...]) -> None:
-        if self.kind is not None:
-            raise UserError(
-                f"generations are recorded already ({self.kind}); use attach or watched, not both"
-            )
-        self.kind, self.gaps = kind, gaps
-
     def begin(self, model: Any, state: Any, samples: int) -> None:
         self._model, self._state, self.samples = model, state, samples
 
@@ -109,7 +96,13 @@ class GenerationLog:
         """
         step = self.step
         number = self._batches[step] = self._batches.get(step, -1) + 1
-        self.first = self.first or tuple(map(self._seen, rows))
+        if not self.first:
+            pairs = [zip(row["token_ids"], row["sampled"], strict=True) for row in rows]
+            asked = [takewhile(lambda pair: not pair[1], row) for row in pairs]
+            self.first = tuple(
+                (row["prompt"], tuple(token for token, _ in ids))
+                for row, ids in zip(rows, asked, strict=True)
+            )
         for place, row in enumerate(rows, start=joined().rank * len(rows)):
             group, sample = f"{step}-{number}-{place // self.samples}", place % self.samples
             task, named = content_hash(row["prompt"]), row["rewards"]
@@ -126,17 +119,6 @@ class GenerationLog:
                     **{name: value for name, value in row.items() if name != "prompt"},
                 )
             )
-
-    def _seen(self, row: Mapping[str, Any]) -> Seen:
-        """The complete record's token ids begin with the prompt's; the
-        fallback's are the completion's alone.
-        """
-        if self.kind != "complete":
-            return row["prompt"], None
-        pairs = zip(row["token_ids"], row["sampled"], strict=True)
-        return row["prompt"], tuple(
-            token for token, _ in takewhile(lambda pair: not pair[1], pairs)
-        )
 
     def take(self, before: int) -> dict[int, list[TrainingRow]]:
         """The rows of steps before `before`, which are forgotten here: those of every
@@ -163,7 +145,9 @@ class CompleteRecord:
         """Raises `UserError` where the methods are not those of the TRL that is known here."""
         refuse_async(trainer)
         check_signatures(trainer)
-        self._log.watch("complete", COMPLETE_GAPS)
+        if self._log.attached:
+            raise UserError("generations are recorded already; use attach once")
+        self._log.attached = True
         score, generate = trainer._calculate_rewards, trainer._generate_and_score_completions
 
         def calculate(inputs: Any, prompts: Any, completions: Any, completion_ids_list: Any) -> Any:
@@ -185,9 +169,7 @@ class CompleteRecord:
 
     def _keep(self, trainer: Any, output: Mapping[str, Any]) -> None:
         if missing := [name for name in GIVEN_BACK if name not in output]:
-            raise UserError(
-                f"TRL's generation gave no {missing[0]}; record with watched(reward_funcs) instead"
-            )
+            raise UserError(f"TRL's generation gave no {missing[0]}; install trl>=1.16,<1.17")
         assert self._rewarded is not None
         prompts, completions, rewards = self._rewarded
         rank = trainer.accelerator.process_index
@@ -259,13 +241,11 @@ def check_signatures(trainer: Any) -> None:
             now = "is missing" if found is None else f"takes ({', '.join(found)})"
             raise UserError(
                 f"GRPOTrainer.{name} {now} in this TRL, where {KNOWN} has ({', '.join(wanted)});"
-                " install trl>=1.16,<1.17 or record with watched(reward_funcs)"
+                " install trl>=1.16,<1.17, or leave attach out: audits alone need none of it"
             )
 
 
-def metadata(
-    args: Any, log: GenerationLog, start: str, tokenizer: str, environment: Environment
-) -> TrainingRun:
+def metadata(args: Any, start: str, tokenizer: str, environment: Environment) -> TrainingRun:
     """`run.json` of a TRL run; `recipe` names the kind of record and what it lacks.
     `start`, `tokenizer`: their content hashes.
     """
@@ -285,8 +265,8 @@ def metadata(
         recipe={
             "trainer": "trl.GRPOTrainer",
             "trl": __version__,
-            "record": log.kind,
-            "gaps": list(log.gaps),
+            "record": "complete",
+            "gaps": list(COMPLETE_GAPS),
             **{name: getattr(args, name, None) for name in RECIPE.split()},
         },
     )
