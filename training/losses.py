@@ -228,7 +228,10 @@ def policy_loss(
         term = kl_term(now, old, reference, objective.kl, objective.kl_correction)
         per_token = per_token + objective.kl_weight * term
         values["kl_reference"] = KL_ESTIMATORS[objective.kl](now.detach(), reference)
-    loss = (per_token * _token_scale(token_weight, objective, normaliser)).sum()
+    scale = token_weight
+    if objective.aggregation == "sequence-mean":
+        scale = token_weight / _not_zero(token_weight.abs().sum(-1, keepdim=True))
+    loss = (per_token * (scale / normaliser.loss)).sum()
     if objective.entropy_weight:
         spread = _only(active, _needed(entropies, "entropies"))
         loss = loss - objective.entropy_weight * (spread * token_weight).sum() / normaliser.tokens
@@ -280,14 +283,6 @@ def clipped_surrogate(
 
 
 clipped = PolicyLoss(config=Objective, surrogate=clipped_surrogate)
-
-
-def _token_scale(
-    token_weight: torch.Tensor, objective: LossSection, normaliser: Normaliser
-) -> torch.Tensor:
-    if objective.aggregation == "sequence-mean":
-        return token_weight / _not_zero(token_weight.abs().sum(-1, keepdim=True)) / normaliser.loss
-    return token_weight / normaliser.loss
 
 
 def _only(active: torch.Tensor, values: torch.Tensor) -> torch.Tensor:

@@ -5,18 +5,16 @@ A state folder holds `weights.safetensors`, `optimizer.safetensors` and, written
 last, `state.json` with the number of finished steps and the plain state of
 filters and curricula: a folder without it was interrupted while writing and
 counts as absent. Sharded weights are not gathered: each process writes its own
-rows (`sharded_state`). Either state can be resumed with another number of processes.
+rows. Either state can be resumed with another number of processes.
 
-What a run is stands in its folder, written into its folder before its first
-step, so that only the same run can go on in it.
+What a run is stands in its folder, written there before its first step, so that only
+the same run can go on in it.
 
-A model's weights as its checkpoint holds them: under the plain model's names,
-in the precision that they were trained in, a tied weight once.
+A checkpoint holds weights under the plain model's names, in the precision that they were
+trained in, a tied weight once. Whether a folder holds the weights of a model is asked of
+its bytes: names of files, steps and times say nothing of it.
 
-Whether a folder that was saved holds the weights of a model is asked of its bytes:
-names of files, steps and times say nothing of it.
-
-The state of a run whose weights are sharded (FSDP2): each process writes and reads its own.
+Of weights that are sharded (FSDP2) each process writes and reads its own:
 
 1. A process writes the rows that it holds of every weight and moment, into a file of its own.
    A tensor that is not sharded is written by the first process.
@@ -25,11 +23,10 @@ The state of a run whose weights are sharded (FSDP2): each process writes and re
 3. A process that goes on reads the rows that it holds now, wherever they lie. Rows of
    a tensor are one stretch of it (FSDP2 shards the first dimension), so none is gathered.
 
-A safetensors file written one tensor at a time.
-
-A state holds every trained weight and two moments of it. The format's own writer wants
-them all at once in the memory of the host, 91 GB for seven billion parameters; here each is
-copied, written and let go. The bytes are those that the format's own writer gives.
+Tensors are written one at a time (`stream_tensors`). A state holds every trained weight and
+two moments of it. The format's own writer wants them all at once in the memory of the host, 91
+GB for seven billion parameters; here each is copied, written and let go. The bytes are those
+that the format's own writer gives.
 """
 
 import json

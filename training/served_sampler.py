@@ -8,18 +8,18 @@ Before each step the weights are brought to the server through a folder that bot
 2. Without, a whole checkpoint, and the command `reload` makes the server read it. Requests
    carry the step as `cache_salt`, so that no cached prefix of older weights serves.
 
-An audit through a server: before it plays, a few answers must show that the server draws
-with the very weights that are trained.
+Before an audit plays through a server, a few answers must show that it draws with the very
+weights that are trained:
 
 1. `TEXTS` prompts of held-out tasks are answered once each, with the audit's settings, and
    the model in memory says how probable each drawn token was.
-2. The mean absolute difference is judged by the rule of `sampler_gap`; its first gap is
+2. The mean absolute difference is judged by the rule below; its first gap is
    that of the start. A server that kept older weights is beyond it, and no audit is made.
 3. What plays is the server, under the identity of the weights in memory. A request that
    stays unanswered ends the audit: it is made whole, or not at all.
 
-By how much a server that samples and the trainer differ about the tokens that were
-drawn, by depth of context, and when that is a fault.
+Server and trainer differ about the tokens that were drawn (`update.sampler_gap`); when that
+is a fault:
 
 1. The gap of a token is the difference of its two log-probabilities in nats, both of the
    policy before the update. Depth is how many tokens stand before it. A step's numbers
@@ -136,7 +136,10 @@ def gap_shown(
     """
     room = settings.max_turn_tokens
     few = replace(settings, max_turn_tokens=min(TOKENS, room))
-    prompts = _prompts(server.renderer, environment)
+    prompts = []
+    for task in environment.tasks("held-out", TEXTS, 0)[:TEXTS]:
+        start = environment.spawn().reset(task, 0)
+        prompts.append(server.renderer.prompt(start.text, start.system))
     drawn = [one for [one] in server.sample(prompts, 1, few, seed)]
     rows = [[*prompt, *one.token_ids] for prompt, one in zip(prompts, drawn, strict=True)]
     told = np.concatenate([[], *(one.logprobs for one in drawn)])
@@ -154,14 +157,6 @@ def require_served(gap: float, largest: float, first: float | None) -> None:
             f"{said}, so it serves other weights than those in memory, or draws otherwise; see"
             " whether it has loaded what it was told to"
         )
-
-
-def _prompts(renderer: Renderer, environment: Environment) -> list[list[int]]:
-    found = []
-    for task in environment.tasks("held-out", TEXTS, 0)[:TEXTS]:
-        start = environment.spawn().reset(task, 0)
-        found.append(renderer.prompt(start.text, start.system))
-    return found
 
 
 logger = logging.getLogger("forensics")

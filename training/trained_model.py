@@ -6,7 +6,7 @@ pass (an update of 1e-6 would vanish in a bfloat16 weight). The model stays in
 evaluation mode throughout, so dropout of every kind is off: log-probabilities of
 the update are those of the sampler.
 
-Optimizer steps that cannot break a policy.
+Optimizer steps cannot break a policy:
 
 1. A step whose loss or gradient is not finite is left out: weights and moments
    stay as they are. It is counted, and warned of once in a run.
@@ -15,14 +15,11 @@ Optimizer steps that cannot break a policy.
 3. A gradient that is zero at every weight asks for nothing, and is no step: the
    optimizer's momentum alone would move the weights.
 
-Weights that are not trained, held in the precision that they are multiplied in.
-
+Weights that are not trained are held in the precision that they are multiplied in.
 Under autocast a linear layer rounds its weight at each pass: for every token that is
 drawn, all frozen weights are read in float32 and written in bfloat16. Held in bfloat16
 they give the same numbers, bit for bit, and take half of the memory. Only weights of
 linear layers are: embeddings and norms are used as they are.
-
-How much of the update's activations may be held at once.
 
 What a token leaves for the backward pass is not read off a config, which knows
 neither adapters nor autocast nor checkpointing. It is measured, in two passes over

@@ -91,7 +91,11 @@ if TYPE_CHECKING:
         policy_ref as policy_ref,
         stored_scores as stored_scores,
     )
-    from forensics.policies.scored_log import score_log as score_log
+    from forensics.policies.scored_log import (
+        LEAST as LEAST,
+        gap_by_depth as gap_by_depth,
+        score_log as score_log,
+    )
     from forensics.policies.scorer import (
         kl_divergence as kl_divergence,
         token_logprobs_and_entropies as token_logprobs_and_entropies,
@@ -125,7 +129,6 @@ if TYPE_CHECKING:
         read_sites as read_sites,
         recorded as recorded,
     )
-    from forensics.policies.told_gap import LEAST as LEAST, gap_by_depth as gap_by_depth
     from forensics.policies.transformer_lens import from_transformer_lens as from_transformer_lens
     from forensics.policies.weights import (
         SHARDS as SHARDS,

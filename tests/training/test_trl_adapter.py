@@ -29,8 +29,7 @@ from tests.training.trl_runs import (
     watched,
 )
 from training.live import read_reports
-from training.live.trl_callback import sampling_of
-from training.live.trl_record import row_tokens
+from training.live.trl_callback import row_tokens, sampling_of
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 

@@ -29,7 +29,7 @@ import sys
 from pathlib import Path
 from tests.training.trl_runs import load_example, trainer_of, watched
 from training.distributed import joined
-from training.live.trl_record import GenerationLog
+from training.live.trl_callback import GenerationLog
 taken = []
 take = GenerationLog.take
 GenerationLog.take = lambda log, before: taken.append(take(log, before)) or taken[-1]

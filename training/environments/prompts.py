@@ -17,11 +17,8 @@ file must have), `rendering` (`auto`, `bare` or `shell`: see
 `forensics.policies.renderers`). The identity of this world is the file's
 content, never its path, and its rendering where that is not `auto`.
 
-The rows of a `prompts` file: JSON lines, checked one by one, a bad one named by
-its line.
-
-Verifiers: whether an answer is right, decided by a rule that a JSON object
-states.
+Rows are checked one by one, a bad one named by its line. A verifier decides whether an
+answer is right:
 
     {"type": "exact", "value": "Paris"}           the whole answer
     {"type": "contains", "value": "Paris"}        anywhere in the answer

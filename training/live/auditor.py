@@ -18,9 +18,6 @@ The model that is being trained is lent to an audit and given back as it was:
 everything that an audit could leave behind is put back, the mode of every
 module and the random state of torch (the CPU's and the model's device's), numpy
 and Python.
-
-The two policies of an audit: the one that is trained, on random streams of its own, and the
-start, whose runs are stored and whose weights are gone.
 """
 
 import os

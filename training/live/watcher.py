@@ -14,8 +14,7 @@ watch that is killed goes on where it was: finished audits and finished runs of 
 work are not played again. Evidence, label and alarm are those of an audit in the trainer
 with the same seed, step and weights.
 
-Checkpoints that a trainer leaves below a folder: which there are, whether they are
-whole, and the policy in one of them.
+Below the trainer's folder:
 
 1. A checkpoint is a folder with weights as safetensors (Hugging Face's names), with a
    LoRA adapter as peft saves it, or with a state that our trainer goes on from. What
@@ -27,9 +26,7 @@ whole, and the policy in one of them.
 4. Config and tokenizer are its own where it has them, else those of the base: training
    changes neither.
 
-What a watch is started with, checked, and the folder that it writes.
-
-The folder states what identifies the watch (hashes and settings, no paths) in
+The folder that a watch writes states what identifies the watch (hashes and settings, no paths) in
 `watch-inputs.json`; one that holds a watch is gone on with, by the same inputs alone.
 What is not given is taken from the run, where our trainer says it (`training.json`), or
 from the base's `environment.json`.
@@ -618,10 +615,13 @@ def watch_of(
     own, settings = folder or out / NAME, settings or AuditSettings(every=1)
     seed = int(said.get("seed", 0)) if seed is None else seed
     listed = () if trained_tasks is None else read_task_list(trained_tasks)
+    trained: Environment | None = None  # of the run, else that of the base, if one is named
+    with suppress(UserError):
+        trained = _world(before, None, {}, said)
     known = TrainedOn(
         listed=tuple(line for line in listed if len(line.split()) > 1),  # a name tells nothing
         record=out if training is None else open_record(training).folder,
-        world=_trained_world(before, said),
+        world=trained,
     )
     place = resolve_device(device)
     run = WatchedRun(out=out, base=before, device=place, dtype=dtype, trained_on=known)
@@ -659,10 +659,3 @@ def _world(
     if told and environment in (None, told["name"]):
         environment, options = told["name"], {**told["options"], **options}
     return choose_environment(before, environment, options)[0]
-
-
-def _trained_world(before: Path, said: Mapping[str, Any]) -> Environment | None:
-    """The world that the run trains in, else that of the base; `None` where none is named."""
-    with suppress(UserError):
-        return _world(before, None, {}, said)
-    return None

@@ -16,7 +16,7 @@ The supervised start is next-token training on demonstrations:
 3. Several phases, each with its own habits: correct demonstrations first,
    diluted ones after.
 
-The policy of `mini-repo`: a Qwen3 of 0.3 million parameters with a word-level tokenizer. One
+The policy of `mini-repo` is a Qwen3 of 0.3 million parameters with a word-level tokenizer. One
 token a word and one a number, so that a transformer of three layers can
 learn the arithmetic. The head dimension is 32, which the common inference
 engines accept.
