@@ -410,7 +410,8 @@ class HuggingFacePolicy:
         for change in interventions:
             stack.callback(attach(self.model, change.site, passes.edit(change)).remove)
         passes.one_token = one_token_forward(self.model)  # None where a hook stands on the model
-        passes.steps = steps = self._captured_steps(interventions)
+        changed = interventions or self.within is not nullcontext or self.cache_kind != "own"
+        passes.steps = steps = None if changed else captured_steps(self.model)
 
         def halved(rows: int) -> None:
             self.room.halve(rows)
@@ -446,12 +447,6 @@ class HuggingFacePolicy:
             one.kind is one.VAR_KEYWORD for one in taken.values()
         )
         return sdpa and placed and self.cache_kind == "own"
-
-    def _captured_steps(self, interventions: Sequence[Intervention]) -> CapturedSteps | None:
-        """Graphs of single steps, where nothing changes what the model does."""
-        if interventions or self.within is not nullcontext or self.cache_kind != "own":
-            return None
-        return captured_steps(self.model)
 
 
 class _Passes:

@@ -63,11 +63,6 @@ def cached_numbers(config: Any) -> int:
     return int(2 * text.num_hidden_layers * heads * width)
 
 
-def rows_within(budget: int, numbers: int, itemsize: int, length: int) -> int:
-    """Rows of `length` tokens whose cache takes at most `budget` bytes; one at least."""
-    return max(1, min(MOST_ROWS, budget // (numbers * itemsize * length)))
-
-
 @dataclass
 class Room:
     """The room of one model, on whatever policies share it. `budget` in bytes; `most`:
@@ -94,7 +89,8 @@ class Room:
             length = CACHED_TOKENS
         elif torch.is_autocast_enabled(self.device):
             itemsize = min(itemsize, torch.get_autocast_dtype(self.device).itemsize)
-        return min(self.most, rows_within(self.budget, self.numbers, itemsize, length))
+        fitting = self.budget // (self.numbers * itemsize * length)
+        return min(self.most, max(1, min(MOST_ROWS, fitting)))
 
     def halve(self, rows: int) -> None:
         """Memory did not suffice for so many rows."""
@@ -347,15 +343,6 @@ def new_cache(config: Any, most_rows: int = 0, most_length: int = 0) -> Cache:
     return Cache(layers=[GrowingLayer(most_rows, spare, most_length) for _ in layers])
 
 
-def copy_prefix(cache: Cache, row: int, length: int) -> PrefixCache:
-    """A copy of the first `length` positions of one row of our cache."""
-    layers = [
-        (layer.keys[row, :, :length].clone(), layer.values[row, :, :length].clone())
-        for layer in cache.layers
-    ]
-    return PrefixCache(layers=tuple(layers), length=length)
-
-
 def read_prefix_caches(model: Any, texts: Sequence[Sequence[int]]) -> list[PrefixCache]:
     """Keys and values of each text, read once, some texts at a time; for models
     whose cache is ours.
@@ -374,7 +361,14 @@ def _read(model: Any, batch: list[list[int]]) -> list[PrefixCache]:
     cache = new_cache(model.config, len(batch))
     for part in ids.split(READ_POSITIONS, dim=1):
         model(part, past_key_values=cache, use_cache=True, logits_to_keep=1)
-    return [copy_prefix(cache, row, len(text)) for row, text in enumerate(batch)]
+    found = []
+    for row, text in enumerate(batch):
+        whole = ((layer.keys[row], layer.values[row]) for layer in cache.layers)
+        layers = (
+            (keys[:, : len(text)].clone(), values[:, : len(text)].clone()) for keys, values in whole
+        )
+        found.append(PrefixCache(layers=tuple(layers), length=len(text)))
+    return found
 
 
 def enter_prefixes(cache: Cache, prefix_caches: Sequence[PrefixCache], length: int) -> None:

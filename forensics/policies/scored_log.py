@@ -201,26 +201,12 @@ def scores_by_distribution(
     reference = readers[-1] if len(policies) > 1 else None
     columns = Columns(readers[0], reference, settings, readouts)
     for window in windows:
-        yield from score_window(window, readers, columns, settings, first, progress)
+        for layout in window:
+            require_known(layout, readers[0].known)
+        values = read_layouts(window, readers, columns, settings, first, progress)
+        for layout, rows in zip(window, values, strict=True):
+            yield layout.scored(dict(zip(columns.names, rows.T, strict=True)))
         first += len(window)
-
-
-def score_window(
-    window: Sequence[Layout],
-    readers: Sequence[HiddenStates],
-    columns: Columns,
-    settings: SamplingSettings,
-    first: int,
-    progress: Callable[[int], None],
-) -> list[TokenScores]:
-    """`first`: number of the window's first trajectory in the log."""
-    for layout in window:
-        require_known(layout, readers[0].known)
-    values = read_layouts(window, readers, columns, settings, first, progress)
-    return [
-        layout.scored(dict(zip(columns.names, rows.T, strict=True)))
-        for layout, rows in zip(window, values, strict=True)
-    ]
 
 
 @torch.inference_mode()

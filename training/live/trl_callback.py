@@ -218,7 +218,8 @@ class CompleteRecord:
         weights, names = trainer.reward_weights.tolist(), trainer.reward_func_names
         fields = []
         for i, (prompt, ids) in enumerate(zip(prompts, completions, strict=True)):
-            named = dict(zip(names, map(known_reward, mine[i]), strict=True))
+            known = (None if value != value else value for value in mine[i])  # TRL's `nan`
+            named = dict(zip(names, known, strict=True))
             fields.append(
                 {
                     "prompt": prompt,
@@ -320,11 +321,6 @@ def total(rewards: Any, weights: Sequence[float]) -> float | None:
 def _part(given: Mapping[str, Any], key: str, row: int, length: int) -> list[float] | None:
     """One row of a padded tensor `[rows, tokens]`, without its padding."""
     return given[key][row, :length].tolist() if key in given else None
-
-
-def known_reward(value: float | None) -> float | None:
-    """A reward as a number; `None` where TRL has `nan`."""
-    return None if value is None or value != value else float(value)
 
 
 logger = logging.getLogger("forensics.audit")
