@@ -11,19 +11,23 @@ once.
    adds is computed and thrown away.
 2. *The step*: each row stands at a position of its own (at one and the same in lockstep),
    which is a number on the device. Each layer writes there, and attends to the whole room
-   under a mask. The query heads that share a key head go through as so many queries of it,
-   so that no key is copied (the library repeats keys where there is a mask).
+   under a mask. (Attention: `single_query`.)
 3. *Trust*: a graph is held against a plain pass before it is used. Where they disagree, or
    the model cannot be captured (a hook, shards, a step that asks the host), the model
    itself goes on, and a warning says so once.
 4. Graphs read the live parameters, so they follow training; another storage of a
    parameter, or another adapter, starts them anew.
+
+Attention of one position a row: the query heads that share a key head go through as so many
+queries of it, so that no key is copied (the library repeats keys where there is a mask).
 """
 
 import warnings
 import weakref
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any, Final
 
 import torch
@@ -37,11 +41,50 @@ from forensics.policies.kv_cache import (
     GrowingLayer,
     agree,
     attends_to_everything,
+    free_memory,
 )
+
+ATTENTION: Final = "one_query"
+
+
+@contextmanager
+def one_query(config: Any) -> Iterator[None]:
+    """A model of this config attends so."""
+    before = config._attn_implementation
+    config._attn_implementation = ATTENTION
+    try:
+        yield
+    finally:
+        config._attn_implementation = before
+
+
+def one_query_attention(
+    module: Any,
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    attention_mask: torch.Tensor | None,
+    scaling: float | None = None,
+    **_: Any,
+) -> tuple[torch.Tensor, None]:
+    """Attention of one position `[rows, heads, 1, head_dim]` to keys `[rows, key heads,
+    length, head_dim]` under a mask `[rows, 1, 1, length]`; `[rows, 1, heads, head_dim]`.
+    """
+    rows, heads, _one, width = query.shape
+    shape: Sequence[int] = (rows, key.shape[1], heads // key.shape[1], width)
+    found = scaled_dot_product_attention(
+        query.reshape(shape), key, value, attn_mask=attention_mask, scale=scaling
+    )
+    return found.reshape(rows, 1, heads, -1), None
+
+
+AttentionInterface.register(ATTENTION, one_query_attention)
+
 
 LEAST_ROWS: Final = 8
 LEAST_ROOM: Final = 128
-ATTENTION: Final = "one_query"
+NOWHERE: Final[Mapping[str, Any]] = MappingProxyType({})
+SHARE: Final = 0.25  # of the free memory that the buffers take at once; they grow where needed
 
 
 def captured_steps(model: Any) -> "CapturedSteps | None":
@@ -68,29 +111,20 @@ def _can_be_captured(model: Any) -> bool:
 
 
 class StandingLayer(GrowingLayer):
-    """One layer in buffers that outlive a batch. While `at` `[rows]` is there, each row's
-    token is written at its position, and the first `span` rows and positions are read.
+    """One layer in buffers that outlive it. While `at` `[rows]` is there, each row's token is
+    written at its position, and the first `span` rows and positions are read.
     """
 
-    at: torch.Tensor | None = None
-    span = (0, 0)
-    keys: Any
-    values: Any
-
-    def __init__(self, owner: "CapturedSteps") -> None:
+    def __init__(self, owner: "CapturedSteps", number: int) -> None:
         super().__init__()
-        self._owner = owner
-        self.keys = self.values = None
+        self.owner, self.number = owner, number
+        self.at: torch.Tensor | None = None
+        self.span = (0, 0)
 
     def lazy_initialization(self, key_states: torch.Tensor, value_states: torch.Tensor) -> None:
-        """Both buffers in the precision of the values; the old ones where they are as large."""
         self.dtype, self.device = value_states.dtype, value_states.device
-        self.rows, length = len(key_states), key_states.shape[2]
-        rows = power_of_two(self.rows, self._owner.most_rows)
-        old = self.keys
-        if old is None or old.dtype != self.dtype or len(old) < rows or old.shape[2] < length:
-            self.keys = self.values = None
-            self._take(rows, power_of_two(length, LEAST_ROOM), key_states, value_states)
+        self.rows = key_states.shape[0]
+        self.keys, self.values = self.owner.buffers(self.number, key_states, value_states)
         self.is_initialized = True
 
     def update(
@@ -106,20 +140,22 @@ class StandingLayer(GrowingLayer):
         return keys, values
 
     def _reserve(self, rows: int, length: int) -> None:
-        """Larger buffers where these are too small, with what they hold."""
-        keys, values = self.keys, self.values
-        if rows > len(keys) or length > keys.shape[2]:
-            most = max(len(keys), power_of_two(rows)), max(keys.shape[2], power_of_two(length))
-            self._take(*most, keys, values)
-            for new, old in ((self.keys, keys), (self.values, values)):
-                new[: self.rows, :, : self.length] = old[: self.rows, :, : self.length]
+        """Larger buffers where these are too small; graphs of the old ones are gone."""
+        has_rows, _, has_length, _ = self.keys.shape
+        if rows <= has_rows and length <= has_length:
+            return
+        room = max(has_rows, power_of_two(rows)), max(has_length, power_of_two(length))
+        self.keys, self.values = self.owner.grown(self.number, room, (self.rows, self.length))
 
-    def _take(self, rows: int, room: int, *like: torch.Tensor) -> None:
-        self._owner.forget()
-        self.keys, self.values = (
-            one.new_zeros((rows, one.shape[1], room, one.shape[3]), dtype=self.dtype)
-            for one in like
-        )
+
+@dataclass(frozen=True, kw_only=True)
+class _Step:
+    """A graph (`None`: the step is run as it stands) with its input and output."""
+
+    graph: Any
+    tokens: torch.Tensor
+    position: torch.Tensor
+    logits: torch.Tensor
 
 
 class CapturedSteps:
@@ -127,97 +163,169 @@ class CapturedSteps:
 
     def __init__(self, model: Any, capture: bool = True) -> None:
         self._model, self._capture = weakref.ref(model), capture
-        self._layers: list[StandingLayer] = []
-        self._steps: dict[tuple[Any, ...], tuple[Any, ...]] = {}  # graph, input, place, logits
+        self._buffers: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
+        self._steps: dict[tuple[Any, ...], _Step] = {}
         self._given: weakref.ref[Cache] | None = None
+        self._wanted = (LEAST_ROWS, LEAST_ROOM)
         self._state: Any = None
         self._pool: Any = None
-        self.most_rows = LEAST_ROWS
         self.refused: str | None = None  # why no step serves
 
+    # -- buffers -----------------------------------------------------------------------
+
     def new_cache(self, rows: int, length: int) -> Cache | None:
-        """A cache for so many rows at most, in the standing buffers, which grow with its
-        `length`; `None` while another one stands there, or where no step serves.
+        """A cache for so many rows and positions at most, in the standing buffers; `None`
+        while another one stands there, or where no step serves.
         """
         model = self._model()
         if self.refused or model is None or (self._given and self._given() is not None):
             return None
-        if (state := _state_of(model)) != self._state:
-            self.forget()
+        state = _state_of(model)
+        if state != self._state:
+            self._forget()
             self._state = state
-        self.most_rows = power_of_two(rows, LEAST_ROWS)
+        self._wanted = power_of_two(rows, LEAST_ROWS), power_of_two(length, LEAST_ROOM)
         number = model.config.get_text_config().num_hidden_layers
-        self._layers = self._layers or [StandingLayer(self) for _ in range(number)]
-        for layer in self._layers:
-            layer.rows = layer.length = 0
-            layer.spots, layer.is_initialized = None, False
-        cache = Cache(layers=self._layers)
+        cache = Cache(layers=[StandingLayer(self, layer) for layer in range(number)])
         self._given = weakref.ref(cache)
         return cache
 
-    def forget(self) -> None:
+    def buffers(
+        self, number: int, keys: torch.Tensor, values: torch.Tensor
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """The buffers of a layer for such keys and values `[rows, heads, length, head_dim]`,
+        both in the precision of the values.
+        """
+        known = self._buffers.get(number)
+        rows, room = self._wanted
+        rows = max(rows, power_of_two(len(keys)))
+        if (
+            known is None
+            or known[0].dtype != values.dtype
+            or known[0].shape[0] < rows
+            or known[0].shape[2] < keys.shape[2]
+        ):
+            self._buffers.pop(number, None)
+            self._forget()
+            room = max(power_of_two(keys.shape[2], LEAST_ROOM), min(room, self._room(values, rows)))
+            new = [values.new_zeros(rows, x.shape[1], room, x.shape[-1]) for x in (keys, values)]
+            self._buffers[number] = (new[0], new[1])
+        return self._buffers[number]
+
+    def _forget(self) -> None:
         """No graph is left, and so their memory is gone."""
         self._steps.clear()
         self._pool = None
 
-    def drop(self) -> None:
-        """Let the buffers go."""
-        self._layers = []
-        self.forget()
+    def _room(self, values: torch.Tensor, rows: int) -> int:
+        """How many positions the share of the free memory holds, as a power of two."""
+        model = self._model()
+        if values.device.type != "cuda" or model is None:
+            return self._wanted[1]
+        layers = model.config.get_text_config().num_hidden_layers - len(self._buffers)
+        one = 2 * layers * rows * values.shape[1] * values.shape[-1] * values.element_size()
+        return power_of_two(int(free_memory(values.device) * SHARE / one) + 1) // 2
+
+    def grown(
+        self, number: int, room: tuple[int, int], used: tuple[int, int]
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """Buffers of a layer for `room` rows and positions, with what the old ones hold."""
+        self._forget()
+        rows, length = used
+        new = []
+        for old in self._buffers[number]:
+            one = old.new_zeros(room[0], old.shape[1], room[1], old.shape[-1])
+            one[:rows, :, :length] = old[:rows, :, :length]
+            new.append(one)
+        self._buffers[number] = (new[0], new[1])
+        return self._buffers[number]
+
+    # -- the step ----------------------------------------------------------------------
 
     def serves(self, cache: Any) -> bool:
         """Whether the cache stands in these buffers, and steps hold."""
         return not self.refused and self._given is not None and cache is self._given()
 
     @torch.inference_mode()
-    def __call__(self, tokens: torch.Tensor, cache: Any, **where: Any) -> torch.Tensor | None:
+    def __call__(
+        self,
+        tokens: torch.Tensor,
+        cache: Any,
+        at: torch.Tensor | None = None,
+        where: Mapping[str, torch.Tensor] = NOWHERE,
+    ) -> torch.Tensor | None:
         """Logits `[rows, vocabulary]` behind one more token a row `[rows, 1]`, valid until the
         next step; `None`, with the cache as it was, where it turns out that no step holds.
-        `where` rows stand apart: what a plain pass is told then, `position_ids` `[rows, 1]`
-        and an `attention_mask` over all positions `[..., length]`; `None` also where it is no
-        step of all rows.
+        `at` `[rows]`: the position of each token, below the cache's length, where they are
+        not all the next one. `where`: what else a plain pass is told then.
         """
-        held, rows, layers = cache.get_seq_length(), len(tokens), cache.layers
-        at, end = held, held + 1
-        if where:
-            if tokens.shape[1] > 1 or rows < layers[0].rows:
-                return None
-            at, end = where["position_ids"][:, 0], where["attention_mask"].shape[-1]
-        for layer in layers:
+        held, rows = cache.get_seq_length(), len(tokens)
+        end = held + (at is None)
+        for layer in cache.layers:
             layer._reserve(rows, end)
-            layer.length = end if where else held
-        capacity, _, length, _ = layers[0].keys.shape
+        capacity, _, length, _ = cache.layers[0].keys.shape
         room = min(power_of_two(end, LEAST_ROOM), length)
         span = min(power_of_two(rows, LEAST_ROWS), capacity), room
         key = (*span, *_autocast(tokens.device))
-        if key not in self._steps and not self._make(key, tokens, at, cache, span, where):
-            for layer in layers:
-                layer.length = held
-            return None
-        graph, ids, position, logits = self._steps[key]
-        ids[:rows], position[:rows] = tokens, at
-        if graph is None:
-            logits.copy_(self._run(ids, position, cache, span))
+        step = self._steps.get(key)
+        if step is None:
+            step = self._made(tokens, held if at is None else at, cache, span, where)
+            if step is None:
+                return None
+            self._steps[key] = step
+        step.tokens[:rows].copy_(tokens)
+        step.position[:rows] = held if at is None else at
+        if step.graph is None:
+            step.logits.copy_(self._run(step.tokens, step.position, cache, span))
         else:
-            graph.replay()
-        for layer in layers:
+            step.graph.replay()
+        for layer in cache.layers:
             layer.length = end
-        found: torch.Tensor = logits[:rows]
+        return step.logits[:rows]
+
+    def apart(
+        self,
+        tokens: torch.Tensor,
+        cache: Any,
+        *,
+        position_ids: torch.Tensor,
+        attention_mask: torch.Tensor,
+    ) -> torch.Tensor | None:
+        """The same where rows stand at different positions; `None` also where it is no step
+        of all rows.
+        """
+        held = cache.get_seq_length()
+        if tokens.shape[1] > 1 or len(tokens) < cache.layers[0].rows:
+            return None
+        for layer in cache.layers:
+            layer.length = attention_mask.shape[-1]
+        where = {"position_ids": position_ids, "attention_mask": attention_mask}
+        found = self(tokens, cache, position_ids[:, 0], where)
+        if found is None:
+            for layer in cache.layers:
+                layer.length = held
         return found
 
-    def _make(
-        self, key: Any, tokens: torch.Tensor, at: Any, cache: Any, span: Any, where: Any
-    ) -> bool:
+    def drop(self) -> None:
+        """Let the buffers go."""
+        self._buffers.clear()
+        self._forget()
+
+    def _made(
+        self,
+        tokens: torch.Tensor,
+        at: torch.Tensor | int,
+        cache: Any,
+        span: tuple[int, int],
+        where: Mapping[str, torch.Tensor],
+    ) -> _Step | None:
         """A step for so many rows and positions; the first is checked against a plain pass."""
         model: Any = self._model()
-        held, first = cache.get_seq_length(), not self._steps
-        ids = torch.zeros((span[0], 1), dtype=torch.long, device=tokens.device)
-        position = torch.zeros(span[0], dtype=torch.long, device=tokens.device)
-        ids[: len(tokens)], position[: len(tokens)] = tokens, at
+        held = cache.get_seq_length()
         try:
-            graph, logits = self._captured(ids, position, cache, span)
-            if first:
-                found = logits[: len(tokens)].clone()
+            step = self._captured(tokens, at, cache, span)
+            if not self._steps:
+                found = step.logits[: len(tokens)].clone()
                 memory = {"past_key_values": cache, "use_cache": True}
                 wanted = model(tokens, logits_to_keep=1, **memory, **where)
                 if not _is_one(found, wanted.logits[:, -1]):
@@ -227,41 +335,45 @@ class CapturedSteps:
         for layer in cache.layers:
             layer.length = held
         if self.refused is None:
-            self._steps[key] = (graph, ids, position, logits)
-            return True
+            return step
         self.drop()
         warnings.warn(
             f"a decoding step of this model is not captured as a CUDA graph ({self.refused[:200]}),"
             " so sampling is slower",
             stacklevel=2,
         )
-        return False
+        return None
 
     def _captured(
-        self, ids: torch.Tensor, position: torch.Tensor, cache: Any, span: Any
-    ) -> tuple[Any, torch.Tensor]:
-        """A graph (`None`: the step is run as it stands) and its logits, of now."""
-        if not (self._capture and ids.is_cuda):
-            return None, self._run(ids, position, cache, span)
-        aside, now = torch.cuda.Stream(ids.device), torch.cuda.current_stream(ids.device)
-        aside.wait_stream(now)
+        self, tokens: torch.Tensor, at: torch.Tensor | int, cache: Any, span: tuple[int, int]
+    ) -> _Step:
+        device, rows = tokens.device, span[0]
+        ids = torch.zeros((rows, 1), dtype=torch.long, device=device)
+        ids[: len(tokens)] = tokens
+        position = torch.zeros(rows, dtype=torch.long, device=device)
+        position[: len(tokens)] = at
+        if not (self._capture and device.type == "cuda"):
+            logits = self._run(ids, position, cache, span)
+            return _Step(graph=None, tokens=ids, position=position, logits=logits)
+        aside = torch.cuda.Stream(device)
+        aside.wait_stream(torch.cuda.current_stream(device))
         with torch.cuda.stream(aside):
             self._run(ids, position, cache, span)  # what is made on first use is made now
-        now.wait_stream(aside)
+        torch.cuda.current_stream(device).wait_stream(aside)
         self._pool = self._pool or torch.cuda.graph_pool_handle()
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(graph, pool=self._pool, capture_error_mode="thread_local"):
             logits = self._run(ids, position, cache, span)
         graph.replay()
-        return graph, logits
+        return _Step(graph=graph, tokens=ids, position=position, logits=logits)
 
     def _run(
-        self, tokens: torch.Tensor, position: torch.Tensor, cache: Any, span: Any
+        self, tokens: torch.Tensor, position: torch.Tensor, cache: Any, span: tuple[int, int]
     ) -> torch.Tensor:
         """The step as it stands, by the model's own modules."""
         model: Any = self._model()
         seen = torch.arange(span[1], device=tokens.device) <= position[:, None]
-        with _as_step(model.config, cache, position, span):
+        with _standing(cache, position, span), one_query(model.config), _uncached(tokens.device):
             logits: torch.Tensor = model(
                 tokens,
                 attention_mask=seen[:, None, None],
@@ -270,50 +382,6 @@ class CapturedSteps:
                 use_cache=True,
             ).logits[:, -1]
         return logits
-
-
-@contextmanager
-def _as_step(config: Any, cache: Any, position: torch.Tensor, span: Any) -> Iterator[None]:
-    """Layers write at their positions, a model of this config attends by `one_query`, and
-    autocast keeps no cast weights, which a graph would outlive.
-    """
-    on, dtype = _autocast(position.device)
-    before, config._attn_implementation = config._attn_implementation, ATTENTION
-    for layer in cache.layers:
-        layer.at, layer.span = position, span
-    try:
-        with torch.autocast(position.device.type, dtype, enabled=on, cache_enabled=False):
-            yield
-    finally:
-        config._attn_implementation = before
-        for layer in cache.layers:
-            layer.at = None
-
-
-def one_query_attention(
-    module: Any,
-    query: torch.Tensor,
-    key: torch.Tensor,
-    value: torch.Tensor,
-    attention_mask: torch.Tensor | None,
-    scaling: float | None = None,
-    **_: Any,
-) -> tuple[torch.Tensor, None]:
-    """Attention of one position `[rows, heads, 1, head_dim]` to keys `[rows, key heads,
-    length, head_dim]` under a mask `[rows, 1, 1, length]`; `[rows, 1, heads, head_dim]`.
-    """
-    rows, heads, _one, width = query.shape
-    found = scaled_dot_product_attention(
-        query.reshape(rows, key.shape[1], heads // key.shape[1], width),
-        key,
-        value,
-        attn_mask=attention_mask,
-        scale=scaling,
-    )
-    return found.reshape(rows, 1, heads, -1), None
-
-
-AttentionInterface.register(ATTENTION, one_query_attention)
 
 
 def _is_one(found: torch.Tensor, wanted: torch.Tensor) -> bool:
@@ -342,6 +410,23 @@ def _state_of(model: Any) -> tuple[Any, ...]:
     return (tuple(one.data_ptr() for one in model.parameters()), adapters)
 
 
+@contextmanager
+def _standing(cache: Any, position: torch.Tensor, span: tuple[int, int]) -> Iterator[None]:
+    for layer in cache.layers:
+        layer.at, layer.span = position, span
+    try:
+        yield
+    finally:
+        for layer in cache.layers:
+            layer.at = None
+
+
 def _autocast(device: torch.device) -> tuple[Any, ...]:
     on = torch.is_autocast_enabled(device.type)
     return (on, torch.get_autocast_dtype(device.type) if on else None)
+
+
+def _uncached(device: torch.device) -> AbstractContextManager[Any]:
+    """Autocast as it is, without its memory of cast weights: a graph would outlive that."""
+    on, dtype = _autocast(device)
+    return torch.autocast(device.type, dtype, cache_enabled=False) if on else nullcontext()

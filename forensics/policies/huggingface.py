@@ -495,7 +495,7 @@ class _Passes:
     def apart(self, tokens: torch.Tensor, cache: Any, **where: torch.Tensor) -> torch.Tensor:
         """The same where rows stand at positions of their own."""
         if self.steps is not None and self.steps.serves(cache):
-            found = self.steps(tokens, cache, **where)
+            found = self.steps.apart(tokens, cache, **where)
             if found is not None:
                 return found
         return self._plain(tokens, past_key_values=cache, use_cache=True, **where)

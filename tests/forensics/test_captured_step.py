@@ -85,9 +85,9 @@ def test_rows_may_stand_apart(monkeypatch: pytest.MonkeyPatch, wrong: bool) -> N
     if wrong:
         monkeypatch.setattr(steps, "_run", lambda *given: plain(*given).flip(-1))
         with pytest.warns(UserWarning, match="not captured"):
-            assert steps(other, cache, position_ids=places, attention_mask=mask) is None
+            assert steps.apart(other, cache, position_ids=places, attention_mask=mask) is None
         return
-    found = steps(other, cache, position_ids=places, attention_mask=mask)
+    found = steps.apart(other, cache, position_ids=places, attention_mask=mask)
     assert found is not None and cache.get_seq_length() == 12
     for row, end in enumerate(ends.tolist()):
         text = torch.cat([tokens[row, : end - 1], other[row]])[None]
