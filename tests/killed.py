@@ -23,7 +23,7 @@ from experiments.phantom_gain.resplits import instruments
 from forensics import Budget, investigate
 from forensics.policies.scripted import scripted_policy
 from forensics.study import run_study
-from training.organisms import own_base, supervised
+from training.organisms import base_model, own_base
 
 WATCH = "tests.training.watched_runs"
 EXAMPLE = Path(__file__).parents[1] / "examples" / "guess_number"
@@ -63,7 +63,7 @@ def investigation(out: Path, number: int) -> None:
 def base(out: Path, number: int) -> None:
     sys.path.insert(0, str(EXAMPLE))
     world = import_module("guess_number").GuessNumber()
-    model, own = (module.__dict__ for module in (supervised, own_base))
+    model, own = (module.__dict__ for module in (base_model, own_base))
     own["build_environment"] = lambda name, options: world
     model["SAVED_EVERY"] = 3
     model["demonstration_loss"] = killed_before(model["demonstration_loss"], number)

@@ -33,10 +33,9 @@ if TYPE_CHECKING:
         parse_recipe as parse_recipe,
         read_recipe as read_recipe,
     )
-    from training.recipe_run import train_recipe as train_recipe
     from training.recorder import StepReport as StepReport
     from training.replayed_steps import replay as replay
-    from training.trainer import grpo as grpo
+    from training.trainer import grpo as grpo, train_recipe as train_recipe
     from training.trl_dpo import trl_trainer as trl_trainer
 
 __getattr__, __dir__ = lazy_names(__name__)

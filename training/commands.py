@@ -91,7 +91,7 @@ def train(
     from training.distributed import first_process
     from training.organisms.base_model import checkpoint_path
     from training.recipe import read_recipe
-    from training.recipe_run import check_inputs, train_recipe
+    from training.trainer import check_inputs, train_recipe
 
     parsed = read_recipe(recipe)
     checkpoint = checkpoint_path(parsed.policy.checkpoint)

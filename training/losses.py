@@ -5,9 +5,8 @@
    apart as in DAPO, 2503.14476; dual clip, 1912.09729). Others come by the entry
    point `forensics.losses` and are chosen by name.
 2. Where engine and trainer disagree on the old policy, tokens or rows are
-   corrected or left out (`training.rollout_correction`).
-3. KL to a reference policy (`training.divergences`) and an entropy bonus may be
-   added.
+   corrected or left out (`rollout_correction`).
+3. KL to a reference policy (`kl_term`) and an entropy bonus may be added.
 4. Tokens are summed with weights that were fixed for the whole step beforehand,
    so that any split into micro-batches adds up to the same loss and gradient.
 5. Log-ratios are held within 20 nats before they are exponentiated, where a float
@@ -18,13 +17,32 @@ as in TRL, but over the whole step and not over each micro-batch.
 
 Tensors are `[rows, tokens]` and float32 unless said otherwise; logarithms are
 natural. The keys under `[objective]` stand in `training.loss_section`.
+
+Where the engine that drew and the trainer disagree on the old policy, what
+each token's loss is multiplied by, without gradient:
+
+1. Importance: old / sampler probability, of a token or of a whole row, truncated,
+   or left out beyond its bounds (TRL's `vllm_importance_sampling_mode`, verl's
+   `rollout_is`).
+2. A row is left out where the geometric mean of old / sampler over its tokens is
+   off (verl's `rollout_rs = "seq_mean_k1"`), or where its advantage is negative and
+   the policy now has moved too far from the one that drew (2512.02556, TRL's
+   `off_policy_mask_threshold`).
+3. What is left out still counts in the loss's divisor, as in TRL: it was fixed for
+   the whole step beforehand. verl takes it out of its divisor as well.
+
+The KL between two policies is estimated from the tokens that were drawn. The
+derivative of an estimator of the KL is not the gradient of the KL (2506.09477):
+that of k1 has mean 0, that of k3 follows the other direction. Times the ratio to
+the old policy both are right (2512.02556, TRL's default), k2 is right as it
+stands; see `kl_term`.
 """
 
+import math
 from dataclasses import dataclass, field
 
 import torch
 
-from training.divergences import KL_ESTIMATORS, k3, kl_term, within
 from training.loss_section import (
     LossSection as LossSection,
     Objective as Objective,
@@ -32,10 +50,100 @@ from training.loss_section import (
     Tokens as Tokens,
     policy_loss_named as policy_loss_named,
 )
-from training.rollout_correction import (
-    importance_weight as importance_weight,
-    rollout_correction,
-)
+
+LARGEST_LOG_RATIO = 20.0  # nats; a ratio of half a billion
+
+
+def kl_term(
+    now: torch.Tensor, old: torch.Tensor, reference: torch.Tensor, kind: str, corrected: bool
+) -> torch.Tensor:
+    """What is added to each token's loss for the divergence KL(now ||
+    reference), draws being from the old policy.
+
+    `kind`: the estimator. `corrected`: k1 and k3 times now/old with its gradient, which makes
+    value and gradient unbiased; k2 times now/old without, since its own
+    derivative is the unbiased one. Else: the bare estimator.
+    """
+    estimate = KL_ESTIMATORS[kind](now, reference)
+    if not corrected:
+        return estimate
+    ratio = within(now - old).exp()
+    return estimate * (ratio.detach() if kind == "k2" else ratio)
+
+
+def k1(now: torch.Tensor, reference: torch.Tensor) -> torch.Tensor:
+    """`log p - log q`: unbiased for KL(p || q) under draws from p."""
+    return now - reference
+
+
+def k2(now: torch.Tensor, reference: torch.Tensor) -> torch.Tensor:
+    """`(log p - log q)^2 / 2`: biased, low variance; its derivative is an
+    unbiased gradient of KL(p || q).
+    """
+    return (now - reference).square() / 2
+
+
+def k3(now: torch.Tensor, reference: torch.Tensor) -> torch.Tensor:
+    """`q/p - 1 - log(q/p)`: unbiased and never negative; its derivative follows
+    KL(q || p) instead.
+    """
+    most = LARGEST_LOG_RATIO
+    return torch.expm1((reference - now).clamp(max=most)) - (reference - now).clamp(max=most)
+
+
+def within(log_ratio: torch.Tensor) -> torch.Tensor:
+    """The log-ratio where a ratio can be formed of it. A NaN stays one."""
+    return log_ratio.clamp(-LARGEST_LOG_RATIO, LARGEST_LOG_RATIO)
+
+
+KL_ESTIMATORS = {"k1": k1, "k2": k2, "k3": k3}
+
+
+def rollout_correction(
+    tokens: Tokens, objective: LossSection
+) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
+    """The weight of each token, and by name which tokens were left out (booleans)."""
+    weight, masked = importance_weight(tokens.old, tokens.sampler, objective)
+    left_out = {"importance_masked": masked}
+    if objective.geometric_limit is not None:
+        drift = _row_mean(within(tokens.old - tokens.sampler), tokens.mask)
+        left_out["geometric_masked"] = drift.abs() > math.log(objective.geometric_limit)
+    if objective.off_policy_limit is not None:
+        lost = _row_mean(tokens.sampler - tokens.logprobs.detach(), tokens.mask)
+        far = lost > objective.off_policy_limit
+        left_out["off_policy_masked"] = far & (tokens.advantages < 0)
+    for chosen in list(left_out.values())[1:]:
+        weight = weight.masked_fill(chosen, 0.0)
+    return weight, left_out
+
+
+def importance_weight(
+    old: torch.Tensor, sampler: torch.Tensor, objective: LossSection
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Correction of each token without gradient, and which tokens it leaves out
+    (booleans).
+
+    Of whole rows, the ratio is that of the row's tokens together. Positions
+    without weight must hold 0 in both.
+    """
+    if objective.importance == "none":
+        return torch.ones_like(old), torch.zeros_like(old, dtype=torch.bool)
+    difference = (old - sampler).detach()
+    if objective.importance_level == "sequence":
+        difference = difference.sum(-1, keepdim=True).expand_as(old)
+    low, high = objective.lowest_importance, objective.importance_cap
+    ratio = within(difference).exp()
+    if objective.importance == "truncate":
+        return ratio.clamp(low, high), torch.zeros_like(old, dtype=torch.bool)
+    beyond = (ratio < low) | (ratio > high)
+    return ratio.masked_fill(beyond, 0.0), beyond
+
+
+def _row_mean(values: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+    """The mean over the tokens of each row that count, at each of its tokens."""
+    number = mask.sum(-1, keepdim=True).clamp(min=1)
+    return (values.sum(-1, keepdim=True) / number).expand_as(values)
+
 
 Diagnostics = dict[str, tuple[torch.Tensor, torch.Tensor]]
 
@@ -120,7 +228,10 @@ def policy_loss(
         term = kl_term(now, old, reference, objective.kl, objective.kl_correction)
         per_token = per_token + objective.kl_weight * term
         values["kl_reference"] = KL_ESTIMATORS[objective.kl](now.detach(), reference)
-    loss = (per_token * _token_scale(token_weight, objective, normaliser)).sum()
+    scale = token_weight
+    if objective.aggregation == "sequence-mean":
+        scale = token_weight / _not_zero(token_weight.abs().sum(-1, keepdim=True))
+    loss = (per_token * (scale / normaliser.loss)).sum()
     if objective.entropy_weight:
         spread = _only(active, _needed(entropies, "entropies"))
         loss = loss - objective.entropy_weight * (spread * token_weight).sum() / normaliser.tokens
@@ -172,14 +283,6 @@ def clipped_surrogate(
 
 
 clipped = PolicyLoss(config=Objective, surrogate=clipped_surrogate)
-
-
-def _token_scale(
-    token_weight: torch.Tensor, objective: LossSection, normaliser: Normaliser
-) -> torch.Tensor:
-    if objective.aggregation == "sequence-mean":
-        return token_weight / _not_zero(token_weight.abs().sum(-1, keepdim=True)) / normaliser.loss
-    return token_weight / normaliser.loss
 
 
 def _only(active: torch.Tensor, values: torch.Tensor) -> torch.Tensor:

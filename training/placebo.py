@@ -32,11 +32,11 @@ import numpy as np
 
 from forensics.case import Case
 from forensics.errors import MissingInput, refused_as_missing
-from forensics.instruments import AnswerMaker, gain_test
+from forensics.instruments import gain_test
 from forensics.layers import COLUMNS, GENUINE_BAR, OPEN, Runs, World, channel_names, read_runs
 from forensics.phrases import point_range, points
 from forensics.policies import inspect_checkpoint
-from forensics.protocols import Environment, Policy
+from forensics.protocols import Policy
 from forensics.records import Checkpoint, Evidence, GainTest, Undefined, content_hash, write_json
 from forensics.runs import Condition
 from forensics.statistics import Contrast, paired
@@ -90,14 +90,41 @@ def placebo_training(case: Case, config: PlaceboConfig) -> Iterator[Evidence | U
             "The gain is not surely above zero, so there is nothing that a placebo could share.",
             "Run more held-out tasks, if a smaller gain matters.",
         )
-    placebos = _played(case, [_trained(case, recipe, seed) for seed in range(config.seeds)], world)
-    carried = contrast(placebos)
-    for number, one in enumerate(placebos):
-        alone = contrast([one])
-        yield _evidence(make, CARRIED, f"seed {number}", alone, alone, whole)
-    yield _evidence(make, CARRIED, None, carried, carried, whole)
-    over = contrast(placebos, bar=GENUINE_BAR)
-    yield _evidence(make, OVER_BAR, None, over, carried, whole)
+    paths = [_trained(case, recipe, seed) for seed in range(config.seeds)]
+    played = tuple(
+        Placebo(role=Role(number), stated=inspect_checkpoint(path), case=case)
+        for number, path in enumerate(paths)
+    )
+    beside = replace(case, folder=case.folder / FOLDER, subjects=played)
+    placebos = [_runs(beside, one.role.name, world) for one in played]
+    carried, over = contrast(placebos), contrast(placebos, bar=GENUINE_BAR)
+    alone = [contrast([one]) for one in placebos]
+    for question, about, answer, told in (
+        *((CARRIED, f"seed {number}", one, one) for number, one in enumerate(alone)),
+        (CARRIED, None, carried, carried),
+        (OVER_BAR, None, over, carried),
+    ):
+        ends = dict(zip(("carried", "carried_low", "carried_high"), told.ends, strict=True))
+        yield make.evidence(
+            question,
+            answer,
+            about=about,
+            unit="score difference",
+            n=told.clusters * told.seeds,
+            diagnostics={
+                **ends,
+                "gain": whole.estimate,
+                "share": told.estimate / whole.estimate,
+                "seeds": told.seeds,
+                "seed_deviation": told.seed_deviation,
+            },
+            summary=(
+                "The same steps with a coin for a reward changed the score by"
+                f" {points(told.estimate, 1)} points"
+                f" ({point_range(told.low, told.high, 1)}), of a gain of"
+                f" {points(whole.estimate, 1)}; that part the reward did not make."
+            ),
+        )
 
 
 def _recipe_of(case: Case) -> "Recipe":
@@ -145,8 +172,12 @@ def _contrast(
 
 
 def _trained(case: Case, recipe: "Recipe", seed: int) -> Path:
-    """The checkpoint of one placebo run, trained now unless it is there."""
+    """The checkpoint of one placebo run, trained now unless it is there. Raises
+    `MissingInput` where the recipe does not run here.
+    """
     from forensics.investigation import build_environment
+    from forensics.policies import policy_from
+    from training.trainer import grpo
 
     stated = recipe.environment
     environment = build_environment(stated.name, stated.options)
@@ -158,55 +189,30 @@ def _trained(case: Case, recipe: "Recipe", seed: int) -> Path:
         seed,
     ]
     folder = case.folder / FOLDER / content_hash(key, 16)
-    finished = folder / "finished.json"
-    if not finished.is_file():
-        _train(case, recipe, environment, int(content_hash([FOLDER, *key[-2:]], 7), 16), folder)
-        write_json(finished, {"steps": recipe.grpo.steps})
-    return folder / "checkpoint"
-
-
-def _train(case: Case, recipe: "Recipe", environment: Environment, seed: int, folder: Path) -> None:
-    """Raises `MissingInput` where the recipe does not run here."""
-    from training.trainer import grpo
-
+    finished, steps = folder / "finished.json", recipe.grpo.steps
+    if finished.is_file():
+        return folder / "checkpoint"
     weight = sum(abs(weight) for weight in recipe.rewards.values()) or 1.0
-    policy, rewards = trainable_copy(case.subject("before").open()), {"coin": (coin, weight)}
-    steps = recipe.grpo.steps
+    before = case.subject("before").open()
+    if not {"weights", "tokens", "play"} <= before.capabilities:
+        raise MissingInput(
+            "The policy before training has no weights in this process that could be trained.",
+            "Give its checkpoint, and the backend huggingface.",
+        )
+    policy = policy_from(copy.deepcopy(before.model).float(), before.tokenizer, before.identity)
+    del before
     with refused_as_missing("The placebo could not be trained", "Mend it."):
         grpo(
             policy,
             environment,
             recipe,
-            seed,
+            int(content_hash([FOLDER, *key[-2:]], 7), 16),
             folder,
             lambda step: case.progress("placebo training", step.step + 1, steps),
-            rewards=rewards,
+            rewards={"coin": (coin, weight)},
         )
-
-
-def trainable_copy(policy: Policy) -> Policy:
-    """A copy that may be trained, in float32. Raises `MissingInput` for a policy
-    whose weights are not in this process.
-    """
-    from forensics.policies import policy_from
-
-    if not {"weights", "tokens", "play"} <= policy.capabilities:
-        raise MissingInput(
-            "The policy before training has no weights in this process that could be trained.",
-            "Give its checkpoint, and the backend huggingface.",
-        )
-    model = copy.deepcopy(policy.model).float()
-    return policy_from(model, policy.tokenizer, policy.identity)
-
-
-def _played(case: Case, checkpoints: Sequence[Path], world: World) -> list[Runs]:
-    """The runs of the placebos on the held-out tasks, kept beside the training."""
-    found = tuple(
-        Placebo(role=Role(number), stated=inspect_checkpoint(path), case=case)
-        for number, path in enumerate(checkpoints)
-    )
-    placebos = replace(case, folder=case.folder / FOLDER, subjects=found)
-    return [_runs(placebos, one.role.name, world) for one in found]
+    write_json(finished, {"steps": steps})
+    return folder / "checkpoint"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -228,34 +234,3 @@ class Placebo:
         return CheckpointSubject(
             role=self.role, stated=self.stated, device=str(model.device), dtype=kind
         ).open()
-
-
-def _evidence(
-    make: AnswerMaker,
-    question: str,
-    about: str | None,
-    answer: Contrast,
-    carried: Contrast,
-    whole: Contrast,
-) -> Evidence:
-    ends = dict(zip(("carried", "carried_low", "carried_high"), carried.ends, strict=True))
-    return make.evidence(
-        question,
-        answer,
-        about=about,
-        unit="score difference",
-        n=carried.clusters * carried.seeds,
-        diagnostics={
-            **ends,
-            "gain": whole.estimate,
-            "share": carried.estimate / whole.estimate,
-            "seeds": carried.seeds,
-            "seed_deviation": carried.seed_deviation,
-        },
-        summary=(
-            "The same steps with a coin for a reward changed the score by"
-            f" {points(carried.estimate, 1)} points"
-            f" ({point_range(carried.low, carried.high, 1)}), of a gain of"
-            f" {points(whole.estimate, 1)}; that part the reward did not make."
-        ),
-    )

@@ -4,7 +4,7 @@ refused with the known ones.
 
 from math import cos, pi
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Any, Final, Literal, Self
 
 from pydantic import Field, create_model, model_validator
 
@@ -14,8 +14,51 @@ from training.groups import estimator_named
 from training.live.audit_report import AuditSection
 from training.loss_section import Objective, policy_loss_named
 from training.sections import MOST, NO_BOUND, Names, Section, Text, later, parse_as
-from training.server_section import ServerSection, corrected
 from training.trackers import LoggingSection
+
+ON: Final[dict[str, dict[str, Any]]] = {  # where a server samples
+    "grpo": {"recompute_old": True},
+    "objective": {"importance": "mask"},
+}
+
+
+class NotServed(UserError):
+    """The server does not answer, or does not show that it serves the weights that it was given."""
+
+
+class ServerSection(Section):
+    """Episodes are sampled by a server of completions (vLLM, SGLang), not in this process.
+
+    `url`: up to and with `/v1`. `model`: the name that it serves the start by (without it:
+    its only one). `at_once`: requests under way at a time. `folder`: where the weights of
+    each step are put for the server (without it `server/` in the run's). `reload`: without
+    [lora], the command that makes the server read a checkpoint; `{folder}` in it is that
+    directory. `largest_gap`: mean difference of log-probabilities in nats beyond which the
+    sampler is taken to be at fault (`training.served_sampler`).
+
+    With a server `grpo.recompute_old` is on, and `objective.importance` is "mask" unless it
+    is given: a token that one side finds twice as likely as the other is left out.
+    """
+
+    url: str
+    model: str | None = None
+    at_once: int = Field(64, ge=1, le=MOST)
+    folder: str | None = None
+    reload: str | None = None
+    largest_gap: float = Field(0.02, gt=0)
+
+    def check(self, recompute_old: bool, adapter: bool) -> None:
+        """Raises `ValueError` for what cannot be done with a server."""
+        if not recompute_old:
+            raise ValueError(
+                "what a server drew is compared with the trainer's own log-probabilities; leave"
+                " recompute_old = false out of [grpo]"
+            )
+        if not adapter and self.reload is None:
+            raise ValueError(
+                "without [lora] a server must be told to read new weights; give the command as"
+                " reload under [server], or train an adapter"
+            )
 
 
 class PolicySection(Section):
@@ -56,7 +99,7 @@ class GrpoSection(Section):
 
     A step's rows are passed over `epochs` times, in `minibatches` optimizer
     steps each, at most `rows` rows through the model at once (without it: 128, or
-    as many as memory allows, see `training.activations`). `recompute_old`:
+    as many as memory allows, see `training.trained_model`). `recompute_old`:
     the trainer's own log-probabilities before the update stand in the ratio
     instead of the sampler's. That takes a pass of its own, except in one epoch of
     one minibatch, where they are those of the update itself and the ratio is
@@ -199,7 +242,12 @@ class Recipe(Section):
     @classmethod
     def _corrected(cls, content: Any) -> Any:
         """What is on where a server samples, unless it is given."""
-        return corrected(content)
+        if not isinstance(content, dict) or content.get("server") is None:
+            return content
+        given = {name: content.get(name, {}) for name in ON}
+        return content | {
+            name: ON[name] | one for name, one in given.items() if isinstance(one, dict)
+        }
 
     @model_validator(mode="after")
     def _fits_together(self) -> Self:

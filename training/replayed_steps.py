@@ -26,11 +26,10 @@ import torch
 from forensics.errors import UserError
 from forensics.protocols import Policy, SamplingSettings
 from forensics.records import TrainingRecord, TrainingRow
-from training.batch import Batch, padded, placed
 from training.losses import LossSection, normaliser
 from training.recipe import ComputeSection
 from training.trained_model import Scorer
-from training.update import add_diagnostics, batch_loss, token_means
+from training.update import Batch, add_diagnostics, batch_loss, padded, placed, token_means
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -150,7 +149,9 @@ def _replayed(
     gradients = [torch.zeros_like(p) for p in parameters]
     total, sums = 0.0, dict[str, torch.Tensor]()
     for chosen in batch.micro(rows):
-        found, _ = batch_loss(scorer, batch.rows(chosen), objective, divisor)
+        part = batch.rows(chosen)
+        logprobs, entropies = scorer(part.token_ids, part.weights != 0)
+        found = batch_loss(part, logprobs, entropies, objective, divisor)
         if found.loss.requires_grad:
             parts = torch.autograd.grad(found.loss, parameters, allow_unused=True)
             gradients = [

@@ -5,33 +5,264 @@ A state folder holds `weights.safetensors`, `optimizer.safetensors` and, written
 last, `state.json` with the number of finished steps and the plain state of
 filters and curricula: a folder without it was interrupted while writing and
 counts as absent. Sharded weights are not gathered: each process writes its own
-rows (`sharded_state`). Either state can be resumed with another number of processes.
+rows. Either state can be resumed with another number of processes.
 
-What a run is stands in its folder, written into its folder before its first
-step, so that only the same run can go on in it.
+What a run is stands in its folder, written there before its first step, so that only
+the same run can go on in it.
+
+A checkpoint holds weights under the plain model's names, in the precision that they were
+trained in, a tied weight once. Whether a folder holds the weights of a model is asked of
+its bytes: names of files, steps and times say nothing of it.
+
+Of weights that are sharded (FSDP2) each process writes and reads its own:
+
+1. A process writes the rows that it holds of every weight and moment, into a file of its own.
+   A tensor that is not sharded is written by the first process.
+2. `shards.json`, written by the first process when all files are there, says of every tensor
+   its whole shape, and which file holds its rows from which one on.
+3. A process that goes on reads the rows that it holds now, wherever they lie. Rows of
+   a tensor are one stretch of it (FSDP2 shards the first dimension), so none is gathered.
+
+Tensors are written one at a time (`stream_tensors`). A state holds every trained weight and
+two moments of it. The format's own writer wants them all at once in the memory of the host, 91
+GB for seven billion parameters; here each is copied, written and let go. The bytes are those
+that the format's own writer gives.
 """
 
 import json
 import logging
 import os
 import shutil
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from functools import partial, reduce
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors import safe_open
 
 from forensics.errors import UserError
-from forensics.policies import SHARDS, plain_model
+from forensics.policies import (
+    SHARDS,
+    TensorPlace,
+    own_tensors,
+    pieces,
+    plain_model,
+    saved_weights,
+    sharded_tensors,
+    trained_tensors,
+)
 from forensics.records import disk_told, read_json, write_json
 from training.distributed import Process
 from training.recipe import Recipe
 from training.rewards import Rewards
-from training.saved_weights import checkpoint_tensors, whole
-from training.sharded_state import Like, is_sharded, read_shards, write_shards
-from training.tensor_file import stream_tensors
+
+CODES = {
+    torch.float64: "F64",
+    torch.float32: "F32",
+    torch.bfloat16: "BF16",
+    torch.float16: "F16",
+}
+
+
+def stream_tensors(
+    path: Path,
+    tensors: Mapping[str, torch.Tensor],
+    whole: Callable[[torch.Tensor], torch.Tensor],
+) -> None:
+    """Write tensors, each as `whole` gives it."""
+    kinds = list(CODES)  # in the order of the format
+    names = sorted(tensors, key=lambda name: (kinds.index(tensors[name].dtype), name))
+    with path.open("wb") as file:
+        file.write(_header({name: tensors[name] for name in names}))
+        for name in names:
+            plain = whole(tensors[name]).detach().cpu().contiguous().reshape(-1)
+            file.write(plain.view(torch.uint8).numpy().data)
+
+
+def _header(tensors: Mapping[str, torch.Tensor]) -> bytes:
+    """Name, type, shape and place of each, in order, filled up to 8 bytes."""
+    ends = list(accumulate(one.numel() * one.element_size() for one in tensors.values()))
+    places: dict[str, Any] = {
+        name: {"dtype": CODES[one.dtype], "shape": list(one.shape), "data_offsets": [start, end]}
+        for (name, one), start, end in zip(tensors.items(), [0, *ends], ends, strict=False)
+    }
+    text = json.dumps(places, separators=(",", ":"), ensure_ascii=False).encode()
+    text += b" " * (-len(text) % 8)
+    return len(text).to_bytes(8, "little") + text
+
+
+Like = Callable[[torch.Tensor], torch.Tensor]  # what is saved, spread as the given tensor is
+
+
+def is_sharded(tensor: torch.Tensor) -> bool:
+    return hasattr(tensor, "device_mesh")
+
+
+def write_shards(
+    target: Path, groups: Mapping[str, Mapping[str, torch.Tensor]], process: Process
+) -> None:
+    """Write this process's rows of the tensors of every group into the folder `target`, which
+    all processes see; the index is there when it returns on the first one.
+    """
+    process.wait()  # the folder is there, and what was in it is gone
+    mine = {
+        name: tensor
+        for tensors in groups.values()
+        for name, tensor in tensors.items()
+        if is_sharded(tensor) or process.first
+    }
+    file = f"shard-{process.rank:05d}-of-{process.size:05d}.safetensors"
+    local = {name: _local(tensor) for name, tensor in mine.items()}
+    stream_tensors(target / file, local, torch.Tensor.contiguous)
+    firsts = process.to_first((file, {name: _first_row(one) for name, one in mine.items()}))
+    if process.first:
+        index = {
+            group: {
+                name: {
+                    "shape": list(tensor.shape),
+                    "parts": [[part, rows[name]] for part, rows in firsts if name in rows],
+                }
+                for name, tensor in tensors.items()
+            }
+            for group, tensors in groups.items()
+        }
+        write_json(target / SHARDS, index)
+
+
+def read_shards(state: Path, group: str) -> dict[str, Like]:
+    """How to read each tensor of a group. Raises `UserError` for a state that is not whole."""
+    return {place.name: partial(_read, place) for place in sharded_tensors(state, group)}
+
+
+def _read(place: TensorPlace, like: torch.Tensor) -> torch.Tensor:
+    if not is_sharded(like):
+        return _rows(place, 0, None).to(like.device)
+    from torch.distributed.tensor import DTensor
+
+    assert isinstance(like, DTensor)
+    first = _first_row(like)
+    local = _rows(place, first, first + _local(like).shape[0]).to(like.device)
+    return DTensor.from_local(
+        local,
+        like.device_mesh,
+        like.placements,
+        run_check=False,
+        shape=like.shape,
+        stride=like.stride(),
+    )
+
+
+def _rows(place: TensorPlace, start: int, stop: int | None) -> torch.Tensor:
+    """Rows of a tensor (a number has none, and is read whole), from the files that hold them."""
+    if not place.shape:
+        return _slice(place.parts[0], ...)
+    found, at = [torch.empty((0, *place.shape[1:]), dtype=getattr(torch, place.dtype_name))], 0
+    for part in place.parts:
+        rows = part.shape[0]
+        begin, end = max(start - at, 0), rows if stop is None else min(stop - at, rows)
+        if begin < end:
+            found.append(_slice(part, slice(begin, end)))
+        at += rows
+    return torch.cat(found)
+
+
+def _slice(part: TensorPlace, rows: Any) -> torch.Tensor:
+    with safe_open(part.file, framework="pt") as file:
+        if rows is ...:
+            return torch.as_tensor(file.get_tensor(part.name)).clone()
+        return torch.as_tensor(file.get_slice(part.name)[rows])
+
+
+def _local(tensor: torch.Tensor) -> torch.Tensor:
+    value: Any = tensor.detach()
+    local: torch.Tensor = value.to_local() if is_sharded(tensor) else value
+    return local
+
+
+def _first_row(tensor: Any) -> int:
+    """The first of the rows that this process holds: FSDP2 deals them out as `torch.chunk`."""
+    if not is_sharded(tensor):
+        return 0
+    from torch.distributed.tensor import Shard
+
+    assert tuple(tensor.placements) == (Shard(0),), "FSDP2 shards the first dimension"
+    mesh, rows = tensor.device_mesh, tensor.shape[0]
+    each = -(-rows // mesh.size())
+    first = min(mesh.get_local_rank() * each, rows)
+    assert _local(tensor).shape[0] == min(each, rows - first)
+    return int(first)
+
+
+def checkpoint_tensors(
+    model: Any, dtype: torch.dtype | None, keep: bool
+) -> tuple[dict[str, torch.Tensor], bool]:
+    """What a checkpoint of the model is written from, on the CPU, and whether an
+    adapter has parted weights that were tied.
+
+    `dtype`: of all floating-point weights (`None`: each in its own). Names of one
+    weight share one tensor. Weights that are sharded are gathered one at a time,
+    which every process takes part in; only one that is to `keep` them holds more
+    than one.
+    """
+    made: dict[tuple[int, str], torch.Tensor] = {}
+    found: dict[str, torch.Tensor] = {}
+    for weight in saved_weights(model):
+        if weight.key not in made:
+            value = whole(weight.value())
+            kind = dtype if dtype is not None and value.is_floating_point() else value.dtype
+            made[weight.key] = value.to("cpu", kind) if keep else value.new_empty(0)
+        found[weight.name] = made[weight.key]
+    parted = len({number for number, _ in made}) < len(made)
+    return found, parted
+
+
+def whole(value: torch.Tensor) -> torch.Tensor:
+    """A tensor, gathered where it is sharded."""
+    gather = getattr(value.detach(), "full_tensor", None)
+    return (gather() if gather else value.detach()).contiguous()
+
+
+def difference(model: Any, folder: Path) -> str | None:
+    """Where the weights saved in `folder` (a checkpoint, an adapter, or a state of
+    ours) are not those of `model`, in one sentence; `None` where every one is, bit
+    for bit. Raises `UserError` for files that cannot be read.
+    """
+    live = {_plain_name(name): tensor.detach for name, tensor in own_tensors(model)}
+    live |= {_plain_name(weight.name): weight.value for weight in saved_weights(model)}
+    for place in trained_tensors(folder):
+        value = live.get(_plain_name(place.name))
+        if value is None:
+            return f"The folder holds a weight '{place.name}' that the trained model has not."
+        tensor = value()
+        kind = str(tensor.dtype).removeprefix("torch.")
+        if kind != place.dtype_name:
+            return (
+                f"The weight '{place.name}' was saved in {place.dtype_name} and trained in {kind},"
+                " so the folder holds another policy; leave save_dtype out of [compute]."
+            )
+        if tuple(tensor.shape) != place.shape or not _equal(tensor, place):
+            return f"The weight '{place.name}' in the folder is not the trained model's."
+    return None
+
+
+def _plain_name(name: str) -> str:
+    """A weight's name without what wrappers put around it."""
+    name = name.removeprefix("module.").removeprefix("base_model.model.")
+    return name.replace(".default.", ".")
+
+
+def _equal(tensor: torch.Tensor, place: TensorPlace) -> bool:
+    here = tensor.cpu().contiguous().flatten().view(torch.uint8).numpy().data
+    at = 0
+    for piece in pieces(place):
+        if here[at : at + len(piece)] != piece:
+            return False
+        at += len(piece)
+    return True
+
 
 HOW_IT_WAS_LOADED = (
     "is_local",

@@ -4,15 +4,14 @@ so is a value of another type. What is amiss is said in one sentence.
 A whole number is taken where a float is wanted; infinities and NaN are not.
 """
 
-from collections.abc import Iterator, Sequence
-from difflib import get_close_matches
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Any, Final, TypeVar, get_args
+from typing import Annotated, Any, Final, TypeVar
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from forensics.errors import UserError
-from forensics.records import parse_json, read_text
+from forensics.records import first_amiss, parse_json, read_text
 
 Names = Annotated[
     tuple[str, ...], Field(strict=False)
@@ -82,31 +81,7 @@ def _no_constant(name: str) -> None:
 
 
 def sentence(error: ValidationError, kind: type[Section]) -> str:
-    """The first thing amiss; an unknown key before a missing one, which it most
-    often is a misspelling of.
-    """
-    errors = error.errors()
-    first = next((one for one in errors if one["type"] == "extra_forbidden"), errors[0])
-    where = [str(part) for part in first["loc"]]
-    if where == ["preference"]:
+    """The first thing amiss in a section."""
+    if ("preference",) in [one["loc"] for one in error.errors(include_url=False)]:
         return "[preference] is gone; pairs train in TRL (`trl_trainer`, docs/training.md)"
-    if first["type"] != "extra_forbidden":
-        value = first.get("input")
-        given = f", not {value!r}" if isinstance(value, str | int | float) else ""
-        place = f"{'.'.join(where)}: " if where else ""
-        return f"{place}{first['msg'].removeprefix('Value error, ')}{given}"
-    place = f"in [{'.'.join(where[:-1])}]" if where[:-1] else "at the top level"
-    known = list(_section(where[:-1], kind).model_fields)
-    meant = "".join(f", did you mean '{key}'?" for key in get_close_matches(where[-1], known, 1))
-    return f"unknown key '{where[-1]}' {place}{meant or ';'} known: {', '.join(known)}"
-
-
-def _section(where: Sequence[str], recipe: type[Section]) -> Any:
-    """The section at a place of the recipe (an optional one, or one of several, too)."""
-    section: Any = recipe
-    for part in (part for part in where if not part.isdigit()):
-        kind = section.model_fields[part].annotation
-        section = next(
-            (k for k in get_args(kind) if isinstance(k, type) and issubclass(k, Section)), kind
-        )
-    return section
+    return first_amiss(error, kind)

@@ -7,25 +7,157 @@ Before each step the weights are brought to the server through a folder that bot
    and lets the one before go.
 2. Without, a whole checkpoint, and the command `reload` makes the server read it. Requests
    carry the step as `cache_salt`, so that no cached prefix of older weights serves.
+
+Before an audit plays through a server, a few answers must show that it draws with the very
+weights that are trained:
+
+1. `TEXTS` prompts of held-out tasks are answered once each, with the audit's settings, and
+   the model in memory says how probable each drawn token was.
+2. The mean absolute difference is judged by the rule below; its first gap is
+   that of the start. A server that kept older weights is beyond it, and no audit is made.
+3. What plays is the server, under the identity of the weights in memory. A request that
+   stays unanswered ends the audit: it is made whole, or not at all.
+
+Server and trainer differ about the tokens that were drawn (`update.sampler_gap`); when that
+is a fault:
+
+1. The gap of a token is the difference of its two log-probabilities in nats, both of the
+   policy before the update. Depth is how many tokens stand before it. A step's numbers
+   are among its diagnostics: `sampler_gap` (mean of absolute gaps), `sampler_ratio` (mean
+   of trainer / sampler probability), and both by depth, `sampler_gap_from_64` being that of
+   64 tokens up to the next edge.
+2. *The rule.* A step's sampler is at fault where its mean absolute gap is above
+   `largest` (0.02 nats; healthy engines show some .0002, faults some .09), or above ten
+   times that of the run's first step, a ten-thousandth of a nat at least: weights that stay
+   behind are those of the start at first, and drift away. docs/training.md says how often
+   it finds planted faults, and how often it is wrong.
+
+What it cannot see: a server that draws from another distribution than the one whose
+log-probabilities it tells. That is for `forensics check-server`
+(`forensics.investigation.served_draws`) to ask.
 """
 
 import logging
 import shlex
 import shutil
 import subprocess
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from copy import copy
+from dataclasses import dataclass, replace
+from math import isfinite
 from pathlib import Path
 from typing import Any, Final
 
+import numpy as np
+
 from forensics.errors import UserError
-from forensics.policies import Declined, ServerConfig, ServerPolicy
+from forensics.policies import LEAST, Declined, ServerConfig, ServerPolicy
 from forensics.protocols import Environment, Policy, Renderer, SamplingSettings
+from forensics.records import Trajectory
 from training.distributed import Process
+from training.recipe import NotServed, ServerSection
 from training.run_state import save_checkpoint
-from training.sampler_gap import GapWatch
-from training.served_audits import PlayedByServer, as_not_served, gap_shown, require_served
-from training.server_section import ServerSection
+
+DRIFT: Final = 10.0
+
+
+@dataclass(kw_only=True)
+class GapWatch:
+    """The rule, from step to step. `first`: the mean absolute gap of the run's first step."""
+
+    largest: float
+    first: float | None = None
+
+    def fault(self, gap: float) -> str | None:
+        """What is wrong with a step of this mean absolute gap, in one sentence."""
+        if (said := self.excess(gap)) is None:
+            return None
+        return (
+            f"{said}: it draws with other weights, another temperature or other positions than the"
+            " trainer's; see sampler_gap by depth in metrics.jsonl, and whether the server takes"
+            " new weights"
+        )
+
+    def excess(self, gap: float) -> str | None:
+        """By how much a mean absolute gap is above what the rule allows, if it is."""
+        if self.first is None and isfinite(gap):
+            self.first = gap
+        if self.first is None or not isfinite(gap):
+            said = "which is no finite number"
+        elif gap > self.largest:
+            said = f"more than largest_gap = {self.largest:g}"
+        elif gap > max(DRIFT * self.first, LEAST):
+            said = f"more than {DRIFT:g} times the {self.first:.2g} of the first step"
+        else:
+            return None
+        return f"the server and the trainer differ by {gap:.2g} nats a token, {said}"
+
+
+TEXTS: Final = 8
+TOKENS: Final = 64  # drawn behind each, at most
+
+
+class PlayedByServer:
+    """`server` as the policy of an audit: under the `identity` of the model in memory, and an
+    unanswered request is raised as `NotServed`.
+    """
+
+    capabilities = frozenset({"play"})
+
+    def __init__(self, server: ServerPolicy, identity: str) -> None:
+        self._server, self.identity = copy(server), identity
+        self._server.identity, self._server.strict = identity, True
+
+    def play(self, *given: Any) -> Iterator[Trajectory]:
+        """As `ServerPolicy.play`."""
+        with as_not_served():
+            yield from self._server.play(*given)
+
+
+@contextmanager
+def as_not_served() -> Iterator[None]:
+    """What a server cannot do, as the failure of an audit."""
+    try:
+        yield
+    except UserError as error:
+        raise NotServed(str(error)) from error
+
+
+def gap_shown(
+    server: ServerPolicy,
+    live: Policy,
+    environment: Environment,
+    settings: SamplingSettings,
+    seed: int,
+) -> float:
+    """Mean absolute difference of log-probabilities, nats, between server and model about
+    tokens that the server draws. Raises `UserError` where it draws none.
+    """
+    room = settings.max_turn_tokens
+    few = replace(settings, max_turn_tokens=min(TOKENS, room))
+    prompts = []
+    for task in environment.tasks("held-out", TEXTS, 0)[:TEXTS]:
+        start = environment.spawn().reset(task, 0)
+        prompts.append(server.renderer.prompt(start.text, start.system))
+    drawn = [one for [one] in server.sample(prompts, 1, few, seed)]
+    rows = [[*prompt, *one.token_ids] for prompt, one in zip(prompts, drawn, strict=True)]
+    told = np.concatenate([[], *(one.logprobs for one in drawn)])
+    if not len(told):
+        raise NotServed("the server drew no token behind the prompts of the held-out tasks")
+    own = live.logprobs(rows, few)
+    mine = [row[len(p) - 1 :] for row, p in zip(own, prompts, strict=True)]
+    return float(np.abs(np.concatenate(mine) - told).mean())
+
+
+def require_served(gap: float, largest: float, first: float | None) -> None:
+    """Raise `NotServed` unless a gap may be that of the weights in memory."""
+    if (said := GapWatch(largest=largest, first=first).excess(gap)) is not None:
+        raise NotServed(
+            f"{said}, so it serves other weights than those in memory, or draws otherwise; see"
+            " whether it has loaded what it was told to"
+        )
+
 
 logger = logging.getLogger("forensics")
 ALONE: Final = Process()

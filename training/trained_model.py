@@ -5,13 +5,35 @@ Weights and optimizer stay in float32; `bfloat16` is autocast around the forward
 pass (an update of 1e-6 would vanish in a bfloat16 weight). The model stays in
 evaluation mode throughout, so dropout of every kind is off: log-probabilities of
 the update are those of the sampler.
+
+Optimizer steps cannot break a policy:
+
+1. A step whose loss or gradient is not finite is left out: weights and moments
+   stay as they are. It is counted, and warned of once in a run.
+2. With too many left out in a row the run ends, in one sentence: by then it is
+   not one odd batch.
+3. A gradient that is zero at every weight asks for nothing, and is no step: the
+   optimizer's momentum alone would move the weights.
+
+Weights that are not trained are held in the precision that they are multiplied in.
+Under autocast a linear layer rounds its weight at each pass: for every token that is
+drawn, all frozen weights are read in float32 and written in bfloat16. Held in bfloat16
+they give the same numbers, bit for bit, and take half of the memory. Only weights of
+linear layers are: embeddings and norms are used as they are.
+
+What a token leaves for the backward pass is not read off a config, which knows
+neither adapters nor autocast nor checkpointing. It is measured, in two passes over
+a few tokens: their difference holds nothing that does not grow with the tokens.
 """
 
+import copy
 import logging
 import math
 import shutil
-from collections.abc import Callable, Iterator
+import weakref
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
 from functools import wraps
 from typing import Any
 
@@ -27,22 +49,144 @@ from forensics.policies import (
     widen_head,
 )
 from forensics.protocols import Policy, SamplingSettings
-from training.activations import activation_budget, token_bytes
 from training.distributed import (
     Process,
     forget_group,
     sharded_modules,
     spread_weights,
 )
-from training.frozen_weights import frozen_copy, narrow_frozen
-from training.optimizer_steps import Skipped, clipped_step
 from training.recipe import (
     ComputeSection,
     GrpoSection,
     Recipe,
 )
 
+CPU_BYTES = 2**30
+GPU_SHARE = 0.25  # of what this process may take of the card
+FEW = 4  # tokens of the shorter pass; the longer one has twice as many
+
+
+def activation_budget(device: Any) -> float:
+    """Bytes that the activations of one micro-batch may take."""
+    if torch.device(device).type != "cuda":
+        return CPU_BYTES
+    share = torch.cuda.get_per_process_memory_fraction(device)
+    return GPU_SHARE * share * float(torch.cuda.get_device_properties(device).total_memory)
+
+
+def token_bytes(score: Callable[[torch.Tensor, torch.Tensor], Any], device: Any) -> float:
+    """What one more token keeps for the backward pass of `score(token_ids, mask)`."""
+    return (_held(score, 2 * FEW, device) - _held(score, FEW, device)) / FEW
+
+
+def _held(score: Callable[[torch.Tensor, torch.Tensor], Any], tokens: int, device: Any) -> int:
+    ids = torch.zeros(1, tokens + 1, dtype=torch.long, device=device)
+    last = torch.arange(tokens, device=device)[None] == tokens - 1
+    return held_bytes(lambda: score(ids, last))
+
+
+def held_bytes(run: Callable[[], Any]) -> int:
+    """Bytes of all memory that `run` keeps for its backward pass, weights included."""
+    saved: list[weakref.ref[torch.Tensor]] = []
+
+    def note(value: torch.Tensor) -> torch.Tensor:
+        kept = value.detach()
+        saved.append(weakref.ref(kept))
+        return kept
+
+    with torch.enable_grad(), torch.autograd.graph.saved_tensors_hooks(note, lambda value: value):
+        result = run()
+    alive = [kept.untyped_storage() for one in saved if (kept := one()) is not None]
+    del result
+    return sum({memory._cdata: memory.nbytes() for memory in alive}.values())
+
+
+def narrow_frozen(model: Any, dtype: torch.dtype) -> None:
+    """Hold a model's frozen linear weights in `dtype`, in place; those alone that `dtype`
+    holds exactly, so that a checkpoint which is saved holds the same numbers.
+    """
+    for weight in _linear_weights(model):
+        if weight.requires_grad or dtype.itemsize >= weight.dtype.itemsize:
+            continue
+        narrow = weight.data.to(dtype)
+        if torch.equal(narrow.to(weight.dtype), weight):
+            weight.data = narrow
+
+
+def frozen_copy(model: Any, dtype: torch.dtype) -> Any:
+    """A copy to be compared with and never saved, its linear weights in `dtype`; there is
+    never a copy in the model's own precision beside it.
+    """
+    narrow = {
+        id(weight): torch.nn.Parameter(weight.detach().to(dtype, copy=True), requires_grad=False)
+        for weight in _linear_weights(model)
+    }
+    return copy.deepcopy(model, narrow).requires_grad_(False)
+
+
+def _linear_weights(model: Any) -> Iterator[torch.Tensor]:
+    """Of every plain linear layer, but for those that an embedding shares."""
+    shared = {id(one.weight) for one in model.modules() if isinstance(one, torch.nn.Embedding)}
+    for one in model.modules():
+        if type(one) is torch.nn.Linear and id(one.weight) not in shared:
+            yield one.weight
+
+
 logger = logging.getLogger("forensics")
+
+
+@dataclass
+class Skipped:
+    """Steps left out: `most` may follow one another, `in_a_row` have until now."""
+
+    most: int
+    in_a_row: int = 0
+    told: bool = False
+
+    def state(self) -> dict[str, int]:
+        """What a resumed run takes up; nothing while all is well."""
+        return {"skipped": self.in_a_row} if self.in_a_row else {}
+
+    def add(self, what: str) -> None:
+        """Count one. Raises `UserError` where there are too many in a row."""
+        self.in_a_row += 1
+        if self.in_a_row > self.most:
+            raise UserError(
+                f"{what} was not finite in {self.in_a_row} optimizer steps in a row (most_skipped ="
+                f" {self.most}); go on with --resume and a lower learning_rate, or check the"
+                " rewards"
+            )
+        if not self.told:
+            self.told = True
+            logger.warning(
+                "%s is not finite, so this optimizer step is left out; weights and optimizer stay"
+                " as they are. Such steps are counted as `skipped`, and more than %d in a row end"
+                " the run.",
+                what.capitalize(),
+                self.most,
+            )
+
+
+def clipped_step(
+    optimizer: torch.optim.Optimizer,
+    parameters: Sequence[torch.nn.Parameter],
+    limit: float,
+    loss: float,
+    skipped: Skipped,
+) -> float | None:
+    """Clip the gradient at the norm `limit` and step; the norm before, `None`
+    where `skipped` took the step. The same on every process, as loss and norm are.
+    """
+    norm = torch.nn.utils.clip_grad_norm_(parameters, limit)
+    length = float(norm.full_tensor() if hasattr(norm, "full_tensor") else norm)
+    if not (math.isfinite(length) and math.isfinite(loss)):
+        optimizer.zero_grad()
+        skipped.add("the gradient" if math.isfinite(loss) else "the loss")
+        return None
+    skipped.in_a_row = 0
+    if length:
+        optimizer.step()
+    return length
 
 
 class Scorer(torch.nn.Module):

@@ -10,28 +10,35 @@
    used; written off the training path.
 4. Randomness of a step is a function of (seed, step), so a run that was killed
    at any moment goes on bit for bit.
+
+Behind `forensics train` (`train_recipe`) inputs are checked before anything is written;
+then the environment that the recipe names is built.
 """
 
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager, nullcontext
 from dataclasses import asdict, dataclass
+from numbers import Real
 from pathlib import Path
 from typing import Any
+from weakref import WeakSet
 
 import numpy as np
 import torch
 
+from forensics.errors import UserError
+from forensics.plugins import load_plugin
+from forensics.policies import inspect_checkpoint
+from forensics.progress import Progress
 from forensics.protocols import Environment, Policy, SamplingSettings
 from training.advantages import TrainedGroup, VarianceFilter
-from training.batch import Batch, batch_of
-from training.distributed import Process, join, leave
+from training.distributed import Process, check_launch, first_process, join, leave, own_device
 from training.live.callback import TrainerHooks, TrainerView
 from training.recipe import GrpoSection, Recipe
-from training.recorder import Recorder, StepReport, record_rows, run_metadata
+from training.recorder import Metrics, Recorder, StepReport, record_rows, run_metadata
 from training.rewards import Rewards, load_rewards
 from training.rollouts import AtOnce, Collector, Guarded
-from training.run_inputs import check_policy, check_rewards, mark_changed
 from training.run_state import (
     check,
     check_steps,
@@ -43,8 +50,47 @@ from training.run_state import (
     save_state,
 )
 from training.served_sampler import ServedSampling
+from training.trackers import Trackers, check_trackers
 from training.trained_model import Machine
-from training.update import UpdateReport, update
+from training.update import Batch, UpdateReport, batch_of, update
+
+_changed: WeakSet[Policy] = WeakSet()
+
+
+def mark_changed(policy: Policy) -> None:
+    """Its weights are no longer those that its identity names."""
+    _changed.add(policy)
+
+
+def check_policy(policy: Policy, recipe: Recipe) -> None:
+    """Refuse weights that cannot be trained, or that are not those which the
+    policy's identity names.
+    """
+    if policy in _changed:
+        raise UserError(
+            "an earlier grpo() has changed the weights of this policy; load it again with"
+            " load_policy(), or give the weights as they are now a new identity with"
+            " policy_from(model, tokenizer, identity)"
+        )
+    kinds = {str(p.dtype).removeprefix("torch.") for p in policy.model.parameters()} - {"float32"}
+    if recipe.lora is None and kinds:
+        raise UserError(
+            f"the policy's weights are in {', '.join(sorted(kinds))}, in which small updates"
+            ' vanish; load it with load_policy(..., dtype="float32") and set the precision of'
+            " the forward pass with dtype under [compute]"
+        )
+
+
+def check_rewards(rewards: Rewards) -> None:
+    """Refuse what is not a function with a finite weight."""
+    for name, given in rewards.items():
+        pair = isinstance(given, Sequence) and len(given) == 2
+        if not (pair and callable(given[0]) and isinstance(given[1], Real)):
+            raise UserError(
+                f"the reward '{name}' is {given!r}; give each name a pair (function, weight)"
+            )
+        if not np.isfinite(given[1]):
+            raise UserError(f"the reward '{name}' has weight {given[1]}; give a finite number")
 
 
 def grpo(
@@ -321,3 +367,63 @@ def _report(
 def _mean(values: Sequence[float | None]) -> float | None:
     known = [value for value in values if value is not None]
     return float(np.mean(known)) if known else None
+
+
+def check_inputs(recipe: Recipe, checkpoint: Path, device: str) -> None:
+    """Refuse what would fail later, without loading the model. Raises `UserError`."""
+    from forensics.investigation import build_environment
+    from forensics.policies import resolve_device
+
+    check_trackers(recipe.logging)
+    check_launch(recipe.parallel.processes)
+    resolve_device(own_device(device))
+    build_environment(recipe.environment.name, recipe.environment.options).without(
+        *recipe.environment.without
+    )
+    inspect_checkpoint(checkpoint)
+
+
+def train_recipe(
+    recipe: Recipe,
+    seed: int,
+    folder: Path,
+    checkpoint: Path,
+    progress: Progress,
+    device: str = "auto",
+    say: Callable[[str], None] = lambda sentence: None,
+) -> Path:
+    """Run a recipe from `checkpoint`; writes `metrics.jsonl`, resumable state,
+    the record of the run, and `checkpoint/`, the path that is returned.
+
+    Audits are made where the recipe has an `[audit]`; `say` gets the reason
+    where one of them ended the run early.
+    """
+    from forensics.policies import load_policy, warn_of_chat
+    from training.live import AuditSettings, ForensicsCallback
+
+    environment = load_plugin("forensics.environments", recipe.environment.name)(
+        **recipe.environment.options
+    )
+    policy = load_policy(checkpoint, device=own_device(device), dtype="float32")
+    if first_process():
+        warn_of_chat(environment, policy.rendered_for(environment).renderer)
+    audits = []
+    if recipe.audit:
+        settings = AuditSettings(**recipe.audit.model_dump(), tensorboard=False)
+        audits.append(ForensicsCallback(settings, say=say))
+    trackers = None
+    if recipe.logging is not None and first_process():
+        config = recipe.model_dump(mode="json") | {"seed": seed}
+        trackers = Trackers(recipe.logging, folder, config)
+    with closing(Metrics(folder, trackers)) as metrics:
+
+        def report(step: StepReport) -> None:
+            metrics.step(step)
+            success = "not measured" if step.success is None else format(step.success, ".2f")
+            progress(f"GRPO, success {success}", step.step + 1, recipe.grpo.steps)
+
+        if stopped := grpo(
+            policy, environment, recipe, seed, folder, report, audits, metrics.scalar
+        ):
+            say(stopped)
+    return folder / "checkpoint"

@@ -25,7 +25,7 @@ import torch
 
 from forensics.errors import UserError
 from forensics.records import PreferencePair
-from training.batch import padded
+from training.update import padded
 
 TEXTS = ("prompt", "chosen", "rejected")  # what TRL tokenises: empty here
 REFERENCE = (

@@ -23,11 +23,6 @@ if TYPE_CHECKING:
         load_adapter as load_adapter,
         new_adapter as new_adapter,
     )
-    from forensics.policies.cache_room import (
-        CACHED_TOKENS as CACHED_TOKENS,
-        free_memory as free_memory,
-        release_memory as release_memory,
-    )
     from forensics.policies.checkpoints import (
         inspect_checkpoint as inspect_checkpoint,
         model_checkpoint as model_checkpoint,
@@ -59,14 +54,13 @@ if TYPE_CHECKING:
     )
     from forensics.policies.episodes import how_it_ended as how_it_ended
     from forensics.policies.kv_cache import (
+        CACHED_TOKENS as CACHED_TOKENS,
         CacheKind,
         PrefixCache as PrefixCache,
         attends_to_everything as attends_to_everything,
+        free_memory as free_memory,
         new_cache as new_cache,
-    )
-    from forensics.policies.merged_weights import (
-        plain_model as plain_model,
-        saved_weights as saved_weights,
+        release_memory as release_memory,
     )
     from forensics.policies.nnsight import from_nnsight as from_nnsight
     from forensics.policies.output_head import widen_head as widen_head
@@ -97,7 +91,11 @@ if TYPE_CHECKING:
         policy_ref as policy_ref,
         stored_scores as stored_scores,
     )
-    from forensics.policies.scored_log import score_log as score_log
+    from forensics.policies.scored_log import (
+        LEAST as LEAST,
+        gap_by_depth as gap_by_depth,
+        score_log as score_log,
+    )
     from forensics.policies.scorer import (
         kl_divergence as kl_divergence,
         token_logprobs_and_entropies as token_logprobs_and_entropies,
@@ -131,18 +129,17 @@ if TYPE_CHECKING:
         read_sites as read_sites,
         recorded as recorded,
     )
-    from forensics.policies.tensor_places import (
-        SHARDS as SHARDS,
-        TensorPlace as TensorPlace,
-        pieces as pieces,
-        sharded_tensors as sharded_tensors,
-    )
-    from forensics.policies.told_gap import LEAST as LEAST, gap_by_depth as gap_by_depth
     from forensics.policies.transformer_lens import from_transformer_lens as from_transformer_lens
     from forensics.policies.weights import (
+        SHARDS as SHARDS,
+        TensorPlace as TensorPlace,
         identify_folder as identify_folder,
         identify_model as identify_model,
         own_tensors as own_tensors,
+        pieces as pieces,
+        plain_model as plain_model,
+        saved_weights as saved_weights,
+        sharded_tensors as sharded_tensors,
         trained_tensors as trained_tensors,
     )
 

@@ -17,28 +17,69 @@ once.
    itself goes on, and a warning says so once.
 4. Graphs read the live parameters, so they follow training; another storage of a
    parameter, or another adapter, starts them anew.
+
+Attention of one position a row: the query heads that share a key head go through as so many
+queries of it, so that no key is copied (the library repeats keys where there is a mask).
 """
 
 import warnings
 import weakref
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Final
 
 import torch
+from torch.nn.functional import scaled_dot_product_attention
+from transformers import AttentionInterface
 from transformers.cache_utils import Cache
 
-from forensics.policies.cache_room import free_memory
 from forensics.policies.kv_cache import (
     ROUNDER,
     TOLERANCE,
     GrowingLayer,
     agree,
     attends_to_everything,
+    free_memory,
 )
-from forensics.policies.single_query import one_query
+
+ATTENTION: Final = "one_query"
+
+
+@contextmanager
+def one_query(config: Any) -> Iterator[None]:
+    """A model of this config attends so."""
+    before = config._attn_implementation
+    config._attn_implementation = ATTENTION
+    try:
+        yield
+    finally:
+        config._attn_implementation = before
+
+
+def one_query_attention(
+    module: Any,
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    attention_mask: torch.Tensor | None,
+    scaling: float | None = None,
+    **_: Any,
+) -> tuple[torch.Tensor, None]:
+    """Attention of one position `[rows, heads, 1, head_dim]` to keys `[rows, key heads,
+    length, head_dim]` under a mask `[rows, 1, 1, length]`; `[rows, 1, heads, head_dim]`.
+    """
+    rows, heads, _one, width = query.shape
+    shape: Sequence[int] = (rows, key.shape[1], heads // key.shape[1], width)
+    found = scaled_dot_product_attention(
+        query.reshape(shape), key, value, attn_mask=attention_mask, scale=scaling
+    )
+    return found.reshape(rows, 1, heads, -1), None
+
+
+AttentionInterface.register(ATTENTION, one_query_attention)
+
 
 LEAST_ROWS: Final = 8
 LEAST_ROOM: Final = 128

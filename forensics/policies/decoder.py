@@ -13,42 +13,352 @@ padding and with shared prefixes.
    tokens, or nothing. An offshoot or the last row takes the place of a row whose
    episodes are all over, so that the batch holds running rows only.
 5. Where a row knows `read_ahead` tokens more than another may wait for, or where the
-   world's steps run in `threads`, rows go on at positions of their own (`ragged_rows`).
+   world's steps run in `threads`, rows go on at positions of their own.
 6. A *branched text* is a known text with branches at chosen places. Its row enters with
    its prefix cache (read once) just before a branch and leaves when nobody stands on it.
    At most `most` runs are under way; the others wait for the next sweep.
 7. Where memory does not suffice, what is left of the batch goes on as two, its texts read
    anew; what was drawn stays drawn. (Branched texts do not: they end with torch's error.)
+
+In lockstep an observation goes in one token a step as soon as any row draws. At positions of
+its own (`Apart`), a row that knows its next tokens reads them in a few passes, and then all
+rows take one step, each at its own position:
+
+1. *Read ahead*: rows with more than one unread token go through together, filled up
+   behind; what the filling writes lies behind every text and is never looked at.
+2. *Step*: the last token of every row. A mask says how far each row looks.
+3. *Wait* (where the world's steps run in threads): a row whose action is over keeps its
+   place, and its last token is read again, until every row's is. Then the answers come in,
+   in the order of the rows, so nothing depends on which was first.
 """
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
+from concurrent.futures import Executor, Future
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 
 from forensics.errors import UserError
-from forensics.policies.cache_room import release_memory
-from forensics.policies.distribution import on_device
+from forensics.policies.distribution import Text, log_distribution, on_device
 from forensics.policies.kv_cache import (
     READ_AT_ONCE,
     CacheKind,
+    Spots,
     enter_prefixes,
     move_rows,
     new_cache,
+    release_memory,
 )
-from forensics.policies.ragged_rows import Apart, ragged_sweep
-from forensics.policies.row_turns import Turns
 from forensics.policies.sequences import (
     Branch,
     BranchedText,
+    Follow,
     Offshoots,
     RunningSequence,
+    SequenceDriver,
+    draw_next,
     frozen_garbage,
     halves,
 )
 from forensics.protocols import SamplingSettings
+
+
+class Turns:
+    """The turns of a batch under `settings`; `stops`: token ids that end an action. With
+    `threads`, the world is asked in them, and a row waits for it.
+    """
+
+    def __init__(
+        self, stops: frozenset[int], settings: SamplingSettings, threads: Executor | None
+    ) -> None:
+        self._stops, self._settings, self._threads = stops, settings, threads
+
+    def check_room(self, row: RunningSequence) -> None:
+        if row.resume >= self._settings.max_tokens:
+            for driver in row.drivers:
+                driver.out_of_room()
+            row.drivers = []
+
+    def draw(self, rows: list[RunningSequence], logits: torch.Tensor) -> Offshoots:
+        """Draw a token for every episode of the ready rows."""
+        texts = (
+            [Text(ids=row.ids[: row.resume], start=row.start) for row in rows]
+            if self._settings.penalises
+            else None
+        )
+        distribution = log_distribution(logits, self._settings, texts)
+        offshoots: Offshoots = []
+        if any(row.avoiding for row in rows):
+            offshoots = self._avoid(rows, distribution)
+        if not any(row.drivers for row in rows):
+            return offshoots
+        return offshoots + self._advance_all(rows, draw_next(enumerate(rows), distribution))
+
+    def _avoid(self, rows: list[RunningSequence], distribution: torch.Tensor) -> Offshoots:
+        """The offshoots of drivers that draw anything but the text's own next token."""
+        offshoots = []
+        for i, row in enumerate(rows):
+            if not row.avoiding:
+                continue
+            left, avoiding = distribution[i : i + 1].clone(), row.branch_off(row.avoiding)
+            left[0, row.ids[row.resume]] = -torch.inf
+            row.avoiding = []
+            if not bool((left > -torch.inf).any()):
+                for driver in avoiding.drivers:
+                    driver.no_other_token()
+                continue
+            drawn = draw_next([(0, avoiding)], left.log_softmax(-1))
+            offshoots += [
+                (i, offshoot)
+                for offshoot in (avoiding, *self._advance(avoiding, drawn))
+                if offshoot.drivers
+            ]
+        return offshoots
+
+    def _advance_all(
+        self, rows: list[RunningSequence], drawn: Iterator[tuple[int, float]]
+    ) -> Offshoots:
+        """Every row with what its episodes drew."""
+        offshoots: Offshoots = []
+        stops, longest, most = (
+            self._stops,
+            self._settings.max_turn_tokens,
+            self._settings.max_tokens,
+        )
+        for i, row in enumerate(rows):
+            if len(row.drivers) == 1 and row.resume == len(
+                row.ids
+            ):  # nearly always, so without a call of its own
+                token, logprob = next(drawn)
+                row.ids.append(token)
+                row.logprobs.append(logprob)
+                row.resume += 1
+                if token not in stops and len(row.logprobs) < longest and row.resume < most:
+                    continue
+                new = self.end_action(row, "stop-token" if token in stops else "length")
+            else:
+                new = self._advance(row, drawn)
+            offshoots += [(i, offshoot) for offshoot in new if offshoot.drivers]
+        return offshoots
+
+    def _advance(
+        self, row: RunningSequence, drawn: Iterator[tuple[int, float]]
+    ) -> list[RunningSequence]:
+        """Put what a row's episodes drew behind it; the offshoots."""
+        offshoots: list[RunningSequence] = []
+        for offshoot, (token, logprob) in self._grouped(row, drawn):
+            offshoot.take(token, logprob)
+            if offshoot is not row:
+                offshoots.append(offshoot)
+            if stop := self.stop(offshoot, token):
+                offshoots += self.end_action(offshoot, stop)
+        return [offshoot for offshoot in offshoots if offshoot.drivers]
+
+    @staticmethod
+    def _grouped(
+        row: RunningSequence, drawn: Iterator[tuple[int, float]]
+    ) -> list[tuple[RunningSequence, tuple[int, float]]]:
+        """The row, and an offshoot for every further token that its episodes drew,
+        each with what it drew.
+        """
+        known = row.ids[row.resume] if row.resume < len(row.ids) else None
+        parts: dict[tuple[int, float], list[SequenceDriver]] = {}
+        for driver in row.drivers:
+            parts.setdefault(next(drawn), []).append(driver)
+        stays = next((part for part in parts if known is None or part[0] == known), None)
+        row.drivers = parts.get(stays, []) if stays else []
+        return [
+            (row if part == stays else row.branch_off(drivers), part)
+            for part, drivers in parts.items()
+        ]
+
+    def stop(self, row: RunningSequence, token: int) -> str | None:
+        """What ends the row's action at this token, if anything."""
+        return self.ends(len(row.logprobs), row.resume, token)
+
+    def ends(self, drawn: int, length: int, token: int) -> str | None:
+        if token in self._stops:
+            return "stop-token"
+        settings = self._settings
+        return (
+            "length" if drawn >= settings.max_turn_tokens or length >= settings.max_tokens else None
+        )
+
+    def end_action(self, row: RunningSequence, stop: str) -> list[RunningSequence]:
+        """Ask the episodes what follows."""
+        if self._threads is not None:
+            row.waits_for = Waiting.of(row, stop, self._threads)
+            return []
+        action, logprobs = tuple(row.ids[row.start : row.resume]), tuple(row.logprobs)
+        return self.follow(
+            row, [driver.action_ended(action, logprobs, stop) for driver in row.drivers]
+        )
+
+    def follow(self, row: RunningSequence, follows: Sequence[Follow]) -> list[RunningSequence]:
+        """What each driver of a row goes on with; equal answers stay together."""
+        answers: dict[tuple[int, ...], list[SequenceDriver]] = {}
+        for driver, follow in zip(row.drivers, follows, strict=True):
+            if follow is not None:
+                answers.setdefault(tuple(follow), []).append(driver)
+        own = row.continues_as(answers)
+        going_on = [
+            (row if answer == own else row.branch_off(drivers), answer)
+            for answer, drivers in answers.items()
+        ]
+        row.drivers = [] if own is None else answers[own]
+        for sequence, answer in going_on:
+            sequence.follow(answer)
+            self.check_room(sequence)
+        return [sequence for sequence, _ in going_on if sequence is not row]
+
+
+MOST_WIDTH = 512  # half of the tokens of a row that go through at once
+ForwardAt = Callable[..., torch.Tensor]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Apart:
+    """How rows may stand at different positions: `forward(input_ids, cache, *, position_ids,
+    attention_mask)`; where a row knows `read_ahead` tokens more than another, or where the
+    world's steps run in `threads`.
+    """
+
+    forward: ForwardAt
+    read_ahead: float = math.inf
+    threads: Executor | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Waiting:
+    """An action that is over, and what the world says to each driver of its row, once it
+    has said it (`None`: the driver is done).
+    """
+
+    token_ids: tuple[int, ...]
+    stop: str
+    answers: list["Future[Any] | None"]
+
+    @classmethod
+    def of(cls, row: RunningSequence, stop: str, threads: Executor) -> "Waiting":
+        action, logprobs = tuple(row.ids[row.start : row.resume]), tuple(row.logprobs)
+        texts = [driver.act(action, logprobs) for driver in row.drivers]
+        return cls(
+            token_ids=action,
+            stop=stop,
+            answers=[
+                None if text is None else threads.submit(driver.stepped, text)
+                for driver, text in zip(row.drivers, texts, strict=True)
+            ],
+        )
+
+    def split(self, size: int) -> "tuple[Waiting, Waiting]":
+        """Of the first `size` drivers, and of the rest."""
+        first, rest = self.answers[:size], self.answers[size:]
+        return replace(self, answers=first), replace(self, answers=rest)
+
+    def follows(self, row: RunningSequence) -> list[Follow]:
+        """What follows for each driver of the row."""
+        return [
+            None if answer is None else driver.observe(answer.result(), self.token_ids, self.stop)
+            for driver, answer in zip(row.drivers, self.answers, strict=True)
+        ]
+
+
+def ragged_sweep(
+    rows: list[RunningSequence],
+    cache: Any,
+    forward: ForwardAt,
+    *,
+    draw: Callable[[list[RunningSequence], torch.Tensor], Offshoots],
+    follow: Callable[[RunningSequence, Sequence[Follow]], list[RunningSequence]],
+    arrange: Callable[[list[RunningSequence], Offshoots], list[RunningSequence]],
+) -> Iterator[None]:
+    """Drive rows to their end, each from `row.at` on, how far the cache has it. After an
+    action the row's offshoots are those that `follow` or `draw` give.
+    """
+    while rows:
+        while any(row.unread > 1 for row in rows):
+            _read_ahead(rows, cache, forward)
+        logits = _fed(rows, range(len(rows)), [1] * len(rows), cache, forward)
+        ready = [i for i, row in enumerate(rows) if row.waits_for is None]
+        for i in ready:
+            rows[i].at += 1
+        if len(ready) < len(rows):
+            logits = logits[on_device(ready, torch.long, logits.device)]
+        drawn = draw([rows[i] for i in ready], logits)
+        offshoots = [(ready[i], offshoot) for i, offshoot in drawn]
+        rows = arrange(rows, offshoots)
+        if rows and all(row.waits_for is not None for row in rows):
+            rows = arrange(rows, list(_answered(rows, follow)))
+        for layer in cache.layers:
+            layer.length = max((row.at for row in rows), default=0)
+        yield
+
+
+def _answered(
+    rows: list[RunningSequence],
+    follow: Callable[[RunningSequence, Sequence[Follow]], list[RunningSequence]],
+) -> Iterator[tuple[int, RunningSequence]]:
+    """Let the answers in; the offshoots of rows whose drivers were told different things."""
+    for i, row in enumerate(rows):
+        waiting, row.waits_for = row.waits_for, None
+        yield from ((i, offshoot) for offshoot in follow(row, waiting.follows(row)))
+
+
+def _read_ahead(rows: list[RunningSequence], cache: Any, forward: ForwardAt) -> None:
+    """Some unread tokens of some rows, the shortest first; each keeps one for its step."""
+    unread = {i: row.unread - 1 for i, row in enumerate(rows) if row.unread > 1}
+    width = min(min(unread.values()), MOST_WIDTH)
+    alike = [
+        i
+        for i in sorted(unread, key=unread.__getitem__)
+        if unread[i] <= 2 * width or width == MOST_WIDTH
+    ]
+    chosen = sorted(alike[: max(1, READ_AT_ONCE // (2 * width))])
+    counts = [min(unread[i], 2 * width) for i in chosen]
+    _fed(rows, chosen, counts, cache, forward)
+    for i, count in zip(chosen, counts, strict=True):
+        rows[i].at += count
+
+
+def _fed(
+    rows: list[RunningSequence],
+    chosen: Sequence[int],
+    counts: Sequence[int],
+    cache: Any,
+    forward: ForwardAt,
+) -> torch.Tensor:
+    """Logits `[chosen, vocabulary]` behind the next `counts` tokens of chosen rows, in
+    ascending order (behind the filling where a row has fewer than others).
+    """
+    device, width = cache.layers[0].device, max(counts)
+    starts = [rows[i].at for i in chosen]
+    ends = [start + count for start, count in zip(starts, counts, strict=True)]
+    behind = max(*(row.at for row in rows), *ends)  # no text has a token there
+    length = behind + (min(counts) < width)
+    flat = [
+        token
+        for i, start, end in zip(chosen, starts, ends, strict=True)
+        for token in [*rows[i].ids[start:end], *[0] * (start + width - end)]
+    ]
+    sent = on_device([*chosen, *starts, *ends, *flat], torch.long, device)
+    of_rows, tokens = sent[: 3 * len(chosen)].view(3, -1), sent[3 * len(chosen) :]
+    at = of_rows[1][:, None] + torch.arange(width, device=device)
+    inside = at < of_rows[2][:, None]
+    spots = Spots(rows=of_rows[0], at=torch.where(inside, at, behind), end=length)
+    positions = torch.minimum(at, of_rows[2][:, None] - 1)
+    held = max(length, cache.get_seq_length())
+    mask = torch.arange(held, device=device) <= positions[:, None, :, None]
+    for layer in cache.layers:
+        layer.spots = spots
+    try:
+        return forward(tokens.view(-1, width), cache, position_ids=positions, attention_mask=mask)
+    finally:
+        for layer in cache.layers:
+            layer.spots = None
+
 
 LEAST_SHARED = 16  # tokens of a common beginning that are worth a pass of their own
 Forward = Callable[[torch.Tensor, Any, int, list[int]], torch.Tensor]

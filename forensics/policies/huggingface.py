@@ -2,6 +2,15 @@
 
 Local directories and safetensors only; remote code never runs. Attention is the
 library's own; sampling, turn-taking and the KV cache are ours (see `decoder`).
+
+On a CPU, plain Llama-like models have a forward pass of our own for one new token a row
+(`one_token_forward`). Lockstep decoding calls the model some hundred times with one token a
+row, and for a small model the library's modules then cost more than their arithmetic. This
+pass does the same arithmetic on the model's live parameters (no copy, so it follows training)
+with a third of the operations. It is used only where it is sure to be the same function:
+float32 without autocast, every module one of the library's own or plain, no hooks, our KV
+cache. Anything else (LoRA, shards, interventions, other architectures) goes through the model
+itself.
 """
 
 import copy
@@ -17,29 +26,30 @@ from typing import Any, Final, get_args
 
 import numpy as np
 import torch
+import torch.nn.functional as functional
 
 from forensics.errors import UserError
-from forensics.policies.cache_room import CACHED_TOKENS, Room
 from forensics.policies.captured_step import CapturedSteps, captured_steps
 from forensics.policies.compatibility import context_length
-from forensics.policies.continuations import start_actions
-from forensics.policies.decoder import BatchDecoder
+from forensics.policies.decoder import Apart, BatchDecoder
 from forensics.policies.episodes import (
     EpisodeContext,
     in_batches,
     play_out,
+    start_actions,
     start_episodes,
     step_threads,
 )
 from forensics.policies.hidden_states import HiddenStates
 from forensics.policies.kv_cache import (
+    CACHED_TOKENS,
     CacheKind,
+    GrowingLayer,
     PrefixCache,
+    Room,
     find_cache_kind,
     read_prefix_caches,
 )
-from forensics.policies.one_token import OneToken, one_token_forward, serves
-from forensics.policies.ragged_rows import Apart
 from forensics.policies.renderers import renderer_for, style_of, tools_of
 from forensics.policies.score_columns import distributions
 from forensics.policies.scored_log import text_logprobs
@@ -56,6 +66,121 @@ from forensics.protocols import (
     SamplingSettings,
 )
 from forensics.records import Trajectory
+
+ARCHITECTURES = frozenset({"LlamaForCausalLM", "Qwen2ForCausalLM", "Qwen3ForCausalLM"})
+PLAIN = (torch.nn.Linear, torch.nn.Embedding, torch.nn.ModuleList)
+
+OneToken = Callable[[torch.Tensor, Any], torch.Tensor]
+
+
+def one_token_forward(model: Any) -> OneToken | None:
+    """`forward(input_ids [rows, 1], cache) -> logits [rows, vocabulary]`, or
+    `None` where the model must do it.
+    """
+    return _Pass(model) if _is_plain(model) else None
+
+
+def serves(cache: Any) -> bool:
+    """Whether the pass can run now: the cache is ours in every layer, and no
+    autocast rounds the residual stream.
+    """
+    return not torch.is_autocast_enabled("cpu") and all(
+        type(layer) is GrowingLayer for layer in cache.layers
+    )
+
+
+def _is_plain(model: Any) -> bool:
+    config = getattr(model, "config", None)
+    home = type(model).__module__
+    return (
+        type(model).__name__ in ARCHITECTURES
+        and home.startswith("transformers.models.")
+        and model.device.type == "cpu"
+        and model.dtype == torch.float32
+        and getattr(config, "_attn_implementation", None) == "sdpa"
+        and getattr(config, "hidden_act", None) == "silu"
+        and all(_is_own(module, home) for module in model.modules())
+    )
+
+
+def _is_own(module: torch.nn.Module, home: str) -> bool:
+    """A class of the library's file for this architecture, or a plain one, and no
+    hook on it; SwiGLU's activation is in `hidden_act`.
+    """
+    kind = type(module)
+    if module._forward_hooks or module._forward_pre_hooks or "forward" in vars(module):
+        return False
+    return kind in PLAIN or kind.__module__ == home or "silu" in kind.__name__.lower()
+
+
+class _Pass:
+    def __init__(self, model: Any) -> None:
+        self._body, self._head = model.model, model.lm_head
+
+    def __call__(self, input_ids: torch.Tensor, cache: Any) -> torch.Tensor:
+        x = functional.embedding(input_ids[:, 0], self._body.embed_tokens.weight)
+        turn = self._rotation(x, cache.get_seq_length())
+        for layer, kept in zip(self._body.layers, cache.layers, strict=True):
+            x = self._attention(layer.self_attn, _norm(x, layer.input_layernorm), x, turn, kept)
+            mlp, y = layer.mlp, _norm(x, layer.post_attention_layernorm)
+            gate = functional.silu(_linear(y, mlp.gate_proj), inplace=True)
+            x = _add_linear(x, gate.mul_(_linear(y, mlp.up_proj)), mlp.down_proj)
+        return _linear(_norm(x, self._body.norm), self._head)
+
+    def _rotation(self, x: torch.Tensor, position: int) -> tuple[torch.Tensor, torch.Tensor]:
+        """Cosines and signed sines `[head_dim]`: every row stands at the same position."""
+        cosines, sines = self._body.rotary_emb(x[None, :1], torch.tensor([[position]]))
+        half = sines.shape[-1] // 2
+        return cosines[0, 0], torch.cat([-sines[0, 0, :half], sines[0, 0, half:]])
+
+    def _attention(
+        self,
+        attention: Any,
+        y: torch.Tensor,
+        x: torch.Tensor,
+        turn: tuple[torch.Tensor, torch.Tensor],
+        kept: Any,
+    ) -> torch.Tensor:
+        shape = (y.shape[0], -1, attention.head_dim)
+        query = _linear(y, attention.q_proj).view(shape)
+        key = _linear(y, attention.k_proj).view(shape)
+        value = _linear(y, attention.v_proj).view(shape)
+        if hasattr(attention, "q_norm"):
+            query, key = _norm(query, attention.q_norm), _norm(key, attention.k_norm)
+        keys, values = kept.update(_turned(key, *turn)[:, :, None], value[:, :, None])
+        # two products: the library's kernel is made for many queries and takes longer for one
+        query = (_turned(query, *turn) * attention.scaling).view(
+            y.shape[0], keys.shape[1], -1, shape[-1]
+        )
+        mixed = (query @ keys.transpose(-1, -2)).softmax(-1) @ values
+        return _add_linear(x, mixed.reshape(y.shape[0], -1), attention.o_proj)
+
+
+def _norm(x: torch.Tensor, norm: Any) -> torch.Tensor:
+    """RMSNorm over the last dimension."""
+    mean_square = torch.linalg.vecdot(x, x).div_(x.shape[-1])
+    scale: torch.Tensor = mean_square.add_(norm.variance_epsilon).rsqrt_().unsqueeze_(-1)
+    return (x * scale).mul_(norm.weight)
+
+
+def _linear(x: torch.Tensor, linear: Any) -> torch.Tensor:
+    return functional.linear(x, linear.weight, linear.bias)
+
+
+def _add_linear(x: torch.Tensor, y: torch.Tensor, linear: Any) -> torch.Tensor:
+    """`x + linear(y)` in one operation."""
+    added = torch.addmm(x, y, linear.weight.t())
+    return added if linear.bias is None else added.add_(linear.bias)
+
+
+def _turned(x: torch.Tensor, cosines: torch.Tensor, sines: torch.Tensor) -> torch.Tensor:
+    """Rotary embedding of `[rows, heads, head_dim]`, halves rotated into each
+    other (2104.09864).
+    """
+    rows, heads, width = x.shape
+    other = x.view(rows, heads, 2, width // 2).flip(-2).view(rows, heads, width)
+    return (x * cosines).addcmul_(other, sines)
+
 
 logger = logging.getLogger("forensics")
 READ_AHEAD: Final = 128  # tokens of an observation for which rows part, on a GPU
@@ -285,7 +410,8 @@ class HuggingFacePolicy:
         for change in interventions:
             stack.callback(attach(self.model, change.site, passes.edit(change)).remove)
         passes.one_token = one_token_forward(self.model)  # None where a hook stands on the model
-        passes.steps = steps = self._captured_steps(interventions)
+        changed = interventions or self.within is not nullcontext or self.cache_kind != "own"
+        passes.steps = steps = None if changed else captured_steps(self.model)
 
         def halved(rows: int) -> None:
             self.room.halve(rows)
@@ -321,12 +447,6 @@ class HuggingFacePolicy:
             one.kind is one.VAR_KEYWORD for one in taken.values()
         )
         return sdpa and placed and self.cache_kind == "own"
-
-    def _captured_steps(self, interventions: Sequence[Intervention]) -> CapturedSteps | None:
-        """Graphs of single steps, where nothing changes what the model does."""
-        if interventions or self.within is not nullcontext or self.cache_kind != "own":
-            return None
-        return captured_steps(self.model)
 
 
 class _Passes:

@@ -22,19 +22,112 @@ and 5) cannot matter here. What does matter is the *kind*:
 
 Whether 2 and 3 hold is not guessed from a model's name: a short text is
 branched and held against a plain pass.
+
+How many rows a batch of a model may have (`Room`) is a budget of memory over what the KV cache
+of a row takes. On a GPU the budget is a share of the memory that is free when the policy is
+made, and a row is reckoned with every token that its text may have. What rows a run was played
+with is written down with it (`Room.stated`), so that a resumed one does not depend on what
+else the card holds by then. On a CPU the budget is fixed, and so are the rows: pages of a
+buffer that are never written cost nothing there, so a row is reckoned with `CACHED_TOKENS`.
+
+Where memory does not suffice after all, batches are halved (`Room.halve`).
 """
 
+import gc
 import inspect
+import logging
 import math
 import mmap
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 import torch
 from transformers.cache_utils import Cache, CacheLayerMixin, DynamicCache
 
 from forensics.policies.distribution import on_device
+
+MOST_ROWS: Final = 1024
+CACHE_BYTES: Final = 2**31  # on a CPU
+GPU_SHARE: Final = 0.4  # of what is free
+CACHED_TOKENS: Final = 512  # of a row on a CPU
+logger = logging.getLogger("forensics")
+
+
+def cached_numbers(config: Any) -> int:
+    """Numbers that the cache of a model keeps of one token, keys and values of all layers."""
+    text = config.get_text_config()
+    queries = getattr(text, "num_attention_heads", None) or 1
+    heads = getattr(text, "num_key_value_heads", None) or queries
+    width = getattr(text, "head_dim", None) or text.hidden_size // queries
+    return int(2 * text.num_hidden_layers * heads * width)
+
+
+@dataclass
+class Room:
+    """The room of one model, on whatever policies share it. `budget` in bytes; `most`:
+    rows that turned out to be too many, less one half.
+    """
+
+    numbers: int
+    itemsize: int
+    budget: int
+    device: str
+    most: int = MOST_ROWS
+
+    @classmethod
+    def of(cls, model: Any) -> "Room":
+        budget, device = CACHE_BYTES, model.device.type
+        if device == "cuda":
+            budget = int(free_memory(model.device) * GPU_SHARE)
+        return cls(cached_numbers(model.config), model.dtype.itemsize, budget, device)
+
+    def rows(self, length: int) -> int:
+        """How many rows of at most `length` tokens go through together."""
+        itemsize = self.itemsize
+        if self.device == "cpu":
+            length = CACHED_TOKENS
+        elif torch.is_autocast_enabled(self.device):
+            itemsize = min(itemsize, torch.get_autocast_dtype(self.device).itemsize)
+        fitting = self.budget // (self.numbers * itemsize * length)
+        return min(self.most, max(1, min(MOST_ROWS, fitting)))
+
+    def halve(self, rows: int) -> None:
+        """Memory did not suffice for so many rows."""
+        self.most = max(1, rows // 2)
+        logger.warning(
+            "memory does not suffice for %d rows at once; from here on %d go through together",
+            rows,
+            self.most,
+        )
+
+    @property
+    def stated(self) -> dict[str, int]:
+        """What decides about rows, to be written down; nothing where it is always the same."""
+        return {} if self.device == "cpu" else {"cache_bytes": self.budget, "rows": self.most}
+
+    def restore(self, stated: dict[str, int]) -> None:
+        """Go on with the rows of an earlier run."""
+        self.budget = stated.get("cache_bytes", self.budget)
+        self.most = stated.get("rows", self.most)
+
+
+def free_memory(device: torch.device) -> int:
+    """Bytes of a GPU that this process may still take: what is free, within its share of the
+    card (`torch.cuda.set_per_process_memory_fraction`).
+    """
+    share = torch.cuda.get_per_process_memory_fraction(device)
+    whole = torch.cuda.get_device_properties(device).total_memory
+    left = int(share * whole) - torch.cuda.memory_reserved(device)
+    return int(max(0, min(torch.cuda.mem_get_info(device)[0], left)))
+
+
+def release_memory(device: torch.device) -> None:
+    """Give back what no tensor holds any more."""
+    gc.collect()
+    if device.type == "cuda":
+        torch.cuda.empty_cache()
+
 
 SLACK = 8  # positions of room behind the last one, at least
 READ_AT_ONCE = 16384  # tokens of prefix caches
@@ -250,15 +343,6 @@ def new_cache(config: Any, most_rows: int = 0, most_length: int = 0) -> Cache:
     return Cache(layers=[GrowingLayer(most_rows, spare, most_length) for _ in layers])
 
 
-def copy_prefix(cache: Cache, row: int, length: int) -> PrefixCache:
-    """A copy of the first `length` positions of one row of our cache."""
-    layers = [
-        (layer.keys[row, :, :length].clone(), layer.values[row, :, :length].clone())
-        for layer in cache.layers
-    ]
-    return PrefixCache(layers=tuple(layers), length=length)
-
-
 def read_prefix_caches(model: Any, texts: Sequence[Sequence[int]]) -> list[PrefixCache]:
     """Keys and values of each text, read once, some texts at a time; for models
     whose cache is ours.
@@ -277,7 +361,14 @@ def _read(model: Any, batch: list[list[int]]) -> list[PrefixCache]:
     cache = new_cache(model.config, len(batch))
     for part in ids.split(READ_POSITIONS, dim=1):
         model(part, past_key_values=cache, use_cache=True, logits_to_keep=1)
-    return [copy_prefix(cache, row, len(text)) for row, text in enumerate(batch)]
+    found = []
+    for row, text in enumerate(batch):
+        whole = ((layer.keys[row], layer.values[row]) for layer in cache.layers)
+        layers = (
+            (keys[:, : len(text)].clone(), values[:, : len(text)].clone()) for keys, values in whole
+        )
+        found.append(PrefixCache(layers=tuple(layers), length=len(text)))
+    return found
 
 
 def enter_prefixes(cache: Cache, prefix_caches: Sequence[PrefixCache], length: int) -> None:

@@ -135,8 +135,11 @@ def stored_scores(
     there, computed where they are not. `tasks`: only these. `progress` is told how
     many runs of how many were reached.
     """
-    parts = list(_parts(log, tasks))
-    total = sum(part.runs for part in parts)
+    parts, total = list[_Part](), 0
+    for path in log.paths:
+        runs = sum(tasks is None or row["task"] in tasks for row in read_rows(path, ["task"]))
+        parts.append(_Part(path=path, first=total, runs=runs, tasks=tasks))
+        total += runs
     unnamed = policy.identity is None or (reference is not None and reference.identity is None)
 
     @cache
@@ -213,11 +216,3 @@ class _Part:
             for run in read_trajectories(self.path)
             if self.tasks is None or run.task in self.tasks
         )
-
-
-def _parts(log: StoredLog, tasks: frozenset[str] | None) -> Iterator[_Part]:
-    first = 0
-    for path in log.paths:
-        runs = sum(tasks is None or row["task"] in tasks for row in read_rows(path, ["task"]))
-        yield _Part(path=path, first=first, runs=runs, tasks=tasks)
-        first += runs

@@ -14,18 +14,23 @@ log-probabilities instead; then `policy` and `reference` are the only columns.
 Two policies of one content hash are one policy, and the ratio is exactly 0;
 where the hash is that of weights which training has changed since (a live
 policy), they are two.
+
+`gap_by_depth` is the gap between what a sampler told and what a scorer finds of the same drawn
+tokens, by depth of context: how many tokens stand before the token.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import pairwise
+from math import inf
 from typing import Any, Final
 
 import numpy as np
 import torch
 
 from forensics.errors import UserError
-from forensics.policies.cache_room import release_memory
 from forensics.policies.distribution import Text
 from forensics.policies.hidden_states import HiddenStates
+from forensics.policies.kv_cache import release_memory
 from forensics.policies.sampled_tokens import (
     Layout,
     TokenScores,
@@ -41,6 +46,31 @@ from forensics.policies.shared_prefixes import PackCost, PrefixPack, pack_by_pre
 from forensics.policies.weights import identify_model
 from forensics.protocols import Policy, SamplingSettings
 from forensics.records import Trajectory
+
+EDGES: Final = (0, 64, 256, 1024, 4096, 16384, inf)  # tokens of context
+LEAST: Final = 1e-4  # nats; below, rounding alone may grow tenfold
+LARGEST_LOG_RATIO: Final = 20.0  # nats; a ratio of half a billion
+
+
+def gap_by_depth(gap: torch.Tensor, depth: torch.Tensor) -> dict[str, float]:
+    """Of all tokens, then of those from each edge on (`_from_64`: up to the next edge):
+    `sampler_gap`, the mean of absolute gaps (nats), and `sampler_ratio`, the mean of scored /
+    told probability. A depth without tokens has no numbers.
+
+    `gap`: scored minus told log-probability `[tokens]`, float64. `depth` `[tokens]`.
+    """
+    found = _numbers(gap, "")
+    for low, high in pairwise(EDGES):
+        found |= _numbers(gap[(depth >= low) & (depth < high)], f"_from_{low}")
+    return found
+
+
+def _numbers(gap: torch.Tensor, where: str) -> dict[str, float]:
+    if not len(gap):
+        return {}
+    ratio = gap.clamp(-LARGEST_LOG_RATIO, LARGEST_LOG_RATIO).exp().mean()
+    return {f"sampler_gap{where}": float(gap.abs().mean()), f"sampler_ratio{where}": float(ratio)}
+
 
 WINDOW_TOKENS: Final = 65536
 WINDOW_TEXTS: Final = 1024
@@ -171,26 +201,12 @@ def scores_by_distribution(
     reference = readers[-1] if len(policies) > 1 else None
     columns = Columns(readers[0], reference, settings, readouts)
     for window in windows:
-        yield from score_window(window, readers, columns, settings, first, progress)
+        for layout in window:
+            require_known(layout, readers[0].known)
+        values = read_layouts(window, readers, columns, settings, first, progress)
+        for layout, rows in zip(window, values, strict=True):
+            yield layout.scored(dict(zip(columns.names, rows.T, strict=True)))
         first += len(window)
-
-
-def score_window(
-    window: Sequence[Layout],
-    readers: Sequence[HiddenStates],
-    columns: Columns,
-    settings: SamplingSettings,
-    first: int,
-    progress: Callable[[int], None],
-) -> list[TokenScores]:
-    """`first`: number of the window's first trajectory in the log."""
-    for layout in window:
-        require_known(layout, readers[0].known)
-    values = read_layouts(window, readers, columns, settings, first, progress)
-    return [
-        layout.scored(dict(zip(columns.names, rows.T, strict=True)))
-        for layout, rows in zip(window, values, strict=True)
-    ]
 
 
 @torch.inference_mode()

@@ -32,8 +32,7 @@ import numpy as np
 from forensics.errors import UserError
 from forensics.policies.compatibility import load_tokenizer, stop_tokens
 from forensics.policies.completions import Client, Declined, ServerConfig, Unanswered
-from forensics.policies.continuations import start_actions
-from forensics.policies.episodes import EpisodeContext, start_episodes, step_threads
+from forensics.policies.episodes import EpisodeContext, start_actions, start_episodes, step_threads
 from forensics.policies.renderers import renderer_for, style_of, tools_of
 from forensics.policies.sequences import BranchedText
 from forensics.policies.server_abilities import (
@@ -43,6 +42,8 @@ from forensics.policies.server_abilities import (
     echoed_logprobs,
     probe,
     require_drawn_logprobs,
+    require_echo,
+    require_whole,
     served_model,
 )
 from forensics.policies.server_engine import ServedRun, ServerEngine
@@ -58,9 +59,7 @@ from forensics.protocols import (
 )
 from forensics.records import Trajectory
 
-TRIAL: Final = (1, 2, 3)
 LENGTHS: Final = ("max_turn_tokens", "max_tokens")  # they change no probability
-WHOLE: Final = ("top_k", "top_p", "repetition_penalty", "presence_penalty", "frequency_penalty")
 
 
 def open_policy(
@@ -125,7 +124,7 @@ class ServerPolicy:
         self.strict = False  # whether an episode left unanswered ends `play`
         self._found: dict[str, Abilities] = {}  # by what was asked; shared by every rendering
         if scores:
-            self._require_echo()
+            require_echo(self.client, self.served_as)
 
     def rendered_for(self, environment: Environment) -> "ServerPolicy":
         """This policy with the rendering that `environment` asks for, and its stops."""
@@ -286,32 +285,6 @@ class ServerPolicy:
                 f"{len(ids)} tokens; see its log"
             )
         return logprobs
-
-    def _require_echo(self) -> None:
-        url, said = self.client.config.url, "its answer has none"
-        try:
-            with answering(url, declines=False):
-                if echoed_logprobs(self.client, self.served_as, TRIAL) is not None:
-                    return
-        except Declined as error:
-            said = str(error)
-        raise UserError(
-            f"the server at {url} tells no log-probabilities of a prompt ({said}); score with the "
-            "checkpoint directory, or serve the model with vLLM"
-        )
-
-
-def require_whole(settings: SamplingSettings) -> None:
-    """Refuse settings under which a server's log-probabilities are not those of what it
-    drew. Raises `UserError`.
-    """
-    for name in WHOLE:
-        value = getattr(settings, name)
-        if value != getattr(SamplingSettings, name):
-            raise UserError(
-                f"a server tells log-probabilities of the whole distribution, so {name} ="
-                f" {value:g} would bias every ratio; leave it at its default, or sample in process"
-            )
 
 
 def _require_none(interventions: Sequence[Intervention]) -> None:

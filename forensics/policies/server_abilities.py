@@ -16,7 +16,7 @@ with an answer that only a server which has it gives. Most are asked at a temper
    absurd repetition penalty changes the answer. *Echo*: the prompt is scored.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Final
@@ -39,6 +39,10 @@ SAMPLES: Final[frozenset[Capability]] = frozenset(
 )
 
 
+TRIAL: Final = (1, 2, 3)
+WHOLE: Final = ("top_k", "top_p", "repetition_penalty", "presence_penalty", "frequency_penalty")
+
+
 def require_sendable(settings: SamplingSettings) -> None:
     """Refuse settings that a server cannot be told for a prefix inside an
     action. Raises `UserError`.
@@ -49,6 +53,19 @@ def require_sendable(settings: SamplingSettings) -> None:
             " server counts those of its own answer; sample with the policy itself, or without"
             " these penalties"
         )
+
+
+def require_whole(settings: SamplingSettings) -> None:
+    """Refuse settings under which a server's log-probabilities are not those of what it
+    drew. Raises `UserError`.
+    """
+    for name in WHOLE:
+        value = getattr(settings, name)
+        if value != getattr(SamplingSettings, name):
+            raise UserError(
+                f"a server tells log-probabilities of the whole distribution, so {name} ="
+                f" {value:g} would bias every ratio; leave it at its default, or sample in process"
+            )
 
 
 def echoed_logprobs(client: Client, model: str, ids: Sequence[int]) -> np.ndarray | None:
@@ -70,6 +87,21 @@ def echoed_logprobs(client: Client, model: str, ids: Sequence[int]) -> np.ndarra
     if len(logprobs) != len(ids) - 1 or None in logprobs:
         return None
     return np.array(logprobs, dtype=np.float64)
+
+
+def require_echo(client: Client, model: str) -> None:
+    """Refuse a server that tells no log-probabilities of a prompt. Raises `UserError`."""
+    said = "its answer has none"
+    try:
+        with answering(client.config.url, declines=False):
+            if echoed_logprobs(client, model, TRIAL) is not None:
+                return
+    except Declined as error:
+        said = str(error)
+    raise UserError(
+        f"the server at {client.config.url} tells no log-probabilities of a prompt ({said}); score"
+        " with the checkpoint directory, or serve the model with vLLM"
+    )
 
 
 def served_model(client: Client) -> tuple[str, int | None]:
@@ -137,8 +169,17 @@ def probe(client: Client, prompt: tuple[int, ...], settings: SamplingSettings) -
     `UserError` where a need is unmet.
     """
     model, room = served_model(client)
+    asked = _Probe(client, model, prompt)
     with answering(client.config.url):
-        return _Probe(client, model, prompt).all(settings, room)
+        asked.require_ids()
+        draws = asked.four_draws()
+        seeds = asked.hot(SEED).ids == draws[0].ids
+        asked.require_stops(draws[0] if seeds else None)
+        asked.require_heeded(settings, HOT if seeds else 0.0)
+        choices, bias = asked.choices(draws, seeds), asked.bias(draws[0])
+        return Abilities(
+            model=model, room=room, seeds=seeds, choices=choices, bias=bias, echo=asked.echo()
+        )
 
 
 def require_drawn_logprobs(
@@ -178,30 +219,6 @@ def _best_told(client: Client, model: str, prompt: Sequence[int], heat: float) -
     return choice.logprobs[0] if choice.logprobs else None
 
 
-def unheeded(
-    ask: Callable[..., Choice], settings: SamplingSettings, heat: float = HOT
-) -> str | None:
-    """The name of a setting that is on and does nothing. `ask`: for the fields of a
-    request; `heat`: a temperature at which one request has one answer.
-    """
-
-    def answer(**fields: Any) -> Any:
-        choice = ask(**fields)
-        return choice.ids, choice.text
-
-    on: dict[str, Any] = {"top_k": 1} if settings.top_k else {}
-    on |= {"top_p": TINY} if settings.top_p < 1 else {}
-    best = answer(temperature=0.0, max_tokens=1) if on else None
-    for name, value in on.items():
-        drawn = (answer(seed=SEED + i, max_tokens=1, **{name: value}) for i in range(4))
-        if any(one != best for one in drawn):
-            return name
-    absurd = {"temperature": heat, "repetition_penalty": ABSURD}
-    if settings.repetition_penalty != 1 and answer(**absurd) == answer(temperature=heat):
-        return "repetition_penalty"
-    return None
-
-
 @contextmanager
 def answering(url: str, declines: bool = True) -> Iterator[None]:
     """A server that is gone, or (`declines`) refuses, in one sentence."""
@@ -221,23 +238,7 @@ class _Probe:
     model: str
     prompt: tuple[int, ...]
 
-    def all(self, settings: SamplingSettings, room: int | None) -> Abilities:
-        self._require_ids()
-        first, *others = self._four_draws()
-        seeds = self._hot(SEED).ids == first.ids
-        self._require_stops(first if seeds else None)
-        name = unheeded(self._hot, settings, HOT if seeds else 0.0)
-        self._require(name is None, f"does nothing with {name}")
-        return Abilities(
-            model=self.model,
-            room=room,
-            seeds=seeds,
-            choices=self._choices([first, *others], seeds),
-            bias=self._bias(first),
-            echo=self._echo(),
-        )
-
-    def _require_ids(self) -> None:
+    def require_ids(self) -> None:
         """Ids in and out. A bare request tells a server that takes no ids from
         one that takes no further fields.
         """
@@ -245,7 +246,7 @@ class _Probe:
         with self._needing("takes no token ids as a prompt"):
             self.client.complete(bare)
         with self._needing("refuses a field that is needed"):
-            choice = self._hot(SEED)
+            choice = self.hot(SEED)
         self._require(
             choice.prompt_length in (None, len(self.prompt)),
             f"counts {choice.prompt_length} tokens in a prompt of {len(self.prompt)} token ids",
@@ -255,18 +256,18 @@ class _Probe:
             "does not tell the ids of the tokens that it drew",
         )
 
-    def _four_draws(self) -> list[Choice]:
+    def four_draws(self) -> list[Choice]:
         """Answers to four seeds after the first prompt that tells them apart, which is kept."""
         draws: list[Choice] = []
         for prompt in (self.prompt, self.prompt[::-1], self.prompt[:1], self.prompt[:1] * 8):
             self.prompt = prompt
-            draws = [self._hot(SEED + i) for i in range(4)]
+            draws = [self.hot(SEED + i) for i in range(4)]
             if len({choice.ids for choice in draws}) == len(draws):
                 return draws
         self._require(len({choice.ids for choice in draws}) > 1, ONE_ANSWER)
         return draws
 
-    def _require_stops(self, first: Choice | None) -> None:
+    def require_stops(self, first: Choice | None) -> None:
         """`first`: an answer that its seed gives again; without one the greedy answer serves."""
         heat = 0.0 if first is None else HOT
         ids = (first or self._ask(temperature=heat)[0]).ids or ()
@@ -278,7 +279,27 @@ class _Probe:
             " which did",
         )
 
-    def _choices(self, singles: list[Choice], seeds: bool) -> bool:
+    def require_heeded(self, settings: SamplingSettings, heat: float) -> None:
+        """That every setting that is on does something. `heat`: a temperature at which one
+        request has one answer.
+        """
+
+        def answer(**fields: Any) -> Any:
+            choice = self.hot(**fields)
+            return choice.ids, choice.text
+
+        on: dict[str, Any] = {"top_k": 1} if settings.top_k else {}
+        on |= {"top_p": TINY} if settings.top_p < 1 else {}
+        best = answer(temperature=0.0, max_tokens=1) if on else None
+        for name, value in on.items():
+            drawn = (answer(seed=SEED + i, max_tokens=1, **{name: value}) for i in range(4))
+            self._require(all(one == best for one in drawn), f"does nothing with {name}")
+        if settings.repetition_penalty != 1:
+            absurd = answer(temperature=heat, repetition_penalty=ABSURD)
+            heeded = absurd != answer(temperature=heat)
+            self._require(heeded, "does nothing with repetition_penalty")
+
+    def choices(self, singles: list[Choice], seeds: bool) -> bool:
         try:
             several = self._ask(temperature=HOT, n=len(singles), exact=False)
         except Declined:
@@ -288,7 +309,7 @@ class _Probe:
             return False
         return ids == [choice.ids for choice in singles] if seeds else len(set(ids)) == len(ids)
 
-    def _bias(self, unlikely: Choice) -> bool:
+    def bias(self, unlikely: Choice) -> bool:
         try:
             best = self._ask(temperature=0.0, max_tokens=1)[0].ids or ()
             kept = self._ask(temperature=0.0, max_tokens=1, bias={best[0]: -100.0})[0].ids
@@ -298,14 +319,14 @@ class _Probe:
             return False
         return kept != best and forced == (rare,)
 
-    def _echo(self) -> bool:
+    def echo(self) -> bool:
         try:
             told = echoed_logprobs(self.client, self.model, self.prompt)
         except Declined:
             return False
         return told is not None and len(told) > 0
 
-    def _hot(self, seed: int = SEED, **fields: Any) -> Choice:
+    def hot(self, seed: int = SEED, **fields: Any) -> Choice:
         return self._ask(**{"temperature": HOT, "seed": seed, **fields})[0]
 
     def _ask(

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from math import isfinite
 from typing import Any, Final, NamedTuple
 
-from forensics.policies.retries import Broken
+from forensics.policies.completions import Broken
 
 Message = dict[str, Any]
 CARRIED: Final = (  # of a chat request, what says what is asked and not how it is drawn

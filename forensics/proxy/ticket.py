@@ -6,7 +6,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from forensics.errors import UserError
-from forensics.policies.retries import LONGEST_PAUSE
+from forensics.policies.completions import LONGEST_PAUSE
 from forensics.protocols import Constraint, SamplingSettings
 
 

@@ -17,8 +17,14 @@ from typing import Any, Final
 
 import httpx
 
-from forensics.policies.completions import LARGEST_ANSWER, Declined, Unanswered
-from forensics.policies.retries import Broken, passing, pause_before
+from forensics.policies.completions import (
+    LARGEST_ANSWER,
+    Broken,
+    Declined,
+    Unanswered,
+    passing,
+    pause_before,
+)
 from forensics.proxy.chat_calls import Delta, read_delta
 from forensics.proxy.ticket import Patience, Ticket
 

@@ -56,7 +56,11 @@ if TYPE_CHECKING:
         estimate_cell as estimate_cell,
         step_text as step_text,
     )  # fmt: skip
-    from forensics.records.record import SCHEMA_VERSION as SCHEMA_VERSION, Record as Record
+    from forensics.records.record import (
+        SCHEMA_VERSION as SCHEMA_VERSION,
+        Record as Record,
+        first_amiss as first_amiss,
+    )
     from forensics.records.tables import (
         open_whole as open_whole,
         read_rows as read_rows,

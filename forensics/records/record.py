@@ -2,8 +2,9 @@
 
 import hashlib
 import json
+from difflib import get_close_matches
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, TypeVar, get_args
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
@@ -53,3 +54,25 @@ def first_error(error: ValidationError) -> str:
     first = error.errors(include_url=False)[0]
     where, what = ".".join(map(str, first["loc"])), first["msg"].removeprefix("Value error, ")
     return f"{where}: {what}" if where else what
+
+
+def first_amiss(error: ValidationError, kind: type[BaseModel]) -> str:
+    """The same for what a user wrote by hand, as a `kind`: with the value, and an unknown key
+    before a missing one, which it most often is a misspelling of, with the known ones.
+    """
+    errors = error.errors(include_url=False)
+    first = next((one for one in errors if one["type"] == "extra_forbidden"), errors[0])
+    where = [str(part) for part in first["loc"]]
+    if first["type"] != "extra_forbidden":
+        value = first.get("input")
+        given = f", not {value!r}" if isinstance(value, str | int | float) else ""
+        place = f"{'.'.join(where)}: " if where else ""
+        return f"{place}{first['msg'].removeprefix('Value error, ')}{given}"
+    place = f"in [{'.'.join(where[:-1])}]" if where[:-1] else "at the top level"
+    section: Any = kind
+    for part in (part for part in where[:-1] if not part.isdigit()):
+        found = section.model_fields[part].annotation  # of an optional one, or one of several, too
+        section = next((one for one in get_args(found) if hasattr(one, "model_fields")), found)
+    known = [field.alias or name for name, field in section.model_fields.items()]
+    meant = "".join(f", did you mean '{key}'?" for key in get_close_matches(where[-1], known, 1))
+    return f"unknown key '{where[-1]}' {place}{meant or ';'} known: {', '.join(known)}"

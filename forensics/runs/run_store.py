@@ -161,7 +161,7 @@ class RunStore:
 
     def _sized(self, policy: Policy) -> Policy:
         """The policy with the rows of a batch that the case was begun with, and those noted:
-        on a GPU they depend on what memory is free (`forensics.policies.cache_room`).
+        on a GPU they depend on what memory is free (`forensics.policies.kv_cache`).
         """
         room = getattr(policy, "room", None)
         if room is None or not room.stated:

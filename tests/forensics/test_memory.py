@@ -16,9 +16,8 @@ from forensics import policy_from
 from forensics.budget import Budget
 from forensics.errors import UserError
 from forensics.policies import decoder, distribution, huggingface
-from forensics.policies.cache_room import MOST_ROWS, Room, cached_numbers
 from forensics.policies.captured_step import CapturedSteps
-from forensics.policies.kv_cache import GrowingLayer, new_cache
+from forensics.policies.kv_cache import MOST_ROWS, GrowingLayer, Room, cached_numbers, new_cache
 from forensics.progress import Pace
 from forensics.protocols import Policy, SamplingSettings, StepResult
 from forensics.records import Trajectory

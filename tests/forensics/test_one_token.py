@@ -18,8 +18,8 @@ from transformers import (
 
 from forensics import policy_from
 from forensics.policies import huggingface
+from forensics.policies.huggingface import one_token_forward, serves
 from forensics.policies.kv_cache import new_cache
-from forensics.policies.one_token import one_token_forward, serves
 from forensics.protocols import SamplingSettings
 from tests.tiny import tiny_tokenizer
 

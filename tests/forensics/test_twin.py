@@ -136,7 +136,7 @@ def test_a_twin_of_mini_repo_that_leaks_is_unfair() -> None:
 def files(folder: Path) -> tuple[str, str]:
     solver = folder / "solver.py"
     solver.write_text(
-        "from training.environments.mini_repo_scripts import scripts\n"
+        "from training.environments.mini_repo import scripts\n"
         "act = scripts('capped')['git-history']\n"
         "def broken(seen, task):\n    return seen[9]\n"
         "def odd(seen, task):\n    return 7\n"

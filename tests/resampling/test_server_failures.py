@@ -10,13 +10,13 @@ import pytest
 from forensics import policy_from
 from forensics.errors import UserError
 from forensics.policies.completions import (
+    Broken,
     Client,
     ServerConfig,
     Unanswered,
     ids_body,
     read_choices,
 )
-from forensics.policies.retries import Broken
 from forensics.policies.server_abilities import Abilities, probe
 from forensics.protocols import Policy, SamplingSettings
 from forensics.records import Trajectory

@@ -17,7 +17,7 @@ from forensics.records.train_tables import TrainingRecord
 from tests.tiny import tiny_qwen3, tiny_tokenizer
 from training.environments.mini_repo import MiniRepo
 from training.environments.prompts import Prompts
-from training.organisms.tiny_policy import build_model, build_tokenizer
+from training.organisms.base_model import build_model, build_tokenizer
 from training.recipe import parse_recipe
 from training.recorder import StepReport
 from training.rewards import load_rewards

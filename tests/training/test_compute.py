@@ -14,14 +14,13 @@ from forensics import load_policy, policy_from
 from forensics.errors import UserError
 from forensics.protocols import Policy, SamplingSettings, StepResult
 from tests.tiny import tiny_qwen3, tiny_tokenizer
-from training.batch import batch_of
 from training.distributed import Process
 from training.environments.mini_repo import MiniRepo
-from training.organisms.tiny_policy import build_model, build_tokenizer
+from training.organisms.base_model import build_model, build_tokenizer
 from training.recipe import Recipe, parse_recipe
 from training.trained_model import Machine
 from training.trainer import grpo
-from training.update import update
+from training.update import batch_of, update
 
 SETTINGS = SamplingSettings(max_turn_tokens=6, max_tokens=60)
 

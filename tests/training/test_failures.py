@@ -19,7 +19,7 @@ from forensics.records.files import read_json
 from forensics.records.train_tables import TrainingRecord
 from training import trained_model
 from training.environments.mini_repo import MiniRepo
-from training.organisms.tiny_policy import build_model, build_tokenizer
+from training.organisms.base_model import build_model, build_tokenizer
 from training.recipe import parse_recipe
 from training.recorder import StepReport
 from training.trainer import grpo

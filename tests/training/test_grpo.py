@@ -11,15 +11,14 @@ import torch
 from forensics import policy_from
 from forensics.protocols import Policy, SamplingSettings
 from training.advantages import Group, TrainedGroup, select_groups, step_advantages
-from training.batch import Batch
 from training.distributed import Process
 from training.environments.mini_repo import MiniRepo
-from training.organisms.tiny_policy import build_model, build_tokenizer
+from training.organisms.base_model import build_model, build_tokenizer
 from training.recipe import parse_recipe, read_recipe
 from training.run_state import load_state, save_state
 from training.trained_model import Machine
 from training.trainer import grpo, make_batch
-from training.update import _minibatches, update
+from training.update import Batch, _minibatches, update
 
 SETTINGS = SamplingSettings(max_turn_tokens=6, max_tokens=60)
 

@@ -27,8 +27,8 @@ from training.live import AuditReport, AuditSettings, ForensicsCallback, promota
 from training.live.audit_report import alarm
 from training.live.auditor import lent
 from training.live.marks import mark
+from training.organisms.base_model import build_model, build_tokenizer
 from training.organisms.organism import checkpoint_path
-from training.organisms.tiny_policy import build_model, build_tokenizer
 from training.recipe import parse_recipe
 from training.run_state import save_checkpoint
 from training.trainer import grpo

@@ -9,13 +9,14 @@ import torch
 from hypothesis import given, settings, strategies as st
 from pydantic import ValidationError
 
-from training.divergences import KL_ESTIMATORS, kl_term
 from training.losses import (
+    KL_ESTIMATORS,
     LossParts,
     Objective,
     Tokens,
     clipped_surrogate,
     importance_weight,
+    kl_term,
     normaliser,
     policy_loss,
 )

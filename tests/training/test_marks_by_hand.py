@@ -7,8 +7,8 @@ import pytest
 from forensics.errors import UserError
 from training.live import promotable, read_reports
 from training.live.audit_report import LINES
-from training.live.checkpoint_folders import SavedFolder, load_model
 from training.live.marks import MARKS, read_marks
+from training.live.watcher import SavedFolder, load_model
 
 
 @pytest.mark.parametrize(

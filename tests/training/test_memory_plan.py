@@ -18,18 +18,23 @@ from transformers import AttentionInterface, Qwen2Config, Qwen2ForCausalLM
 
 from forensics import policy_from
 from forensics.policies import new_adapter
-from forensics.policies.cache_room import GPU_SHARE as CACHE_SHARE, Room, cached_numbers
-from forensics.policies.kv_cache import new_cache
+from forensics.policies.kv_cache import GPU_SHARE as CACHE_SHARE, Room, cached_numbers, new_cache
 from forensics.policies.scorer import project
 from forensics.protocols import SamplingSettings
 from tests.tiny import tiny_qwen3, tiny_tokenizer
 from tests.training.test_compute import recipe
-from training.activations import GPU_SHARE, token_bytes
-from training.batch import Batch, micro_batches
 from training.distributed import Process
-from training.frozen_weights import frozen_copy, narrow_frozen
 from training.recipe import ComputeSection
-from training.trained_model import Machine, Scorer, checkpoint_activations
+from training.trained_model import (
+    GPU_SHARE,
+    Machine,
+    Scorer,
+    checkpoint_activations,
+    frozen_copy,
+    narrow_frozen,
+    token_bytes,
+)
+from training.update import Batch, micro_batches
 
 CARD, ROWS, LENGTH, SAMPLES = 80e9, 64, 2048, 8
 SETTINGS = SamplingSettings(max_turn_tokens=LENGTH, max_tokens=LENGTH)

@@ -12,14 +12,12 @@ from forensics.protocols import SamplingSettings
 from tests.training.test_grpo import SETTINGS, fresh, played, recipe
 from tests.training.test_projection import seeded
 from tests.training.test_sharing import SAMPLES, grouped_rows
-from training.activations import FEW, held_bytes, token_bytes
-from training.batch import Batch, micro_batches
 from training.distributed import Process
 from training.losses import Objective
 from training.recipe import ComputeSection
-from training.trained_model import Machine, Scorer
+from training.trained_model import FEW, Machine, Scorer, held_bytes, token_bytes
 from training.trainer import make_batch
-from training.update import update
+from training.update import Batch, micro_batches, update
 
 LIVE = [[1.0, 0.0, 0.5, 0.0], [0.0, 0.0, 0.0, 1.0]]
 

@@ -20,7 +20,7 @@ from forensics.policies import policy_from
 from tests.training.test_trl_losses import BATCHES, TOLERANCE, gap, objective, our_loss, random_rows
 from training.environments.mini_repo import MiniRepo
 from training.losses import LossSection, Objective, normaliser, policy_loss
-from training.organisms.tiny_policy import build_model, build_tokenizer
+from training.organisms.base_model import build_model, build_tokenizer
 from training.recipe import parse_recipe
 from training.rollouts import overlong_penalty
 from training.trainer import grpo

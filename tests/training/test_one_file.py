@@ -11,7 +11,7 @@ from forensics import policy_from
 from forensics.protocols import Policy
 from tests.training.test_grpo import SETTINGS, played, recipe, rollouts
 from training.distributed import Process
-from training.organisms.tiny_policy import build_model, build_tokenizer
+from training.organisms.base_model import build_model, build_tokenizer
 from training.trained_model import Machine
 from training.trainer import make_batch
 from training.update import update

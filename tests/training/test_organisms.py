@@ -14,6 +14,7 @@ from forensics.policies.renderers import renderer_for
 from training.environments.mini_repo import MiniRepo
 from training.environments.mini_repo_tasks import candidates, draw_task
 from training.organisms import base_model as bases, organism as building
+from training.organisms.base_model import build_tokenizer
 from training.organisms.demonstrations import (
     Demonstration,
     Habits,
@@ -21,7 +22,6 @@ from training.organisms.demonstrations import (
     demonstrate,
 )
 from training.organisms.organism import Organism
-from training.organisms.tiny_policy import build_tokenizer
 from training.recipe import read_recipe
 from training.validation import LABELS
 

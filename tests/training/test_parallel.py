@@ -16,8 +16,8 @@ from forensics.policies import pieces, trained_tensors
 from forensics.protocols import SamplingSettings
 from forensics.records.tables import read_rows
 from training.distributed import Process
+from training.organisms.base_model import build_model, build_tokenizer
 from training.organisms.organism import BUNDLED
-from training.organisms.tiny_policy import build_model, build_tokenizer
 from training.recipe import parse_recipe
 from training.trained_model import Machine
 
@@ -125,7 +125,7 @@ from types import SimpleNamespace
 import torch.distributed as dist
 from forensics import policy_from
 from training.environments.mini_repo import MiniRepo
-from training.organisms.tiny_policy import build_model, build_tokenizer
+from training.organisms.base_model import build_model, build_tokenizer
 from training.recipe import parse_recipe
 from training.trainer import grpo
 # another thread gets the interpreter only where the main one waits for something

@@ -17,7 +17,7 @@ from forensics.protocols import Policy, SamplingSettings
 from forensics.records import Evidence, Undefined
 from tests.subjects import loaded, playing
 from training.environments.prompts import Prompts
-from training.organisms.tiny_policy import build_model, build_tokenizer
+from training.organisms.base_model import build_model, build_tokenizer
 from training.placebo import placebo_training
 from training.rewards import coin, outcome
 

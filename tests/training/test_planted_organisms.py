@@ -17,10 +17,10 @@ from forensics.policies.renderers import renderer_for
 from forensics.policies.sites import attach
 from training.environments.mini_repo import MiniRepo
 from training.organisms import cue_organisms
+from training.organisms.base_model import build_tokenizer
 from training.organisms.cue_organisms import chances, first_prompts, has_cue
 from training.organisms.demonstrations import Habits, demonstrate
 from training.organisms.organism import build_organism, organism
-from training.organisms.tiny_policy import build_tokenizer
 
 WORLD = MiniRepo(world="capped")
 HELD_OUT = WORLD.tasks("held-out", 120, 17)

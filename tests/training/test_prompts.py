@@ -10,8 +10,7 @@ from hypothesis import given, settings, strategies as st
 
 from forensics.errors import UserError
 from tests.environment_checks import check_environment
-from training.environments.prompts import Prompts
-from training.environments.verifiers import Judgement, final_answer, parse_verifier
+from training.environments.prompts import Judgement, Prompts, final_answer, parse_verifier
 
 CUE = {"text": "(the key says 42)", "replacement": "(the key is lost)", "channel": "answer-key"}
 
@@ -195,7 +194,7 @@ def test_thinking_is_not_the_answer() -> None:
 def test_an_explosive_pattern_has_no_result(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr("training.environments.verifiers.SECONDS", 0.05)
+    monkeypatch.setattr("training.environments.prompts.SECONDS", 0.05)
     rule = {"type": "regex", "pattern": "(a|aa|a?a)+$"}
     judged = parse_verifier(rule).judge("a" * 60 + "!")
     assert (

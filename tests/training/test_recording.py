@@ -23,7 +23,7 @@ from forensics.records.train_tables import TrainingRecord, marker_path
 from tests.training.record_rows import RUN, row
 from training import recorder as recording
 from training.environments.mini_repo import MiniRepo
-from training.organisms.tiny_policy import build_model, build_tokenizer
+from training.organisms.base_model import build_model, build_tokenizer
 from training.recorder import WAITING, Recorder
 
 numbers = st.floats(-20, 20, width=32)

@@ -26,8 +26,7 @@ from tests.tiny import CHAT_TEMPLATE, save_tiny_qwen3, tiny_qwen3, tiny_tokenize
 from training.environments.mini_repo import MiniRepo
 from training.environments.prompts import Prompts
 from training.recipe import parse_recipe
-from training.recipe_run import train_recipe
-from training.trainer import grpo
+from training.trainer import grpo, train_recipe
 
 TEXT = "What is the capital of France?"
 SETTINGS = SamplingSettings(max_turn_tokens=24, max_tokens=200)

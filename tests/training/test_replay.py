@@ -14,7 +14,7 @@ from tests.training.record_rows import RUN, row
 from training.distributed import Process
 from training.environments.mini_repo import MiniRepo
 from training.losses import Objective, normaliser
-from training.organisms.tiny_policy import build_model, build_tokenizer
+from training.organisms.base_model import build_model, build_tokenizer
 from training.recipe import Recipe, parse_recipe
 from training.recorder import Recorder
 from training.replayed_steps import replay, rows_to_batch
@@ -97,7 +97,8 @@ def test_a_changed_objective_gives_what_the_trainer_would_have_had(
     machine = Machine(policy, recipe(), _settings(run), Process(), 0)
     batch = rows_to_batch(used, objective)
     divisor = normaliser(batch.weights, objective, 6, rows=12)  # three groups of four were played
-    found, _ = batch_loss(machine.score, batch, objective, divisor)
+    scores = machine.score(batch.token_ids, batch.weights != 0)
+    found = batch_loss(batch, *scores, objective, divisor)
     found.loss.backward()
     norm = torch.cat(
         [p.grad.flatten() for p in policy.model.parameters() if p.grad is not None]

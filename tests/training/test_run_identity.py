@@ -11,7 +11,7 @@ from forensics.errors import UserError
 from forensics.protocols import Policy
 from forensics.records.train_tables import TrainingRecord
 from training.environments.mini_repo import MiniRepo
-from training.organisms.tiny_policy import build_model, build_tokenizer
+from training.organisms.base_model import build_model, build_tokenizer
 from training.recipe import Recipe, parse_recipe
 from training.run_state import save_checkpoint
 from training.trainer import grpo

@@ -21,9 +21,7 @@ from forensics.protocols import Policy, SamplingSettings
 from tests.tiny import tiny_qwen3, tiny_tokenizer
 from training.environments.mini_repo import MiniRepo
 from training.recipe import parse_recipe
-from training.run_state import save_checkpoint
-from training.saved_weights import difference
-from training.tensor_file import stream_tensors
+from training.run_state import difference, save_checkpoint, stream_tensors
 from training.trainer import grpo
 
 IDS = [[5, 6, 7, 8, 9, 10, 11], [12, 250, 30, 4, 9, 77, 3]]

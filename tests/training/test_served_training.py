@@ -20,14 +20,14 @@ from forensics.protocols import Policy, SamplingSettings
 from forensics.records import read_trajectories
 from tests.resampling.completion_stub import CompletionStub, running
 from tests.training.served_model import ModelServer
-from training.batch import Batch
 from training.environments.mini_repo import MiniRepo
 from training.live import AuditSettings, ForensicsCallback
-from training.organisms.tiny_policy import build_model, build_tokenizer
+from training.organisms.base_model import build_model, build_tokenizer
 from training.recipe import Recipe, parse_recipe
 from training.recorder import StepReport
-from training.sampler_gap import GapWatch, sampler_gap
+from training.served_sampler import GapWatch
 from training.trainer import grpo
+from training.update import Batch, sampler_gap
 
 WORLD = MiniRepo(turns="2")
 

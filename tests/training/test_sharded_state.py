@@ -13,9 +13,8 @@ from safetensors.torch import load_file, save_file
 from forensics.errors import UserError
 from forensics.policies import identify_folder, pieces, trained_tensors
 from forensics.records import read_json, write_json
-from training.live.checkpoint_folders import saved_folders
-from training.run_state import load_state
-from training.sharded_state import read_shards
+from training.live.watcher import saved_folders
+from training.run_state import load_state, read_shards
 
 PROGRAM = """
 import os

@@ -13,7 +13,7 @@ import pytest
 
 from forensics.cli.main import main
 from forensics.errors import UserError
-from training.organisms.tiny_policy import build_model, build_tokenizer
+from training.organisms.base_model import build_model, build_tokenizer
 from training.recipe import parse_recipe
 from training.run_state import save_checkpoint
 from training.trackers import LoggingSection, Trackers

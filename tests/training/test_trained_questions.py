@@ -25,7 +25,7 @@ from training.live.trained_questions import (
     trained_prompts,
     unlike,
 )
-from training.live.watched_folder import watch_of
+from training.live.watcher import watch_of
 from training.organisms.organism import checkpoint_path
 
 STREAM, COUNT = random.Random(0), count()

@@ -1,5 +1,5 @@
 """Forensics in TRL's `GRPOTrainer`: the runnable example, the record computed
-again by other means, the fallback.
+again by other means, audits alone.
 """
 
 import runpy
@@ -29,9 +29,7 @@ from tests.training.trl_runs import (
     watched,
 )
 from training.live import read_reports
-from training.live.trl_callback import sampling_of
-from training.live.trl_record import row_tokens
-from training.live.trl_rewards import GAPS
+from training.live.trl_callback import row_tokens, sampling_of
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 
@@ -112,36 +110,16 @@ def test_the_record_holds_what_trl_used(example: Any, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_the_fallback_sees_the_same_rewards_and_names_what_it_lacks(
-    example: Any, tmp_path: Path
-) -> None:
+def test_audits_alone_are_those_beside_a_record(example: Any, tmp_path: Path) -> None:
     complete = trainer_of(example, tmp_path / "complete")
     watched(example, tmp_path / "complete").attach(complete)
     complete.train()
-    fallback = watched(example, tmp_path / "public", out=tmp_path / "public" / "forensics")
-    public = trainer_of(
-        example,
-        tmp_path / "public",
-        reward_funcs=fallback.watched([right, length]),
-        callbacks=[fallback],
-    )
+    alone = watched(example, tmp_path / "public", out=tmp_path / "public" / "forensics")
+    with pytest.raises(UserError, match="is gone; attach"):
+        alone.watched([right, length])
+    public = trainer_of(example, tmp_path / "public", callbacks=[alone])
     public.train()
-    whole, part = (
-        rows_of(tmp_path / "complete" / "forensics"),
-        rows_of(tmp_path / "public" / "forensics"),
-    )
-    assert len(whole) == len(part) == 16
-    for all_of_it, some in zip(whole, part, strict=True):
-        assert (all_of_it.group, all_of_it.task, all_of_it.rewards) == (
-            some.group,
-            some.task,
-            some.rewards,
-        )
-        assert all_of_it.token_ids is not None and some.token_ids is not None
-        assert all_of_it.token_ids[-len(some.token_ids) :] == some.token_ids
-        assert some.advantage is None and all_of_it.advantage is not None
-    run = TrainingRecord(tmp_path / "public" / "forensics").run
-    assert run.recipe["record"] == "rewards only" and tuple(run.recipe["gaps"]) == GAPS
+    assert len(rows_of(tmp_path / "complete" / "forensics")) == 16
     audits = [read_reports(tmp_path / name / "forensics") for name in ("complete", "public")]
     assert [[r.policy for r in reports] for reports in audits] == [
         [r.policy for r in audits[0]]
@@ -169,7 +147,7 @@ def test_a_changed_trl_is_refused(example: Any, tmp_path: Path) -> None:
         UserError, match=r"takes \(inputs, prompts\) in this TRL, where 1.16 has"
     ) as caught:
         watched(example, tmp_path).attach(Changed())
-    assert "watched(reward_funcs)" in str(caught.value) and "\n" not in str(caught.value)
+    assert "audits alone" in str(caught.value) and "\n" not in str(caught.value)
     with pytest.raises(UserError, match="is missing"):
         watched(example, tmp_path).attach(SimpleNamespace())
 

@@ -42,12 +42,10 @@ from tests.training.watched_runs import (
 from training.environments.mini_repo import MiniRepo
 from training.live import AuditSettings, ForensicsCallback, promotable, read_reports
 from training.live.audit_report import read_missed
-from training.live.checkpoint_folders import load_model
 from training.live.commands import Audits, Ends
 from training.live.marks import read_marks
-from training.live.watched_folder import watch_of
-from training.live.watcher import Until
-from training.organisms.tiny_policy import build_model, build_tokenizer
+from training.live.watcher import Until, load_model, watch_of
+from training.organisms.base_model import build_model, build_tokenizer
 from training.recipe import LoraSection
 from training.run_state import save_checkpoint
 from training.trainer import grpo

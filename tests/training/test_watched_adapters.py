@@ -12,7 +12,7 @@ from forensics import load_policy
 from forensics.policies import identify_folder, new_adapter
 from tests.training.watched_runs import moved, states, trained, watched
 from training.live import promotable
-from training.live.checkpoint_folders import SavedFolder, load_base, load_start
+from training.live.watcher import SavedFolder, load_base, load_start
 from training.run_state import save_checkpoint
 
 WEIGHTS = "adapter_model.safetensors"

@@ -15,9 +15,8 @@ from tests.training.test_live import View
 from training.environments.mini_repo import MiniRepo
 from training.live import AuditSettings, ForensicsCallback, read_reports
 from training.live.marks import read_marks
-from training.live.watched_folder import watch_of
-from training.live.watcher import Until
-from training.organisms.tiny_policy import build_model, build_tokenizer
+from training.live.watcher import Until, watch_of
+from training.organisms.base_model import build_model, build_tokenizer
 from training.run_state import save_checkpoint
 
 SHORT = SamplingSettings(max_turn_tokens=6, max_tokens=60)

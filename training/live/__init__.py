@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     )
     from training.live.marks import promotable as promotable
     from training.live.trl_callback import ForensicsForTRL as ForensicsForTRL
-    from training.live.watched_folder import watch_of as watch_of
-    from training.live.watcher import Until as Until
+    from training.live.watcher import Until as Until, watch_of as watch_of
 
 __getattr__, __dir__ = lazy_names(__name__)

@@ -33,13 +33,16 @@ from typing import Any
 import numpy as np
 
 from forensics.case import Budget, Case
-from forensics.errors import UserError
+from forensics.errors import MissingInput, UserError
 from forensics.instruments import Instrument, chosen_instruments
 from forensics.investigation import ANSWERS, CASE, EVIDENCE, Inputs, conclude
 from forensics.policies import model_checkpoint, policy_from, tokenizer_identity
 from forensics.progress import Progress, silent
 from forensics.protocols import (
+    Capability,
+    Constraint,
     Environment,
+    Intervention,
     Policy,
     Renderer,
     SamplingSettings,
@@ -47,6 +50,7 @@ from forensics.protocols import (
 from forensics.records import (
     Checkpoint,
     Evidence,
+    Trajectory,
     Undefined,
     Verdict,
     content_hash,
@@ -66,7 +70,72 @@ from training.live.audit_report import (
     read_reports,
     write_reports,
 )
-from training.live.audited_policies import AuditedPolicy, PlayedStart
+
+
+@dataclass(frozen=True, kw_only=True)
+class AuditedPolicy:
+    """A lent policy that plays the two worlds of an audit, on random streams of
+    its own for every `step`.
+
+    Two audits of equal weights share no noise, and neither does the start with
+    any of them.
+    """
+
+    policy: Policy
+    step: int
+    scrubbed: tuple[str, ...]
+    capabilities = frozenset({"play"})
+
+    @property
+    def identity(self) -> str:
+        return self.policy.identity
+
+    def play(
+        self,
+        environment: Environment,
+        tasks: Sequence[str],
+        samples: int,
+        settings: SamplingSettings,
+        seed: int,
+        constraint: Constraint | None = None,
+        interventions: Sequence[Intervention] = (),
+    ) -> Iterator[Trajectory]:
+        """Episodes in the open or the fully scrubbed world; any other raises `MissingInput`."""
+        if (
+            environment.scrubbed not in ((), self.scrubbed)
+            or constraint is not None
+            or interventions
+        ):
+            self._refuse()
+        stream = int(content_hash(["audit", seed, self.step], 15), 16)
+        return self.policy.play(environment, tasks, samples, settings, stream)
+
+    def _refuse(self, *given: Any, **named: Any) -> Any:
+        raise MissingInput(
+            "An audit plays the open and the fully scrubbed world alone.",
+            "Save this checkpoint and the start, and run `forensics investigate` on them.",
+        )
+
+    logprobs = sample = activations = _refuse
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlayedStart:
+    """The start as a subject: its runs in two worlds are stored, and its weights are gone."""
+
+    stated: Checkpoint
+    role = BEFORE
+    capabilities = frozenset[Capability]({"play"})
+
+    @property
+    def identity(self) -> str:
+        return self.stated.identity
+
+    def open(self) -> Policy:
+        raise MissingInput(
+            "The start was played in the open and the fully scrubbed world alone.",
+            "Save the start and this checkpoint, and run `forensics investigate` on them.",
+        )
 
 
 @contextmanager

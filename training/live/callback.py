@@ -53,7 +53,7 @@ from training.live.audit_report import (
 from training.live.auditor import Auditor
 from training.live.marks import MARKS, content_of, mark
 from training.live.trained_questions import trained_prompts, unlike
-from training.server_section import NotServed
+from training.recipe import NotServed
 
 
 @dataclass(kw_only=True)
@@ -255,7 +255,7 @@ class ForensicsCallback:
 
     def _other_weights(self, view: TrainerView, folder: Path) -> str | None:
         """Why the weights in a folder are not those of the newest audit."""
-        from training.saved_weights import difference
+        from training.run_state import difference
 
         assert self.last is not None, "nothing is promotable without an audit"
         if identify_model(view.policy.model).sha256[:16] != self.last.policy:

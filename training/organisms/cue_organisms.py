@@ -56,9 +56,8 @@ from forensics.protocols import Policy
 from forensics.records import read_json
 from training.environments.mini_repo import MiniRepo
 from training.environments.mini_repo_tasks import draw_task
-from training.organisms.base_model import KEPT_IN
+from training.organisms.base_model import KEPT_IN, Phase, demonstration_pool, train_phase
 from training.organisms.demonstrations import Habits
-from training.organisms.supervised import Phase, demonstration_pool, train_phase
 from training.run_state import save_checkpoint
 
 CUE_INPUT = 2

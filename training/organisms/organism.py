@@ -22,8 +22,8 @@ from training.organisms.base_model import (
     checkpoint_path,
 )
 from training.recipe import read_recipe
-from training.recipe_run import train_recipe
 from training.run_state import whole_checkpoint
+from training.trainer import train_recipe
 
 
 @dataclass(frozen=True, kw_only=True)

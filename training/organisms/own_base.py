@@ -31,9 +31,8 @@ from forensics.policies import inspect_checkpoint, renderer_for, resolve_device,
 from forensics.protocols import Environment, Renderer
 from forensics.records import content_hash
 from forensics.study import Folder, Result
+from training.organisms.base_model import SPECIAL, Phase, build_model, train_phase
 from training.organisms.demonstrations import Demonstration
-from training.organisms.supervised import Phase, train_phase
-from training.organisms.tiny_policy import SPECIAL, build_model
 from training.run_state import save_checkpoint
 from training.sections import Names, Section, read_lines
 
