@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 from forensics.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from forensics.proxy.action_kinds import answer_kinds as answer_kinds
     from forensics.proxy.call_record import (
         Call as Call,
         Draw as Draw,
@@ -16,6 +15,7 @@ if TYPE_CHECKING:
     )
     from forensics.proxy.episode_run import trajectory_of as trajectory_of
     from forensics.proxy.loopback import RecordingProxy as RecordingProxy
+    from forensics.proxy.open_episode import answer_kinds as answer_kinds
     from forensics.proxy.ticket import Patience as Patience, Ticket as Ticket
 
 __getattr__, __dir__ = lazy_names(__name__)

@@ -16,8 +16,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from forensics.errors import UserError
-from forensics.proxy.chat_calls import Answer, Asked, Message
-from forensics.proxy.lineage import Descent
+from forensics.proxy.chat_calls import Answer, Asked, Descent, Message
 from forensics.proxy.ticket import Ticket
 
 UNCLOSED: Final = "the record ends before its episode was closed"

@@ -28,7 +28,7 @@ from forensics.phrases import plural
 from forensics.progress import Progress, silent
 from forensics.protocols import Capability, Constraint, Intervention, SamplingSettings
 from forensics.proxy import EpisodeRecord, Patience, RecordingProxy, Ticket, trajectory_of
-from forensics.proxy.action_kinds import kind_of
+from forensics.proxy.open_episode import kind_of
 from forensics.records import Trajectory, content_hash
 from forensics.records.files import write_atomically
 from forensics.records.trajectory import records_that_differ

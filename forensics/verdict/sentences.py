@@ -31,8 +31,7 @@ from forensics.verdict.rule import (
     Rule,
 )
 from forensics.verdict.sources import held_by, open_tests
-from forensics.verdict.status import scrubbed, standing
-from forensics.verdict.view import Judgement, View
+from forensics.verdict.view import Judgement, View, scrubbed, standing
 
 LONGEST_SENTENCE = 400
 HASH = re.compile(r"[0-9a-f]{10,}")

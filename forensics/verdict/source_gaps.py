@@ -9,10 +9,18 @@ from forensics.phrases import allow_flags, capital, points, printable
 from forensics.records import Evidence
 from forensics.records.gain_test import GainTest
 from forensics.records.verdict import Gap, Source
-from forensics.verdict.measurement_cost import cost, in_points, more_runs, widths_to
 from forensics.verdict.rule import MOST, REFUSED, REGRADED, SHORTCUT, THROUGH, G
-from forensics.verdict.sources import clearing_cost, cure_of, held_of, smallest, sources_of
-from forensics.verdict.status import standing
+from forensics.verdict.sources import (
+    clearing_cost,
+    cost,
+    cure_of,
+    held_of,
+    in_points,
+    more_runs,
+    smallest,
+    sources_of,
+    widths_to,
+)
 from forensics.verdict.view import (
     CARRIED,
     JOINED,
@@ -20,6 +28,7 @@ from forensics.verdict.view import (
     View,
     all_of,
     judge,
+    standing,
     statistic,
 )
 

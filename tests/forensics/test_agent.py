@@ -12,7 +12,7 @@ import pytest
 
 from forensics.errors import MissingInput, OutsideFailure, UserError
 from forensics.harness import Commands, HarnessWorld, read_harness
-from forensics.investigation.agent_sides import agent_sides, marker
+from forensics.investigation.served_sides import agent_sides, marker
 from forensics.protocols import Alteration, Constraint, SamplingSettings
 from forensics.proxy import Patience
 from forensics.records import Step, Trajectory

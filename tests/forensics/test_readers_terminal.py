@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from forensics.readers import Unreadable, read_logs, terminal, terminal_screen
-from forensics.readers.terminal_commands import commands_in
+from forensics.readers.terminal import commands_in
 from forensics.readers.terminal_screen import LONG, Screen
 from forensics.records import Trajectory
 
