@@ -36,20 +36,19 @@ reader `verifiers` describes, and `trainer/rl/token_export.py`
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from forensics.readers import prime_rl
-from forensics.readers.content import JsonObject, Unreadable, UnreadableContent, log_name
+from forensics.readers.content import JsonObject, UnreadableContent, log_name
 from forensics.readers.json_rows import MALFORMED, Row, first_row, parse, read_json_lines
 from forensics.readers.log_reader import Reader
 from forensics.readers.messages import steps_of
 from forensics.readers.rollout_text import numbers, prompt_and_completion
-from forensics.readers.step_rows import Broken, Found, row_of
+from forensics.readers.step_rows import Broken, Found, each_row, row_of
 from forensics.readers.values import (
     End,
     as_list,
@@ -319,13 +318,10 @@ class PrimeRlDump:
         samples: Counter[str] = Counter()
         for path in self.traces[step]:
             for row, episode in _parts(path, broken):
-                if not _in_batch(path) and row.value.get("id") in self._trained:
-                    continue
-                try:
-                    found = _of_trace(row, episode, step, samples)
-                    yield _with_export(found, told)
-                except (UnreadableContent, *MALFORMED) as error:
-                    broken(Unreadable(path, str(error), row.where))
+                if _in_batch(path) or row.value.get("id") not in self._trained:
+                    made = partial(_of_trace, episode=episode, step=step, samples=samples)
+                    for found in each_row([row], path, broken, made):
+                        yield _with_export(found, told)
 
 
 def find(folder: Path) -> PrimeRlDump | None:
@@ -360,27 +356,24 @@ def _in_batch(path: Path) -> bool:
 
 def _parts(path: Path, broken: Broken) -> Iterator[tuple[Row, Mapping[str, Any]]]:
     """The traces of a file that are trained, each with its episode (or older row)."""
-    for row in read_json_lines(path):
-        if isinstance(row, Unreadable):
-            broken(row)
-            continue
-        for part in prime_rl.traces(row):
+    for row in each_row(read_json_lines(path), path, broken, lambda row: row):
+        for part in traces(row):
             if dig(part.value, "agent", "trainable") is not False:
                 yield Row(part.where, part.value, path), as_mapping(row.value)
 
 
 def _of_trace(row: Row, episode: Mapping[str, Any], step: int, samples: Counter[str]) -> Found:
-    run, trace = prime_rl.run(row), row.value
-    name = _group(run, episode)
+    made, trace = run(row), row.value
+    name = _group(made, episode)
     policy = as_mapping(dig(episode, "run", "work", "policy"))
-    used = {"dropped": NEVER} if not _in_batch(row.path) else _used(run, trace)
+    used = {"dropped": NEVER} if not _in_batch(row.path) else _used(made, trace)
     samples[name] += 1
     return row_of(
-        run,
+        made,
         step=step,
         group=name,
         sample=samples[name] - 1,
-        reward=prime_rl.total(trace) if "nodes" in trace else run.rewards.get("reward"),
+        reward=total(trace) if "nodes" in trace else made.rewards.get("reward"),
         policy_steps=(integer(policy.get("start")), integer(policy.get("end"))),
         **used,
     )
@@ -453,25 +446,21 @@ def _key(token_ids: Sequence[int]) -> bytes:
 
 
 def _exported(paths: Sequence[Path], broken: Broken) -> Iterator[Exported]:
+    def read(row: Row) -> Exported:
+        try:
+            numbers = (*OF_EXPORTS, "advantages", "rl_weights")
+            one = Exported(
+                tuple(row.value["token_ids"]),
+                np.array(row.value["loss_mask"], bool),
+                {name: np.array(row.value[name], np.float64) for name in numbers},
+            )
+            one.check()
+        except MALFORMED as error:
+            raise UnreadableContent(f"it is no export of tokens ({error})") from error
+        return one
+
     for path in paths:
-        for row in read_json_lines(path):
-            if isinstance(row, Unreadable):
-                broken(row)
-                continue
-            try:
-                one = Exported(
-                    tuple(row.value["token_ids"]),
-                    np.array(row.value["loss_mask"], bool),
-                    {
-                        name: np.array(row.value[name], np.float64)
-                        for name in (*OF_EXPORTS, "advantages", "rl_weights")
-                    },
-                )
-                one.check()
-            except MALFORMED as error:
-                broken(Unreadable(path, f"it is no export of tokens ({error})", row.where))
-            else:
-                yield one
+        yield from each_row(read_json_lines(path), path, broken, read)
 
 
 def _with_export(found: Found, told: Mapping[bytes, Exported]) -> Found:

@@ -41,10 +41,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from forensics.readers import trl
-from forensics.readers.content import JsonObject, Unreadable, UnreadableContent, log_name, read_head
+from forensics.readers.content import JsonObject, UnreadableContent, log_name, read_head
 from forensics.readers.json_rows import (
-    MALFORMED,
     Row,
     Rows,
     first_row,
@@ -54,7 +52,7 @@ from forensics.readers.json_rows import (
 )
 from forensics.readers.log_reader import Reader
 from forensics.readers.rollout_text import numbers, outcome_of, prompt_and_completion
-from forensics.readers.step_rows import Broken, Found, row_of
+from forensics.readers.step_rows import Broken, Found, each_row, row_of
 from forensics.readers.values import as_mapping, field_names, number, run_of
 from forensics.records import Trajectory, content_hash
 
@@ -162,26 +160,17 @@ class TrlDump:
         """The completions of a step in the order of its file."""
         plain = all(plain for _, plain in self._looks)
         (path,) = self.files[step]
-        runs: list[tuple[Trajectory, float | None, str]] = []
-        for row in trl.rows(path, beside=("advantage",)):
-            if isinstance(row, Unreadable):
-                broken(row)
-                continue
-            try:
-                run = trl.run(Row(row.where, row.value, path))
-            except (UnreadableContent, *MALFORMED) as error:
-                broken(Unreadable(path, str(error), row.where))
-                continue
-            runs.append((run, number(row.value.get("advantage")), run.task))
-        size = group_size([task for _, _, task in runs])
-        for at, (run, advantage, _) in enumerate(runs):
+        logged = rows(path, beside=("advantage",))
+        runs = list(each_row(logged, path, broken, lambda row: (run(row), row.value)))
+        size = group_size([one.task for one, _ in runs])
+        for at, (one, value) in enumerate(runs):
             yield row_of(
-                run,
+                one,
                 step=step,
                 group=str(at // size),
                 sample=at % size,
-                reward=plain_sum(run.rewards) if plain else None,
-                advantage=advantage,
+                reward=plain_sum(one.rewards) if plain else None,
+                advantage=number(value.get("advantage")),
                 end=None,
             )
 
@@ -191,7 +180,7 @@ def find(folder: Path) -> TrlDump | None:
     for place in (folder, folder / "completions"):
         found = [path for path in place.glob(NAME) if path.stem.rpartition("_")[2].isdecimal()]
         paths = tuple(sorted(found, key=number_of))
-        if paths and trl.recognises(paths[0], read_head(paths[0])):
+        if paths and recognises(paths[0], read_head(paths[0])):
             return TrlDump(paths)
     return None
 
@@ -252,13 +241,13 @@ def _look(path: Path) -> tuple[str, bool]:
     """What identifies the completions of a file (of one that is broken, also its name), and
     whether its rewards are plain.
     """
-    rows = list(trl.rows(path, beside=("advantage",)))
-    values = [as_mapping(row.value) for row in rows if isinstance(row, Row)]
+    read = list(rows(path, beside=("advantage",)))
+    values = [as_mapping(row.value) for row in read if isinstance(row, Row)]
     said = [[value.get("prompt"), value.get("completion")] for value in values]
     size = group_size([content_hash(prompt, 16) for prompt, _ in said])
     advantages = [number(value.get("advantage")) for value in values]
     plain = are_plain(
         [numbers(as_mapping(value.get("rewards"))) for value in values], advantages, size
     )
-    broken = path.name if len(values) < len(rows) else ""
+    broken = path.name if len(values) < len(read) else ""
     return content_hash([said, broken], 16), plain

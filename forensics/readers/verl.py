@@ -29,18 +29,17 @@ Format: verl `trainer/ppo/ray_trainer.py` and `trainer/ppo/v1/trainer_base.py`
 3. `score` is the reward; the other numbers are rewards by name.
 """
 
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from forensics.readers import verl
-from forensics.readers.content import Unreadable, UnreadableContent, log_name, read_head
-from forensics.readers.json_rows import MALFORMED, Row, first_row, in_words, read_rows
+from forensics.readers.content import UnreadableContent, log_name, read_head
+from forensics.readers.json_rows import Row, first_row, read_rows
 from forensics.readers.log_reader import Reader
 from forensics.readers.rollout_text import named_outcome, numbers, prompt_and_completion
-from forensics.readers.step_rows import Broken, Found, row_of
+from forensics.readers.step_rows import Broken, Found, each_row, row_of
 from forensics.readers.values import field_names, run_of
 from forensics.records import Trajectory, content_hash
 
@@ -107,30 +106,24 @@ class VerlDump:
         """The runs of a step, those of a group with the same `group`."""
         last: dict[tuple[str, int], tuple[int, Found]] = {}
         samples: Counter[str] = Counter()
+
+        def note(row: Row) -> None:
+            group, sample, output = place_of(row.value)
+            if sample is None:
+                sample = samples[group]
+                samples[group] += 1
+            if last.get((group, sample), (-1,))[0] <= output:
+                last[group, sample] = output, _found(row, step, group, sample)
+
         for path in self.files[step]:
-            for row in read_rows(path):
-                if isinstance(row, Unreadable):
-                    broken(row)
-                    continue
-                try:
-                    group, sample, output = place_of(row.value)
-                    if sample is None:
-                        sample = samples[group]
-                        samples[group] += 1
-                    if last.get((group, sample), (-1,))[0] > output:
-                        continue
-                    found = _found(row, path, step, group, sample)
-                except (UnreadableContent, *MALFORMED) as error:
-                    broken(Unreadable(path, in_words(error), row.where))
-                    continue
-                last[group, sample] = output, found
+            deque(each_row(read_rows(path), path, broken, note), maxlen=0)
         yield from (found for _, found in last.values())
 
 
 def find(folder: Path) -> VerlDump | None:
     """The dump in a folder, `None` where there is none."""
     paths = sorted(path for path in folder.glob("*.jsonl") if path.stem.isdecimal())
-    known = bool(paths) and verl.recognises(paths[0], read_head(paths[0]))
+    known = bool(paths) and recognises(paths[0], read_head(paths[0]))
     return VerlDump({int(path.stem): (path,) for path in paths}) if known else None
 
 
@@ -149,14 +142,14 @@ def place_of(row: Any) -> tuple[str, int | None, int]:
     return uid, None, 0
 
 
-def _found(row: Row, path: Path, step: int, group: str, sample: int) -> Found:
-    run = verl.run(Row(row.where, row.value, path))
+def _found(row: Row, step: int, group: str, sample: int) -> Found:
+    made = run(row)
     return row_of(
-        run,
+        made,
         step=step,
         group=group,
         sample=sample,
-        reward=run.rewards.get("score"),
+        reward=made.rewards.get("score"),
         end=None,
         turns=None,
     )
