@@ -290,7 +290,7 @@ class HarnessWorld(PlayedElsewhere):
                 lay_over(part, place / part.name)
 
 
-NO_KNOWN_CHEAT: Final = "give a harness.toml (docs/your-own-agent.md)"
+CURE: Final = "give a harness.toml (docs/your-own-agent.md)"
 NO_IDENTITY: Final[Any] = {
     **dict.fromkeys(("at_once", "tasks", "honest", "bystander"), True),
     "channels": {"__all__": {"cheat"}},
@@ -300,11 +300,11 @@ PLACEHOLDERS: Final = ("task", "seed", "without", "out", "prompt", "task_dir", "
 
 def read_harness(path: Path) -> Harness:
     """What a `harness.toml` says, with its tasks. Raises `UserError` for what cannot be meant."""
-    text = read_text(path, "the harness ", NO_KNOWN_CHEAT)
+    text = read_text(path, "the harness ", CURE)
     try:
         table = HarnessTable.model_validate(parse_toml(text))
     except ValidationError as error:
-        raise UserError(f"the harness {path} {_amiss(error)}; {NO_KNOWN_CHEAT}") from None
+        raise UserError(f"the harness {path} {_amiss(error)}; {CURE}") from None
     except ValueError as error:
         raise UserError(f"the harness {path} is not valid TOML: {error}; mend it") from None
     folder = path.parent

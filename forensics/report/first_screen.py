@@ -31,6 +31,7 @@ from forensics.phrases import (
     MINUS,
     capital,
     joined,
+    moved,
     percent,
     plural,
     point_range,
@@ -244,18 +245,12 @@ def gain_told(verdict: Verdict) -> str:
     if gain is None:
         return "The change of the score was not measured."
     sure = gain.low > 0 or gain.high < 0
-    moved = "went" if not sure else "rose" if gain.estimate > 0 else "fell"
-    if before is not None and after is not None:
-        first, last = (percent(_value(one)) for one in (before, after))
-        moved = f"stayed at {last}" if first == last else f"{moved} from {first} to {last}"
+    both: tuple[Any, ...] = (before, after)  # scores with their intervals or without
+    ends = None if None in both else [float(getattr(one, "estimate", one)) for one in both]
     level, span = f"{100 * gain.level:g} %", point_range(gain.low, gain.high)
     doubt = "" if sure else "; this may be chance"
-    return f"The score {moved} ({points(gain.estimate)} points, {level} interval {span}){doubt}."
-
-
-def _value(score: Any) -> float:
-    """A score with its interval or without."""
-    return float(getattr(score, "estimate", score))
+    told = moved(gain.estimate, sure, ends)
+    return f"The score {told} ({points(gain.estimate)} points, {level} interval {span}){doubt}."
 
 
 def two_intervals(verdict: Verdict, missing: bool) -> str:
@@ -299,20 +294,16 @@ def pair_told(data: Answered, rows: Iterable[Finding] = ()) -> tuple[str, ...]:
     gain, rest = data.answer("pair.gain_plain"), data.answer("pair.gain_unflagged")
     if gain is None:
         return ()
-    first: tuple[str, ...] = (_gain(gain),)
+    first: tuple[str, ...] = (
+        f"The score {moved_told(gain)}{_mean(gain)}: {points(gain.estimate, 1)} points (plain"
+        f" paired interval over {plural(gain.clusters, 'task')} {whole_ends(gain, 100)}).",
+    )
     if rest is not None:
         first = (flagged_told(gain, rest, rows, _mean(gain)), both_told(gain, rest))
     if explained(gain, rest):
         return (*first, *filter(None, (_length(data),)))
     told = (*first, _parts(data, rest), _tasks(data, rest or gain, rest), _length(data))
     return tuple(filter(None, told))
-
-
-def _gain(gain: Evidence) -> str:
-    return (
-        f"The score {moved_told(gain)}{_mean(gain)}: {points(gain.estimate, 1)} points (plain"
-        f" paired interval over {plural(gain.clusters, 'task')} {whole_ends(gain, 100)})."
-    )
 
 
 def _mean(gain: Evidence) -> str:
@@ -416,10 +407,11 @@ def flagged_told(gain: Evidence, rest: Evidence, rows: Iterable[Finding], mean: 
         (round(number(facts.get(f"flagged wins {when}"))), round(number(facts.get(f"wins {when}"))))
         for when in (first, last)
     )
+    these = "this win" if here[0] + there[0] == 1 else "these"
     beside = "no win" if not there[1] else f"{there[0]:,} of {there[1]:,}"
     return (
         f"The score {moved_told(gain)}{mean}, {but} {_of(*here)} {first} training{shared}"
-        f" {_ways(facts, first, rows)} ({beside} {last}). Had {_these(here[0] + there[0])} failed,"
+        f" {_ways(facts, first, rows)} ({beside} {last}). Had {these} failed,"
         f" it would {moved_told(rest, would=True)}."
     )
 
@@ -450,10 +442,6 @@ def _of(count: int, wins: int) -> str:
     if count == wins:
         return "the only win" if wins == 1 else f"all {wins:,} wins"
     return f"{count:,} of the {wins:,} wins"
-
-
-def _these(count: int) -> str:
-    return "this win" if count == 1 else "these"
 
 
 def _ways(facts: dict[str, Scalar], when: str, rows: Iterable[Finding]) -> str:

@@ -18,21 +18,40 @@ Diagnostic gaps: what could not be told apart, which measurement would tell,
 and what it would cost (`measurement_cost`). First what the answers leave open, then
 what the runs do: training noise that one run does not show, runs that were lost or
 silent, terms that nothing touched. Those about gain tests are in `source_gaps`.
+
+Gaps about gain tests: what a gain runs through that nobody allowed,
+what is phantom while the rest is open, what is known too loosely.
 """
 
+import tomllib
 from collections.abc import Iterable, Iterator, Sequence
+from importlib.resources import files
+from typing import Any
 
-from forensics.phrases import allow_flags, joined, percent, plural, point_range, points, printable
+from forensics.layers.one_line_rules import RULE
+from forensics.phrases import (
+    allow_flags,
+    capital,
+    joined,
+    percent,
+    plural,
+    point_range,
+    points,
+    printable,
+)
 from forensics.records import Evidence, Undefined, Verdict
 from forensics.records.gain_test import GainTest
-from forensics.records.verdict import Gap, ReasonCode
+from forensics.records.verdict import Gap, ReasonCode, Source
 from forensics.verdict.parts import parts
 from forensics.verdict.rule import (
     ASSUMED,
     G0,
+    MOST,
     OVER,
     PLACEBO,
     REFUSED,
+    REGRADED,
+    SHORTCUT,
     THROUGH,
     WINS,
     G,
@@ -50,41 +69,222 @@ from forensics.verdict.sentences import (
     sentence,
     stated,
 )
-from forensics.verdict.source_gaps import (
-    answered_yes,
-    found_elsewhere,
-    loosely_carried,
-    not_allowed,
-    reaches_above_zero,
-    rest_open,
-)
 from forensics.verdict.sources import (
     NAMED,
+    clearing_cost,
     cost,
+    cure_of,
+    held_of,
     in_points,
     more_runs,
     smallest,
     sources,
     sources_of,
+    widths_to,
 )
 from forensics.verdict.view import (
+    CARRIED,
     JOINED,
     Judgement,
     Ruling,
     Terms,
     View,
+    all_of,
     as_scrubbed,
     estimate_of,
+    judge,
     scrubbed,
     standing,
     statistic,
     walk,
 )
 
-RERUN = "Run both checkpoints with the shortcuts scrubbed: `forensics investigate`."
-RERUN_COST = "one run of both sides in the open and in the scrubbed world"
+
+def rest_open(judged: Judgement) -> Iterator[Gap]:
+    """What is surely phantom by a needless test, while it is open
+    whether the rest is genuine.
+    """
+    if judged.ruling.clause.id != "rest-open":
+        return
+    view = judged.view
+    for choice in judged.ruling.clause.when:
+        test = judged.rule.test_of(choice[0].question)
+        if test is None or not all_of(judge(one, view) for one in choice):
+            continue
+        least = statistic(view.evidence(test.asked), "carried_low", view.level)
+        assert least is not None, "the clause asks for it"
+        yield told_gap(
+            "rest-open",
+            least=points(least, 1).lstrip("+"),
+            held=held_of(test),
+            test=test.name,
+            **_would_tell(judged, test),
+        )
+
+
+def _would_tell(judged: Judgement, test: GainTest) -> dict[str, str]:
+    """What says of the rest that there is next to nothing, or that it is genuine:
+    the cheaper of the two.
+    """
+    sides = (("phantom_over_bar", 0.0), ("left", judged.rule.margin))
+    known = [
+        (evidence, evidence.estimate - bar)
+        for name, bar in sides
+        if (evidence := judged.view.evidence(f"{test.name}.{name}")) is not None
+    ]
+    evidence, distance = min(known, key=lambda one: widths_to(*one))
+    total = judged.view.evidence(G)
+    wanted = cost(evidence, distance, total.clusters if total else 0)
+    return {"more": more_runs(evidence), "cost": wanted}
+
+
+def not_allowed(judged: Judgement) -> Iterator[Gap]:
+    """What more than a fifth of the surviving gain runs through, without
+    anybody having allowed it.
+    """
+    view = judged.view
+    shortcuts = [kind for kind in answered_yes(view, SHORTCUT) if not _by_regrading(view, kind)]
+    carrying = [
+        about
+        for about, e in view.all_evidence(CARRIED).items()
+        if e.diagnostics.get("carries") is True
+    ]
+    for kind in dict.fromkeys(
+        (*shortcuts, *answered_yes(view, THROUGH), *(kind or "" for kind in carrying))
+    ):
+        name, allow = printable(kind), allow_flags(kind.split(JOINED))
+        held = ", whose output held the answer" if kind in shortcuts else ""
+        yield told_gap("not-allowed", name=name, held=held, allow=allow)
+    lost = view.evidence(REGRADED)
+    if lost is not None and lost.interval is not None and lost.interval.low > 0:
+        bent = [
+            printable(kind) for kind in answered_yes(view, SHORTCUT) if _by_regrading(view, kind)
+        ]
+        used = f" ({', '.join(bent)})" if bent else ""
+        yield told_gap("regraded", used=used)
+
+
+def found_elsewhere(judged: Judgement) -> Iterator[Gap]:
+    """What the tests beside refusal and regrading found, where it did not
+    decide the label.
+    """
+    view = judged.view
+    for test in judged.rule.gain_tests:
+        name, needless = test.name, test.kind == "needless"
+        decided = needless and judged.label in ("phantom", "mixed")
+        elsewhere = test.kind in ("declared", "aside") or test.asked == REGRADED
+        if elsewhere or decided or standing(test, view) != "found":
+            continue
+        rows = [row for row in sources_of(test, view) if row.todo]
+        named = smallest([row.source for row in rows])
+        if test.asked == REFUSED and named:
+            continue  # `not_allowed` names them
+        if not named and (since := _allowed_since(name, view)):
+            yield told_gap(
+                "allowed-since",
+                kinds=", ".join(map(printable, since)),
+                test=name,
+                allow=allow_flags(view.terms.allowed),
+            )
+            continue
+        known = {
+            row.source: f"{row.said}, {row.source}" if row.said else row.source for row in rows
+        }
+        listed = ", ".join(str(known[one]) for one in named)
+        cure, free = cure_of(test, *named), "no new runs to say so"
+        if needless:
+            cure += _harm_of(name, view)
+            free = "one more world for both sides"
+        told = test.found or f"runs through {test.excludes}{{names}}"
+        asks = told.endswith("?")
+        names = (listed or "actions") if asks else f" ({listed})" if listed else ""
+        yield told_gap(
+            "found-elsewhere",
+            told=f"{told.format(names=names)}{'' if asks else '.'}{_by_rules(rows)}",
+            cure=capital(cure),
+            cost=free,
+        )
+
+
+def _by_rules(rows: Sequence[Source]) -> str:
+    """What is known of the lines of code among these sources, a sentence each. A kind of action
+    may be called `rule` too; it has no words.
+    """
+    rules = (row for row in rows if row.said and (row.source or "").startswith(RULE))
+    told = (row.reason.rpartition(": ")[0] for row in rules)
+    return "".join(f" {one}." for one in told)
+
+
+def _allowed_since(name: str, view: View) -> tuple[str, ...]:
+    """What is allowed by now, and was not left out when this was measured."""
+    terms = view.terms
+    about = (
+        one.about.split(JOINED)
+        for one in view.findings
+        if one.question.startswith(f"{name}.") and one.about and terms.exempt(one)
+    )
+    kinds = {kind for kinds in about for kind in kinds if kind in terms.allowed}
+    return tuple(sorted(kinds)) if name in terms.on_terms else ()
+
+
+def _harm_of(name: str, view: View) -> str:
+    """What keeps a find from being an accusation: the alteration may do harm."""
+    placebo = view.evidence(f"{name}.placebo_over_bar")
+    if placebo is None or not reaches_above_zero(placebo):
+        return ""
+    return (
+        f"; that {name} does harm by itself is not excluded: what it takes from the policy"
+        f" before training, minus a fifth of the gain, is {in_points(placebo)}"
+    )
+
+
+def _by_regrading(view: View, kind: str) -> bool:
+    """Whether a shortcut is one because its wins do not stand: nothing that could be allowed."""
+    answer = view.all_evidence(SHORTCUT).get(kind)
+    return answer is not None and "wins_lost" in answer.diagnostics
+
+
+def loosely_carried(judged: Judgement) -> Iterator[Gap]:
+    """What other sources carry, known too loosely to say that it is at most a fifth."""
+    if judged.ruling.clause.id != "carried-too-wide":
+        return
+    for test in judged.rule.gain_tests:
+        evidence = judged.view.evidence(test.asked)
+        if evidence is None or standing(test, judged.view) != "loose":
+            continue
+        if test.kind != "declared":
+            yield told_gap(
+                "loosely-carried",
+                what=test.loose or test.excludes,
+                test=test.name,
+                told=in_points(evidence),
+                more=more_runs(evidence),
+                cost=clearing_cost(evidence, judged.view),
+            )
+
+
+def answered_yes(view: View, question: str) -> list[str]:
+    """What a yes-or-no question is answered with yes about."""
+    return sorted(
+        about or "an action"
+        for about, e in view.all_evidence(question).items()
+        if e.estimate >= MOST
+    )
+
+
+def reaches_above_zero(evidence: Evidence) -> bool:
+    """Whether the interval holds a number above zero."""
+    return evidence.interval is not None and evidence.interval.high > 0
+
+
+GAPS = tomllib.loads((files(__package__) / "gaps.toml").read_text(encoding="utf-8"))
 APART = ("prompt", "rule")  # what stands before a field of the prompt, or a line of code
 LONGEST_REASON = 300
+
+
+def told_gap(name: str, /, **words: Any) -> Gap:
+    """The gap of this name in `gaps.toml`, with what its sentences leave open."""
+    return Gap(**{field: text.format(**words) for field, text in GAPS[name].items()})
 
 
 def named_gaps(judged: Judgement) -> tuple[Gap, ...]:
@@ -103,14 +303,7 @@ def closed(judged: Judgement) -> Iterator[Gap]:
     found = (one for test in judged.rule.gain_tests for one in sources_of(test, judged.view))
     rows = {one.source: one for one in found if one.todo and one.status == "tested"}
     named = [rows[one].told for one in smallest(rows)][:NAMED]
-    yield Gap(
-        text="What the same training learns without the shortcut was not measured.",
-        measurement=(
-            f"Close {joined(named, 'what carries the gain')} in the world that trains and scores,"
-            " train again, and investigate that checkpoint."
-        ),
-        cost="one training run and one case",
-    )
+    yield told_gap("closed", carriers=joined(named, "what carries the gain"))
 
 
 def missing(
@@ -135,24 +328,21 @@ def _unanswered(view: View, question: str, test: GainTest | None) -> Gap:
             )
             return Gap(text=reason, measurement=cure + accept, cost=f"one answer to `{name}`")
     if answers:
-        text = f"`{name}` has no interval at the level of the rule ({100 * view.level:g} %)."
-        return Gap(text=text, measurement="Measure it again at that level.", cost="no new runs")
+        return told_gap("not-at-level", name=name, level=100 * view.level)
     if question == REFUSED and view.terms.allowed:
-        allow = allow_flags(view.terms.allowed)
-        return Gap(
-            text=(f"No run refused every kind of action except {printable(view.terms.key or '')}."),
-            measurement=f"`forensics investigate ... --resume {allow}`." + accept,
-            cost="one more world for both sides",
+        return told_gap(
+            "not-refused",
+            kinds=printable(view.terms.key or ""),
+            allow=allow_flags(view.terms.allowed),
+            accept=accept,
         )
     left_out = test is not None and not any(map(view.answers, test.questions))
-    return Gap(
-        text=f"The gain test {test.name} was left out."
+    what = (
+        f"The gain test {test.name} was left out."
         if test and left_out
-        else f"`{name}` was not measured.",
-        measurement="`forensics investigate ... --resume` without `--quick` or `--instruments`."
-        + accept,
-        cost="one run of what answers it",
+        else f"`{name}` was not measured."
     )
+    return told_gap("left-out", what=what, accept=accept)
 
 
 def too_wide(judged: Judgement) -> Iterator[Gap]:
@@ -169,12 +359,12 @@ def too_wide(judged: Judgement) -> Iterator[Gap]:
         evidence = scrubbed(view, question)
         width = statistic(evidence, "half_width", view.level)
         if evidence is not None and width is not None and width > widest:
-            yield Gap(
-                text=(
-                    f"{name} is known only to {100 * width:.1f} points either way; the rule asks"
-                    f" for {100 * widest:g} where that leaves two labels open."
-                ),
-                measurement="Logs of more tasks." if judged.bounded else more_runs(evidence),
+            yield told_gap(
+                "too-wide",
+                name=name,
+                width=100 * width,
+                widest=100 * widest,
+                more="Logs of more tasks." if judged.bounded else more_runs(evidence),
                 cost=cost(evidence, widest),
             )
 
@@ -192,12 +382,12 @@ def unsettled(judged: Judgement) -> Iterator[Gap]:
             ratio = interval.half_width / max(distance, 1e-12)
             straddling.append((ratio, question, value, evidence, distance))
     for _, question, value, evidence, distance in sorted(straddling, key=lambda row: row[:3]):
-        yield Gap(
-            text=(
-                f"{IN_WORDS[question]} is {in_points(evidence)}, which leaves open on which side of"
-                f" {100 * value:g} it lies."
-            ),
-            measurement=more_runs(evidence),
+        yield told_gap(
+            "unsettled",
+            name=IN_WORDS[question],
+            told=in_points(evidence),
+            value=100 * value,
+            more=more_runs(evidence),
             cost=cost(evidence, distance),
         )
 
@@ -218,16 +408,11 @@ def broken(judged: Judgement) -> Iterator[Gap]:
         if breakage
         else ""
     )
-    yield Gap(
-        text=(
-            f"Scrubbed runs that never hand in{how_often} decide the label: {ruling.label} if"
-            f" they count as lost skill, {second.label} if they are imputed at the before"
-            " policy's rate."
-        ),
-        measurement=(
-            "Scrub in a way that disturbs the policy less, so that the scrubbed world is closer"
-            " to what it was trained in."
-        ),
+    yield told_gap(
+        "broken",
+        how_often=how_often,
+        first=ruling.label,
+        second=second.label,
         cost=f"about {plural(breakage.n, 'episode')}" if breakage else "one run of both sides",
     )
 
@@ -238,17 +423,8 @@ def harm(judged: Judgement) -> Iterator[Gap]:
     """
     over, placebo = _surely_over(judged.view), judged.view.evidence(PLACEBO)
     if over and judged.ruling.label != "phantom" and placebo and reaches_above_zero(placebo):
-        yield Gap(
-            text=(
-                "At least four fifths of the gain vanish on scrubbing, but scrubbing may do harm"
-                " by itself: what it takes from the policy before training, minus a fifth of the"
-                f" gain, is {in_points(placebo)}."
-            ),
-            measurement=(
-                "More held-out tasks where that is too wide; else a replacement that disturbs less,"
-                " or a chain of evidence for the wins."
-            ),
-            cost=cost(placebo, max(-placebo.estimate, 0.0)),
+        yield told_gap(
+            "harm", placebo=in_points(placebo), cost=cost(placebo, max(-placebo.estimate, 0.0))
         )
 
 
@@ -256,17 +432,7 @@ def unexplained(judged: Judgement) -> Iterator[Gap]:
     """What scrubbing shows but no chain of evidence explains."""
     shares = judged.view.all_evidence(WINS)
     if _surely_over(judged.view) and judged.ruling.clause.id in ("mixed", "unsettled"):
-        yield Gap(
-            text=(
-                "At least four fifths of the gain vanish on scrubbing, but only"
-                f" {percent(sum(e.estimate for e in shares.values()))} of the wins are credited to"
-                " a channel."
-            ),
-            measurement=(
-                "Read the wins that no channel explains, and declare what they use as a channel."
-            ),
-            cost="no new runs to read them, one more world for both sides for each new channel",
-        )
+        yield told_gap("unexplained", credited=percent(sum(e.estimate for e in shares.values())))
 
 
 def _surely_over(view: View) -> bool:
@@ -280,15 +446,7 @@ def rivals(judged: Judgement) -> Iterator[Gap]:
     without the shortcut.
     """
     if judged.ruling.label != judged.second.label:
-        yield Gap(
-            text=(
-                "What credited wins are worth without the shortcut decides the label:"
-                f" {judged.ruling.label} if they would have gone as the before policy's other runs"
-                f" did, {judged.second.label} if as their own policy's other runs did."
-            ),
-            measurement=RERUN,
-            cost=RERUN_COST,
-        )
+        yield told_gap("rivals", first=judged.ruling.label, second=judged.second.label)
 
 
 def doubt(judged: Judgement) -> Iterator[Gap]:
@@ -299,14 +457,10 @@ def doubt(judged: Judgement) -> Iterator[Gap]:
     if judged.ruling.clause.id != "unsettled" or not (outer and inner):
         return
     if outer.interval and inner.interval and outer.interval.low < inner.interval.low:
-        yield Gap(
-            text=(
-                "Wins that tried a shortcut, without a chain of evidence that it made them, widen"
-                f" the genuine part from {point_range(inner.interval.low, inner.interval.high, 1)}"
-                f" points to {point_range(outer.interval.low, outer.interval.high, 1)}."
-            ),
-            measurement="Read these wins, which findings.jsonl lists.",
-            cost="no new runs",
+        yield told_gap(
+            "doubt",
+            inner=point_range(inner.interval.low, inner.interval.high, 1),
+            outer=point_range(outer.interval.low, outer.interval.high, 1),
         )
 
 
@@ -314,14 +468,7 @@ def not_run(judged: Judgement) -> Iterator[Gap]:
     """From logs: a label that rests on an assumption, which a re-run would test."""
     rests = judged.label in (*RESTS_ON_ASSUMPTION, "undetermined")
     if rests and judged.view.evidence(G) is not None:
-        yield Gap(
-            text=(
-                "Logs bound the genuine part; what wins through a shortcut are worth without it was"
-                " not run."
-            ),
-            measurement=RERUN,
-            cost=RERUN_COST,
-        )
+        yield told_gap("not-run")
 
 
 def unused_terms(judged: Judgement) -> Iterator[Gap]:
@@ -335,12 +482,8 @@ def unused_terms(judged: Judgement) -> Iterator[Gap]:
         for kind in judged.view.terms.allowed:
             parts = {part.split(":")[0] for part in kind.split(JOINED) if ":" in part} or {kind}
             if not parts <= known:
-                yield Gap(
-                    text=f"{printable(kind)} is allowed, but no run tried it.",
-                    measurement=(
-                        f"Look how it is spelt; the runs tried {printable(tried, LONGEST_REASON)}."
-                    ),
-                    cost="no new runs",
+                yield told_gap(
+                    "unused-term", kind=printable(kind), tried=printable(tried, LONGEST_REASON)
                 )
 
 
@@ -348,19 +491,7 @@ def seeds(judged: Judgement) -> Iterator[Gap]:
     """One training run says nothing about the next."""
     gain = judged.view.evidence(G)
     if gain is not None and gain.diagnostics.get("seeds") == 1:
-        yield Gap(
-            text=(
-                "Training noise was not measured: there is one training run, so the verdict is"
-                " about this checkpoint, not about the recipe."
-            ),
-            measurement=(
-                "Train the same recipe with other seeds and give each as another `--after`."
-            ),
-            cost=(
-                "about 4 more training runs (with fewer than 3 in all the intervals become too wide"
-                " to use)"
-            ),
-        )
+        yield told_gap("seeds")
 
 
 def lost_runs(judged: Judgement) -> Iterator[Gap]:
@@ -370,14 +501,7 @@ def lost_runs(judged: Judgement) -> Iterator[Gap]:
     if gain is None or not isinstance(lost, int):
         return
     if max(lost / max(gain.n + lost, 1), *lost_shares(judged.view)) > LOST_SHARE:
-        yield Gap(
-            text=(
-                f"{plural(lost, 'run')} errored or had no score and were left out; if that depends"
-                " on the policy, the scores are biased."
-            ),
-            measurement="Find out why they errored and run them again.",
-            cost=plural(lost, "episode"),
-        )
+        yield told_gap("lost-runs", runs=plural(lost, "run"), cost=plural(lost, "episode"))
 
 
 def silent_runs(judged: Judgement) -> Iterator[Gap]:
@@ -386,28 +510,10 @@ def silent_runs(judged: Judgement) -> Iterator[Gap]:
     """
     before, after = (stated(judged.view, f"never_acted_{side}") for side in ("before", "after"))
     if before or after:
-        yield Gap(
-            text=(
-                f"{percent(before)} of the runs before training and {percent(after)} of those after"
-                " it never acted, as where a prompt leaves no room for an action; they count as"
-                " lost."
-            ),
-            measurement=(
-                "Raise `--max-tokens` above the longest prompt, or leave the longest tasks out."
-            ),
-            cost="one run of both sides",
-        )
+        yield told_gap("never-acted", before=percent(before), after=percent(after))
     before, after = (stated(judged.view, f"cut_off_{side}") for side in ("before", "after"))
     if max(before, after) > LOST_SHARE:
-        yield Gap(
-            text=(
-                f"{percent(before)} of the runs before training and {percent(after)} of those after"
-                " it were cut off by the token budget, in the world where most were; they count as"
-                " lost."
-            ),
-            measurement="Raise `--max-tokens`.",
-            cost="one run of both sides",
-        )
+        yield told_gap("cut-off", before=percent(before), after=percent(after))
 
 
 FROM_RUNS = (

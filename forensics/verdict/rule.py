@@ -38,7 +38,7 @@ from pydantic import TypeAdapter, ValidationError
 from forensics.errors import UserError
 from forensics.instruments import installed_gain_tests
 from forensics.layers.decomposition import GENUINE_BAR, PHANTOM_BAR
-from forensics.phrases import printable
+from forensics.phrases import joined, printable
 from forensics.records import canonical_json, content_hash
 from forensics.records.gain_test import GainTest, Kind
 from forensics.records.given_files import parse_toml, read_text
@@ -241,7 +241,7 @@ def standard_rule(
     tests = installed_gain_tests() if gain_tests is None else gain_tests
     bars = {"margin": margin, "widest": widest}
     names = {one["id"] for one in _STANDARD["clauses"]}
-    told = in_points(bars) | {"needless": _listed(t.name for t in tests if t.kind == "needless")}
+    told = in_points(bars) | {"needless": joined([t.name for t in tests if t.kind == "needless"])}
 
     def conditions(choice: Iterable[str]) -> Iterator[tuple[Condition, ...]]:
         for texts in _spelt_out(choice, tests):
@@ -270,12 +270,6 @@ def standard_rule(
         boundaries=tuple((name, bars.get(at, at)) for name, at in _STANDARD["boundaries"]),
         gain_tests=tests,
     )
-
-
-def _listed(names: Iterable[str]) -> str:
-    """`a, b and c`."""
-    *rest, last = names
-    return f"{', '.join(rest)} and {last}" if rest else last
 
 
 def in_points(thresholds: Mapping[str, float]) -> dict[str, str]:
