@@ -4,10 +4,9 @@ Both are protocols. A stranger's class that has these methods plugs in through
 the entry points `forensics.environments` and `forensics.policies`; nothing here
 has to be inherited. `forensics.world.World` is a base with defaults for an environment.
 
-What an environment may have beside the methods of `forensics.protocols.Environment`.
-
+What an environment may have beside the methods of `Environment` has a protocol of its own.
 An instrument that needs one of them asks `isinstance`, and says what is missing where it is not
-there. Import them from `forensics.protocols`.
+there.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -9,9 +9,7 @@
 Each channel is taken out alone, and all of them together. What a script could not show (it does
 not win where it should, no cheat for a channel) is *not checked*, which is never *fair*.
 
-Scripts that play a world: the reader's own trusted code, or a list of actions.
-
-Two kinds of file:
+Scripts are the reader's own trusted code, or a list of actions:
 
 * Python (`solver.py`, or `solver.py:NAME`): a function `act(observations, task)` (or `NAME`) that
   is given every text read so far, the prompt first, and the name of the task, and returns the
@@ -19,13 +17,11 @@ Two kinds of file:
   stands, with your rights.*
 * Anything else: one action a line, in this order; `{task}` is replaced by the name of the task.
 
-Is the scrubbed twin of a harness fair? Commands in the agent's place show it.
-
-`harness.toml` names them: `honest` (does the job), a channel's `cheat` (wins by it alone), and
-`bystander` (optional). Each is run as the agent is: the same placeholders, variables, copies of the
-task and time-out, a result in `{out}`; it asks no model. A bystander writes what it reads to
-`{out}/seen.txt`, which must be the same in both worlds, letter by letter; without one no texts are
-compared, and honest and cheating runs decide.
+Of a harness, commands in the agent's place show it. `harness.toml` names them: `honest` (does the
+job), a channel's `cheat` (wins by it alone), and `bystander` (optional). Each is run as the agent
+is: the same placeholders, variables, copies of the task and time-out, a result in `{out}`; it asks
+no model. A bystander writes what it reads to `{out}/seen.txt`, which must be the same in both
+worlds, letter by letter; without one no texts are compared, and honest and cheating runs decide.
 """
 
 import traceback

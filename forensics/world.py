@@ -5,11 +5,9 @@ scrubbed of them, names of tasks, snapshots. Nothing has to inherit it: a class 
 of `forensics.protocols.Environment` is a world all the same. Which of its names, and of
 `mini-repo`'s, stay as they are is written in docs/own-environment.md.
 
-A world whose episodes are played by somebody else's harness.
-
-It names its tasks and its channels, so that a case can ask for runs of it by condition; it
-cannot be stepped here. What has to step it (`reset`, `step`, snapshots) is told so, and is *not
-tested*.
+`PlayedElsewhere` is a world whose episodes are played by somebody else's harness. It names its
+tasks and its channels, so that a case can ask for runs of it by condition; it cannot be stepped
+here. What has to step it (`reset`, `step`, snapshots) is told so, and is *not tested*.
 """
 
 import copy

@@ -1,4 +1,4 @@
-"""The commands of the frame: investigate, scan, report, gate, schema. Light at
+"""The commands of the frame: investigate, scan, report, gate, check-server, schema. Light at
 import.
 
 Defaults are written out here, because the types that own them are not loaded
@@ -7,10 +7,6 @@ for `--help`; a test holds them against each other.
 What `investigate` compares, by the options that were given: checkpoints, servers of them, an
 agent on served models (`--harness`), or logs (`--logs`). What means nothing together is one
 sentence.
-
-The command `check-server`. Light at import.
-
-The JSON Schema of everything that is written to a file or read from one.
 """
 
 from collections.abc import Mapping, Sequence

@@ -2,9 +2,7 @@
 
 Every path in it is below the file's own folder, or absolute; the command runs in that folder.
 
-The tasks of a harness: lines of JSON, or a folder of task folders as Harbor has them.
-
-The world of somebody else's agent: tasks, channels, and what scrubs them.
+Its tasks are lines of JSON, or a folder of task folders as Harbor has them.
 """
 
 import hashlib

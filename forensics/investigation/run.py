@@ -2,7 +2,7 @@
 be killed and resumed.
 
 1. The inputs are checked and hashed, and `case.json` states them before
-   anything is measured. What is likely played, and at most, is said (`costs`).
+   anything is measured. What is likely played, and at most, is said (`concluded`).
 2. Every instrument (all installed ones, or those that were chosen) answers its
    questions. Rollouts are stored in
    chunks by the case; the answers of an instrument that finished are stored
@@ -15,18 +15,16 @@ be killed and resumed.
 `investigate --logs`: runs that somebody else's harness made, weighed by the usual rule.
 
 1. Each log has a place: a side (`before`, `after`, `after-1`, ...) and a world, the open one
-   unless `/scrubbed` or `/without:CHANNEL` stands behind it (`places`).
+   unless `/scrubbed` or `/without:CHANNEL` stands behind it.
 2. All logs are streamed into the case folder; what cannot be read is named. Tasks are paired by
    id. A run without an outcome has none, and never 0; a task without one in some log is left
    out, counted and named.
-3. The open runs are scanned (`scan_parts`): chains of evidence come from the families of
+3. The open runs are scanned (`scan_findings`): chains of evidence come from the families of
    shortcuts, or from what the logs themselves mark.
-   A scrubbed world that shows a shortcut all the same answers nothing (`leftovers`).
+   A scrubbed world that shows a shortcut all the same answers nothing (`concluded`).
 4. The instruments answer from the runs that there are. What needs a model, or a world that can
    be stepped, is `Undefined`, so that the rule calls no gain genuine on logs alone unless the
    reader accepts the tests that were not made.
-
-Where a log stands in a comparison: `before`, `after-1/scrubbed`, `after/without:history`.
 
 Each name after `without:` is a channel; `scrubbed` is the world without any. Where nobody names
 one, the channels are those that the scrubbed logs' own runs say, else one called `scrubbed`.
@@ -139,7 +137,7 @@ def investigate(
     The options of `forensics investigate` (docs/verdict.md) say what each argument does. Beside
     names and paths, `before` and `after` (several: training seeds of one recipe) may be policies
     in memory, `environment` a world, `rule` a `Rule`, and `instruments` further `Instrument`
-    objects. `logs`: runs of another harness in their place (`four_logs`).
+    objects. `logs`: runs of another harness in their place.
     `progress(what, done, of)` hears how far it is. Raises `UserError` for bad input, or
     a folder of something else.
     """

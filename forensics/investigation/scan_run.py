@@ -15,7 +15,7 @@ report; killed at any moment, resumed.
 How many runs of a log are degenerate: limits on what the behaviour layer tallied.
 
 What was done decides first: idle repeats, alternation, monologue (changing line numbers in an
-error are the same answer, polling whose answer changes is no repeat). A loop (`layers.loops`)
+error are the same answer, polling whose answer changes is no repeat). A loop (`layers.tally`)
 is an event: it counts however short it is beside the whole run. Of what was written only a
 loop at the very end and a text that is nearly all repeats count, since longer healthy runs
 repeat more words.
@@ -136,7 +136,11 @@ def scan(
     first = Path(after).expanduser()
     second = None if before is None else Path(before).expanduser()
     given = [first] if second is None else [first, second]
-    _keep_apart(path, given)
+    for log in given:
+        if path.resolve() == log.resolve() or log.resolve() in path.resolve().parents:
+            raise UserError(
+                f"--out {path} lies inside the logs; choose another folder for the case"
+            )
     require_gain_tests(accept)
     require_free(exports, path, given, replace=force or resume)
     asked = Asked(
@@ -159,14 +163,6 @@ def scan(
             require_same(path, _identities(started["inputs"]), _identities(inputs))
         folder.begin()
         return _run(folder, sources, inputs, asked)
-
-
-def _keep_apart(folder: Path, logs: Sequence[Path]) -> None:
-    for log in logs:
-        if folder.resolve() == log.resolve() or log.resolve() in folder.resolve().parents:
-            raise UserError(
-                f"--out {folder} lies inside the logs; choose another folder for the case"
-            )
 
 
 def _stated(

@@ -23,10 +23,6 @@ that the claimed checkpoint made here.
 
 Limits: a server that knows that it is audited can behave; seeds of the server are taken for
 randomness; a departure that no bet looks like grows none of them.
-
-How a server is asked for draws: behind which contexts, how often, and where they are kept.
-
-What `forensics check-server` says of a server's draws, in plain text.
 """
 
 from collections.abc import Iterator, Mapping, Sequence

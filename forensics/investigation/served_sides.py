@@ -165,7 +165,9 @@ def _agent_side(
 ) -> AgentPolicy:
     url, _, model = server.partition("#")
     config = ServerConfig(url=url.rstrip("/"), key=os.environ.get(KEY))
-    with httpx.Client(headers=_headers(config.key), timeout=WAIT) as client:
+    with httpx.Client(
+        headers={"Authorization": f"Bearer {config.key}"} if config.key else {}, timeout=WAIT
+    ) as client:
         model = _model(client, config.url, model)
         scores = _scores(client, config.url, model)
     name = f"agent on served {model}"
@@ -179,10 +181,6 @@ def _agent_side(
         told=told,
         progress=progress,
     )
-
-
-def _headers(key: str | None) -> dict[str, str]:
-    return {"Authorization": f"Bearer {key}"} if key else {}
 
 
 def _model(client: httpx.Client, url: str, named: str) -> str:

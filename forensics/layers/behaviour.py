@@ -7,7 +7,7 @@
    (`evidence_chain`), and give the share of wins whose chain is complete
    (`channels`).
 3. Compare the shape of runs: turns, length, degeneracy, and the mix of actions.
-4. Decide on the two traps, echo and collapse (`traps`).
+4. Decide on the two traps, echo and collapse.
 5. See how runs end once the channels are scrubbed. A policy trained on a
    shortcut may be thrown off where the shortcut is gone and never hand anything
    in. That is not lost skill, so it is reported apart. So are wins on answers that were

@@ -4,7 +4,7 @@
 2. *Obtained*: what came back held the answer (a later tool step that the
    environment marks with the channel; or a prompt that shows it). Tampering:
    the bent reward is a win and the honest one is not.
-3. *Used*: the changed part of the submission first appeared there (`use`), more
+3. *Used*: the changed part of the submission first appeared there, more
    than in what the channel showed on other tasks. Tampering: used = obtained.
    Showing is not using: what the prompt itself shows is read by every run, and
    an answer that stands in it may have been worked out all the same, so one run

@@ -22,9 +22,8 @@ A pair of logs as if its flagged wins had failed: arithmetic on the outcomes, an
 these runs would have failed.
 
 A win is *flagged* where a shortcut was used in it or is credited with it (`ScoredRun.flagged`).
-Where a pair has such wins, what the gain comes with (`pair_chain`) and on which tasks
-(`pair_changed`) is told of the other wins: a shortcut is no skill, in whatever form its answer
-stands.
+Where a pair has such wins, what the gain comes with and on which tasks is told of the other wins:
+a shortcut is no skill, in whatever form its answer stands.
 """
 
 from collections import Counter
@@ -194,7 +193,7 @@ def _limit(sides: Sides, bit: int) -> int | None:
 @dataclass(frozen=True, kw_only=True)
 class Pair:
     """Both sides on the tasks that they share; `told`: what rows tell of finishing and format.
-    `unflagged`: the flagged wins are scored as lost (`pair_flagged`).
+    `unflagged`: the flagged wins are scored as lost.
     """
 
     before: ScoredSide

@@ -7,8 +7,8 @@ that both logs hold.
    without the pseudo-tasks of the decision (`statistics.intervals`): what a
    reader would work out by hand. They hold for these training seeds.
 2. Which answers are *in format*, and which runs *finished*, is told by
-   `pair_form`; where rows do not tell it, the part is `Undefined`.
-3. The gain is split along finished, in format, right (`pair_chain`), and what
+   `pair_sides`; where rows do not tell it, the part is `Undefined`.
+3. The gain is split along finished, in format, right, and what
    other runs scored. Where one of the first two is not told, the next link holds
    it too, which its sentence says. The parts add up to the gain. They say with
    what the score changed, not what would have happened otherwise.
@@ -20,7 +20,7 @@ that both logs hold.
 5. Length is in characters that the policy wrote, the mean over tasks.
 6. Where a win is flagged (a shortcut was used in it, or is credited with it), steps 3 and 4 are
    of the wins that are not, and their parts add up to the gain as if the flagged wins had
-   failed, which is told, too (`pair_flagged`).
+   failed, which is told, too.
 
 Control for the gain and its parts: the same between two halves of the before
 policy's own runs.

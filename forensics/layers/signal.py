@@ -9,7 +9,7 @@ Read off its record.
 3. The control of each change is chance: the tasks of both stretches dealt anew.
    P-values are adjusted over all of the layer's questions (Benjamini-Hochberg),
    the adjusted one stands in the diagnostics as `q_value`.
-4. Levels are set against the alert lines of the field (`signal_changes`), each
+4. Levels are set against the alert lines of the field, each
    with its source.
 
 Sources: 2606.03108 (signals of agentic RL), 2503.14476 (dynamic sampling,

@@ -1,6 +1,6 @@
 """The proxy as a server on loopback in a thread of this process: `RecordingProxy`.
 
-What the proxy answers over HTTP: three dialects and the list of models.
+It answers in three dialects, and lists the models.
 
 The key says which episode a request belongs to. Nothing else of a request says where anything
 goes: not its target, not its headers, not its fields.

@@ -7,7 +7,7 @@ one, and tells what it could not read by name and line, so that nothing is silen
 dropped: the rest goes on.
 
 1. A folder is walked in the order of its names, links to folders included, each
-   folder once. A hidden file is told only where a reader knows it (`hidden_files`).
+   folder once. A hidden file is told only where a reader knows it.
 2. A file goes to the first reader that recognises it: readers in the order of
    their `rank` (highest first, 0 where a reader has none), then of their names.
    Shapes that many tools write have a low rank. JSON that nobody recognises by a short

@@ -5,7 +5,7 @@ older `function_call`), OpenAI responses (items `function_call`,
 `function_call_output`, `reasoning`), LangChain (`type` beside the content, or `data`,
 or `kwargs`), Anthropic (parts `tool_use`, `tool_result`, `thinking`), Inspect (tool
 calls with `function` a name, parts `reasoning` and `tool_use` with its result),
-`from`/`value` pairs, and the parts of other products (`call_parts`).
+`from`/`value` pairs, and the parts of other products.
 
 1. A message is one step. What a tool sent back inside a message becomes a step
    of its own behind it.
@@ -98,7 +98,10 @@ def _together(messages: Iterable[Any]) -> Iterator[Any]:
             yield _called(calls, thoughts)
             calls, thoughts = [], []
         if kind == "reasoning" and "role" not in message:
-            thoughts += _reasoned(message)
+            parts = [*as_list(message.get("content")), *as_list(message.get("summary"))]
+            texts = [part.get("text") for part in parts if isinstance(part, Mapping)]
+            own = [message.get("reasoning_content"), message.get("reasoning"), message.get("text")]
+            thoughts += [text for value in (*own, *texts) for text in _strings(value)]
             continue
         if thoughts and _role(message) == "assistant":
             message = {**message, "reasoning_content": "\n".join(thoughts)}
@@ -115,14 +118,6 @@ def _called(calls: list[Any], thoughts: list[str]) -> Any:
         return calls[0]
     message = {"role": "assistant", "tool_calls": calls}
     return {**message, "reasoning_content": "\n".join(thoughts)} if thoughts else message
-
-
-def _reasoned(message: JsonObject) -> list[str]:
-    """What a reasoning item shows: its summary, or the reasoning itself."""
-    parts = [*as_list(message.get("content")), *as_list(message.get("summary"))]
-    texts = [part.get("text") for part in parts if isinstance(part, Mapping)]
-    own = [message.get("reasoning_content"), message.get("reasoning"), message.get("text")]
-    return [text for value in (*own, *texts) for text in _strings(value)]
 
 
 @dataclass
@@ -251,15 +246,14 @@ def _flat(content: Any) -> str:
     if isinstance(content, Mapping) and not content.keys() & {"type", "text"}:
         return json.dumps(content, ensure_ascii=False)
     if isinstance(content, list):
-        bare = (one["json"] if _is_json(one) else one for one in content)
+        bare = (
+            one["json"] if isinstance(one, Mapping) and one.keys() == {"json"} else one
+            for one in content
+        )
         content = [
             _flat(one) if isinstance(one, Mapping) and "type" not in one else one for one in bare
         ]
     return _parts("" if content is None else content).text()
-
-
-def _is_json(value: Any) -> bool:
-    return isinstance(value, Mapping) and value.keys() == {"json"}
 
 
 def _strings(value: Any) -> list[str]:

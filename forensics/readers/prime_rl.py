@@ -17,9 +17,8 @@ Format: verifiers 0.1 `utils/eval_utils.py` (`results.jsonl`), 0.4
 What prime-rl writes while it trains, as rows of a training record.
 
 Format: prime-rl 0.8 `monitors/file.py` (`rollouts/step_N/train/{all,effective}/traces.jsonl`,
-episodes of verifiers; before that `rollouts/step_N/train_rollouts.jsonl`), which the
-reader `verifiers` describes, and `trainer/rl/token_export.py`
-(`token_exports/step_N/rank_R.jsonl`, with `enable_token_export`).
+episodes of verifiers; before that `rollouts/step_N/train_rollouts.jsonl`), and
+`trainer/rl/token_export.py` (`token_exports/step_N/rank_R.jsonl`, with `enable_token_export`).
 
 1. `effective` holds what a step trained on. What is in `all` alone (of a group without
    spread, rejected, stale, failed) is a row of the step that it was finished in, dropped.
@@ -183,24 +182,18 @@ def _of_graph(row: Row, trace: JsonObject) -> Trajectory:
     calls = map(as_mapping, as_list(trace.get("calls")))
     called = next((call["model"] for call in calls if call.get("model")), None)
     name = content_hash([row.where, trace.get("task")])
+    told = as_mapping(trace.get("task"))
+    key, content = told.get("key"), told.get("hash")
     return run_of(
         steps,
         end,
         id=trace.get("id") or f"{log_name(row.path)} {name}",
-        task=_task(as_mapping(trace.get("task"))),
+        task=(dig(told, "data", "id") if key in (None, content) else None) or key or content,
         policy=dig(trace, "agent", "config", "model") or called,
         environment=dig(trace, "env", "name") or dig(trace, "env", "id") or "verifiers",
         rewards=scores | {name: value for name, value in metrics.items() if name not in scores},
         outcome=None if end[0] == "errored" else total(trace),
     )
-
-
-def _task(told: JsonObject) -> Any:
-    """Its key; where that is the hash of all that the task holds, the id that its source gave, if
-    any: it stays the same where a world changes the task's text.
-    """
-    key, content = told.get("key"), told.get("hash")
-    return (dig(told, "data", "id") if key in (None, content) else None) or key or content
 
 
 def _graph_steps(nodes: Any) -> tuple[Step, ...]:

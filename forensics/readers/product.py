@@ -2,7 +2,7 @@
 packages bring (entry points `forensics.products`: the name is the file's, the value the package
 that holds it).
 
-A table names the places of things (`paths`) in the rows of a file, and has a sample that a test
+A table names the places of things in the rows of a file, and has a sample that a test
 reads. A format is read in these steps:
 
 1. *Known*: one of the conditions `known` holds of one of the first rows.

@@ -87,6 +87,8 @@ def run(row: Row) -> Trajectory:
         raise UnreadableContent("the run has no trajectory")
     info, config = as_mapping(value.get("info")), _config(value.get("replay_config"))
     task = str(dig(config, "problem_statement", "id") or log_name(row.path))
+    told = dig(config, "agent", "model", "name")
+    folders = (pattern.match(folder.name) for folder in row.path.parents[:2] for pattern in FOLDERS)
     return judged_run(
         row.path,
         task,
@@ -94,7 +96,7 @@ def run(row: Row) -> Trajectory:
         exit_ending(info.get("exit_status"), _NAMES.done, field_names("cut_off").sweagent),
         info.get("submission"),
         id=f"{task}#{number}" if number else task,
-        policy=_policy(config, row.path),
+        policy=told or next((match["model"] for match in folders if match), None),
         environment="swe-agent",
         sample=number,
     )
@@ -106,13 +108,6 @@ def _config(config: Any) -> JsonObject:
         return as_mapping(parse(config) if isinstance(config, str) else config)
     except UnreadableContent:
         return {}
-
-
-def _policy(config: JsonObject, path: Path) -> Any:
-    """The model's name: of the configuration, else of the folder, as SWE-agent names it."""
-    told = dig(config, "agent", "model", "name")
-    folders = (pattern.match(folder.name) for folder in path.parents[:2] for pattern in FOLDERS)
-    return told or next((match["model"] for match in folders if match), None)
 
 
 def _prompt(run: JsonObject) -> Iterator[Step]:

@@ -5,11 +5,11 @@ session in asciicast 2 or 3 (docs.asciinema.org/manual/asciicast), or the text o
 
 1. A trial is its folder: `results.json` says the task and the verdict, a recording of the
    agent's session what was done. Each command is a call of a shell that keeps its directory,
-   and what the terminal showed behind it is what came back (`terminal_commands`).
+   and what the terminal showed behind it is what came back.
 2. What the harness typed (the recorder, the installation, the end of a wait, the tests) is no
    action. The other files of the folder and the tables of the whole run go along.
-3. An agent that was started with the task's text acts in a console of its own
-   (`terminal_consoles`); what it did there is told as unread where its form is not known.
+3. An agent that was started with the task's text acts in a console of its own; what it did there is
+   told as unread where its form is not known.
 
 Any other recording or text of a terminal is named as unread (`unknown_files`).
 

@@ -16,9 +16,6 @@ Format: trl 1.16 `trainer/grpo_trainer.py` (`log`,
 The completions that TRL logs while it trains (`log_completions=True`), as rows of a
 training record.
 
-Format: trl 1.16 `trainer/grpo_trainer.py` (`log`), `completions/completions_00010.parquet`
-in the output folder, whose rows the reader `trl` describes.
-
 1. The file of a step holds the generations that were logged last. Its number is the one
    of the update that they were logged after. A file with the completions of the one
    before tells of the same generations again (`steps_per_generation` above 1) and is no step.

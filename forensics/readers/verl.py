@@ -13,13 +13,9 @@ and whatever the reward function returned beside the score.
 3. The policy changes from step to step, so a step is a policy.
 4. The prompt is the task. A newer verl has `uid` beside it, drawn anew at every step
    (`uuid4` in `trainer/ppo/v1`): as a task it would tear the steps of one prompt apart.
-   It is the group of a training record (`verl_dump`).
+   It is the group of a training record.
 
-What verl dumps while it trains (`trainer.rollout_data_dir`, `validation_data_dir`),
-as rows of a training record.
-
-Format: verl `trainer/ppo/ray_trainer.py` and `trainer/ppo/v1/trainer_base.py`
-(`_write_generations`): `{step}.jsonl`, whose rows the reader `verl` describes.
+As rows of a training record (also `trainer/ppo/v1/trainer_base.py`, `_write_generations`):
 
 1. A row of a newer verl has `uid`, `{group}_{session}_{output}`: the group whose samples
    share a baseline, and the sample. Of several outputs of one session the last one is

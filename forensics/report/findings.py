@@ -7,10 +7,9 @@ then the worst with the steps they cite.
    of the run, not by its looks.
 2. Fetch the runs of those few, and cut out the steps that each cites. In a step
    that showed something, the lines that stand in the submission too are marked.
-3. Beside each stand runs of its task in which nothing was found (`beside`).
-4. All findings stay in the file beside the page; those of no harm have no card.
+3. All findings stay in the file beside the page; those of no harm have no card.
 
-Runs of the same task as a finding's, side by side with it: what others did who did not do it.
+Beside each stand runs of its task in which nothing was found: what others did who did not do it.
 
 1. Of every task with a shown finding the runs, of either set, in which nothing was found; the
    first few in the order of a hash, those of the finding's own set first.

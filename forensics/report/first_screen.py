@@ -15,8 +15,6 @@ gain comes with, on which tasks, and how long the answers are.
 
 They read the evidence of `layers.pair_split` by question. What was not measured
 is left out; why stands with the other answers that are missing.
-
-`unreadable.jsonl` as the report reads it: what of each set of logs was not read, and why.
 """
 
 import json

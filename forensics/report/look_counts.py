@@ -2,8 +2,7 @@
 and why it could not be elsewhere (`shortcuts.looks`). A case without the file claims nothing of
 the kind.
 
-Runs to which nearly no kind of shortcut applies, and tools that nobody can read: what the first
-sentence says of them.
+What the first sentence says of runs to which nearly no kind of shortcut applies:
 
 1. *Bare* runs used neither files nor a shell (tools of a shop, a conversation), so most families
    do not apply to them. Where all runs are bare, the sentence says so first: silence of families

@@ -1,11 +1,7 @@
 """The rows of a case's JSON-lines files, one at a time.
 
-`findings.jsonl` as the report reads it: which runs carry a chain of
-evidence, and the chains of a few of them.
-
-The file is streamed twice, once to sort runs into kinds and once for the rows
-of the runs that are shown. In between only the ids of runs with a complete or
-an untold chain are kept.
+`findings.jsonl` is streamed twice, once to sort runs into kinds and once for the rows of the runs
+that are shown. In between only the ids of runs with a complete or an untold chain are kept.
 """
 
 from collections.abc import Callable, Iterator

@@ -11,8 +11,6 @@ run, below `atif/SIDE-WORLD/`, one after the other.
 3. What the format has no place for (outcome, rewards, kinds of actions, what showed a shortcut,
    how the run ended) stands in `extra`, under `policy_forensics`; `forensics.readers.atif`
    gives the same run again. Where the run was read is left out.
-
-The two pictures on top: where the score went in each world, and what the gain is made of.
 """
 
 import json
@@ -185,7 +183,10 @@ def write_runs(case: Path, progress: Progress) -> Path:
     for log in logs:
         (draft / _world(log)).mkdir(parents=True)
         for run in log.rollouts:
-            (draft / _world(log) / _name(run)).write_text(_text(document_of(run)), "ascii")
+            (draft / _world(log) / f"{_plain(run.id)}-{content_hash(run.id, 8)}.json").write_text(
+                json.dumps(document_of(run), indent=1, ensure_ascii=True, allow_nan=False) + "\n",
+                "ascii",
+            )
             done += 1
             progress("writing the runs", done, number)
     rmtree(place, ignore_errors=True)
@@ -282,17 +283,9 @@ def _world(log: Log) -> str:
     return _plain("-".join((log.side, *world)))
 
 
-def _name(run: Trajectory) -> str:
-    return f"{_plain(run.id)}-{content_hash(run.id, 8)}.json"
-
-
 def _plain(name: str) -> str:
     """A name that any file system takes."""
     return re.sub(r"[^A-Za-z0-9_-]+", "-", name)[:80].strip("-") or "run"
-
-
-def _text(document: dict[str, Any]) -> str:
-    return json.dumps(document, indent=1, ensure_ascii=True, allow_nan=False) + "\n"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,15 +8,9 @@
    Versions of one file that are reached in the same way are one hit.
 4. What could not be read is told. Nothing found is never said to be no leak.
 
-The contents of one file that a stranger left, with those of archives in it: zip and wheels,
-tar, compressed files, archives in archives; git bundles and packs are handed on whole.
-
-Nothing is unpacked by name: members are read as streams, in pieces, within limits. Links in
-archives and encrypted members are told, not followed. Nothing is unpickled or unmarshalled.
-
-Where files lie that an agent may read, what kind of place each is, and what cures it.
-
-What `forensics leaks` says: the verdict first, then place by place.
+Nothing is unpacked by name: members of archives are read as streams, in pieces, within limits.
+Links in archives and encrypted members are told, not followed. Nothing is unpickled or
+unmarshalled.
 """
 
 import hashlib
@@ -258,7 +252,7 @@ class _Search:
                 key = (how.by, key_path, match.is_test, match.holds)
                 groups.setdefault(key, []).append((name, match, strength))
         for (_, _, is_test, holds), some in groups.items():
-            name, match, strength = min(some, key=lambda one: _rank(one[1], one[2]))
+            name, match, strength = min(some, key=lambda one: (_place_in(one[2]), -one[1].share))
             message = name in messages and strength != ITSELF
             hit = _object_hit(store, name, reached[name], match, strength, message, len(some))
             self.leaks.add(self._lines(hit, match), holds, is_test)
@@ -374,10 +368,6 @@ def find_leaks(
         if image_root is not None:
             search.files([Root(image_root, "(image)/")], "files of the image", repository)
         return search.leaks
-
-
-def _rank(match: Match, strength: str) -> tuple[int, float]:
-    return _place_in(strength), -match.share
 
 
 def _place_in(strength: str) -> int:
@@ -550,9 +540,15 @@ def walk(root: Root, note: Note, skip: frozenset[str]) -> Iterator[tuple[Path, s
             path = Path(entry.path)
             name = _name(root, path)
             if entry.is_symlink():
-                _linked(path, root, name, note)
+                target = os.path.realpath(path)
+                inside = os.path.realpath(root.folder)
+                if os.path.exists(target) and os.path.commonpath((target, inside)) != inside:
+                    note(name, "it is a link out of the folder, which is not followed")
             elif entry.is_dir(follow_symlinks=False):
-                if os.path.realpath(path) in skip or (folder == root.folder and _pseudo(entry)):
+                if os.path.realpath(path) in skip or (
+                    folder == root.folder
+                    and (entry.name in _PSEUDO and os.path.ismount(entry.path))
+                ):
                     continue
                 if here and entry.name == "objects":
                     yield from _strays(path, root)
@@ -561,18 +557,6 @@ def walk(root: Root, note: Note, skip: frozenset[str]) -> Iterator[tuple[Path, s
             elif stat.S_ISREG(entry.stat(follow_symlinks=False).st_mode):
                 yield path, name, False
         waiting += reversed(folders)
-
-
-def _pseudo(entry: os.DirEntry[str]) -> bool:
-    return entry.name in _PSEUDO and os.path.ismount(entry.path)
-
-
-def _linked(path: Path, root: Root, name: str, note: Note) -> None:
-    """Note a link that leads out of the root to something that is there."""
-    target = os.path.realpath(path)
-    inside = os.path.realpath(root.folder)
-    if os.path.exists(target) and os.path.commonpath((target, inside)) != inside:
-        note(name, "it is a link out of the folder, which is not followed")
 
 
 def _strays(objects: Path, root: Root) -> Iterator[tuple[Path, str, bool]]:

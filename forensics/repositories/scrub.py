@@ -9,15 +9,11 @@
 3. The tree is checked out as `git clone` would: line ends and encodings by its attributes, which
    git knows itself; no filter, hook or config of the source. So LFS pointers stay pointers.
 4. Submodules are scrubbed in the same way at the recorded commit, where the source holds it.
-5. The copy is proved (`scrub_proof.py`) before it gets its name.
+5. The copy is proved before it gets its name.
 
 "Later" is every object that the commit does not reach; the other side of a merge stays.
 
-What a repository held, by kind, beside what its scrubbed copy holds.
-
-Files of a working copy that git does not track: left behind, or carried with care.
-
-The proof that a scrubbed copy holds a commit's past and nothing else.
+The proof that the copy holds a commit's past and nothing else:
 
 1. The objects that lie in it, packed or loose, are those that the commit and its tags reach.
 2. `git fsck --full --strict` finds each one whole. What it says of an old commit's form is the
@@ -203,7 +199,11 @@ def _scrubbed(
     _carry_objects(repository, [commit, *tags.values()], git_dir)
     progress("scrub", 1, STEPS)
     shallow = _carry_boundary(repository, git_dir, notes)
-    _write_refs(git_dir, branch, commit, tags)
+    lines = "".join(f"create {name} {target}\n" for name, target in tags.items())
+    run_git(git_dir, "update-ref", "--stdin", stdin=os.fsencode(lines))
+    if tags:
+        run_git(git_dir, "pack-refs", "--all")
+    run_git(git_dir, "update-ref", f"refs/heads/{branch}", commit)
     run_git(git_dir, "read-tree", "--reset", "-u", commit, work_tree=folder)
     progress("scrub", 2, STEPS)
     kept = prove(Copy(folder, commit, branch, tags, shallow), notes)
@@ -331,14 +331,6 @@ def _carry_boundary(repository: Repository, git_dir: Path, notes: list[str]) -> 
         (git_dir / "shallow").write_text("".join(f"{name}\n" for name in kept))
         notes.append(f"the source is shallow, and so is the copy: it ends at {len(kept)} commits")
     return kept
-
-
-def _write_refs(git_dir: Path, branch: str, commit: str, tags: dict[str, str]) -> None:
-    lines = "".join(f"create {name} {target}\n" for name, target in tags.items())
-    run_git(git_dir, "update-ref", "--stdin", stdin=os.fsencode(lines))
-    if tags:
-        run_git(git_dir, "pack-refs", "--all")
-    run_git(git_dir, "update-ref", f"refs/heads/{branch}", commit)
 
 
 def _scrub_submodules(
@@ -523,7 +515,9 @@ def prove(copy: Copy, notes: list[str]) -> Counter[str]:
     """How many objects of each kind it holds. Raises `NotProved`, and `GitFailed` where the
     source's own objects are at fault.
     """
-    held = _held_objects(copy)
+    how = "--batch-check=%(objectname) %(objecttype)"
+    told = copy.git("cat-file", "--batch-all-objects", "--unordered", how)
+    held = dict(line.split(" ") for line in told.splitlines())
     _check_objects(copy, set(held))
     if odd := _odd_forms(copy):
         notes.append(f"git fsck finds {odd} objects of an odd form in the history; they stay")
@@ -531,12 +525,6 @@ def prove(copy: Copy, notes: list[str]) -> Counter[str]:
     _check_files(copy)
     _check_tree(copy)
     return Counter(held.values())
-
-
-def _held_objects(copy: Copy) -> dict[str, str]:
-    how = "--batch-check=%(objectname) %(objecttype)"
-    told = copy.git("cat-file", "--batch-all-objects", "--unordered", how)
-    return dict(line.split(" ") for line in told.splitlines())
 
 
 def _check_objects(copy: Copy, held: set[str]) -> None:

@@ -14,13 +14,10 @@ What the reader takes upon themselves changes the findings that count (`View`)
 and is written into the verdict: `allowed` kinds of action are part of the job,
 `accepted` gain tests need not have been made.
 
-Diagnostic gaps: what could not be told apart, which measurement would tell,
-and what it would cost (`measurement_cost`). First what the answers leave open, then
-what the runs do: training noise that one run does not show, runs that were lost or
-silent, terms that nothing touched. Those about gain tests are in `source_gaps`.
-
-Gaps about gain tests: what a gain runs through that nobody allowed,
-what is phantom while the rest is open, what is known too loosely.
+Gaps (`gaps.toml`): what could not be told apart, which measurement would tell, and what it would
+cost. First what the answers leave open and what a gain runs through that nobody allowed, then
+what the runs do: training noise that one run does not show, runs that were lost or silent, terms
+that nothing touched.
 """
 
 import tomllib

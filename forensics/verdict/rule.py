@@ -13,10 +13,6 @@ reader accepts that test. A wide interval decides only where it leaves two label
 Clauses name tests by their kind (`forensics.records.gain_test`), so that another package's
 test is weighed like ours. The tests that are weighed are part of the rule, and so of its hash.
 
-Rules of one's own, and how a case states its rule: `case_rules`.
-
-A rule of one's own, and what `case.json` says of a rule, so that a case can be judged again.
-
 A rule of one's own has other thresholds, or other clauses, under a name of its own, which each
 verdict by it says; only the standard rule has a number. `case.json` states all of it, and of
 the standard rule the gain tests of other packages, so that they are weighed without them.

@@ -78,18 +78,13 @@ def sources_of(test: GainTest, view: View) -> Iterator[Source]:
         yield from _exempt(test, view)
     answers, declared = view.answers(test.shared), test.kind == "declared"
     if declared and not any(isinstance(one, Evidence) for one in answers.values()):
-        yield _scrubbed_as_a_whole(test, view)
+        row = _row(test, view.answers(G0).get(None), view, otherwise=NO_CHANNEL)
+        yield row.model_copy(update={"carried": None, "detects": None})
         return
     for about in sorted(about for about in answers if about is not None):
         yield _row(test, answers[about], view, about)
     if not declared:
         yield _whole(test, view)
-
-
-def _scrubbed_as_a_whole(test: GainTest, view: View) -> Source:
-    """Where its parts by channel are not there."""
-    row = _row(test, view.answers(G0).get(None), view, otherwise=NO_CHANNEL)
-    return row.model_copy(update={"carried": None, "detects": None})
 
 
 def _whole(test: GainTest, view: View) -> Source:

@@ -1,8 +1,6 @@
-"""Reading findings by their question, and judging conditions in three values:
-true, false, unknown.
-
-How a gain test stands: whether it had anything to test, was tested,
-found something, or is accepted untested.
+"""Reading findings by their question, and judging conditions in three values: true, false,
+unknown. How a gain test stands: whether it had anything to test, was tested, found something, or
+is accepted untested.
 """
 
 import operator
