@@ -82,7 +82,6 @@ from forensics.investigation.stored_logs import (
     tell_tasks_apart,
 )
 from forensics.layers.behaviour import behaviour_of
-from forensics.layers.channels import ATTEMPTS, WINS
 from forensics.phrases import plural, printable
 from forensics.policies import Given
 from forensics.progress import Progress, silent
@@ -547,7 +546,6 @@ def _measured(case: Case, tools: Sequence[Instrument]) -> list[Evidence | Undefi
         instrument="scan", seed=case.seed, inputs=case.input_hashes(), code=case.code_version
     )
     if any(tool.name == OF_THE_SCAN for tool in tools):
-        behaved = run_instrument(behaviour_of(tallied), scanned)
-        found += [answer for answer in behaved if answer.question not in (WINS, ATTEMPTS)]
+        found += run_instrument(behaviour_of(tallied), scanned)
         found += channel_shares(told, by_the_scan)
     return sorted(found, key=order_of)

@@ -60,7 +60,7 @@ from forensics.investigation.stored_logs import (
 )
 from forensics.layers.behaviour import Tallied, behaviour_of
 from forensics.layers.bounds import bound_answers, questions, scored_side
-from forensics.layers.channels import ATTEMPTS, WINS, Credits, control_of
+from forensics.layers.channels import Credits, control_of
 from forensics.layers.pair_split import pair_answers
 from forensics.layers.tally import Log
 from forensics.phrases import capital, percent, plural
@@ -290,8 +290,7 @@ def measure_logs(case: Case, told: Mapping[str, SideMarks], tallied: Tallied) ->
     if "before" in told:
         first, *others = (told[side].scored for side in _ordered(told))
         found += pair_answers(first, others, provenance)
-    behaved = run_instrument(behaviour_of(tallied), case)
-    found += [answer for answer in behaved if answer.question not in (WINS, ATTEMPTS)]
+    found += run_instrument(behaviour_of(tallied), case)
     case.progress("measuring", 1, 1)
     return sorted(
         found, key=lambda f: (f.layer, f.question, f.about or "", f.method, canonical_json(f))

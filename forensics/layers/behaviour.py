@@ -585,14 +585,16 @@ def _answers(
 ) -> Iterator[Evidence | Undefined]:
     provenance = behaviour.configured(**vars(config)).provenance(case)
     reading = read_case(case, config, provenance, tallied)
-    yield from channel_answers(reading)
+    if tallied is None:
+        yield from channel_answers(reading)
     yield from degeneracy_answers(reading)
     for question, measure in ONE_ANSWER.items():
         yield reading.answers.answer(question, partial(measure, reading))
 
 
 def behaviour_of(tallied: Tallied) -> Instrument:
-    """The same instrument with its own settings, for logs that were read along
-    with something else.
+    """The same instrument with its own settings, for logs that were read along with something
+    else: a scan, whose findings answer what runs through each channel.
     """
-    return replace(behaviour, measure=partial(_answers, tallied=tallied))
+    rest = tuple(one for one in QUESTIONS if one not in (WINS, ATTEMPTS))
+    return replace(behaviour, questions=rest, measure=partial(_answers, tallied=tallied))
