@@ -11,11 +11,12 @@ if TYPE_CHECKING:
         Call as Call,
         Draw as Draw,
         EpisodeRecord as EpisodeRecord,
+        Patience as Patience,
+        Ticket as Ticket,
         read_record as read_record,
+        trajectory_of as trajectory_of,
     )
-    from forensics.proxy.episode_run import trajectory_of as trajectory_of
     from forensics.proxy.loopback import RecordingProxy as RecordingProxy
     from forensics.proxy.open_episode import answer_kinds as answer_kinds
-    from forensics.proxy.ticket import Patience as Patience, Ticket as Ticket
 
 __getattr__, __dir__ = lazy_names(__name__)

@@ -22,10 +22,9 @@ from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
 from forensics.proxy import anthropic_dialect, chat_dialect, responses_dialect
-from forensics.proxy.call_record import EpisodeRecord, read_record
+from forensics.proxy.call_record import EpisodeRecord, Patience, Ticket, read_record
 from forensics.proxy.chat_calls import Answer, Asked, Delta, Refused
 from forensics.proxy.open_episode import OpenEpisode
-from forensics.proxy.ticket import Patience, Ticket
 from forensics.proxy.upstream import Upstream
 
 LARGEST_REQUEST: Final = 64 * 2**20  # bytes

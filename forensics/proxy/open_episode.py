@@ -20,9 +20,8 @@ from forensics.actions import Action, actions_of
 from forensics.actions.command_heads import FAMILIES, subcommand
 from forensics.errors import outside_failure
 from forensics.policies.completions import Declined, Unanswered
-from forensics.proxy.call_record import Recorder
+from forensics.proxy.call_record import Recorder, Ticket
 from forensics.proxy.chat_calls import Answer, Asked, Delta, Lineage, Refused
-from forensics.proxy.ticket import Ticket
 from forensics.proxy.upstream import Upstream
 from forensics.readers.messages import steps_of
 from forensics.readers.values import run_of

@@ -19,8 +19,8 @@ import httpx
 
 from forensics.policies.completions import LARGEST_ANSWER, Declined, Unanswered
 from forensics.policies.retries import Broken, passing, pause_before
+from forensics.proxy.call_record import Patience, Ticket
 from forensics.proxy.chat_calls import Delta, read_delta
-from forensics.proxy.ticket import Patience, Ticket
 
 OBSCURE: Final = (  # fields that a server may decline, those that fewest know first
     "return_token_ids", "min_p", "repetition_penalty", "top_k", "stream_options", "logprobs", "seed"
