@@ -77,6 +77,7 @@ from forensics.readers.log_reader import Reader, numbered
 from forensics.readers.messages import message_text, placed, steps_of, tool_call, tool_step
 from forensics.readers.values import ending, field_names, number, run_of
 from forensics.records import Step, Trajectory
+from forensics.records.record import first_error
 
 _OPENS = ("{", "[")
 _VALUES = ("stringValue", "intValue", "doubleValue", "boolValue", "arrayValue", "kvlistValue")
@@ -462,9 +463,7 @@ def product(name: str, source: Any) -> Product:
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise UserError(f"the product table {name} cannot be read ({error})") from error
     except ValidationError as error:
-        one = error.errors()[0]
-        place = ".".join(str(key) for key in one["loc"])
-        raise UserError(f"the product table {name} has a wrong {place}: {one['msg']}") from error
+        raise UserError(f"the product table {name} has a wrong {first_error(error)}") from error
 
 
 RANK = 5  # before readers of shapes that many tools write

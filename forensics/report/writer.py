@@ -36,7 +36,7 @@ from forensics.report.escape import printable
 from forensics.report.numbers import part_of_gain, percent, plain
 from forensics.report.profile import is_profile
 from forensics.report.source_rows import source_rows
-from forensics.report.svg import MARKS
+from forensics.report.svg import MARKS, standalone
 from forensics.version import code_version
 
 FOLDER: Final = "atif"
@@ -77,7 +77,7 @@ def write_reports(
     folder: Path, formats: Sequence[str], progress: Progress = silent
 ) -> tuple[Path, ...]:
     """Write `report.html`, `report.md`, `report.json`, `report.txt`, or the folder `atif` of the
-    runs (`forensics.report.writer`) into the case folder; returns their paths.
+    runs into the case folder; returns their paths.
 
     The two pictures on top go into `figures/`, where the Markdown report shows
     them.
@@ -86,8 +86,6 @@ def write_reports(
     data = load_case(folder)
     pictures: Pictures = {}
     if "md" in wanted or "html" in wanted:
-        from forensics.report.svg import standalone
-
         pictures = _pictures(data)
         for name, (_, drawing) in pictures.items():
             write_atomically(folder / "figures" / name, standalone(drawing))
@@ -134,7 +132,6 @@ def _pictures(data: ReportData) -> Pictures:
     """Pictures of the gain; none of one set of logs, which has none."""
     if is_profile(data.inputs):
         return {}
-
     drawn = {"gain.svg": ("Parts of the gain", gain_picture(data.verdict))}
     if shown := worlds(data):
         drawn["worlds.svg"] = "The score, before and after training", world_picture(shown)
