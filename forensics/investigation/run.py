@@ -58,8 +58,8 @@ from forensics.investigation.concluded import (
 from forensics.investigation.folder import (
     CASE_FILES,
     FINDINGS,
-    UNREADABLE,
     Location,
+    begin_case,
     require_same_case,
     rule_file,
     write_case,
@@ -76,10 +76,7 @@ from forensics.investigation.stored_logs import (
     ReadSide,
     Source,
     identity_of_files,
-    no_runs,
-    read_side,
-    scores_read,
-    tell_tasks_apart,
+    read_sides,
 )
 from forensics.layers.behaviour import behaviour_of
 from forensics.phrases import plural, printable
@@ -89,7 +86,6 @@ from forensics.protocols import Channel, Environment
 from forensics.readers.log_reader import read_logs
 from forensics.records import Evidence, Provenance, Trajectory, Undefined, Verdict
 from forensics.records.files import write_json_lines
-from forensics.records.record import SCHEMA_VERSION
 from forensics.study import Folder, hold
 from forensics.verdict import Rule, read_rule, require_gain_tests, standard_rule, stated_rule
 from forensics.version import code_version, today
@@ -216,15 +212,7 @@ def conclude(
 
 def start_case(case: Case, tools: Sequence[Instrument], inputs: Inputs) -> dict[str, Any]:
     """Write what a case is started with, before anything is measured; returns it."""
-    written = {
-        "schema_version": SCHEMA_VERSION,
-        "status": "running",
-        "verdict": None,
-        "inputs": inputs.stated(),
-        "provenance": provenance(tools, case, inputs.device),
-    }
-    write_case(case.folder, written)
-    return written
+    return begin_case(case.folder, inputs.stated(), provenance(tools, case, inputs.device))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -380,15 +368,11 @@ def investigate_logs(
         }
         require_same_case(folder, stated)
         folder.begin()
-        written = {
-            "schema_version": SCHEMA_VERSION,
-            "status": "running",
-            "verdict": None,
-            "inputs": stated,
-            "provenance": {"code": code_version(), "day": today()},
-        }
-        write_case(path, written)
-        sides, reading = _read(folder, places)
+        written = begin_case(path, stated, {"code": code_version(), "day": today()})
+        found, reading = read_sides(
+            folder, [one.source for one in places], names=[one.name for one in places]
+        )
+        sides = dict(zip(places, found, strict=True))
         case = _case(folder, places, sides, reading, seed, allow)
         written["inputs"] = stated | _world_stated(case)
         written["provenance"] = provenance(tools, case, "none") | {
@@ -400,38 +384,6 @@ def investigate_logs(
         verdict = settle(case, written, findings, accept, judge)
         report(path, formats, progress)
         return verdict
-
-
-def _read(
-    folder: Folder, places: Sequence[LogPlace]
-) -> tuple[dict[LogPlace, ReadSide], str | None]:
-    """Every log, and how their scores are read. One without a run is refused, and leaves no
-    case behind.
-    """
-    sides: dict[LogPlace, ReadSide] = {}
-    for place in places:
-        source = place.source
-        side = read_side(source, folder.path, None, folder.progress)
-        if not side.runs:
-            folder.clear()
-            raise UserError(f"{place.name}: {no_runs(source, side)}")
-        sides[place] = side
-    reading = scores_read(folder, [*sides.values()])
-    if any(_mixed(side, folder.path) for side in sides.values()):
-        tell_tasks_apart(folder.path, [*sides.values()])
-    rows = (row for side in sides.values() for row in side.not_read())
-    write_json_lines(folder.path / UNREADABLE, rows)
-    return sides, reading
-
-
-def _mixed(side: ReadSide, folder: Path) -> bool:
-    """Whether one name stands for tasks of several environments within one log. Two logs may
-    call one benchmark differently.
-    """
-    known: dict[str, str] = {}
-    rows = side.rollouts(folder).rows("task", "environment")
-    return any(known.setdefault(row["task"], row["environment"]) != row["environment"]
-               for row in rows)  # fmt: skip
 
 
 def _case(

@@ -41,22 +41,18 @@ from forensics.investigation.folder import (
     CASE_FILES,
     EVIDENCE,
     LOOPS,
-    UNREADABLE,
     Location,
+    begin_case,
     complete_case,
     rule_file,
     started_case,
-    write_case,
 )
 from forensics.investigation.scan_findings import Scan, SideMarks, write_findings
 from forensics.investigation.stored_logs import (
     ReadSide,
     Source,
     find_sources,
-    no_runs,
-    read_side,
-    scores_read,
-    tell_tasks_apart,
+    read_sides,
 )
 from forensics.layers.behaviour import Tallied, behaviour_of
 from forensics.layers.bounds import bound_answers, questions, scored_side
@@ -69,7 +65,6 @@ from forensics.records import Evidence, Interval, Provenance, Undefined, Verdict
 from forensics.records.case_file import LoopRow
 from forensics.records.evidence import EvidenceRow, Scalar
 from forensics.records.files import write_json_lines
-from forensics.records.record import SCHEMA_VERSION
 from forensics.shortcuts.export import Export, require_free, rows_as_lines, write_export
 from forensics.shortcuts.looks import CoverageCounts
 from forensics.statistics import Estimate, share_by_task
@@ -203,19 +198,9 @@ def _run(
     from forensics.report import write_reports
 
     folder, progress = held.path, held.progress
-    written: dict[str, Any] = {
-        "schema_version": SCHEMA_VERSION,
-        "status": "running",
-        "verdict": None,
-        "inputs": dict(inputs),
-        "provenance": {"code": code_version(), "day": today()},
-        **stated_rule(asked.rule),
-    }
-    write_case(folder, written)
-    sides = list(_read(held, sources, inputs["reader"]))
-    reading = scores_read(held, sides)
-    tell_tasks_apart(folder, sides)
-    write_json_lines(folder / UNREADABLE, [row for side in sides for row in side.not_read()])
+    started = {"code": code_version(), "day": today()}
+    written = begin_case(folder, inputs, started, **stated_rule(asked.rule))
+    sides, reading = read_sides(held, sources, inputs["reader"])
     case = Case(
         folder=folder,
         stored={(side.side, ()): side.rollouts(folder) for side in sides},
@@ -263,16 +248,6 @@ def _exported(case: Case, export: Export) -> str:
     from forensics.report.markdown import render_pull_request
 
     return render_pull_request(case.folder)
-
-
-def _read(folder: Folder, sources: Sequence[Source], reader: str | None) -> Iterator[ReadSide]:
-    """Every side. A log without runs is refused, and leaves no case behind."""
-    for source in sources:
-        side = read_side(source, folder.path, reader, folder.progress)
-        if not side.runs:
-            folder.clear()
-            raise UserError(no_runs(source, side))
-        yield side
 
 
 def measure_logs(case: Case, told: Mapping[str, SideMarks], tallied: Tallied) -> list[EvidenceRow]:
