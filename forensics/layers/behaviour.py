@@ -83,6 +83,8 @@ from forensics.runs import Condition
 from forensics.statistics import Estimate, benjamini_hochberg, permutation_test, share_by_task
 from forensics.statistics.permutation import jensen_shannon
 
+__all__ = ["BehaviourConfig", "Tallied", "behaviour", "behaviour_of", "chain_rows"]
+
 MEANING = {
     "echo trap": "runs grew longer by repeated actions that change nothing, the score held",
     "collapse": "runs fell to about one turn, and end alike or score less",
@@ -297,8 +299,6 @@ def _verdict(
         ),
     )
 
-
-__all__ = ["BehaviourConfig", "Tallied", "behaviour", "behaviour_of", "chain_rows"]
 
 CUT_OFF = "behaviour.cut_off"
 Floats = NDArray[np.float64]

@@ -245,8 +245,6 @@ class RecordSteps:
         return found, Control(name=CHANCE, estimate=chance, p_value=p_value)
 
 
-__all__ = ["SignalConfig", "signal"]
-
 ALERTS = "signal.alerts"
 MOST_POINTS = 200
 Known = dict[str, tuple[MeanDifference, Control]]  # what could be measured

@@ -60,7 +60,6 @@ from forensics.readers.content import (
     MEBIBYTE,
     JsonObject,
     Unreadable,
-    UnreadableContent,
     log_name,
 )
 from forensics.readers.json_rows import (
@@ -70,7 +69,7 @@ from forensics.readers.json_rows import (
     first_row,
     first_value,
     in_words,
-    parse,
+    parse_or,
     read_rows,
 )
 from forensics.readers.log_reader import Reader, numbered
@@ -162,10 +161,7 @@ def _opened(value: Any) -> Any:
     """What a text that is JSON holds."""
     if not isinstance(value, str) or not value.lstrip().startswith(_OPENS):
         return value
-    try:
-        return parse(value)
-    except UnreadableContent:
-        return value
+    return parse_or(value, value)
 
 
 LONGEST = 200_000  # characters of a text that may be a Python dictionary

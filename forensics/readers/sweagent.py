@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from forensics.readers.content import JsonObject, UnreadableContent, bare_name, log_name
-from forensics.readers.json_rows import Row, first_value, parse, read_document
+from forensics.readers.json_rows import Row, first_value, parse_or, read_document
 from forensics.readers.log_reader import Reader
 from forensics.readers.messages import (
     answer_of,
@@ -85,7 +85,7 @@ def run(row: Row) -> Trajectory:
     value, number = row.value, row.value["attempt"]
     if not isinstance(value.get("trajectory"), list):
         raise UnreadableContent("the run has no trajectory")
-    info, config = as_mapping(value.get("info")), _config(value.get("replay_config"))
+    info, config = as_mapping(value.get("info")), as_mapping(parse_or(value.get("replay_config")))
     task = str(dig(config, "problem_statement", "id") or log_name(row.path))
     told = dig(config, "agent", "model", "name")
     folders = (pattern.match(folder.name) for folder in row.path.parents[:2] for pattern in FOLDERS)
@@ -100,14 +100,6 @@ def run(row: Row) -> Trajectory:
         environment="swe-agent",
         sample=number,
     )
-
-
-def _config(config: Any) -> JsonObject:
-    """The configuration of the run, which newer versions keep as a JSON text."""
-    try:
-        return as_mapping(parse(config) if isinstance(config, str) else config)
-    except UnreadableContent:
-        return {}
 
 
 def _prompt(run: JsonObject) -> Iterator[Step]:

@@ -53,7 +53,7 @@ from forensics.readers.json_rows import (
     Runs,
     first_row,
     in_words,
-    parse,
+    parse_or,
     read_document,
     read_json_lines,
 )
@@ -339,10 +339,7 @@ def _messages(shown: str) -> Iterator[dict[str, object]]:
         start = row.find('{"type":')
         if start < 0:
             continue
-        try:
-            line = as_mapping(parse(row[start:].rstrip()))
-        except UnreadableContent:
-            continue
+        line = as_mapping(parse_or(row[start:].rstrip()))
         if line.get("type") in ("user", "assistant") and as_mapping(line.get("message")):
             yield {"role": line["type"], **as_mapping(line["message"])}
 
