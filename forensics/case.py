@@ -26,11 +26,8 @@ from forensics.records import content_hash
 from forensics.records.given_files import parse_toml, read_text
 from forensics.records.train_tables import TrainingRecord
 from forensics.rollout_logs import Rollouts as Rollouts
-from forensics.runs.condition import OPEN, Condition
-from forensics.runs.kept import Kept
-from forensics.runs.run_store import Player, RunStore
-from forensics.subjects.logs import Logs
-from forensics.subjects.subject import Role, Subject, can
+from forensics.runs.run_store import OPEN, Condition, Kept, Player, RunStore
+from forensics.subjects.subject import Logs, Role, Subject, can
 from forensics.version import code_version
 from forensics.world import environment_key
 

@@ -72,6 +72,17 @@ def _signed(value: float, decimals: int, *, plus: bool) -> str:
     return f"{MINUS if value < 0 else '+' if plus else ''}{text}"
 
 
+def moved(change: float, sure: bool, ends: Sequence[float] | None = None) -> str:
+    """What a score did, by its change: `rose from 43 % to 77 %`, `stayed at 43 %`, `fell`; it
+    `went` where the change may be chance.
+    """
+    verb = "went" if not sure else "rose" if change > 0 else "fell"
+    if ends is None:
+        return verb
+    first, last = map(percent, ends)
+    return f"stayed at {last}" if first == last else f"{verb} from {first} to {last}"
+
+
 def plural(count: int, noun: str) -> str:
     """`1 task`, `2 tasks`, `1,200 tasks`."""
     return f"{count:,} {noun}{'' if count == 1 else 's'}"

@@ -8,25 +8,134 @@
 
 Each channel is taken out alone, and all of them together. What a script could not show (it does
 not win where it should, no cheat for a channel) is *not checked*, which is never *fair*.
+
+Scripts are the reader's own trusted code, or a list of actions:
+
+* Python (`solver.py`, or `solver.py:NAME`): a function `act(observations, task)` (or `NAME`) that
+  is given every text read so far, the prompt first, and the name of the task, and returns the
+  next action; `None` where it has nothing left to do. *The file is run as it
+  stands, with your rights.*
+* Anything else: one action a line, in this order; `{task}` is replaced by the name of the task.
+
+Of a harness, commands in the agent's place show it. `harness.toml` names them: `honest` (does the
+job), a channel's `cheat` (wins by it alone), and `bystander` (optional). Each is run as the agent
+is: the same placeholders, variables, copies of the task and time-out, a result in `{out}`; it asks
+no model. A bystander writes what it reads to `{out}/seen.txt`, which must be the same in both
+worlds, letter by letter; without one no texts are compared, and honest and cheating runs decide.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+import traceback
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass, replace
 from functools import cache
-from typing import Any, Literal
+from pathlib import Path
+from secrets import token_urlsafe
+from types import ModuleType
+from typing import Any, Final, Literal
 
-from forensics.errors import UserError
-from forensics.played_elsewhere import PlayedElsewhere
+from forensics.errors import UserError, stop_outside
+from forensics.harness import Commands, Harness, HarnessWorld, read_harness
+from forensics.phrases import printable
 from forensics.progress import Progress, silent
-from forensics.protocols import Environment
-from forensics.twin_scripts import CURE, Script, script_of, shipped
+from forensics.protocols import Environment, SamplingSettings
+from forensics.subjects.agent import Planned, handed_in, own_folder
+from forensics.world import PlayedElsewhere
 
-MOST_TURNS = 200
-SHOWN = 60  # characters of a text around the first place that differs
-OVER = "\n[the episode is over]"
-NO_CHEAT = "no cheat by {0} was given; give --cheat {0}=SCRIPT, or leave it out with --without"
-Wins = Mapping[str, tuple[bool | None, bool | None]]
-Status = Literal["fair", "unfair", "not checked"]
+Act = Callable[[Sequence[str], str], str | None]
+CURE = "a Python file with act(observations, task), or a text file with one action a line"
+
+
+@dataclass(frozen=True)
+class Script:
+    """Something that acts, and the name under which mistakes of it are told."""
+
+    name: str
+    act: Act
+
+    def next(self, observations: Sequence[str], task: str) -> str | None:
+        """The next action. Raises `UserError` with the line where the script raised, and for what
+        is no text.
+        """
+        try:
+            action = self.act(list(observations), task)
+        except Exception as error:
+            stop_outside(error)
+            where = traceback.extract_tb(error.__traceback__)[-1]
+            raise UserError(
+                f"{self.name} raised {type(error).__name__} in line {where.lineno} of"
+                f" {Path(where.filename).name} on task {task} ({error}); mend it"
+            ) from error
+        if action is not None and not isinstance(action, str):
+            raise UserError(
+                f"{self.name} returned {type(action).__name__} on task {task} instead of the text"
+                " of an action; return a str, or None where nothing is left to do"
+            )
+        return action
+
+
+def script_of(given: "str | Path | Act | Script", role: str) -> Script:
+    """A script from a path, `PATH:FUNCTION` or a function. Raises `UserError`."""
+    if isinstance(given, Script):
+        return given
+    if callable(given):
+        return Script(f"the {role} script", given)
+    path, _, function = str(given).partition(".py:")
+    file = Path(f"{path}.py" if function else path)
+    if not file.is_file():
+        raise UserError(f"there is no {role} script {file}; give {CURE}")
+    act = _function(file, function or "act") if file.suffix == ".py" else _listed(file)
+    return Script(f"the {role} script {file.name}", act)
+
+
+def _function(file: Path, name: str) -> Act:
+    module = ModuleType(file.stem)
+    module.__file__ = str(file)
+    try:
+        exec(compile(file.read_text(encoding="utf-8"), str(file), "exec"), module.__dict__)
+    except Exception as error:
+        stop_outside(error)
+        raise UserError(
+            f"{file} cannot be run ({type(error).__name__}: {error}); mend it"
+        ) from error
+    act = getattr(module, name, None)
+    if not callable(act):
+        raise UserError(f"{file} has no function {name}; write def {name}(observations, task)")
+    found: Act = act
+    return found
+
+
+def _listed(file: Path) -> Act:
+    try:
+        lines = [line for line in file.read_text(encoding="utf-8-sig").split("\n") if line.strip()]
+    except UnicodeDecodeError:
+        raise UserError(f"{file} is not text in UTF-8; give {CURE}") from None
+    if not lines:
+        raise UserError(f"{file} holds no actions; give {CURE}")
+    return in_turn(lines)
+
+
+def in_turn(lines: Sequence[str]) -> Act:
+    """These actions one after another, whatever comes back."""
+
+    def act(observations: Sequence[str], task: str) -> str | None:
+        done = len(observations) - 1
+        return lines[done].replace("{task}", task) if done < len(lines) else None
+
+    return act
+
+
+def shipped(world: object) -> Mapping[str, Act]:
+    """The scripts that a world brings along (`forensics.protocols.Rehearsed`)."""
+    return dict(getattr(world, "scripts", {}))
+
+
+NOWHERE: Final = "http://127.0.0.1:9"  # nobody answers there
+SEEN: Final = "seen.txt"
+NO_KNOWN_CHEAT: Final = (
+    'no cheat by {0} is known; give cheat = ["COMMAND", ...] in its [[channels]]'
+)
+Came = tuple[bool | None, str | None]  # won, and what was seen
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,6 +160,9 @@ class Difference:
         texts = (repr(text[start : start + SHOWN]) for text in (self.open, self.scrubbed))
         where = f"task {self.task}, step {self.step}, character {self.at}"
         return "{}: {} in the open world, {} in the scrubbed one".format(where, *texts)
+
+
+Status = Literal["fair", "unfair", "not checked"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -98,6 +210,108 @@ class TwinResult:
         }
 
 
+def check_harness_twin(
+    path: Path,
+    *,
+    without: Sequence[str] = (),
+    tasks: int = 20,
+    seed: int = 0,
+    win: float = 1.0,
+    progress: Progress = silent,
+) -> tuple[TwinResult, ...]:
+    """Check the twins of a `harness.toml`, as `forensics.check_twin` does for a world that is
+    stepped here. Raises `UserError`.
+    """
+    harness = read_harness(path)
+    if not harness.table.honest:
+        raise UserError(
+            f'{path} names no honest command; give honest = ["COMMAND", ...], which does the job'
+            " and hands in as the agent does"
+        )
+    world = HarnessWorld(harness)
+    names = channels_of(world, without)
+    taken = [(name,) for name in names] + ([names] if len(names) > 1 else [])
+    drawn = world.tasks("held-out", tasks, seed)
+    with Commands() as commands, ThreadPoolExecutor(harness.table.at_once) as pool:
+        plays = _HarnessPlays(harness, seed, win, commands)
+        found = []
+        for at, gone in enumerate(taken):
+            rows = []
+            for number, row in enumerate(pool.map(lambda t, g=gone: plays.task(t, g), drawn)):
+                progress("twin", at * len(drawn) + number, len(taken) * len(drawn))
+                rows.append(row)
+            texts = bool(harness.table.bystander)
+            result = judged(gone, rows, cure=NO_KNOWN_CHEAT, texts=texts)
+            found.append(replace(result, unchecked=(*result.unchecked, *plays.failures(gone))))
+    progress("twin", 1, 1)
+    return tuple(found)
+
+
+class _HarnessPlays:
+    """Runs the commands of a harness in the agent's place."""
+
+    def __init__(self, harness: Harness, seed: int, win: float, commands: Commands) -> None:
+        self.harness, self.seed, self.win, self.commands = harness, seed, win, commands
+        self._failed: dict[tuple[str, tuple[str, ...], str], str] = {}
+
+    def failures(self, gone: tuple[str, ...]) -> Iterator[str]:
+        """What the first failed run of each command in the open world, or without `gone`, said."""
+        rows = sorted((key, why) for key, why in self._failed.items() if key[1] in ((), gone))
+        for (who, _, task), why in {key[0]: (key, why) for key, why in reversed(rows)}.values():
+            yield f"the {who} command failed on {task}: {printable(why, 300)}"
+
+    def task(self, task: str, gone: tuple[str, ...]) -> TwinTask:
+        table, channels = self.harness.table, self.harness.channels
+        both = ((), gone)
+        honest = [self._run("honest", table.honest, task, world)[0] for world in both]
+        cheats = {
+            name: [self._run(f"{name} cheat", channels[name].cheat, task, w)[0] for w in both]
+            for name in gone
+            if channels[name].cheat
+        }
+        row = TwinTask(
+            task=task,
+            honest=(honest[0], honest[1]),
+            cheats={name: (wins[0], wins[1]) for name, wins in cheats.items()},
+        )
+        return self._compared(row, gone) if table.bystander else row
+
+    def _compared(self, row: TwinTask, gone: tuple[str, ...]) -> TwinTask:
+        worlds: tuple[tuple[str, ...], ...] = ((), (), gone)
+        first, again, twin = (
+            self._run("bystander", self.harness.table.bystander, row.task, world)[1]
+            for world in worlds
+        )
+        if first is None or first != again:
+            return replace(row, steady=first is None)
+        here = "" if twin is None else twin
+        place = Difference(task=row.task, step=1, open=first, scrubbed=here)
+        return replace(row, compared=1, difference=None if here == first else place)
+
+    def _run(self, who: str, argv: Sequence[str], task: str, gone: tuple[str, ...]) -> Came:
+        table = self.harness.table.model_copy(update={"command": tuple(argv)})
+        world = HarnessWorld(replace(self.harness, table=table)).without(*gone)
+        planned = Planned(world, task, 0, SamplingSettings(), self.seed, None, "")
+        key = f"sk-{token_urlsafe(24)}"  # as the proxy draws an agent's
+        with own_folder(planned, self.commands) as made:
+            handed = handed_in(planned, made, NOWHERE, key, self.commands)
+            seen = made / "out" / SEEN
+            text = seen.read_text(errors="replace") if seen.is_file() else None
+        text = None if text is None else text.replace(key, "[key]")
+        quiet = text is None and who == "bystander"
+        if (handed.outcome is None and who != "bystander") or quiet:
+            why = handed.reason or (f"it left no {{out}}/{SEEN}" if quiet else "it has no outcome")
+            self._failed[who, gone, task] = why
+        return (None if handed.outcome is None else handed.outcome >= self.win), text
+
+
+MOST_TURNS = 200
+SHOWN = 60  # characters of a text around the first place that differs
+OVER = "\n[the episode is over]"
+NO_CHEAT = "no cheat by {0} was given; give --cheat {0}=SCRIPT, or leave it out with --without"
+Wins = Mapping[str, tuple[bool | None, bool | None]]
+
+
 def check_twin(
     world: Environment,
     honest: Any = None,
@@ -114,7 +328,7 @@ def check_twin(
     (default: each open one), and one for all of them together.
 
     `honest`, `cheats` (by channel), `bystander`: functions `act(observations, task)` or paths
-    (`forensics.twin_scripts`); those that are missing are the world's own, where it brings some.
+    (`forensics.twin_check`); those that are missing are the world's own, where it brings some.
     `win`: the least outcome of a win. Raises `UserError`.
     """
     if isinstance(world, PlayedElsewhere):

@@ -29,7 +29,7 @@ from forensics.instruments import (
     installed_instruments,
     run_instrument,
 )
-from forensics.investigation.costs import Costs, cost_lines, plays_of, time_line
+from forensics.investigation.concluded import Costs, cost_lines, plays_of, time_line
 from forensics.policies.scripted import scripted_policy
 from forensics.progress import Pace
 from forensics.records import Evidence

@@ -25,13 +25,12 @@ from forensics.report.below_findings import (
     read_integrity,
     read_loops,
 )
-from forensics.report.certain import certain
-from forensics.report.chains import read_chains
 from forensics.report.data import few, load_case
 from forensics.report.first_screen import Opening, looks_told, opening_of
 from forensics.report.look_counts import read_looks
-from forensics.report.profile import is_profile, stands
+from forensics.report.profile import certain, is_profile, stands
 from forensics.report.report_words import WORDING
+from forensics.report.rows import read_chains
 from forensics.report.words import left_out_told
 
 

@@ -1,21 +1,34 @@
-"""The commands of the frame: investigate, scan, report, gate, schema. Light at
+"""The commands of the frame: investigate, scan, report, gate, check-server, schema. Light at
 import.
 
 Defaults are written out here, because the types that own them are not loaded
 for `--help`; a test holds them against each other.
+
+What `investigate` compares, by the options that were given: checkpoints, servers of them, an
+agent on served models (`--harness`), or logs (`--logs`). What means nothing together is one
+sentence.
 """
 
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
-from typing import Annotated, Any, get_args
+from pkgutil import iter_modules
+from typing import Annotated, Any, Final, NamedTuple, get_args
 
 import typer
+from pydantic import TypeAdapter
 
+import forensics.records as records
+from forensics.budget import Budget
 from forensics.cli.options import (
     Accept,
     AfterServer,
     Allow,
     BeforeServer,
     Compared,
+    Device,
+    EnvOptions,
     Force,
     Instruments,
     Json,
@@ -26,13 +39,27 @@ from forensics.cli.options import (
     Resume,
     Rule,
     Run,
+    RunsWorld,
     Seed,
     TrainedTasks,
     parse_logs,
+    parse_options,
     study_command,
 )
 from forensics.errors import UserError
+from forensics.policies import Given
+from forensics.protocols import Channel, Environment, SamplingSettings
+from forensics.records.evidence import Answer, EvidenceRow
+from forensics.records.record import Record, VersionedRecord
 
+ADDRESS = "The server's address, up to and with /v1; #NAME behind it where it serves several."
+Kept = Annotated[
+    Path | None,
+    typer.Option(metavar="DIR", help="Keep what it draws there, to go on where it was stopped."),
+]
+PROMPTS = "Draw behind these prompts, one a line, or JSON lines with `prompt`."
+ABSTRACT: Final = (Record, VersionedRecord, Answer)
+NO_FILE: Final = "page"  # its records are drawn, never stored
 HELP = """Is the gain real? Forensics for RL-trained language-model policies.
 
 A benchmark score went up after RL: `forensics investigate` judges whether the gain is genuine,
@@ -44,6 +71,39 @@ CaseFolder = Annotated[
     Path,
     typer.Argument(
         metavar="CASE_DIR", help="A folder that `forensics investigate` or `forensics scan` wrote."
+    ),
+]
+
+
+AfterLogs = Annotated[
+    Path,
+    typer.Argument(
+        metavar="AFTER_LOGS",
+        help="Logs of the policy after training: a file, a folder or an archive.",
+    ),
+]
+BeforeLogs = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="BEFORE_LOGS",
+        help="Logs of the policy before training. Without them there is no gain to judge.",
+    ),
+]
+ReaderName = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NAME",
+        help="The format of all the logs.  [default: recognised by content]",
+    ),
+]
+Export = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="KIND=PATH",
+        help=(
+            "Write the findings for another tool: jsonl=FILE or markdown=FILE (for a pull"
+            " request); repeatable."
+        ),
     ),
 ]
 
@@ -94,7 +154,6 @@ def investigate(
     """
     from forensics.budget import Budget
     from forensics.cli.case_output import run_investigation
-    from forensics.cli.routes import route_of
     from forensics.instruments import QUICK
     from forensics.investigation.stated_settings import stated_tasks
 
@@ -237,42 +296,8 @@ def schema() -> None:
     One JSON object: the record's name, then its schema.
     """
     from forensics.cli.console import say_json
-    from forensics.schemas import schemas
 
     say_json(schemas())
-
-
-AfterLogs = Annotated[
-    Path,
-    typer.Argument(
-        metavar="AFTER_LOGS",
-        help="Logs of the policy after training: a file, a folder or an archive.",
-    ),
-]
-BeforeLogs = Annotated[
-    Path | None,
-    typer.Option(
-        metavar="BEFORE_LOGS",
-        help="Logs of the policy before training. Without them there is no gain to judge.",
-    ),
-]
-ReaderName = Annotated[
-    str | None,
-    typer.Option(
-        metavar="NAME",
-        help="The format of all the logs.  [default: recognised by content]",
-    ),
-]
-Export = Annotated[
-    list[str] | None,
-    typer.Option(
-        metavar="KIND=PATH",
-        help=(
-            "Write the findings for another tool: jsonl=FILE or markdown=FILE (for a pull"
-            " request); repeatable."
-        ),
-    ),
-]
 
 
 def scan(
@@ -296,7 +321,7 @@ def scan(
     """
     from forensics.cli.case_output import certain_of, opening_of_case, say_verdict, summary
     from forensics.cli.console import progress_bars
-    from forensics.investigation.scan_parts import usual_processes
+    from forensics.investigation.scan_findings import usual_processes
     from forensics.investigation.scan_run import scan as scan_logs
     from forensics.shortcuts.export import export_of
 
@@ -323,3 +348,208 @@ def scan(
         opening_of_case(out, verdict),
         () if as_json else tuple(certain_of(out, verdict)),
     )
+
+
+class Sides(NamedTuple):
+    """Before and after training, and their world with its options."""
+
+    before: Given | None
+    afters: Sequence[Given]
+    world: Environment | str | None
+    options: Mapping[str, str]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Route:
+    """The options that say what is compared."""
+
+    before: Path | None
+    after: Sequence[Path]
+    before_server: str | None
+    after_server: Sequence[str]
+    harness: Path | None
+    logs: bool
+    env: str | None
+    options: Mapping[str, str]
+
+    def sides(self, out: Path) -> Sides:
+        """What they name. Raises `UserError` where they clash, or one is missing."""
+        if self.harness:
+            return self._of_agent(self.harness, out)
+        served = self.before_server or self.after_server
+        return self._of_logs() if self.logs and not served else self._of_checkpoints(out)
+
+    def _of_logs(self) -> Sides:
+        """What was given beside logs, which `investigate` refuses by name."""
+        return Sides(self.before, self.after, self.env, self.options)
+
+    def _of_agent(self, harness: Path, out: Path) -> Sides:
+        from forensics.investigation.served_sides import agent_sides
+
+        clashing = {
+            "--before": self.before,
+            "--after": self.after,
+            "--env": self.env,
+            "--env-option": self.options,
+            "--logs": self.logs,
+        }
+        if given := [name for name, value in clashing.items() if value]:
+            raise UserError(
+                f"{given[0]} means nothing beside --harness, which names its own world and plays"
+                " served models; leave it out"
+            )
+        if self.before_server is None or not self.after_server:
+            raise UserError(
+                "--harness plays served models; give --before-server URL#MODEL and --after-server"
+                " URL#MODEL"
+            )
+        world, (first, *others) = agent_sides(harness, self.before_server, self.after_server, out)
+        return Sides(first, others, world, {})
+
+    def _of_checkpoints(self, out: Path) -> Sides:
+        from forensics.investigation.served_sides import (
+            hinted_world,
+            paired_servers,
+            served_sides,
+        )
+
+        if self.before is None or not self.after:
+            missing = "--before" if self.before is None else "--after"
+            raise UserError(
+                f"there is no {missing} checkpoint; give one, an agent on served models with"
+                " --harness, or --logs"
+            )
+        servers = paired_servers(self.before_server, self.after_server, len(self.after))
+        env, options = self.env, dict(self.options)
+        if self.before_server is not None:
+            env, options = hinted_world(self.before, env, options)
+        first, *others = served_sides([self.before, *self.after], servers, out)
+        return Sides(first, others, env, options)
+
+
+def route_of(compared: Compared, before_server: str | None, after_server: Sequence[str]) -> Route:
+    """The route that the options of `investigate` name."""
+    return Route(
+        before=compared.before,
+        after=compared.after or [],
+        before_server=before_server,
+        after_server=after_server,
+        harness=compared.harness,
+        logs=compared.log_places is not None,
+        env=compared.env,
+        options=parse_options(compared.env_option),
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Keeping:
+    """Where a check keeps what it does, so that it can go on."""
+
+    out: Kept = None
+    resume: Resume = False
+    force: Force = False
+
+    @property
+    def arguments(self) -> dict[str, Any]:
+        """Those of `forensics.investigation.check_server`. Raises `UserError`."""
+        if self.out is None and (self.resume or self.force):
+            raise UserError("--resume and --force mean nothing without --out; name the folder")
+        return vars(self)
+
+
+@study_command
+def check_server(
+    server: Annotated[str, typer.Argument(metavar="URL[#MODEL]", help=ADDRESS)],
+    checkpoint: Annotated[
+        Path, typer.Option(metavar="DIR", help="The checkpoint that it claims to serve.")
+    ],
+    prompts: Annotated[Path | None, typer.Option(metavar="FILE", help=PROMPTS)] = None,
+    env: RunsWorld = None,
+    env_option: EnvOptions = None,
+    tasks: Annotated[
+        int, typer.Option(min=1, help="Episodes that the checkpoint plays here for contexts.")
+    ] = 100,
+    samples: Annotated[int, typer.Option(min=1, help="Draws behind each context.")] = 32,
+    suspect: Annotated[
+        list[Path] | None,
+        typer.Option(
+            metavar="CKPT",
+            help="A checkpoint that it may draw from instead, such as a drafter; repeatable.",
+        ),
+    ] = None,
+    arithmetic: Annotated[
+        str, typer.Option(metavar="DTYPE", help="The coarsest arithmetic that it may have.")
+    ] = "bfloat16",
+    settings: Any = None,
+    seed: Seed = 0,
+    device: Device = "auto",
+    as_json: Json = False,
+    *,
+    keeping: Keeping,
+) -> None:
+    """Say whether a server draws from the policy that it claims to serve.
+
+    Two tests: whether the log-probabilities that it tells are those of the
+    checkpoint, and whether its draws come from it, whatever it tells. Exits
+    with 0 if it draws it, 1 if it does not or there are not enough samples, 2
+    for bad input.
+    """
+    from forensics.cli.console import progress_bars, say, say_json
+    from forensics.investigation import Contexts, DrawsConfig, check_server as check
+    from forensics.investigation.inputs import choose_environment
+    from forensics.investigation.served_draws import report
+
+    texts = () if prompts is None else _prompts(prompts)
+    world = (
+        None if texts else choose_environment(str(checkpoint), env, parse_options(env_option))[0]
+    )
+    config = DrawsConfig(
+        settings=settings, samples=samples, seed=seed, arithmetic=arithmetic, device=device
+    )
+    with progress_bars() as progress:
+        found = check(
+            server,
+            checkpoint,
+            contexts=Contexts(prompts=texts, environment=world, tasks=tasks),
+            suspects=suspect or (),
+            config=config,
+            progress=progress,
+            **keeping.arguments,
+        )
+    say_json(found.as_json()) if as_json else say(report(found))
+    raise typer.Exit(0 if found.verdict == "draws it" else 1)
+
+
+def _prompts(file: Path) -> tuple[str, ...]:
+    """Raises `UserError` for a file without any."""
+    from forensics.records.given_files import parse_json, read_text
+
+    cure = "write one prompt a line, or JSON lines with `prompt`"
+    found: list[str] = []
+    for line in filter(str.strip, read_text(file, "", cure).splitlines()):
+        try:
+            row = parse_json(line) if line.lstrip().startswith("{") else {"prompt": line}
+        except ValueError as error:
+            raise UserError(f"{file} has a line that is no JSON ({error}); {cure}") from None
+        if not isinstance(row.get("prompt"), str) or not row["prompt"]:
+            raise UserError(f"{file} has a line without a prompt; {cure}")
+        found.append(row["prompt"])
+    if not found:
+        raise UserError(f"{file} holds no prompts; {cure}")
+    return tuple(found)
+
+
+def schemas() -> dict[str, dict[str, Any]]:
+    """Each record's name and its schema; the abstract bases are left out."""
+    names = [one.name for one in iter_modules(records.__path__) if one.name != NO_FILE]
+    kinds = {
+        kind.__name__: kind
+        for name in names
+        for kind in vars(import_module(f"{records.__name__}.{name}")).values()
+        if isinstance(kind, type) and issubclass(kind, Record) and kind not in ABSTRACT
+    }
+    made = {name: kind.model_json_schema() for name, kind in kinds.items()}
+    made["EvidenceRow"] = TypeAdapter(EvidenceRow).json_schema()
+    for plain in (Budget, Channel, SamplingSettings):
+        made[plain.__name__] = TypeAdapter(plain).json_schema() | {"additionalProperties": False}
+    return dict(sorted(made.items()))

@@ -32,7 +32,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from forensics.cli import commands
-from forensics.cli.server_check import check_server
+from forensics.cli.commands import check_server
 from forensics.cli.twin_command import twin
 from forensics.errors import RunInterrupted, UserError, models_missing, outside_failure
 from forensics.plugins import load_point, package_of, plugin_points, two_of_a_name

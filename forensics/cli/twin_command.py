@@ -69,8 +69,7 @@ def twin(
     """
     from forensics.cli.console import progress_bars, say, say_json
     from forensics.investigation import build_environment
-    from forensics.twin_check import check_twin
-    from forensics.twin_harness import check_harness_twin
+    from forensics.twin_check import check_harness_twin, check_twin
 
     given = (honest, cheat, bystander, env_option)
     if (env is None) == (harness is None) or (harness is not None and any(given)):

@@ -14,9 +14,10 @@ if TYPE_CHECKING:
     from forensics.harness.harness_file import (
         Harness as Harness,
         HarnessChannel as HarnessChannel,
+        HarnessTask as HarnessTask,
+        HarnessWorld as HarnessWorld,
         read_harness as read_harness,
+        tasks_of as tasks_of,
     )
-    from forensics.harness.harness_tasks import HarnessTask as HarnessTask, tasks_of as tasks_of
-    from forensics.harness.harness_world import HarnessWorld as HarnessWorld
 
 __getattr__, __dir__ = lazy_names(__name__)

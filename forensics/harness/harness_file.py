@@ -1,11 +1,16 @@
 """`harness.toml`: how somebody else's agent is run, on which tasks, and what scrubs its shortcuts.
 
 Every path in it is below the file's own folder, or absolute; the command runs in that folder.
+
+Its tasks are lines of JSON, or a folder of task folders as Harbor has them.
 """
 
+import hashlib
+import shutil
 import string
-from collections.abc import Mapping
-from dataclasses import dataclass
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal
@@ -13,32 +18,104 @@ from typing import Annotated, Any, Final, Literal
 from pydantic import AfterValidator, BeforeValidator, Field, ValidationError
 
 from forensics.errors import UserError
-from forensics.harness.harness_tasks import HarnessTask, tasks_of, tree_hash
+from forensics.harbor_tasks import PARTS, harbor_tasks, lay_over
 from forensics.protocols import Channel
 from forensics.records import content_hash
-from forensics.records.given_files import address, parse_toml, read_text
+from forensics.records.given_files import address, parse_json, parse_toml, read_text
 from forensics.records.record import Record, Texts, first_error
+from forensics.world import SPLITS, PlayedElsewhere
 
-CURE: Final = "give a harness.toml (docs/your-own-agent.md)"
-NO_IDENTITY: Final[Any] = {
-    **dict.fromkeys(("at_once", "tasks", "honest", "bystander"), True),
-    "channels": {"__all__": {"cheat"}},
-}
-PLACEHOLDERS: Final = ("task", "seed", "without", "out", "prompt", "task_dir", "python")
+TASKS_CURE: Final = (
+    "give a file with one JSON object a line (id, split, prompt), or a folder of tasks"
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class HarnessTask:
+    """One task. `folder`: where it lies, for tasks that are folders. `fields`: whatever else its
+    line says, for placeholders of the command.
+    """
+
+    name: str
+    split: str = "held-out"
+    prompt: str | None = None
+    folder: Path | None = None
+    fields: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def content(self) -> list[Any]:
+        """What can change an episode of it; no path."""
+        tree = tree_hash(self.folder) if self.folder else None
+        return [self.name, self.split, self.prompt, dict(self.fields), tree]
+
+
+def tasks_of(path: Path) -> dict[str, HarnessTask]:
+    """The tasks that a path names, by name, in order. Raises `UserError` where there is none."""
+    found = _folders(path) if path.is_dir() else _lines(path)
+    if not found:
+        raise UserError(f"{path} holds no task; {TASKS_CURE}")
+    tasks = {task.name: task for task in found}
+    if len(tasks) < len(found):
+        names = [task.name for task in found]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise UserError(f"{path} names the task {twice} twice; give each an id of its own")
+    return tasks
+
+
+def _folders(path: Path) -> list[HarnessTask]:
+    return [
+        HarnessTask(name=one.id, split=one.split, prompt=one.prompt, folder=one.folder)
+        for one in harbor_tasks(path)
+    ]
+
+
+def _lines(path: Path) -> list[HarnessTask]:
+    lines = read_text(path, "the tasks ", TASKS_CURE).splitlines()
+    return [
+        _task(f"line {number} of {path}", line)
+        for number, line in enumerate(lines, 1)
+        if line.strip()
+    ]
+
+
+def _task(where: str, line: str) -> HarnessTask:
+    try:
+        row = parse_json(line)
+    except ValueError as error:
+        raise UserError(f"{where} is no JSON ({error}); {TASKS_CURE}") from None
+    name = row.get("id") if isinstance(row, dict) else None
+    if not isinstance(name, str | int) or isinstance(name, bool) or name == "":
+        raise UserError(f"{where} is no object with an `id`; {TASKS_CURE}")
+    prompt, split = row.get("prompt"), row.get("split", "held-out")
+    if not isinstance(prompt, str | None) or split not in SPLITS:
+        raise UserError(
+            f"{where} needs a text as `prompt`, if any, and one of {', '.join(SPLITS)} as `split`"
+        )
+    others = {key: value for key, value in row.items() if key not in ("id", "split", "prompt")}
+    fields = {key: str(one) for key, one in others.items() if isinstance(one, str | int | float)}
+    return HarnessTask(name=str(row["id"]), split=split, prompt=prompt, fields=fields)
+
+
+def tree_hash(place: Path) -> str:
+    """A hash of the files below a folder (or of one file): names below it and bytes."""
+    digest = hashlib.blake2b(digest_size=16)
+    for file in sorted(place.rglob("*")) if place.is_dir() else [place]:
+        if file.is_symlink() or not file.is_file():
+            continue
+        content = hashlib.blake2b(file.read_bytes(), digest_size=16).hexdigest()
+        name = str(file.relative_to(place)) if file != place else ""
+        digest.update(f"{name}\0{content}\n".encode(errors="surrogateescape"))
+    return digest.hexdigest()
+
+
+Name = Annotated[str, Field(pattern=r"^[\w-][\w.-]{0,59}$")]  # of files, too
 
 
 def _listed(value: Any) -> Any:
     return (value,) if isinstance(value, str) else value
 
 
-def _below_out(value: str) -> str:
-    if not value or Path(value).is_absolute() or ".." in Path(value).parts:
-        raise ValueError("it is a file below {out}, such as result.json")
-    return value
-
-
 Words = Annotated[Texts, BeforeValidator(_listed)]
-Name = Annotated[str, Field(pattern=r"^[\w-][\w.-]{0,59}$")]  # of files, too
 
 
 class HarnessChannel(Record):
@@ -81,11 +158,17 @@ class HarnessChannel(Record):
         )
 
 
+def _below_out(value: str) -> str:
+    if not value or Path(value).is_absolute() or ".." in Path(value).parts:
+        raise ValueError("it is a file below {out}, such as result.json")
+    return value
+
+
 class HarnessTable(Record):
     """The file. `result`: the JSON that the command leaves below `{out}`. `seconds`: the time-out
     of an episode. `passes`: names of our environment variables that the command may see.
     `needed`: kinds of action that an honest solver needs. `honest`, `bystander`: commands in the
-    agent's place that check the scrubbed twins (`forensics.twin_harness`).
+    agent's place that check the scrubbed twins (`forensics.twin_check`).
     """
 
     name: Name
@@ -133,6 +216,84 @@ class Harness:
                 ]
             ),
         }
+
+
+class HarnessWorld(PlayedElsewhere):
+    """`needed` is there where `harness.toml` names what an honest solver needs."""
+
+    def __init__(self, harness: Harness) -> None:
+        of_split = {
+            split: [task.name for task in harness.tasks.values() if task.split == split]
+            for split in SPLITS
+        }
+        channels: list[Channel] = [one.channel for one in harness.table.channels]
+        super().__init__(harness.table.name, of_split, channels, harness.identity)
+        self.harness = harness
+        if harness.table.needed is not None:
+            self.needed = harness.table.needed
+
+    def task(self, name: str) -> HarnessTask:
+        """A task as it is in this world: its scrubbed twin where one stands for it."""
+        for channel in self.scrubbed:
+            if twins := self.harness.twins.get(channel):
+                return twins[name]
+        return self.harness.tasks[name]
+
+    @property
+    def taken_out(self) -> Iterator[HarnessChannel]:
+        """The channels that are scrubbed, as the harness knows them."""
+        return (self.harness.channels[name] for name in self.scrubbed)
+
+    @property
+    def variables(self) -> dict[str, str]:
+        """Environment variables that scrub this world."""
+        return {key: text for one in self.taken_out for key, text in one.environment.items()}
+
+    def command(self, task: HarnessTask, seed: int, out: Path, folder: Path | None) -> list[str]:
+        """The argv of an episode."""
+        filled = dict(task.fields) | {
+            "task": task.name,
+            "seed": str(seed),
+            "without": ",".join(self.scrubbed),
+            "out": str(out),
+            "prompt": task.prompt or "",
+            "task_dir": str(folder or ""),
+            "python": sys.executable,
+        }
+        try:
+            words = [word.format_map(filled) for word in self.harness.table.command]
+        except (KeyError, ValueError) as error:
+            raise UserError(
+                f"the task {task.name} of {self.name} has no {error} for the command; add it"
+            ) from None
+        return [*words, *(word for one in self.taken_out for word in one.option)]
+
+    def lay_out(self, task: HarnessTask, place: Path) -> Path | None:
+        """A copy of the task's folder, scrubbed; `None` where tasks are no folders."""
+        if task.folder is None:
+            return None
+        shutil.copytree(task.folder, place, symlinks=True)
+        for one in self.taken_out:
+            if one.overlay:
+                self._lay_over(self.harness.folder / one.overlay, task, place)
+        return place
+
+    @staticmethod
+    def _lay_over(overlay: Path, task: HarnessTask, place: Path) -> None:
+        """Parts of a task go over every task, what lies under a task's name over that one alone."""
+        own = overlay / task.name
+        parts = [overlay / name for name in PARTS] + (sorted(own.iterdir()) if own.is_dir() else [])
+        for part in parts:
+            if part.exists():
+                lay_over(part, place / part.name)
+
+
+CURE: Final = "give a harness.toml (docs/your-own-agent.md)"
+NO_IDENTITY: Final[Any] = {
+    **dict.fromkeys(("at_once", "tasks", "honest", "bystander"), True),
+    "channels": {"__all__": {"cheat"}},
+}
+PLACEHOLDERS: Final = ("task", "seed", "without", "out", "prompt", "task_dir", "python")
 
 
 def read_harness(path: Path) -> Harness:

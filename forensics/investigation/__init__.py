@@ -8,11 +8,6 @@ from forensics.lazy import lazy_names
 
 if TYPE_CHECKING:
     from forensics.investigation import folder as folder
-    from forensics.investigation.asked_draws import (
-        Contexts as Contexts,
-        DrawsConfig as DrawsConfig,
-        sampled_runs as sampled_runs,
-    )
     from forensics.investigation.concluded import (
         ablation_rows as ablation_rows,
         measure as measure,
@@ -46,9 +41,12 @@ if TYPE_CHECKING:
     from forensics.investigation.served_draws import (
         LEAST_DELTA as LEAST_DELTA,
         TOLERATED as TOLERATED,
+        Contexts as Contexts,
         Drawn as Drawn,
+        DrawsConfig as DrawsConfig,
         check_server as check_server,
         drawn as drawn,
+        sampled_runs as sampled_runs,
     )
     from forensics.investigation.stated_settings import (
         stated_run as stated_run,

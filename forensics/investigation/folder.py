@@ -15,6 +15,7 @@ from forensics.records import Verdict
 from forensics.records.case_checksum import CASE as CASE, hashes_of, sealed
 from forensics.records.case_file import StatedPolicy
 from forensics.records.files import read_json, write_json
+from forensics.records.record import SCHEMA_VERSION
 from forensics.study import Folder, require_same
 
 Location = str | PathLike[str]
@@ -68,6 +69,22 @@ def started_case(folder: Folder) -> dict[str, Any] | None:
 def write_case(folder: Path, content: Mapping[str, Any], *, complete: bool = False) -> None:
     """Write `case.json` with its checksum, and of a complete case those of its files."""
     write_json(folder / CASE, sealed(content, hashes_of(folder, CHECKED) if complete else {}))
+
+
+def begin_case(
+    folder: Path, inputs: Mapping[str, Any], provenance: Mapping[str, Any], **more: Any
+) -> dict[str, Any]:
+    """Write what a case is started with, before anything is measured; returns it."""
+    written = {
+        "schema_version": SCHEMA_VERSION,
+        "status": "running",
+        "verdict": None,
+        "inputs": dict(inputs),
+        "provenance": dict(provenance),
+        **more,
+    }
+    write_case(folder, written)
+    return written
 
 
 def complete_case(folder: Path, content: Mapping[str, Any], verdict: Verdict) -> None:

@@ -11,9 +11,23 @@ report; killed at any moment, resumed.
 4. The verdict follows the rule for logs (`verdict.from_logs`). With one log
    there is a profile and no gain.
 5. Last, the exports that were asked for. They change none of this.
+
+How many runs of a log are degenerate: limits on what the behaviour layer tallied.
+
+What was done decides first: idle repeats, alternation, monologue (changing line numbers in an
+error are the same answer, polling whose answer changes is no repeat). A loop (`layers.tally`)
+is an event: it counts however short it is beside the whole run. Of what was written only a
+loop at the very end and a text that is nearly all repeats count, since longer healthy runs
+repeat more words.
+
+The measures of each run are there already, so nothing is read again. The unit
+is the task; training seeds are pooled, runs that errored are left out.
 """
 
+import math
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from shutil import rmtree
@@ -27,42 +41,60 @@ from forensics.investigation.folder import (
     CASE_FILES,
     EVIDENCE,
     LOOPS,
-    UNREADABLE,
     Location,
+    begin_case,
     complete_case,
     rule_file,
     started_case,
-    write_case,
 )
-from forensics.investigation.scan_degenerate import degenerate_answer, loop_rows
-from forensics.investigation.scan_findings import Scan, SideMarks
-from forensics.investigation.scan_parts import write_findings
+from forensics.investigation.scan_findings import Scan, SideMarks, write_findings
 from forensics.investigation.stored_logs import (
     ReadSide,
     Source,
     find_sources,
-    no_runs,
-    read_side,
-    scores_read,
-    tell_tasks_apart,
+    read_sides,
 )
 from forensics.layers.behaviour import Tallied, behaviour_of
 from forensics.layers.bounds import bound_answers, questions, scored_side
-from forensics.layers.channels import ATTEMPTS, WINS, Credits
+from forensics.layers.channels import Credits, control_of
 from forensics.layers.pair_split import pair_answers
-from forensics.phrases import plural
+from forensics.layers.tally import Log
+from forensics.phrases import capital, percent, plural
 from forensics.progress import Progress, silent
-from forensics.records import Interval, Provenance, Verdict, canonical_json
-from forensics.records.evidence import EvidenceRow
+from forensics.records import Evidence, Interval, Provenance, Undefined, Verdict, canonical_json
+from forensics.records.case_file import LoopRow
+from forensics.records.evidence import EvidenceRow, Scalar
 from forensics.records.files import write_json_lines
-from forensics.records.record import SCHEMA_VERSION
 from forensics.shortcuts.export import Export, require_free, rows_as_lines, write_export
 from forensics.shortcuts.looks import CoverageCounts
+from forensics.statistics import Estimate, share_by_task
 from forensics.study import Folder, hold, require_same
 from forensics.verdict import Rule, decide, read_rule, require_gain_tests, stated_rule
-from forensics.verdict.sentences import ONE_LOG, WINS_READ
+from forensics.verdict.sentences import DEGENERATE, ONE_LOG, WINS_READ
 from forensics.version import code_version, today
 
+ACTING = {"action repetition": 0.5, "alternation": 0.5, "monologue": 0.5}
+FEWEST_TURNS = 4  # of a run whose actions are measured
+LIMITS = {  # shares of a run; the compression ratio in bytes per compressed byte
+    **ACTING,
+    "loop": 0.0,
+    "longest repeated suffix": 0.5,
+    "repeated n-grams": 0.9,
+    "echoed observation": 0.8,
+    "compression ratio": 25.0,
+}
+LONGEST_ACTION = 500  # characters of a repeated action as it is listed
+TOLD = {  # what one run does, and what several do
+    "action repetition": ("repeats its actions", "repeat their actions"),
+    "alternation": ("goes back and forth between two", "go back and forth between two"),
+    "monologue": ("talks instead of acting", "talk instead of acting"),
+    "loop": ("loops", "loop"),
+    "longest repeated suffix": ("repeats the end of its text", "repeat the end of their text"),
+    "repeated n-grams": ("says most things again", "say most things again"),
+    "echoed observation": ("echoes what came back", "echo what came back"),
+    "compression ratio": ("writes the same throughout", "write the same throughout"),
+}
+METHOD = "limits on each run's measures of degeneracy"
 FORMATS = ("html", "md")
 
 
@@ -99,7 +131,11 @@ def scan(
     first = Path(after).expanduser()
     second = None if before is None else Path(before).expanduser()
     given = [first] if second is None else [first, second]
-    _keep_apart(path, given)
+    for log in given:
+        if path.resolve() == log.resolve() or log.resolve() in path.resolve().parents:
+            raise UserError(
+                f"--out {path} lies inside the logs; choose another folder for the case"
+            )
     require_gain_tests(accept)
     require_free(exports, path, given, replace=force or resume)
     asked = Asked(
@@ -122,14 +158,6 @@ def scan(
             require_same(path, _identities(started["inputs"]), _identities(inputs))
         folder.begin()
         return _run(folder, sources, inputs, asked)
-
-
-def _keep_apart(folder: Path, logs: Sequence[Path]) -> None:
-    for log in logs:
-        if folder.resolve() == log.resolve() or log.resolve() in folder.resolve().parents:
-            raise UserError(
-                f"--out {folder} lies inside the logs; choose another folder for the case"
-            )
 
 
 def _stated(
@@ -170,19 +198,9 @@ def _run(
     from forensics.report import write_reports
 
     folder, progress = held.path, held.progress
-    written: dict[str, Any] = {
-        "schema_version": SCHEMA_VERSION,
-        "status": "running",
-        "verdict": None,
-        "inputs": dict(inputs),
-        "provenance": {"code": code_version(), "day": today()},
-        **stated_rule(asked.rule),
-    }
-    write_case(folder, written)
-    sides = list(_read(held, sources, inputs["reader"]))
-    reading = scores_read(held, sides)
-    tell_tasks_apart(folder, sides)
-    write_json_lines(folder / UNREADABLE, [row for side in sides for row in side.not_read()])
+    started = {"code": code_version(), "day": today()}
+    written = begin_case(folder, inputs, started, **stated_rule(asked.rule))
+    sides, reading = read_sides(held, sources, inputs["reader"])
     case = Case(
         folder=folder,
         stored={(side.side, ()): side.rollouts(folder) for side in sides},
@@ -232,16 +250,6 @@ def _exported(case: Case, export: Export) -> str:
     return render_pull_request(case.folder)
 
 
-def _read(folder: Folder, sources: Sequence[Source], reader: str | None) -> Iterator[ReadSide]:
-    """Every side. A log without runs is refused, and leaves no case behind."""
-    for source in sources:
-        side = read_side(source, folder.path, reader, folder.progress)
-        if not side.runs:
-            folder.clear()
-            raise UserError(no_runs(source, side))
-        yield side
-
-
 def measure_logs(case: Case, told: Mapping[str, SideMarks], tallied: Tallied) -> list[EvidenceRow]:
     """Every answer that logs give, in an order that depends on the answers alone."""
     case.progress("measuring", 0, 1)
@@ -257,8 +265,7 @@ def measure_logs(case: Case, told: Mapping[str, SideMarks], tallied: Tallied) ->
     if "before" in told:
         first, *others = (told[side].scored for side in _ordered(told))
         found += pair_answers(first, others, provenance)
-    behaved = run_instrument(behaviour_of(tallied), case)
-    found += [answer for answer in behaved if answer.question not in (WINS, ATTEMPTS)]
+    found += run_instrument(behaviour_of(tallied), case)
     case.progress("measuring", 1, 1)
     return sorted(
         found, key=lambda f: (f.layer, f.question, f.about or "", f.method, canonical_json(f))
@@ -333,3 +340,92 @@ def channel_shares(told: Mapping[str, SideMarks], provenance: Provenance) -> Ite
         provenance=provenance,
         kinds=(sum(bool(one["found"] or one["not_found"]) for one in seen), len(seen)),
     ).answers()
+
+
+def above(measures: Mapping[str, float | None], turns: float) -> tuple[str, ...]:
+    """The names of those measures of a run with so many turns that are above their limit."""
+    return tuple(
+        name
+        for name, limit in LIMITS.items()
+        if (turns >= FEWEST_TURNS or name not in ACTING)
+        and (measured := measures[name]) is not None
+        and measured > limit
+    )
+
+
+def degenerate_answer(tallied: Tallied, provenance: Provenance) -> Evidence | Undefined:
+    """The share of degenerate runs after training, with the log before
+    training, where there is one, as control.
+    """
+    before = tallied.logs.get("before")
+    afters = [log for side, log in sorted(tallied.logs.items()) if side != "before"]
+    answers = AnswerMaker(layer="behaviour", method=METHOD, provenance=provenance)
+
+    def measured() -> Evidence:
+        found = _share(afters)
+        control = None
+        if before is not None:
+            with suppress(MissingInput):
+                control = _share([before])
+        counts = Counter(name for log in afters for names in _above(log) for name in names)
+        named = ", ".join(_told(name, count) for name, count in counts.most_common())
+        counted: dict[str, Scalar] = {name: counts[name] for name in LIMITS}
+        counted["errored"] = sum(log.errored for log in afters)
+        return answers.evidence(
+            DEGENERATE,
+            found,
+            unit="share of runs",
+            control=control_of(control),
+            diagnostics=counted,
+            summary=capital(percent(found.estimate))
+            + f" of the runs{'' if before is None else ' after training'} are degenerate"
+            + (f" ({percent(control.estimate)} before)" if control else "")
+            + (f": {named}." if named else "."),
+        )
+
+    return answers.answer(DEGENERATE, measured)
+
+
+def _told(name: str, count: int) -> str:
+    one, several = TOLD[name]
+    return f"{count:,} {one if count == 1 else several}"
+
+
+def loop_rows(tallied: Tallied) -> Iterator[LoopRow]:
+    """Every run that loops, side by side in the order of the runs."""
+    for side, log in sorted(tallied.logs.items(), key=lambda pair: (pair[0] != "before", pair[0])):
+        for run in log.loops:
+            yield LoopRow(
+                trajectory=run.trajectory,
+                side=side,
+                task=run.task,
+                policy=run.policy,
+                file=run.file,
+                first_step=run.loop.first,
+                last_step=run.loop.last,
+                turns=run.loop.turns,
+                times=run.loop.times,
+                actions=tuple(action[:LONGEST_ACTION] for action in run.loop.actions),
+            )
+
+
+def _share(logs: Sequence[Log]) -> Estimate:
+    """Of degenerate runs, clustered by task. Raises `MissingInput` for fewer than two tasks."""
+    rows = [
+        (task, names) for log in logs for task, names in zip(log.tasks, _above(log), strict=True)
+    ]
+    if not rows:
+        raise MissingInput("Every run errored.", "Give logs of runs that ended.")
+    return share_by_task((task, float(bool(names)), 1.0) for task, names in rows)
+
+
+def _above(log: Log) -> Iterator[tuple[str, ...]]:
+    """Of each run, the measures above their limit."""
+    if not log.tasks:
+        return
+    for turns, *values in zip(*(log.columns[name] for name in ("turns", *LIMITS)), strict=True):
+        measures = {
+            name: None if math.isnan(value) else value
+            for name, value in zip(LIMITS, values, strict=True)
+        }
+        yield above(measures, turns)

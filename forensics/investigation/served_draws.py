@@ -27,23 +27,16 @@ randomness; a departure that no bet looks like grows none of them.
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from itertools import pairwise
-from math import inf, log, sqrt
+from math import exp, inf, log, sqrt
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, NamedTuple
 
 import numpy as np
 import torch
 
 from forensics.errors import UserError
-from forensics.investigation.asked_draws import (
-    DRAWS,
-    Contexts,
-    DrawsConfig,
-    KeptDraws,
-    sampled_runs,
-)
 from forensics.policies import (
     LEAST,
     ServerConfig,
@@ -56,23 +49,142 @@ from forensics.policies.departures import NUMBERS, PLAIN, Bets, Departure, bets_
 from forensics.policies.scored_log import score_log
 from forensics.policies.server import rendering
 from forensics.progress import Progress, silent
-from forensics.protocols import Policy
-from forensics.records import Trajectory, content_hash
+from forensics.protocols import Environment, Policy, SamplingSettings
+from forensics.records import Step, Trajectory, content_hash
+from forensics.records.files import read_json, write_json
+from forensics.records.trajectory import action_starts
 from forensics.study import Folder, Result, hold
 
-NAME: Final = "check-server"  # of the files in its folder
-BLOCKS: Final = (0.125, 0.25, 0.5, 1.0)  # of the contexts, up to and with each block
-RATE: Final = 0.01  # of false alarms, at any stopping time
-GAPS: Final = 3.0  # times the floor
-LEAST_DELTA: Final = 1e-3
-TOLERATED: Final = 2.0  # times the root mean square of the arithmetic's own chi2
-QUANTILE: Final = 1.2816  # of the normal distribution, for 9 runs of 10
-NEEDED: Final = (
-    Departure(kind="temperature", size=0.9),
-    Departure(kind="temperature", size=1.1),
-    Departure(kind="top-p", size=0.95),
-)
-OUTSIDE: Final = 5.0  # expected tokens outside of a cut, without one of which it is called cut
+DRAWS: Final = "draws"  # the folder of what was drawn
+PIECE: Final = 16  # contexts that are asked for, and kept, together
+
+
+@dataclass(frozen=True, kw_only=True)
+class DrawsConfig:
+    """How a server is asked, and what is tolerated.
+
+    `samples`: actions behind each context. `arithmetic`: the coarsest that the server may have.
+    `rate`: of false alarms. `device`, `dtype`: of the claimed checkpoint here.
+    """
+
+    settings: SamplingSettings = field(default_factory=SamplingSettings)
+    samples: int = 8
+    seed: int = 0
+    arithmetic: str = "bfloat16"
+    device: str = "auto"
+    dtype: str = "float32"
+
+
+def sampled_runs(
+    served: Any, block: Sequence[Sequence[int]], config: DrawsConfig
+) -> list[Trajectory]:
+    """A run of one action for each draw: its tokens and what the server told of them."""
+    rows = served.sample(block, config.samples, config.settings, config.seed)
+    return [
+        _run(ids, one, f"{number}-{sample}")
+        for number, (ids, row) in enumerate(zip(block, rows, strict=True))
+        for sample, one in enumerate(row)
+        if one.token_ids
+    ]
+
+
+def _run(ids: Sequence[int], drawn: Any, name: str) -> Trajectory:
+    given = Step(
+        role="user", text="", token_ids=tuple(ids), sampled=(False,) * len(ids), logprobs=()
+    )
+    own = len(drawn.token_ids)
+    said = Step(
+        role="assistant",
+        text="",
+        token_ids=drawn.token_ids,
+        sampled=(True,) * own,
+        logprobs=drawn.logprobs,
+    )
+    return Trajectory(
+        id=name,
+        task=name,
+        policy="served",
+        environment="contexts",
+        seed=0,
+        steps=(given, said),
+        outcome=None,
+        end="truncated",
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Contexts:
+    """Where the draws begin: behind each of `prompts`, or in episodes of a world that the
+    claimed checkpoint plays, before each action.
+    """
+
+    prompts: Sequence[str] = ()
+    environment: Environment | None = None
+    tasks: int = 100
+
+    def rendered(self, policy: Any) -> Any:
+        """The policy with the rendering that the world asks for."""
+        return policy if self.environment is None else policy.rendered_for(self.environment)
+
+    def of(self, claimed: Any, config: DrawsConfig, progress: Progress = silent) -> list[list[int]]:
+        """As token ids, each once."""
+        world, found = self.environment, dict[tuple[int, ...], None]()
+        for prompt in self.prompts:
+            found[tuple(claimed.renderer.prompt(prompt, None))] = None
+        names = world.tasks("held-out", self.tasks, config.seed) if world is not None else ()
+        played = claimed.play(world, names, 1, config.settings, config.seed) if names else ()
+        for number, run in enumerate(played, 1):
+            ids = [token for step in run.steps for token in step.token_ids or ()]
+            found |= {tuple(ids[:start]): None for start in action_starts(run)}
+            progress("episodes", number, len(names))
+        return [list(ids) for ids in found]
+
+
+class KeptDraw(NamedTuple):
+    """One action that a server drew."""
+
+    token_ids: tuple[int, ...]
+    logprobs: tuple[float, ...] | None
+
+
+@dataclass(frozen=True)
+class KeptDraws:
+    """A server whose draws are kept in a folder, so that a check that was killed asks for the
+    others only. A draw depends on its context and the seed, not on what is asked for beside it.
+    """
+
+    served: Any
+    folder: Path
+    progress: Progress = silent
+
+    def sample(
+        self, contexts: Sequence[Sequence[int]], samples: int, settings: SamplingSettings, seed: int
+    ) -> list[list[KeptDraw]]:
+        """`samples` draws behind each context."""
+        rows: list[list[KeptDraw]] = []
+        for start in range(0, len(contexts), PIECE):
+            self.progress("draws", start, len(contexts))
+            piece = contexts[start : start + PIECE]
+            asked = [[list(ids) for ids in piece], samples, settings.content(), seed]
+            place = self.folder / DRAWS / f"{content_hash(asked)}.json"
+            if not place.exists():
+                place.parent.mkdir(parents=True, exist_ok=True)
+                write_json(place, _drawn(self.served.sample(piece, samples, settings, seed)))
+            rows += [[_kept(*draw) for draw in row] for row in read_json(place)]
+        self.progress("draws", len(contexts), len(contexts))
+        return rows
+
+
+def _drawn(rows: Sequence[Sequence[Any]]) -> list[list[Any]]:
+    return [
+        [[list(one.token_ids), None if one.logprobs is None else list(one.logprobs)] for one in row]
+        for row in rows
+    ]
+
+
+def _kept(ids: Sequence[int], logprobs: Sequence[float] | None) -> KeptDraw:
+    return KeptDraw(tuple(ids), None if logprobs is None else tuple(logprobs))
+
 
 Verdict = Literal[
     "draws it",
@@ -81,6 +193,18 @@ Verdict = Literal[
     "tells it but draws another",
     "not enough samples",
 ]
+MEANING: Final[Mapping[Verdict, str]] = {
+    "draws it": "The server tells this policy's log-probabilities and draws from it, as far as"
+    " these draws show.",
+    "tells and draws another": "The server tells another policy's log-probabilities, and its draws"
+    " are another's.",
+    "tells another": "The server tells another policy's log-probabilities; whether it draws from"
+    " that one, these draws do not show.",
+    "tells it but draws another": "The server tells this policy's log-probabilities and draws from"
+    " another distribution.",
+    "not enough samples": "Nothing speaks against the server, but departures that matter would not"
+    " have been seen.",
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -133,6 +257,94 @@ class Drawn:
         own = {k: v for k, v in vars(self).items() if k not in ("seen", "cut")}
         cut = None if self.cut is None else self.cut.words
         return own | {"gap": dict(self.gap), "cut": cut, "departures": rows}
+
+
+def drawn(
+    served: Any,
+    claimed: Policy,
+    rough: Policy,
+    suspects: Mapping[str, Policy],
+    texts: Sequence[Sequence[int]],
+    config: DrawsConfig,
+    progress: Progress = silent,
+) -> Drawn:
+    """The same with policies in memory. `served` only samples; `rough`: the claimed checkpoint
+    in the coarsest arithmetic; `texts`: contexts as token ids, in any order.
+    """
+    if len(texts) < len(BLOCKS):
+        raise UserError(
+            f"{len(texts)} contexts are too few to bet on; give more --prompts or --tasks"
+        )
+    order = np.random.default_rng(config.seed).permutation(len(texts))
+    book = _Book(claimed, suspects, config)
+    edges = [0, *(max(i + 1, round(share * len(texts))) for i, share in enumerate(BLOCKS))]
+    for number, (low, high) in enumerate(pairwise(edges)):
+        block = [texts[i] for i in order[low:high]]
+        runs = sampled_runs(served, block, config)
+        progress("contexts", int(high), len(texts))
+        book.learn(runs, rough) if number == 0 else book.bet(runs, rough)
+        if book.log_e() >= -log(RATE):
+            break
+    return book.closed()
+
+
+def report(found: Drawn) -> str:
+    """The check in plain text."""
+    gap = found.gap.get("sampler_gap", inf)
+    lines = [
+        f"{found.verdict}. {MEANING[found.verdict]}",
+        "",
+        f"Told: differs from the checkpoint by {gap:.2g} nats a token"
+        f" ({found.drawn} tokens; arithmetic alone: {found.floor:.2g}, at fault above"
+        f" {GAPS * found.floor:.2g}).",
+    ]
+    lines += [
+        f"  from {name.removeprefix('sampler_gap_from_')} tokens of context: {value:.2g}"
+        for name, value in found.gap.items()
+        if name.startswith("sampler_gap_from_")
+    ]
+    lines += [
+        f"Drawn: the bets hold {_times(found.log_e)} ({found.tokens} tokens; {1 / RATE:g} or more"
+        f" happens to a server that draws it in at most {RATE:.0%} of checks, at a chi-squared of"
+        f" up to {found.delta**2:.2g} a token by arithmetic).",
+        f"  Its tokens surprise the checkpoint {found.excess:+.2g} nats a token more than its own"
+        f" would ({found.deviations:+.1f} standard deviations).",
+        f"  They look most like: {found.likest.departure.words} ({_times(found.likest.log_e)}).",
+    ]
+    if found.cut is not None:
+        lines.append(f"  Cut-off sampling: no token lies outside of {found.cut.words}.")
+    return "\n".join([*lines, "", *_silences(found)])
+
+
+def _silences(found: Drawn) -> Iterator[str]:
+    yield "What would have been seen in 9 of 10 checks (nats and total variation a token):"
+    for one in found.seen:
+        if one.departure.kind == "taught":
+            continue
+        needs = "tolerated as arithmetic" if one.needed is None else f"needs {one.needed} tokens"
+        said = "seen" if one.within(found.tokens) else "NOT seen"
+        yield (f"  {said}: {one.departure.words} ({one.kl:.2g} nats, {one.distance:.2g}; {needs})")
+
+
+def _times(log_e: float) -> str:
+    return (
+        f"{exp(log_e):.3g} times their stake" if log_e < 50 else f"e^{log_e:.0f} times their stake"
+    )
+
+
+NAME: Final = "check-server"  # of the files in its folder
+BLOCKS: Final = (0.125, 0.25, 0.5, 1.0)  # of the contexts, up to and with each block
+RATE: Final = 0.01  # of false alarms, at any stopping time
+GAPS: Final = 3.0  # times the floor
+LEAST_DELTA: Final = 1e-3
+TOLERATED: Final = 2.0  # times the root mean square of the arithmetic's own chi2
+QUANTILE: Final = 1.2816  # of the normal distribution, for 9 runs of 10
+NEEDED: Final = (
+    Departure(kind="temperature", size=0.9),
+    Departure(kind="temperature", size=1.1),
+    Departure(kind="top-p", size=0.95),
+)
+OUTSIDE: Final = 5.0  # expected tokens outside of a cut, without one of which it is called cut
 
 
 def check_server(
@@ -202,35 +414,6 @@ def _checked(
     found = drawn(kept, claimed, rough, named, texts, config, progress)
     folder.finish(Result(summary=found.as_json()))
     return found
-
-
-def drawn(
-    served: Any,
-    claimed: Policy,
-    rough: Policy,
-    suspects: Mapping[str, Policy],
-    texts: Sequence[Sequence[int]],
-    config: DrawsConfig,
-    progress: Progress = silent,
-) -> Drawn:
-    """The same with policies in memory. `served` only samples; `rough`: the claimed checkpoint
-    in the coarsest arithmetic; `texts`: contexts as token ids, in any order.
-    """
-    if len(texts) < len(BLOCKS):
-        raise UserError(
-            f"{len(texts)} contexts are too few to bet on; give more --prompts or --tasks"
-        )
-    order = np.random.default_rng(config.seed).permutation(len(texts))
-    book = _Book(claimed, suspects, config)
-    edges = [0, *(max(i + 1, round(share * len(texts))) for i, share in enumerate(BLOCKS))]
-    for number, (low, high) in enumerate(pairwise(edges)):
-        block = [texts[i] for i in order[low:high]]
-        runs = sampled_runs(served, block, config)
-        progress("contexts", int(high), len(texts))
-        book.learn(runs, rough) if number == 0 else book.bet(runs, rough)
-        if book.log_e() >= -log(RATE):
-            break
-    return book.closed()
 
 
 class _Book:

@@ -37,7 +37,8 @@ def stated_sampling(logs: object, checkpoints: Iterable[object]) -> Stated | Non
     if isinstance(logs, str | PathLike):
         folder = Path(logs).expanduser()
         if (folder / "case.json").is_file():
-            told = _of_case(folder / "case.json")
+            settings = _budget(folder / "case.json").get("settings")
+            told = _known(settings) if isinstance(settings, dict) else {}
             return Stated(told, str(folder / "case.json")) if told else None
         if run := stated_run(folder):
             return Stated(_known(run["recipe"]["sampling"]), str(folder / RUN))
@@ -64,11 +65,6 @@ def stated_tasks(folder: Path) -> int | None:
     path = folder / "case.json"
     tasks = _budget(path).get("tasks") if path.is_file() else None
     return tasks if isinstance(tasks, int) else None
-
-
-def _of_case(path: Path) -> dict[str, Any]:
-    settings = _budget(path).get("settings")
-    return _known(settings) if isinstance(settings, dict) else {}
 
 
 def _budget(path: Path) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from hashlib import blake2b
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ import pyarrow as pa
 
 from forensics.case import Rollouts
 from forensics.errors import UserError
-from forensics.investigation.folder import ANSWERS
+from forensics.investigation.folder import ANSWERS, UNREADABLE
 from forensics.layers.score_scale import ScoreScale, score_scale
 from forensics.phrases import plural
 from forensics.progress import Progress
@@ -29,7 +30,7 @@ from forensics.readers.case_folder import case_sides
 from forensics.readers.log_reader import UNKNOWN, files_of, read_logs
 from forensics.readers.unread_files import shapes_tried, texts_tried, unread_listed
 from forensics.records import Trajectory
-from forensics.records.files import read_json, write_json
+from forensics.records.files import read_json, write_json, write_json_lines
 from forensics.records.given_files import leads_out
 from forensics.records.tables import (
     ENDING,
@@ -236,6 +237,35 @@ def _mark(folder: Path, read: ReadSide | Source) -> Path:
     return folder / ANSWERS / f"read-{where}-{read.key}.json"
 
 
+def read_sides(
+    folder: Folder, sources: Sequence[Source], reader: str | None = None, names: Sequence[str] = ()
+) -> tuple[list[ReadSide], str | None]:
+    """Every log, and how their scores are read. One without a run is refused, and leaves no
+    case behind. `names`: of logs that were given by place, two of which may call one benchmark
+    differently.
+    """
+    sides: list[ReadSide] = []
+    for source, name in zip_longest(sources, names):
+        side = read_side(source, folder.path, reader, folder.progress)
+        if not side.runs:
+            folder.clear()
+            raise UserError(f"{name}: {no_runs(source, side)}" if name else no_runs(source, side))
+        sides.append(side)
+    reading = scores_read(folder, sides)
+    if not names or any(_mixed([side], folder.path) for side in sides):
+        tell_tasks_apart(folder.path, sides)
+    write_json_lines(folder.path / UNREADABLE, [row for side in sides for row in side.not_read()])
+    return sides, reading
+
+
+def _mixed(sides: Sequence[ReadSide], folder: Path) -> bool:
+    """Whether one name stands for tasks of several environments."""
+    known: dict[str, str] = {}
+    rows = (row for side in sides for row in side.rollouts(folder).rows("task", "environment"))
+    return any(known.setdefault(row["task"], row["environment"]) != row["environment"]
+               for row in rows)  # fmt: skip
+
+
 def no_runs(source: Source, read: ReadSide) -> str:
     """Why a log without runs cannot be scanned."""
     if read.scrubbed:
@@ -357,11 +387,7 @@ def tell_tasks_apart(folder: Path, sides: Sequence[ReadSide]) -> bool:
     """Put the environment's name in front of every task, where one name stands
     for tasks of several environments.
     """
-    places: dict[str, str] = {}
-    rows = (row for side in sides for row in side.rollouts(folder).rows("task", "environment"))
-    if all(
-        places.setdefault(row["task"], row["environment"]) == row["environment"] for row in rows
-    ):
+    if not _mixed(sides, folder):
         return False
     for path in (path for side in sides for path in side.rollouts(folder).paths):
         runs = [

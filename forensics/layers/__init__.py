@@ -25,8 +25,11 @@ if TYPE_CHECKING:
         runs_from as runs_from,
     )
     from forensics.layers.evidence_chain import (
+        ChainRule as ChainRule,
+        Use as Use,
         digest as digest,
         keep_donor as keep_donor,
+        use_of as use_of,
     )
     from forensics.layers.one_line_rules import (
         EXTREME as EXTREME,
@@ -47,6 +50,5 @@ if TYPE_CHECKING:
         placed_words as placed_words,
         words as words,
     )
-    from forensics.layers.use import ChainRule as ChainRule, Use as Use, use_of as use_of
 
 __getattr__, __dir__ = lazy_names(__name__)

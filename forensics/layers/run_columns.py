@@ -10,9 +10,8 @@ import numpy as np
 from forensics.case import Case
 from forensics.errors import MissingInput
 from forensics.instruments import AnswerMaker
-from forensics.layers.evidence_chain import CONTROL_TASKS, Survey, has_side, survey
+from forensics.layers.evidence_chain import CONTROL_TASKS, ChainRule, Survey, has_side, survey
 from forensics.layers.tally import Log, read_log
-from forensics.layers.use import ChainRule
 from forensics.phrases import plural
 from forensics.records import Evidence, Provenance, Undefined, content_hash
 from forensics.statistics import Estimate, paired, sign_flip_test

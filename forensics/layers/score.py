@@ -33,8 +33,8 @@ from forensics.case import Case
 from forensics.errors import MissingInput
 from forensics.instruments import AnswerMaker, instrument
 from forensics.layers import decomposition as parts
+from forensics.layers.bounds import WORDS
 from forensics.layers.decomposition import OPEN, Panel, Runs, Weights, World
-from forensics.layers.score_words import WORDS
 from forensics.phrases import percent, plural, point_range, points, printable
 from forensics.records import Control, Evidence, Figure, Provenance, Series, Table, Undefined
 from forensics.records.evidence import Scalar

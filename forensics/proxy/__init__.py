@@ -7,15 +7,16 @@ from typing import TYPE_CHECKING
 from forensics.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from forensics.proxy.action_kinds import answer_kinds as answer_kinds
     from forensics.proxy.call_record import (
         Call as Call,
         Draw as Draw,
         EpisodeRecord as EpisodeRecord,
+        Patience as Patience,
+        Ticket as Ticket,
         read_record as read_record,
+        trajectory_of as trajectory_of,
     )
-    from forensics.proxy.episode_run import trajectory_of as trajectory_of
     from forensics.proxy.loopback import RecordingProxy as RecordingProxy
-    from forensics.proxy.ticket import Patience as Patience, Ticket as Ticket
+    from forensics.proxy.open_episode import answer_kinds as answer_kinds
 
 __getattr__, __dir__ = lazy_names(__name__)

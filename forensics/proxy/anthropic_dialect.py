@@ -19,10 +19,11 @@ from forensics.proxy.chat_calls import (
     Message,
     Refused,
     arguments_of,
+    called_as_text,
+    text_of,
     wishes,
 )
 from forensics.proxy.chat_dialect import event, require_text
-from forensics.proxy.lineage import called_as_text, text_of
 
 NAME: Final = "messages"
 _HEEDED = frozenset(

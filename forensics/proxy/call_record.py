@@ -6,19 +6,80 @@ A record holds no key, no header, no address and no time. Lines: `episode` (sett
 answer, refused or not, with what the server told of its tokens; of the tokens before it those
 behind what the last draw has in common with them); `left` (the agent hung up), `declined` (the
 request was refused), `errored`, `closed`.
+
+`Ticket`: what an episode may draw, from whom, and where it is kept. `trajectory_of`: its record as
+a run.
 """
 
+import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from itertools import pairwise, takewhile
 from pathlib import Path
 from typing import Any, Final
+from urllib.parse import urlsplit
 
 from forensics.errors import UserError
-from forensics.proxy.chat_calls import Answer, Asked, Message
-from forensics.proxy.lineage import Descent
-from forensics.proxy.ticket import Ticket
+from forensics.policies.completions import LONGEST_PAUSE
+from forensics.protocols import Constraint, SamplingSettings
+from forensics.proxy.chat_calls import Answer, Asked, Descent, Message
+from forensics.readers.messages import steps_of
+from forensics.readers.submission import submission_of
+from forensics.readers.values import End, run_of
+from forensics.records import Step, Trajectory
+from forensics.records.trajectory import TOKEN_LIMIT
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ticket:
+    """One episode. `upstream_url`: the server's address up to and with `/v1`; `model`: the name
+    that it serves; `upstream_key` is sent to it and stands nowhere else.
+
+    `settings`: of every call, whatever the agent asks; `max_turn_tokens` bounds a call,
+    `max_tokens` the conversation that it extends. `seed`: the episode's; each draw has one of its
+    own (`draw_seed`). `record`: the file to write, which must not be there yet. `environment`:
+    whose language the actions are read in (entry points `forensics.languages`), where a
+    `constraint` judges them. Raises `UserError` for an address that is none.
+    """
+
+    upstream_url: str
+    model: str
+    settings: SamplingSettings
+    seed: int
+    record: Path
+    upstream_key: str | None = field(default=None, repr=False)
+    constraint: Constraint | None = None
+    environment: str = ""
+
+    def __post_init__(self) -> None:
+        parts = urlsplit(self.upstream_url)
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            raise UserError(
+                f"the server's address must be http://HOST/v1 or https://HOST/v1, not"
+                f" '{self.upstream_url}'"
+            )
+
+    def draw_seed(self, call: int, redraw: int) -> int:
+        """The seed of a draw, in [0, 2**31), by episode, call and redraw."""
+        told = f"{self.seed} {call} {redraw}".encode()
+        return int.from_bytes(hashlib.sha256(told).digest()[:4]) >> 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class Patience:
+    """How long a server is waited for. `timeout`: seconds for one answer, `silence`: for its next
+    piece; `tries`: times a request is sent; `pause`: seconds before the second try (`busy`: after
+    a 429 that names no time), doubled for each further one, `longest_pause` at most (`retries`).
+    """
+
+    timeout: float = 600.0
+    silence: float = 300.0
+    tries: int = 4
+    pause: float = 0.5
+    busy: float = 5.0
+    longest_pause: float = LONGEST_PAUSE
+
 
 UNCLOSED: Final = "the record ends before its episode was closed"
 FORMAT: Final = 1
@@ -140,11 +201,6 @@ class EpisodeRecord:
         return -1 if found is None else found
 
 
-def _behind_answers(messages: Sequence[Message]) -> list[Message]:
-    behind = takewhile(lambda one: one.get("role") != "assistant", reversed(messages))
-    return list(behind)[::-1]
-
-
 class Recorder:
     """Writes one record, each line whole before the next thing happens. Raises `UserError` where
     there is one already.
@@ -245,40 +301,6 @@ class Recorder:
             file.write(text + "\n")
 
 
-def _common(one: Sequence[int], other: Sequence[int]) -> int:
-    """How many first tokens are equal."""
-    most = min(len(one), len(other))
-    if one[:most] == other[:most]:
-        return most
-    return next(at for at in range(most) if one[at] != other[at])
-
-
-def read_record(path: Path) -> EpisodeRecord:
-    """The record in a file. One that ends in the middle (its writer was killed) is `errored`, with
-    all that is there. Raises `UserError` for a file that is no record.
-    """
-    events = list(_events(path))
-    if not events or events[0].get("episode") != FORMAT:
-        raise UserError(f"{path} is no record of an episode; give one that the proxy wrote")
-    return _Reading(path).read(events)
-
-
-def _events(path: Path) -> Iterator[Any]:
-    try:
-        content = path.read_bytes()
-    except OSError as error:
-        raise UserError(f"{path} cannot be read ({error.strerror}); give a record") from None
-    *lines, _ = content.split(b"\n")  # behind the last line end stands nothing, or a half line
-    for number, line in enumerate(lines, 1):
-        try:
-            event = json.loads(line.decode("utf-8", "surrogatepass"))
-        except ValueError:
-            event = None
-        if not isinstance(event, dict):
-            raise UserError(f"line {number} of {path} is no line of a record; give it as written")
-        yield event
-
-
 class _Reading:
     """What the lines have told so far."""
 
@@ -344,3 +366,126 @@ class _Reading:
 
     def _end(self, number: int, end: str, words: str | None = None) -> None:
         self.calls[number] = replace(self.calls[number], end=end, words=words)
+
+
+def _behind_answers(messages: Sequence[Message]) -> list[Message]:
+    behind = takewhile(lambda one: one.get("role") != "assistant", reversed(messages))
+    return list(behind)[::-1]
+
+
+def _common(one: Sequence[int], other: Sequence[int]) -> int:
+    """How many first tokens are equal."""
+    most = min(len(one), len(other))
+    if one[:most] == other[:most]:
+        return most
+    return next(at for at in range(most) if one[at] != other[at])
+
+
+def read_record(path: Path) -> EpisodeRecord:
+    """The record in a file. One that ends in the middle (its writer was killed) is `errored`, with
+    all that is there. Raises `UserError` for a file that is no record.
+    """
+    events = list(_events(path))
+    if not events or events[0].get("episode") != FORMAT:
+        raise UserError(f"{path} is no record of an episode; give one that the proxy wrote")
+    return _Reading(path).read(events)
+
+
+def _events(path: Path) -> Iterator[Any]:
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise UserError(f"{path} cannot be read ({error.strerror}); give a record") from None
+    *lines, _ = content.split(b"\n")  # behind the last line end stands nothing, or a half line
+    for number, line in enumerate(lines, 1):
+        try:
+            event = json.loads(line.decode("utf-8", "surrogatepass"))
+        except ValueError:
+            event = None
+        if not isinstance(event, dict):
+            raise UserError(f"line {number} of {path} is no line of a record; give it as written")
+        yield event
+
+
+def trajectory_of(
+    record: EpisodeRecord,
+    *,
+    id: str,
+    task: str,
+    policy: str,
+    environment: str,
+    sample: int = 0,
+    without: Sequence[str] = (),
+    rewards: Mapping[str, float | None] | None = None,
+    outcome: float | None = None,
+    submission: str | None = None,
+    end: End = ("terminated", None),
+) -> Trajectory:
+    """The main conversation of an episode as the run that a log of the same chat gives, with the
+    tokens that the server told. `end`: how it ended by its harness's word; an episode that is
+    errored has no outcome, whatever was said of it.
+
+    Every step has its token ids where each call's prompt goes on from the last one's text; else
+    answers alone have theirs.
+    """
+    end = ("truncated", TOKEN_LIMIT) if record.cut and end[0] == "terminated" else end
+    failed = record.errored is not None
+    run = run_of(
+        _with_tokens(steps_of(list(record.messages)), record),
+        ("errored", record.errored) if failed else end,
+        id=id,
+        task=task,
+        policy=policy,
+        environment=environment,
+        sample=sample,
+        rewards=rewards,
+        outcome=None if failed or end[0] == "errored" else outcome,
+        work=submission_of(submission, finished=end[0] == "terminated"),
+    )
+    known = {"seed": record.seed, "without": tuple(without), "redraws": record.redraws}
+    return run.model_copy(update=known)
+
+
+def _with_tokens(steps: tuple[Step, ...], record: EpisodeRecord) -> list[Step]:
+    calls, found = record.conversation, list(steps)
+    spoken = [at for at, step in enumerate(steps) if step.role == "assistant"]
+    if not calls or len(spoken) < len(calls):
+        return found
+    drawn = spoken[len(spoken) - len(calls) :]  # what stands before was given as a prompt
+    before = _between(calls)
+    if before is not None and all(at and steps[at - 1].role != "assistant" for at in drawn):
+        found = [_given(step, ()) for step in found]
+        for at, ids in zip(drawn, before, strict=True):
+            found[at - 1] = _given(found[at - 1], ids)
+    for at, call in zip(drawn, calls, strict=True):
+        found[at] = _answered(steps[at], call)
+    return found
+
+
+def _between(calls: Sequence[Call]) -> list[tuple[int, ...]] | None:
+    """What was read before each answer and behind the one before; `None` where the texts do not
+    go on from each other.
+    """
+    found, text = [], tuple[int, ...]()
+    for call in calls:
+        draw = call.answer
+        assert draw is not None
+        prompt, ids = draw.prompt_ids, draw.token_ids
+        if prompt is None or ids is None or prompt[: len(text)] != text:
+            return None
+        found.append(prompt[len(text) :])
+        text = (*prompt, *ids)
+    return found
+
+
+def _given(step: Step, ids: tuple[int, ...]) -> Step:
+    return step.model_copy(update={"token_ids": ids, "sampled": (False,) * len(ids)})
+
+
+def _answered(step: Step, call: Call) -> Step:
+    draw = call.answer
+    assert draw is not None
+    if draw.token_ids is None:
+        return step
+    drawn = {"token_ids": draw.token_ids, "sampled": (True,) * len(draw.token_ids)}
+    return step.model_copy(update={**drawn, "logprobs": draw.logprobs})

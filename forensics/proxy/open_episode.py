@@ -1,20 +1,33 @@
-"""An episode that is open: what it draws, refuses and keeps (`OpenEpisode`)."""
+"""An episode that is open: what it draws, refuses and keeps (`OpenEpisode`).
+
+Draws that are handed on in order, and some asked for ahead of the one that is waited for.
+
+A policy that is nearly sure of what is refused has to be asked often: 150 times an answer on
+the leak pair. One by one that is 150 times the server's latency; a server that draws many at once
+answers them in about a fifth of the rounds. Each draw has the seed of its place, so which one is
+handed on does not depend on how many were ahead.
+
+The kinds of the actions in an answer, read by the parser that reads logs.
+"""
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections import deque
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import aclosing, asynccontextmanager
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
+from forensics.actions import Action, actions_of
+from forensics.actions.command_heads import FAMILIES, subcommand
 from forensics.errors import outside_failure
 from forensics.policies.completions import Declined, Unanswered
-from forensics.proxy.action_kinds import answer_kinds
-from forensics.proxy.call_record import Recorder
-from forensics.proxy.chat_calls import Answer, Asked, Delta, Refused
-from forensics.proxy.draws_ahead import in_order
-from forensics.proxy.lineage import Lineage
-from forensics.proxy.ticket import Ticket
+from forensics.proxy.call_record import Recorder, Ticket
+from forensics.proxy.chat_calls import Answer, Asked, Delta, Lineage, Refused
 from forensics.proxy.upstream import Upstream
+from forensics.readers.messages import steps_of
+from forensics.readers.values import run_of
 
+T = TypeVar("T")
+MOST_AHEAD: Final = 16  # requests at once
 BAD_GATEWAY: Final = 502
 OURS: Final = frozenset({400, 413, 422})  # statuses of a server that say something of the request
 MOST_DRAWS: Final = 256  # of one answer, of which some had been refused before
@@ -192,3 +205,45 @@ class OpenEpisode:
 def _body(asked: Asked, stream: bool) -> dict[str, Any]:
     tools = {"tools": asked.tools} if asked.tools else {}
     return {"messages": asked.messages, **tools, **asked.more, "stream": stream}
+
+
+async def in_order(
+    draw: Callable[[int], Coroutine[Any, Any, T]], number: int
+) -> AsyncGenerator[tuple[int, T]]:
+    """`draw(0)` to `draw(number - 1)`, each with its place. A quarter as many as were handed on
+    are under way at once, so that what is drawn in vain stays a quarter; left are those under way
+    where nobody asks on.
+    """
+    under_way, asked = deque[asyncio.Task[T]](), 0
+    try:
+        for place in range(number):
+            ahead = min(max(place // 4, 1), MOST_AHEAD, number - place)
+            while asked < place + ahead:
+                under_way.append(asyncio.create_task(draw(asked)))
+                asked += 1
+            yield place, await under_way.popleft()
+    finally:
+        for task in under_way:
+            task.cancel()
+        await asyncio.gather(*under_way, return_exceptions=True)
+
+
+def answer_kinds(messages: Sequence[Any], environment: str = "") -> tuple[str, ...]:
+    """The kinds of the actions in the last answer of a conversation, in order: `edit`, `submit`,
+    the name of a tool, the program of a command (`cat`), with its verb where it has some
+    (`git log`). `environment`: whose language they are written in, where one is installed.
+    """
+    run = run_of(steps_of(list(messages)), id="", environment=environment)
+    last = max((at for at, _ in run.actions), default=-1)
+    return tuple(kind_of(action) for action in actions_of(run) if action.step == last)
+
+
+def kind_of(action: Action) -> str:
+    """The kind of one action."""
+    if action.kind in ("edit", "submit"):
+        return action.kind
+    name = action.program.rpartition("/")[2] or action.program
+    if action.kind != "command" or name not in FAMILIES:
+        return name
+    verb = subcommand(iter(action.arguments))
+    return f"{name} {verb}" if verb.isidentifier() or "-" in verb else name

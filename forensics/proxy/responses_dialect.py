@@ -10,9 +10,17 @@ import time
 from collections.abc import Iterator
 from typing import Any, Final
 
-from forensics.proxy.chat_calls import Answer, Asked, CallDelta, Delta, Message, Refused, wishes
+from forensics.proxy.chat_calls import (
+    Answer,
+    Asked,
+    CallDelta,
+    Delta,
+    Message,
+    Refused,
+    text_of,
+    wishes,
+)
 from forensics.proxy.chat_dialect import event, require_text
-from forensics.proxy.lineage import text_of
 
 NAME: Final = "responses"
 _HEEDED = frozenset(

@@ -25,8 +25,8 @@ from forensics.policies.completions import (
     passing,
     pause_before,
 )
+from forensics.proxy.call_record import Patience, Ticket
 from forensics.proxy.chat_calls import Delta, read_delta
-from forensics.proxy.ticket import Patience, Ticket
 
 OBSCURE: Final = (  # fields that a server may decline, those that fewest know first
     "return_token_ids", "min_p", "repetition_penalty", "top_k", "stream_options", "logprobs", "seed"

@@ -31,7 +31,7 @@ from forensics.readers.json_rows import (
     Rows,
     Runs,
     first_value,
-    parse,
+    parse_or,
     read_json_lines,
     read_parquet,
     read_rows,
@@ -78,9 +78,8 @@ def recognises(path: Path, head: bytes) -> bool:
 def _talk(value: Any) -> list[Any] | None:
     """A conversation, be it a text of JSON (maybe cut off by a head), `None` for another value."""
     if isinstance(value, str) and _TALK.match(value):
-        try:
-            value = parse(value)
-        except UnreadableContent:
+        value = parse_or(value)
+        if value is None:
             return [{"role": "user", "content": ""}]
     return list(value) if is_conversation(value) else None
 

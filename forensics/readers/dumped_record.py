@@ -19,7 +19,7 @@ import pyarrow as pa
 from forensics.errors import UserError
 from forensics.phrases import plural
 from forensics.progress import Progress, silent
-from forensics.readers import prime_rl_dump, trl_dump, verl_dump
+from forensics.readers import prime_rl, trl, verl
 from forensics.readers.content import Unreadable
 from forensics.readers.step_rows import Broken, Found
 from forensics.records import RECORD_FOLDER, TrainingRow, TrainingRun, content_hash
@@ -55,9 +55,9 @@ class Dump(Protocol):
 
 
 FORMATS: Sequence[Callable[[Path], Dump | None]] = (
-    verl_dump.find,
-    trl_dump.find,
-    prime_rl_dump.find,
+    verl.find,
+    trl.find,
+    prime_rl.find,
 )
 
 

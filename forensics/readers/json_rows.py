@@ -96,6 +96,14 @@ def parse(content: bytes | str) -> Any:
         return _parse_kindly(content)
 
 
+def parse_or(value: Any, otherwise: Any = None) -> Any:
+    """The value of a JSON text, `otherwise` where it is none; any other value as it is."""
+    try:
+        return parse(value) if isinstance(value, str) else value
+    except UnreadableContent:
+        return otherwise
+
+
 def _parse_kindly(content: bytes | str) -> Any:
     text = content.decode("utf-8", "replace") if isinstance(content, bytes) else content
     try:

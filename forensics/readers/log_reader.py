@@ -7,7 +7,7 @@ one, and tells what it could not read by name and line, so that nothing is silen
 dropped: the rest goes on.
 
 1. A folder is walked in the order of its names, links to folders included, each
-   folder once. A hidden file is told only where a reader knows it (`hidden_files`).
+   folder once. A hidden file is told only where a reader knows it.
 2. A file goes to the first reader that recognises it: readers in the order of
    their `rank` (highest first, 0 where a reader has none), then of their names.
    Shapes that many tools write have a low rank. JSON that nobody recognises by a short
@@ -23,12 +23,21 @@ dropped: the rest goes on.
    that ids are unique.
 5. A reader that gives an outcome outside [0, 1] is refused: on such a scale every
    number behind it would be wrong.
+
+Hidden files of a folder or an archive: which are looked at.
+
+Agents keep their sessions in hidden places (`.codex/sessions`, `.claude/projects`). A hidden
+file is read where a reader recognises it, named where its format is one that is not read
+(`.aider.chat.history.md`), and neither named nor counted otherwise. What tools keep for
+themselves (`field_names.toml`) is never looked at, our own drafts and caches among it.
 """
 
+import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from fnmatch import translate
 from functools import lru_cache
 from inspect import isfunction
 from pathlib import Path
@@ -46,12 +55,13 @@ from forensics.readers.content import (
     UnreadableContent,
     read_head,
 )
-from forensics.readers.hidden_files import is_hidden, is_left_out
 from forensics.readers.json_rows import Row, Rows, Runs, in_words, read_rows, trajectories_from
 from forensics.readers.unknown_files import seen_in, why_unread
+from forensics.readers.values import field_names
 from forensics.records import Trajectory
 from forensics.records.given_files import address, leads_out
 
+_LEFT_OUT = re.compile("|".join(map(translate, field_names("hidden").left_out)))
 UNKNOWN = "no reader knows its format"
 OUTSIDE = "it is a link out of the folder, which is not followed; give what it leads to"
 
@@ -364,3 +374,15 @@ def _unique(runs: Runs) -> Runs:
             count = seen[run.id]
             run = run if count == 1 else run.model_copy(update={"id": f"{run.id}~{count}"})
         yield run
+
+
+def is_left_out(name: str) -> bool:
+    """Whether a file or folder of this name is never looked at."""
+    return name.startswith(".") and _LEFT_OUT.match(name) is not None
+
+
+def is_hidden(path: Path, above: Path | None) -> bool:
+    """Whether a file is hidden, or lies in a hidden folder below `above`."""
+    if above is None or path == above or not path.is_relative_to(above):
+        return False
+    return any(part.startswith(".") for part in path.relative_to(above).parts)

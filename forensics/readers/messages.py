@@ -5,7 +5,7 @@ older `function_call`), OpenAI responses (items `function_call`,
 `function_call_output`, `reasoning`), LangChain (`type` beside the content, or `data`,
 or `kwargs`), Anthropic (parts `tool_use`, `tool_result`, `thinking`), Inspect (tool
 calls with `function` a name, parts `reasoning` and `tool_use` with its result),
-`from`/`value` pairs, and the parts of other products (`call_parts`).
+`from`/`value` pairs, and the parts of other products.
 
 1. A message is one step. What a tool sent back inside a message becomes a step
    of its own behind it.
@@ -13,21 +13,41 @@ calls with `function` a name, parts `reasoning` and `tool_use` with its result),
    `</think>`; redacted reasoning is left out.
 3. What is no text (images, sound, files) becomes its kind in brackets; it is
    never decoded.
+
+Parts of a message that call a tool or hold what one sent back, whatever a product
+calls them: `call_part`.
+
+Known beside Anthropic's and Inspect's (`messages`): Bedrock Converse (`toolUse`,
+`toolResult`, `reasoningContent`), Gemini (`functionCall`, `functionResponse`), the
+Vercel AI SDK (`tool-call` and `tool-result`; in an interface's messages `tool-NAME`,
+`dynamic-tool` and `tool-invocation`, which hold the call and its result), and every
+kind that ends in `tool_use`, `tool_call` or `tool_result`.
+
+What tools sent back, in the order of the calls that it answers: `in_order`, for chat messages.
+
+An answer may call several tools, and what they send back may come in any order, each with the id
+of its call. Actions and results are paired by their order, so results are put into that of the
+calls; a call between them that nobody answered has an empty one. Without ids they stay as they are.
 """
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from forensics.actions.untrusted import first_of, json_value
-from forensics.readers.call_order import in_order
-from forensics.readers.call_parts import call_part, sent_back, turns
 from forensics.readers.content import JsonObject
-from forensics.readers.values import TABLES, as_list
+from forensics.readers.values import TABLES, as_list, as_mapping, field_names
 from forensics.records import Step, ToolCall
 from forensics.records.trajectory import Role
 
+_NAMES = field_names("parts")
+ANSWERS = ("tool_result", "tool_call_response")
+HELD = {  # the kind of what stands under a name of its own
+    **dict.fromkeys(_NAMES.calls, "tool_use"),
+    "toolInvocation": "tool-invocation",
+    **dict.fromkeys(_NAMES.results, "tool_result"),
+}
 ROLES: dict[str, Any] = {name: role for role, names in TABLES["roles"].items() for name in names}
 ITEMS: dict[str, Role] = {
     "function_call": "assistant",
@@ -78,7 +98,10 @@ def _together(messages: Iterable[Any]) -> Iterator[Any]:
             yield _called(calls, thoughts)
             calls, thoughts = [], []
         if kind == "reasoning" and "role" not in message:
-            thoughts += _reasoned(message)
+            parts = [*as_list(message.get("content")), *as_list(message.get("summary"))]
+            texts = [part.get("text") for part in parts if isinstance(part, Mapping)]
+            own = [message.get("reasoning_content"), message.get("reasoning"), message.get("text")]
+            thoughts += [text for value in (*own, *texts) for text in _strings(value)]
             continue
         if thoughts and _role(message) == "assistant":
             message = {**message, "reasoning_content": "\n".join(thoughts)}
@@ -95,14 +118,6 @@ def _called(calls: list[Any], thoughts: list[str]) -> Any:
         return calls[0]
     message = {"role": "assistant", "tool_calls": calls}
     return {**message, "reasoning_content": "\n".join(thoughts)} if thoughts else message
-
-
-def _reasoned(message: JsonObject) -> list[str]:
-    """What a reasoning item shows: its summary, or the reasoning itself."""
-    parts = [*as_list(message.get("content")), *as_list(message.get("summary"))]
-    texts = [part.get("text") for part in parts if isinstance(part, Mapping)]
-    own = [message.get("reasoning_content"), message.get("reasoning"), message.get("text")]
-    return [text for value in (*own, *texts) for text in _strings(value)]
 
 
 @dataclass
@@ -231,15 +246,14 @@ def _flat(content: Any) -> str:
     if isinstance(content, Mapping) and not content.keys() & {"type", "text"}:
         return json.dumps(content, ensure_ascii=False)
     if isinstance(content, list):
-        bare = (one["json"] if _is_json(one) else one for one in content)
+        bare = (
+            one["json"] if isinstance(one, Mapping) and one.keys() == {"json"} else one
+            for one in content
+        )
         content = [
             _flat(one) if isinstance(one, Mapping) and "type" not in one else one for one in bare
         ]
     return _parts("" if content is None else content).text()
-
-
-def _is_json(value: Any) -> bool:
-    return isinstance(value, Mapping) and value.keys() == {"json"}
 
 
 def _strings(value: Any) -> list[str]:
@@ -318,3 +332,170 @@ def without_empty(message: Any) -> Any:
     if isinstance(message, Mapping):
         return {key: without_empty(value) for key, value in message.items() if value is not None}
     return [without_empty(value) for value in message] if isinstance(message, list) else message
+
+
+class CallPart(NamedTuple):
+    """`name`: of the tool that is called, `None` where none is. `answered`: whether
+    `result` is what a tool sent back.
+    """
+
+    name: str | None = None
+    arguments: Any = None
+    answered: bool = False
+    result: Any = None
+    thought: str = ""
+
+
+def call_part(part: JsonObject) -> CallPart | None:
+    """A part as a call, an answer or both; `None` where it is neither."""
+    for key, meant in HELD.items():
+        if isinstance(part.get(key), Mapping):
+            return _told(meant, part[key])
+    if isinstance(held := part.get("reasoningContent"), Mapping):
+        text = as_mapping(held.get("reasoningText")).get("text")
+        return CallPart(thought=text if isinstance(text, str) else "")
+    kind = part.get("type")
+    if not isinstance(kind, str):
+        return None
+    if kind in _NAMES.silent:
+        return CallPart()
+    is_call = kind.startswith("tool-") or kind in ("dynamic-tool", "function_call")
+    known = is_call or kind.endswith(("tool_use", "tool_call", *ANSWERS))
+    return _told(kind, part) if known else None
+
+
+def sent_back(part: JsonObject) -> Any:
+    """What a part with a result holds of it (in Amp's logs what its run gave)."""
+    found, held = first_of(part, _NAMES.sent_back), part.get("run")
+    return sent_back(held) if found is None and isinstance(held, Mapping) else found
+
+
+def _told(kind: str, part: JsonObject) -> CallPart:
+    held = first_of(part, _NAMES.sent_back)
+    result = held["value"] if isinstance(held, Mapping) and "value" in held else held
+    if kind in ("tool-result", "tool-error") or kind.endswith(ANSWERS):
+        return CallPart(answered=True, result=result)
+    name = first_of(part, _NAMES.names, str)
+    only_call = kind == "tool-call" or kind.endswith(("tool_use", "tool_call", "function_call"))
+    return CallPart(
+        kind.removeprefix("tool-") if name is None else name,
+        first_of(part, _NAMES.given),
+        answered=held is not None and not only_call,
+        result=result,
+    )
+
+
+def turns(message: JsonObject) -> Iterator[JsonObject]:
+    """The message of an interface as one message for each tool that it ran: it shows
+    a whole answer with all of them.
+    """
+    listed = message.get("toolInvocations")
+    called = [{"toolInvocation": one} for one in listed] if isinstance(listed, list) else []
+    parts = message.get("parts")
+    own = message.get("content")
+    rest = [{"type": "text", "text": own}] if isinstance(own, str) and own else []
+    held: list[Any] = []
+    for part in parts if isinstance(parts, list) else [*called, *rest]:
+        held.append(part)
+        found = call_part(part) if isinstance(part, Mapping) else None
+        if found is not None and found.name is not None and found.answered:
+            yield {"role": message.get("role"), "content": held}
+            held = []
+    if held:
+        yield {"role": message.get("role"), "content": held}
+
+
+def in_order(messages: Iterable[Any]) -> Iterator[Any]:
+    """The messages, results behind several calls in the order of these."""
+    called: list[str] = []
+    held: list[Any] = []
+    for message in messages:
+        if called and (answered := _answered(message)):
+            if len(answered) > 1:
+                message = {**message, "content": _sorted(message["content"], called)}
+            held.append(message)
+            continue
+        if held:
+            yield from _placed(held, called)
+            held = []
+        called = _called_ids(message)
+        yield message
+    yield from _placed(held, called)
+
+
+def placed(
+    results: Sequence[tuple[str | None, Any]], called: Sequence[str], empty: Any
+) -> list[Any]:
+    """Results (the id of the call, what came back) in the order of the calls. `empty`: what stands
+    for one that is missing before others.
+    """
+    known = {key: value for key, value in results if key in called}
+    if len(called) < 2 or len(known) < len(results):
+        return [value for _, value in results]
+    last = max((called.index(key) for key in known), default=-1)
+    return [known.get(key, empty) for key in called[: last + 1]]
+
+
+def _placed(held: Sequence[Any], called: Sequence[str]) -> list[Any]:
+    keys = [_answered(message) for message in held]
+    if any(len(one) != 1 for one in keys):
+        return list(held)
+    pairs = [(one[0], message) for one, message in zip(keys, held, strict=True)]
+    return placed(pairs, called, {"role": "tool", "content": ""})
+
+
+def _sorted(parts: Sequence[Any], called: Sequence[str]) -> list[Any]:
+    """Parts with results, these in order, the others where they are."""
+    keys = {
+        at: key
+        for at, part in enumerate(parts)
+        if (key := _key(part, _NAMES.answer_ids, _NAMES.results[:2]))
+    }
+    if not set(keys.values()) <= set(called):
+        return list(parts)
+    places = iter(sorted(keys, key=lambda at: called.index(keys[at])))
+    return [parts[next(places)] if at in keys else part for at, part in enumerate(parts)]
+
+
+def _called_ids(message: Any) -> list[str]:
+    """The ids of a message's calls, `[]` where there are fewer than two or not all have one."""
+    if not isinstance(message, dict):
+        return []
+    listed, parts = message.get("tool_calls"), message.get("content")
+    listed = listed if isinstance(listed, list) else []
+    parts = parts if isinstance(parts, list) else []
+    if len(listed) + len(parts) < 2:
+        return []
+    parts = [part for part in parts if _is_call(part)]
+    keys = [_key(one, ("call_id", *_NAMES.call_ids), _NAMES.calls[:2]) for one in (*listed, *parts)]
+    return [] if None in keys else [key for key in keys if key is not None]
+
+
+def _answered(message: Any) -> list[str]:
+    """The ids of the calls that a message answers."""
+    if not isinstance(message, Mapping):
+        return []
+    parts = [
+        _key(part, _NAMES.answer_ids, _NAMES.results[:2])
+        for part in as_list(message.get("content"))
+    ]
+    told = [key for key in parts if key is not None]
+    own = _key(message, _NAMES.answer_ids[:2], ())
+    return told or ([own] if own is not None else [])
+
+
+def _is_call(part: Any) -> bool:
+    if not isinstance(part, Mapping):
+        return False
+    kind = part.get("type")
+    named = isinstance(kind, str) and kind.endswith(("tool_use", "tool_call", "tool-call"))
+    return named or any(key in part for key in _NAMES.calls[:2])
+
+
+def _key(part: Any, names: Sequence[str], held: Sequence[str]) -> str | None:
+    if not isinstance(part, Mapping):
+        return None
+    inner = next((part[key] for key in held if isinstance(part.get(key), Mapping)), part)
+    names = (*names, "toolUseId", "id") if inner is not part else names
+    found: str | None = first_of(inner, names, str)
+    return found

@@ -18,8 +18,8 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from forensics.readers.content import JsonObject, UnreadableContent
-from forensics.readers.json_rows import parse
+from forensics.readers.content import JsonObject
+from forensics.readers.json_rows import parse_or
 from forensics.readers.messages import ROLES, message_steps, tool_call, tool_step
 from forensics.readers.values import as_mapping, field_names, number, prompt_hash, score_of
 from forensics.records import Step, ToolCall
@@ -73,10 +73,7 @@ def _turn(text: str) -> Step:
 
 def _calls(text: str) -> Iterator[ToolCall]:
     for part in text.split(CALL_OPEN)[1:]:
-        try:
-            call = as_mapping(parse(part.split(CALL_CLOSE, 1)[0].strip()))
-        except UnreadableContent:
-            continue
+        call = as_mapping(parse_or(part.split(CALL_CLOSE, 1)[0].strip()))
         if isinstance(call.get("name"), str):
             yield tool_call(call["name"], call.get("arguments", {}))
 

@@ -6,10 +6,8 @@ Format: inspect_scout 0.6.2, `_transcript/database/schema.py`. Only
 below `_index/` list what others hold and are read with them.
 """
 
-from typing import Any
-
 from forensics.readers.content import JsonObject, UnreadableContent
-from forensics.readers.json_rows import Row, parquet_schema, parse, read_parquet
+from forensics.readers.json_rows import Row, parquet_schema, parse, parse_or, read_parquet
 from forensics.readers.log_reader import Reader
 from forensics.readers.messages import steps_of
 from forensics.readers.values import (
@@ -31,7 +29,7 @@ def run(row: Row) -> Trajectory:
     if value["messages"] is None:
         raise UnreadableContent("the transcript was stored without its messages")
     steps = steps_of(parse(value["messages"]))
-    score, limit = _json(value.get("score")), value.get("limit")
+    score, limit = parse_or(value.get("score"), value.get("score")), value.get("limit")
     found = score_of(score)
     return run_of(
         steps,
@@ -40,19 +38,11 @@ def run(row: Row) -> Trajectory:
         task=value.get("task_id") or content_hash(prompt_of(steps)),
         policy=value.get("model"),
         environment=value.get("task_set") or "unknown",
-        seed=as_mapping(_json(value.get("model_options"))).get("seed"),
+        seed=as_mapping(parse_or(value.get("model_options"))).get("seed"),
         sample=(integer(value.get("task_repeat")) or 1) - 1,
         rewards={} if score is None else dict(named("score", score)),
         outcome=value.get("success") if found is None else found,
     )
-
-
-def _json(text: Any) -> Any:
-    """A column that may hold JSON, or a plain text."""
-    try:
-        return parse(text) if isinstance(text, str) else text
-    except UnreadableContent:
-        return text
 
 
 reader = Reader(

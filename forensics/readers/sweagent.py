@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from forensics.readers.content import JsonObject, UnreadableContent, bare_name, log_name
-from forensics.readers.json_rows import Row, first_value, parse, read_document
+from forensics.readers.json_rows import Row, first_value, parse_or, read_document
 from forensics.readers.log_reader import Reader
 from forensics.readers.messages import (
     answer_of,
@@ -85,8 +85,10 @@ def run(row: Row) -> Trajectory:
     value, number = row.value, row.value["attempt"]
     if not isinstance(value.get("trajectory"), list):
         raise UnreadableContent("the run has no trajectory")
-    info, config = as_mapping(value.get("info")), _config(value.get("replay_config"))
+    info, config = as_mapping(value.get("info")), as_mapping(parse_or(value.get("replay_config")))
     task = str(dig(config, "problem_statement", "id") or log_name(row.path))
+    told = dig(config, "agent", "model", "name")
+    folders = (pattern.match(folder.name) for folder in row.path.parents[:2] for pattern in FOLDERS)
     return judged_run(
         row.path,
         task,
@@ -94,25 +96,10 @@ def run(row: Row) -> Trajectory:
         exit_ending(info.get("exit_status"), _NAMES.done, field_names("cut_off").sweagent),
         info.get("submission"),
         id=f"{task}#{number}" if number else task,
-        policy=_policy(config, row.path),
+        policy=told or next((match["model"] for match in folders if match), None),
         environment="swe-agent",
         sample=number,
     )
-
-
-def _config(config: Any) -> JsonObject:
-    """The configuration of the run, which newer versions keep as a JSON text."""
-    try:
-        return as_mapping(parse(config) if isinstance(config, str) else config)
-    except UnreadableContent:
-        return {}
-
-
-def _policy(config: JsonObject, path: Path) -> Any:
-    """The model's name: of the configuration, else of the folder, as SWE-agent names it."""
-    told = dig(config, "agent", "model", "name")
-    folders = (pattern.match(folder.name) for folder in path.parents[:2] for pattern in FOLDERS)
-    return told or next((match["model"] for match in folders if match), None)
 
 
 def _prompt(run: JsonObject) -> Iterator[Step]:

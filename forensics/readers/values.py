@@ -6,19 +6,29 @@ and scores, and what a log says of a run as a trajectory.
    formats (a task without a name is the hash of its prompt, a model without one
    is `unknown`).
 3. `ending` reads how the run ended from the words of its log.
+
+A whole ReAct transcript that stands in one answer, taken apart: `with_observations`.
+
+What stands between `Observation:` and the next `Thought:`, `Action:` or `Final Answer:`
+came back from a tool, where an `Action:` stands before it. A policy may write
+observations itself: its text cannot be told from a real answer in such a log.
 """
 
 import math
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import takewhile
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 from forensics.actions.untrusted import word_tables
-from forensics.readers.react_text import with_observations
 from forensics.records import Step, Trajectory, content_hash
 from forensics.records.trajectory import Ending
 
+MOST = 1000  # observations of one text
+_OBSERVED = re.compile(r"^[ \t]*\**Observation(?: \d{1,4})?:\**[ \t]*", re.M)
+_SAID = re.compile(r"^[ \t]*\**(?:Thought|Action|Final Answer)(?: \d{1,4})?:", re.M)
+_ACTED = re.compile(r"^[ \t]*\**Action(?: \d{1,4})?:", re.M)
 TABLES = word_tables("forensics.readers", "field_names.toml")
 WORDS = {"C": 1.0, "P": 0.5, "I": 0.0, "N": 0.0, "yes": 1.0, "true": 1.0, "no": 0.0, "false": 0.0}
 LONGEST_REASON = 500  # characters
@@ -160,3 +170,30 @@ def run_of(
         end=end[0],
         end_reason=end[1] and end[1][:LONGEST_REASON],
     )
+
+
+def with_observations(steps: tuple[Step, ...]) -> tuple[Step, ...]:
+    """The steps, a single answer that holds its observations taken apart."""
+    if not steps or steps[-1].role != "assistant" or "Observation" not in steps[-1].text:
+        return steps
+    last = steps[-1]
+    single = sum(step.role == "assistant" for step in steps) == 1
+    if not single or last.tool_calls or last.token_ids is not None or "Action" not in last.text:
+        return steps
+    return (*steps[:-1], *_apart(last.text))
+
+
+def _apart(text: str) -> list[Step]:
+    found: list[Step] = []
+    at = 0
+    while len(found) < 2 * MOST and (observed := _OBSERVED.search(text, at)):
+        said = text[at : observed.start()]
+        if not _ACTED.search(said):
+            break
+        following = _SAID.search(text, observed.end())
+        end = following.start() if following else len(text)
+        found.append(Step(role="assistant", text=said.rstrip("\n")))
+        found.append(Step(role="tool", text=text[observed.end() : end].rstrip("\n")))
+        at = end
+    rest = [Step(role="assistant", text=text[at:])] if text[at:].strip() or not found else []
+    return [*found, *rest]

@@ -1,20 +1,23 @@
 """What stands below the findings of a case from logs and is none: runs that loop, rules of the
 prompt that runs broke, and where the record of a run does not hold.
+
+Where a run stands in the logs, in words that lead there: by its own name, or by the line or
+row of a file where it has none.
 """
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Final
 
 from forensics.phrases import capital, plural
 from forensics.records.case_file import IntegrityRow, LoopRow
 from forensics.records.finding import Finding
-from forensics.report.chains import read_chains
 from forensics.report.escape import short
-from forensics.report.places import place_told
-from forensics.report.rows import rows_of
+from forensics.report.rows import read_chains, rows_of
 
+_UNNAMED = re.compile(r"((?:line|element|row) \d{1,15}) of ([^~]{1,300})(?:~\d{1,15})?")
 LOOPS: Final = "loops.jsonl"
 INTEGRITY: Final = "integrity.jsonl"
 SHOWN: Final = 10  # lines of a list
@@ -105,3 +108,22 @@ def integrity_rows(rows: Sequence[IntegrityRow]) -> Iterator[tuple[str, ...]]:
             short(row.quote, 200),
             short(row.why, 200),
         )
+
+
+def place_told(trajectory: str, file: str | None) -> str:
+    """`run a-0 in deep/a.jsonl`; `line 3 of deep/a.jsonl` of a run that a reader called so."""
+    if unnamed := _unnamed(trajectory, file):
+        return unnamed
+    return f"run {trajectory} in {file}" if file else f"run {trajectory}"
+
+
+def file_told(trajectory: str, file: str | None) -> str:
+    """The file alone where the run's own name stands beside it."""
+    return _unnamed(trajectory, file) or file or ""
+
+
+def _unnamed(trajectory: str, file: str | None) -> str | None:
+    if (found := _UNNAMED.fullmatch(trajectory)) is None:
+        return None
+    same = file is not None and PurePath(file).name.startswith(found[2])
+    return f"{found[1]} of {file if same else found[2]}"

@@ -7,15 +7,14 @@ from forensics.records import ALTERED_PROMPT
 from forensics.report import words
 from forensics.report.below_findings import (
     INTEGRITY_COLUMNS,
+    file_told,
     integrity_lines,
     integrity_rows,
     loop_told,
 )
-from forensics.report.certain import certain, settles
 from forensics.report.data import ReportData, shown_reasons
 from forensics.report.look_counts import COLUMNS as LOOK_COLUMNS, look_rows
-from forensics.report.places import file_told
-from forensics.report.profile import done_told, is_profile, mark_told
+from forensics.report.profile import certain, done_told, is_profile, mark_told, settles
 from forensics.report.report_words import WORDING
 from forensics.report.source_rows import COLUMNS, gain_parts, source_table
 

@@ -21,9 +21,9 @@ from forensics.records.files import as_user_error, read_findings, read_json, wri
 from forensics.records.record import first_error
 from forensics.report.below_findings import read_integrity, read_loops
 from forensics.report.case_logs import find_logs
-from forensics.report.chains import ChainIndex, index_chains
 from forensics.report.findings import Findings, read_findings_of
 from forensics.report.first_screen import Opening, opening_of
+from forensics.report.rows import ChainIndex, index_chains
 from forensics.report.shown_runs import Browser, browse
 from forensics.verdict import (
     Rule,

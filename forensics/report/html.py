@@ -24,13 +24,11 @@ from markupsafe import Markup
 from forensics.records import Figure
 from forensics.records.page import Page, TextSpan, TextSpans
 from forensics.report import charts, numbers, words
-from forensics.report.beside import handed_in
-from forensics.report.certain import is_unsettled
 from forensics.report.context import TEMPLATES, context_of
 from forensics.report.data import ReportData
 from forensics.report.escape import ticked_html, visible_html
-from forensics.report.findings import Findings, cited_steps, shown_within
-from forensics.report.hunks import hunks_of
+from forensics.report.findings import Findings, cited_steps, handed_in, hunks_of, shown_within
+from forensics.report.profile import is_unsettled
 from forensics.report.shown_runs import Allowance, shown_steps
 from forensics.report.source_rows import source_rows
 from forensics.report.svg import spark_axes

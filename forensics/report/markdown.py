@@ -15,13 +15,11 @@ from markupsafe import Markup
 from forensics.records import Evidence, Figure
 from forensics.records.finding import LINKS
 from forensics.report import numbers, words
-from forensics.report.below_findings import broken_lines, loop_lines
+from forensics.report.below_findings import broken_lines, loop_lines, place_told
 from forensics.report.context import TEMPLATES, context_of
 from forensics.report.data import ReportData, load_case, shown_reasons
 from forensics.report.escape import cut, markdown_fence, markdown_line as text, printable, short
-from forensics.report.findings import Findings, Shown, read_findings_of
-from forensics.report.hunks import hunks_of
-from forensics.report.places import place_told
+from forensics.report.findings import Findings, Shown, hunks_of, read_findings_of
 from forensics.report.profile import is_profile
 from forensics.report.shown_runs import Allowance, Example, Twin
 

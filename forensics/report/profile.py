@@ -11,6 +11,8 @@ at, and what matters most first.
    by accident, which accuses nobody. Last come the runs at which nobody could look.
 3. Where nothing was found, the sentence says of how many runs it speaks.
 4. All runs count, with and without an outcome; only those with one count as won or lost.
+
+Two sets of logs that do not settle: what is certain anyway, and what would settle it.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -19,14 +21,23 @@ from pathlib import Path
 from typing import Any, Final
 
 from forensics.layers.channels import ACCIDENT, RULE_BROKEN
-from forensics.phrases import capital, plural, printable
+from forensics.phrases import capital, plural, point_range, points, printable
+from forensics.records import Verdict
 from forensics.records.finding import Finding
+from forensics.records.verdict import Estimate
 from forensics.report.below_findings import read_loops
 from forensics.report.case_logs import errored_of, find_logs, outcomes_of
-from forensics.report.chains import Key, read_chains
-from forensics.report.look_counts import looked_for, looks_of, read_looks, why
-from forensics.report.narrow import all_bare, narrow_told, unknown_tools_told
+from forensics.report.look_counts import (
+    all_bare,
+    looked_for,
+    looks_of,
+    narrow_told,
+    read_looks,
+    unknown_tools_told,
+    why,
+)
 from forensics.report.report_words import WORDING
+from forensics.report.rows import Key, read_chains
 from forensics.shortcuts.looks import CoverageCounts
 from forensics.shortcuts.task_tools import ASKED
 
@@ -289,3 +300,43 @@ def unscored_told(runs: int, scored: int, errored: int = 0, odd: int = 0) -> str
     first, *rest = told
     first = first.replace(" ", f" of {plural(runs, 'run')} ", 1)
     return f"{' and '.join([first, *rest])}: counted among findings, not in win rates.{why}"
+
+
+def is_unsettled(verdict: Verdict, inputs: Mapping[str, Any]) -> bool:
+    """Whether a case is of two sets of logs that no label holds for."""
+    return "logs" in inputs and not is_profile(inputs) and verdict.label == "undetermined"
+
+
+def certain(verdict: Verdict, inputs: Mapping[str, Any]) -> Iterator[str]:
+    """Sentences that hold although the verdict is open; none for another case."""
+    if not is_unsettled(verdict, inputs):
+        return
+    if verdict.gain is not None:
+        yield _moved(verdict.gain)
+    if verdict.genuine_gain is not None:
+        ends = point_range(verdict.genuine_gain.low, verdict.genuine_gain.high, 1)
+        yield (
+            f"Unless an unknown shortcut made wins, the genuine part lies between"
+            f" {ends.replace(' to ', ' and ')} points."
+        )
+
+
+def _moved(gain: Estimate) -> str:
+    """What an interval of the gain rules out."""
+    level = f"{100 * gain.level:g} %"
+    if gain.low > 0:
+        return f"The score rose by at least {points(gain.low, 1).lstrip('+')} points ({level})."
+    if gain.high < 0:
+        return f"The score fell by at least {points(-gain.high, 1).lstrip('+')} points ({level})."
+    ends = point_range(gain.low, gain.high, 1).replace(" to ", " and ")
+    return f"The score changed by between {ends} points ({level}); larger changes are ruled out."
+
+
+def settles(verdict: Verdict, inputs: Mapping[str, Any]) -> Iterator[str]:
+    """Measurements that would settle it, with how many tasks it takes; none for another case."""
+    if is_unsettled(verdict, inputs):
+        gaps: dict[str, list[str]] = {}
+        for gap in verdict.gaps:
+            measured = f"{gap.measurement} Cost: {gap.cost}."
+            gaps.setdefault(measured, []).append(gap.text)
+        yield from (f"{measured} {' '.join(texts)}" for measured, texts in gaps.items())

@@ -25,8 +25,8 @@ from forensics.records import Spans, Trajectory
 from forensics.records.finding import LINKS, Finding
 from forensics.records.page import TextSpan, TextSpans, step_text
 from forensics.report.case_logs import Log, Tally, won
-from forensics.report.chains import ChainIndex, chains_of
 from forensics.report.escape import cut, short
+from forensics.report.rows import ChainIndex, chains_of
 
 PER_KIND: Final = {"shortcut": 4, "untold": 2, "win": 4, "loss": 4}
 CHANNELS_SHOWN: Final = 4

@@ -157,14 +157,10 @@ def open_repository(path: Path) -> Iterator[Repository]:
                 (shadow / place.name).symlink_to(place.resolve())
         (shadow / "refs").mkdir(exist_ok=True)
         (shadow / "config").write_text(_own_config(common / "config"))
-        (shadow / "HEAD").write_bytes(_head(git_dir / "HEAD"))
+        file = git_dir / "HEAD"
+        content = file.read_bytes()[:5000] if file.is_file() else UNBORN
+        (shadow / "HEAD").write_bytes(content if HEAD.fullmatch(content) else UNBORN)
         yield Repository(git_dir, common, work_tree, shadow)
-
-
-def _head(file: Path) -> bytes:
-    """What HEAD says, as a file: git takes no link to one; with another content, no repository."""
-    content = file.read_bytes()[:5000] if file.is_file() else UNBORN
-    return content if HEAD.fullmatch(content) else UNBORN
 
 
 def _check_kinds(git_dir: Path) -> None:

@@ -32,13 +32,12 @@ def leaks(
     searched is named.
     """
     from forensics.cli.console import progress_bars, say, say_json
-    from forensics.repositories import leak_words
-    from forensics.repositories.leaks import find_leaks
+    from forensics.repositories.leaks import find_leaks, rows_of_leaks, text_of_leaks
 
     with progress_bars() as progress:
         found = find_leaks(repository, patch, at, image_root, progress)
     if as_json:
-        say_json(leak_words.as_json(found))
+        say_json(rows_of_leaks(found))
     else:
-        say(leak_words.as_text(found))
+        say(text_of_leaks(found))
     raise typer.Exit(int(found.found))

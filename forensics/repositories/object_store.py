@@ -202,13 +202,6 @@ def open_store(repository: Repository, shown: str) -> ObjectStore:
     return store
 
 
-def _add_alternate(folder: Path, objects: Path) -> None:
-    link = folder / "theirs"  # a link, as some names cannot stand in that file
-    link.symlink_to(objects.resolve())
-    (folder / "objects" / "info").mkdir(exist_ok=True)
-    (folder / "objects" / "info" / "alternates").write_text(f"{link}\n")
-
-
 def _staged(repository: Repository) -> dict[str, list[str]]:
     try:
         told = repository.git("ls-files", "--stage", "-z")
@@ -283,7 +276,10 @@ def indexed(file: Path, shown: str, folder: Path, base: Path, form: str) -> Obje
         folder.mkdir(parents=True)
         run_git(folder, "init", "-q", "--bare", "--template=", f"--object-format={form}")
         store = ObjectStore(folder, shown, {by: [name] for name, by in told})
-        _add_alternate(folder, base)
+        link = folder / "theirs"
+        link.symlink_to(base.resolve())
+        (folder / "objects" / "info").mkdir(exist_ok=True)
+        (folder / "objects" / "info" / "alternates").write_text(f"{link}\n")
         stream.seek(start)
         _index(folder, stream.fileno())
     (folder / "objects" / "info" / "alternates").unlink(missing_ok=True)

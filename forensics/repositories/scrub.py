@@ -9,15 +9,25 @@
 3. The tree is checked out as `git clone` would: line ends and encodings by its attributes, which
    git knows itself; no filter, hook or config of the source. So LFS pointers stay pointers.
 4. Submodules are scrubbed in the same way at the recorded commit, where the source holds it.
-5. The copy is proved (`scrub_proof.py`) before it gets its name.
+5. The copy is proved before it gets its name.
 
 "Later" is every object that the commit does not reach; the other side of a merge stays.
+
+The proof that the copy holds a commit's past and nothing else:
+
+1. The objects that lie in it, packed or loose, are those that the commit and its tags reach.
+2. `git fsck --full --strict` finds each one whole. What it says of an old commit's form is the
+   history's own; what it says of missing or unreached objects is a failure.
+3. Its git folder holds no file but those that are expected, and its refs are these.
+4. Its files are the commit's tree: each one read again and compared, and no other file.
 """
 
 import os
+import re
 import shutil
 import subprocess
 import tempfile
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
@@ -35,10 +45,47 @@ from forensics.repositories.git import (
     open_repository,
     run_git,
 )
-from forensics.repositories.scrub_inventory import inventory
-from forensics.repositories.scrub_proof import Copy, prove
-from forensics.repositories.untracked import carry_untracked, untracked_files
 
+REFS: Final = {
+    "branches": "refs/heads/",
+    "remote branches": "refs/remotes/",
+    "tags": "refs/tags/",
+    "notes": "refs/notes/",
+    "stashes": "refs/stash",
+    "replaced objects": "refs/replace/",
+}
+FILES: Final = {
+    "reflogs": ("logs/**/*",),
+    "hooks": ("hooks/*",),
+    "states of a merge, rebase, bisect": (
+        *("*_HEAD", "BISECT_*", "AUTO_MERGE", "rebase-merge/*", "rebase-apply/*", "sequencer/*"),
+    ),
+    "messages": ("*_EDITMSG", "*_MSG"),
+    "linked working copies": ("worktrees/*/HEAD",),
+    "submodules' git folders": ("modules/**/HEAD",),
+    "alternates": ("objects/info/alternates", "objects/info/http-alternates"),
+    "grafts and shallow boundaries": ("info/grafts", "shallow"),
+    "excludes, attributes, sparse checkouts": ("info/exclude", "info/attributes", "info/sparse*"),
+    "commit-graphs and other indexes": (
+        *("objects/info/commit-graph*", "objects/info/commit-graphs/*"),
+        *("objects/pack/multi-pack-index*", "objects/pack/*.bitmap", "sharedindex.*"),
+    ),
+    "packs of a partial clone": ("objects/pack/*.promisor",),
+    "recorded resolutions": ("rr-cache/**/*",),
+    "LFS contents": ("lfs/objects/**/*",),
+    "bundles": ("**/*.bundle",),
+    "logs of git": ("gc.log", "gc.pid"),
+}
+KINDS: Final = ("commit", "tree", "blob", "tag")
+HISTORIES: Final = (b"# v2 git bundle", b"# v3 git bundle", b"PACK")
+EXPECTED: Final = re.compile(
+    r"HEAD|config|index|packed-refs|shallow|refs/heads/.+"
+    r"|objects/pack/pack-[0-9a-f]+\.(pack|idx|rev)"
+)
+CONFIG: Final = re.compile(
+    r"core\.(repositoryformatversion|filemode|bare|logallrefupdates|symlinks|ignorecase"
+    r"|precomposeunicode)=(\d|true|false)|extensions\.objectformat=sha256"
+)
 USUAL: Final = ("main", "master", "trunk", "develop")
 ORIGIN: Final = ("refs/remotes/origin/HEAD", "refs/remotes/origin/")
 STEPS: Final = 4
@@ -152,7 +199,11 @@ def _scrubbed(
     _carry_objects(repository, [commit, *tags.values()], git_dir)
     progress("scrub", 1, STEPS)
     shallow = _carry_boundary(repository, git_dir, notes)
-    _write_refs(git_dir, branch, commit, tags)
+    lines = "".join(f"create {name} {target}\n" for name, target in tags.items())
+    run_git(git_dir, "update-ref", "--stdin", stdin=os.fsencode(lines))
+    if tags:
+        run_git(git_dir, "pack-refs", "--all")
+    run_git(git_dir, "update-ref", f"refs/heads/{branch}", commit)
     run_git(git_dir, "read-tree", "--reset", "-u", commit, work_tree=folder)
     progress("scrub", 2, STEPS)
     kept = prove(Copy(folder, commit, branch, tags, shallow), notes)
@@ -282,14 +333,6 @@ def _carry_boundary(repository: Repository, git_dir: Path, notes: list[str]) -> 
     return kept
 
 
-def _write_refs(git_dir: Path, branch: str, commit: str, tags: dict[str, str]) -> None:
-    lines = "".join(f"create {name} {target}\n" for name, target in tags.items())
-    run_git(git_dir, "update-ref", "--stdin", stdin=os.fsencode(lines))
-    if tags:
-        run_git(git_dir, "pack-refs", "--all")
-    run_git(git_dir, "update-ref", f"refs/heads/{branch}", commit)
-
-
 def _scrub_submodules(
     repository: Repository, commit: str, folder: Path, notes: list[str]
 ) -> dict[str, str]:
@@ -348,3 +391,214 @@ def _places(repository: Repository, commit: str, path: str) -> list[Path]:
     found = [base / "modules" / name for name in safe for base in bases]
     found += [repository.work_tree / path] if repository.work_tree else []
     return [place for place in dict.fromkeys(found) if place.is_dir()]
+
+
+def inventory(repository: Repository, kept: Counter[str], tags: int) -> dict[str, tuple[int, int]]:
+    """Kind to how many the source had and how many the copy has (0: files and refs that are not
+    carried; a branch and the tags of the past are).
+    """
+    had = _objects(repository)
+    carried = {"branches": 1, "tags": tags, "grafts and shallow boundaries": 0}
+    found = {f"{kind} objects": (max(had[kind], kept[kind]), kept[kind]) for kind in KINDS}
+    refs = repository.git("for-each-ref", "--format=%(refname)").decode(errors="replace").split()
+    for kind, prefix in REFS.items():
+        found[kind] = (sum(name.startswith(prefix) for name in refs), carried.get(kind, 0))
+    known = tuple(REFS.values())
+    found["other refs"] = (sum(not name.startswith(known) for name in refs), 0)
+    folders = dict.fromkeys((repository.git_dir, repository.common))
+    for kind, patterns in FILES.items():
+        files = {path for base in folders for pattern in patterns for path in _match(base, pattern)}
+        found[kind] = (len(files), 0)
+    found["remotes"] = (_remotes(repository.common / "config"), 0)
+    return found
+
+
+def _objects(repository: Repository) -> Counter[str]:
+    """Every object that lies in the source, reachable or not."""
+    how = ("--batch-all-objects", "--unordered", "--batch-check=%(objecttype)")
+    try:
+        return Counter(repository.git("cat-file", *how).decode().split())
+    except GitFailed:  # one that the commit does not reach is broken
+        return Counter()
+
+
+def _match(base: Path, pattern: str) -> list[Path]:
+    return [
+        path for path in base.glob(pattern) if path.is_file() and not path.name.endswith(".sample")
+    ]
+
+
+def _remotes(config: Path) -> int:
+    if not config.is_file():
+        return 0
+    lines = config.read_text(encoding="utf-8", errors="replace").splitlines()
+    return sum(line.strip().lower().startswith('[remote "') for line in lines)
+
+
+def untracked_files(repository: Repository, notes: list[str]) -> list[str]:
+    """Paths, ignored ones too; one that ends in a slash is a repository of its own."""
+    if repository.work_tree is None:
+        return []
+    try:
+        told = repository.git("ls-files", "-z", "--others", with_files=True)
+    except GitFailed:  # an index that git cannot read does not say what is tracked
+        notes.append("the source's index is broken: untracked files are left, and not counted")
+        return []
+    return [os.fsdecode(path) for path in told.split(b"\0") if path]
+
+
+def carry_untracked(
+    repository: Repository, folder: Path, paths: list[str], notes: list[str]
+) -> int:
+    """Copy what is no repository, bundle or pack, is not the content of a later commit and does
+    not stand in the way of the commit's tree. How many were copied.
+    """
+    assert repository.work_tree is not None or not paths
+    tree = repository.work_tree or Path()
+    plain = [path for path in paths if _may_be_carried(tree / path, folder, folder / path)]
+    late = _later(repository, folder, plain)
+    carried = [path for path in plain if path not in late]
+    for path in carried:
+        (folder / path).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy2(tree / path, folder / path)
+    if late:
+        notes.append(f"{len(late)} untracked files are the content of a later commit: left out")
+    if carried:
+        notes.append("untracked files may hold anything: search them with `forensics leaks`")
+    return len(carried)
+
+
+def _may_be_carried(file: Path, folder: Path, target: Path) -> bool:
+    if file.is_symlink() or not file.is_file() or "\n" in str(file) or os.path.lexists(target):
+        return False
+    above = [parent for parent in target.parents if parent.is_relative_to(folder)]
+    if any(parent.is_symlink() or (parent.exists() and not parent.is_dir()) for parent in above):
+        return False
+    with file.open("rb") as stream:
+        return not stream.read(20).startswith(HISTORIES)
+
+
+def _later(repository: Repository, folder: Path, paths: list[str]) -> set[str]:
+    """Of these, the files whose content is an object of the source and none of the copy."""
+    asked = b"".join(os.fsencode(path) + b"\n" for path in paths)
+    words = ("hash-object", "--no-filters", "--stdin-paths")
+    ids = repository.git(*words, stdin=asked, with_files=True).decode().split()
+    had, kept = (_present(place, ids) for place in (repository.shadow, folder / ".git"))
+    return {path for path, name in zip(paths, ids, strict=True) if name in had - kept}
+
+
+def _present(git_dir: Path, ids: list[str]) -> set[str]:
+    asked = "".join(f"{name}\n" for name in ids).encode()
+    told = run_git(git_dir, "cat-file", "--batch-check", stdin=asked).decode()
+    return {line.split(" ")[0] for line in told.splitlines() if not line.endswith(" missing")}
+
+
+class NotProved(Exception):
+    """The copy is not what it should be: a failure of ours, and no copy is left."""
+
+
+@dataclass(frozen=True)
+class Copy:
+    """What a copy should be: `tags` by name, `shallow` the commits where its history ends."""
+
+    folder: Path
+    commit: str
+    branch: str
+    tags: dict[str, str]
+    shallow: list[str]
+
+    def git(self, *arguments: str) -> str:
+        return os.fsdecode(run_git(self.folder / ".git", *arguments))
+
+
+def prove(copy: Copy, notes: list[str]) -> Counter[str]:
+    """How many objects of each kind it holds. Raises `NotProved`, and `GitFailed` where the
+    source's own objects are at fault.
+    """
+    how = "--batch-check=%(objectname) %(objecttype)"
+    told = copy.git("cat-file", "--batch-all-objects", "--unordered", how)
+    held = dict(line.split(" ") for line in told.splitlines())
+    _check_objects(copy, set(held))
+    if odd := _odd_forms(copy):
+        notes.append(f"git fsck finds {odd} objects of an odd form in the history; they stay")
+    _check_refs(copy, set(held))
+    _check_files(copy)
+    _check_tree(copy)
+    return Counter(held.values())
+
+
+def _check_objects(copy: Copy, held: set[str]) -> None:
+    tips = [copy.commit, *copy.tags.values()]
+    asked = "".join(f"{tip}\n" for tip in tips).encode()
+    words = ("rev-list", "--objects", "--no-object-names", "--stdin")
+    reached = set(run_git(copy.folder / ".git", *words, stdin=asked).decode().split())
+    if held != reached:
+        raise NotProved(f"{len(held ^ reached)} objects of the copy are not those of the commit")
+
+
+def _odd_forms(copy: Copy) -> int:
+    """How many objects have a form that git would not write now; what else fsck says fails."""
+    words = ("fsck", "--full", "--strict", "--no-reflogs", "--unreachable", "--no-progress")
+    git_dir = copy.folder / ".git"
+    done = subprocess.run(
+        git_command(git_dir, *words), capture_output=True, env=environment(), cwd=git_dir
+    )
+    lines = os.fsdecode(done.stdout + done.stderr).splitlines()
+    odd = [line for line in lines if line.startswith(("error in ", "warning in "))]
+    if len(odd) < len(lines) or (done.returncode and not odd):
+        raise NotProved(f"git fsck of the copy says {sorted(set(lines) - set(odd))[:1]}")
+    return len(odd)
+
+
+def _check_refs(copy: Copy, held: set[str]) -> None:
+    told = copy.git("for-each-ref", "--format=%(refname) %(objectname)").splitlines()
+    names = copy.tags | {f"refs/heads/{copy.branch}": copy.commit}
+    if dict(line.split(" ") for line in told) != names:
+        raise NotProved("the refs of the copy are not those that were written")
+    settings = copy.git("config", "--local", "--list").splitlines()
+    if "core.bare=false" not in settings:
+        raise NotProved("the copy is bare")
+    if odd := [line for line in settings if not CONFIG.fullmatch(line)]:
+        raise NotProved(f"the config of the copy holds {odd[0]}")
+    if not set(copy.shallow) <= held:
+        raise NotProved("the shallow boundary names commits that are not there")
+
+
+def _check_files(copy: Copy) -> None:
+    base = copy.folder / ".git"
+    files = [path for path in base.rglob("*") if path.is_symlink() or not path.is_dir()]
+    for path in files:
+        name = path.relative_to(base).as_posix()
+        if path.is_symlink() or not path.is_file() or not EXPECTED.fullmatch(name):
+            raise NotProved(f"the git folder of the copy holds {name}")
+
+
+def _check_tree(copy: Copy) -> None:
+    """With an index that knows no dates or sizes, so that git reads every file."""
+    index = copy.folder / ".git" / "index"
+    kept = index.read_bytes()
+    try:
+        index.unlink()
+        copy.git("read-tree", copy.commit)
+        words = ("status", "--porcelain", "-z", "-uall", "--ignored", "--ignore-submodules=all")
+        told = run_git(copy.folder / ".git", *words, work_tree=copy.folder)
+    finally:
+        index.write_bytes(kept)
+    changed = [row for row in told.split(b"\0") if row and not _as_checked_out(copy, row)]
+    if changed:
+        raise NotProved(f"{len(changed)} files are not those of the commit's tree: {changed[0]!r}")
+
+
+def _as_checked_out(copy: Copy, row: bytes) -> bool:
+    """Whether a file that git calls changed is, by bytes, what git would check out: a file with
+    line ends that its own attributes would not give it.
+    """
+    name = os.fsdecode(row[3:])
+    path = copy.folder / name
+    if row[:2] != b" M" or path.is_symlink() or not path.is_file():
+        return False
+    mode = copy.git("ls-tree", copy.commit, name)[:6]
+    if bool(path.stat().st_mode & 0o100) != (mode == "100755"):
+        return False
+    words = ("cat-file", "--filters", f"{copy.commit}:{name}")
+    return run_git(copy.folder / ".git", *words, work_tree=copy.folder) == path.read_bytes()

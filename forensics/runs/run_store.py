@@ -9,26 +9,120 @@
    coupled with the open run of its task and sample: the same random numbers, so that both are
    equal up to the first draw that differs.
 4. A world that raises in each of its first episodes is broken, and is played no further.
+
+A subject's runs are stored by one `Condition`, whose content says everything that can change
+them: channels that are scrubbed from the world, actions that are refused and drawn again, a
+world that is altered, activations that are steered, and another way of drawing tokens.
 """
 
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple, TypeVar
 
 from forensics.budget import Budget
 from forensics.errors import MissingInput, OutsideFailure, UserError, environment_failure
 from forensics.phrases import percent, plural, printable
 from forensics.progress import Pace, Progress, ticking
-from forensics.protocols import Environment, Policy, SamplingSettings
+from forensics.protocols import (
+    Alteration,
+    Constraint,
+    Environment,
+    Intervention,
+    Policy,
+    SamplingSettings,
+)
 from forensics.records import Trajectory, content_hash, read_json, write_json
 from forensics.records.tables import read_trajectories, write_trajectories
 from forensics.records.trajectory import LAST_ACTION_CUT, TOKEN_LIMIT, WORLD_RAISED
 from forensics.rollout_logs import Rollouts
-from forensics.runs.condition import OPEN, Condition
 from forensics.world import environment_key
+
+
+@dataclass(frozen=True, kw_only=True)
+class Condition:
+    """`scrubbed`: names of channels, sorted. `refused`: which actions are refused. `altered`:
+    how what the policy is shown differs. `steered`: changes of activations. `sampling`:
+    `None` draws tokens as the budget says.
+    """
+
+    scrubbed: tuple[str, ...] = ()
+    refused: Constraint | None = None
+    altered: Alteration | None = None
+    steered: tuple[Intervention, ...] = ()
+    sampling: SamplingSettings | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "scrubbed", tuple(sorted(self.scrubbed)))
+        object.__setattr__(self, "steered", tuple(self.steered))
+
+    @property
+    def key(self) -> str:
+        """A hash of the content: two conditions with one key give one subject the same runs."""
+        settings = None if self.sampling is None else self.sampling.content()
+        return content_hash([self.content(), settings])
+
+    @property
+    def changed(self) -> bool:
+        """Whether more than the channels of the world differs from the open world."""
+        return bool(self.refused or self.altered or self.steered or self.sampling)
+
+    @property
+    def said(self) -> str:
+        """The condition in words: `without git-history, prompts with their rows shuffled`."""
+        drawn = None if self.altered else self.sampling
+        parts = [
+            f"without {' and '.join(map(printable, self.scrubbed))}" if self.scrubbed else "",
+            *(one.said or printable(one.name) for one in (self.refused, self.altered) if one),
+            "activations changed" if self.steered else "",
+            f"drawn at temperature {drawn.temperature:g}" if drawn else "",
+        ]
+        return ", ".join(filter(None, parts)) or "open world"
+
+    def content(self) -> dict[str, Any]:
+        """What the content address of a request holds of it, the sampling settings apart."""
+        coupled = (self.refused or self.sampling) and not self.steered
+        return {
+            "without": list(self.scrubbed),
+            "constraint": self.refused.name if self.refused else None,
+            "interventions": [f"{change.site}:{change.name}" for change in self.steered],
+            # younger than the oldest folders; a coupled run is another than an uncoupled one
+            **({"altered": self.altered.name} if self.altered else {}),
+            **({"coupled": True} if coupled else {}),
+        }
+
+
+OPEN = Condition()
+MOST: Final = 16  # things that are made of stored runs: the scores and kinds of one side, say
+Made = TypeVar("Made")
+
+
+class Kept:
+    """Nothing that a case measures depends on what is kept here."""
+
+    def __init__(self) -> None:
+        self._made: dict[Hashable, Any] = {}
+        self._open: dict[str, Policy] = {}
+
+    def made(self, key: Hashable, make: Callable[[], Made]) -> Made:
+        """What `make` gives, made once; `MOST` at a time, the oldest goes first."""
+        if key not in self._made:
+            made = make()
+            if len(self._made) >= MOST:
+                del self._made[next(iter(self._made))]
+            self._made[key] = made
+        found: Made = self._made[key]
+        return found
+
+    def policy(self, subject: str, load: Callable[[], Policy]) -> Policy:
+        """The policy of a subject, loaded now; the one before it is dropped."""
+        if subject not in self._open:
+            self._open.clear()  # one model in memory at a time
+            self._open[subject] = load()
+        return self._open[subject]
+
 
 TASKS_PER_CHUNK = 256
 FIRST, FIRST_TASKS = 8, 4  # episodes on so many tasks: a fault of one task is not the world's

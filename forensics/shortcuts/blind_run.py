@@ -9,7 +9,7 @@ from functools import cached_property
 from forensics.actions import Action, unwrapped_run
 from forensics.actions.hand_in import HandIn, hand_in_of
 from forensics.actions.unified_diff import TEST_PATH, Changed, added_lines, changes_of
-from forensics.layers.use import step_text
+from forensics.layers.evidence_chain import step_text
 from forensics.records import Trajectory
 from forensics.shortcuts.expectations import LostDemand, asked_for, lost_demands, may_be_asked
 from forensics.shortcuts.handed_code import HandedCode, read_handed_code

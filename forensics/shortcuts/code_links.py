@@ -16,7 +16,7 @@ graders. Rule `code`.
 import re
 from collections.abc import Sequence
 
-from forensics.layers.use import step_text
+from forensics.layers.evidence_chain import step_text
 from forensics.records.finding import Quote
 from forensics.shortcuts.blind_run import LONGEST
 from forensics.shortcuts.code_reading import HARD_CODING, CodeFinding

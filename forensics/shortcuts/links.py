@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 
 from forensics.actions import Action
 from forensics.actions.unknown_tools import only_looked
-from forensics.layers.use import ChainRule, Use, use_of
+from forensics.layers.evidence_chain import ChainRule, Use, use_of
 from forensics.records.finding import Quote
 from forensics.shortcuts.blind_run import LONGEST, BlindRun
 from forensics.shortcuts.code_fragments import mended

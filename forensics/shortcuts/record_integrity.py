@@ -19,7 +19,7 @@ from typing import Final, NamedTuple
 
 from forensics.actions import Action, unread_actions
 from forensics.actions.unknown_tools import calls_agent
-from forensics.layers.use import ChainRule
+from forensics.layers.evidence_chain import ChainRule
 from forensics.phrases import plural, printable
 from forensics.records import Step, Trajectory
 from forensics.records.trajectory import records_that_differ

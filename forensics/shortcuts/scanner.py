@@ -26,8 +26,7 @@ from typing import NamedTuple
 from forensics.actions import Action
 from forensics.errors import UserError
 from forensics.layers.channels import RULE_BROKEN
-from forensics.layers.evidence_chain import cite
-from forensics.layers.use import ChainRule
+from forensics.layers.evidence_chain import ChainRule, cite
 from forensics.phrases import printable
 from forensics.records import Trajectory
 from forensics.records.finding import Coverage, Finding

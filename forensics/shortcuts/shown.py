@@ -2,10 +2,10 @@
 
 1. *Obtained*: something came back that is no refusal; a download that is put somewhere and read
    there later counts, too (`taken`).
-2. *Used*: the changed part first stood there (`layers.use`), names changed or not (`renamed`); or
-   it was put into the work without being typed in: a change that was applied, a file that was
-   written over. A new file may be data or somebody's library, and an address that the prompt
-   names is the task's own.
+2. *Used*: the changed part first stood there (`layers.evidence_chain`), names changed or not
+   (`renamed`); or it was put into the work without being typed in: a change that was applied, a
+   file that was written over. A new file may be data or somebody's library, and an address that the
+   prompt names is the task's own.
 3. A solution that was run did the work where most of what was handed in was typed in nowhere.
 4. A clone of another project than the task's is an attempt only where it was used.
 """

@@ -21,8 +21,8 @@ from functools import cached_property
 from typing import NamedTuple
 
 from forensics.actions import Action
+from forensics.layers.evidence_chain import step_text
 from forensics.layers.text_words import words
-from forensics.layers.use import step_text
 from forensics.shortcuts.blind_run import LONGEST, BlindRun
 from forensics.shortcuts.git_words import subcommand
 

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 from forensics.lazy import lazy_names
 from forensics.statistics import evalues
-from forensics.statistics.estimate import Estimate
 from forensics.statistics.intervals import (
     Contrast,
+    Estimate,
     MeanDifference,
     binomial,
     clopper_pearson,

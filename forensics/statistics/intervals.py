@@ -27,6 +27,8 @@ come from one table and add up exactly.
    the mean. No interval has width zero, and a difference seen on none or few of
    the tasks is not taken for certain (the idea of Agresti and Caffo 2000, kept
    off the estimate so that estimates still add up).
+
+A number with its interval: what every room says of what it measured.
 """
 
 from collections.abc import Iterable
@@ -39,13 +41,90 @@ from numpy.typing import NDArray
 
 from forensics.errors import MissingInput
 from forensics.phrases import plural
-from forensics.statistics.estimate import Estimate
+from forensics.records import Interval
+
+
+@dataclass(frozen=True, kw_only=True)
+class Estimate:
+    """An estimate and the ends of its interval at `level`, in the unit of the
+    estimate.
+
+    `n` counts the observations, `clusters` the independent units behind them:
+    tasks, or training seeds.
+    """
+
+    estimate: float
+    low: float
+    high: float
+    level: float = 0.95
+    n: float = 0
+    clusters: int = 0
+
+    @property
+    def interval(self) -> Interval:
+        """The interval, as evidence holds it."""
+        return Interval(low=self.low, high=self.high, level=self.level)
+
+    @property
+    def ends(self) -> tuple[float, float, float]:
+        """`(estimate, low, high)`: three cells of a table."""
+        return self.estimate, self.low, self.high
+
+    def row(self) -> dict[str, float]:
+        """As JSON: `estimate`, `low`, `high`, `level`."""
+        return {name: getattr(self, name) for name in ("estimate", "low", "high", "level")}
+
+    def scaled(self, factor: float) -> "Estimate":
+        """The same, times a factor."""
+        low, high = sorted((factor * self.low, factor * self.high))
+        return Estimate(
+            estimate=factor * self.estimate,
+            low=low,
+            high=high,
+            level=self.level,
+            n=self.n,
+            clusters=self.clusters,
+        )
+
 
 Floats = NDArray[np.float64]
 PSEUDO_TASKS = 2
 NO_RANGE = 1e-100  # its square can still be told from 0
 EVERYWHERE = (-np.inf, np.inf)
 SAME = 1e-9  # relative: tasks that differ by less agree
+
+
+class HalfWidths(NamedTuple):
+    """Half-widths `[...]`: of the whole interval, over tasks with the seeds
+    fixed, and of the training part.
+    """
+
+    total: Floats
+    tasks: Floats
+    training: Floats | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Contrast(Estimate):
+    """A contrast with its interval; `clusters` are its tasks.
+
+    `half_width_tasks`: the interval these very seeds would have.
+    `half_width_training` and `seed_deviation` (the standard deviation of the
+    estimate between training seeds) are `None` with one seed: not measured.
+    """
+
+    half_width_tasks: float
+    half_width_training: float | None
+    seed_deviation: float | None
+    seeds: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class MeanDifference(Estimate):
+    """`last - first` with its interval. `clusters`: the tasks of both sides together."""
+
+    first: float
+    last: float
 
 
 def clopper_pearson(successes: float, trials: float, *, level: float = 0.95) -> tuple[float, float]:
@@ -161,31 +240,6 @@ def t_quantile(level: float, degrees_of_freedom: int) -> float:
     from scipy.special import stdtrit
 
     return float(stdtrit(degrees_of_freedom, (1 + level) / 2))
-
-
-class HalfWidths(NamedTuple):
-    """Half-widths `[...]`: of the whole interval, over tasks with the seeds
-    fixed, and of the training part.
-    """
-
-    total: Floats
-    tasks: Floats
-    training: Floats | None
-
-
-@dataclass(frozen=True, kw_only=True)
-class Contrast(Estimate):
-    """A contrast with its interval; `clusters` are its tasks.
-
-    `half_width_tasks`: the interval these very seeds would have.
-    `half_width_training` and `seed_deviation` (the standard deviation of the
-    estimate between training seeds) are `None` with one seed: not measured.
-    """
-
-    half_width_tasks: float
-    half_width_training: float | None
-    seed_deviation: float | None
-    seeds: int
 
 
 def crossed_half_width(differences: Floats, jump: float, level: float) -> HalfWidths:
@@ -309,14 +363,6 @@ def paired(scores: Floats, weights: Floats, *, level: float = 0.95) -> Contrast:
         half_width_training=None if width.training is None else float(width.training),
         seed_deviation=None if seeds == 1 else float(differences.mean(axis=1).std(ddof=1)),
     )
-
-
-@dataclass(frozen=True, kw_only=True)
-class MeanDifference(Estimate):
-    """`last - first` with its interval. `clusters`: the tasks of both sides together."""
-
-    first: float
-    last: float
 
 
 def unpaired(

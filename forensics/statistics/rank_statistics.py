@@ -25,8 +25,13 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from forensics.errors import MissingInput
-from forensics.statistics.estimate import Estimate
-from forensics.statistics.intervals import PSEUDO_TASKS, around, effective_share, t_quantile
+from forensics.statistics.intervals import (
+    PSEUDO_TASKS,
+    Estimate,
+    around,
+    effective_share,
+    t_quantile,
+)
 
 Floats = NDArray[np.float64]
 MOST_TRIALS = 10**6  # and as degrees of freedom: where Student's t is the normal distribution

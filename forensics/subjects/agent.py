@@ -8,12 +8,18 @@
    An episode whose server failed says nothing: it ends the run, and is played again.
 
 Seeds: an episode's follows from its chunk's, its task and its sample, a call's from the episode's.
+
+What an agent tells of this machine, taken out of its runs: keys, and where things lie here.
+
+1. An agent may print its environment, or the folder that it works in. Each such text is replaced.
+2. A token id tells its text: where a run shows a secret, its answers alone keep their tokens, and
+   of these only the ones that do not repeat it.
 """
 
 import logging
 import os
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -28,12 +34,53 @@ from forensics.phrases import plural
 from forensics.progress import Progress, silent
 from forensics.protocols import Capability, Constraint, Intervention, SamplingSettings
 from forensics.proxy import EpisodeRecord, Patience, RecordingProxy, Ticket, trajectory_of
-from forensics.proxy.action_kinds import kind_of
-from forensics.records import Trajectory, content_hash
+from forensics.proxy.open_episode import kind_of
+from forensics.records import Step, Trajectory, content_hash
 from forensics.records.files import write_atomically
 from forensics.records.trajectory import records_that_differ
-from forensics.subjects.machine_words import MachineWords
 from forensics.world import environment_key
+
+LEAST: Final = 8  # letters; a shorter text would be found within words
+
+
+@dataclass(frozen=True)
+class MachineWords:
+    """`secrets`, `places`: a text, and what stands for it."""
+
+    secrets: Mapping[str, str]
+    places: Mapping[str, str]
+
+    def taken_out(self, run: Trajectory) -> Trajectory:
+        """The run without them."""
+        shown = [any(one in _all(step) for one in self._known(self.secrets)) for step in run.steps]
+        steps = [self._told(step) for step in run.steps]
+        if any(shown):
+            steps = [
+                _bare(step) if here or step.role != "assistant" else step
+                for step, here in zip(steps, shown, strict=True)
+            ]
+        handed = {name: self.text(getattr(run, name) or "") for name in ("submission", "patch")}
+        handed = {name: text for name, text in handed.items() if text}
+        return run.model_copy(update={"steps": tuple(steps), **handed})
+
+    def text(self, text: str) -> str:
+        """A text without them, the longest ones first."""
+        known = self._known({**self.places, **self.secrets})
+        for one in sorted(known, key=lambda one: (-len(one), one)):
+            text = text.replace(one, known[one])
+        return text
+
+    def _told(self, step: Step) -> Step:
+        calls = [
+            one.model_copy(update={"arguments": self.text(one.arguments)})
+            for one in step.tool_calls
+        ]
+        return step.model_copy(update={"text": self.text(step.text), "tool_calls": tuple(calls)})
+
+    @staticmethod
+    def _known(words: Mapping[str, str]) -> dict[str, str]:
+        return {one: name for one, name in words.items() if len(one) >= LEAST}
+
 
 CURE: Final = (
     "Measure it in a world that is stepped here, with the checkpoints (docs/own-environment.md)."
@@ -193,6 +240,63 @@ class AgentPolicy:
         )
 
 
+class _Failures:
+    """Stops a run whose first episodes all failed, or whose server is gone, and tells of one in
+    which most failed.
+    """
+
+    def __init__(self, number: int, at_once: int) -> None:
+        self.first, self.number, self.errored = min(number, max(FIRST, at_once)), 0, 0
+        self.outages = 0  # in a row
+        self.why = ""
+        self.differ: list[str] = []  # records of one outcome
+
+    def count(self, run: Trajectory) -> None:
+        """Raises `OutsideFailure` where all of the first ones failed, or as many in a row for
+        their server.
+        """
+        self.number += 1
+        if told := records_that_differ(run.rewards):
+            self.differ.append(told)
+        if run.end == "errored" and not (run.end_reason or "").startswith(REFUSED):
+            self.errored, self.why = self.errored + 1, run.end_reason or ""
+        self.outages = self.outages + 1 if is_outage(run) else 0
+        if self.outages == self.first:
+            self._stop_served()
+        if self.number == self.errored == self.first > 1:
+            raise OutsideFailure(
+                f"each of the agent's first {self.number} episodes failed ({self.why}); mend its"
+                " command, and go on with --resume"
+            )
+
+    def _stop_served(self) -> NoReturn:
+        raise OutsideFailure(
+            f"the agent's last {plural(self.outages, 'episode')} failed ({self.why}); see to the"
+            " server, and go on with --resume"
+        )
+
+    def tell(self) -> None:
+        """Behind the last episode."""
+        if self.outages > 1 or self.outages == self.number:
+            self._stop_served()
+        if self.differ:
+            logging.getLogger("forensics").warning(
+                "in %d of %d episodes the files that tell the outcome differ (%s); the harness's"
+                " result counts before reward.json, and that before reward.txt",
+                len(self.differ),
+                self.number,
+                self.differ[0],
+            )
+        if 2 * self.errored > self.number:
+            logging.getLogger("forensics").warning(
+                "%d of %d episodes of the agent failed and have no outcome (%s); a gain that rests"
+                " on the others says little",
+                self.errored,
+                self.number,
+                self.why,
+            )
+
+
 def _kept(place: Path) -> Trajectory:
     """An episode that was kept. Raises `OutsideFailure` for a file that was changed."""
     try:
@@ -287,63 +391,15 @@ def _end(file: Path) -> str:
         return said.read().decode(errors="replace")
 
 
-class _Failures:
-    """Stops a run whose first episodes all failed, or whose server is gone, and tells of one in
-    which most failed.
-    """
-
-    def __init__(self, number: int, at_once: int) -> None:
-        self.first, self.number, self.errored = min(number, max(FIRST, at_once)), 0, 0
-        self.outages = 0  # in a row
-        self.why = ""
-        self.differ: list[str] = []  # records of one outcome
-
-    def count(self, run: Trajectory) -> None:
-        """Raises `OutsideFailure` where all of the first ones failed, or as many in a row for
-        their server.
-        """
-        self.number += 1
-        if told := records_that_differ(run.rewards):
-            self.differ.append(told)
-        if run.end == "errored" and not (run.end_reason or "").startswith(REFUSED):
-            self.errored, self.why = self.errored + 1, run.end_reason or ""
-        self.outages = self.outages + 1 if is_outage(run) else 0
-        if self.outages == self.first:
-            self._stop_served()
-        if self.number == self.errored == self.first > 1:
-            raise OutsideFailure(
-                f"each of the agent's first {self.number} episodes failed ({self.why}); mend its"
-                " command, and go on with --resume"
-            )
-
-    def _stop_served(self) -> NoReturn:
-        raise OutsideFailure(
-            f"the agent's last {plural(self.outages, 'episode')} failed ({self.why}); see to the"
-            " server, and go on with --resume"
-        )
-
-    def tell(self) -> None:
-        """Behind the last episode."""
-        if self.outages > 1 or self.outages == self.number:
-            self._stop_served()
-        if self.differ:
-            logging.getLogger("forensics").warning(
-                "in %d of %d episodes the files that tell the outcome differ (%s); the harness's"
-                " result counts before reward.json, and that before reward.txt",
-                len(self.differ),
-                self.number,
-                self.differ[0],
-            )
-        if 2 * self.errored > self.number:
-            logging.getLogger("forensics").warning(
-                "%d of %d episodes of the agent failed and have no outcome (%s); a gain that rests"
-                " on the others says little",
-                self.errored,
-                self.number,
-                self.why,
-            )
-
-
 def is_outage(run: Trajectory) -> bool:
     """Whether a run ended since its server failed, which says nothing of it."""
     return run.end == "errored" and (run.end_reason or "").startswith(OUTAGE)
+
+
+def _all(step: Step) -> str:
+    return "\n".join([step.text, *(call.arguments for call in step.tool_calls)])
+
+
+def _bare(step: Step) -> Step:
+    nothing: dict[str, Any] = dict.fromkeys(("token_ids", "sampled", "logprobs"))
+    return step.model_copy(update=nothing)

@@ -21,9 +21,7 @@ from forensics.policies.compatibility import require_loadable
 from forensics.progress import Progress
 from forensics.protocols import Capability, Policy
 from forensics.records.case_file import Checkpoint, StatedPolicy
-from forensics.subjects.checkpoint import CheckpointSubject
-from forensics.subjects.held import HeldPolicy
-from forensics.subjects.subject import Role
+from forensics.subjects.subject import CheckpointSubject, HeldPolicy, Role
 
 IN_PROCESS: tuple[Capability, ...] = ("weights", "tokens")  # what only a model here can
 

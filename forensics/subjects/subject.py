@@ -1,7 +1,7 @@
 """A subject: a policy that a case asks about, whatever stands behind it.
 
-A checkpoint directory (`checkpoint`), a policy in memory (`held`), a server that scores
-(`served`), or nothing but the logs of its runs (`logs`). A case holds one subject before
+A checkpoint directory run by one of the backends, a policy in memory, a server that scores
+(`forensics.policies.server`), or nothing but the logs of its runs. A case holds one subject before
 training and one for each training seed after it.
 """
 
@@ -9,8 +9,12 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import total_ordering
+from pathlib import Path
 from typing import Any, Protocol
 
+from forensics.errors import MissingInput
+from forensics.policies import SAMPLES, load_policy
+from forensics.policies.weights import identity_of_weights
 from forensics.progress import Progress, counted
 from forensics.protocols import Capability, Policy
 from forensics.records.case_file import Checkpoint, StatedPolicy
@@ -92,3 +96,103 @@ def opened(subjects: Sequence[Subject], progress: Progress) -> tuple[Any, ...]:
 def can(subject: Subject, capability: Capability) -> bool:
     """Whether a subject may have a capability, as far as is known before it is opened."""
     return subject.capabilities is None or capability in subject.capabilities
+
+
+@dataclass(frozen=True, kw_only=True)
+class Logs:
+    """Its runs stand in `Case.stored`; it can neither play nor score."""
+
+    role: Role
+    stated = None
+    capabilities = frozenset[Capability]()
+
+    @property
+    def identity(self) -> str:
+        return f"logs of {self.role.name}"
+
+    def open(self) -> Policy:
+        raise MissingInput(
+            f"There is no policy to open for `{self.role.name}`.", "Give its checkpoint."
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class CheckpointSubject:
+    """`dtype`: the backend's own choice unless given."""
+
+    role: Role
+    stated: Checkpoint
+    backend: str = "huggingface"
+    device: str = "auto"
+    dtype: str | None = None
+    capabilities = None  # they depend on the backend
+
+    @property
+    def identity(self) -> str:
+        return self.stated.identity
+
+    def open(self) -> Policy:
+        return load_policy(
+            Path(self.stated.path).expanduser(),
+            backend=self.backend,
+            device=self.device,
+            dtype=self.dtype,
+            identity=self.identity,
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class HeldPolicy:
+    """`stated`: what it was when the case began; where nothing is stated, its identity follows
+    its weights as they are now.
+    """
+
+    role: Role
+    policy: Policy
+    stated: Checkpoint | StatedPolicy | None = None
+
+    @property
+    def identity(self) -> str:
+        return self.stated.identity if self.stated else identity_of_weights(self.policy)
+
+    @property
+    def capabilities(self) -> frozenset[Capability]:
+        return self.policy.capabilities
+
+    def open(self) -> Policy:
+        return self.policy
+
+
+def held_subjects(before: Policy | None, *afters: Policy) -> tuple[HeldPolicy, ...]:
+    """Policies in memory as the subjects of a case."""
+    first = () if before is None else (HeldPolicy(role=Role(), policy=before),)
+    return (
+        *first,
+        *(HeldPolicy(role=Role(seed), policy=after) for seed, after in enumerate(afters)),
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class ServedPolicy:
+    """`url`: up to and with `/v1`; `model`: the name it is served by (`None`: the only one).
+    `checkpoint`: the directory that has its tokenizer, without which it only scores. What a
+    server really serves cannot be hashed, so its identity is its address.
+    """
+
+    role: Role
+    url: str
+    model: str | None = None
+    checkpoint: Path | None = None
+    stated = None
+
+    @property
+    def identity(self) -> str:
+        return " ".join(("server", self.url, *filter(None, (self.model,))))
+
+    @property
+    def capabilities(self) -> frozenset[Capability]:
+        scores = frozenset[Capability]({"logprobs"})
+        return scores | SAMPLES if self.checkpoint else scores
+
+    def open(self) -> Policy:
+        return load_policy(self.url, backend="openai", model=self.model, checkpoint=self.checkpoint)

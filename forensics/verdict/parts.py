@@ -29,8 +29,7 @@ from forensics.records.gain_test import GainTest
 from forensics.records.verdict import Estimate, Parts
 from forensics.verdict.rule import G0, G, P, Rule
 from forensics.verdict.sources import together
-from forensics.verdict.status import standing
-from forensics.verdict.view import View, estimate_of, found_by, statistic
+from forensics.verdict.view import View, estimate_of, found_by, standing, statistic
 
 Ends = tuple[float, float, float]  # estimate, low, high
 NOTHING: Ends = (0.0, 0.0, 0.0)

@@ -9,7 +9,16 @@ the wins came about, what is not settled, and what was not excluded.
 import re
 
 from forensics.layers.decomposition import GENUINE_BAR
-from forensics.phrases import capital, percent, plural, point_range, points, printable
+from forensics.phrases import (
+    capital,
+    joined,
+    moved,
+    percent,
+    plural,
+    point_range,
+    points,
+    printable,
+)
 from forensics.records import Evidence, GainTest, Undefined
 from forensics.records.verdict import Gap, Label, Source
 from forensics.verdict.parts import carried_by, shown_phantom
@@ -31,8 +40,7 @@ from forensics.verdict.rule import (
     Rule,
 )
 from forensics.verdict.sources import held_by, open_tests
-from forensics.verdict.status import scrubbed, standing
-from forensics.verdict.view import Judgement, View
+from forensics.verdict.view import Judgement, View, scrubbed, standing
 
 LONGEST_SENTENCE = 400
 HASH = re.compile(r"[0-9a-f]{10,}")
@@ -144,8 +152,7 @@ def _given(judged: Judgement, cleared: tuple[str, ...]) -> str:
 
 
 def _joined(names: tuple[str, ...]) -> str:
-    shown = [printable(name) for name in names]
-    return shown[0] if len(shown) == 1 else f"{', '.join(shown[:-1])} and {shown[-1]}"
+    return joined([*map(printable, names)])
 
 
 def not_excluded(listed: tuple[Source, ...], rule: Rule) -> str:
@@ -173,11 +180,9 @@ def score_told(view: View) -> str:
     if gain is None:
         return "The gain was not measured."
     sure = gain.interval is not None and not gain.interval.contains(0.0)
-    moved = "went" if not sure else "rose" if gain.estimate > 0 else "fell"
-    if before and after:
-        first, last = percent(before.estimate), percent(after.estimate)
-        moved = f"stayed at {last}" if first == last else f"{moved} from {first} to {last}"
-    return f"The score {moved} ({points(gain.estimate)} points{_range(gain, named=True)})."
+    ends = (before.estimate, after.estimate) if before and after else None
+    told = moved(gain.estimate, sure, ends)
+    return f"The score {told} ({points(gain.estimate)} points{_range(gain, named=True)})."
 
 
 def lost_told(view: View) -> str:

@@ -1,28 +1,40 @@
-"""Reading findings by their question, and judging conditions in three values:
-true, false, unknown.
+"""Reading findings by their question, and judging conditions in three values: true, false,
+unknown. How a gain test stands: whether it had anything to test, was tested, found something, or
+is accepted untested.
 """
 
 import operator
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from typing import Literal
 
-from forensics.layers.decomposition import GENUINE_BAR
-from forensics.records import Evidence, Undefined, content_hash
+from forensics.layers.decomposition import GENUINE_BAR, PHANTOM_BAR
+from forensics.records import Evidence, Interval, Undefined, content_hash
 from forensics.records.gain_test import GainTest
 from forensics.records.verdict import Estimate, Label
 from forensics.verdict.rule import (
     EXPLAINED,
     G0,
     MOST,
+    NO_CHANNEL,
+    OVER,
+    PLACEBO,
     REFUSED,
     THROUGH,
+    UNDER,
     WINS,
     Clause,
     Condition,
     G,
+    P,
     Rule,
 )
 
+Standing = Literal["cleared", "found", "loose", "not-applicable", "accepted", "not-tested"]
+NO_SHORTCUT = "The world declares no shortcut."
+NOTHING_LEFT = "No gain survives scrubbing."
+OPEN = ("found", "loose", "not-tested")  # may carry more than a fifth
+_OF_G = {G0: 1.0, P: 0.0, OVER: -PHANTOM_BAR, UNDER: -GENUINE_BAR, PLACEBO: -GENUINE_BAR}
 RELATIONS: Mapping[str, Callable[[float, float], bool]] = {
     "<": operator.lt,
     "<=": operator.le,
@@ -344,3 +356,68 @@ def _carries_more(test: GainTest, view: View) -> bool:
         for one in view.all_evidence(f"{test.name}.carried").values()
     )
     return any(low is not None and low > bar for low in lows)
+
+
+def standing(test: GainTest, view: View) -> Standing:
+    """`loose`: tested, and neither surely at most a fifth nor surely more."""
+    if nothing_to_test(test, view) is not None:
+        return "not-applicable"
+    answer = view.evidence(test.asked)
+    low, high = (statistic(answer, end, view.level) for end in ("low", "high"))
+    if low is None or high is None:
+        if answer is None and found_by(test, view):
+            return "found"
+        return "accepted" if test.name in view.terms.accepted else "not-tested"
+    if test.kind == "aside" or high <= 0:
+        return "cleared"
+    return "found" if low > 0 else "loose"
+
+
+def nothing_to_test(test: GainTest, view: View) -> str | None:
+    """Why a test had nothing to test, `None` where it had."""
+    if test.kind == "declared":
+        return NO_SHORTCUT if declares_none(view.findings, view) else None
+    low = statistic(view.evidence(G0), "low", view.level)
+    if low is not None and low <= 0:
+        return NOTHING_LEFT
+    return exempt(test, view)
+
+
+def declares_none(findings: Iterable[Evidence | Undefined], view: View) -> bool:
+    """Whether the world declares no channel, and no chain of evidence says otherwise."""
+    said = any(
+        one.question == G0 and isinstance(one, Undefined) and one.reason.startswith(NO_CHANNEL)
+        for one in findings
+    )
+    return said and not channels_explain(view)
+
+
+def as_scrubbed(findings: tuple[Evidence | Undefined, ...], level: float) -> Iterator[Evidence]:
+    """What scrubbing would show in a world that declares no channel: nothing
+    vanishes, and the genuine part is the gain. Nothing for any other world.
+    """
+    view = View(findings, level)
+    whole = view.evidence(G)
+    if whole is None or not declares_none(findings, view):
+        return
+    for question, factor in _OF_G.items():
+        for name in (question, f"{question}_imputed"):
+            yield _scaled(whole, name, factor)
+
+
+def scrubbed(view: View, question: str) -> Evidence | None:
+    """An answer that scrubbing gave; `None` also where there was nothing to scrub."""
+    answer = view.evidence(question)
+    if answer is None or answer.diagnostics.get("applicable") is False:
+        return None
+    return answer
+
+
+def _scaled(whole: Evidence, question: str, factor: float) -> Evidence:
+    interval = whole.interval
+    if interval is not None:
+        low, high = sorted((factor * interval.low, factor * interval.high))
+        interval = Interval(low=low, high=high, level=interval.level)
+    told = whole.diagnostics | {"applicable": False}
+    changed = {"question": question, "estimate": factor * whole.estimate, "interval": interval}
+    return whole.model_copy(update=changed | {"diagnostics": told, "artifacts": ()})

@@ -41,12 +41,12 @@ from forensics.case import Case
 from forensics.errors import MissingInput
 from forensics.layers import GENUINE_BAR, OPEN, World, channel_names, gain, paired
 from forensics.phrases import percent, printable
-from forensics.played_elsewhere import PlayedElsewhere
 from forensics.protocols import Environment, Needing, Withholding
 from forensics.records import Evidence, Undefined
 from forensics.runs import Condition
 from forensics.statistics import Contrast, benjamini_hochberg
 from forensics.verdict import JOINED
+from forensics.world import PlayedElsewhere
 from resampling.ablation import ablation_evidence as say
 from resampling.ablation.ablation_evidence import AblationEvidence
 from resampling.ablation.gains import (

@@ -2,7 +2,7 @@
 
 1. Of the wins after training that used a kind, count those whose submission's
    changed part first appeared in what that kind returned, more than in what it
-   returned on other tasks (`forensics.layers.use`).
+   returned on other tasks (`forensics.layers.evidence_chain`).
 2. An answer that is worked out rather than copied leaves no trace in the text.
    Where the environment tells which texts it withholds (`Withholding`: the
    reference answer, outputs that only the grader knows), a win counts too if

@@ -44,11 +44,11 @@ from forensics.layers import (
     runs_from,
 )
 from forensics.phrases import point_range, points, printable
-from forensics.played_elsewhere import CURE, PlayedElsewhere
 from forensics.protocols import Alteration, SamplingSettings
 from forensics.records import Evidence, GainTest, Undefined
 from forensics.runs import Condition
 from forensics.statistics import Contrast, Estimate
+from forensics.world import CURE, PlayedElsewhere
 from resampling.ablation.gains import require_gain
 from resampling.ablation.refusal import scrubbed_world
 from resampling.ablation.refused_runs import (

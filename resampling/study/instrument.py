@@ -23,7 +23,6 @@ from forensics.case import Case
 from forensics.errors import MissingInput, refused_as_missing
 from forensics.instruments import AnswerMaker, Plays, instrument
 from forensics.phrases import percent, plural, printable
-from forensics.played_elsewhere import PlayedElsewhere
 from forensics.records import (
     Control,
     Evidence,
@@ -35,6 +34,7 @@ from forensics.records import (
     content_hash,
 )
 from forensics.statistics import binomial
+from forensics.world import PlayedElsewhere
 from resampling.ablation.refused_runs import action_kinds
 from resampling.cliffs.cliff_search import ROLLOUTS, START, CliffConfig
 from resampling.cliffs.cliffs import PAIRS, TestedToken, find_cliffs

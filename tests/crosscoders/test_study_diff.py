@@ -207,7 +207,7 @@ def test_another_diff_is_not_mixed_into_a_folder_and_nothing_is_loaded_to_say_so
     made, pair, texts, tmp_path, monkeypatch, capsys
 ):
     monkeypatch.setattr(
-        "forensics.subjects.checkpoint.load_policy", lambda *_, **__: pytest.fail("loaded")
+        "forensics.subjects.subject.load_policy", lambda *_, **__: pytest.fail("loaded")
     )
     again = {"out": made[0], "texts": texts, "resume": True}
     other = save_tiny_qwen3(tmp_path / "other", seed=4)

@@ -24,7 +24,7 @@ def stage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Stage:
     def load(path: Path, *, device: str, identity: str, **more: Any) -> Any:
         return made.load(path, device=device, identity=identity)
 
-    monkeypatch.setattr("forensics.subjects.checkpoint.load_policy", load)
+    monkeypatch.setattr("forensics.subjects.subject.load_policy", load)
     monkeypatch.setattr("forensics.runs.run_store.TASKS_PER_CHUNK", 64)
     return made
 

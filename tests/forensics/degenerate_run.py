@@ -1,9 +1,9 @@
 """The measures of degeneracy of one run, against the limits of a scan."""
 
-from forensics.investigation.scan_degenerate import above
+from forensics.investigation.scan_run import above
 from forensics.layers.actions import acted_in
 from forensics.layers.degeneracy import degeneracy
-from forensics.layers.loops import Loop, loop_in, share_looped
+from forensics.layers.tally import Loop, loop_in, share_looped
 from forensics.records import Trajectory
 
 

@@ -7,7 +7,7 @@ from hypothesis import given, strategies as st
 
 from forensics.actions import actions_of
 from forensics.actions.spoken import blocks_are_run, is_prose, react_calls
-from forensics.readers.react_text import with_observations
+from forensics.readers.values import with_observations
 from forensics.records import Step, Trajectory
 from tests.forensics.reader_files import run
 

@@ -12,12 +12,11 @@ import pytest
 
 from forensics.errors import MissingInput, OutsideFailure, UserError
 from forensics.harness import Commands, HarnessWorld, read_harness
-from forensics.investigation.agent_sides import agent_sides, marker
+from forensics.investigation.served_sides import agent_sides, marker
 from forensics.protocols import Alteration, Constraint, SamplingSettings
 from forensics.proxy import Patience
 from forensics.records import Step, Trajectory
-from forensics.subjects.agent import OUTAGE, AgentPolicy, Planned, own_folder
-from forensics.subjects.machine_words import MachineWords
+from forensics.subjects.agent import OUTAGE, AgentPolicy, MachineWords, Planned, own_folder
 from tests.forensics.scripted_chat import ScriptedChat, chatting, harness
 
 NO_HISTORY = Constraint(name="refuse:history", allows=lambda text, kinds: "history" not in kinds)

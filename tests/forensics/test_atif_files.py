@@ -14,8 +14,8 @@ from forensics.readers import read_logs
 from forensics.readers.atif import reader
 from forensics.records import Step, ToolCall, Trajectory
 from forensics.report import render
-from forensics.report.atif_files import document_of
 from forensics.report.case_logs import find_logs
+from forensics.report.writer import document_of
 from tests.forensics.report_case import CasePlan, build_case
 
 TEXT = st.text(st.characters(codec="utf-8"), max_size=12)

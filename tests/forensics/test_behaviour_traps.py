@@ -9,8 +9,7 @@ import pytest
 
 from forensics.case import Case
 from forensics.conformance import answers
-from forensics.layers.behaviour import behaviour
-from forensics.layers.traps import dead_share
+from forensics.layers.behaviour import behaviour, dead_share
 from forensics.planted import Habits, log_of, planted_case
 from forensics.records import Evidence, Step, Trajectory, Undefined
 from tests.episodes import episode_of

@@ -21,8 +21,8 @@ from forensics.errors import UserError
 from forensics.instruments import run_instrument
 from forensics.layers.signal import signal
 from forensics.readers import DumpedRecord, open_record, read_logs
-from forensics.readers.trl_dump import are_plain, group_size
-from forensics.readers.verl_dump import place_of
+from forensics.readers.trl import are_plain, group_size
+from forensics.readers.verl import place_of
 from forensics.records import Evidence, TrainingRow, Trajectory, Undefined
 
 SAMPLES = 4

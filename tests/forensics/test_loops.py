@@ -3,7 +3,7 @@
 import pytest
 
 from forensics.layers.actions import turns_of
-from forensics.layers.loops import Loop, loop_in
+from forensics.layers.tally import Loop, loop_in
 from forensics.records import Step, Trajectory
 from tests.episodes import episode_of
 from tests.forensics.degenerate_run import degenerate

@@ -21,8 +21,7 @@ from forensics.policies.kv_cache import MOST_ROWS, GrowingLayer, Room, cached_nu
 from forensics.progress import Pace
 from forensics.protocols import Policy, SamplingSettings, StepResult
 from forensics.records import Trajectory
-from forensics.runs.condition import OPEN
-from forensics.runs.run_store import Player, RunStore
+from forensics.runs.run_store import OPEN, Player, RunStore
 from tests.tiny import tiny_qwen3, tiny_tokenizer
 from training.environments.mini_repo import MiniRepo
 

@@ -10,12 +10,11 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from forensics.investigation.scan_run import scan
-from forensics.layers.bounds import ScoredRun
+from forensics.layers.bounds import BOXED, HASHES, SAID, TAGS, RunShape, ScoredRun, forms_in
 from forensics.layers.pair_split import PARTS, QUESTIONS, pair_answers
-from forensics.layers.run_shape import BOXED, HASHES, SAID, TAGS, RunShape, forms_in
 from forensics.records import Evidence, Provenance, Undefined
 from forensics.report.data import load_case
-from forensics.report.pair_sentences import pair_told
+from forensics.report.first_screen import pair_told
 
 PROVENANCE = Provenance(instrument="test")
 GSM8K = Path(__file__).parents[3] / "shared" / "data" / "gsm8k_pair"

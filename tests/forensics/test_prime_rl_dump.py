@@ -16,7 +16,7 @@ from forensics.case import Case
 from forensics.instruments import run_instrument
 from forensics.layers.signal import signal
 from forensics.readers import open_record
-from forensics.readers.prime_rl_dump import NEVER
+from forensics.readers.prime_rl import NEVER
 from forensics.records import Evidence, TrainingRow, Undefined
 
 PROMPT, DRAWN = [1, 20, 30], [41, 57, 55]

@@ -27,7 +27,7 @@ from forensics.proxy import (
     read_record,
     trajectory_of,
 )
-from forensics.proxy.draws_ahead import MOST_AHEAD, in_order
+from forensics.proxy.open_episode import MOST_AHEAD, in_order
 from forensics.readers.chat import run as chat_run
 from forensics.readers.json_rows import Row
 from tests.forensics.chat_server import ChatServer, called, said, serving

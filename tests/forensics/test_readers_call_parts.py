@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from forensics.readers import steps_of
-from forensics.readers.call_parts import call_part
+from forensics.readers.messages import call_part
 from forensics.records import Step
 
 GIVEN = {"command": "git log --all"}

@@ -17,9 +17,7 @@ from forensics.actions.unread import unread_actions
 from forensics.readers import Unreadable, product, read_logs, steps_of
 from forensics.readers.content import Limits
 from forensics.readers.log_reader import installed_readers
-from forensics.readers.paths import Place, found, holds
-from forensics.readers.product import reads
-from forensics.readers.product_table import Product, products
+from forensics.readers.product import Place, Product, found, holds, products, reads
 from forensics.records import Trajectory
 from forensics.shortcuts.scanner import look_at
 from tests.episodes import episode_of

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from forensics.readers import Unreadable, read_logs, terminal, terminal_screen
-from forensics.readers.terminal_commands import commands_in
+from forensics.readers.terminal import commands_in
 from forensics.readers.terminal_screen import LONG, Screen
 from forensics.records import Trajectory
 
@@ -16,9 +16,8 @@ LOG = "9f8e7d6 (origin/main) Mend it (#7)\n1a2b3c4 (HEAD) Begin"
 PROMPTS = [
     "root@box:/repo# ", "me@my-mac.local:~/a b$ ", "[root@box dir]# ", "[me@box:~/a]$ ",
     "bash-5.1$ ", "sh-4.2# ", "(venv) root@box:/repo# ", "(base) (dev) bash-5.1$ ",
-    "me@mac repo % ", "me@host ~/repo> ", "mac:repo me$ ",
-    "➜  repo git:(main) ✗ ", "PS C:\\work> ", "C:\\work>",
-    "$ ", "/app # ", "~/repo $ ", "host$ ", "❯ ", "12:00:01 root@box:/# ",
+    "me@mac repo % ", "me@host ~/repo> ",
+    "$ ", "/app # ", "~/repo $ ", "host$ ", "12:00:01 root@box:/# ",
     "root@box:~/repo (main)$ ", "repo $ ",
 ]  # fmt: skip
 
@@ -82,13 +81,11 @@ def test_commands_go_on_over_rows(typed: str, command: str) -> None:
 @pytest.mark.parametrize(
     ("above", "prompt"),
     [
-        ("", "┌──(me㉿kali)-[~/a]\n└─$ "),
-        ("", "me@box MINGW64 ~/a (main)\n$ "),
         ("Script started on 2026-03-02 10:00:00+00:00 [TERM=xterm]\n", "$ "),
         ("Last login: Mon Mar  2 10:00:00 2026\n", "~/repo $ "),
     ],
 )
-def test_prompts_of_two_rows_and_what_stands_above_the_first(above: str, prompt: str) -> None:
+def test_what_stands_above_the_first_prompt(above: str, prompt: str) -> None:
     text = f"{above}{prompt}git log\n{LOG}\n{prompt}git show 9f\n+ a\n{prompt}\n"
     assert commands(text) == [("git log", LOG), ("git show 9f", "+ a")]
 

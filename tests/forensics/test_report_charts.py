@@ -12,7 +12,7 @@ from forensics.records.verdict import Verdict
 from forensics.report.charts import draw
 from forensics.report.data import load_case
 from forensics.report.svg import ROLES
-from forensics.report.verdict_charts import gain_picture, world_picture, worlds
+from forensics.report.writer import gain_picture, world_picture, worlds
 from tests.forensics.report_case import CasePlan, build_case, estimate
 from tests.forensics.report_hostile import ALL, PAYLOADS
 

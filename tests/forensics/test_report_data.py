@@ -10,8 +10,8 @@ import pytest
 from forensics.errors import UserError
 from forensics.records.tables import read_trajectories
 from forensics.report.case_logs import won
-from forensics.report.chains import index_chains
 from forensics.report.data import load_case
+from forensics.report.rows import index_chains
 from forensics.report.shown_runs import PER_KIND
 from tests.forensics.report_case import CHANNEL, CasePlan, build_case, rate_of
 

@@ -17,8 +17,7 @@ from forensics.policies import scripted_policy
 from forensics.protocols import Alteration, Constraint, Intervention, SamplingSettings
 from forensics.records import Checkpoint, Step, Trajectory, content_hash
 from forensics.runs import OPEN, Condition, Series, series_of
-from forensics.runs.kept import MOST, Kept
-from forensics.runs.run_store import _telling_of_cuts
+from forensics.runs.run_store import MOST, Kept, _telling_of_cuts
 from forensics.subjects import BEFORE, Logs, Role, ServedPolicy, held_subjects, inspect_subjects
 from tests.episodes import episode_of
 from tests.forensics.score_world import stored_case

@@ -12,10 +12,10 @@ from forensics import scan
 from forensics.cli.case_output import opening_of_case, summary
 from forensics.records import Trajectory
 from forensics.records.tables import write_trajectories
-from forensics.report.chains import read_chains
 from forensics.report.data import load_case
 from forensics.report.findings import read_findings_of
 from forensics.report.profile import STANDS, profile_told, stands
+from forensics.report.rows import read_chains
 from tests.forensics.test_scan import episode
 from tests.forensics.test_scan_degenerate import stuck
 from tests.forensics.test_scan_profile import found

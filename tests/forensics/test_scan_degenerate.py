@@ -10,11 +10,10 @@ import pytest
 
 from forensics import scan
 from forensics.cli.main import run as command
-from forensics.investigation.scan_degenerate import degenerate_answer
+from forensics.investigation.scan_run import degenerate_answer
 from forensics.layers.behaviour import Tallied
-from forensics.layers.evidence_chain import Survey
+from forensics.layers.evidence_chain import ChainRule, Survey
 from forensics.layers.tally import Log
-from forensics.layers.use import ChainRule
 from forensics.records import Provenance, Step, Trajectory
 from forensics.records.tables import write_trajectories
 from forensics.statistics import clopper_pearson

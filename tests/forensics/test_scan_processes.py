@@ -14,7 +14,7 @@ from threading import Event, Thread
 
 import pytest
 
-from forensics.investigation import scan_parts
+from forensics.investigation import scan_findings
 from forensics.investigation.scan_run import scan
 from forensics.study import Folder, hold, let_go
 
@@ -57,7 +57,7 @@ def way(request: pytest.FixtureRequest) -> Iterator[str]:
     other = Thread(target=done.wait, daemon=True)
     if request.param == "started anew":
         other.start()
-        assert not scan_parts.copies()
+        assert not scan_findings.copies()
     yield request.param
     done.set()
     if request.param == "started anew":
@@ -82,7 +82,7 @@ def test_a_process_that_dies_costs_nothing_but_time(
 ) -> None:
     log = write_log(tmp_path / "log.jsonl", 12 * PARTS)
     scan(log, out=tmp_path / "one")
-    monkeypatch.setattr(scan_parts, "_started", _dies)
+    monkeypatch.setattr(scan_findings, "_started", _dies)
     scan(log, out=tmp_path / "two", processes=2)
     for name in FILES:
         assert (tmp_path / "one" / name).read_bytes() == (tmp_path / "two" / name).read_bytes()

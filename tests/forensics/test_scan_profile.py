@@ -14,7 +14,7 @@ from forensics.records.finding import Finding
 from forensics.records.tables import write_trajectories
 from forensics.report import write_reports
 from forensics.report.data import load_case
-from forensics.report.hunks import hunks_of
+from forensics.report.findings import hunks_of
 from forensics.report.profile import profile_told
 from forensics.report.report_words import WORDING
 from forensics.report.shown_runs import Allowance

@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 from forensics.cli.main import build_app
 from forensics.errors import UserError
 from forensics.repositories import Scrubbed, scrub_repository
-from forensics.repositories.scrub_proof import Copy, NotProved, prove
+from forensics.repositories.scrub import Copy, NotProved, prove
 from tests.forensics.scrub_states import SECRET, STATES, branches, commit, git, hooked, later, past
 
 COMMANDS = (

@@ -26,9 +26,7 @@ from forensics.investigation import (
     choose_environment,
     drawn,
 )
-from forensics.investigation.asked_draws import KeptDraws
-from forensics.investigation.draws_report import report
-from forensics.investigation.served_draws import RATE, Seen, _Book, judged
+from forensics.investigation.served_draws import RATE, KeptDraws, Seen, _Book, judged, report
 from forensics.policies import ServerConfig, ServerPolicy
 from forensics.policies.departures import NUMBERS, PLAIN, Bets, Departure, bets_on
 from forensics.policies.score_columns import TokenPositions
@@ -168,7 +166,7 @@ def test_a_check_that_was_stopped_goes_on_where_it_was(
             f"{server.url}", BUNDLED / "leak", contexts=contexts, config=config, **how
         )
 
-    monkeypatch.setattr("forensics.investigation.asked_draws.PIECE", 2)
+    monkeypatch.setattr("forensics.investigation.served_draws.PIECE", 2)
     with serving("bfloat16", False) as server:
         whole = check(server)
         monkeypatch.setattr(ServerPolicy, "sample", sample)

@@ -13,9 +13,7 @@ from forensics.case import Case
 from forensics.conformance import Expected
 from forensics.errors import UserError
 from forensics.instruments import run_instrument
-from forensics.layers.signal import signal
-from forensics.layers.signal_changes import LINES
-from forensics.layers.train_columns import group_numbers
+from forensics.layers.signal import LINES, group_numbers, signal
 from forensics.records import Evidence, Figure, Table, Undefined
 from forensics.records.train_tables import TrainingRecord, write_shard
 from forensics.report.charts import draw

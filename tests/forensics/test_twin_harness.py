@@ -11,7 +11,7 @@ import pytest
 from forensics.cli.main import run
 from forensics.harness import read_harness
 from forensics.harness.commanded import MARK
-from forensics.twin_harness import check_harness_twin
+from forensics.twin_check import check_harness_twin
 from tests.forensics.test_agent import assert_gone
 
 SCRIPT = """

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from forensics.played_elsewhere import PlayedElsewhere
+from forensics.world import PlayedElsewhere
 from resampling.ablation.gains import AblationConfig
 from resampling.ablation.refusal import AblationStudy
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from forensics.instruments import run_instrument
-from forensics.investigation.costs import plays_of
+from forensics.investigation.concluded import plays_of
 from forensics.protocols import Environment
 from forensics.records import Undefined
 from resampling.gain_tests.altered_worlds import Deal, dealt
