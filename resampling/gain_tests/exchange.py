@@ -47,22 +47,22 @@ from resampling.ablation.gains import Carried, certificate
 from resampling.ablation.refusal import needed_kinds
 from resampling.ablation.refused_runs import Kinds, Played, chosen_tasks
 from resampling.gain_tests.altered_worlds import Deal, Kept, Plan, dealt, shadow
-from resampling.gain_tests.amounts import EndByEnd
-from resampling.gain_tests.donors import Donors, donors_of
 from resampling.gain_tests.fields import PREFIX, QUESTION, PromptFields
 from resampling.gain_tests.gain_study import (
     Comparison,
+    EndByEnd,
     GainAnswers,
     GainStudy,
+    NewReliance,
     Pair,
     has_plain_runs,
+    prompts_of,
     require_known_gain,
     study_of,
 )
 from resampling.gain_tests.hand_ins import example_of
-from resampling.gain_tests.new_reliance import NewReliance
-from resampling.gain_tests.prompt_parts import prompts_of
 from resampling.gain_tests.search import Search
+from resampling.gain_tests.units import Donors, donors_of
 
 EXCHANGE = GainTest(
     name="exchange",

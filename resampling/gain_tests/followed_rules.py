@@ -53,9 +53,8 @@ from forensics.records import Table, content_hash
 from forensics.statistics import Contrast, Estimate
 from resampling.ablation.refused_runs import chosen_tasks
 from resampling.gain_tests.altered_worlds import AlteredWorld, Kept, Plan, alteration, shadow
-from resampling.gain_tests.amounts import Carries, EndByEnd
 from resampling.gain_tests.fields import NEARLY_ALL, QUESTION, PromptFields, parted
-from resampling.gain_tests.gain_study import Comparison, GainStudy, Values
+from resampling.gain_tests.gain_study import Carries, Comparison, EndByEnd, GainStudy, Values
 from resampling.gain_tests.hand_ins import PlayedRun, Recorded, by_task, example_table, played_runs
 
 MOST_EXCHANGED: Final = 3  # sources that come from other tasks
