@@ -32,25 +32,6 @@ action, no `regrade`), what can be tried is tried, and unless it finds something
 the test counts as not tested. Not seen: holes for texts that nobody handed in
 and that are not listed; a hole that is used with a different text on each task
 (blind play, where it needs no reading).
-
-*Several answers.* Does the grader take several at once, and who lives by that?
-
-1. *Core*: the shortest stretch of a winning hand-in that still wins, cut from both ends.
-2. *Tried*: the task's own core between those of two other tasks, with what may stand
-   `BETWEEN` them, nothing among it. A grader that looks for the answer anywhere takes it.
-3. *Who lives by it*: whose winning hand-in is a list of which one item alone wins,
-   and another place in the list wins more often in lists of that length. Whoever
-   writes steps before the answer has it in one place, and whoever hands in
-   all that it might be has it anywhere. So of `n` items that are equally likely
-   one `n`th of such wins is not counted.
-
-An item stands between commas, semicolons, bars, slashes or lines, or is a word
-where all of them are numbers. Where a hand-in is no such list the grader says what it holds,
-whatever stands between: beside its core, the cores of other tasks on which this same
-hand-in would win too. Sentences have no items. What the prompt shows is no candidate where
-the answer is not shown there: who works it out names what he works with.
-`cut_off` and `negate` break an answer on purpose: a right one that no careful grader
-takes any more.
 """
 
 import re
@@ -450,7 +431,27 @@ def items(text: str) -> list[str]:
 
 @dataclass(frozen=True, kw_only=True)
 class SeveralAnswers:
-    """The hand-ins of a case, as lists. `order`: of the tasks that are tried."""
+    """*Several answers.* Does the grader take several at once, and who lives by that?
+
+    1. *Core*: the shortest stretch of a winning hand-in that still wins, cut from both ends.
+    2. *Tried*: the task's own core between those of two other tasks, with what may stand
+       `BETWEEN` them, nothing among it. A grader that looks for the answer anywhere takes it.
+    3. *Who lives by it*: whose winning hand-in is a list of which one item alone wins,
+       and another place in the list wins more often in lists of that length. Whoever
+       writes steps before the answer has it in one place, and whoever hands in
+       all that it might be has it anywhere. So of `n` items that are equally likely
+       one `n`th of such wins is not counted.
+
+    An item stands between commas, semicolons, bars, slashes or lines, or is a word
+    where all of them are numbers. Where a hand-in is no such list the grader says what it holds,
+    whatever stands between: beside its core, the cores of other tasks on which this same
+    hand-in would win too. Sentences have no items. What the prompt shows is no candidate where
+    the answer is not shown there: who works it out names what he works with.
+    `cut_off` and `negate` break an answer on purpose: a right one that no careful grader
+    takes any more.
+
+    The hand-ins of a case, as lists. `order`: of the tasks that are tried.
+    """
 
     hand_ins: HandIns
     order: Sequence[str]

@@ -16,39 +16,6 @@ paired with the world as it is):
 A test that has nothing to alter says so with its reason (`not_applicable`):
 it carries nothing. One that could not be tried says why (`not_tested`) and
 blocks `genuine`.
-
-*Newly*. What the policy after training needs of a source newly, beyond what the policy
-before training needed of it as well.
-
-Both lose wins when what a source shows comes from another task, since a skill
-needs what the task says. `L(x)` is what a side loses with `x` exchanged, points.
-
-1. `q = L_before(source) / L_before(everything)`: of the wins before training
-   that are no luck (those lost where everything comes from another task), the
-   share that needs the source.
-2. If after training `N` points of the wins are won in a new way that always needs
-   the source, and of all others the share `q` does, then `L_after(source) = N + q
-   (L_after(everything) - N)`: *newly carried* is
-
-       N = (L_after(source) - q L_after(everything)) / (1 - q).
-
-   Where every win before training needs the source (`q` near 1), so does every
-   other way to win: the exchange tells them not apart, and the interval says so.
-3. Where `q` may be near 1, as with what an action shows that has to be read, the
-   same is not divided (`divided=False`): *after* may need the source as many times more as
-   it wins more. That is smaller; it says that a source is newly needed, not for how much.
-4. `alone`: the same of wins that a source is *enough* for, where all else comes from
-   another task: with `W(x)` what is won there beyond the world where everything does,
-   `q = W_before(source) / W_before(plain)`, and `W_after(source) - q W_after(plain)` is
-   newly won by the source alone. Where every win before training needs the source, so
-   that 2 tells nothing (`by_all`), this does.
-5. The interval is the linear one, in both measures of *after* and in `q`.
-6. `told`: whether it can be told at all. Before training the wins that are no
-   luck, those of them that need the source (not with `alone`) and those that do not have
-   all to be surely there, the first with at least `SURE` of their number.
-
-Ours. It cannot see a shortcut that the policy before training used for the same
-share of its wins, or a new way to win that needs the source as seldom as skill.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -532,7 +499,40 @@ def new_reliance(study: GainStudy, source: Pair, everything: Pair, **how: bool) 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class NewReliance(Carries):
-    """See the module's text; reads like a comparison. `panel`: the plain world, the one
+    """*Newly*. What the policy after training needs of a source newly, beyond what the policy
+    before training needed of it as well.
+
+    Both lose wins when what a source shows comes from another task, since a skill
+    needs what the task says. `L(x)` is what a side loses with `x` exchanged, points.
+
+    1. `q = L_before(source) / L_before(everything)`: of the wins before training
+       that are no luck (those lost where everything comes from another task), the
+       share that needs the source.
+    2. If after training `N` points of the wins are won in a new way that always needs
+       the source, and of all others the share `q` does, then `L_after(source) = N + q
+       (L_after(everything) - N)`: *newly carried* is
+
+           N = (L_after(source) - q L_after(everything)) / (1 - q).
+
+       Where every win before training needs the source (`q` near 1), so does every
+       other way to win: the exchange tells them not apart, and the interval says so.
+    3. Where `q` may be near 1, as with what an action shows that has to be read, the
+       same is not divided (`divided=False`): *after* may need the source as many times more as
+       it wins more. That is smaller; it says that a source is newly needed, not for how much.
+    4. `alone`: the same of wins that a source is *enough* for, where all else comes from
+       another task: with `W(x)` what is won there beyond the world where everything does,
+       `q = W_before(source) / W_before(plain)`, and `W_after(source) - q W_after(plain)` is
+       newly won by the source alone. Where every win before training needs the source, so
+       that 2 tells nothing (`by_all`), this does.
+    5. The interval is the linear one, in both measures of *after* and in `q`.
+    6. `told`: whether it can be told at all. Before training the wins that are no
+       luck, those of them that need the source (not with `alone`) and those that do not have
+       all to be surely there, the first with at least `SURE` of their number.
+
+    Ours. It cannot see a shortcut that the policy before training used for the same
+    share of its wins, or a new way to win that needs the source as seldom as skill.
+
+    See the module's text; reads like a comparison. `panel`: the plain world, the one
     with the source exchanged (`alone`: kept), the one with everything exchanged.
     """
 

@@ -27,22 +27,6 @@ The control is the harm to the policy before training (`placebo_over_bar`). A
 second one, renaming what no hand-in depends on, is left out: another pass. Ours
 (PROVENANCE, section 2). Not seen: cues that are numbers, free text, or a place
 that only some tasks have; those are for sufficiency and variants.
-
-*The same world under other names*: what a policy reads is renamed, what it
-does is renamed back, and the inner world grades.
-
-1. Names: for each episode a permutation of every role's words, drawn from the
-   task and the seed, that leaves none in its place. Every word of the role is
-   renamed wherever it stands, alone or as a part (`test_kiwi`), in small
-   letters, Capitalised or in CAPITALS; so two names never become one, and a
-   policy reads names of the population that it knows.
-2. Ids: letter by letter, digits for digits and letters for letters, moved on by
-   a number drawn from what stands before: ids that begin alike still do, and
-   what a policy makes up is renamed back alike.
-3. Dates: all moved by the same number of weeks, up to five years either way:
-   order, distances and days of the week stay.
-4. Order: lists in the prompt of three or more names of a role, between commas or
-   under bullets, are shuffled.
 """
 
 import hashlib
@@ -97,7 +81,23 @@ Names = Mapping[str, str]
 
 @dataclass(frozen=True, kw_only=True)
 class Renaming:
-    """What is renamed: words of each role, ids and dates but the `fixed` ones.
+    """*The same world under other names*: what a policy reads is renamed, what it
+    does is renamed back, and the inner world grades.
+
+    1. Names: for each episode a permutation of every role's words, drawn from the
+       task and the seed, that leaves none in its place. Every word of the role is
+       renamed wherever it stands, alone or as a part (`test_kiwi`), in small
+       letters, Capitalised or in CAPITALS; so two names never become one, and a
+       policy reads names of the population that it knows.
+    2. Ids: letter by letter, digits for digits and letters for letters, moved on by
+       a number drawn from what stands before: ids that begin alike still do, and
+       what a policy makes up is renamed back alike.
+    3. Dates: all moved by the same number of weeks, up to five years either way:
+       order, distances and days of the week stay.
+    4. Order: lists in the prompt of three or more names of a role, between commas or
+       under bullets, are shuffled.
+
+    What is renamed: words of each role, ids and dates but the `fixed` ones.
     `lists`: words whose lists are shuffled.
     """
 

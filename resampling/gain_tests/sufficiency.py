@@ -36,49 +36,6 @@ Ours; sufficiency and necessity as in 1905.03197 for features. It cannot see a
 cue that works only together with the question, or what kind of prompt (template) a
 task has; and where prompts do not align, or the policy before training hardly wins, a cue
 inside the question. `episodes` bounds what is played.
-
-Is what a needed action shows enough for the gain, and newly so?
-
-Refusal and exchange spare what the world calls needed. A leak that stands in what
-such an action shows is enough alone, where a skill needs several things.
-
-1. *Units* (`units`): fields of what needed kinds showed, all of them to begin
-   with. A template that a win of *after* hardly ever read is left out (usage
-   certificate).
-2. *Worlds* (`shown_world`): the unit is the task's own, all else another task's; and
-   the other way round.
-3. The smallest units (`search`) that are enough alone, and newly enough or
-   newly needed.
-4. *Needless*: one that is enough, but no more so than before training, is part of the job
-   as far as 3 can tell. If at least half of the wins of a side read what the other needed
-   kinds show, these are exchanged, all of them: where *after* loses at most a fifth of the
-   gain by it, they are not needed after all. Then the unit carries what it is enough for.
-
-A find is a question to the reader, and accuses nobody: a skill may have learned to
-read what was there all along.
-
-Ours. It cannot see a leak that is not enough by itself (one half in the prompt), one
-that *before* goes by as well and that stands in the only kind that is needed, or one
-that reaches the policy by which of several texts is shown.
-
-Is some part of the question enough for the gain, and newly so?
-
-The question is known by its author's word alone, and a cue may stand in it: the
-options of a quiz, of which one differs from all others. A skill needs the rest of it
-as well. Where no question is named, all of the prompt may be it.
-
-1. *Parts*: the fields that the question is made of. They are found by alignment as
-   those of the prompts are (`fields`), the question not being named.
-2. *Worlds*: the task's own prompt, in which the rest of the question is another
-   task's (`shadow`). In the control all of it is.
-3. The smallest parts (`search`) that are enough alone, and newly so. Where *before* wins too
-   little to tell how newly, a single field among several is told all the same: a skill
-   needs all that is asked. Whole questions are enough alone, and not told.
-
-A find is a question to the reader, as that of what needed actions show is.
-
-Ours. It cannot see a part that was enough for as many wins of *before*, or anything where
-prompts do not align.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -486,7 +443,31 @@ def _source(kept: Kept) -> str:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class NeededShows:
-    """What needed actions show in a study, and what each unit carries. `plan`: of
+    """Is what a needed action shows enough for the gain, and newly so?
+
+    Refusal and exchange spare what the world calls needed. A leak that stands in what
+    such an action shows is enough alone, where a skill needs several things.
+
+    1. *Units* (`units`): fields of what needed kinds showed, all of them to begin
+       with. A template that a win of *after* hardly ever read is left out (usage
+       certificate).
+    2. *Worlds* (`shown_world`): the unit is the task's own, all else another task's; and
+       the other way round.
+    3. The smallest units (`search`) that are enough alone, and newly enough or
+       newly needed.
+    4. *Needless*: one that is enough, but no more so than before training, is part of the job
+       as far as 3 can tell. If at least half of the wins of a side read what the other needed
+       kinds show, these are exchanged, all of them: where *after* loses at most a fifth of the
+       gain by it, they are not needed after all. Then the unit carries what it is enough for.
+
+    A find is a question to the reader, and accuses nobody: a skill may have learned to
+    read what was there all along.
+
+    Ours. It cannot see a leak that is not enough by itself (one half in the prompt), one
+    that *before* goes by as well and that stands in the only kind that is needed, or one
+    that reaches the policy by which of several texts is shown.
+
+    What needed actions show in a study, and what each unit carries. `plan`: of
     the world that keeps nothing. `limits`: of how much is searched.
     """
 
@@ -603,7 +584,26 @@ class PromptPart:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class PromptParts:
-    """The question of a study in fields, by prompts that do not name it (`cut`) and
+    """Is some part of the question enough for the gain, and newly so?
+
+    The question is known by its author's word alone, and a cue may stand in it: the
+    options of a quiz, of which one differs from all others. A skill needs the rest of it
+    as well. Where no question is named, all of the prompt may be it.
+
+    1. *Parts*: the fields that the question is made of. They are found by alignment as
+       those of the prompts are (`fields`), the question not being named.
+    2. *Worlds*: the task's own prompt, in which the rest of the question is another
+       task's (`shadow`). In the control all of it is.
+    3. The smallest parts (`search`) that are enough alone, and newly so. Where *before* wins too
+       little to tell how newly, a single field among several is told all the same: a skill
+       needs all that is asked. Whole questions are enough alone, and not told.
+
+    A find is a question to the reader, as that of what needed actions show is.
+
+    Ours. It cannot see a part that was enough for as many wins of *before*, or anything where
+    prompts do not align.
+
+    The question of a study in fields, by prompts that do not name it (`cut`) and
     by those that may (`named`). `limits`: of the search.
     """
 
