@@ -29,8 +29,14 @@ from forensics.protocols import Channel
 from forensics.records import Control, Evidence, Scalar, Table, Undefined, content_hash
 from forensics.statistics import auroc
 from probes.case_scores import case_scores
-from probes.grades.comparison import BOTH, ScoreTable, columns_of, compare_scores
-from probes.grades.shortcut_contrast import contrast, shuffled_contrast
+from probes.grades.comparison import (
+    BOTH,
+    ScoreTable,
+    columns_of,
+    compare_scores,
+    contrast,
+    shuffled_contrast,
+)
 from probes.grades.step_grades import ADVANTAGE, GradedRun, grade
 
 AUROC: Final = "grades.auroc"

@@ -59,9 +59,11 @@ from resampling.ablation.gains import (
     compare,
 )
 from resampling.ablation.refused_runs import (
+    RULE,
     Kinds,
     Played,
     chosen_tasks,
+    holds_answer,
     object_use,
     plain_side,
     played_plainly,
@@ -70,7 +72,6 @@ from resampling.ablation.refused_runs import (
     side_without,
     substitutes,
 )
-from resampling.ablation.returned_answers import RULE, holds_answer
 
 
 def scrubbed_world(case: Case) -> World:
