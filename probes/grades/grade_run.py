@@ -45,7 +45,6 @@ from forensics.records import content_hash
 from forensics.rollout_logs import OpenedLog, Rollouts, open_rollouts, own_tables
 from forensics.study import Folder, Result
 from forensics.subjects import BEFORE, CheckpointSubject, Role, ServedPolicy
-from probes.case_scores import untruncated
 from probes.grades.comparison import (
     Grades,
     compare_scores,
@@ -64,7 +63,7 @@ from probes.grades.grade_files import (
     summary_of,
     write_tables,
 )
-from probes.grades.step_grades import GradedRun, TopConfidence, grade
+from probes.grades.step_grades import GradedRun, TopConfidence, grade, untruncated
 from probes.kl.kl_split import KlTally, plan_kl, split_of
 from probes.linear.instrument import (
     Decoders,

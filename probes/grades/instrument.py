@@ -3,7 +3,7 @@ instrument on a pair of policies.
 
 1. Some runs of the first checkpoint after training (the score layer has played
    them) are graded (`step_grades`), from the one pass of both checkpoints that this
-   room's instruments share (`probes.case_scores`).
+   room's instruments share (`probes.grades.step_grades`).
 2. `grades.auroc`: how well the progress advantage tells successes from
    failures, with every baseline in the table. Its control is the same score on
    outcomes dealt anew among the runs.
@@ -28,7 +28,6 @@ from forensics.phrases import plural, printable
 from forensics.protocols import Channel
 from forensics.records import Control, Evidence, Scalar, Table, Undefined, content_hash
 from forensics.statistics import auroc
-from probes.case_scores import case_scores
 from probes.grades.comparison import (
     BOTH,
     ScoreTable,
@@ -37,7 +36,7 @@ from probes.grades.comparison import (
     contrast,
     shuffled_contrast,
 )
-from probes.grades.step_grades import ADVANTAGE, GradedRun, grade
+from probes.grades.step_grades import ADVANTAGE, GradedRun, case_scores, grade
 
 AUROC: Final = "grades.auroc"
 SHORTCUT: Final = "grades.shortcut"

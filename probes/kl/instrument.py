@@ -3,7 +3,7 @@ anything.
 
 1. Runs of the first checkpoint after training (the score layer has played them)
    are scored under both policies, in the one pass that this room's instruments
-   share (`probes.case_scores`), and the KL is split by what it was
+   share (`probes.grades.step_grades`), and the KL is split by what it was
    spent on (`kl_split`). Training noise between seeds is not measured.
 2. `kl.split`: the whole, nats a run, with the pictures and the table. Kinds of
    step come from the log, so a shortcut that nobody declared shows there too.
@@ -46,7 +46,7 @@ from forensics.records import (
     write_json,
 )
 from forensics.statistics import Estimate
-from probes.case_scores import case_scores
+from probes.grades.step_grades import case_scores
 from probes.kl.kl_split import LEAST, NO_CHANNEL, KlSplit, Part, kl_split
 
 SPLIT: Final = "kl.split"
