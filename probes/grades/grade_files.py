@@ -89,11 +89,6 @@ class Grading:
     probes: tuple[Probed, ...] = ()
 
 
-def title(grading: Grading) -> str:
-    """`2,400 runs graded by what RL made likelier`."""
-    return f"{plural(len(grading.runs), 'run')} graded by what RL made likelier"
-
-
 def facts(grading: Grading) -> list[str]:
     """Short ones."""
     steps = sum(len(run.steps) for run in grading.runs)
@@ -425,7 +420,9 @@ def grading_page(grading: Grading) -> Page:
     """The page; beyond `MOST_RUNS` it says how many runs it leaves out."""
     graded = {run.trajectory: run for run in shown_first(grading.runs)}
     runs = {run.id: run for run in grading.log.rollouts if run.id in graded}
-    scale = full_bar(list(graded.values()))
+    steps = chain.from_iterable(run.steps for run in graded.values())
+    sizes = [abs(step.grade) for step in steps if step.grade is not None]
+    scale = float(np.quantile(sizes, FULL_BAR)) or 1.0 if sizes else 1.0
     shortcuts = frozenset(chain.from_iterable(grading.attempts.values()))
     folds = [
         run_fold(one, runs[name], scale, shortcuts, f"run-{i}")
@@ -440,7 +437,7 @@ def grading_page(grading: Grading) -> Page:
     probes = tuple(probe_tables(grading.probes))
     return Page(
         eyebrow="Which steps did RL make likelier",
-        title=title(grading),
+        title=f"{plural(len(grading.runs), 'run')} graded by what RL made likelier",
         sentences=tuple(sentences(grading)),
         facts=tuple(facts(grading)),
         sections=(
@@ -498,12 +495,6 @@ def shown_first(runs: Sequence[GradedRun], most: int = MOST_RUNS) -> list[Graded
     lost, won = (list(side.values()) for side in sides)
     rounds = zip_longest(lost, won)
     return [run for pair in rounds for run in pair if run is not None][:most]
-
-
-def full_bar(runs: Sequence[GradedRun]) -> float:
-    """The size of grade that fills a bar."""
-    sizes = [abs(step.grade) for run in runs for step in run.steps if step.grade is not None]
-    return float(np.quantile(sizes, FULL_BAR)) or 1.0 if sizes else 1.0
 
 
 def run_fold(

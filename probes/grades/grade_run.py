@@ -151,6 +151,8 @@ class GradeStudy:
         truth = None if self.truth is None else read_truth(self.truth)
         missing: list[str] = []
         channels = channels_of(self, missing)
+        # what a case says its runs were drawn from; the model's own where nothing says it
+        stated = stated_sampling(self.logs, ())
         return Opened(
             sides=sides,
             identities=identities,
@@ -159,7 +161,7 @@ class GradeStudy:
             channels=channels,
             decoders=open_probes(self, sides, identities, channels, missing),
             missing=tuple(missing),
-            settings=drawn_as(self.logs),
+            settings=untruncated(SamplingSettings(**(stated.values if stated else {}))),
         )
 
     def inputs(self, ready: Opened) -> dict[str, Any]:
@@ -240,14 +242,6 @@ class GradeStudy:
             sentences=tuple(summary["sentences"]),
             page=grading_page(found),
         )
-
-
-def drawn_as(logs: Path) -> SamplingSettings:
-    """The distribution that log-probabilities are stated under: that which a case says its runs
-    were drawn from, without truncations; the model's own where nothing says it.
-    """
-    stated = stated_sampling(logs, ())
-    return untruncated(SamplingSettings(**(stated.values if stated else {})))
 
 
 def channels_of(request: GradeStudy, missing: list[str]) -> Sequence[Channel]:

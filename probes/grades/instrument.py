@@ -61,7 +61,8 @@ def grades(case: Case, config: GradesConfig) -> Iterator[Evidence | Undefined]:
         )
     case.require_afters()
     answers = grades.answers(case, config, METHOD)
-    runs = graded_runs(case, config)
+    _, scores = case_scores(case, config.tasks)
+    runs = sorted((grade(scored) for scored in scores), key=lambda run: run.trajectory)
     yield answers.answer(AUROC, lambda: _ranking(runs, case, answers))
     if not case.channels:
         missing = MissingInput(
@@ -73,14 +74,6 @@ def grades(case: Case, config: GradesConfig) -> Iterator[Evidence | Undefined]:
         yield answers.answer(
             SHORTCUT, partial(_shortcut, runs, channel, case, answers), channel.name
         )
-
-
-def graded_runs(case: Case, config: GradesConfig) -> list[GradedRun]:
-    """Runs of the first after, in the order of their ids. Raises `MissingInput`
-    where they cannot be scored.
-    """
-    _, scores = case_scores(case, config.tasks)
-    return sorted((grade(scored) for scored in scores), key=lambda run: run.trajectory)
 
 
 def _generator(case: Case, what: str) -> np.random.Generator:

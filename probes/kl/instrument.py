@@ -77,7 +77,8 @@ def kl(case: Case, config: KlConfig) -> Iterator[Evidence | Undefined]:
         )
     case.require_afters()
     answers = kl.answers(case, config, METHOD)
-    split = read(case, config)
+    plan, scores = case_scores(case, config.tasks)
+    split = kl_split(scores, plan, case.channels, config.level, config.least)
     yield _whole(split, answers)
     declared = [name for name in split.by_channel if name != NO_CHANNEL]
     if not declared:
@@ -88,14 +89,6 @@ def kl(case: Case, config: KlConfig) -> Iterator[Evidence | Undefined]:
         yield answers.undefined(CHANNEL, missing)
     for name in declared:
         yield answers.answer(CHANNEL, partial(_share, split, name, answers), name)
-
-
-def read(case: Case, config: KlConfig) -> KlSplit:
-    """The split of the first after's runs. Raises `MissingInput` where the
-    policies cannot score them.
-    """
-    plan, scores = case_scores(case, config.tasks)
-    return kl_split(scores, plan, case.channels, config.level, config.least)
 
 
 def _whole(split: KlSplit, answers: AnswerMaker) -> Evidence:

@@ -82,7 +82,9 @@ def action_kinds(text: str, named: Sequence[str], split: Collection[str] = ()) -
     """The kinds that an environment or a log names, else the heads of the
     commands in the text; by their object too where that is in `split`.
     """
-    kinds = tuple(named) if named else command_kinds(acting_text(text))
+    kinds = tuple(named)
+    if not named:  # the head of every command, in order
+        kinds = tuple(kind for acts in _acts(acting_text(text)) for kind, _ in acts)
     if not any(name.startswith(f"{kind} ") for name in split for kind in kinds):
         return kinds
     about = (f"{kind} {one}" for kind, one in kinds_and_objects(acting_text(text), kinds))
@@ -92,11 +94,6 @@ def action_kinds(text: str, named: Sequence[str], split: Collection[str] = ()) -
 def acting_text(text: str) -> str:
     """What acts in an action."""
     return command_of(Step(role="assistant", text=text))
-
-
-def command_kinds(text: str) -> tuple[str, ...]:
-    """The head of every command, in order; `()` where there is no command."""
-    return tuple(kind for acts in _acts(text) for kind, _ in acts)
 
 
 def kinds_and_objects(text: str, kinds: Sequence[str]) -> list[tuple[str, str | None]]:

@@ -42,8 +42,6 @@ from functools import cached_property
 from itertools import chain
 from typing import Final
 
-import numpy as np
-
 from forensics.case import Case
 from forensics.errors import MissingInput
 from forensics.instruments import gain_test
@@ -58,7 +56,15 @@ from resampling.gain_tests.gain_study import (
     GainStudy,
     study_of,
 )
-from resampling.gain_tests.hand_ins import Actions, HandIn, HandIns, PlayedRun, Recorded, Replays
+from resampling.gain_tests.hand_ins import (
+    Actions,
+    HandIn,
+    HandIns,
+    PlayedRun,
+    Recorded,
+    Replays,
+    means_of,
+)
 
 AUDIT = GainTest(
     name="audit",
@@ -229,7 +235,8 @@ class Audit:
         if rates:
             text = max(rates, key=lambda text: rates[text].low)
             rows[f"{CONSTANT} {text}"] = rates[text], self._says(text)
-        rows[SEVERAL] = self._several_rate(), self.several.uses
+        lists = [self._rate(self.several.lists(one)) for one in BETWEEN]
+        rows[SEVERAL] = _better(lists), self.several.uses
         for phrase in self.magic:
             uses = self._lives_by(phrase)
             rows[f"{MAGIC} {printable(phrase, 40)}"] = self._magic_rate(phrase), uses
@@ -293,18 +300,13 @@ class Audit:
         order = self.recorded.shuffled(self.tasks)
         return SeveralAnswers(hand_ins=self.hand_ins, order=order)
 
-    def _several_rate(self) -> Estimate | None:
-        rates = filter(None, (self._rate(self.several.lists(one)) for one in BETWEEN))
-        return max(rates, key=lambda one: one.low, default=None)
-
     def _magic_rate(self, text: str) -> Estimate | None:
         """The better of the words alone and behind another task's answer that was
         given before training and does not win here by itself.
         """
         others, wins = self._of_others(self.hand_ins.found[0]), self.hand_ins.wins
         behind = {t: f"{said} {text}" for t, said in others.items() if wins(t, said) is False}
-        rates = filter(None, (*self._always({text: text}).values(), self._rate(behind)))
-        return max(rates, key=lambda one: one.low, default=None)
+        return _better([*self._always({text: text}).values(), self._rate(behind)])
 
     def _broken(self, how: str) -> Estimate | None:
         """The share of winning answers that win when broken."""
@@ -376,12 +378,14 @@ class Audit:
 
         common = self.recorded.common
         before, *afters = (
-            np.array(
-                [np.mean([run.score * lives_by(run) for run in runs[task]]) for task in common]
-            )
+            means_of(runs, common, lambda run: run.score * lives_by(run))
             for runs in self.recorded.by_task
         )
         return self.study.amount_by_task(common, before, afters)
+
+
+def _better(rates: Sequence[Estimate | None]) -> Estimate | None:
+    return max(filter(None, rates), key=lambda one: one.low, default=None)
 
 
 def _written(text: str, phrase: Gram) -> str | None:
@@ -475,11 +479,6 @@ class SeveralAnswers:
                     known[one.run.task] = core, one
         return known
 
-    @cached_property
-    def _holders(self) -> dict[str, HandIn]:
-        """Each core with one hand-in that it was cut from."""
-        return dict(self._shortest[task] for task in sorted(self._shortest))
-
     def _core(self, one: HandIn) -> Span | None:
         """Where the core of a winning hand-in stands; `None` where it does not win again."""
         if one.run.actions not in self._cores:
@@ -548,7 +547,9 @@ class SeveralAnswers:
             return None
         core, before, behind = one.text[slice(*span)], one.text[: span[0]], one.text[span[1] :]
         places = []
-        for other, holder in self._holders.items():
+        # each core with one hand-in that it was cut from
+        holders = dict(self._shortest[task] for task in sorted(self._shortest))
+        for other, holder in holders.items():
             beside = other != core and (other in before or other in behind)
             if beside and other in _candidates([core, other], core, one.run.prompt):
                 self._asked[one.text, other] = None

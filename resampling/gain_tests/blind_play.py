@@ -96,6 +96,7 @@ from resampling.gain_tests.hand_ins import (
     PlayedRun,
     Recorded,
     Replays,
+    means_of,
 )
 
 BLIND_PLAY = GainTest(
@@ -245,13 +246,13 @@ class BlindPlay:
         """
         if not said or not run.submission or said == run.submission:
             return False
-        return run.actions not in self.hand_ins.of_run and not self._needed(run.actions)
-
-    def _needed(self, actions: Actions) -> bool:
-        """Whether by the environment's word an honest solver needs all of this."""
+        if run.actions in self.hand_ins.of_run:
+            return False
         world = self.replays.world
         needed = frozenset(needed_kinds(world))
-        return all(needed.issuperset(action_kinds(one, world.kinds(one))) for one in actions)
+        return not all(
+            needed.issuperset(action_kinds(one, world.kinds(one))) for one in run.actions
+        )
 
     @cached_property
     def hand_ins(self) -> HandIns:
@@ -314,10 +315,7 @@ class BlindPlay:
     @cached_property
     def plain(self) -> list[Values]:
         """S of each side, task by task."""
-        return [
-            np.array([np.mean([run.score for run in side[task]]) for task in self.tasks])
-            for side in self.runs
-        ]
+        return [means_of(side, self.tasks, lambda run: run.score) for side in self.runs]
 
     @cached_property
     def replayed(self) -> Amounts:

@@ -396,11 +396,6 @@ class Form:
         return f"{self.prefix}{'...' if self.varies else ''}{self.suffix}".strip()
 
 
-def has_shape(text: str, shape: str) -> bool:
-    """Whether a text has a shape or a narrower one."""
-    return SHAPES[shape].fullmatch(text.strip()) is not None
-
-
 def form_of(texts: Sequence[str]) -> Form:
     """The form of the winning texts of many tasks, at least one."""
     texts = [text.strip() for text in texts]
@@ -418,7 +413,11 @@ def _plain_form(texts: Sequence[str]) -> Form:
     rest = [text.removeprefix(prefix) for text in texts if text.startswith(prefix)]
     suffix = _cut(_shared_start([text[::-1] for text in rest]), CLOSES)[::-1]
     slots = [text[: len(text) - len(suffix)] for text in rest]
-    narrow = (s for s in SHAPES if sum(has_shape(t, s) for t in slots) >= SHARED * len(slots))
+    narrow = (
+        name
+        for name, shape in SHAPES.items()
+        if sum(shape.fullmatch(slot.strip()) is not None for slot in slots) >= SHARED * len(slots)
+    )
     return Form(prefix=prefix, suffix=suffix, shape=next(narrow, "text"))
 
 

@@ -370,7 +370,7 @@ class Comparison(Carries):
         return self.estimate(gain(OPEN))
 
     @property
-    def carried(self) -> Contrast:
+    def carried(self) -> Estimate:
         return self.estimate(self._carried)
 
     @property
@@ -498,8 +498,8 @@ def new_reliance(study: GainStudy, source: Pair, everything: Pair, **how: bool) 
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class NewReliance(Carries):
-    """*Newly*. What the policy after training needs of a source newly, beyond what the policy
+class NewReliance(Comparison):
+    """What the policy after training needs of a source newly, beyond what the policy
     before training needed of it as well.
 
     Both lose wins when what a source shows comes from another task, since a skill
@@ -532,17 +532,11 @@ class NewReliance(Carries):
     Ours. It cannot see a shortcut that the policy before training used for the same
     share of its wins, or a new way to win that needs the source as seldom as skill.
 
-    See the module's text; reads like a comparison. `panel`: the plain world, the one
-    with the source exchanged (`alone`: kept), the one with everything exchanged.
+    `panel`: the plain world, the one with the source exchanged (`alone`: kept), the one
+    with everything exchanged.
     """
 
-    panel: Panel
-    level: float
     divided: bool = True
-    alone: bool = False
-
-    def _estimate(self, weights: Weights) -> Contrast:
-        return self.panel.at_worst(weights, self.level)
 
     def _by(self, side: str) -> Weights:
         """The wins of a side by the source."""
@@ -553,8 +547,8 @@ class NewReliance(Carries):
     @property
     def told(self) -> bool:
         """Whether the wins before training are enough to tell what they need."""
-        wins, needing = self._estimate(_every(BEFORE)), self._estimate(self._by(BEFORE))
-        others = self._estimate(add((1, _every(BEFORE)), (-1, self._by(BEFORE))))
+        wins, needing = self.estimate(_every(BEFORE)), self.estimate(self._by(BEFORE))
+        others = self.estimate(add((1, _every(BEFORE)), (-1, self._by(BEFORE))))
         some = self.alone or needing.low > 0
         return wins.low > SURE * wins.estimate > 0 and some and others.low > 0
 
@@ -562,46 +556,42 @@ class NewReliance(Carries):
     def by_all(self) -> bool:
         """Whether nearly all wins before training that are no luck are surely by the source."""
         share = add((1, self._by(BEFORE)), (-NEARLY_ALL, _every(BEFORE)))
-        return self.known and self._estimate(share).low >= 0
+        return self.known and self.estimate(share).low >= 0
 
     @property
     def shared(self) -> float:
         """q: of the wins before training, how many need the source."""
-        return self._estimate(self._by(BEFORE)).estimate / self._estimate(_every(BEFORE)).estimate
+        return self.estimate(self._by(BEFORE)).estimate / self.estimate(_every(BEFORE)).estimate
 
     @property
     def known(self) -> bool:
         """Whether *before* surely wins something that is no luck."""
-        return self._estimate(_every(BEFORE)).low > 0
+        return self.estimate(_every(BEFORE)).low > 0
 
     @property
     def weights(self) -> Weights:
         """Of what is newly carried."""
-        q, wins = self.shared, self._estimate(_every(BEFORE)).estimate
+        q, wins = self.shared, self.estimate(_every(BEFORE)).estimate
         every = _every(AFTER)
         others = add((1, self._by(AFTER)), (-1, every)) if self.divided else every
         scale = 1 / (1 - q) if self.divided else 1.0
         # how it changes with q:
-        in_q = self._estimate(others).estimate * (scale**2 if self.divided else -1)
+        in_q = self.estimate(others).estimate * (scale**2 if self.divided else -1)
         after, before = (add((1, self._by(side)), (-q, _every(side))) for side in (AFTER, BEFORE))
         return add((scale, after), (in_q / wins, before))  # the second is 0 in all
 
     @property
-    def whole(self) -> Contrast:
-        return self._estimate(gain(OPEN))
+    def _carried(self) -> Weights:
+        return self.weights
 
     @property
     def carried(self) -> Estimate:
         """Not divided, what *before* needs more than its share of carries nothing."""
-        found = self._estimate(self.weights)
+        found = self.estimate(self.weights)
         if self.divided:
             return found
         estimate, low, high = (max(end, 0.0) for end in found.ends)
         return Estimate(estimate=estimate, low=low, high=high, level=self.level)
-
-    @property
-    def over_bar(self) -> Contrast:
-        return self._estimate(add((1, self.weights), (-GENUINE_BAR, gain(OPEN))))
 
     @property
     def cleared(self) -> bool:
@@ -613,10 +603,6 @@ class NewReliance(Carries):
         return self.panel.runs_behind(
             add(*((1, gain(world)) for world in (OPEN, ALTERED, CONTROL)))
         )
-
-    @property
-    def clusters(self) -> int:
-        return len(self.panel.tasks)
 
 
 def _every(side: str) -> Weights:

@@ -51,15 +51,32 @@ class Unchanging:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Donors(Unchanging):
-    """What actions showed, by their kinds and the task; `order`: of the tasks."""
+class InOrder(Unchanging):
+    """What tasks lend each other, by an `order` of the tasks."""
 
-    texts: Mapping[Kinds, Mapping[str, Texts]]
-    order: Sequence[str]
+    order: tuple[str, ...]
 
     @cached_property
-    def place(self) -> dict[str, int]:
+    def _place(self) -> dict[str, int]:
         return {task: number for number, task in enumerate(self.order)}
+
+    def behind(self, task: str) -> Iterator[str]:
+        """The other tasks, from the one behind it on."""
+        start = self._place.get(task, -1) + 1
+        yield from (one for one in (*self.order[start:], *self.order[:start]) if one != task)
+
+
+def drawn_order(tasks: Iterable[str], seed: int) -> tuple[str, ...]:
+    """The tasks in an order drawn by the seed, whatever theirs."""
+    names = sorted(tasks)
+    return tuple(names[place] for place in np.random.default_rng(seed).permutation(len(names)))
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Donors(InOrder):
+    """What actions showed, by their kinds and the task."""
+
+    texts: Mapping[Kinds, Mapping[str, Texts]]
 
     @cached_property
     def key(self) -> str:
@@ -72,19 +89,15 @@ class Donors(Unchanging):
     def instead(self, task: str, kinds: Kinds, action: str, wanted: frozenset[str]) -> str:
         """What is shown instead of what an action shows on a task."""
         having = self.texts.get(kinds, {})
-        for other in self._others(task):
+        for other in self.behind(task):
             if other in having:
                 return having[other].get(action, next(iter(having[other].values())))
         near = [one for one in sorted(self.texts) if not wanted.isdisjoint({*one} & {*kinds})]
-        for other in self._others(task):
+        for other in self.behind(task):
             for one in near:
                 if other in self.texts[one]:
                     return next(iter(self.texts[one][other].values()))
         return ""
-
-    def _others(self, task: str) -> Iterator[str]:
-        start = self.place.get(task, -1) + 1
-        yield from (one for one in (*self.order[start:], *self.order[:start]) if one != task)
 
 
 def donors_of(rows: Iterable[Row], tasks: Sequence[str], seed: int) -> Donors:
@@ -95,9 +108,7 @@ def donors_of(rows: Iterable[Row], tasks: Sequence[str], seed: int) -> Donors:
             of_task = texts.setdefault(kinds, {}).setdefault(row["task"], {})
             if len(of_task) < MOST_GIVEN:
                 of_task.setdefault(action, shown)
-    names = sorted(tasks)
-    order = [names[place] for place in np.random.default_rng(seed).permutation(len(names))]
-    return Donors(texts=texts, order=tuple(order))
+    return Donors(texts=texts, order=drawn_order(tasks, seed))
 
 
 def observed(row: Row) -> Iterator[tuple[Kinds, str, str]]:
@@ -243,14 +254,13 @@ class Unit:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class ShownTexts(Unchanging):
+class ShownTexts(InOrder):
     """What needed kinds showed: their templates, and by template and task the
     values of each text that was shown, in the order of their appearance.
     """
 
     forms: Mapping[str, tuple[Form, ...]]
     values: Mapping[Form, Mapping[str, tuple[Values, ...]]]
-    order: tuple[str, ...]
     _known: dict[tuple[str, str], tuple[Form, Values]] = field(default_factory=dict)
 
     def cut(self, kinds: Kinds, text: str) -> tuple[str, Form, Values] | None:
@@ -284,14 +294,8 @@ class ShownTexts(Unchanging):
 
     def others(self, task: str, form: Form) -> Iterator[tuple[Values, ...]]:
         """What other tasks' runs were shown of a template, in an order drawn by the seed."""
-        of_form, start = self.values[form], self._place.get(task, -1) + 1
-        for other in (*self.order[start:], *self.order[:start]):
-            if other != task and other in of_form:
-                yield of_form[other]
-
-    @cached_property
-    def _place(self) -> dict[str, int]:
-        return {task: number for number, task in enumerate(self.order)}
+        of_form = self.values[form]
+        yield from (of_form[other] for other in self.behind(task) if other in of_form)
 
 
 def shown_texts(
@@ -314,15 +318,13 @@ def shown_texts(
             kept = values[form].setdefault(task, [])
             if len(kept) < MOST_TEXTS:
                 kept.append(found)
-    names = sorted(tasks)
-    drawn = np.random.default_rng(seed).permutation(len(names))
     return ShownTexts(
         forms=forms,
         values={
             form: {task: tuple(texts) for task, texts in of_form.items()}
             for form, of_form in values.items()
         },
-        order=tuple(names[place] for place in drawn),
+        order=drawn_order(tasks, seed),
     )
 
 
