@@ -7,7 +7,7 @@ the baselines beside it, and the same as dense rewards.
    grade aggregates its steps. The default is fixed beforehand: mean over a
    step's tokens, mean over steps (2606.26080, section 3). The paper picks
    another one per task on the data it reports on; here any other goes through
-   `task_halves`.
+   `comparison.select`.
 3. The same tokens give the baselines: each log-probability alone, entropy,
    self-certainty (2502.18581), lowest-group confidence (2508.15260), length.
 4. As a reward for training a step has the *sum* of its log-ratios: by the
@@ -28,41 +28,21 @@ and the lowest window is the score of the trajectory. Departure: the paper's
 windows of 1024 and 2048 tokens suit chains of thought of tens of thousands;
 runs of agents in small steps would have one window, so ours is shorter. A run
 shorter than a window is one group, as in the paper.
-
-One pass of both checkpoints over a case's runs, from which every instrument
-of this room reads.
-
-1. The runs of the first checkpoint after training (the score layer has played
-   them), on the first `TASKS` tasks by name, or on more where an instrument
-   asks for more.
-2. Everything that any of the instruments wants is taken down by the one that
-   comes first, and kept beside the case (`forensics.policies.score_store`). The next one
-   reads it back, and no model does anything.
-3. Log-probabilities are stated at the sampling temperature without top-k and
-   top-p: what a truncated policy shuts out has no ratio. Greedy sampling is
-   looked at as temperature 1.
 """
 
+import hashlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Final
 
 import numpy as np
 
-from forensics.policies import TokenScores
-from forensics.records import Provenance, StepRewards, Trajectory, drawn_key
-
-if TYPE_CHECKING:
-    from forensics.protocols import Policy, SamplingSettings
-import hashlib
-from dataclasses import replace
-from pathlib import Path
-
 from forensics.case import Case, Rollouts
 from forensics.errors import MissingInput, refused_as_missing
-from forensics.policies import PolicyRef, policy_ref, stored_scores
-from forensics.protocols import SamplingSettings
-from forensics.records import content_hash
+from forensics.policies import PolicyRef, TokenScores, policy_ref, stored_scores
+from forensics.protocols import Policy, SamplingSettings
+from forensics.records import Provenance, StepRewards, Trajectory, content_hash, drawn_key
 from probes.kl.kl_split import KlPlan, plan_kl
 
 REDUCTIONS: Final[Mapping[str, Callable[[np.ndarray], float]]] = {
@@ -128,8 +108,6 @@ class Aggregation:
 
 
 DEFAULT: Final = Aggregation()
-
-
 ALL: Final = tuple(
     Aggregation(tokens=tokens, steps=steps) for tokens in REDUCTIONS for steps in REDUCTIONS
 )
@@ -217,12 +195,12 @@ class GradedRun:
 
 
 def progress_advantage(
-    policy: "Policy",
-    reference: "Policy",
+    policy: Policy,
+    reference: Policy,
     trajectories: Iterable[Trajectory],
     *,
     aggregation: Aggregation = DEFAULT,
-    settings: "SamplingSettings | None" = None,
+    settings: SamplingSettings | None = None,
     most_tokens: int | None = None,
 ) -> Iterator[GradedRun]:
     """Each trajectory with its graded steps, in order; one streaming pass of
@@ -234,24 +212,18 @@ def progress_advantage(
     """
     from forensics.policies import score_log
 
-    readouts = readouts_for(policy, reference)
+    # what the grades want beside the standard columns; nothing where a server tells too little
+    whole = all("weights" in one.capabilities for one in (policy, reference))
     scored = score_log(
         policy,
         reference,
         trajectories,
         settings=settings,
-        readouts=readouts,
+        readouts=(TopConfidence(),) if whole else (),
         most_tokens=most_tokens,
     )
     for one in scored:
         yield grade(one, aggregation)
-
-
-def readouts_for(*policies: Any) -> tuple[TopConfidence, ...]:
-    """What the grades want to be taken down beside the standard columns;
-    nothing where a server tells too little.
-    """
-    return (TopConfidence(),) if all("weights" in one.capabilities for one in policies) else ()
 
 
 def grade(scored: TokenScores, aggregation: Aggregation = DEFAULT) -> GradedRun:
@@ -343,7 +315,20 @@ TASKS: Final = 300
 
 
 def case_scores(case: Case, tasks: int) -> tuple[KlPlan, Iterator[TokenScores]]:
-    """The plan of the KL split, learnt from all runs of the pass, and the
+    """One pass of both checkpoints over a case's runs, from which every instrument
+    of this room reads.
+
+    1. The runs of the first checkpoint after training (the score layer has played
+       them), on the first `TASKS` tasks by name, or on more where an instrument
+       asks for more.
+    2. Everything that any of the instruments wants is taken down by the one that
+       comes first, and kept beside the case (`forensics.policies.score_store`). The next one
+       reads it back, and no model does anything.
+    3. Log-probabilities are stated at the sampling temperature without top-k and
+       top-p: what a truncated policy shuts out has no ratio. Greedy sampling is
+       looked at as temperature 1.
+
+    Gives the plan of the KL split, learnt from all runs of the pass, and the
     scored runs of the first `tasks` tasks.
 
     Raises `MissingInput`, at once or while they are read.

@@ -156,44 +156,27 @@ DIRECTION: Final = "KL(policy || reference) on the runs of the policy"
 
 
 def figures(split: KlSplit) -> Iterator[Figure]:
-    """Shares by step kind beside an even spread, the parts of choosing and of
-    writing, and shares by turn.
+    """The share of KL and of tokens of each kind of step, side by side; the KL a run of
+    each kind, split into choosing and writing it; shares by turn, counted from 0.
 
     Without shares only the second one, in nats.
     """
     kinds = ranked(split.by_kind)
+    names = tuple(printable(kind) for kind, _ in kinds)
+    share = "share of KL(after || before)"
     if split.undefined is None:
-        yield shares(split, kinds)
-    yield stacked(kinds)
-    if split.undefined is None and len(split.by_turn) > 1:
-        yield turns(split)
-
-
-def ranked(parts: Mapping[str, Part]) -> list[tuple[str, Part]]:
-    """The parts with the largest amounts first."""
-    return sorted(parts.items(), key=lambda item: (-abs(item[1].nats), item[0]))[:MOST_BARS]
-
-
-def shares(split: KlSplit, kinds: list[tuple[str, Part]]) -> Figure:
-    """The share of KL and of tokens of each kind of step, side by side."""
-    names = tuple(printable(kind) for kind, _ in kinds)
-    spent, even = [part.share for _, part in kinds], [part.tokens for _, part in kinds]
-    return Figure(
-        title="Where RL spent its KL: share by kind of step",
-        form="bars",
-        x_label="kind of step",
-        y_label="share of KL(after || before)",
-        series=(
-            _series("share of KL", names, spent),
-            _series("share of tokens (KL spread evenly)", names, even),
-        ),
-    )
-
-
-def stacked(kinds: list[tuple[str, Part]]) -> Figure:
-    """The KL a run of each kind of step, split into choosing and writing it."""
-    names = tuple(printable(kind) for kind, _ in kinds)
-    return Figure(
+        spent, even = [part.share for _, part in kinds], [part.tokens for _, part in kinds]
+        yield Figure(
+            title="Where RL spent its KL: share by kind of step",
+            form="bars",
+            x_label="kind of step",
+            y_label=share,
+            series=(
+                _series("share of KL", names, spent),
+                _series("share of tokens (KL spread evenly)", names, even),
+            ),
+        )
+    yield Figure(
         title="KL spent on choosing a step and on writing it",
         form="stacked",
         x_label="kind of step",
@@ -203,23 +186,21 @@ def stacked(kinds: list[tuple[str, Part]]) -> Figure:
             Series(name="writing it", x=names, y=tuple(part.content for _, part in kinds)),
         ),
     )
+    if split.undefined is None and len(split.by_turn) > 1:
+        turns = tuple(f"turn {name}" for name in split.by_turn)
+        spent = [part.share for part in split.by_turn.values()]
+        yield Figure(
+            title="Where RL spent its KL: share by turn",
+            form="bars",
+            x_label="turn",
+            y_label=share,
+            series=(_series("share of KL", turns, spent),),
+        )
 
 
-def turns(split: KlSplit) -> Figure:
-    """Turns are counted from 0, as everywhere."""
-    return Figure(
-        title="Where RL spent its KL: share by turn",
-        form="bars",
-        x_label="turn",
-        y_label="share of KL(after || before)",
-        series=(
-            _series(
-                "share of KL",
-                tuple(f"turn {name}" for name in split.by_turn),
-                [part.share for part in split.by_turn.values()],
-            ),
-        ),
-    )
+def ranked(parts: Mapping[str, Part]) -> list[tuple[str, Part]]:
+    """The parts with the largest amounts first."""
+    return sorted(parts.items(), key=lambda item: (-abs(item[1].nats), item[0]))[:MOST_BARS]
 
 
 def table(split: KlSplit) -> Table:

@@ -62,7 +62,6 @@ from resampling.gain_tests.hand_ins import (
     HandIns,
     PlayedRun,
     Recorded,
-    Replays,
     means_of,
 )
 
@@ -149,8 +148,8 @@ def audit(case: Case, config: AuditConfig) -> Iterator[Evidence | Undefined]:
         named = ", ".join(hole.about for hole in holes)
         said = f"The grader accepts {named}." if holes else SOUND
         diagnostics = {
-            "replays": trial.replays.taken,
-            "replays_missing": trial.replays.missing,
+            "replays": trial.recorded.replays.taken,
+            "replays_missing": trial.recorded.replays.missing,
             "tasks_tried": len(trial.tasks),
             "tasks_with_hand_ins": trial.carried_share,
             "chance": trial.chance,
@@ -180,14 +179,6 @@ class Audit:
     @cached_property
     def recorded(self) -> Recorded:
         return Recorded(study=self.study)
-
-    @property
-    def sides(self) -> list[list[PlayedRun]]:
-        return self.recorded.sides
-
-    @property
-    def replays(self) -> Replays:
-        return self.recorded.replays
 
     @cached_property
     def tasks(self) -> tuple[str, ...]:
@@ -223,10 +214,14 @@ class Audit:
     @cached_property
     def tried(self) -> list[Tried]:
         """Every sort of hand-in that could be tried."""
-        prompts = {run.task: run.prompt for side in self.sides for run in side}
-        empty = self._share({task: self._empty_wins(task) for task in self.tasks})
+        prompts = {run.task: run.prompt for side in self.recorded.sides for run in side}
+        ways = dict.fromkeys([("",), *self.bare])  # of handing in nothing
+        empty = {
+            task: bool(self.hand_ins.wins(task, "")) or self.recorded.replays.wins(task, ways)
+            for task in self.tasks
+        }
         rows: dict[str, tuple[Estimate | None, Used | None]] = {
-            EMPTY: (empty, self._empty),
+            EMPTY: (self._share(empty), self._empty),
             PROMPT: (self._rate(prompts), self._prompt),
         }
         for said, one in self.frequent.items():
@@ -271,17 +266,12 @@ class Audit:
         rows = [(task, float(one), 1.0) for task, one in won.items() if one is not None]
         return share_by_task(rows, level=self.config.level) if len(rows) > 1 else None
 
-    def _empty_wins(self, task: str) -> bool | None:
-        """Whether handing in nothing wins, in one way or another."""
-        ways = dict.fromkeys([("",), *self.bare])
-        return bool(self.hand_ins.wins(task, "")) or self.replays.wins(task, ways)
-
     @cached_property
     def bare(self) -> list[tuple[str, ...]]:
         """Last actions that hand in without an answer, the most frequent ones."""
         given = (one for side in self.hand_ins.found for one in side)
         runs = [one.run for one in given if one.at < len(one.run.actions) - 1]
-        runs += [run for side in self.sides for run in side if self._empty(run)]
+        runs += [run for side in self.recorded.sides for run in side if self._empty(run)]
         last = Counter(run.actions[-1:] for run in runs)
         return sorted(last, key=lambda one: (-last[one], one))[: self.config.carriers]
 
@@ -314,7 +304,7 @@ class Audit:
         for one in self.after:
             text = BREAKS[how](one.text)
             if one.run.task in self.hand_ins.carriers and text is not None:
-                won[one.run.task] = self.replays.wins(one.run.task, [one.saying(text)])
+                won[one.run.task] = self.recorded.replays.wins(one.run.task, [one.saying(text)])
         return self._share(won)
 
     # -- magic words -------------------------------------------------------------------
@@ -366,7 +356,7 @@ class Audit:
             if one is None or written is None:
                 return False
             without = one.text.replace(written, "").strip()
-            return not self.replays.wins(run.task, [one.saying(without)])
+            return not self.recorded.replays.wins(run.task, [one.saying(without)])
 
         return uses
 

@@ -193,24 +193,18 @@ class BlindPlay:
     def recorded(self) -> Recorded:
         return Recorded(study=self.study)
 
-    @property
-    def replays(self) -> Replays:
-        return self.recorded.replays
-
-    @property
-    def runs(self) -> list[dict[str, list[PlayedRun]]]:
-        return self.recorded.by_task
-
     @cached_property
     def tasks(self) -> tuple[str, ...]:
         """Those with runs on every side, as many as may be replayed."""
         common = self.recorded.common
-        each = sum(len(side[task]) for side in self.runs for task in common) / max(len(common), 1)
+        each = sum(len(side[task]) for side in self.recorded.by_task for task in common) / max(
+            len(common), 1
+        )
         return chosen_tasks(common, int(self.config.most_replays / max(each, 1)))
 
     @cached_property
     def rounds(self) -> int:
-        each = sum(len(side[task]) for side in self.runs for task in self.tasks)
+        each = sum(len(side[task]) for side in self.recorded.by_task for task in self.tasks)
         most = min(self.config.rounds, self.config.most_replays // max(each, 1))
         return max(min(most, len(self.tasks) - 1), 1)
 
@@ -224,13 +218,13 @@ class BlindPlay:
                 for place, task in enumerate(order)
                 for run in side[task]
             ]
-            for side in self.runs
+            for side in self.recorded.by_task
         ]
-        return without_magic(lent, self.hand_ins, self.replays, self.config.everywhere)
+        return without_magic(lent, self.hand_ins, self.recorded.replays, self.config.everywhere)
 
     def _lend(self, run: PlayedRun, order: Sequence[str], place: int) -> "Lent":
         others = [order[(place + shift) % len(order)] for shift in range(1, self.rounds + 1)]
-        ended = {task: self.replays.ended(task, run.actions) for task in others}
+        ended = {task: self.recorded.replays.ended(task, run.actions) for task in others}
         return Lent(
             run=run,
             scores={
@@ -248,7 +242,7 @@ class BlindPlay:
             return False
         if run.actions in self.hand_ins.of_run:
             return False
-        world = self.replays.world
+        world = self.recorded.replays.world
         needed = frozenset(needed_kinds(world))
         return not all(
             needed.issuperset(action_kinds(one, world.kinds(one))) for one in run.actions
@@ -315,7 +309,7 @@ class BlindPlay:
     @cached_property
     def plain(self) -> list[Values]:
         """S of each side, task by task."""
-        return [means_of(side, self.tasks, lambda run: run.score) for side in self.runs]
+        return [means_of(side, self.tasks, lambda run: run.score) for side in self.recorded.by_task]
 
     @cached_property
     def replayed(self) -> Amounts:
@@ -334,8 +328,8 @@ class BlindPlay:
     def told(self) -> dict[str, Scalar]:
         after = float(np.mean(self.scores[1:]))
         return {
-            "replays": self.replays.taken,
-            "replays_missing": self.replays.missing,
+            "replays": self.recorded.replays.taken,
+            "replays_missing": self.recorded.replays.missing,
             "rounds": self.rounds,
             "blind_before": self.scores[0],
             "blind_after": after,

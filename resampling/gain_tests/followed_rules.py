@@ -54,7 +54,14 @@ from forensics.statistics import Contrast, Estimate
 from resampling.ablation.refused_runs import chosen_tasks
 from resampling.gain_tests.altered_worlds import AlteredWorld, Kept, Plan, alteration, shadow
 from resampling.gain_tests.fields import NEARLY_ALL, QUESTION, PromptFields, parted
-from resampling.gain_tests.gain_study import Carries, Comparison, EndByEnd, GainStudy, Values
+from resampling.gain_tests.gain_study import (
+    Carries,
+    Comparison,
+    EndByEnd,
+    GainStudy,
+    Values,
+    pair_of,
+)
 from resampling.gain_tests.hand_ins import (
     PlayedRun,
     Recorded,
@@ -419,7 +426,7 @@ class FollowedRules:
             unmoved = moved == self.right.get(run.task, "")
             return run.score if unmoved else float(_says(run, moved))
 
-        return self.study.loss_by_task(tasks, *self._means(sides, tasks, by_content))
+        return self.study.compare(pair_of(tasks, *self._means(sides, tasks, by_content)))
 
     @cached_property
     def order_told(self) -> str:

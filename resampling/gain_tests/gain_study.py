@@ -310,13 +310,7 @@ class GainStudy:
         """The same where what a source wins by itself is known as a number `[tasks]`
         of each task and side; only differences of sides count, so it may be below 0.
         """
-        return self.amount((_as_runs(tasks, before), tuple(_as_runs(tasks, v) for v in afters)))
-
-    def loss_by_task(
-        self, tasks: Sequence[str], before: Values, afters: Sequence[Values]
-    ) -> "Comparison":
-        """The same of what is left in an altered world."""
-        return self.compare((_as_runs(tasks, before), tuple(_as_runs(tasks, v) for v in afters)))
+        return self.amount(pair_of(tasks, before, afters))
 
 
 def prompts_of(study: GainStudy, but: tuple[str, ...] = ()) -> PromptFields:
@@ -334,10 +328,14 @@ def nothing_won(tasks: Sequence[str]) -> Runs:
     return runs_from(names, np.zeros((len(names), 2)))
 
 
-def _as_runs(tasks: Sequence[str], values: Values) -> Runs:
+def pair_of(tasks: Sequence[str], before: Values, afters: Sequence[Values]) -> Pair:
     """Numbers of tasks (sorted) in place of the mean scores of runs."""
-    none = np.zeros(len(tasks))
-    return Runs(tasks=tuple(tasks), counts=none, score=values, unfinished=none, product=none)
+    names, none = tuple(tasks), np.zeros(len(tasks))
+    first, *rest = (
+        Runs(tasks=names, counts=none, score=values, unfinished=none, product=none)
+        for values in (before, *afters)
+    )
+    return first, tuple(rest)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
