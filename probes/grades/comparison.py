@@ -142,6 +142,8 @@ def select(
     )
 
 
+# -- the table ---------------------------------------------------------------------------
+
 BINS: Final = 10
 CELLS = ("chosen", "mean", "oracle")
 LOGISTIC: Final = "logistic on both log-probabilities"

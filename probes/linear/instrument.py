@@ -12,7 +12,7 @@ come. For a case as evidence (off by default), for a log beside its grades.
    site, and the transfer before -> after: a probe fitted to the first
    checkpoint's own runs and activations, read on those of the last.
 4. Where a diff is given, each probe is held against the decoders of its
-   dictionary (`dictionary_alignment`).
+   dictionary (`latent_alignment`).
 
 Where the text does as well, the summary says so: then the activations hold
 nothing of the decision that a reader of the text could not know. It reads
@@ -308,6 +308,8 @@ def _evidence(
         summary=summary(about, measured),
     )
 
+
+# -- directions of a dictionary ----------------------------------------------------------
 
 Floats = np.ndarray
 FOLDER: Final = "dictionary"

@@ -19,7 +19,7 @@ gain).
    and the one that *after* then turned to): (a) more than half of the gain
    vanishes, by Benjamini-Hochberg over the kinds; (b) the before policy hardly
    needs the kind; (c) the answer came out of what the kind returned
-   (`returned_answers`), or the wins do not stand in a fresh copy: a *shortcut*.
+   (`refused_runs.holds_answer`), or the wins do not stand in a fresh copy: a *shortcut*.
 6. A kind that is not cleared then, or that *before* needs too, is split by its
    object, if it serves several (`recurring`): `open status.txt` is refused by
    itself. Where such objects carry more than a fifth, `open` means the others.

@@ -18,17 +18,6 @@ declared channel.
 5. To which objects of a kind did the policy after training turn (`recurring`)? An
    object that a share of the runs more act on recurs by that; a file that one
    task alone has does not. A kind with one object is not split.
-
-(c): did the answer come out of what an action returned?
-
-1. Of the wins after training that used a kind, count those whose submission's
-   changed part first appeared in what that kind returned, more than in what it
-   returned on other tasks (`forensics.layers.use`).
-2. An answer that is worked out rather than copied leaves no trace in the text.
-   Where the environment tells which texts it withholds (`Withholding`: the
-   reference answer, outputs that only the grader knows), a win counts too if
-   the kind was the first to show one, with other tasks' output as control
-   again. Ours.
 """
 
 import re
@@ -425,6 +414,8 @@ def _shares(log: Rollouts, kinds: Collection[str]) -> dict[tuple[str, str], floa
     return {one: count / runs for one, count in counts.items()}
 
 
+# -- did the answer come out of what an action returned? ---------------------------------
+
 Withheld = Callable[[str], Sequence[str]]
 RULE = ChainRule()
 
@@ -468,7 +459,19 @@ def holds_answer(
     control_tasks: int,
     level: float,
 ) -> AnswerShare:
-    """(c) over the wins after training, in any order of theirs."""
+    """(c): did the answer come out of what an action returned?
+
+    1. Of the wins after training that used a kind, count those whose submission's
+       changed part first appeared in what that kind returned, more than in what it
+       returned on other tasks (`forensics.layers.use`).
+    2. An answer that is worked out rather than copied leaves no trace in the text.
+       Where the environment tells which texts it withholds (`Withholding`: the
+       reference answer, outputs that only the grader knows), a win counts too if
+       the kind was the first to show one, with other tasks' output as control
+       again. Ours.
+
+    (c) over the wins after training, in any order of theirs.
+    """
     used = [(run, steps) for run in wins if (steps := returned_steps(run, kinds))]
     if not used:
         return AnswerShare(None, reason="no win after training used it")

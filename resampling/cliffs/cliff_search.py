@@ -5,12 +5,12 @@ unseen.
    is ruled out, provably and for free.
 2. A coarse start: a few rollouts from prefixes spread over the whole trace, so
    that moves that undo one another are not missed by comparing ends.
-3. Rounds: infer the posterior of every drop (`chain`), then draw from the
+3. Rounds: infer the posterior of every drop (`PotentialChains`), then draw from the
    prefixes that tell most about the steps that are least certain. All traces
    advance side by side. Every request gets fresh numbers; a budget bounds it.
 4. Moves that undo one another are the hardest to see, and looking for them
    everywhere doubles the cost. The first rounds think jumps rare
-   (`chain.jump`). Where they nevertheless meet sudden rises in more than a few
+   (`ChainConfig.jump`). Where they nevertheless meet sudden rises in more than a few
    traces, or where the traces are too few to tell (`ENOUGH_TRACES`), the
    search goes on with a cautious prior (`CAUTIOUS_JUMP`).
 5. A trace is done when the expected number of its cliffs outside the
@@ -24,47 +24,6 @@ rollouts, without that prior.
 Curves: what confirmed a suspicion says most about the potential there. So every
 rollout that passes is counted, and in the end the chain is read off with the
 cautious prior that allows jumps anywhere. A prior it is still.
-
-The posterior of the potentials along a trace, and of the drop at each token:
-a hidden Markov model, exact on a grid.
-
-1. The hidden chain is the potential at each state of a trace
-   (`Steps`), on a grid of levels. At a step with freedom `v = 1 -
-   pi`, other tokens are worth `q` and the potential after the step is `b`; the
-   identity `a = b + v (q - b)` gives the potential `a` before it. Mass is split
-   between the two grid levels around `a`, which keeps means exact.
-2. Prior of `q` given `b`: near `b` (slow drift) or, with probability `jump`,
-   anything in [0, 1], the further the likelier. The drop `v (q - b)` is so
-   bounded by v, and a large drop is as likely a priori as v allows.
-3. Rollouts that left at the step are draws of q. Their likelihood weighs the
-   kernel of that step alone.
-4. Forward and backward passes over all traces at once give each potential's
-   posterior and `P(drop >= delta)` at each step. Two sweeps more give how each
-   potential varies together with each suspected cliff, and from that what a
-   rollout from each state would say about the cliffs: `sum over cliffs of
-   cov(cliff, q)^2 / (var(cliff) q (1 - q))`, averaged over the steps where such
-   a rollout may leave the trace.
-
-Our own; the published methods estimate every potential by itself (2606.25524)
-or halve intervals (2412.08905).
-
-`Steps` is a trace reduced to the places where its potential can move, with
-rollouts booked on them:
-1. A token moves the potential by at most `1 - pi`, and a stretch by at most `1
-   - prod(pi)`. Near-certain tokens are therefore merged: the prefixes of one
-   stretch share one potential, a *state*, and their rollouts pool. A stretch
-   ends at a token with `1 - pi >= certain`, or where what has been merged adds
-   up to `merged`.
-2. Between two states lies a *step*: an uncertain token, or the environment's
-   answer between two actions. An answer carries the environment's probability,
-   so what it changes is luck and never a cliff of the policy.
-3. A rollout that follows the trace and then leaves it at an uncertain token is
-   an exact draw of what other tokens are worth at that very prefix, wherever it
-   began; the tokens that it followed have probabilities that are known. So each
-   rollout is booked once, on the step where it left (or at the end of the
-   trace), and shared prefixes need no correction for correlated rows. One that
-   leaves inside a merged stretch says something about that certain token's
-   alternatives only, and is not booked. Nor is a missing outcome.
 """
 
 from collections import Counter
@@ -81,7 +40,26 @@ from resampling.trace_rollouts import Branch, Request, Rollout, Sampler, Trace
 
 @dataclass(frozen=True, kw_only=True)
 class Steps:
-    """The steps of one trace `[U]`; state u lies before step u, state U after
+    """A trace reduced to the places where its potential can move, with rollouts
+    booked on them:
+
+    1. A token moves the potential by at most `1 - pi`, and a stretch by at most `1
+       - prod(pi)`. Near-certain tokens are therefore merged: the prefixes of one
+       stretch share one potential, a *state*, and their rollouts pool. A stretch
+       ends at a token with `1 - pi >= certain`, or where what has been merged adds
+       up to `merged`.
+    2. Between two states lies a *step*: an uncertain token, or the environment's
+       answer between two actions. An answer carries the environment's probability,
+       so what it changes is luck and never a cliff of the policy.
+    3. A rollout that follows the trace and then leaves it at an uncertain token is
+       an exact draw of what other tokens are worth at that very prefix, wherever it
+       began; the tokens that it followed have probabilities that are known. So each
+       rollout is booked once, on the step where it left (or at the end of the
+       trace), and shared prefixes need no correction for correlated rows. One that
+       leaves inside a merged stretch says something about that certain token's
+       alternatives only, and is not booked. Nor is a missing outcome.
+
+    The steps of one trace `[U]`; state u lies before step u, state U after
     the last.
 
     `tokens`: the token of each step, or the one after which the environment
@@ -218,7 +196,30 @@ class ChainConfig:
 
 
 class PotentialChains:
-    """The posterior for several traces side by side; shorter ones are filled up
+    """The posterior of the potentials along a trace, and of the drop at each token:
+    a hidden Markov model, exact on a grid.
+
+    1. The hidden chain is the potential at each state of a trace
+       (`Steps`), on a grid of levels. At a step with freedom `v = 1 -
+       pi`, other tokens are worth `q` and the potential after the step is `b`; the
+       identity `a = b + v (q - b)` gives the potential `a` before it. Mass is split
+       between the two grid levels around `a`, which keeps means exact.
+    2. Prior of `q` given `b`: near `b` (slow drift) or, with probability `jump`,
+       anything in [0, 1], the further the likelier. The drop `v (q - b)` is so
+       bounded by v, and a large drop is as likely a priori as v allows.
+    3. Rollouts that left at the step are draws of q. Their likelihood weighs the
+       kernel of that step alone.
+    4. Forward and backward passes over all traces at once give each potential's
+       posterior and `P(drop >= delta)` at each step. Two sweeps more give how each
+       potential varies together with each suspected cliff, and from that what a
+       rollout from each state would say about the cliffs: `sum over cliffs of
+       cov(cliff, q)^2 / (var(cliff) q (1 - q))`, averaged over the steps where such
+       a rollout may leave the trace.
+
+    Our own; the published methods estimate every potential by itself (2606.25524)
+    or halve intervals (2412.08905).
+
+    The posterior for several traces side by side; shorter ones are filled up
     with steps that change nothing.
     """
 

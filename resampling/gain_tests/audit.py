@@ -386,6 +386,8 @@ def _written(text: str, phrase: Gram) -> str | None:
     return None if at is None else text[placed[at][1] : placed[at + size - 1][2]]
 
 
+# -- several answers ---------------------------------------------------------------------
+
 MOST_ITEMS: Final = 12
 MOST_LETTERS: Final = 300  # of a hand-in that is cut
 MOST_ASKED: Final = 6_000  # hand-ins that are tried on other tasks

@@ -337,6 +337,8 @@ class BlindPlay:
         }
 
 
+# -- the most frequent answer ------------------------------------------------------------
+
 FEWEST_TASKS = 5  # of either sort, for the most frequent answer to be told from the rest
 
 
@@ -427,6 +429,8 @@ class FrequentAnswer:
             f" handed in by {shares[0]} of the runs before and {shares[1]} after training."
         )
 
+
+# -- magic words -------------------------------------------------------------------------
 
 NEARLY_ALL, HALF = 0.9, 0.5
 BETWEEN = " \t\n,;:|-"  # what may stand between an answer and such words

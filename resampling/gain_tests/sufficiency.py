@@ -441,6 +441,9 @@ def _source(kept: Kept) -> str:
     return JOINT if kept.own else " and ".join(PREFIX + one for one in sorted(kept.names))
 
 
+# -- what needed actions show ------------------------------------------------------------
+
+
 @dataclass(frozen=True, kw_only=True, eq=False)
 class NeededShows:
     """Is what a needed action shows enough for the gain, and newly so?
@@ -559,6 +562,9 @@ class NeededShows:
         wins = [row for row in rows if row["outcome"] is not None and row["outcome"] >= WIN]
         read = [any({*of} & {*kinds} for of, _, _ in observed(row)) for row in wins]
         return sum(read) / max(len(read), 1)
+
+
+# -- parts of the question ---------------------------------------------------------------
 
 
 @dataclass(frozen=True)

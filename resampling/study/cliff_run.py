@@ -298,6 +298,8 @@ def replay_command(request: RunsRequest, place: str) -> str:
     return shlex.join([*words, "--seed", str(request.seed + 1)])
 
 
+# -- tables and page ---------------------------------------------------------------------
+
 MOST_TRACES: Final = 60
 Detail = tuple[str | Table, ...]
 
