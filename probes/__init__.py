@@ -17,11 +17,12 @@ if TYPE_CHECKING:
         score_log as score_log,
         stored_scores as stored_scores,
     )
-    from probes.grades.attribution import failure_attribution as failure_attribution
-    from probes.grades.comparison import compare_scores as compare_scores, table_rows as table_rows
-    from probes.grades.shortcut_contrast import (
+    from probes.grades.comparison import (
+        compare_scores as compare_scores,
         contrast as contrast,
+        failure_attribution as failure_attribution,
         shuffled_contrast as shuffled_contrast,
+        table_rows as table_rows,
     )
     from probes.grades.step_grades import (
         GradedRun as GradedRun,

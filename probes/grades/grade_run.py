@@ -8,22 +8,34 @@ and split.
 3. Grades, the table with its baselines and the KL split are made from that.
 4. Where they are asked for, linear probes read the activations of some of the
    runs (`probes.linear`).
+
+The policy and its reference as a grading reads them: checkpoints here, servers
+that score instead, or a LoRA adapter against its base.
+
+An adapter (a directory that peft wrote, safetensors; needs the extra `lora`) and
+its base are one copy of the weights: it is switched off to read the reference.
 """
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Any, ClassVar, Final
 
 from forensics.errors import MissingInput, UserError
 from forensics.investigation import choose_environment, stated_sampling
 from forensics.policies import (
+    SAVED_ADAPTER,
     Agreement,
     PolicyRef,
     ServerConfig,
+    inspect_checkpoint,
+    load_adapter,
     read_environment_hint,
     require,
+    require_directory,
+    require_loadable,
+    resolve_device,
     stated_backend,
     stored_scores,
 )
@@ -32,24 +44,35 @@ from forensics.protocols import Channel, SamplingSettings
 from forensics.records import content_hash
 from forensics.rollout_logs import OpenedLog, Rollouts, open_rollouts, own_tables
 from forensics.study import Folder, Result
-from probes.case_scores import untruncated
-from probes.grades.attribution import failure_attribution, read_truth
-from probes.grades.comparison import compare_scores
+from forensics.subjects import BEFORE, CheckpointSubject, Role, ServedPolicy
+from probes.grades.comparison import (
+    Grades,
+    compare_scores,
+    contrast,
+    failure_attribution,
+    grades_by,
+    read_truth,
+    select,
+)
 from probes.grades.grade_files import (
+    UNNAMED,
+    Grading,
     grading_page,
     probe_tables,
     score_table,
     summary_of,
     write_tables,
 )
-from probes.grades.grade_result import Grading
-from probes.grades.grade_sides import open_sides
-from probes.grades.shortcut_contrast import contrast
-from probes.grades.step_grades import GradedRun, TopConfidence, grade
-from probes.grades.task_halves import Grades, grades_by, select
+from probes.grades.step_grades import GradedRun, TopConfidence, grade, untruncated
 from probes.kl.kl_split import KlTally, plan_kl, split_of
-from probes.linear.dictionary_alignment import Decoders, read_decoders
-from probes.linear.instrument import LinearConfig, Probed, probe_runs, usual_sites
+from probes.linear.instrument import (
+    Decoders,
+    LinearConfig,
+    Probed,
+    probe_runs,
+    read_decoders,
+    usual_sites,
+)
 from probes.linear.probe_data import RunActivations
 from probes.linear.probe_evaluation import ProbeConfig
 
@@ -128,6 +151,8 @@ class GradeStudy:
         truth = None if self.truth is None else read_truth(self.truth)
         missing: list[str] = []
         channels = channels_of(self, missing)
+        # what a case says its runs were drawn from; the model's own where nothing says it
+        stated = stated_sampling(self.logs, ())
         return Opened(
             sides=sides,
             identities=identities,
@@ -136,7 +161,7 @@ class GradeStudy:
             channels=channels,
             decoders=open_probes(self, sides, identities, channels, missing),
             missing=tuple(missing),
-            settings=drawn_as(self.logs),
+            settings=untruncated(SamplingSettings(**(stated.values if stated else {}))),
         )
 
     def inputs(self, ready: Opened) -> dict[str, Any]:
@@ -217,14 +242,6 @@ class GradeStudy:
             sentences=tuple(summary["sentences"]),
             page=grading_page(found),
         )
-
-
-def drawn_as(logs: Path) -> SamplingSettings:
-    """The distribution that log-probabilities are stated under: that which a case says its runs
-    were drawn from, without truncations; the model's own where nothing says it.
-    """
-    stated = stated_sampling(logs, ())
-    return untruncated(SamplingSettings(**(stated.values if stated else {})))
 
 
 def channels_of(request: GradeStudy, missing: list[str]) -> Sequence[Channel]:
@@ -377,3 +394,65 @@ def measured(measure: Callable[[], Any], missing: list[str], what: str) -> Any:
     except MissingInput as error:
         missing.append(f"{what} cannot be told: {error.reason[0].lower()}{error.reason[1:]}")
         return None
+
+
+def open_sides(
+    policy: Path,
+    reference: Path,
+    servers: tuple[ServerConfig | None, ServerConfig | None],
+    device: str,
+    backend: str,
+) -> tuple[tuple[PolicyRef, PolicyRef], tuple[str, str]]:
+    """The policy and its reference, and their identities. `servers`: who scores
+    instead of the checkpoints here. Raises `UserError` for what cannot be loaded
+    or reached.
+    """
+    how = {"backend": backend, "device": resolve_device(device)}
+    if (policy / SAVED_ADAPTER[0]).is_file() and servers[0] is None:
+        if servers[1] is not None:
+            raise UserError(
+                "an adapter is read here with its base; leave out --reference-server, or give"
+                " --server too"
+            )
+        return _adapted(policy, reference, **how)
+    ours, theirs = (
+        _side(role, path, served, how)
+        for role, path, served in zip((Role(0), BEFORE), (policy, reference), servers, strict=True)
+    )
+    served, other = servers
+    if served and other and ours[0].load().identity == theirs[0].load().identity:
+        raise UserError(
+            f"{served.url} serves one model as the policy and as the reference; name two"
+            " with --server-model and --reference-server-model, or give another address"
+        )
+    return (ours[0], theirs[0]), (ours[1], theirs[1])
+
+
+def _side(
+    role: Role, path: Path, served: ServerConfig | None, how: Mapping[str, str]
+) -> tuple[PolicyRef, str]:
+    """A checkpoint and its name in records."""
+    require_directory(path.expanduser())
+    if served is not None:
+        subject = ServedPolicy(role=role, url=served.url, model=served.model, checkpoint=path)
+        policy: Any = subject.open()
+        weights = any(path.expanduser().glob("model*.safetensors"))
+        name = inspect_checkpoint(path).identity if weights else f"{UNNAMED}{policy.served_as}"
+        return PolicyRef(identity=None, load=lambda: policy), name
+    here = CheckpointSubject(role=role, stated=inspect_checkpoint(path), **how)
+    require_loadable(path)
+    # one copy in memory, however many files the log has
+    return PolicyRef(identity=here.identity, load=cache(here.open)), here.identity
+
+
+def _adapted(
+    adapter: Path, base: Path, *, backend: str, device: str
+) -> tuple[tuple[PolicyRef, PolicyRef], tuple[str, str]]:
+    """A LoRA adapter against its base, with one copy of the weights."""
+    if backend != "huggingface":
+        raise UserError("an adapter is read by the backend huggingface; leave out --backend")
+    require_loadable(base)
+    policy, reference = load_adapter(adapter, base.expanduser(), device=device)
+    ours = PolicyRef(identity=policy.identity, load=lambda: policy)
+    theirs = PolicyRef(identity=reference.identity, load=lambda: reference)
+    return (ours, theirs), (policy.identity, reference.identity)

@@ -3,7 +3,7 @@ instrument on a pair of policies.
 
 1. Some runs of the first checkpoint after training (the score layer has played
    them) are graded (`step_grades`), from the one pass of both checkpoints that this
-   room's instruments share (`probes.case_scores`).
+   room's instruments share (`probes.grades.step_grades`).
 2. `grades.auroc`: how well the progress advantage tells successes from
    failures, with every baseline in the table. Its control is the same score on
    outcomes dealt anew among the runs.
@@ -28,10 +28,15 @@ from forensics.phrases import plural, printable
 from forensics.protocols import Channel
 from forensics.records import Control, Evidence, Scalar, Table, Undefined, content_hash
 from forensics.statistics import auroc
-from probes.case_scores import case_scores
-from probes.grades.comparison import BOTH, ScoreTable, columns_of, compare_scores
-from probes.grades.shortcut_contrast import contrast, shuffled_contrast
-from probes.grades.step_grades import ADVANTAGE, GradedRun, grade
+from probes.grades.comparison import (
+    BOTH,
+    ScoreTable,
+    columns_of,
+    compare_scores,
+    contrast,
+    shuffled_contrast,
+)
+from probes.grades.step_grades import ADVANTAGE, GradedRun, case_scores, grade
 
 AUROC: Final = "grades.auroc"
 SHORTCUT: Final = "grades.shortcut"
@@ -56,7 +61,8 @@ def grades(case: Case, config: GradesConfig) -> Iterator[Evidence | Undefined]:
         )
     case.require_afters()
     answers = grades.answers(case, config, METHOD)
-    runs = graded_runs(case, config)
+    _, scores = case_scores(case, config.tasks)
+    runs = sorted((grade(scored) for scored in scores), key=lambda run: run.trajectory)
     yield answers.answer(AUROC, lambda: _ranking(runs, case, answers))
     if not case.channels:
         missing = MissingInput(
@@ -68,14 +74,6 @@ def grades(case: Case, config: GradesConfig) -> Iterator[Evidence | Undefined]:
         yield answers.answer(
             SHORTCUT, partial(_shortcut, runs, channel, case, answers), channel.name
         )
-
-
-def graded_runs(case: Case, config: GradesConfig) -> list[GradedRun]:
-    """Runs of the first after, in the order of their ids. Raises `MissingInput`
-    where they cannot be scored.
-    """
-    _, scores = case_scores(case, config.tasks)
-    return sorted((grade(scored) for scored in scores), key=lambda run: run.trajectory)
 
 
 def _generator(case: Case, what: str) -> np.random.Generator:

@@ -7,7 +7,7 @@ the baselines beside it, and the same as dense rewards.
    grade aggregates its steps. The default is fixed beforehand: mean over a
    step's tokens, mean over steps (2606.26080, section 3). The paper picks
    another one per task on the data it reports on; here any other goes through
-   `task_halves`.
+   `comparison.select`.
 3. The same tokens give the baselines: each log-probability alone, entropy,
    self-certainty (2502.18581), lowest-group confidence (2508.15260), length.
 4. As a reward for training a step has the *sum* of its log-ratios: by the
@@ -30,17 +30,20 @@ runs of agents in small steps would have one window, so ours is shorter. A run
 shorter than a window is one group, as in the paper.
 """
 
+import hashlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Final
 
 import numpy as np
 
-from forensics.policies import TokenScores
-from forensics.records import Provenance, StepRewards, Trajectory, drawn_key
-
-if TYPE_CHECKING:
-    from forensics.protocols import Policy, SamplingSettings
+from forensics.case import Case, Rollouts
+from forensics.errors import MissingInput, refused_as_missing
+from forensics.policies import PolicyRef, TokenScores, policy_ref, stored_scores
+from forensics.protocols import Policy, SamplingSettings
+from forensics.records import Provenance, StepRewards, Trajectory, content_hash, drawn_key
+from probes.kl.kl_split import KlPlan, plan_kl
 
 REDUCTIONS: Final[Mapping[str, Callable[[np.ndarray], float]]] = {
     "mean": lambda values: float(values.mean()),
@@ -105,8 +108,6 @@ class Aggregation:
 
 
 DEFAULT: Final = Aggregation()
-
-
 ALL: Final = tuple(
     Aggregation(tokens=tokens, steps=steps) for tokens in REDUCTIONS for steps in REDUCTIONS
 )
@@ -194,12 +195,12 @@ class GradedRun:
 
 
 def progress_advantage(
-    policy: "Policy",
-    reference: "Policy",
+    policy: Policy,
+    reference: Policy,
     trajectories: Iterable[Trajectory],
     *,
     aggregation: Aggregation = DEFAULT,
-    settings: "SamplingSettings | None" = None,
+    settings: SamplingSettings | None = None,
     most_tokens: int | None = None,
 ) -> Iterator[GradedRun]:
     """Each trajectory with its graded steps, in order; one streaming pass of
@@ -211,24 +212,18 @@ def progress_advantage(
     """
     from forensics.policies import score_log
 
-    readouts = readouts_for(policy, reference)
+    # what the grades want beside the standard columns; nothing where a server tells too little
+    whole = all("weights" in one.capabilities for one in (policy, reference))
     scored = score_log(
         policy,
         reference,
         trajectories,
         settings=settings,
-        readouts=readouts,
+        readouts=(TopConfidence(),) if whole else (),
         most_tokens=most_tokens,
     )
     for one in scored:
         yield grade(one, aggregation)
-
-
-def readouts_for(*policies: Any) -> tuple[TopConfidence, ...]:
-    """What the grades want to be taken down beside the standard columns;
-    nothing where a server tells too little.
-    """
-    return (TopConfidence(),) if all("weights" in one.capabilities for one in policies) else ()
 
 
 def grade(scored: TokenScores, aggregation: Aggregation = DEFAULT) -> GradedRun:
@@ -314,3 +309,91 @@ def step_rewards(
             inputs={"policy": policy, "reference": reference},
         ),
     )
+
+
+# -- the runs of a case ------------------------------------------------------------------
+
+TASKS: Final = 300
+
+
+def case_scores(case: Case, tasks: int) -> tuple[KlPlan, Iterator[TokenScores]]:
+    """One pass of both checkpoints over a case's runs, from which every instrument
+    of this room reads.
+
+    1. The runs of the first checkpoint after training (the score layer has played
+       them), on the first `TASKS` tasks by name, or on more where an instrument
+       asks for more.
+    2. Everything that any of the instruments wants is taken down by the one that
+       comes first, and kept beside the case (`forensics.policies.score_store`). The next one
+       reads it back, and no model does anything.
+    3. Log-probabilities are stated at the sampling temperature without top-k and
+       top-p: what a truncated policy shuts out has no ratio. Greedy sampling is
+       looked at as temperature 1.
+
+    Gives the plan of the KL split, learnt from all runs of the pass, and the
+    scored runs of the first `tasks` tasks.
+
+    Raises `MissingInput`, at once or while they are read.
+    """
+    side = case.afters[0]
+    log = case.rollouts(side)
+    names = sorted({row["task"] for row in log.rows("task")})
+    read, wanted = frozenset(names[: max(TASKS, tasks)]), frozenset(names[:tasks])
+    policy, cannot = case.policy(side), f"The runs of `{side}` cannot be scored"
+    with refused_as_missing(cannot):
+        plan = plan_kl(RunsOfTasks(log=log, tasks=read), policy)
+    readouts = (TopConfidence(), plan.readout)
+    settings = untruncated(case.budget.settings)
+
+    def scores() -> Iterator[TokenScores]:
+        with refused_as_missing(cannot):
+            sides = [_policy_ref(case, name) for name in (side, "before")]
+            for scored in stored_scores(
+                case.folder / "scores",
+                Rollouts(key=content_hash([_digest(path) for path in log.paths]), paths=log.paths),
+                *sides,
+                settings=settings,
+                readouts=readouts,
+                tasks=read,
+                progress=lambda done, of: case.progress(
+                    f"scoring runs {case.said(side)}", done, of
+                ),
+            ):
+                if scored.trajectory.task in wanted:
+                    yield scored
+
+    return plan, scores()
+
+
+def _policy_ref(case: Case, name: str) -> PolicyRef:
+    """A side of the case. Both models are wanted at once, so only *after* is
+    the one that the case keeps.
+    """
+    if not case.opens(name, "logprobs"):
+        raise MissingInput(f"There is no policy `{name}` to score with.", "Give its checkpoint.")
+    subject = case.subject(name)
+    if subject.stated is None:
+        return policy_ref(subject.open())
+    load = subject.open if name == "before" else lambda: case.policy(name)
+    return PolicyRef(identity=subject.identity, load=load)
+
+
+def _digest(path: Path) -> str:
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunsOfTasks:
+    """The runs of some tasks; can be read again and again."""
+
+    log: Rollouts
+    tasks: frozenset[str]
+
+    def __iter__(self) -> Iterator[Trajectory]:
+        return (run for run in self.log if run.task in self.tasks)
+
+
+def untruncated(settings: SamplingSettings) -> SamplingSettings:
+    """The settings without what shuts tokens out; greedy sampling is looked at as temperature 1."""
+    return replace(settings, top_k=0, top_p=1.0, temperature=settings.temperature or 1.0)

@@ -3,7 +3,7 @@ anything.
 
 1. Runs of the first checkpoint after training (the score layer has played them)
    are scored under both policies, in the one pass that this room's instruments
-   share (`probes.case_scores`), and the KL is split by what it was
+   share (`probes.grades.step_grades`), and the KL is split by what it was
    spent on (`kl_split`). Training noise between seeds is not measured.
 2. `kl.split`: the whole, nats a run, with the pictures and the table. Kinds of
    step come from the log, so a shortcut that nobody declared shows there too.
@@ -46,7 +46,7 @@ from forensics.records import (
     write_json,
 )
 from forensics.statistics import Estimate
-from probes.case_scores import case_scores
+from probes.grades.step_grades import case_scores
 from probes.kl.kl_split import LEAST, NO_CHANNEL, KlSplit, Part, kl_split
 
 SPLIT: Final = "kl.split"
@@ -77,7 +77,8 @@ def kl(case: Case, config: KlConfig) -> Iterator[Evidence | Undefined]:
         )
     case.require_afters()
     answers = kl.answers(case, config, METHOD)
-    split = read(case, config)
+    plan, scores = case_scores(case, config.tasks)
+    split = kl_split(scores, plan, case.channels, config.level, config.least)
     yield _whole(split, answers)
     declared = [name for name in split.by_channel if name != NO_CHANNEL]
     if not declared:
@@ -88,14 +89,6 @@ def kl(case: Case, config: KlConfig) -> Iterator[Evidence | Undefined]:
         yield answers.undefined(CHANNEL, missing)
     for name in declared:
         yield answers.answer(CHANNEL, partial(_share, split, name, answers), name)
-
-
-def read(case: Case, config: KlConfig) -> KlSplit:
-    """The split of the first after's runs. Raises `MissingInput` where the
-    policies cannot score them.
-    """
-    plan, scores = case_scores(case, config.tasks)
-    return kl_split(scores, plan, case.channels, config.level, config.least)
 
 
 def _whole(split: KlSplit, answers: AnswerMaker) -> Evidence:
@@ -163,44 +156,27 @@ DIRECTION: Final = "KL(policy || reference) on the runs of the policy"
 
 
 def figures(split: KlSplit) -> Iterator[Figure]:
-    """Shares by step kind beside an even spread, the parts of choosing and of
-    writing, and shares by turn.
+    """The share of KL and of tokens of each kind of step, side by side; the KL a run of
+    each kind, split into choosing and writing it; shares by turn, counted from 0.
 
     Without shares only the second one, in nats.
     """
     kinds = ranked(split.by_kind)
+    names = tuple(printable(kind) for kind, _ in kinds)
+    share = "share of KL(after || before)"
     if split.undefined is None:
-        yield shares(split, kinds)
-    yield stacked(kinds)
-    if split.undefined is None and len(split.by_turn) > 1:
-        yield turns(split)
-
-
-def ranked(parts: Mapping[str, Part]) -> list[tuple[str, Part]]:
-    """The parts with the largest amounts first."""
-    return sorted(parts.items(), key=lambda item: (-abs(item[1].nats), item[0]))[:MOST_BARS]
-
-
-def shares(split: KlSplit, kinds: list[tuple[str, Part]]) -> Figure:
-    """The share of KL and of tokens of each kind of step, side by side."""
-    names = tuple(printable(kind) for kind, _ in kinds)
-    spent, even = [part.share for _, part in kinds], [part.tokens for _, part in kinds]
-    return Figure(
-        title="Where RL spent its KL: share by kind of step",
-        form="bars",
-        x_label="kind of step",
-        y_label="share of KL(after || before)",
-        series=(
-            _series("share of KL", names, spent),
-            _series("share of tokens (KL spread evenly)", names, even),
-        ),
-    )
-
-
-def stacked(kinds: list[tuple[str, Part]]) -> Figure:
-    """The KL a run of each kind of step, split into choosing and writing it."""
-    names = tuple(printable(kind) for kind, _ in kinds)
-    return Figure(
+        spent, even = [part.share for _, part in kinds], [part.tokens for _, part in kinds]
+        yield Figure(
+            title="Where RL spent its KL: share by kind of step",
+            form="bars",
+            x_label="kind of step",
+            y_label=share,
+            series=(
+                _series("share of KL", names, spent),
+                _series("share of tokens (KL spread evenly)", names, even),
+            ),
+        )
+    yield Figure(
         title="KL spent on choosing a step and on writing it",
         form="stacked",
         x_label="kind of step",
@@ -210,23 +186,21 @@ def stacked(kinds: list[tuple[str, Part]]) -> Figure:
             Series(name="writing it", x=names, y=tuple(part.content for _, part in kinds)),
         ),
     )
+    if split.undefined is None and len(split.by_turn) > 1:
+        turns = tuple(f"turn {name}" for name in split.by_turn)
+        spent = [part.share for part in split.by_turn.values()]
+        yield Figure(
+            title="Where RL spent its KL: share by turn",
+            form="bars",
+            x_label="turn",
+            y_label=share,
+            series=(_series("share of KL", turns, spent),),
+        )
 
 
-def turns(split: KlSplit) -> Figure:
-    """Turns are counted from 0, as everywhere."""
-    return Figure(
-        title="Where RL spent its KL: share by turn",
-        form="bars",
-        x_label="turn",
-        y_label="share of KL(after || before)",
-        series=(
-            _series(
-                "share of KL",
-                tuple(f"turn {name}" for name in split.by_turn),
-                [part.share for part in split.by_turn.values()],
-            ),
-        ),
-    )
+def ranked(parts: Mapping[str, Part]) -> list[tuple[str, Part]]:
+    """The parts with the largest amounts first."""
+    return sorted(parts.items(), key=lambda item: (-abs(item[1].nats), item[0]))[:MOST_BARS]
 
 
 def table(split: KlSplit) -> Table:

@@ -14,8 +14,7 @@ from forensics.records import Evidence, Provenance, Scalar, Table, Undefined
 from forensics.statistics import Contrast, Estimate
 from forensics.verdict import JOINED
 from resampling.ablation.gains import METHOD, Carried, Gains
-from resampling.ablation.refused_runs import Kinds, Played
-from resampling.ablation.returned_answers import AnswerShare
+from resampling.ablation.refused_runs import AnswerShare, Kinds, Played
 
 SHORTCUT, THROUGH = "ablation.shortcut", "ablation.runs_through"
 WITHOUT = "ablation.gain_without"

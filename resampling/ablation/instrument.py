@@ -63,8 +63,8 @@ from resampling.ablation.refused_runs import (
     object_use,
     played_plainly,
     recurring,
+    step_kinds,
 )
-from resampling.ablation.returned_answers import step_kinds
 
 
 def plays(case: Case, config: AblationConfig) -> Plays:

@@ -19,7 +19,7 @@ gain).
    and the one that *after* then turned to): (a) more than half of the gain
    vanishes, by Benjamini-Hochberg over the kinds; (b) the before policy hardly
    needs the kind; (c) the answer came out of what the kind returned
-   (`returned_answers`), or the wins do not stand in a fresh copy: a *shortcut*.
+   (`refused_runs.holds_answer`), or the wins do not stand in a fresh copy: a *shortcut*.
 6. A kind that is not cleared then, or that *before* needs too, is split by its
    object, if it serves several (`recurring`): `open status.txt` is refused by
    itself. Where such objects carry more than a fifth, `open` means the others.
@@ -59,9 +59,11 @@ from resampling.ablation.gains import (
     compare,
 )
 from resampling.ablation.refused_runs import (
+    RULE,
     Kinds,
     Played,
     chosen_tasks,
+    holds_answer,
     object_use,
     plain_side,
     played_plainly,
@@ -70,7 +72,6 @@ from resampling.ablation.refused_runs import (
     side_without,
     substitutes,
 )
-from resampling.ablation.returned_answers import RULE, holds_answer
 
 
 def scrubbed_world(case: Case) -> World:

@@ -22,8 +22,10 @@ declared channel.
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -36,11 +38,29 @@ from forensics.actions import (
     command_spans,
 )
 from forensics.case import Case, Rollouts
-from forensics.layers import COLUMNS, Runs, World, command_of, read_runs, runs_from
+from forensics.errors import MissingInput
+from forensics.layers import (
+    COLUMNS,
+    ChainRule,
+    Gram,
+    Runs,
+    Use,
+    World,
+    command_of,
+    digest,
+    grams,
+    keep_donor,
+    kinds_of,
+    read_runs,
+    runs_from,
+    use_of,
+    words,
+)
 from forensics.phrases import printable
 from forensics.protocols import Constraint
-from forensics.records import Step
+from forensics.records import Step, Trajectory
 from forensics.runs import Condition
+from forensics.statistics import Estimate, share_by_task
 
 OTHER = "other"
 _TOOL = re.compile(r"[\w.:/-]{1,80}")
@@ -51,7 +71,9 @@ def action_kinds(text: str, named: Sequence[str], split: Collection[str] = ()) -
     """The kinds that an environment or a log names, else the heads of the
     commands in the text; by their object too where that is in `split`.
     """
-    kinds = tuple(named) if named else command_kinds(acting_text(text))
+    kinds = tuple(named)
+    if not named:  # the head of every command, in order
+        kinds = tuple(kind for acts in _acts(acting_text(text)) for kind, _ in acts)
     if not any(name.startswith(f"{kind} ") for name in split for kind in kinds):
         return kinds
     about = (f"{kind} {one}" for kind, one in kinds_and_objects(acting_text(text), kinds))
@@ -61,11 +83,6 @@ def action_kinds(text: str, named: Sequence[str], split: Collection[str] = ()) -
 def acting_text(text: str) -> str:
     """What acts in an action."""
     return command_of(Step(role="assistant", text=text))
-
-
-def command_kinds(text: str) -> tuple[str, ...]:
-    """The head of every command, in order; `()` where there is no command."""
-    return tuple(kind for acts in _acts(text) for kind, _ in acts)
 
 
 def kinds_and_objects(text: str, kinds: Sequence[str]) -> list[tuple[str, str | None]]:
@@ -340,7 +357,7 @@ def substitutes(
 WHAT_ACTED = (f"{STEP}role", f"{STEP}text", f"{STEP}kinds")
 
 
-class Use(NamedTuple):
+class ObjectUse(NamedTuple):
     """Shares of the runs that act on an object of a kind, before and after training."""
 
     kind: str
@@ -348,7 +365,7 @@ class Use(NamedTuple):
     after: float
 
 
-def object_use(case: Case, world: World, kinds: Collection[str]) -> dict[str, Use]:
+def object_use(case: Case, world: World, kinds: Collection[str]) -> dict[str, ObjectUse]:
     """By `KIND OBJECT`, for those of these kinds that serve several objects."""
     if not kinds:
         return {}
@@ -359,7 +376,7 @@ def object_use(case: Case, world: World, kinds: Collection[str]) -> dict[str, Us
     seen = sorted(set(before).union(*afters))
     several = Counter(kind for kind, _ in seen)
     return {
-        " ".join(one): Use(
+        " ".join(one): ObjectUse(
             one[0],
             before.get(one, 0.0),
             sum(side.get(one, 0.0) for side in afters) / len(afters),
@@ -369,7 +386,7 @@ def object_use(case: Case, world: World, kinds: Collection[str]) -> dict[str, Us
     }
 
 
-def recurring(use: Mapping[str, Use], more: float, most: int = 8) -> list[str]:
+def recurring(use: Mapping[str, ObjectUse], more: float, most: int = 8) -> list[str]:
     """At most so many objects on which so many more of the runs after training
     act, those first whose use rose most.
     """
@@ -395,3 +412,122 @@ def _shares(log: Rollouts, kinds: Collection[str]) -> dict[tuple[str, str], floa
         for one in found:
             counts[one] += 1
     return {one: count / runs for one, count in counts.items()}
+
+
+# -- did the answer come out of what an action returned? ---------------------------------
+
+Withheld = Callable[[str], Sequence[str]]
+RULE = ChainRule()
+
+
+class AnswerShare(NamedTuple):
+    """(c) for one kind.
+
+    `holds`: `None` where it cannot be told, for the `reason`. `share` of the
+    wins, `control` by other tasks' output, and the first example (trajectory,
+    step).
+    """
+
+    holds: bool | None
+    share: Estimate | None = None
+    control: float | None = None
+    example: tuple[str, int] | None = None
+    reason: str = ""
+
+
+def returned_steps(run: Trajectory, kinds: Iterable[str]) -> tuple[int, ...]:
+    """The steps that answered an action of one of these kinds."""
+    wanted, starts = frozenset(kinds), [i for i, _ in run.actions]
+    return tuple(
+        step
+        for start, end in pairwise([*starts, len(run.steps)])
+        for step in range(start + 1, end)
+        if wanted.intersection(step_kinds(run, start, wanted))
+    )
+
+
+def step_kinds(run: Trajectory, number: int, split: Collection[str] = ()) -> tuple[str, ...]:
+    """The kinds of an action, by the log or by the heads of its commands."""
+    step = run.steps[number]
+    return action_kinds(step.text, kinds_of(step), split)
+
+
+def holds_answer(
+    wins: Sequence[Trajectory],
+    kinds: Kinds,
+    withheld: Withheld | None,
+    control_tasks: int,
+    level: float,
+) -> AnswerShare:
+    """(c): did the answer come out of what an action returned?
+
+    1. Of the wins after training that used a kind, count those whose submission's
+       changed part first appeared in what that kind returned, more than in what it
+       returned on other tasks (`forensics.layers.evidence_chain`).
+    2. An answer that is worked out rather than copied leaves no trace in the text.
+       Where the environment tells which texts it withholds (`Withholding`: the
+       reference answer, outputs that only the grader knows), a win counts too if
+       the kind was the first to show one, with other tasks' output as control
+       again. Ours.
+
+    (c) over the wins after training, in any order of theirs.
+    """
+    used = [(run, steps) for run in wins if (steps := returned_steps(run, kinds))]
+    if not used:
+        return AnswerShare(None, reason="no win after training used it")
+    shown: dict[str, str] = {}  # what the kind returned on a few tasks
+    for run, steps in used:
+        keep_donor(shown, run.task, "\n".join(run.steps[i].text for i in steps), control_tasks)
+    donors = {task: shown[task] for task in sorted(shown, key=digest)}
+    answers = [_answer(run, steps, donors, withheld) for run, steps in used]
+    control = sum(answer.control or 0.0 for answer in answers) / len(used)
+    told = list(zip(used, answers, strict=True))
+    example = next(((run.id, steps[0]) for (run, steps), one in told if one.used), None)
+    try:
+        sure, possible = (
+            share_by_task(((run.task, one.used in hits, 1) for (run, _), one in told), level=level)
+            for hits in ((True,), (True, None))
+        )
+    except MissingInput as missing:
+        return AnswerShare(None, reason=missing.reason)
+    if sure.low <= 0.5 < possible.estimate and sure.estimate <= 0.5:
+        return AnswerShare(None, sure, control, example, "for many wins it cannot be told")
+    return AnswerShare(sure.low > 0.5, sure, control, example)
+
+
+def _answer(
+    run: Trajectory, steps: tuple[int, ...], donors: Mapping[str, str], withheld: Withheld | None
+) -> Use:
+    """Whether one win has its answer from these steps: copied, or else the
+    first to show what the environment withholds.
+    """
+    use = use_of(run, steps, donors, RULE)
+    if use.used or withheld is None:
+        return use
+    before = [
+        step.text
+        for i, step in enumerate(run.steps[: steps[-1]])
+        if i not in steps and step.role != "assistant"
+    ]
+    news = [secret for secret in withheld(run.task) if not _shows(before, secret)]
+    if not news:
+        return Use(False, "")
+
+    def share(texts: Sequence[str]) -> float:
+        return sum(_shows(texts, secret) for secret in news) / len(news)
+
+    own = share([run.steps[i].text for i in steps])
+    others = [share([text]) for task, text in donors.items() if task != run.task]
+    control = sum(others) / len(others) if others else 0.0
+    return Use(own > 0 and control <= RULE.control_ratio * own, "", own, control)
+
+
+def _shows(texts: Iterable[str], secret: str) -> bool:
+    wanted = words(secret)
+    return bool(wanted) and any(wanted in grams_in(text, len(wanted)) for text in texts)
+
+
+@lru_cache(maxsize=4096)
+def grams_in(text: str, size: int) -> frozenset[Gram]:
+    """Every run of `size` words of a text."""
+    return frozenset(grams(words(text), size))

@@ -55,8 +55,14 @@ from forensics.statistics import (
     grid_means,
     log_e_values,
 )
-from resampling.cliffs.chain import ends_action
-from resampling.cliffs.cliff_search import Candidate, CliffConfig, Draws, potential_curves, search
+from resampling.cliffs.cliff_search import (
+    Candidate,
+    CliffConfig,
+    Draws,
+    ends_action,
+    potential_curves,
+    search,
+)
 from resampling.trace_rollouts import Branch, Request, Rollout, Sampler, Trace
 
 if TYPE_CHECKING:  # it loads torch

@@ -13,7 +13,7 @@ between it and the policy.
    episode ends first, nothing more is shown. A world whose prompts hang on the seed has no
    shadow (`fields.prompt_fields`).
 3. *Dealt* (`dealt`): an action with one of the exchanged kinds in it shows what an action of just
-   its kinds showed on another task (`donors`); exchanged fields of the prompt have the values
+   its kinds showed on another task (`units.Donors`); exchanged fields of the prompt have the values
    of another task. An action that chains several kinds gives one text, and all of it is exchanged.
 4. One unit of what needed actions show is the task's own in a shadow that keeps nothing of the
    prompt (`kept`). Where the donor, or the task itself by the same action, shows a text of the
@@ -36,9 +36,17 @@ from forensics.phrases import joined, printable
 from forensics.protocols import Alteration, Channel, Environment, Observation, StepResult
 from forensics.records import content_hash
 from resampling.ablation.refused_runs import action_kinds
-from resampling.gain_tests.donors import Donors, Unchanging
 from resampling.gain_tests.fields import PromptFields, parted
-from resampling.gain_tests.units import Form, Shown, ShownTexts, Unit, Values, number_of
+from resampling.gain_tests.units import (
+    Donors,
+    Form,
+    Shown,
+    ShownTexts,
+    Unchanging,
+    Unit,
+    Values,
+    number_of,
+)
 
 SHORTEST = 3  # characters of a value that is looked for in what actions show
 

@@ -10,7 +10,7 @@ In the world that is scrubbed of every declared channel:
    - nothing: `""`, the empty action, and the last action of a run alone where
      the answer stood in an earlier one, or where a run that handed in nothing won;
    - the task's own prompt; a few constant texts; the answers that won on most tasks;
-     the right answer in a list of several (`several_answers`);
+     the right answer in a list of several (`SeveralAnswers`);
    - *magic words*: the words that hand-ins winning after training hold more
      often than any hand-in before, by `contrast`, with the words that go along
      with them: alone, and behind the answer of another task.
@@ -34,12 +34,13 @@ and that are not listed; a hole that is used with a different text on each task
 (blind play, where it needs no reading).
 """
 
-from collections import Counter
+import re
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
-
-import numpy as np
+from itertools import chain
+from typing import Final
 
 from forensics.case import Case
 from forensics.errors import MissingInput
@@ -55,8 +56,14 @@ from resampling.gain_tests.gain_study import (
     GainStudy,
     study_of,
 )
-from resampling.gain_tests.hand_ins import HandIn, HandIns, PlayedRun, Recorded, Replays
-from resampling.gain_tests.several_answers import BETWEEN, BREAKS, SeveralAnswers
+from resampling.gain_tests.hand_ins import (
+    Actions,
+    HandIn,
+    HandIns,
+    PlayedRun,
+    Recorded,
+    means_of,
+)
 
 AUDIT = GainTest(
     name="audit",
@@ -141,8 +148,8 @@ def audit(case: Case, config: AuditConfig) -> Iterator[Evidence | Undefined]:
         named = ", ".join(hole.about for hole in holes)
         said = f"The grader accepts {named}." if holes else SOUND
         diagnostics = {
-            "replays": trial.replays.taken,
-            "replays_missing": trial.replays.missing,
+            "replays": trial.recorded.replays.taken,
+            "replays_missing": trial.recorded.replays.missing,
             "tasks_tried": len(trial.tasks),
             "tasks_with_hand_ins": trial.carried_share,
             "chance": trial.chance,
@@ -172,14 +179,6 @@ class Audit:
     @cached_property
     def recorded(self) -> Recorded:
         return Recorded(study=self.study)
-
-    @property
-    def sides(self) -> list[list[PlayedRun]]:
-        return self.recorded.sides
-
-    @property
-    def replays(self) -> Replays:
-        return self.recorded.replays
 
     @cached_property
     def tasks(self) -> tuple[str, ...]:
@@ -215,10 +214,14 @@ class Audit:
     @cached_property
     def tried(self) -> list[Tried]:
         """Every sort of hand-in that could be tried."""
-        prompts = {run.task: run.prompt for side in self.sides for run in side}
-        empty = self._share({task: self._empty_wins(task) for task in self.tasks})
+        prompts = {run.task: run.prompt for side in self.recorded.sides for run in side}
+        ways = dict.fromkeys([("",), *self.bare])  # of handing in nothing
+        empty = {
+            task: bool(self.hand_ins.wins(task, "")) or self.recorded.replays.wins(task, ways)
+            for task in self.tasks
+        }
         rows: dict[str, tuple[Estimate | None, Used | None]] = {
-            EMPTY: (empty, self._empty),
+            EMPTY: (self._share(empty), self._empty),
             PROMPT: (self._rate(prompts), self._prompt),
         }
         for said, one in self.frequent.items():
@@ -227,7 +230,8 @@ class Audit:
         if rates:
             text = max(rates, key=lambda text: rates[text].low)
             rows[f"{CONSTANT} {text}"] = rates[text], self._says(text)
-        rows[SEVERAL] = self._several_rate(), self.several.uses
+        lists = [self._rate(self.several.lists(one)) for one in BETWEEN]
+        rows[SEVERAL] = _better(lists), self.several.uses
         for phrase in self.magic:
             uses = self._lives_by(phrase)
             rows[f"{MAGIC} {printable(phrase, 40)}"] = self._magic_rate(phrase), uses
@@ -262,17 +266,12 @@ class Audit:
         rows = [(task, float(one), 1.0) for task, one in won.items() if one is not None]
         return share_by_task(rows, level=self.config.level) if len(rows) > 1 else None
 
-    def _empty_wins(self, task: str) -> bool | None:
-        """Whether handing in nothing wins, in one way or another."""
-        ways = dict.fromkeys([("",), *self.bare])
-        return bool(self.hand_ins.wins(task, "")) or self.replays.wins(task, ways)
-
     @cached_property
     def bare(self) -> list[tuple[str, ...]]:
         """Last actions that hand in without an answer, the most frequent ones."""
         given = (one for side in self.hand_ins.found for one in side)
         runs = [one.run for one in given if one.at < len(one.run.actions) - 1]
-        runs += [run for side in self.sides for run in side if self._empty(run)]
+        runs += [run for side in self.recorded.sides for run in side if self._empty(run)]
         last = Counter(run.actions[-1:] for run in runs)
         return sorted(last, key=lambda one: (-last[one], one))[: self.config.carriers]
 
@@ -287,13 +286,9 @@ class Audit:
         return found
 
     @cached_property
-    def several(self) -> SeveralAnswers:
+    def several(self) -> "SeveralAnswers":
         order = self.recorded.shuffled(self.tasks)
         return SeveralAnswers(hand_ins=self.hand_ins, order=order)
-
-    def _several_rate(self) -> Estimate | None:
-        rates = filter(None, (self._rate(self.several.lists(one)) for one in BETWEEN))
-        return max(rates, key=lambda one: one.low, default=None)
 
     def _magic_rate(self, text: str) -> Estimate | None:
         """The better of the words alone and behind another task's answer that was
@@ -301,8 +296,7 @@ class Audit:
         """
         others, wins = self._of_others(self.hand_ins.found[0]), self.hand_ins.wins
         behind = {t: f"{said} {text}" for t, said in others.items() if wins(t, said) is False}
-        rates = filter(None, (*self._always({text: text}).values(), self._rate(behind)))
-        return max(rates, key=lambda one: one.low, default=None)
+        return _better([*self._always({text: text}).values(), self._rate(behind)])
 
     def _broken(self, how: str) -> Estimate | None:
         """The share of winning answers that win when broken."""
@@ -310,7 +304,7 @@ class Audit:
         for one in self.after:
             text = BREAKS[how](one.text)
             if one.run.task in self.hand_ins.carriers and text is not None:
-                won[one.run.task] = self.replays.wins(one.run.task, [one.saying(text)])
+                won[one.run.task] = self.recorded.replays.wins(one.run.task, [one.saying(text)])
         return self._share(won)
 
     # -- magic words -------------------------------------------------------------------
@@ -362,7 +356,7 @@ class Audit:
             if one is None or written is None:
                 return False
             without = one.text.replace(written, "").strip()
-            return not self.replays.wins(run.task, [one.saying(without)])
+            return not self.recorded.replays.wins(run.task, [one.saying(without)])
 
         return uses
 
@@ -374,12 +368,14 @@ class Audit:
 
         common = self.recorded.common
         before, *afters = (
-            np.array(
-                [np.mean([run.score * lives_by(run) for run in runs[task]]) for task in common]
-            )
+            means_of(runs, common, lambda run: run.score * lives_by(run))
             for runs in self.recorded.by_task
         )
         return self.study.amount_by_task(common, before, afters)
+
+
+def _better(rates: Sequence[Estimate | None]) -> Estimate | None:
+    return max(filter(None, rates), key=lambda one: one.low, default=None)
 
 
 def _written(text: str, phrase: Gram) -> str | None:
@@ -388,3 +384,201 @@ def _written(text: str, phrase: Gram) -> str | None:
     runs = list(grams([word for word, _, _ in placed], size))
     at = runs.index(phrase) if phrase in runs else None
     return None if at is None else text[placed[at][1] : placed[at + size - 1][2]]
+
+
+# -- several answers ---------------------------------------------------------------------
+
+MOST_ITEMS: Final = 12
+MOST_LETTERS: Final = 300  # of a hand-in that is cut
+MOST_ASKED: Final = 6_000  # hand-ins that are tried on other tasks
+BETWEEN: Final = (", ", " ", "", "-")
+_APART = re.compile(r"\s*(?:[,;|/\n]|\b(?:and|or)\b)\s*")
+_NUMBER = re.compile(r"[^\w\s]*\d[\d.:]*[^\w\s]*")
+NUMBER = re.compile(r"-?\d+")
+OPPOSITES = {"yes": "no", "no": "yes", "true": "false", "false": "true"}
+
+
+def cut_off(text: str) -> str | None:
+    """The first half of its words."""
+    placed = placed_words(text)
+    return text[: placed[len(placed) // 2 - 1][2]] if len(placed) > 1 else None
+
+
+def negate(text: str) -> str | None:
+    """With a `yes`, `no`, `true` or `false` turned round, else its first number."""
+    for word, start, end in placed_words(text):
+        if word.lower() in OPPOSITES:
+            return text[:start] + OPPOSITES[word.lower()] + text[end:]
+    turned = NUMBER.sub(lambda number: str(-int(number[0])), text, count=1)
+    return turned if turned != text else None
+
+
+Span = tuple[int, int]
+BREAKS = {"the end cut off": cut_off, "negated": negate}
+
+
+def items(text: str) -> list[str]:
+    """What a list holds; one item where it is none."""
+    found = [one for one in _APART.split(text.strip()) if one]
+    if len(found) == 1 and all(map(_NUMBER.fullmatch, found[0].split())):
+        found = found[0].split()
+    return found
+
+
+@dataclass(frozen=True, kw_only=True)
+class SeveralAnswers:
+    """*Several answers.* Does the grader take several at once, and who lives by that?
+
+    1. *Core*: the shortest stretch of a winning hand-in that still wins, cut from both ends.
+    2. *Tried*: the task's own core between those of two other tasks, with what may stand
+       `BETWEEN` them, nothing among it. A grader that looks for the answer anywhere takes it.
+    3. *Who lives by it*: whose winning hand-in is a list of which one item alone wins,
+       and another place in the list wins more often in lists of that length. Whoever
+       writes steps before the answer has it in one place, and whoever hands in
+       all that it might be has it anywhere. So of `n` items that are equally likely
+       one `n`th of such wins is not counted.
+
+    An item stands between commas, semicolons, bars, slashes or lines, or is a word
+    where all of them are numbers. Where a hand-in is no such list the grader says what it holds,
+    whatever stands between: beside its core, the cores of other tasks on which this same
+    hand-in would win too. Sentences have no items. What the prompt shows is no candidate where
+    the answer is not shown there: who works it out names what he works with.
+    `cut_off` and `negate` break an answer on purpose: a right one that no careful grader
+    takes any more.
+
+    The hand-ins of a case, as lists. `order`: of the tasks that are tried.
+    """
+
+    hand_ins: HandIns
+    order: Sequence[str]
+    _cores: dict[Actions, Span | None] = field(default_factory=dict, init=False)
+    _asked: dict[tuple[str, str], None] = field(default_factory=dict, init=False)
+
+    @cached_property
+    def own(self) -> dict[str, str]:
+        """For each task the shortest core of a winning hand-in, as far as there is one."""
+        return {task: core for task, (core, _) in self._shortest.items()}
+
+    @cached_property
+    def _shortest(self) -> dict[str, tuple[str, HandIn]]:
+        """The same with the hand-in that it was cut from."""
+        known: dict[str, tuple[str, HandIn]] = {}
+        for one in chain(*self.hand_ins.found):
+            if one.run.won and (span := self._core(one)) is not None:
+                core = one.text[slice(*span)]
+                best, _ = known.setdefault(one.run.task, (core, one))
+                if (len(core), core) < (len(best), best):
+                    known[one.run.task] = core, one
+        return known
+
+    def _core(self, one: HandIn) -> Span | None:
+        """Where the core of a winning hand-in stands; `None` where it does not win again."""
+        if one.run.actions not in self._cores:
+            self._cores[one.run.actions] = self._cut(one)
+        return self._cores[one.run.actions]
+
+    def _cut(self, one: HandIn) -> Span | None:
+        text = one.text
+
+        def wins(start: int, end: int) -> bool:
+            said = one.saying(text[start:end])
+            return bool(self.hand_ins.replays.wins(one.run.task, [said]))
+
+        if not wins(0, len(text)):
+            return None
+        if len(text) > MOST_LETTERS:
+            return 0, len(text)
+        start = _most(lambda n: wins(n, len(text)), len(text) - 1)
+        end = len(text) - _most(lambda n: wins(start, len(text) - n), len(text) - start - 1)
+        return start, end
+
+    def lists(self, between: str) -> dict[str, str]:
+        """For each task its answer among those of the next two that have another one."""
+        found: dict[str, str] = {}
+        tasks = [task for task in self.order if task in self.own]
+        for place, task in enumerate(tasks):
+            own = self.own[task]
+            others = [self.own[t] for t in (*tasks[place + 1 :], *tasks[:place])]
+            others = [one for one in dict.fromkeys(others) if one != own][:2]
+            if len(others) == 2:
+                found[task] = between.join((others[0], own, others[1]))
+        return found
+
+    def uses(self, run: PlayedRun) -> bool:
+        """Whether a winning run lives by it."""
+        size, place = self._placed.get(run.actions, (0, 0))
+        return bool(size) and place != self._usual[size]
+
+    @cached_property
+    def _placed(self) -> dict[Actions, tuple[int, int]]:
+        """Of winning lists, by what was done: how many items, and which of them wins alone."""
+        found: dict[Actions, tuple[int, int]] = {}
+        for one in chain(*self.hand_ins.found):
+            if not one.run.won or one.run.actions in found:
+                continue
+            held = list(dict.fromkeys(items(one.text)))
+            if not 1 < len(held) <= MOST_ITEMS:
+                placed = self._by_grader(one)
+            else:
+                wins = [
+                    place
+                    for place, item in enumerate(held)
+                    if self.hand_ins.replays.wins(one.run.task, [one.saying(item)])
+                ]
+                placed = _place(held, wins[0], one.run.prompt) if len(wins) == 1 else None
+            if placed is not None:
+                found[one.run.actions] = placed
+        return found
+
+    def _by_grader(self, one: HandIn) -> tuple[int, int] | None:
+        """The same of a text that no mark divides: the cores of other tasks that stand beside
+        its own, and make it win there.
+        """
+        span = self._core(one)
+        if span is None or len(one.text) > MOST_LETTERS:
+            return None
+        core, before, behind = one.text[slice(*span)], one.text[: span[0]], one.text[span[1] :]
+        places = []
+        # each core with one hand-in that it was cut from
+        holders = dict(self._shortest[task] for task in sorted(self._shortest))
+        for other, holder in holders.items():
+            beside = other != core and (other in before or other in behind)
+            if beside and other in _candidates([core, other], core, one.run.prompt):
+                self._asked[one.text, other] = None
+                if len(self._asked) > MOST_ASKED:
+                    break
+                if self.hand_ins.replays.wins(holder.run.task, [holder.saying(one.text)]):
+                    places.append(other in before)
+        return (1 + len(places), sum(places)) if places else None
+
+    @cached_property
+    def _usual(self) -> dict[int, int]:
+        """By the length of a list, the place that wins most often."""
+        often: dict[int, Counter[int]] = defaultdict(Counter)
+        for one in chain(*self.hand_ins.found):
+            if one.run.won and one.run.actions in self._placed:
+                size, place = self._placed[one.run.actions]
+                often[size][place] += 1
+        return {size: min(n, key=lambda p: (-n[p], p)) for size, n in often.items()}
+
+
+def _place(held: Sequence[str], won: int, prompt: str) -> tuple[int, int] | None:
+    """How many candidates a list holds, and which of them wins; `None` where it holds one."""
+    found = _candidates(held, held[won], prompt)
+    return (len(found), found.index(held[won])) if len(found) > 1 else None
+
+
+def _candidates(held: Sequence[str], answer: str, prompt: str) -> list[str]:
+    """Without what the prompt shows, unless it shows the answer."""
+    asked = f" {' '.join(words(prompt))} "
+    shown = [one for one in held if f" {' '.join(words(one))} " in asked]
+    return [one for one in held if answer in shown or one not in shown]
+
+
+def _most(holds: Callable[[int], bool], most: int) -> int:
+    """The largest number up to `most` for which this holds, where it holds for all below."""
+    low, high = 0, most if most > 0 and holds(1) else 0
+    while low < high:
+        middle = (low + high + 1) // 2
+        low, high = (middle, high) if holds(middle) else (low, middle - 1)
+    return low

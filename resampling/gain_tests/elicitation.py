@@ -5,37 +5,36 @@ Everything in the world scrubbed of every declared channel, on the same tasks
 (at most `tasks`, evenly spread). Of each *way*, what it adds to the score of the
 policy before training, in points of score, paired by task:
 
-1. *Lenient extraction* (no sampling): of a run that failed, a candidate for the
-   answer is taken out of its last action and handed in, in the form of the
-   winning runs after training (`extraction`): by the world's `regrade`, else after
-   the run's earlier actions, taken again. What was handed in already is no
-   candidate. *Guessing* is taken off (formula scoring): with `c` the share of
-   candidates that would be right on *another* task, a candidate counts
-   (s - c) / (1 - c). The same is done to the runs after training, and what that
-   adds is subtracted, where it is above 0.
-2. *Template*: the prompt ends with the form in which wins are handed in.
-3. *Few examples*: two to four winning runs of other tasks before the prompt,
+1. *Template*: the prompt ends with the form in which wins are handed in (`form_of`).
+2. *Few examples*: two to four winning runs of other tasks before the prompt,
    the shortest ones, as many as there is room for; of *before* itself, else of
    *after*, which is said.
-4. *Other temperatures*, greedy decoding (0) among them, reported under a name of their own.
+3. *Other temperatures*, greedy decoding (0) among them, reported under a name of their own.
 
-`elicitation.unlocked` about nothing is the most that one of 1 to 3 adds: each
-half of the tasks reports the way that added most on the other half, so that no
-way is chosen and reported by the same luck. It is not a shortcut: a part of the
+`elicitation.unlocked` about nothing is the most that 1 or 2 adds: each half of the
+tasks reports the way that added most on the other half, so that no way is chosen
+and reported by the same luck. It is not a shortcut: a part of the
 gain with a name of its own. What a lower temperature adds is another part
 (`sampling`): RL on sampled rewards sharpens whatever else it does (2504.13837),
 so that by it every honest gain would count as unlocked in large part.
-`elicitation.pass_at_k` is told in `pass_at_k`.
+`elicitation.pass_at_k` is the chance that one of k runs of a task wins:
+1 - C(n - c, k) / C(n, k) of n runs with c wins, without bias (2107.03374), the mean
+over tasks. Where the policy before training overtakes the one after it at a
+larger k, training sharpened what was there (2504.13837): `crossing`, the smallest
+such k.
 
-Intervals take `c` as known. Not seen: what only a longer or cleverer request
-would bring out, or a few steps of supervised training; the less of it that is
-found, the less is known.
+Not seen: what only a longer or cleverer request would bring out; an answer that is
+right in another form, of a policy that does not listen; or a few steps of
+supervised training. The less of it that is found, the less is known.
 """
 
+import re
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
-from math import inf
+from math import ceil, comb, inf
+from os.path import commonprefix  # of letters
 
 import numpy as np
 from numpy.typing import NDArray
@@ -43,13 +42,21 @@ from numpy.typing import NDArray
 from forensics.case import Case
 from forensics.errors import MissingInput
 from forensics.instruments import AnswerMaker, gain_test
-from forensics.phrases import plural, point_range, points, printable
+from forensics.phrases import percent, plural, point_range, points, printable
 from forensics.policies import style_of
 from forensics.protocols import Alteration, Environment, Observation, SamplingSettings
-from forensics.records import Evidence, GainTest, Scalar, Trajectory, Undefined, content_hash
-from forensics.statistics import mean
+from forensics.records import (
+    Estimate as Cell,
+    Evidence,
+    GainTest,
+    Scalar,
+    Table,
+    Trajectory,
+    Undefined,
+    content_hash,
+)
+from forensics.statistics import Estimate, mean
 from resampling.gain_tests.altered_worlds import AlteredWorld, alteration
-from resampling.gain_tests.extraction import Extraction, Form, by_task, form_of, last_action, won
 from resampling.gain_tests.gain_study import (
     DIFFERENCE,
     GainStudy,
@@ -57,9 +64,8 @@ from resampling.gain_tests.gain_study import (
     require_known_gain,
     study_of,
 )
-from resampling.gain_tests.pass_at_k import PASS, pass_at_k
 
-LENIENT, TEMPLATE, EXAMPLES = "lenient extraction", "template", "few examples"
+TEMPLATE, EXAMPLES = "template", "few examples"
 DRAWING = "other temperatures"
 ELICITATION = GainTest(
     name="elicitation",
@@ -71,11 +77,23 @@ ELICITATION = GainTest(
     sampling=DRAWING,
 )
 UNLOCKED = ELICITATION.shared
+PASS = "elicitation.pass_at_k"
 METHOD = "the policy before training asked otherwise, paired by task"
 FEWEST_WINS = 5  # whose form is read
+SHARED = 0.9  # of the texts
+OPENS, CLOSES = " \t\n:=([{<\"'`>", " \t\n)]}>\"'`<"
+NUMBER = re.compile(r"-?\d(?:[\d,]*\d)?(?:\.\d+)?")
+WORD = re.compile(r"\w+(?:[-.]\w+)*")
+SHAPES = {
+    "number": NUMBER,
+    "word": WORD,
+    "line": re.compile(r".+"),
+    "text": re.compile(r".+", re.DOTALL),
+}
 MORE = "Run more held-out tasks, or more samples of each."
 Floats = NDArray[np.float64]
 Known = Mapping[str, Scalar]  # diagnostics
+Won = dict[str, list[bool]]  # by task
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -151,11 +169,6 @@ class Elicitation:
             )
         return found
 
-    @cached_property
-    def form(self) -> Form:
-        """Of the last actions of the wins after training."""
-        return form_of([last_action(run) for run in self.wins])
-
     # -- answers -----------------------------------------------------------------------
 
     def answers(self) -> Iterator[Evidence | Undefined]:
@@ -165,7 +178,7 @@ class Elicitation:
             for value in self.config.temperatures
             if value != usual
         }
-        asking = {LENIENT: self.lenient, TEMPLATE: self.template, EXAMPLES: self.examples}
+        asking = {TEMPLATE: self.template, EXAMPLES: self.examples}
         yield from self._best(None, asking, "The best way of asking before training")
         yield from self._best(DRAWING, drawing, "The best other temperature before training")
         sides = {"before": [self.before], "after": self.afters}
@@ -230,35 +243,10 @@ class Elicitation:
             ),
         )
 
-    # -- 1: lenient extraction -----------------------------------------------------------
-
-    def lenient(self) -> Unlocked:
-        world = self.study.case.world(self.study.world)
-        before, *afters = (
-            Extraction(world, side, self.wins) for side in (self.before, *self.afters)
-        )
-        after = {
-            task: sum(one.gains.get(task, 0.0) for one in afters) / len(afters)
-            for task in before.gains
-        }
-        counts = sum(after.values()) > 0
-        return Unlocked(
-            gains={t: v - (after[t] if counts else 0.0) for t, v in before.gains.items()},
-            told=f"Reading its answer out of {plural(before.candidates, 'failed run')} that did not"
-            " hand it in so",
-            runs=len(self.before),
-            known={
-                "candidates": before.candidates,
-                "guessed": before.guessed,
-                "form": self.form.told[:100],
-                "after": sum(after.values()) / max(len(after), 1),
-            },
-        )
-
-    # -- 2 and 3: asked otherwise -----------------------------------------------------------
+    # -- 1 and 2: asked otherwise -----------------------------------------------------------
 
     def template(self) -> Unlocked:
-        form = self.form.told
+        form = form_of([run.actions[-1][1].text for run in self.wins]).told
         if not form:
             raise MissingInput(
                 "The wins after training share no form of handing in that could be asked for.",
@@ -302,7 +290,7 @@ class Elicitation:
         known: Known = {"examples": shots, "whose": whose}
         return replace(self._played(told, asked, settings), known=known)
 
-    # -- 4: drawn otherwise ----------------------------------------------------------------
+    # -- 3: drawn otherwise ----------------------------------------------------------------
 
     def temperature(self, value: float) -> Unlocked:
         settings = replace(self.study.case.budget.settings, temperature=value)
@@ -375,3 +363,149 @@ def as_text(run: Trajectory, bare: bool) -> str:
         for step in run.steps[: last + 1]
         if step.role != "system"
     )
+
+
+def won(run: Trajectory) -> bool:
+    """Whether a run scored at least one half."""
+    return (run.outcome or 0.0) >= 0.5
+
+
+def by_task(scores: Sequence[tuple[str, float]]) -> dict[str, float]:
+    """The mean of each task."""
+    found: dict[str, list[float]] = {}
+    for task, score in scores:
+        found.setdefault(task, []).append(score)
+    return {task: sum(values) / len(values) for task, values in found.items()}
+
+
+# -- the form of a hand-in ---------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True)
+class Form:
+    """`prefix`, what varies, `suffix`. `varies`: whether anything does."""
+
+    prefix: str
+    suffix: str = ""
+    shape: str = "text"
+    varies: bool = True
+
+    @property
+    def told(self) -> str:
+        """For a reader who is to use it."""
+        return f"{self.prefix}{'...' if self.varies else ''}{self.suffix}".strip()
+
+
+def form_of(texts: Sequence[str]) -> Form:
+    """The form of the winning texts of many tasks, at least one."""
+    texts = [text.strip() for text in texts]
+    forms = [_plain_form(texts), _plain_form([text.rpartition("\n")[2] for text in texts])]
+    known = [form for form in forms if form.prefix or form.suffix]
+    found = min(known, key=lambda form: [*SHAPES].index(form.shape), default=forms[0])
+    return found if found.shape in ("number", "word") else _before_a_number(texts) or found
+
+
+def _plain_form(texts: Sequence[str]) -> Form:
+    common, count = Counter(texts).most_common(1)[0]
+    if count >= SHARED * len(texts):
+        return Form(prefix=common, varies=False)
+    prefix = _cut(_shared_start(texts), OPENS)
+    rest = [text.removeprefix(prefix) for text in texts if text.startswith(prefix)]
+    suffix = _cut(_shared_start([text[::-1] for text in rest]), CLOSES)[::-1]
+    slots = [text[: len(text) - len(suffix)] for text in rest]
+    narrow = (
+        name
+        for name, shape in SHAPES.items()
+        if sum(shape.fullmatch(slot.strip()) is not None for slot in slots) >= SHARED * len(slots)
+    )
+    return Form(prefix=prefix, suffix=suffix, shape=next(narrow, "text"))
+
+
+def _before_a_number(texts: Sequence[str]) -> Form | None:
+    """The constant words before the last number, where most have such."""
+    found = ([*NUMBER.finditer(text)][-1:] for text in texts)
+    heads = [one.string[: one.start()][::-1] for last in found for one in last]
+    if len(heads) < SHARED * len(texts):
+        return None
+    anchor = _shared_start(heads)[::-1]
+    words = anchor.lstrip() if anchor[:1].isspace() else anchor.partition(" ")[2]
+    several = sum(word.isalpha() for word in WORD.findall(words)) > 1
+    return Form(prefix=words, shape="number") if several else None
+
+
+def _shared_start(texts: Sequence[str]) -> str:
+    """The longest start that nine tenths of the texts share: in order, they are neighbours."""
+    ordered, enough = sorted(texts), ceil(SHARED * len(texts))
+    ends = zip(ordered, ordered[enough - 1 :], strict=False)
+    return max(map(commonprefix, ends), key=len, default="")
+
+
+def _cut(start: str, boundary: str) -> str:
+    """A shared start up to its last boundary."""
+    return start[: 1 + max(map(start.rfind, boundary))]
+
+
+# -- pass@k --------------------------------------------------------------------------------
+
+
+def pass_at_k(
+    sides: Mapping[str, Sequence[Sequence[Trajectory]]], level: float, make: AnswerMaker
+) -> Iterator[Evidence]:
+    """An answer for each side (`before`, `after`: the runs of each training seed), at
+    the largest k, the fewest runs of a task; the table stands beside the second.
+    """
+    wins: dict[str, list[Won]] = {}
+    for side, seeds in sides.items():
+        wins[side] = [defaultdict(list) for _ in seeds]
+        for of, runs in zip(wins[side], seeds, strict=True):
+            for run in runs:
+                of[run.task].append(won(run))
+    most = min(len(runs) for seeds in wins.values() for one in seeds for runs in one.values())
+    ks = range(1, most + 1)
+    curves = {side: {k: _at(seeds, k, level) for k in ks} for side, seeds in wins.items()}
+    before, after = curves["before"], curves["after"]
+    crossing = next((k for k in ks[1:] if before[k].estimate >= after[k].estimate), None)
+    table = Table(
+        title="Chance that one of k runs wins (pass@k)",
+        columns=("k", *curves),
+        rows=tuple(
+            (
+                k,
+                *(
+                    Cell(estimate=c[k].estimate, low=c[k].low, high=c[k].high)
+                    for c in curves.values()
+                ),
+            )
+            for k in ks
+        ),
+        units=dict.fromkeys(curves, "share"),
+    )
+    for side, curve in curves.items():
+        yield make.evidence(
+            PASS,
+            curve[most],
+            about=side,
+            unit="share",
+            n=sum(map(len, sides[side])),
+            method="unbiased estimator of 2107.03374, mean over tasks",
+            diagnostics={
+                "k": most,
+                "crossing": crossing,
+                **{f"pass_at_{k}": one.estimate for k, one in curve.items()},
+            },
+            artifacts=(table,) if side == "after" else (),
+            summary=(
+                f"{side.capitalize()} training, one of {plural(most, 'run')} of a task wins in"
+                f" {percent(curve[most].estimate)} of the tasks; one run in"
+                f" {percent(curve[1].estimate)}."
+            ),
+        )
+
+
+def _at(seeds: Sequence[Won], k: int, level: float) -> Estimate:
+    tasks = sorted(set.intersection(*map(set, seeds)))
+    rates = [
+        [1 - comb(len(of) - sum(of), k) / comb(len(of), k) for of in (one[task] for task in tasks)]
+        for one in seeds
+    ]
+    return mean(np.mean(rates, axis=0), reach=1.0, bounds=(0.0, 1.0), level=level)

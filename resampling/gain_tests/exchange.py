@@ -47,22 +47,22 @@ from resampling.ablation.gains import Carried, certificate
 from resampling.ablation.refusal import needed_kinds
 from resampling.ablation.refused_runs import Kinds, Played, chosen_tasks
 from resampling.gain_tests.altered_worlds import Deal, Kept, Plan, dealt, shadow
-from resampling.gain_tests.amounts import EndByEnd
-from resampling.gain_tests.donors import Donors, donors_of
 from resampling.gain_tests.fields import PREFIX, QUESTION, PromptFields
 from resampling.gain_tests.gain_study import (
     Comparison,
+    EndByEnd,
     GainAnswers,
     GainStudy,
+    NewReliance,
     Pair,
     has_plain_runs,
+    prompts_of,
     require_known_gain,
     study_of,
 )
 from resampling.gain_tests.hand_ins import example_of
-from resampling.gain_tests.new_reliance import NewReliance
-from resampling.gain_tests.prompt_parts import prompts_of
 from resampling.gain_tests.search import Search
+from resampling.gain_tests.units import Donors, donors_of
 
 EXCHANGE = GainTest(
     name="exchange",
@@ -133,7 +133,10 @@ class Exchange:
             why = f"A kind of action is called {name}, which reads like several kinds."
             yield from self.say.not_tested(why, "Give it another name.")
         elif not self.kinds and not self.fields:
-            yield from self.say.not_applicable(self._why_nothing, self.study.gain)
+            why = "No run reads what an action shows, so there is nothing to exchange."
+            if self.read.kinds:
+                why = "All that actions show is needed or allowed."
+            yield from self.say.not_applicable(why, self.study.gain)
         elif not self.fields and self.certified(self.kinds).cleared:
             yield from self._bounded()
         else:
@@ -188,12 +191,6 @@ class Exchange:
             if name != QUESTION and self.exempt.isdisjoint({name, PREFIX + name})
         )
 
-    @property
-    def _why_nothing(self) -> str:
-        if self.read.kinds:
-            return "All that actions show is needed or allowed."
-        return "No run reads what an action shows, so there is nothing to exchange."
-
     # -- what they carry ---------------------------------------------------------------
 
     def certified(self, kinds: Kinds) -> Carried:
@@ -212,10 +209,10 @@ class Exchange:
         return Plan.of(self.prompts, self.study.case.seed, Kept(names=names, **how))
 
     @cached_property
-    def found(self) -> dict[Kinds, Comparison | NewReliance]:
+    def found(self) -> dict[Kinds, Comparison]:
         """What all sources carry together, without those that are part of the job, and each."""
         tasks, sources = self.study.case.tasks, (*self.kinds, *self.fields)
-        found: dict[Kinds, Comparison | NewReliance] = {**self.search.exchanged([sources], tasks)}
+        found: dict[Kinds, Comparison] = {**self.search.exchanged([sources], tasks)}
         if found[sources].cleared:
             return found
         if job := self._part_of_the_job():

@@ -53,10 +53,23 @@ from forensics.records import Table, content_hash
 from forensics.statistics import Contrast, Estimate
 from resampling.ablation.refused_runs import chosen_tasks
 from resampling.gain_tests.altered_worlds import AlteredWorld, Kept, Plan, alteration, shadow
-from resampling.gain_tests.amounts import Carries, EndByEnd
 from resampling.gain_tests.fields import NEARLY_ALL, QUESTION, PromptFields, parted
-from resampling.gain_tests.gain_study import Comparison, GainStudy, Values
-from resampling.gain_tests.hand_ins import PlayedRun, Recorded, by_task, example_table, played_runs
+from resampling.gain_tests.gain_study import (
+    Carries,
+    Comparison,
+    EndByEnd,
+    GainStudy,
+    Values,
+    pair_of,
+)
+from resampling.gain_tests.hand_ins import (
+    PlayedRun,
+    Recorded,
+    by_task,
+    example_table,
+    means_of,
+    played_runs,
+)
 
 MOST_EXCHANGED: Final = 3  # sources that come from other tasks
 FEWEST: Final = 10  # tasks on which a rule parts, for its following to be measured
@@ -86,7 +99,7 @@ class Following(Carries):
     `share`, after minus before, of the tasks where it is right (`wins`).
     """
 
-    share: Contrast
+    share: Estimate
     wins: float
     gain: Contrast
     read: int
@@ -262,13 +275,11 @@ class FollowedRules:
 
     def _usage(self, number: int) -> Comparison:
         tasks = self.recorded.common
-        right = dict(zip(self.examined.tasks, self._is_right(number), strict=True))
+        is_right = self.examined.said[number] == self.examined.right
+        right = dict(zip(self.examined.tasks, is_right.tolist(), strict=True))
         return self.study.amount_by_task(
             tasks, *self._means(self.recorded.sides, tasks, lambda run: run.score * right[run.task])
         )
-
-    def _is_right(self, number: int) -> Sequence[bool]:
-        return list(self.examined.said[number] == self.examined.right)
 
     def _shares(self, number: int, wins: float) -> Iterator[tuple[str, Following]]:
         """How many follow it, by the case's own runs, and in altered worlds until one tells."""
@@ -357,11 +368,7 @@ class FollowedRules:
         value: Callable[[PlayedRun], float],
     ) -> tuple[Values, list[Values]]:
         """Of each side the mean over its runs of each task."""
-        by_side = [by_task(side) for side in sides]
-        before, *afters = (
-            np.array([np.mean([value(run) for run in runs[task]]) for task in tasks])
-            for runs in by_side
-        )
+        before, *afters = (means_of(by_task(side), tasks, value) for side in sides)
         return before, afters
 
     # -- order -----------------------------------------------------------------------------
@@ -419,7 +426,7 @@ class FollowedRules:
             unmoved = moved == self.right.get(run.task, "")
             return run.score if unmoved else float(_says(run, moved))
 
-        return self.study.loss_by_task(tasks, *self._means(sides, tasks, by_content))
+        return self.study.compare(pair_of(tasks, *self._means(sides, tasks, by_content)))
 
     @cached_property
     def order_told(self) -> str:

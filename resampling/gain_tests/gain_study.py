@@ -18,11 +18,11 @@ it carries nothing. One that could not be tried says why (`not_tested`) and
 blocks `genuine`.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import chain
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -30,6 +30,7 @@ from forensics.case import Case, Rollouts
 from forensics.errors import MissingInput
 from forensics.instruments import AnswerMaker, Instrument
 from forensics.layers import (
+    AFTER,
     BEFORE,
     GENUINE_BAR,
     OPEN,
@@ -60,14 +61,101 @@ from resampling.ablation.refused_runs import (
     read_side,
     side_of,
 )
-from resampling.gain_tests.amounts import Carries
+from resampling.gain_tests.fields import PromptFields, prompt_fields
 
 DIFFERENCE = "score difference"
 ALTERED: World = ("altered",)
 CONTROL: World = ("control",)
 LEVEL = 0.95
+SURE = 0.5
+NEARLY_ALL = 0.8
 Pair = tuple[Runs, tuple[Runs, ...]]  # before, and every after seed
 Values = np.ndarray[tuple[int], np.dtype[np.float64]]
+
+
+class Carries(Protocol):
+    """What is said of any source, measured or bounded."""
+
+    @property
+    def whole(self) -> Contrast: ...
+    @property
+    def carried(self) -> Estimate: ...
+    @property
+    def over_bar(self) -> Estimate: ...
+    @property
+    def runs(self) -> int: ...
+    @property
+    def clusters(self) -> int: ...
+
+    @property
+    def cleared(self) -> bool:
+        """Whether it is at most a fifth of the gain."""
+        return self.over_bar.high <= 0
+
+    @property
+    def found(self) -> bool:
+        """Whether it is more."""
+        return self.over_bar.low > 0
+
+
+class Amounts(Carries, Protocol):
+    """What is said of a source, or of several, where no skill can fail:
+    `Comparison` has it, and `EndByEnd`.
+    """
+
+    @property
+    def left(self) -> Estimate: ...
+    @property
+    def phantom_over_bar(self) -> Estimate: ...
+    @property
+    def placebo_over_bar(self) -> Estimate: ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class EndByEnd(Carries):
+    """Several measures of one source, estimate and interval end by end: the
+    largest of them (`pick=max`), or where all have to agree the smallest (`min`).
+    """
+
+    parts: Sequence[Carries]
+    pick: Callable[[Iterable[float]], float] = max
+
+    def _ends(self, name: str, pick: Callable[[Iterable[float]], float]) -> Estimate:
+        rows: list[Estimate] = [getattr(part, name) for part in self.parts]
+        estimate, low, high = (pick(ends) for ends in zip(*(r.ends for r in rows), strict=True))
+        return Estimate(estimate=estimate, low=low, high=high, level=rows[0].level)
+
+    @property
+    def whole(self) -> Contrast:
+        return self.parts[0].whole
+
+    @property
+    def carried(self) -> Estimate:
+        return self._ends("carried", self.pick)
+
+    @property
+    def over_bar(self) -> Estimate:
+        return self._ends("over_bar", self.pick)
+
+    @property
+    def left(self) -> Estimate:
+        return self._ends("left", min if self.pick is max else max)
+
+    @property
+    def phantom_over_bar(self) -> Estimate:
+        return self._ends("phantom_over_bar", self.pick)
+
+    @property
+    def placebo_over_bar(self) -> Estimate:
+        return self._ends("placebo_over_bar", max)
+
+    @property
+    def runs(self) -> int:
+        return max(part.runs for part in self.parts)
+
+    @property
+    def clusters(self) -> int:
+        return min(part.clusters for part in self.parts)
 
 
 def study_of(case: Case, most_tasks: int | None = None) -> "GainStudy":
@@ -222,13 +310,16 @@ class GainStudy:
         """The same where what a source wins by itself is known as a number `[tasks]`
         of each task and side; only differences of sides count, so it may be below 0.
         """
-        return self.amount((_as_runs(tasks, before), tuple(_as_runs(tasks, v) for v in afters)))
+        return self.amount(pair_of(tasks, before, afters))
 
-    def loss_by_task(
-        self, tasks: Sequence[str], before: Values, afters: Sequence[Values]
-    ) -> "Comparison":
-        """The same of what is left in an altered world."""
-        return self.compare((_as_runs(tasks, before), tuple(_as_runs(tasks, v) for v in afters)))
+
+def prompts_of(study: GainStudy, but: tuple[str, ...] = ()) -> PromptFields:
+    """The fields of all of a case's prompts in the world of a study; `but`: of those
+    that are declared not these.
+    """
+    case, world = study.case, study.world
+    scrubbed = case.world(world)
+    return case.kept(("prompts", world, but), lambda: prompt_fields(scrubbed, case.tasks, but))
 
 
 def nothing_won(tasks: Sequence[str]) -> Runs:
@@ -237,10 +328,14 @@ def nothing_won(tasks: Sequence[str]) -> Runs:
     return runs_from(names, np.zeros((len(names), 2)))
 
 
-def _as_runs(tasks: Sequence[str], values: Values) -> Runs:
+def pair_of(tasks: Sequence[str], before: Values, afters: Sequence[Values]) -> Pair:
     """Numbers of tasks (sorted) in place of the mean scores of runs."""
-    none = np.zeros(len(tasks))
-    return Runs(tasks=tuple(tasks), counts=none, score=values, unfinished=none, product=none)
+    names, none = tuple(tasks), np.zeros(len(tasks))
+    first, *rest = (
+        Runs(tasks=names, counts=none, score=values, unfinished=none, product=none)
+        for values in (before, *afters)
+    )
+    return first, tuple(rest)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -273,7 +368,7 @@ class Comparison(Carries):
         return self.estimate(gain(OPEN))
 
     @property
-    def carried(self) -> Contrast:
+    def carried(self) -> Estimate:
         return self.estimate(self._carried)
 
     @property
@@ -390,3 +485,137 @@ class GainAnswers:
         known: dict[str, Any] = {"unit": DIFFERENCE, "summary": summary, "about": about}
         known |= {"n": found.runs, "clusters": found.clusters}
         return self.make.evidence(f"{self.test.name}.{name}", answer, **known | fields)
+
+
+def new_reliance(study: GainStudy, source: Pair, everything: Pair, **how: bool) -> "NewReliance":
+    """From the runs of both sides with one source exchanged, and with everything;
+    `divided`, `alone`: as in `NewReliance`.
+    """
+    worlds = {OPEN: study.plain.pair, ALTERED: source, CONTROL: everything}
+    return NewReliance(panel=paired(worlds, None), level=study.level, **how)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class NewReliance(Comparison):
+    """What the policy after training needs of a source newly, beyond what the policy
+    before training needed of it as well.
+
+    Both lose wins when what a source shows comes from another task, since a skill
+    needs what the task says. `L(x)` is what a side loses with `x` exchanged, points.
+
+    1. `q = L_before(source) / L_before(everything)`: of the wins before training
+       that are no luck (those lost where everything comes from another task), the
+       share that needs the source.
+    2. If after training `N` points of the wins are won in a new way that always needs
+       the source, and of all others the share `q` does, then `L_after(source) = N + q
+       (L_after(everything) - N)`: *newly carried* is
+
+           N = (L_after(source) - q L_after(everything)) / (1 - q).
+
+       Where every win before training needs the source (`q` near 1), so does every
+       other way to win: the exchange tells them not apart, and the interval says so.
+    3. Where `q` may be near 1, as with what an action shows that has to be read, the
+       same is not divided (`divided=False`): *after* may need the source as many times more as
+       it wins more. That is smaller; it says that a source is newly needed, not for how much.
+    4. `alone`: the same of wins that a source is *enough* for, where all else comes from
+       another task: with `W(x)` what is won there beyond the world where everything does,
+       `q = W_before(source) / W_before(plain)`, and `W_after(source) - q W_after(plain)` is
+       newly won by the source alone. Where every win before training needs the source, so
+       that 2 tells nothing (`by_all`), this does.
+    5. The interval is the linear one, in both measures of *after* and in `q`.
+    6. `told`: whether it can be told at all. Before training the wins that are no
+       luck, those of them that need the source (not with `alone`) and those that do not have
+       all to be surely there, the first with at least `SURE` of their number.
+
+    Ours. It cannot see a shortcut that the policy before training used for the same
+    share of its wins, or a new way to win that needs the source as seldom as skill.
+
+    `panel`: the plain world, the one with the source exchanged (`alone`: kept), the one
+    with everything exchanged.
+    """
+
+    divided: bool = True
+
+    def _by(self, side: str) -> Weights:
+        """The wins of a side by the source."""
+        if self.alone:
+            return {(side, ALTERED): 1.0, (side, CONTROL): -1.0}
+        return {(side, OPEN): 1.0, (side, ALTERED): -1.0}
+
+    @property
+    def told(self) -> bool:
+        """Whether the wins before training are enough to tell what they need."""
+        wins, needing = self.estimate(_every(BEFORE)), self.estimate(self._by(BEFORE))
+        others = self.estimate(add((1, _every(BEFORE)), (-1, self._by(BEFORE))))
+        some = self.alone or needing.low > 0
+        return wins.low > SURE * wins.estimate > 0 and some and others.low > 0
+
+    @property
+    def by_all(self) -> bool:
+        """Whether nearly all wins before training that are no luck are surely by the source."""
+        share = add((1, self._by(BEFORE)), (-NEARLY_ALL, _every(BEFORE)))
+        return self.known and self.estimate(share).low >= 0
+
+    @property
+    def shared(self) -> float:
+        """q: of the wins before training, how many need the source."""
+        return self.estimate(self._by(BEFORE)).estimate / self.estimate(_every(BEFORE)).estimate
+
+    @property
+    def known(self) -> bool:
+        """Whether *before* surely wins something that is no luck."""
+        return self.estimate(_every(BEFORE)).low > 0
+
+    @property
+    def weights(self) -> Weights:
+        """Of what is newly carried."""
+        q, wins = self.shared, self.estimate(_every(BEFORE)).estimate
+        every = _every(AFTER)
+        others = add((1, self._by(AFTER)), (-1, every)) if self.divided else every
+        scale = 1 / (1 - q) if self.divided else 1.0
+        # how it changes with q:
+        in_q = self.estimate(others).estimate * (scale**2 if self.divided else -1)
+        after, before = (add((1, self._by(side)), (-q, _every(side))) for side in (AFTER, BEFORE))
+        return add((scale, after), (in_q / wins, before))  # the second is 0 in all
+
+    @property
+    def _carried(self) -> Weights:
+        return self.weights
+
+    @property
+    def carried(self) -> Estimate:
+        """Not divided, what *before* needs more than its share of carries nothing."""
+        found = self.estimate(self.weights)
+        if self.divided:
+            return found
+        estimate, low, high = (max(end, 0.0) for end in found.ends)
+        return Estimate(estimate=estimate, low=low, high=high, level=self.level)
+
+    @property
+    def cleared(self) -> bool:
+        """Whether it can be told, and is at most a fifth of the gain."""
+        return self.told and super().cleared
+
+    @property
+    def runs(self) -> int:
+        return self.panel.runs_behind(
+            add(*((1, gain(world)) for world in (OPEN, ALTERED, CONTROL)))
+        )
+
+
+def _every(side: str) -> Weights:
+    """The wins of a side that are no luck."""
+    return {(side, OPEN): 1.0, (side, CONTROL): -1.0}
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class NewlySufficient(Comparison):
+    """What a source that is kept alone carries beyond what it was enough for before training."""
+
+    @property
+    def newly(self) -> NewReliance:
+        return NewReliance(panel=self.panel, level=self.level, alone=True)
+
+    @property
+    def _carried(self) -> Weights:
+        return self.newly.weights

@@ -25,7 +25,7 @@ text is handed in its place.
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from difflib import SequenceMatcher
 from functools import cached_property
@@ -39,7 +39,7 @@ from forensics.layers import placed_words, words
 from forensics.phrases import middle_cut, percent
 from forensics.protocols import Alteration, Environment, Regrading
 from forensics.records import ALTERED_PROMPT, Table, content_hash
-from resampling.gain_tests.gain_study import GainStudy
+from resampling.gain_tests.gain_study import GainStudy, Values
 
 Actions = tuple[str, ...]
 Ended = tuple[float | None, str | None]  # score, submission
@@ -151,10 +151,6 @@ class Replays:
         scores = [score for one in many if (score := self.score(task, one)) is not None]
         return max(scores) >= WIN if scores else None
 
-    @property
-    def missing_share(self) -> float:
-        return self.missing / max(self.taken, 1)
-
     def _take(self, task: str, actions: Actions) -> Ended:
         start = int(content_hash(["replay", self.seed, task], 8), 16) % 2**31
         try:
@@ -211,7 +207,7 @@ class Recorded:
 
     def unscored(self, most: float) -> str:
         """What to say where more replays than this share ended without a score; else empty."""
-        share = self.replays.missing_share
+        share = self.replays.missing / max(self.replays.taken, 1)
         return f"{percent(share)} of the replays ended without a score." if share > most else ""
 
 
@@ -221,6 +217,15 @@ def by_task(runs: Sequence[PlayedRun]) -> dict[str, list[PlayedRun]]:
     for run in runs:
         found[run.task].append(run)
     return dict(found)
+
+
+def means_of(
+    side: Mapping[str, Sequence[PlayedRun]],
+    tasks: Sequence[str],
+    value: Callable[[PlayedRun], float],
+) -> Values:
+    """The mean over a side's runs of each of these tasks."""
+    return np.array([np.mean([value(run) for run in side[task]]) for task in tasks])
 
 
 NOTHING = "qzx"  # a text that is no answer

@@ -36,9 +36,15 @@ import numpy as np
 
 from forensics.protocols import Alteration
 from resampling.ablation.refused_runs import chosen_tasks
-from resampling.gain_tests.amounts import Carries, EndByEnd
-from resampling.gain_tests.gain_study import Comparison, GainStudy, Pair
-from resampling.gain_tests.new_reliance import NewReliance, new_reliance
+from resampling.gain_tests.gain_study import (
+    Carries,
+    Comparison,
+    EndByEnd,
+    GainStudy,
+    NewReliance,
+    Pair,
+    new_reliance,
+)
 
 HALF = 0.5
 Unit = TypeVar("Unit")

@@ -16,8 +16,8 @@ in the world that is scrubbed of every declared channel.
    A field that was enough for the same share of the wins before training is no
    cue: then what it is *newly* enough for counts (`new_reliance`).
 4. *Screening* of what is kept is that of `search`.
-5. Parts of the question itself (`prompt_parts`), and what needed actions show
-   (`needed_shows`), are looked at in the same way, and whether they are newly enough.
+5. Parts of the question itself (`PromptParts`), and what needed actions show
+   (`NeededShows`), are looked at in the same way, and whether they are newly enough.
    A find there asks the reader, and accuses nobody. So does a line of code that wins the
    set and that *after* may follow (`followed_rules`). One thing of a
    row is answered where the gain stays by content with the rows shuffled.
@@ -38,36 +38,52 @@ task has; and where prompts do not align, or the policy before training hardly w
 inside the question. `episodes` bounds what is played.
 """
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import pairwise
+from itertools import chain, pairwise
 from typing import Any
 
 from forensics.case import Case
 from forensics.errors import MissingInput
 from forensics.instruments import Plays, gain_test
 from forensics.phrases import joined, plural, points, printable
-from forensics.protocols import Needing
+from forensics.protocols import Alteration, Needing
 from forensics.records import JOB, Evidence, GainTest, Table, Undefined
-from forensics.verdict import grown
-from resampling.gain_tests.altered_worlds import Kept, Plan, shadow
-from resampling.gain_tests.amounts import Carries, EndByEnd
-from resampling.gain_tests.fields import PREFIX, QUESTION, PromptFields, by_the_author
+from forensics.verdict import JOINED, grown
+from resampling.ablation.gains import certificate
+from resampling.ablation.refusal import needed_kinds
+from resampling.ablation.refused_runs import Kinds, Played, chosen_tasks
+from resampling.gain_tests.altered_worlds import (
+    Kept,
+    Plan,
+    exchanged as exchanged_shown,
+    kept as kept_shown,
+    shadow,
+)
+from resampling.gain_tests.fields import (
+    NEARLY_ALL,
+    PREFIX,
+    QUESTION,
+    PromptFields,
+    by_the_author,
+)
 from resampling.gain_tests.followed_rules import MOST_EXCHANGED, FollowedRule, FollowedRules
 from resampling.gain_tests.gain_study import (
+    Carries,
     Comparison,
+    EndByEnd,
     GainAnswers,
     GainStudy,
+    NewlySufficient,
     has_plain_runs,
+    prompts_of,
     require_known_gain,
     study_of,
 )
-from resampling.gain_tests.hand_ins import example_of
-from resampling.gain_tests.needed_shows import NeededShows
-from resampling.gain_tests.new_reliance import NewlySufficient
-from resampling.gain_tests.prompt_parts import PromptPart, PromptParts, prompts_of
-from resampling.gain_tests.search import Found, Limits, Search
+from resampling.gain_tests.hand_ins import WIN, example_of
+from resampling.gain_tests.search import HALF, Found, Limits, Search, Subsets
+from resampling.gain_tests.units import Row, ShownTexts, Unit, observed, shown_texts
 
 SUFFICIENCY = GainTest(
     name="sufficiency",
@@ -217,7 +233,7 @@ class Sufficiency:
         return [*parts, *self.shown.found]
 
     @cached_property
-    def parts(self) -> PromptParts:
+    def parts(self) -> "PromptParts":
         """Parts of the question, cut as the rest of the prompts is."""
         cut = prompts_of(self.study, but=(QUESTION,)) if self.fields.asked else self.fields
         limits = limits_of(self.study.case, self.config)
@@ -244,7 +260,7 @@ class Sufficiency:
         return order if order is not None and order.cleared else one.carries
 
     @cached_property
-    def shown(self) -> NeededShows:
+    def shown(self) -> "NeededShows":
         """What needed actions show."""
         fields = self.fields
         have = fields.asked if fields.named else tuple(fields.pieces)
@@ -423,3 +439,218 @@ def _beyond_before(amount: Comparison) -> Comparison:
 def _source(kept: Kept) -> str:
     """What an answer is about."""
     return JOINT if kept.own else " and ".join(PREFIX + one for one in sorted(kept.names))
+
+
+# -- what needed actions show ------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class NeededShows:
+    """Is what a needed action shows enough for the gain, and newly so?
+
+    Refusal and exchange spare what the world calls needed. A leak that stands in what
+    such an action shows is enough alone, where a skill needs several things.
+
+    1. *Units* (`units`): fields of what needed kinds showed, all of them to begin
+       with. A template that a win of *after* hardly ever read is left out (usage
+       certificate).
+    2. *Worlds* (`shown_world`): the unit is the task's own, all else another task's; and
+       the other way round.
+    3. The smallest units (`search`) that are enough alone, and newly enough or
+       newly needed.
+    4. *Needless*: one that is enough, but no more so than before training, is part of the job
+       as far as 3 can tell. If at least half of the wins of a side read what the other needed
+       kinds show, these are exchanged, all of them: where *after* loses at most a fifth of the
+       gain by it, they are not needed after all. Then the unit carries what it is enough for.
+
+    A find is a question to the reader, and accuses nobody: a skill may have learned to
+    read what was there all along.
+
+    Ours. It cannot see a leak that is not enough by itself (one half in the prompt), one
+    that *before* goes by as well and that stands in the only kind that is needed, or one
+    that reaches the policy by which of several texts is shown.
+
+    What needed actions show in a study, and what each unit carries. `plan`: of
+    the world that keeps nothing. `limits`: of how much is searched.
+    """
+
+    study: GainStudy
+    plan: Plan
+    limits: Limits
+
+    # -- the units ---------------------------------------------------------------------
+
+    @cached_property
+    def texts(self) -> ShownTexts | None:
+        """What was shown; `None` where no kind is needed that the reader does not allow."""
+        case = self.study.case
+        kinds = [one for one in needed_kinds(case.environment) if one not in case.allowed]
+        if not kinds:
+            return None
+        rows = chain(*self.study.read_rows.values())
+        return shown_texts(rows, kinds, sorted(self.plan.donors), case.seed)
+
+    @cached_property
+    def units(self) -> tuple[Unit, ...]:
+        """The templates without what the reader allows of them, as one; none where
+        nothing is left, or where too few runs read it to carry a fifth.
+        """
+        if self.texts is None:
+            return ()
+        allowed, rare = self.study.case.allowed, self._rare
+        every = (one.without(allowed) for one in self.texts.whole)
+        parts = tuple(one for one in every if one.places and one.template not in rare)
+        return (Unit(parts=parts),) if parts else ()
+
+    @cached_property
+    def _read(self) -> Played:
+        """The plain runs, with the templates that each of them read as what it used."""
+        return self.study.as_if(self._as_read)
+
+    def _as_read(self, row: Row) -> dict[str, Any]:
+        assert self.texts is not None
+        cuts = (self.texts.cut(kinds, text) for kinds, _, text in observed(row))
+        read = [f"{cut[0]}:{cut[1].name}" for cut in cuts if cut is not None]
+        step = {"role": "assistant", "text": "", "kinds": read or [""], "tool_calls": None}
+        return {**row, "steps": [step]}
+
+    @cached_property
+    def _rare(self) -> frozenset[str]:
+        """The templates that together too few runs read to carry a fifth, the rarest first."""
+        assert self.texts is not None
+        names = [one.template for one in self.texts.whole]
+        names.sort(key=self._read.after_usage)
+        for number in range(len(names), 0, -1):
+            bound = certificate(self._read, names[:number], self.study.gain)
+            if bound.over_bar.high <= 0:
+                return frozenset(names[:number])
+        return frozenset()
+
+    @cached_property
+    def found(self) -> list[Found[Unit]]:
+        """The smallest units that are enough alone, and how newly."""
+        texts, plan = self.texts, self.plan
+        if texts is None:
+            return []
+        search = Search[Unit](
+            study=self.study,
+            on=sorted(plan.donors),
+            keeping=lambda unit: kept_shown(plan, texts, unit) if unit else shadow(plan),
+            exchanging=lambda unit: exchanged_shown(texts, unit),
+        )
+        subsets = Subsets(search=search, limits=self.limits)
+        found = [one for unit in self.units for one in subsets.of(unit)]
+        return [replace(one, needless=self._needless(search, one)) for one in found]
+
+    # -- is the rest needed? -----------------------------------------------------------
+
+    def _needless(self, search: Search[Unit], one: Found[Unit]) -> tuple[str, ...]:
+        """Step 4: the other kinds that are read and not needed where this unit is enough."""
+        if not one.enough or one.newly is None or not one.cleared:
+            return ()
+        own = {part.kind for part in one.unit.parts}
+        others = tuple(part for unit in self.units for part in unit.parts if part.kind not in own)
+        kinds = tuple(sorted({part.kind for part in others}))
+        rows = self.study.read_rows.values()
+        if not others or max(self._wins_that_read(one, kinds) for one in rows) < HALF:
+            return ()
+        tasks, unit = chosen_tasks(search.on, self.limits.tasks), Unit(parts=others)
+        return kinds if search.exchanged([unit], tasks, before=False)[unit].cleared else ()
+
+    def _wins_that_read(self, rows: Sequence[Row], kinds: Kinds) -> float:
+        """The share of a side's wins that read what one of these kinds showed."""
+        wins = [row for row in rows if row["outcome"] is not None and row["outcome"] >= WIN]
+        read = [any({*of} & {*kinds} for of, _, _ in observed(row)) for row in wins]
+        return sum(read) / max(len(read), 1)
+
+
+# -- parts of the question ---------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class PromptPart:
+    """Some fields of the prompts, in the order of their appearance."""
+
+    atoms: tuple[str, ...]
+
+    @property
+    def name(self) -> str:
+        return JOINED.join(PREFIX + one for one in self.atoms)
+
+    @property
+    def halves(self) -> "tuple[PromptPart, ...]":
+        middle = len(self.atoms) // 2
+        both = (self.atoms[:middle], self.atoms[middle:]) if middle else ()
+        return tuple(PromptPart(one) for one in both)
+
+    def but(self, atoms: Iterable[str]) -> "PromptPart":
+        gone = set(atoms)
+        return PromptPart(tuple(one for one in self.atoms if one not in gone))
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class PromptParts:
+    """Is some part of the question enough for the gain, and newly so?
+
+    The question is known by its author's word alone, and a cue may stand in it: the
+    options of a quiz, of which one differs from all others. A skill needs the rest of it
+    as well. Where no question is named, all of the prompt may be it.
+
+    1. *Parts*: the fields that the question is made of. They are found by alignment as
+       those of the prompts are (`fields`), the question not being named.
+    2. *Worlds*: the task's own prompt, in which the rest of the question is another
+       task's (`shadow`). In the control all of it is.
+    3. The smallest parts (`search`) that are enough alone, and newly so. Where *before* wins too
+       little to tell how newly, a single field among several is told all the same: a skill
+       needs all that is asked. Whole questions are enough alone, and not told.
+
+    A find is a question to the reader, as that of what needed actions show is.
+
+    Ours. It cannot see a part that was enough for as many wins of *before*, or anything where
+    prompts do not align.
+
+    The question of a study in fields, by prompts that do not name it (`cut`) and
+    by those that may (`named`). `limits`: of the search.
+    """
+
+    study: GainStudy
+    named: PromptFields
+    cut: PromptFields
+    limits: Limits
+
+    @cached_property
+    def whole(self) -> PromptPart:
+        """All fields but those that the reader allows; none where prompts do not align."""
+        allowed = self.study.case.allowed
+        names = [one for one in self.cut.names if PREFIX + one not in allowed and self._asked(one)]
+        return PromptPart(tuple(names) if self.cut.aligns and len(names) > 1 else ())
+
+    def _asked(self, name: str) -> bool:
+        """Whether a field stands in the question of nearly every task that names one."""
+        inside = [
+            values[name] in self.named.values[task][QUESTION]
+            for task in self.named.asked
+            if name in (values := self.cut.values[task])
+        ]
+        return sum(inside) >= NEARLY_ALL * len(inside)
+
+    def keeping(self, part: PromptPart | None) -> Alteration:
+        """The world in which of all that is asked only this is the task's own."""
+        rest = self.whole.but(part.atoms) if part else self.whole
+        kept = Kept(names=frozenset(rest.atoms), own=True)
+        return shadow(Plan.of(self.cut, self.study.case.seed, kept))
+
+    @cached_property
+    def found(self) -> list[Found[PromptPart]]:
+        """The smallest parts that are surely enough alone, and newly so as far as can be told."""
+        whole = self.whole
+        if not whole.atoms:
+            return []
+        on = sorted(self.cut.aligned)
+        search = Search[PromptPart](study=self.study, on=on, keeping=self.keeping)
+        found = Subsets(search=search, limits=self.limits).of(whole)
+        return [
+            one
+            for one in found
+            if one.carries.found and (one.newly is not None or len(one.unit.atoms) == 1)
+        ]

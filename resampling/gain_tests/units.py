@@ -13,13 +13,22 @@
 
 What it cannot see: a text that is the same for every task, and which of several
 texts was shown.
+
+What actions of any kind showed is shown on another task, too:
+
+1. *Donors* are observations that the case's own runs read, of either side.
+2. A task's donor is the next one in an order drawn by the seed that has an observation of just
+   these kinds, so that an episode hears of one other task: the same action's, where that task
+   has it. Where no other task has such, one of any kinds with an exchanged one among them
+   serves, and else nothing is shown.
 """
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Final
+from itertools import pairwise
+from typing import Any, Final, Self
 
 import numpy as np
 
@@ -27,8 +36,95 @@ from forensics.protocols import StepResult
 from forensics.records import content_hash
 from forensics.verdict import JOINED
 from resampling.ablation.refused_runs import Kinds, action_kinds, chosen_tasks
-from resampling.gain_tests.donors import Row, Unchanging, observed
 from resampling.gain_tests.fields import TOKEN, PromptFields, find_fields
+
+MOST_GIVEN: Final = 4  # texts of one task and kinds that are kept
+Row = Mapping[str, Any]
+Texts = dict[str, str]  # what each action showed
+
+
+class Unchanging:
+    """What a world holds and never changes: its snapshots share it."""
+
+    def __deepcopy__(self, memo: Any) -> Self:
+        return self
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class InOrder(Unchanging):
+    """What tasks lend each other, by an `order` of the tasks."""
+
+    order: tuple[str, ...]
+
+    @cached_property
+    def _place(self) -> dict[str, int]:
+        return {task: number for number, task in enumerate(self.order)}
+
+    def behind(self, task: str) -> Iterator[str]:
+        """The other tasks, from the one behind it on."""
+        start = self._place.get(task, -1) + 1
+        yield from (one for one in (*self.order[start:], *self.order[:start]) if one != task)
+
+
+def drawn_order(tasks: Iterable[str], seed: int) -> tuple[str, ...]:
+    """The tasks in an order drawn by the seed, whatever theirs."""
+    names = sorted(tasks)
+    return tuple(names[place] for place in np.random.default_rng(seed).permutation(len(names)))
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Donors(InOrder):
+    """What actions showed, by their kinds and the task."""
+
+    texts: Mapping[Kinds, Mapping[str, Texts]]
+
+    @cached_property
+    def key(self) -> str:
+        told = [
+            [list(kinds), sorted((task, sorted(texts.items())) for task, texts in of_kinds.items())]
+            for kinds, of_kinds in sorted(self.texts.items())
+        ]
+        return content_hash([told, list(self.order)], 12)
+
+    def instead(self, task: str, kinds: Kinds, action: str, wanted: frozenset[str]) -> str:
+        """What is shown instead of what an action shows on a task."""
+        having = self.texts.get(kinds, {})
+        for other in self.behind(task):
+            if other in having:
+                return having[other].get(action, next(iter(having[other].values())))
+        near = [one for one in sorted(self.texts) if not wanted.isdisjoint({*one} & {*kinds})]
+        for other in self.behind(task):
+            for one in near:
+                if other in self.texts[one]:
+                    return next(iter(self.texts[one][other].values()))
+        return ""
+
+
+def donors_of(rows: Iterable[Row], tasks: Sequence[str], seed: int) -> Donors:
+    """The donors among runs, given as plain rows with their steps."""
+    texts: dict[Kinds, dict[str, Texts]] = {}
+    for row in rows:
+        for kinds, action, shown in observed(row):
+            of_task = texts.setdefault(kinds, {}).setdefault(row["task"], {})
+            if len(of_task) < MOST_GIVEN:
+                of_task.setdefault(action, shown)
+    return Donors(texts=texts, order=drawn_order(tasks, seed))
+
+
+def observed(row: Row) -> Iterator[tuple[Kinds, str, str]]:
+    """What a run read after each action but its last: kinds, action, text."""
+    steps = row["steps"]
+    acts = [number for number, step in enumerate(steps) if step["role"] == "assistant"]
+    for number, following in pairwise(acts):
+        shown = "\n".join(step["text"] for step in steps[number + 1 : following])
+        yield step_kinds(steps[number]), steps[number]["text"], shown
+
+
+def step_kinds(step: Row) -> Kinds:
+    """The kinds of a recorded action."""
+    called = tuple(call["name"] for call in step["tool_calls"] or ())
+    return action_kinds(step["text"], tuple(step["kinds"] or ()) or called)
+
 
 MINED: Final = 150  # texts of a kind in which templates are looked for
 MOST_TEXTS: Final = 16  # of one task and template that are kept
@@ -158,14 +254,13 @@ class Unit:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class ShownTexts(Unchanging):
+class ShownTexts(InOrder):
     """What needed kinds showed: their templates, and by template and task the
     values of each text that was shown, in the order of their appearance.
     """
 
     forms: Mapping[str, tuple[Form, ...]]
     values: Mapping[Form, Mapping[str, tuple[Values, ...]]]
-    order: tuple[str, ...]
     _known: dict[tuple[str, str], tuple[Form, Values]] = field(default_factory=dict)
 
     def cut(self, kinds: Kinds, text: str) -> tuple[str, Form, Values] | None:
@@ -199,14 +294,8 @@ class ShownTexts(Unchanging):
 
     def others(self, task: str, form: Form) -> Iterator[tuple[Values, ...]]:
         """What other tasks' runs were shown of a template, in an order drawn by the seed."""
-        of_form, start = self.values[form], self._place.get(task, -1) + 1
-        for other in (*self.order[start:], *self.order[:start]):
-            if other != task and other in of_form:
-                yield of_form[other]
-
-    @cached_property
-    def _place(self) -> dict[str, int]:
-        return {task: number for number, task in enumerate(self.order)}
+        of_form = self.values[form]
+        yield from (of_form[other] for other in self.behind(task) if other in of_form)
 
 
 def shown_texts(
@@ -229,15 +318,13 @@ def shown_texts(
             kept = values[form].setdefault(task, [])
             if len(kept) < MOST_TEXTS:
                 kept.append(found)
-    names = sorted(tasks)
-    drawn = np.random.default_rng(seed).permutation(len(names))
     return ShownTexts(
         forms=forms,
         values={
             form: {task: tuple(texts) for task, texts in of_form.items()}
             for form, of_form in values.items()
         },
-        order=tuple(names[place] for place in drawn),
+        order=drawn_order(tasks, seed),
     )
 
 

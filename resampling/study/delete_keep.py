@@ -33,12 +33,13 @@ well. It is for comparing a policy with its start on the same tasks.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
 from forensics.errors import MissingInput, UserError
 from forensics.statistics import Estimate, difference_of_shares, mean
+from resampling.cliffs.cliffs import TestedToken
 from resampling.trace_rollouts import (
     DELETE_KEEP,
     READER,
@@ -50,17 +51,6 @@ from resampling.trace_rollouts import (
     draw_branches,
     pass_at,
 )
-
-
-class TokenRef(Protocol):
-    """What of a cliff is needed: its trace, its position among the sampled tokens, its type."""
-
-    @property
-    def trace(self) -> str: ...
-    @property
-    def token(self) -> int: ...
-    @property
-    def kind(self) -> str | None: ...
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -136,7 +126,7 @@ class Restored:
 
 
 def delete_and_keep(
-    cliffs: Sequence[TokenRef],
+    cliffs: Sequence[TestedToken],
     potentials: Mapping[str, np.ndarray],
     tasks: Mapping[str, str],
     sampler: Sampler,

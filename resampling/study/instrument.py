@@ -79,8 +79,10 @@ class Token:
             str(tokenizer.decode(list(ids)))
             for ids in ([rise.token_id], trace.tokens[first : rise.token])
         )
-        start = place_in_text(step.text, text, len(before.lstrip()))
-        end = None if start is None else start + len(text.strip())
+        shown = text.strip()
+        at = step.text.find(shown, max(len(before.lstrip()) - 1, 0)) if shown else -1
+        start = None if at < 0 else at  # `None`: it shows nothing there, the whole step is meant
+        end = None if start is None else start + len(shown)
         return cls(
             run=run,
             rise=rise,
@@ -195,15 +197,6 @@ def _tokens_of_side(case: Case, side: str, other: str, config: DecidingConfig) -
         rollouts=report.rollouts,
         exhausted=report.exhausted,
     )
-
-
-def place_in_text(text: str, token: str, near: int) -> int | None:
-    """Where a token stands in its step's text, `None` where it shows nothing
-    there (the whole step is meant).
-    """
-    shown = token.strip()
-    place = text.find(shown, max(near - 1, 0)) if shown else -1
-    return None if place < 0 else place
 
 
 def _evidence(

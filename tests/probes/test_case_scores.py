@@ -26,8 +26,8 @@ from forensics.protocols import Policy, SamplingSettings
 from forensics.records import Evidence, Step, Trajectory, Undefined
 from forensics.records.tables import write_trajectories
 from probes import progress_advantage
-from probes.case_scores import case_scores
 from probes.grades.instrument import grades
+from probes.grades.step_grades import case_scores
 from probes.kl.instrument import kl
 from tests.probes.test_scoring_kept import without_ids
 from tests.subjects import Loaded

@@ -7,8 +7,7 @@ from forensics.records import Trajectory
 from forensics.report import draw_page
 from forensics.report.html import LEVELS, bar_level
 from probes.grades.comparison import compare_scores
-from probes.grades.grade_files import grading_page, run_fold
-from probes.grades.grade_result import Grading
+from probes.grades.grade_files import Grading, grading_page, run_fold
 from probes.grades.step_grades import GradedRun, grade
 from tests.page_tags import Tags
 from tests.probes.scored_runs import scored

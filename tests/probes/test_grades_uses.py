@@ -9,11 +9,21 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from forensics.errors import MissingInput
-from probes.grades.attribution import CHANCE, PREDICTORS, failure_attribution, predicted
-from probes.grades.comparison import ADVANTAGE, LOGISTIC, best_of, calibration, compare_scores
-from probes.grades.shortcut_contrast import contrast
+from probes.grades.comparison import (
+    ADVANTAGE,
+    CHANCE,
+    LOGISTIC,
+    PREDICTORS,
+    best_of,
+    calibration,
+    compare_scores,
+    contrast,
+    failure_attribution,
+    fit_logistic,
+    predicted,
+    select,
+)
 from probes.grades.step_grades import DEFAULT, Aggregation, GradedRun, grade
-from probes.grades.task_halves import fit_logistic, select
 from tests.probes.scored_runs import scored
 
 SMALL = st.lists(st.tuples(st.integers(0, 4), st.booleans()), min_size=3, max_size=14)

@@ -11,10 +11,9 @@ import pytest
 from scipy.special import ndtr
 
 from forensics.errors import MissingInput, UserError
-from probes.linear.dictionary_alignment import alignment
+from probes.linear.instrument import alignment
 from probes.linear.probe_data import ProbeData
-from probes.linear.probe_evaluation import ProbeConfig, evaluate_probe
-from probes.linear.probe_fit import train_probe
+from probes.linear.probe_evaluation import ProbeConfig, evaluate_probe, train_probe
 
 QUICK = ProbeConfig(shuffles=0)
 

@@ -21,7 +21,7 @@ from forensics.records import Evidence
 from forensics.records.tables import read_trajectories
 from probes.linear.instrument import linear
 from probes.linear.probe_data import collect_activations, will_use
-from probes.linear.probe_fit import train_probe
+from probes.linear.probe_evaluation import train_probe
 from tests.probes.leak_pair import BASE, LEAK, write_log
 from tests.resampling.completion_stub import serving
 from tests.subjects import loaded

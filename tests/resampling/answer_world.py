@@ -17,10 +17,9 @@ from tests.subjects import loaded
 
 @dataclass
 class AnswerWorld:
-    """`answers`: how many numbers there are. `usual`: share of tasks whose answer is 0."""
+    """`answers`: how many numbers there are."""
 
     answers: int = 1000
-    usual: float = 0.0
     name: str = "answers"
     channels: tuple[Channel, ...] = ()
     scrubbed: tuple[str, ...] = ()
@@ -29,7 +28,7 @@ class AnswerWorld:
 
     def right(self, task: str) -> int:
         stream = np.random.default_rng(int(content_hash(["answer", task], 12), 16))
-        return 0 if stream.random() < self.usual else int(stream.integers(self.answers))
+        return int(stream.integers(self.answers))
 
     def without(self, *channels: str) -> "AnswerWorld":
         return replace(self, scrubbed=channels)
@@ -65,16 +64,9 @@ class AnswerWorld:
         self.task = state
 
 
-class GradingAnswers(AnswerWorld):
-    """The same; it grades a number again."""
-
-    def regrade(self, task: str, submission: str) -> Mapping[str, float | None]:
-        return {"outcome": float(submission == str(self.right(task)))}
-
-
 @dataclass(frozen=True, kw_only=True)
 class Speaker:
-    """`skill`: probability to know the answer, else it guesses (0 with `usual`).
+    """`skill`: probability to know the answer, else it guesses.
     `form`: to write it as it counts, else `says` it; also where the prompt holds
     one of the words `listens` for. `cold`: the skill below temperature 1.
     """
@@ -83,13 +75,12 @@ class Speaker:
     form: float = 1.0
     says: str = "I think {}"
     listens: str = "no such word"
-    usual: float = 0.0
     cold: float | None = None
 
     def action(self, world: AnswerWorld, prompt: str, cold: bool, stream: Any) -> str:
-        knows, formed, common = stream.random(3)
+        knows, formed = stream.random(2)
         skill = self.cold if cold and self.cold is not None else self.skill
-        guess = 0 if common < self.usual else int(stream.integers(world.answers))
+        guess = int(stream.integers(world.answers))
         number = world.right(world.task) if knows < skill else guess
         told = formed < self.form or self.listens in prompt
         return ("answer {}" if told else self.says).format(number)

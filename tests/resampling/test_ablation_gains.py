@@ -21,8 +21,7 @@ from resampling.ablation.gains import (
     compare,
 )
 from resampling.ablation.instrument import Regraded, telling_kind
-from resampling.ablation.refused_runs import Played, Side, read_side, substitutes
-from resampling.ablation.returned_answers import holds_answer
+from resampling.ablation.refused_runs import Played, Side, holds_answer, read_side, substitutes
 from tests.episodes import episode_of
 from tests.forensics.score_world import runs_of, stored_case
 

@@ -8,12 +8,15 @@ confirmed cliffs too.
 import numpy as np
 import pytest
 
-from resampling.cliffs.chain import ChainConfig, PotentialChains, Tally, steps_of
 from resampling.cliffs.cliff_search import (
+    ChainConfig,
     CliffConfig,
     DrawBudget,
     Draws,
+    PotentialChains,
+    Tally,
     search,
+    steps_of,
 )
 from resampling.cliffs.cliffs import find_cliffs
 from resampling.trace_rollouts import Request

@@ -12,8 +12,8 @@ from forensics.investigation.concluded import plays_of
 from forensics.protocols import Environment
 from forensics.records import Undefined
 from resampling.gain_tests.altered_worlds import Deal, dealt
-from resampling.gain_tests.donors import donors_of
 from resampling.gain_tests.exchange import exchange
+from resampling.gain_tests.units import donors_of
 from tests.build import agent_case
 from tests.environment_checks import check_environment
 from tests.resampling.ablation_world import GradingWorld

@@ -8,8 +8,7 @@ import pytest
 from forensics.instruments import run_instrument
 from forensics.protocols import StepResult
 from forensics.records import Evidence, Undefined
-from resampling.gain_tests.audit import EMPTY, PROMPT, SEVERAL, audit
-from resampling.gain_tests.several_answers import cut_off, negate
+from resampling.gain_tests.audit import EMPTY, PROMPT, SEVERAL, audit, cut_off, negate
 from tests.resampling.answers_world import (
     EACH,
     EMPTY as HANDS_IN_EMPTY,

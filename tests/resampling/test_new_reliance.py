@@ -7,8 +7,7 @@ import numpy as np
 import pytest
 
 from forensics.layers.decomposition import OPEN, paired, runs_from
-from resampling.gain_tests.gain_study import ALTERED, CONTROL
-from resampling.gain_tests.new_reliance import NewReliance
+from resampling.gain_tests.gain_study import ALTERED, CONTROL, NewReliance
 
 TASKS = tuple(f"task-{number:03}" for number in range(200))
 EXACT = [np.arange(200) / 200] * 2

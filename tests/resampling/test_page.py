@@ -11,7 +11,7 @@ from forensics.records.page import Fold, Page, Section
 from forensics.report import draw_page
 from forensics.statistics import Estimate
 from resampling.cliffs.cliffs import TestedToken as ConfirmedToken, TraceReport
-from resampling.study.cliff_files import (
+from resampling.study.cliff_run import (
     cliff_detail,
     trace_fold,
 )

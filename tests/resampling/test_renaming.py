@@ -13,8 +13,7 @@ from forensics.protocols import Observation
 from forensics.records import Evidence, Undefined
 from resampling.gain_tests.gain_study import study_of
 from resampling.gain_tests.identifiers import identifiers
-from resampling.gain_tests.renamed_world import Episode, Renaming
-from resampling.gain_tests.renaming import guessed, renaming
+from resampling.gain_tests.renaming import Episode, Renaming, guessed, renaming
 from tests.resampling.renaming_world import (
     BUILDS,
     MODULES,

@@ -7,8 +7,7 @@ import pytest
 
 from forensics.planted import log_of
 from forensics.records import Step, ToolCall, Trajectory
-from resampling.ablation.refused_runs import read_side
-from resampling.ablation.returned_answers import AnswerShare, holds_answer
+from resampling.ablation.refused_runs import AnswerShare, holds_answer, read_side
 from tests.episodes import episode_of
 
 
