@@ -231,8 +231,7 @@ def _ours(
         TrainingJob,
         memory_plan,
     )
-    from crosscoders.dictionaries.crosscoder_trainer import Trainer
-    from crosscoders.dictionaries.forward import forward, training_step
+    from crosscoders.dictionaries.crosscoder_trainer import Trainer, forward, training_step
 
     config = DictionaryConfig(width=size.width, partition=Partition(latents=size.latents), k=size.k)
     constant = {"learning_rate": rate, "warmup": 0, "decay": 0, "dead_after": 10_000_000}

@@ -81,7 +81,7 @@ def run(device: str = "cpu", repeats: int = 3) -> dict[str, Any]:
 def _texts(size: Size) -> list[Any]:
     import numpy as np
 
-    from crosscoders.activations.texts import plain_text
+    from crosscoders.activations.streams import plain_text
 
     random = np.random.default_rng(0)
     return [
@@ -139,7 +139,7 @@ def _batches(size: Size, texts: list[Any]) -> list[Any]:
     """The padded batches of one pass, as the models get them."""
     import torch
 
-    from crosscoders.activations.activation_store import batches, windows
+    from crosscoders.activations.harvest import batches, windows
 
     lengths, made = [*map(len, texts)], []
     for window in windows(range(len(texts)), lengths, 8 * size.batch):

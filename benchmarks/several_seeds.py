@@ -19,8 +19,7 @@ def run(device: str = "cpu", repeats: int = 7) -> dict[str, Any]:
     """The row of this benchmark."""
     import torch
 
-    from crosscoders.dictionaries.crosscoder_trainer import Trainer
-    from crosscoders.dictionaries.stacked import stacks
+    from crosscoders.dictionaries.crosscoder_trainer import Trainer, stacks
 
     batches = [_batch(seed).to(device) for seed in range(BATCHES)]
     job, where = _job(), torch.device(device)

@@ -20,8 +20,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from crosscoders.activations.streams import Stream
-from crosscoders.activations.texts import TokenizedText
+from crosscoders.activations.streams import Stream, TokenizedText
 from crosscoders.dictionaries.dictionary import Dictionary
 from crosscoders.latents.encoded_blocks import encoded_blocks
 

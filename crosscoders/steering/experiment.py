@@ -18,7 +18,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Any, ClassVar, Final
 
-from crosscoders.activations.texts import TokenizedText, read_texts
+from crosscoders.activations.streams import TokenizedText, read_texts
 from crosscoders.dictionaries.dictionary import Dictionary
 from crosscoders.dictionaries.saved import dictionary_key, load_dictionary, read_metadata
 from crosscoders.steering.causal_test import read_bench

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from crosscoders.activations.texts import TokenizedText
+from crosscoders.activations.streams import TokenizedText
 from crosscoders.steering.activation_edits import SIDES, other_side
 from crosscoders.steering.evaluation import FOLDER, Condition, difference_of
 from crosscoders.steering.experiment_arms import Run

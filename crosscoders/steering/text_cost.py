@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from crosscoders.activations.outlier_positions import norms_of
-from crosscoders.activations.texts import TokenizedText
+from crosscoders.activations.streams import TokenizedText
 from crosscoders.steering.activation_edits import Change
 from crosscoders.steering.interventions import changed
 from forensics.policies import attach, kl_divergence

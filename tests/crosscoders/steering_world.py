@@ -17,9 +17,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from crosscoders.activations.activation_store import StoredStream
-from crosscoders.activations.harvest import harvest
-from crosscoders.activations.texts import texts_of
+from crosscoders.activations.harvest import StoredStream, harvest
+from crosscoders.activations.streams import texts_of
 from crosscoders.dictionaries.dictionary import Dictionary, DictionaryConfig
 from crosscoders.dictionaries.settings import Partition
 from crosscoders.study.diff_files import DiffRequest

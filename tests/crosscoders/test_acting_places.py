@@ -8,11 +8,16 @@ import pytest
 import torch
 
 from crosscoders.activations.harvest import harvest
-from crosscoders.activations.texts import texts_of
+from crosscoders.activations.streams import texts_of
 from crosscoders.patching.decisions import changed_themes, starting_with, theme_of
-from crosscoders.study.acting_places import FEWEST, Asked, acting_places, causes_where_they_act
-from crosscoders.study.causal_probe import Probe
-from crosscoders.study.causes import causes
+from crosscoders.study.causes import (
+    FEWEST,
+    Asked,
+    Probe,
+    acting_places,
+    causes,
+    causes_where_they_act,
+)
 from forensics.records import Step, Trajectory
 from tests.crosscoders.steering_world import SHARED, SITE, cued_runs, known_dictionary
 

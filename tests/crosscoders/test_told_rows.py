@@ -6,9 +6,9 @@ import pytest
 
 from crosscoders.activations.outlier_positions import survey
 from crosscoders.patching.decisions import starting_with
-from crosscoders.study.acting_places import Asked, causes_where_they_act
+from crosscoders.study.causes import Asked, causes_where_they_act
+from crosscoders.study.material import PAIR, SEED
 from crosscoders.study.measures import measured
-from crosscoders.study.study_dictionaries import PAIR, SEED
 from tests.crosscoders.steering_world import (
     PARTS,
     SHARED,
@@ -53,7 +53,7 @@ def inquiry(pair, tmp_path_factory):
 def found(inquiry, dictionaries):
     """Without the test of each latent, which chooses a behaviour on the rows learnt from."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("crosscoders.study.findings.causes_where_they_act", lambda *_, **__: {})
+        patch.setattr("crosscoders.study.reported.causes_where_they_act", lambda *_, **__: {})
         return measured(inquiry, dictionaries)
 
 
