@@ -33,8 +33,8 @@ if TYPE_CHECKING:
     )
     from crosscoders.patching.decisions import decisions_of as decisions_of
     from crosscoders.patching.maps import graft_map as graft_map, patch_map as patch_map
-    from crosscoders.steering.causal_test import steer as steer
-    from crosscoders.steering.conditions import SteeringConfig as SteeringConfig
+    from crosscoders.steering.experiment import steer as steer
+    from crosscoders.steering.experiment_file import SteeringConfig as SteeringConfig
     from crosscoders.steering.readings import decision_activations as decision_activations
     from crosscoders.study.difference_baselines import principal_components as principal_components
     from crosscoders.study.pipeline import diff as diff

@@ -11,7 +11,7 @@ from crosscoders.dictionaries.saved import load_dictionary
 from crosscoders.latents.row_groups import decision_contrast
 from crosscoders.latents.table import latent_table
 from crosscoders.patching.decisions import starting_with
-from crosscoders.steering.activation_edits import shift_change, subspace_change
+from crosscoders.steering.activation_edits import subspace_change
 from crosscoders.study.causes import LENGTH
 from crosscoders.study.diff_page import readers_table
 from crosscoders.study.difference_baselines import groups_of, moments_of
@@ -32,6 +32,7 @@ from tests.crosscoders.steering_world import (
     cued_runs,
     inquiry_of,
     known_dictionary,
+    shift_change,
     stream_of,
 )
 from tests.crosscoders.test_findings import table
