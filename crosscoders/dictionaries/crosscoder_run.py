@@ -233,21 +233,9 @@ def train_crosscoders(
     """Train several dictionaries on the same batches. Their tokens, batch and
     seed must be the same.
     """
-    common_settings(jobs)
+    settings = common_settings(jobs)
     where = torch.device(resolve_device(device))
     require_memory(jobs, where)
-    return _trained(stream, jobs, folder, resume, where, progress)
-
-
-def _trained(
-    stream: Stream,
-    jobs: Mapping[str, TrainingJob],
-    folder: Path | str | None,
-    resume: bool,
-    where: torch.device,
-    progress: Callable[[Progress], None] | None,
-) -> dict[str, TrainedDictionary]:
-    settings = common_settings(jobs)
     scaling = replace(settings, batch=settings.scale_rows)
     first, _, _ = next(endless_batches(stream, scaling, 0, 0))  # for scale and first centres
     _require_fit(stream, jobs, first[:1])
@@ -270,7 +258,7 @@ def _trained(
             now = Progress(
                 step=done, steps=settings.steps, tokens=done * settings.batch, measures=measures
             )
-            journal.write(now)
+            journal.rows.append({"step": done, "tokens": now.tokens, "measures": measures})
         if progress and now and (now.step == done or done % OFTEN == 0):
             progress(replace(now, step=done, tokens=done * settings.batch))
         if done == settings.steps or done % settings.save_every == 0:
@@ -344,11 +332,6 @@ class Journal:
         for old in self.folder.glob("step-*"):
             if old.name != checkpoint.name:
                 shutil.rmtree(old)
-
-    def write(self, now: Progress) -> None:
-        """A row of the history."""
-        row = {"step": now.step, "tokens": now.tokens, "measures": now.measures}
-        self.rows.append(row)
 
 
 def endless_batches(

@@ -214,12 +214,12 @@ def read_decisions(
             kept = [outliers.kept(one.place, members, tokens.shape[1]) for one in changes]
             read = _read_all((before, after), pieces, changes, kept, tokens, 1 + len(prefix))
             ends = next(read), next(read)
-            chance[:, members] += [_chance(logs, prefix, last) for logs in ends]
+            chance[:, members] += [chance_of(logs, prefix, last) for logs in ends]
             if not prefix:
                 between[:, members] = _kl(ends[1], ends[0]), _kl(ends[0], ends[1])
             tick(2 * len(members))
             for at, logs in enumerate(read):
-                hybrid_chance[at, members] += _chance(logs, prefix, last)
+                hybrid_chance[at, members] += chance_of(logs, prefix, last)
                 if not prefix:
                     kl[at][:, members] = _kl(ends[1], logs), _kl(ends[0], logs)
                 tick(len(members))
@@ -325,7 +325,7 @@ def _batches(decisions: Sequence[Decision], rows: Callable[[int], int]) -> Itera
         yield from (members[first : first + most] for first in range(0, len(members), most))
 
 
-def _chance(logs: Tensor, prefix: Tokens, last: Tokens) -> np.ndarray:
+def chance_of(logs: Tensor, prefix: Tokens, last: Tokens) -> np.ndarray:
     """The chance `[rows]` of the prefix followed by any of the last tokens; 0
     where no behaviour was asked for.
     """
@@ -408,12 +408,6 @@ def groups(model: Any) -> tuple[tuple[str, ...], ...]:
     return tuple(found)
 
 
-def coarse_modules(model: Any) -> tuple[str, ...]:
-    """Every group of layers as one module, and what stands outside the layers."""
-    outside = [name for name in default_modules(model) if "blocks." not in name or "+" in name]
-    return (*("+".join(group) for group in groups(model)), *outside)
-
-
 def layered_graft_map(
     before: Policy,
     after: Policy,
@@ -434,8 +428,10 @@ def layered_graft_map(
             progress=lambda _, done, of: progress(what, done, of),
         )
 
-    found = measured(coarse_modules(before.model), "grafting groups of layers")
-    several = {"+".join(group): group for group in groups(before.model) if len(group) > 1}
+    together = {"+".join(group): group for group in groups(before.model)}
+    outside = [one for one in default_modules(before.model) if "blocks." not in one or "+" in one]
+    found = measured([*together, *outside], "grafting groups of layers")
+    several = {name: group for name, group in together.items() if len(group) > 1}
     if not several:
         return found
     best = _best(found.only(halves(found.readings.tasks)[0]), tuple(several))

@@ -291,18 +291,16 @@ def opened(text: str) -> str:
     return text[:1].upper() + text[1:]
 
 
-def told(found: Mapping[str, Any] | None) -> str:
-    """A number with its interval."""
+def told(found: Mapping[str, Any] | None, sign: str = "") -> str:
+    """A number with its interval. `sign` "+": a difference."""
     if found is None:
         return "not known"
-    return f"{found['estimate']:.3f} [{found['low']:.3f}, {found['high']:.3f}]"
+    return f"{found['estimate']:{sign}.3f} [{found['low']:{sign}.3f}, {found['high']:{sign}.3f}]"
 
 
 def signed(found: Mapping[str, Any] | None) -> str:
     """A difference with its interval."""
-    if found is None:
-        return "not known"
-    return f"{found['estimate']:+.3f} [{found['low']:+.3f}, {found['high']:+.3f}]"
+    return told(found, "+")
 
 
 CURVES: Final = {

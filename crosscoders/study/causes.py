@@ -68,6 +68,7 @@ from crosscoders.latents.encoded_blocks import encoded_blocks
 from crosscoders.latents.row_groups import ACTING, WIN
 from crosscoders.patching.decisions import Behaviour, Tokens
 from crosscoders.patching.hybrids import outputs_kept, replayed
+from crosscoders.patching.maps import chance_of
 from crosscoders.patching.results import Change as Patch, untouched
 from crosscoders.steering.activation_edits import Change, feature_change
 from crosscoders.study.material import StudyStreams
@@ -148,7 +149,9 @@ class Probe:
             behaviour=behaviour,
             tasks=tuple(text.note.task for text in chosen),
             batches=tuple(_batches(stream.part(chosen), asked, vocabulary)),
-            measure=_measure(behaviour, places),
+            measure=LOSS
+            if behaviour is None
+            else f"chance of {behaviour.name}" + (" where it acts" if places is not None else ""),
             is_chance=told != "text",
         )
         return probe._of_answers() if told == "answer" else probe
@@ -188,7 +191,8 @@ class Probe:
                 found[batch.members] = self._of_tokens(number, moved)
             else:
                 for prefix, last in self.behaviour.by_prefix.items():
-                    found[batch.members] += self._chance(number, moved, prefix, last)
+                    logs = self._read(number, moved, prefix, 1 + len(prefix))
+                    found[batch.members] += chance_of(logs, prefix, last)
         return found
 
     @torch.inference_mode()
@@ -214,16 +218,6 @@ class Probe:
         total, many = (told.double() * asked).sum(1), asked.sum(1)
         found: np.ndarray = (total.exp() if self.is_chance else -total / many).cpu().numpy()
         return found
-
-    def _chance(
-        self, number: int, moved: Tensor | None, prefix: Tokens, last: Tokens
-    ) -> np.ndarray:
-        logs = self._read(number, moved, prefix, 1 + len(prefix)).double()
-        total = logs[:, -1, list(last)].exp().sum(-1)
-        for at, token in enumerate(prefix):
-            total = total * logs[:, at, token].exp()
-        chance: np.ndarray = total.cpu().numpy()
-        return chance
 
     def _read(self, number: int, moved: Tensor | None, prefix: Tokens, keep: int) -> Tensor:
         """Log-probabilities `[texts, keep, vocabulary]` of a batch's texts and the prefix, with
@@ -260,12 +254,6 @@ def are_answers(stream: StoredStream) -> bool:
     return all(sum(step.role == ACTING for step in note.steps) == 1 for note in notes) and any(
         note.outcome is not None and note.outcome >= WIN for note in notes
     )
-
-
-def _measure(behaviour: Behaviour | None, places: Mapping[int, int] | None) -> str:
-    if behaviour is None:
-        return LOSS
-    return f"chance of {behaviour.name}" + (" where it acts" if places is not None else "")
 
 
 def _chosen(
@@ -403,6 +391,7 @@ def caused(
     whole = probe.values(change) - clean
     effect = mean(whole)
     worth = abs(effect.estimate) >= WORTH[not probe.is_chance]
+    better = rise is not None and mean(rise if probe.is_chance else -rise).low > 0
     return Cause(
         measure=probe.measure,
         tasks=len(clean),
@@ -413,14 +402,9 @@ def caused(
         beyond=beyond,
         p_value=1 / (len(tried) + largest),
         holds=largest and beyond.low > 0 and worth,
-        undone=None if rise is None else _undone(probe, whole, rise),
+        undone=ratio(-whole, rise) if rise is not None and better else None,
         turned=tuple(turned) if dose == 1 else None,
     )
-
-
-def _undone(probe: Probe, moved: np.ndarray, rise: np.ndarray) -> Estimate | None:
-    better = mean(rise if probe.is_chance else -rise).low > 0
-    return ratio(-moved, rise) if better else None
 
 
 def _size(effects: np.ndarray) -> float:

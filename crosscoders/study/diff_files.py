@@ -264,8 +264,12 @@ def read_latents(folder: Path, contrasts: Sequence[str] | None) -> tuple[Latent,
         )
     columns = {name: name for name in (*COLUMNS, "specific", "stability")}
     columns["difference"] = f"difference_{contrasts[0]}" if contrasts else ""
+
+    def known(value: Any) -> Any:
+        return value if value == value else None  # NaN is a value that is not known
+
     return tuple(
-        Latent(**{name: _known(row.get(column)) for name, column in columns.items()})
+        Latent(**{name: known(row.get(column)) for name, column in columns.items()})
         for row in table.to_pylist()
     )
 
@@ -280,11 +284,6 @@ def separating(latents: Sequence[Latent]) -> list[Latent]:
         return (2.0 if q is None else q, -abs(difference or 0.0), latent.latent)
 
     return sorted(latents, key=order)
-
-
-def _known(value: Any) -> Any:
-    """NaN is a value that is not known."""
-    return None if isinstance(value, float) and value != value else value
 
 
 Lack = Literal["", "random", "spread", "size"]

@@ -267,6 +267,7 @@ def diff_page(folder: Path) -> Page:
     summary, patching = read_summary(folder), read_part(folder, PATCHING)
     latents = read_latents(folder, summary.get("contrasts"))
     opening, more = split_sentences(summary)
+    command = in_play(summary, read_part(folder, READERS_FILE) or ()).get("command")
     return Page(
         eyebrow="Before against after",
         title="What training changed inside",
@@ -274,14 +275,8 @@ def diff_page(folder: Path) -> Page:
         more=tuple(more),
         facts=tuple(summary["facts"]),
         sections=tuple(_sections(folder, summary, patching, latents)),
-        command=_next(summary, folder),
+        command="# {}\n{}".format(*command) if command else "",
     )
-
-
-def _next(summary: Mapping[str, Any], folder: Path) -> str:
-    """The command that tests latents, with what it is for as a comment before it."""
-    found = in_play(summary, read_part(folder, READERS_FILE) or ()).get("command")
-    return "# {}\n{}".format(*found) if found else ""
 
 
 def _sections(

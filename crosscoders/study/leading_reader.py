@@ -117,7 +117,10 @@ def readers_of(
 
 def _components(learnt: StoredStream) -> Reader | None:
     """`None` where the models do not differ."""
-    whole, *halves = (moments_of(part) for part in (learnt, *_halves(learnt)))
+    texts: tuple[list[TokenizedText], list[TokenizedText]] = ([], [])
+    for text in learnt.tokenized:
+        texts[not _is_first_half(text.note.task)].append(text)
+    whole, *halves = (moments_of(part) for part in (learnt, *map(learnt.part, texts)))
     if whole.rows < 2 or not float(whole.covariance().trace()) > 0:
         return None
     first, *others = (one.components() for one in (whole, *halves))
@@ -219,13 +222,6 @@ def _partners(first: Tensor, second: Tensor) -> int:
 
 def _is_first_half(task: str) -> bool:
     return int(content_hash([0, "halves", task], 15), 16) % 2 == 0
-
-
-def _halves(learnt: StoredStream) -> tuple[StoredStream, StoredStream]:
-    """By task."""
-    first = [text for text in learnt.tokenized if _is_first_half(text.note.task)]
-    second = [text for text in learnt.tokenized if not _is_first_half(text.note.task)]
-    return learnt.part(first), learnt.part(second)
 
 
 ALWAYS: Final = ("components", "crosscoder")  # what is read whatever leads
@@ -336,7 +332,10 @@ def accounted(stream: Stream, changes: Sequence[Change]) -> list[tuple[float, fl
         rows = block.activations.float()
         before, after = rows[:, 0], rows[:, -1]
         gap = after - before
-        taken = [gap, *(_taken(one, after, before) for one in changes)]
+        taken = [gap]
+        for one in changes:
+            own, other = (side.to(one.directions.device) for side in (after, before))
+            taken.append(-(one.coefficients(own, other) @ one.directions).to(after))
         left = torch.stack([gap, *(gap - one for one in taken[1:])]).double()
         sums += torch.stack([left.sum(1), left.square().sum(1)], 1)
         sizes += torch.stack([one.norm(dim=1).sum() for one in taken]).double()
@@ -347,12 +346,6 @@ def accounted(stream: Stream, changes: Sequence[Change]) -> list[tuple[float, fl
         (1 - one / max(variance, 1e-30), float(size / sizes[0].clamp(min=1e-30)))
         for one, size in zip(rest, sizes[1:], strict=True)
     ]
-
-
-def _taken(change: Change, after: torch.Tensor, before: torch.Tensor) -> torch.Tensor:
-    place = change.directions.device
-    coefficients = change.coefficients(after.to(place), before.to(place))
-    return -(coefficients @ change.directions).to(after)
 
 
 def _costs(

@@ -18,7 +18,7 @@ Which source of the gain a latent belongs to.
    divided by the number of sources, lies above the share of the decisions themselves; else none.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -104,17 +104,11 @@ def measured(inquiry: Inquiry, dictionaries: Mapping[str, Dictionary]) -> Measur
     nulls += [other_seeds_row(again)] if again else []
     write_json(folder / CONTROLS, nulls)
     baselines = _baselines(inquiry, dictionaries, table, reported)
-    separating = _surest(table)
-    found = tested(
-        [dictionary, *others],
-        table,
-        separating,
-        policies,
-        streams,
-        inquiry.behaviours,
-        folder,
-        progress,
-    )
+    q = table.column("q_value")
+    with np.errstate(invalid="ignore"):
+        sure = np.flatnonzero(q < SURE)
+    separating: list[int] = sure[np.argsort(q[sure], kind="stable")].tolist()  # the surest first
+    found = tested(inquiry, [dictionary, *others], table, separating)
     shown = shown_latents(table, *(one.name for one in inquiry.contrasts[:1]))
     shown += [one for one in found.presented if one not in shown]
     tokens = token_views(study.top, shown, reported.tokenized, policies[0].tokenizer)
@@ -123,6 +117,11 @@ def measured(inquiry: Inquiry, dictionaries: Mapping[str, Dictionary]) -> Measur
     explain = list(dict.fromkeys([*found.presented, *stable]))
     sources = sources_of_case(request.runs)
     write_explanations(folder, dictionary, policies, reported, explain, sources)
+    left_out = sentences(
+        streams.outliers,
+        lambda token: str(policies[0].tokenizer.decode([token])),
+        streams.limits is None,
+    )
     return Measured(
         models=dictionary.config.models,
         table=table,
@@ -131,7 +130,7 @@ def measured(inquiry: Inquiry, dictionaries: Mapping[str, Dictionary]) -> Measur
         controls=nulls,
         baselines=baselines,
         reported=found,
-        outliers=tuple(sentences(streams.outliers, _decoder(policies[0]), streams.limits is None)),
+        outliers=tuple(left_out),
     )
 
 
@@ -146,19 +145,6 @@ def _baselines(
     found = compared(pair, small, chosen, reported, contrast, own.tolist())
     write_json(inquiry.folder / BASELINES, found)
     return found
-
-
-def _surest(table: LatentTable) -> list[int]:
-    """The latents that separate steps, the surest first."""
-    q = table.column("q_value")
-    with np.errstate(invalid="ignore"):
-        found = np.flatnonzero(q < SURE)
-    ordered: list[int] = found[np.argsort(q[found], kind="stable")].tolist()
-    return ordered
-
-
-def _decoder(policy: Any) -> Callable[[int], str]:
-    return lambda token: str(policy.tokenizer.decode([token]))
 
 
 def spliced_texts(inquiry: Inquiry, dictionary: Dictionary) -> tuple[Spliced, ...]:
@@ -393,11 +379,12 @@ def write_explanations(
     for latent, source in latent_sources(dictionary, stream, latents, sources).items():
         found[str(latent)]["source"] = source
     write_json(folder / EXPLANATIONS, found)
+    place = stream.site.split(".")  # a TransformerLens name says the layer
     batch = neuronpedia(
         list(told.values()),
         dictionary,
         model=after.identity,
-        layer=_layer(stream.site),
+        layer=int(place[1]) if len(place) > 1 and place[1].isdigit() else 0,
         name=stream.site,
         decode=decode,
         texts=texts,
@@ -447,12 +434,6 @@ def _in_context(one: Context | TopToken, text: TokenizedText, decode: Any) -> di
         "tokens": [decode(i) for i in ids],
         "values": [one.value if place == at else 0.0 for place in range(len(ids))],
     }
-
-
-def _layer(site: str) -> int:
-    """Of a TransformerLens name; 0 of others."""
-    parts = site.split(".")
-    return int(parts[1]) if len(parts) > 1 and parts[1].isdigit() else 0
 
 
 CARRIED: Final = ("refusal.carried", "exchange.carried", "gain.channel")
@@ -511,7 +492,9 @@ def _sums(
     dictionary: Dictionary, stream: Stream, latents: Sequence[int], sources: Sequence[str]
 ) -> tuple[np.ndarray, np.ndarray]:
     """Activity `[tasks, latents, sources + 1]` and decisions `[tasks, sources + 1]`."""
-    group, texts = _won(stream.texts), stream.texts
+    texts = stream.texts
+    after = any(text.source == "after" for text in texts)
+    group = RowGroup(deciding=True, outcome="won", sources=("after",) if after else ())
     tasks = {name: place for place, name in enumerate(sorted({one.task for one in texts}))}
     rows = np.zeros((len(tasks), len(sources) + 1))
     activity = np.zeros((len(tasks), len(latents), len(sources) + 1))
@@ -530,11 +513,6 @@ def _sums(
         value = codes.value.double().cpu().numpy()[some, None] * named[row[some]]
         np.add.at(activity, (task[row[some]], place[some]), value)
     return activity, rows
-
-
-def _won(texts: Sequence[TextNote]) -> RowGroup:
-    after = any(text.source == "after" for text in texts)
-    return RowGroup(deciding=True, outcome="won", sources=("after",) if after else ())
 
 
 def _named(rows: Rows, texts: Sequence[TextNote], sources: Sequence[str]) -> Iterator[list[bool]]:

@@ -14,10 +14,6 @@ that can be gone on with.
 
 What is finished is read back when the folder is gone on with; what it was
 started with must be the same.
-
-Where the change lives: patching and grafting at decisions, and the site that they choose.
-
-How to test in play what a diff found: the commands that it prints.
 """
 
 import shlex
@@ -91,7 +87,7 @@ from crosscoders.study.material import (
     study_streams,
 )
 from crosscoders.study.measures import Measured, measured, rising, told
-from crosscoders.study.reported import MOST_NAMED, Reported
+from crosscoders.study.reported import MOST_NAMED
 from forensics.errors import UserError
 from forensics.investigation import CASE, CASE_FILES, CaseRequest, Inputs, check_case, start_case
 from forensics.phrases import plural
@@ -101,7 +97,7 @@ from forensics.protocols import Environment
 from forensics.records import content_hash, read_json, write_json
 from forensics.report import plain
 from forensics.study import Folder, Result, run_study
-from forensics.subjects import Subject, inspect_subjects
+from forensics.subjects import inspect_subjects
 from forensics.version import code_version
 
 HARDLY: Final = 1e-4  # nats of KL at the decisions
@@ -228,7 +224,10 @@ def next_commands(
     saved: SavedDictionary | None,
     leading: Sequence[Read],
 ) -> dict[str, str]:
-    """How to test in play what leads, and the latents of `_to_test`."""
+    """How to test in play what leads, and the latents: of the findings the first few, those first
+    that rise where the behaviour is decided; else the set that is one as a whole; else what comes
+    nearest; where there are none, those most active before the behaviour.
+    """
     before, after = request.before, request.after
     in_memory = not isinstance(before, str | PathLike) or not isinstance(after, str | PathLike)
     if not request.plays or in_memory:
@@ -240,40 +239,22 @@ def next_commands(
         for part in ("--env-option", f"{key}={value}")
     ]
     pair = ["--before", before, "--after", after, *world, *options]
-    own = ["--encode-from", "own"]
-    more = own if saved is not None and found.models == 1 else []
-    latents = _to_test(rising(found), found.reported)
-    commands = {
-        "command": steer_command(pair, folder / DICTIONARY, latents, folder / STEERED, more)
-    }
+
+    def command(dictionary: str, features: Sequence[int], out: str, own: bool) -> str:
+        chosen = ",".join(map(str, features)) or f"contrast:{MOST_NAMED}"
+        words = ["forensics", "steer", *pair, *(["--encode-from", "own"] if own else [])]
+        words += ["--dictionary", folder / dictionary, "--features", chosen, "--out", folder / out]
+        return shlex.join(map(str, words))
+
+    told = found.reported
+    few = list(rising(found) or told.latents)[:MOST_NAMED]
+    latents = few or list(told.together) or told.presented
+    alone = saved is not None and found.models == 1
+    commands = {"command": command(DICTIONARY, latents, STEERED, alone)}
     for one in (one.reader for one in leading):
-        more, out = own if one.encoding == "own" else [], folder / STEERED_READER
-        commands["reader_command"] = steer_command(pair, folder / one.place, one.latents, out, more)
+        own = one.encoding == "own"
+        commands["reader_command"] = command(one.place, one.latents, STEERED_READER, own)
     return commands
-
-
-def _to_test(rising: Sequence[int], reported: Reported) -> list[int]:
-    """Of the findings the first few, those first that rise where the behaviour is decided; else
-    the set that is one as a whole; else what comes nearest.
-    """
-    few = list(rising or reported.latents)[:MOST_NAMED]
-    return few or list(reported.together) or reported.presented
-
-
-def steer_command(
-    pair: Sequence[Any],
-    dictionary: Path,
-    features: Sequence[int],
-    out: Path,
-    options: Sequence[str],
-) -> str:
-    """The command that tests these latents, or where there are none those most active before the
-    behaviour.
-    """
-    chosen = ",".join(map(str, features)) or f"contrast:{MOST_NAMED}"
-    words = ["forensics", "steer", *pair, *options]
-    words += ["--dictionary", dictionary, "--features", chosen, "--out", out]
-    return shlex.join(map(str, words))
 
 
 SAME_WEIGHTS: Final = "before and after hold the same weights, so nothing can differ"
@@ -317,7 +298,17 @@ class DiffStudy:
         request, saved = settled(self.request)
         folder.require_started(_asked(request, saved), READ_FIRST)
         inputs = check_case(_case(request), folder) if request.plays else None
-        pair = inputs.subjects if inputs else _inspected(request, folder.progress)
+        pair = (
+            inputs.subjects
+            if inputs
+            else inspect_subjects(  # neither is loaded
+                request.before,
+                [request.after],
+                folder.progress,
+                backend=request.backend,
+                device=resolve_device(request.device),
+            )
+        )
         identities = (pair[0].identity, pair[1].identity)
         if identities[0] == identities[1] and not request.identical:
             raise UserError(
@@ -386,13 +377,6 @@ def _case(request: DiffRequest) -> CaseRequest:
     )
 
 
-def _inspected(request: DiffRequest, progress: Progress) -> tuple[Subject, ...]:
-    """Before and after; neither is loaded."""
-    place = resolve_device(request.device)
-    pair = (request.before, [request.after])
-    return inspect_subjects(*pair, progress, backend=request.backend, device=place)
-
-
 def diff(
     before: Given,
     after: Given,
@@ -447,13 +431,16 @@ def diff_material(
     # 2. Texts to train on, texts to report on, and some of the first to choose on.
     streams = study_streams(material, request, about["site"], folder, progress)
 
-    # 3. The dictionaries, and what is measured of them.
+    # 3. The dictionaries, and what is measured of them; latents are tested to move the behaviours
+    # whose use training changed, the theme's own first: nothing where that cannot be read.
+    themes = changed_themes(theme, material.runs, identities, alone=bool(request.kind))
+    behaviours = [behaviour_of(one, material.runs) for one in themes]
     inquiry = Inquiry(
         request=request,
         policies=material.policies,
         streams=streams,
         contrasts=contrasts_of(theme, material.runs),
-        behaviours=_behaviours(theme, material, bool(request.kind)),
+        behaviours=tuple(filter(None, behaviours)) if any(behaviours[:1]) else (),
         folder=folder,
         about=about,
         progress=progress,
@@ -509,13 +496,6 @@ def _with_readers(
     }
 
 
-def _behaviours(theme: Theme | None, material: Material, alone: bool) -> tuple[Behaviour, ...]:
-    """What latents are tested to move, the theme's own first; nothing where that cannot be read."""
-    themes = changed_themes(theme, material.runs, material.identities, alone=alone)
-    found = [behaviour_of(one, material.runs) for one in themes]
-    return tuple(filter(None, found)) if found and found[0] else ()
-
-
 def _facts(
     material: Material,
     found: Measured,
@@ -524,17 +504,14 @@ def _facts(
 ) -> list[str]:
     models = "one model" if found.models == 1 else "both models"
     cut = f"{plural(material.cut, 'text')} read as far as the models have positions"
+    number = len({text.task for text in streams.reported.texts})
+    tasks = plural(number, "task") if streams.same_tasks else f"{number:,} other tasks"
     return [
         f"before {material.identities[0]}",
         f"after {material.identities[1]}",
         f"dictionary given ({saved.kind}, {models}), not trained"
         if saved
         else f"{len(streams.learnt.texts):,} texts to train on",
-        f"{found.quality['rows']:,} tokens of {_tasks(streams)} to report on",
+        f"{found.quality['rows']:,} tokens of {tasks} to report on",
         *([cut] if material.cut else []),
     ]
-
-
-def _tasks(streams: StudyStreams) -> str:
-    number = len({text.task for text in streams.reported.texts})
-    return plural(number, "task") if streams.same_tasks else f"{number:,} other tasks"

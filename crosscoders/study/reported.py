@@ -26,7 +26,6 @@ other tasks (`causes`), and what they move together (`latent_sets`), is tested, 
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from statistics import median
 from typing import Any, Final, Literal
 
@@ -36,7 +35,6 @@ from jaxtyping import Float
 from crosscoders.activations.streams import Stream
 from crosscoders.dictionaries.dictionary import Dictionary
 from crosscoders.latents.table import LatentTable, specific_to_after
-from crosscoders.patching.decisions import Behaviour
 from crosscoders.study.causes import (
     FEW_TEXTS,
     RANDOM,
@@ -50,7 +48,7 @@ from crosscoders.study.causes import (
     causes_where_they_act,
 )
 from crosscoders.study.diff_files import CAUSES, shown
-from crosscoders.study.material import StudyStreams
+from crosscoders.study.material import Inquiry
 from forensics.errors import UserError
 from forensics.phrases import percent, plural, share_of_change
 from forensics.progress import Progress, silent
@@ -147,7 +145,12 @@ def sentence(sets: Sequence[LatentSet], seeds: int) -> str:
     said = f"Taken out together, the {len(own.latents)} latents that are the after model's own"
     said += f" {_moves(own)} (it is {plain(own.before)} before, {plain(own.cause.unchanged)} after"
     said += f"{_turned(own.random_undone)})"
-    if others := [_amount(one) for one in sets if one.which == "specific" and one.seed]:
+    others = [
+        share_of_change(one.undone.estimate) if one.undone else plain(one.cause.effect.estimate, 3)
+        for one in sets
+        if one.which == "specific" and one.seed
+    ]
+    if others:
         said += f", those of {plural(len(others), 'other seed')} {' and '.join(others)}"
     said += f": {_verdict(sets, seeds, own)}."
     if back:
@@ -188,12 +191,6 @@ def _moves(one: LatentSet) -> str:
     share = share_of_change(*one.undone.ends)
     verb = "go" if share.startswith("the other way") else "undo"
     return f"{verb} {share} of what training changed in the {one.cause.measure}"
-
-
-def _amount(one: LatentSet) -> str:
-    if one.undone is None:
-        return plain(one.cause.effect.estimate, 3)
-    return share_of_change(one.undone.estimate)
 
 
 SPECIFIC: Final = "not specific to the after model"
@@ -354,19 +351,16 @@ MOST_TESTED, FEW_TESTED = 24, 6  # latents, the most active first; of a deep net
 
 
 def tested(
+    inquiry: Inquiry,
     dictionaries: Sequence[Dictionary],
     table: LatentTable,
     separating: Sequence[int],
-    policies: Sequence[Any],
-    streams: StudyStreams,
-    behaviours: Sequence[Behaviour],
-    folder: Path,
-    progress: Progress,
 ) -> Reported:
     """What is reported, once what comes back was tested. `dictionaries`: of every seed, the
-    pair's own first. `behaviours`: whose use training changed, the theme's first; none: the loss,
-    or the chance of whole answers.
+    pair's own first.
     """
+    policies, streams, behaviours = inquiry.policies, inquiry.streams, inquiry.behaviours
+    folder, progress = inquiry.folder, inquiry.progress
     own, seeds = dictionaries[0], len(dictionaries) - 1
     back = reported(table, separating, seeds).latents
     if own.config.models < 2:
