@@ -324,7 +324,6 @@ def steer(
 
 
 def _experiment(path: Path, context: Context, run: Run) -> None:
-    """Carry out the experiment of a file; its hash is said before anything is played."""
     from crosscoders.steering.experiment_file import read_experiment
 
     for option in context.command.params:

@@ -440,7 +440,6 @@ def layered_graft_map(
 
 
 def _best(found: ChangeMap, among: Sequence[str]) -> str:
-    """The module that moves most into before, of the behaviour where that differs."""
     rows = [found.row(place, "into-before") for place in among]
     shares = [row.behaviour_moved.estimate for row in rows]
     if None in shares:

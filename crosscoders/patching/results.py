@@ -448,7 +448,6 @@ def halves(tasks: Sequence[str]) -> tuple[list[str], list[str]]:
 
 
 def _middle(patches: ChangeMap) -> list[Row]:
-    """The residual after every layer but the last, into before, in the network's order."""
     return sorted(
         (
             row
@@ -475,7 +474,6 @@ def _largest(rows: list[Row], measure: Measure, tie: float) -> Row | None:
 
 
 def _again(row: Row | None, reporting: ChangeMap, measure: Measure) -> Share:
-    """The same row on the other tasks."""
     if row is not None:
         change = row.change
         return _share_of(reporting.row(change.place, change.direction, change.positions), measure)

@@ -229,7 +229,6 @@ def stacked(
 
 
 def _difference(own: Tensor, other: Tensor | None, acting: Side) -> Tensor:
-    """After less before."""
     assert other is not None, "a difference needs both models"
     return own - other if acting == "after" else other - own
 

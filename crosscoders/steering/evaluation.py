@@ -278,7 +278,6 @@ class Bench:
         return joined(outcomes)
 
     def _played(self, condition: Condition, tasks: Sequence[str]) -> Outcomes:
-        """Run the policy, with the other one reading along where the change needs it."""
         policy, change, steered = self.policy(condition.acting), condition.change, []
         if change is not None:
             seen = Seen()

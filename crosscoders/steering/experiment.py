@@ -139,7 +139,6 @@ def _of_text(
     site: str,
     limit: float | None,
 ) -> tuple[float, int]:
-    """The sum of the divergences in one text, and of how many tokens."""
     ids, theirs = text.token_ids.tolist(), None
     if change.needs_other:
         theirs = torch.from_numpy(companion.activations([ids], [site])[0][site])
@@ -210,7 +209,6 @@ class Reported:
         return {name: row[name] for name in ("success", "effect", "handed_in", "n")}
 
     def _kl(self, run: Run, progress: Progress) -> dict[str, Any] | None:
-        """The divergence on the harmless texts, from the folder where it is there."""
         bench, condition = run.bench, run.condition
         if not self.texts or condition.change is None:
             return None
@@ -385,7 +383,6 @@ class SteeringExperiment:
         }
 
     def _benches(self, ready: Ready, folder: Folder) -> list[Bench]:
-        """One for each position."""
         before, after = opened(ready.inputs.subjects, folder.progress)
         return [
             Bench(
@@ -414,7 +411,6 @@ class SteeringExperiment:
     def _arms(
         self, ready: Ready, benches: Sequence[Bench], choosing: Sequence[str], measure: str
     ) -> list[Arm]:
-        """Every set at every position."""
         table, arms = self.table, []
         asked = [int(found[1]) for name in table.features if (found := COMPONENTS.fullmatch(name))]
         for bench in benches:
@@ -515,13 +511,11 @@ def steer(
 def _split(
     environment: Environment, table: ExperimentTable
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Held-out tasks to choose and read on, and those that are reported."""
     tasks = environment.tasks("held-out", table.tasks + table.choosing, table.seed)
     return tuple(tasks[: table.choosing]), tuple(tasks[table.choosing :])
 
 
 def _not_given(ready: Ready, table: ExperimentTable) -> dict[str, str]:
-    """What the file leaves out, and how to have it."""
     missing = {}
     if table.side_effects.texts is None:
         missing["KL divergence"] = "no harmless texts were given; add texts to [side_effects]"

@@ -171,7 +171,6 @@ def planned(
 def _dose(
     arm: Arm, dose: float, table: ExperimentTable, missing: dict[str, str]
 ) -> list[Condition]:
-    """A set at a strength, and what stands beside it."""
     mean, conditions = mean_difference(arm.readings.here), [arm.steered(dose)]
     if len(arm.components):
         conditions.append(arm.instead(dose, "principal-component", arm.components[0]))

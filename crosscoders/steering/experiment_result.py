@@ -262,7 +262,6 @@ def _moved(found: Found, row: Row) -> str:
 
 
 def _costs(row: Row) -> str:
-    """What else changed."""
     parts = [f"success {signed(row['success_effect'])}"] if row["success_effect"] else []
     if (there := row["elsewhere"]) and there["effect"]:
         parts.append(f"success elsewhere {signed(there['effect'])}")
@@ -382,7 +381,6 @@ def _predicted(prediction: Mapping[str, Any], measure: str) -> Table:
 
 
 def _measures(rows: Sequence[Row], measure: str) -> Iterator[tuple[str, Value]]:
-    """What has a picture: the measure, success here and elsewhere, divergence."""
     yield measure, lambda row: row["measured"]
     if measure != "success":
         yield "success", lambda row: row["success"]
@@ -393,7 +391,6 @@ def _measures(rows: Sequence[Row], measure: str) -> Iterator[tuple[str, Value]]:
 
 
 def _curves(rows: Sequence[Row], measure: str) -> Iterator[Figure]:
-    """A figure for each set, position and measure that has more than one strength."""
     places = dict.fromkeys((row["set"], row["at"]) for row in rows if row["set"])
     for name, at in places:
         here = [row for row in rows if (row["set"], row["at"]) == (name, at)]
@@ -430,7 +427,6 @@ def _series(
 
 
 def _points(rows: Sequence[Row], title: str, value: Value) -> Figure:
-    """What stands beside the point that is told of."""
     names: dict[str, list[Any]] = {}
     for row in rows:
         if row["split"] == "report" and (found := value(row)):
@@ -447,7 +443,6 @@ def _short(row: Row) -> str:
 
 
 def _flat(row: Row) -> dict[str, Any]:
-    """A row as the table of all conditions shows it."""
     there, shown = row["elsewhere"], dict(row)
     if row["role"] not in ("unsteered", "random-direction"):
         shown["role"] = label(row)

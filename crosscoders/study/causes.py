@@ -71,7 +71,7 @@ from crosscoders.patching.hybrids import outputs_kept, replayed
 from crosscoders.patching.maps import chance_of
 from crosscoders.patching.results import Change as Patch, untouched
 from crosscoders.steering.activation_edits import Change, feature_change
-from crosscoders.study.material import StudyStreams
+from crosscoders.study.material import Inquiry
 from forensics.errors import UserError
 from forensics.policies import attach, decoder_layers, kl_divergence, last_logprobs
 from forensics.progress import Progress, silent
@@ -289,7 +289,6 @@ def _asked(text: TokenizedText, told: Told, place: int | None = None) -> np.ndar
 def _batches(
     stream: StoredStream, asked: Sequence[np.ndarray], vocabulary: int
 ) -> Iterator[_Batch]:
-    """Texts of one length together, as many as fit."""
     shape, ends = (stream.models, stream.width), [len(one) for one in asked]
     pairs = [torch.zeros((end, *shape)) for end in ends]
     known = [torch.zeros(end, dtype=torch.bool) for end in ends]
@@ -439,51 +438,39 @@ FEWEST: Final = 8  # tasks
 Places = Mapping[int, int]  # text of a stream -> position of the deciding token
 
 
-@dataclass(frozen=True, kw_only=True)
-class Asked:
-    """What `causes_where_they_act` works on. `most`: texts that are read."""
-
-    dictionary: Dictionary
-    policies: Sequence[Any]
-    streams: StudyStreams
-    behaviours: Sequence[Behaviour]
-    most: int
-
-    def probe(self, stream: StoredStream, places: Places, behaviour: Behaviour) -> Probe:
-        """Reads the after model at these places."""
-        return Probe.of(self.policies[-1], stream, behaviour, most=self.most, places=places)
-
-
 def causes_where_they_act(
-    asked: Asked, latents: Sequence[int], *, progress: Progress = silent
+    inquiry: Inquiry, dictionary: Dictionary, latents: Sequence[int], most: int
 ) -> dict[int, Cause]:
-    """The test of each of these latents that can be tested, ablated."""
-    streams, found = asked.streams, {}
-    several = len(asked.behaviours) > 1
-    learnt = acting_places(asked.dictionary, streams.learnt, latents) if several else {}
-    other = acting_places(asked.dictionary, streams.reported, latents)
+    """The test of each of these latents that can be tested, ablated, on at most so many texts."""
+    streams, policies, progress, found = inquiry.streams, inquiry.policies, inquiry.progress, {}
+    several = len(inquiry.behaviours) > 1
+    learnt = acting_places(dictionary, streams.learnt, latents) if several else {}
+    other = acting_places(dictionary, streams.reported, latents)
     for number, latent in enumerate(latents):
         progress("what the latents cause", number, len(latents))
-        behaviour = _chosen_behaviour(asked, learnt[latent]) if several else asked.behaviours[0]
+        behaviour = inquiry.behaviours[0]
+        if several:
+            behaviour = _chosen_behaviour(inquiry, learnt[latent], most)
+        places = other[latent]
         try:
-            probe = asked.probe(streams.reported, other[latent], behaviour)
+            probe = Probe.of(policies[-1], streams.reported, behaviour, most=most, places=places)
         except UserError:
             continue
         if len(probe.tasks) >= FEWEST:
-            change = ablated(asked.dictionary, [latent])
-            found[latent] = caused(probe, change, rise=probe.rise(asked.policies[0]))
+            change = ablated(dictionary, [latent])
+            found[latent] = caused(probe, change, rise=probe.rise(policies[0]))
     progress("what the latents cause", len(latents), len(latents))
     return found
 
 
-def _chosen_behaviour(asked: Asked, places: Places) -> Behaviour:
+def _chosen_behaviour(inquiry: Inquiry, places: Places, most: int) -> Behaviour:
     """That in which the models differ most surely; the first where none can be read."""
-    first = asked.behaviours[0]
+    first, (start, end) = inquiry.behaviours[0], inquiry.policies
     try:
-        after = asked.probe(asked.streams.learnt, places, first)
+        after = Probe.of(end, inquiry.streams.learnt, first, most=most, places=places)
     except UserError:
         return first
-    before = replace(after, policy=asked.policies[0], kept={})
+    before = replace(after, policy=start, kept={})
 
     def surely(behaviour: Behaviour) -> tuple[bool, float]:
         """Whether by enough to be worth a word, and in how many standard errors, of log-odds."""
@@ -492,7 +479,7 @@ def _chosen_behaviour(asked: Asked, places: Places) -> Behaviour:
         sure = abs(gap.mean()) / max(gap.std() / len(gap) ** 0.5, 1e-9)
         return abs(float((new - old).mean())) >= WORTH[0], float(sure)
 
-    return max(asked.behaviours, key=surely)
+    return max(inquiry.behaviours, key=surely)
 
 
 @torch.no_grad()

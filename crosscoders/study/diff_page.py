@@ -317,7 +317,6 @@ def _sections(
 
 
 def _presented(summary: Mapping[str, Any]) -> Sequence[int]:
-    """The latents that are reported, else those that come nearest."""
     found: Sequence[int] = summary.get("presented", summary.get("reported", ()))
     return found
 
@@ -325,7 +324,6 @@ def _presented(summary: Mapping[str, Any]) -> Sequence[int]:
 def _presented_section(
     summary: Mapping[str, Any], latents: Sequence[Latent], fold: Callable[[Latent], Fold]
 ) -> Section:
-    """Each latent with what it says and moves."""
     by_number, reported = {one.latent: one for one in latents}, summary.get("reported")
     known = any(one.stability is not None for one in latents)
     again = " and come back from every other seed" if known else ""
@@ -345,7 +343,6 @@ def _presented_section(
 def _separating_section(
     summary: Mapping[str, Any], latents: Sequence[Latent], fold: Callable[[Latent], Fold]
 ) -> Section:
-    """Each latent with what it says and moves, but those that are listed already."""
     above = set(_presented(summary))
     silent = sum(one.is_silent for one in latents)
     again = [one for one in separating(latents) if one.comes_back and not one.is_silent]
@@ -365,7 +362,6 @@ def _separating_section(
 
 
 def _sections_beside(folder: Path) -> Iterator[Section]:
-    """Simpler methods, controls, and steering."""
     if baselines := read_part(folder, BASELINES):
         missing = f" {baselines['missing'].capitalize()}." if baselines["missing"] else ""
         yield Section(

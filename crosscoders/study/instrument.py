@@ -99,7 +99,6 @@ def features(case: Case, config: FeaturesConfig) -> Iterator[Evidence | Undefine
 
 
 def _summary(case: Case) -> dict[str, Any]:
-    """`diff.json` of this case."""
     if not case.runs_models:
         raise MissingInput(
             "Logs alone show no activations.",
@@ -186,7 +185,6 @@ def _table(latents: Sequence[Latent]) -> Table:
 
 
 def _beside(methods: Sequence[Mapping[str, Any]]) -> Table:
-    """What simpler methods do on the same texts."""
     ends = ("estimate", "low", "high")
     return Table(
         title="Beside simpler methods",

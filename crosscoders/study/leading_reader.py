@@ -117,10 +117,7 @@ def readers_of(
 
 def _components(learnt: StoredStream) -> Reader | None:
     """`None` where the models do not differ."""
-    texts: tuple[list[TokenizedText], list[TokenizedText]] = ([], [])
-    for text in learnt.tokenized:
-        texts[not _is_first_half(text.note.task)].append(text)
-    whole, *halves = (moments_of(part) for part in (learnt, *map(learnt.part, texts)))
+    whole, *halves = (moments_of(part) for part in (learnt, *_halves(learnt)))
     if whole.rows < 2 or not float(whole.covariance().trace()) > 0:
         return None
     first, *others = (one.components() for one in (whole, *halves))
@@ -224,6 +221,13 @@ def _is_first_half(task: str) -> bool:
     return int(content_hash([0, "halves", task], 15), 16) % 2 == 0
 
 
+def _halves(learnt: StoredStream) -> tuple[StoredStream, StoredStream]:
+    """By task."""
+    first = [text for text in learnt.tokenized if _is_first_half(text.note.task)]
+    second = [text for text in learnt.tokenized if not _is_first_half(text.note.task)]
+    return learnt.part(first), learnt.part(second)
+
+
 ALWAYS: Final = ("components", "crosscoder")  # what is read whatever leads
 Cost = tuple[Estimate | None, float | None]
 ALIKE: Final = "on the texts that they learn from the models do not differ there"
@@ -309,7 +313,6 @@ def read_difference(
 def _tests(
     probe: Probe, before: Any, changes: Sequence[Change], progress: Progress
 ) -> list[tuple[Cause, Cause]]:
-    """Of each change at the dose that counts, and of all of it."""
     clean, rise, found = probe.values(), probe.rise(before), []
     what = "what the readers of the difference cause"
     for number, change in enumerate(changes):
@@ -415,7 +418,6 @@ def _leads(one: Read, site: str) -> str:
 
 
 def _beyond(one: Read) -> str:
-    """What the test found, at its dose and whole."""
 
     def told(cause: Cause) -> str:
         return shown(cause.plain(), "rotation", "size")
@@ -459,7 +461,6 @@ def _cost(one: Read) -> str:
 
 
 def _beside(found: Sequence[Read]) -> list[str]:
-    """The crosscoder against the leader."""
     simple = found[0]
     dictionary = next((one for one in found[1:] if one.reader.name == "crosscoder"), None)
     if dictionary is None:

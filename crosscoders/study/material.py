@@ -372,7 +372,6 @@ def place_of(folder: Path, name: str) -> Path:
 
 
 def _wanted(request: DiffRequest, saved: SavedDictionary | None) -> list[str]:
-    """What is trained."""
     names = [] if saved else [PAIR, *seed_names(request)]
     if request.controls and not saved:
         names += [SAME, SHUFFLED]

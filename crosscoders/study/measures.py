@@ -137,7 +137,6 @@ def measured(inquiry: Inquiry, dictionaries: Mapping[str, Dictionary]) -> Measur
 def _baselines(
     inquiry: Inquiry, dictionaries: Mapping[str, Dictionary], table: LatentTable, reported: Stream
 ) -> dict[str, Any] | None:
-    """`baselines.json`, where a dictionary of the difference was trained."""
     if DIFFERENCE not in dictionaries:
         return None
     pair, small, own = dictionaries[PAIR], dictionaries[DIFFERENCE], table.specific("after")
@@ -160,7 +159,6 @@ def spliced_texts(inquiry: Inquiry, dictionary: Dictionary) -> tuple[Spliced, ..
 
 
 def _recovered(runs: Sequence[Spliced]) -> dict[str, dict[str, Any]]:
-    """By side."""
     return {
         side: {
             "cross-entropy": found.cross_entropy_recovered
@@ -251,7 +249,6 @@ def _sentences(
     site: str,
     saved: SavedDictionary | None,
 ) -> tuple[list[str], list[str]]:
-    """The opening, and the rest."""
     table, latents, reported = found.table, rising(found), found.reported
     specific = specific_sentence(table, found.models)
     own = reported.sentences if found.models > 1 else [specific]
@@ -326,7 +323,6 @@ def _quality(found: Measured, site: str, saved: SavedDictionary | None) -> str:
 
 
 def _beside(baselines: Mapping[str, Any] | None) -> list[str]:
-    """What simpler methods do, in a sentence or two."""
     if baselines is None:
         return []
     methods = [

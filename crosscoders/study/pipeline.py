@@ -162,7 +162,6 @@ def _maps(
     request: DiffRequest,
     progress: Progress,
 ) -> tuple[ChangeMap, ChangeMap]:
-    """Both maps: of a small network in full, of a deeper one layers first."""
     before, after = material.policies
     kept = request.keep_outliers
     if not is_small(before.model):
@@ -359,12 +358,10 @@ class DiffStudy:
 
 
 def _asked(request: DiffRequest, saved: SavedDictionary | None) -> dict[str, Any]:
-    """What identifies a diff beside checkpoints and texts."""
     return {**request.stated(), "dictionary": saved.key if saved else None}
 
 
 def _case(request: DiffRequest) -> CaseRequest:
-    """The case in which both play."""
     return CaseRequest(
         before=request.before,
         after=request.after,

@@ -39,7 +39,6 @@ from crosscoders.study.causes import (
     FEW_TEXTS,
     RANDOM,
     TEXTS,
-    Asked,
     Cause,
     Probe,
     ablated,
@@ -185,7 +184,6 @@ def beside(one: LatentSet) -> str:
 
 
 def _moves(one: LatentSet) -> str:
-    """A share, else what is moved."""
     if one.undone is None:
         return f"move the {one.cause.measure} by {plain(one.cause.effect.estimate, 3)}"
     share = share_of_change(*one.undone.ends)
@@ -375,10 +373,7 @@ def tested(
     most = MOST_TESTED if streams.small or probe.of_answers else FEW_TESTED
     rise, specific = probe.rise(policies[0]), table.specific("after").tolist()
     if behaviours:
-        asked = Asked(
-            dictionary=own, policies=policies, streams=streams, behaviours=behaviours, most=texts
-        )
-        found = causes_where_they_act(asked, back[:most], progress=progress)
+        found = causes_where_they_act(inquiry, own, back[:most], texts)
     else:
         shares = rise if probe.of_answers else None
         found = causes(probe, own, back[:most], rise=shares, progress=progress)

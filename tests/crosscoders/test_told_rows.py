@@ -1,12 +1,13 @@
 """What a diff tells is read on the rows of tasks that nothing was learnt from."""
 
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
 
 from crosscoders.activations.outlier_positions import survey
 from crosscoders.patching.decisions import starting_with
-from crosscoders.study.causes import Asked, causes_where_they_act
+from crosscoders.study.causes import causes_where_they_act
 from crosscoders.study.material import PAIR, SEED
 from crosscoders.study.measures import measured
 from tests.crosscoders.steering_world import (
@@ -74,11 +75,6 @@ def test_what_a_latent_causes_is_told_of_other_tasks(pair, inquiry):
         )
         for part in (tasks[:8], tasks[8:])
     )
-    asked = Asked(
-        dictionary=known_dictionary(pair),
-        policies=inquiry.policies,
-        streams=SimpleNamespace(learnt=learnt, reported=reported),
-        behaviours=inquiry.behaviours,
-        most=96,
-    )
-    assert causes_where_they_act(asked, [SHARED])[SHARED].tasks == len(tasks) - 8 == 12
+    asked = replace(inquiry, streams=SimpleNamespace(learnt=learnt, reported=reported))
+    found = causes_where_they_act(asked, known_dictionary(pair), [SHARED], 96)
+    assert found[SHARED].tasks == len(tasks) - 8 == 12
