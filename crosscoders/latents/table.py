@@ -350,7 +350,7 @@ def specific_latents(
        finds it missing in the other. Norm bins alone nearly fail under BatchTopK
        (2504.02922).
     3. Missing: the error target *and* the difference target are small (see
-       `latent_scale` for why both), and the error target is not far below 0 either.
+       the module for why both), and the error target is not far below 0 either.
        There the other model moves the *opposite* way where the latent is active:
        what parts the models is noise that each has of its own (about -0.7), or a
        shared feature that turned (-1), no feature of one model.

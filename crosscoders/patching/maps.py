@@ -35,7 +35,7 @@ nearly all of them say nothing. Here:
 
 1. The residual behind every `n`-th layer, `MOST_STEPS` of them at most, is patched into before
    at the deciding and at all positions.
-2. Around the layer that half of the tasks chose (`site_choice`) the layers in between; at
+2. Around the layer that half of the tasks chose (`choose_site`) the layers in between; at
    the one that is then chosen what its attention and MLP add, and the other
    positions and direction of its residual.
 3. Groups of consecutive layers, `MOST_STEPS` at most, are grafted, both ways, with the

@@ -32,8 +32,8 @@ place, or random ones; and principal components of the models' difference projec
 3. `projection`: `h' = h - s (h - m) B^T B`, B the first k principal components, m what the
    *other* model has there on average. With zero in place of m, as in ablating a direction
    (2406.11717), rows would go to where neither model ever is.
-4. Components are those of the difference as it is, not centred (`equal_error_basis`
-   likewise): a difference that is the same everywhere is one of them.
+4. Components are those of the difference as it is, not centred: a difference that is the same
+   everywhere is one of them.
 """
 
 from collections.abc import Callable, Sequence

@@ -2,7 +2,7 @@
 strengths, and beside it what moves every row exactly as far.
 
 - features: the set itself, latents of a dictionary or components of the difference
-- principal-component, mean-direction: one direction in its place (`equal_length`), the latter
+- principal-component, mean-direction: one direction in its place (`along`), the latter
   that of the mean of the models' difference
 - random-direction: the set turned at random, as often as `controls` says, at the strength
   of the prediction (`random_everywhere`: at all); random-feature: there, `feature_controls`

@@ -171,7 +171,7 @@ def decision_activations(
 
 @dataclass(frozen=True, kw_only=True)
 class FedDictionary:
-    """A dictionary, and from whose activations it is fed (see `changes`). `progress` hears of
+    """A dictionary, and from whose activations it is fed (see `activation_edits`). `progress` hears of
     every pass over rows.
     """
 

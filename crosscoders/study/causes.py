@@ -2,7 +2,7 @@
 out, beside random directions of equal activation size.
 
 1. What is read: the chance of an action at a decision, in a world of one turn that of a
-   whole won answer, else a loss (`causal_probe`).
+   whole won answer, else a loss.
 2. Told is what taking all of it away moves, of answers also as a share of what training changed
    there. Tested is a dose, a quarter of it: a large move
    in whatever direction breaks what the model does, so that the whole tells little of which

@@ -28,7 +28,7 @@ from forensics.records import read_json
 
 AUTO = "auto"
 READER: Final = "components"  # that leads the page, by experiments/readers_of_the_difference
-READERS: Final = ("components", "mean-after")  # see reader_accounts
+READERS: Final = ("components", "mean-after")  # see leading_reader
 SIDES = ("before", "after")
 READ_FIRST: Final = (*SIDES, "texts")  # what a diff's inputs say of what it read
 MOST_TOKENS: Final = 400_000  # to train on, unless asked otherwise
@@ -75,7 +75,7 @@ class DiffRequest:
     trained from, side by side; with 1 it is not known which latents come back. `controls`,
     `baselines`: whether they are run. `keep_outliers`: leave no attention sink out. `identical`:
     run a checkpoint against itself, as a control. `reader` of the difference that leads the page
-    (see `reader_accounts`). `dictionary`: one that is taken instead of training one (see
+    (see `leading_reader`). `dictionary`: one that is taken instead of training one (see
     `saved.open_dictionary`); `auto` is then its own site. `activations`: the folder that keeps what
     is read of the checkpoints (`None`: below the diff's, until it is done).
 

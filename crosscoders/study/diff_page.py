@@ -2,11 +2,6 @@
 latents, the latents that separate one kind of step from others with their
 tokens, how good the dictionary is, what should show nothing, and what steering
 did where there is any.
-
-The readers of the difference on the page of a diff (`readers.json`), and what stands before
-the commands that test in play what a diff found.
-
-A latent on the page of a diff: its contexts, what it says and what it moves.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence

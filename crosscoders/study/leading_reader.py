@@ -1,6 +1,6 @@
 """What the readers of the difference cause, and which one opens the page of a diff.
 
-1. Each reader's account (`reader_accounts`) is taken out of the after model and tested as a single
+1. Each reader's account (`readers_of`) is taken out of the after model and tested as a single
    latent is (`causes`): beside 20 rotations of it that move every row exactly as far. At a dose
    of a quarter where a decision is read, where rotations of all of it do as much and more; all of
    it too, alone where whole answers are read, as sets of latents are (`latent_sets`).

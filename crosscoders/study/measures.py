@@ -71,7 +71,7 @@ SURE: Final = 0.05  # q-values below this are told
 @dataclass(frozen=True, kw_only=True)
 class Measured:
     """Everything that was measured on the reported texts. `separating`:
-    latents, the surest first. `baselines`: see `comparing`; `None` where they
+    latents, the surest first. `baselines`: see `difference_baselines`; `None` where they
     were not asked for. `reported`: the latents that are findings. `models`: of the dictionary.
     `outliers`: what is told of them.
     """
