@@ -171,8 +171,8 @@ def decision_activations(
 
 @dataclass(frozen=True, kw_only=True)
 class FedDictionary:
-    """A dictionary, and from whose activations it is fed (see `activation_edits`). `progress` hears of
-    every pass over rows.
+    """A dictionary, and from whose activations it is fed (see `activation_edits`). `progress` hears
+    of every pass over rows.
     """
 
     dictionary: Dictionary
