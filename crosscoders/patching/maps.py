@@ -373,19 +373,14 @@ def layered_patch_map(
 
     first = steps(layers)
     found = measured(coarse_changes(first), "patching every few layers")
-    between = [one for one in _around(found, first) if one not in first]
+    at = first.index(_chosen_layer(found))  # between its neighbours
+    below = first[at - 1] + 1 if at else 0
+    above = first[at + 1] if at + 1 < len(first) else first[at] + 1
+    between = [one for one in range(below, above) if one not in first]
     if between:
         found = joined([found, measured(coarse_changes(between), "patching the layers between")])
     chosen = _chosen_layer(found)
     return joined([found, measured(fine_changes(chosen), f"patching at layer {chosen}")])
-
-
-def _around(found: ChangeMap, first: Sequence[int]) -> range:
-    """The layers between the neighbours of the one that was chosen."""
-    at = list(first).index(_chosen_layer(found))
-    below = first[at - 1] + 1 if at else 0
-    above = first[at + 1] - 1 if at + 1 < len(first) else first[at]
-    return range(below, above + 1)
 
 
 def _chosen_layer(found: ChangeMap) -> int:

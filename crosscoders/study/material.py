@@ -327,7 +327,9 @@ def dictionaries_of(inquiry: Inquiry, saved: SavedDictionary | None) -> dict[str
     is kept beside the diff in our own form, which `forensics steer` reads.
     """
     request, folder, progress = inquiry.request, inquiry.folder, inquiry.progress
-    stream, tokens, names = inquiry.streams.learnt, inquiry.training_tokens, _wanted(request, saved)
+    stream, tokens = inquiry.streams.learnt, inquiry.training_tokens
+    names = [] if saved else [PAIR, *seed_names(request), *[SAME, SHUFFLED] * request.controls]
+    names += [DIFFERENCE] * request.baselines
     if saved and not (folder / DICTIONARY / CONFIG).is_file():
         about = {**inquiry.about, "given_as": saved.kind, "given_key": saved.key}
         save_dictionary(saved.load(stream.width), folder / DICTIONARY, **about)
@@ -369,13 +371,6 @@ def is_seed(name: str) -> bool:
 def place_of(folder: Path, name: str) -> Path:
     """Where a dictionary is kept."""
     return folder / (f"{SEEDS}/{name[len(SEED) :]}" if is_seed(name) else FOLDERS[name])
-
-
-def _wanted(request: DiffRequest, saved: SavedDictionary | None) -> list[str]:
-    names = [] if saved else [PAIR, *seed_names(request)]
-    if request.controls and not saved:
-        names += [SAME, SHUFFLED]
-    return names + [DIFFERENCE] * request.baselines
 
 
 def _weights_seed(request: DiffRequest, name: str) -> int:

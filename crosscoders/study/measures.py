@@ -18,7 +18,7 @@ Which source of the gain a latent belongs to.
    divided by the number of sources, lies above the share of the decisions themselves; else none.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -28,7 +28,7 @@ import torch
 
 from crosscoders.activations.harvest import StoredStream
 from crosscoders.activations.outlier_positions import sentences
-from crosscoders.activations.streams import Rows, Stream, TextNote, TokenizedText
+from crosscoders.activations.streams import Stream, TextNote, TokenizedText
 from crosscoders.dictionaries.dictionary import Dictionary
 from crosscoders.dictionaries.saved import SavedDictionary
 from crosscoders.latents.controls import (
@@ -41,7 +41,7 @@ from crosscoders.latents.controls import (
     shuffled_pair,
     stability,
 )
-from crosscoders.latents.encoded_blocks import Spliced, encoded_blocks, spliced
+from crosscoders.latents.encoded_blocks import encoded_blocks, spliced
 from crosscoders.latents.explained import Context, Explanation, explained, neuronpedia
 from crosscoders.latents.row_groups import ACTING, RowGroup
 from crosscoders.latents.table import LatentTable, TopToken, TopTokens, latent_table, study_latents
@@ -97,8 +97,7 @@ def measured(inquiry: Inquiry, dictionaries: Mapping[str, Dictionary]) -> Measur
     table = study.table.with_column("stability", again.share) if again else study.table
     table.write(folder / LATENTS)
     quality = asdict(study.quality)
-    runs = spliced_texts(inquiry, dictionary)
-    quality["spliced"] = _recovered(runs)
+    quality["spliced"] = _recovered(inquiry, dictionary)
     write_json(folder / QUALITY, quality)
     nulls = controls_of(table, dictionaries, reported) if request.controls else []
     nulls += [other_seeds_row(again)] if again else []
@@ -146,19 +145,16 @@ def _baselines(
     return found
 
 
-def spliced_texts(inquiry: Inquiry, dictionary: Dictionary) -> tuple[Spliced, ...]:
-    """What each model does with the reconstruction spliced in, on some texts, of a deep network
-    on few; none where no text is long enough.
+def _recovered(inquiry: Inquiry, dictionary: Dictionary) -> dict[str, dict[str, Any]]:
+    """By side what a model recovers with the reconstruction spliced in, on some texts, of a deep
+    network on few; nothing where no text is long enough.
     """
     most = SPLICED_TEXTS if inquiry.streams.small else FEW_SPLICED
     reported = inquiry.streams.reported
     chosen = [text for text in reported.tokenized if len(text) > 1][:most]
     if not chosen:
-        return ()
-    return spliced(dictionary, inquiry.policies, reported.part(chosen), inquiry.progress)
-
-
-def _recovered(runs: Sequence[Spliced]) -> dict[str, dict[str, Any]]:
+        return {}
+    runs = spliced(dictionary, inquiry.policies, reported.part(chosen), inquiry.progress)
     return {
         side: {
             "cross-entropy": found.cross_entropy_recovered
@@ -499,8 +495,10 @@ def _sums(
     for encoded in encoded_blocks(dictionary, stream):
         decided = np.flatnonzero(group.mask(encoded.rows, texts))
         named = np.zeros((len(encoded.rows), len(sources) + 1))
-        flags = list(_named(encoded.rows.take(decided), texts, sources))
-        named[decided] = flags or 0
+        own = encoded.rows.take(decided)
+        for at, text, step, drawn in zip(decided, own.text, own.step, own.sampled, strict=True):
+            found = decided_sources(texts[text], int(step), bool(drawn))
+            named[at] = [*(name in found for name in sources), True]
         task = np.array([tasks[texts[text].task] for text in encoded.rows.text])
         np.add.at(rows, task[decided], named[decided])
         codes = encoded.codes
@@ -509,13 +507,6 @@ def _sums(
         value = codes.value.double().cpu().numpy()[some, None] * named[row[some]]
         np.add.at(activity, (task[row[some]], place[some]), value)
     return activity, rows
-
-
-def _named(rows: Rows, texts: Sequence[TextNote], sources: Sequence[str]) -> Iterator[list[bool]]:
-    """For each deciding row which sources the decision is for, and `True`."""
-    for text, step, sampled in zip(rows.text, rows.step, rows.sampled, strict=True):
-        found = decided_sources(texts[text], int(step), bool(sampled))
-        yield [*(name in found for name in sources), True]
 
 
 def decided_sources(text: TextNote, step: int, sampled: bool) -> set[str]:
