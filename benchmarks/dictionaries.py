@@ -192,8 +192,7 @@ def _ours(size: Size, device: str, first: Any, steps: int, precision: Any) -> Si
         TrainingJob,
         memory_plan,
     )
-    from crosscoders.dictionaries.crosscoder_trainer import Trainer
-    from crosscoders.dictionaries.forward import forward, training_step
+    from crosscoders.dictionaries.crosscoder_trainer import Trainer, forward, training_step
 
     config = DictionaryConfig(width=size.width, partition=Partition(latents=size.latents), k=size.k)
     settings = TrainerSettings(

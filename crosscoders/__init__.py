@@ -20,20 +20,21 @@ if TYPE_CHECKING:
         Stream as Stream,
         TextNote as TextNote,
         difference_view as difference_view,
+        texts_of as texts_of,
     )
-    from crosscoders.activations.texts import texts_of as texts_of
+    from crosscoders.latents.encoded_blocks import quality as quality, spliced as spliced
     from crosscoders.latents.explained import explained as explained, neuronpedia as neuronpedia
-    from crosscoders.latents.reconstruction import quality as quality, spliced as spliced
-    from crosscoders.latents.stages import came as came, presence as presence
     from crosscoders.latents.table import (
         LatentTable as LatentTable,
         SpecificConfig as SpecificConfig,
+        came as came,
         latent_table as latent_table,
+        presence as presence,
     )
     from crosscoders.patching.decisions import decisions_of as decisions_of
     from crosscoders.patching.maps import graft_map as graft_map, patch_map as patch_map
-    from crosscoders.steering.causal_test import steer as steer
-    from crosscoders.steering.conditions import SteeringConfig as SteeringConfig
+    from crosscoders.steering.experiment import steer as steer
+    from crosscoders.steering.experiment_file import SteeringConfig as SteeringConfig
     from crosscoders.steering.readings import decision_activations as decision_activations
     from crosscoders.study.difference_baselines import principal_components as principal_components
     from crosscoders.study.pipeline import diff as diff

@@ -210,7 +210,7 @@ def diff(
 
 @dataclass(frozen=True, kw_only=True)
 class Tested:
-    """The options of `steer` that are fields of `Steer`."""
+    """The options of `steer` that are keys of an experiment's file."""
 
     dictionary: Annotated[
         Path | None, Option(metavar="DIR", help="A saved dictionary of this pair.")
@@ -224,10 +224,6 @@ class Tested:
         ),
     ] = None
     at: Annotated[str, Option(help="deciding, kind:NAME or everywhere.")] = "deciding"
-    against: Annotated[
-        Path | None,
-        Option(metavar="DIR", help="A second dictionary, for the saturation curve."),
-    ] = None
     latents: Annotated[
         Path | None,
         Option(
@@ -238,7 +234,9 @@ class Tested:
     site: Annotated[str | None, Option(help="[default: where the dictionary was trained]")] = None
     keep_outliers: KeepOutliers = False
     tasks: Annotated[int, Option(min=2, help="Held-out tasks to report on.")] = 200
-    choosing: Annotated[int, Option(min=2, help="Further ones, to choose strengths on.")] = 100
+    choosing: Annotated[
+        int, Option(min=2, help="Further ones, to choose latents and the measure on.")
+    ] = 100
     samples: Annotated[int, Option(min=1, help="Episodes for each task and condition.")] = 4
 
 
@@ -252,8 +250,7 @@ class Changes:
         str | None,
         Option(
             metavar="A,B,...",
-            help="What to choose from on the first split.  [default: 0.5,1,2 to ablate, 0,0.5,2 to"
-            " scale, 0.5,1,2,4 to add]",
+            help="All are run.  [default: 0.5,1,2 to ablate or add, 0,0.5,2 to scale]",
         ),
     ] = None
     controls: Annotated[int, Option(min=0, help="Random directions of equal norm.")] = 20
@@ -299,7 +296,7 @@ def steer(
     the policy acts, next to controls.
 
     Writes steering.json: one row for each intervention and control, with
-    channel use and success; of an experiment file also steering.html, its curves.
+    channel use and success; and steering.html, its curves.
     """
     if experiment is not None:
         _experiment(experiment, context, run)
@@ -308,27 +305,25 @@ def steer(
     for name in ("before", "after", "dictionary", "features"):
         if needed[name] is None:
             raise UserError(f"steer needs --{name}; give it, or an experiment in a TOML file")
-    from crosscoders.steering.causal_test import Steer
-    from crosscoders.steering.conditions import SteeringConfig
+    from crosscoders.steering.experiment import steering_of
+    from crosscoders.steering.experiment_file import SteeringConfig
 
     config: dict[str, Any] = vars(changes) | {"strengths": numbers(changes.strengths)}
-    run.carry_out(
-        Steer(
-            environment=env,
-            options=parse_options(env_option),
-            settings=settings,
-            seed=run.seed,
-            device=run.device,
-            backend=run.backend,
-            config=SteeringConfig(**config),
-            **needed,
-        )
+    study = steering_of(
+        environment=env,
+        options=parse_options(env_option),
+        settings=settings,
+        seed=run.seed,
+        device=run.device,
+        backend=run.backend,
+        config=SteeringConfig(**config),
+        **needed,
     )
+    run.carry_out(study)
     _redraw(run)
 
 
 def _experiment(path: Path, context: Context, run: Run) -> None:
-    """Carry out the experiment of a file; its hash is said before anything is played."""
     from crosscoders.steering.experiment_file import read_experiment
 
     for option in context.command.params:

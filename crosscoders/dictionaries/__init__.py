@@ -5,11 +5,9 @@ from typing import TYPE_CHECKING
 from forensics.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from crosscoders.dictionaries.byte_plan import (
+    from crosscoders.dictionaries.crosscoder_run import (
         MemoryPlan as MemoryPlan,
         memory_plan as memory_plan,
-    )
-    from crosscoders.dictionaries.crosscoder_run import (
         train_crosscoder as train_crosscoder,
         train_crosscoders as train_crosscoders,
     )

@@ -13,23 +13,215 @@ and all of it as tensors.
    values times the *sum* of the models' norms.
 4. After each step the activation function moves the threshold. Counters stay on
    the device, nothing waits.
+
+One forward pass through a dictionary as it is trained: the active pairs, the
+reconstructions and the penalty.
+
+1. One product gives all pre-activations, and the activation function names the
+   pairs that the step has to do with. Where these are few, nothing else is
+   dense. With L1 a value costs `f_l sum_m |d_lm|`.
+2. Dense path: the formulas as they are written, for functions that do not
+   choose by rank while many latents are active, and for tests.
+3. In bfloat16 every large product has that precision: encoder, decoder and the
+   gradients of both. Weights, moments and what is summed over the batch do not.
+4. Dead latents reconstruct what is left over (2406.04093), each model's
+   remainder only from latents that see it.
+
+Several small dictionaries of one shape that take their steps together.
+
+1. Each has its own product, choice and loss, and nothing of one reaches another: a step is
+   the one that each takes alone, up to the last digits.
+2. What is left of a step is small: the time goes into starting kernels. The active pairs of all
+   are those of one dictionary whose rows and latents lie one behind the other, so that encoder,
+   decoders and their gradients are one kernel for all, and so is Adam.
+3. Which pairs are the largest is looked up among those above a share of the threshold, which
+   follows the smallest that was kept; alone it is guessed from a sample.
+
+Of large dictionaries the product is the time, and the copy that puts weights one behind the other
+is not worth it: those train by themselves on the same batches.
 """
 
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
 
 import torch
+from jaxtyping import Float, Int
 from torch import Tensor
+from torch.nn.functional import pad
 
-from crosscoders.activation_functions import TrainingStep
+from crosscoders.activation_functions import TrainingStep, at_latents
 from crosscoders.activations.streams import View
+from crosscoders.dictionaries import sparse
 from crosscoders.dictionaries.dictionary import Dictionary, DictionaryConfig
-from crosscoders.dictionaries.forward import (
-    ForwardResult,
-    aux_loss,
-    forward,
-    training_step,
-)
 from crosscoders.dictionaries.settings import TrainerSettings
+
+Path = Literal["auto", "sparse", "dense"]
+SPARSE_BELOW = 0.05  # share of active pairs below which the sparse path is the faster one
+
+
+@dataclass(frozen=True)
+class ForwardResult:
+    """`errors [rows, models, width]` (reconstruction minus activation), the
+    `penalty` of one row on average, `active` pairs in all, and which latents
+    `fired` at all `[latents]`. `value` of the pairs and their `latent`, of one
+    shape and without gradient.
+    """
+
+    errors: Tensor
+    penalty: Tensor
+    active: Tensor
+    fired: Tensor
+    value: Tensor
+    latent: Tensor
+
+
+def training_step(
+    dictionary: Dictionary,
+    settings: TrainerSettings | None = None,
+    *,
+    own: int = 0,
+    parameters: Mapping[str, Tensor] | None = None,
+) -> TrainingStep:
+    """What a step of a dictionary is; `parameters` are the first ones where none are given."""
+    config, settings = dictionary.config, settings or TrainerSettings()
+    latents = config.partition.latents
+    return TrainingStep(
+        partition=config.partition,
+        settings=settings,
+        k=config.k,
+        own=None if config.own_k is None else own,
+        parameters=dictionary.function.parameters(latents, settings)
+        if parameters is None
+        else parameters,
+    )
+
+
+def forward(
+    dictionary: Dictionary,
+    scaled: Float[Tensor, "rows models width"],
+    step: TrainingStep,
+    *,
+    path: Path = "auto",
+    scratch: Float[Tensor, "rows latents"] | None = None,
+) -> ForwardResult:
+    """Differentiable in all of the dictionary's weights and `step.parameters`.
+
+    `scaled [rows, models, width]`: activations in the dictionary's units.
+    `scratch [rows, latents]` of the product's dtype is overwritten with the
+    pre-activations: on a CPU fresh memory for them costs a fifth of the step.
+    """
+    dtype = torch.bfloat16 if step.settings.precision == "bfloat16" else dictionary.bias.dtype
+    encoders = [encoder.to(dtype) for encoder in dictionary.encoders]
+    with torch.no_grad():
+        if scratch is None:
+            scratch = dictionary.bias.new_empty((len(scaled), len(dictionary.bias)), dtype=dtype)
+        pre = dictionary.pre_activations(scaled, out=scratch, encoders=encoders)
+        chosen = dictionary.function.candidates(pre, step)
+    few = dictionary.function.by_rank != "never" or len(chosen) < SPARSE_BELOW * pre.numel()
+    if path == "sparse" or (path == "auto" and few):
+        return _sparse(dictionary, encoders, scaled, pre, chosen, step)
+    return _dense(dictionary, encoders, scaled, chosen, step)
+
+
+def _sparse(
+    dictionary: Dictionary,
+    encoders: list[Tensor],
+    scaled: Tensor,
+    pre: Tensor,
+    chosen: Tensor,
+    step: TrainingStep,
+) -> ForwardResult:
+    rows, latents = pre.shape
+    latent = chosen % latents
+    pattern = sparse.Pattern.of(chosen // latents, latent, rows, latents)
+    value: Tensor = sparse.Encode.apply(  # type: ignore[no-untyped-call]
+        pre.reshape(-1)[chosen].to(scaled.dtype),
+        pattern,
+        dictionary.read,
+        (scaled - dictionary.centres).detach().to(pre.dtype),
+        dictionary.bias,
+        dictionary.centres,
+        *encoders,
+    )
+    value, own_penalty = dictionary.function.value(value, latent, step)
+    errors = []
+    for m, seen in enumerate(dictionary.ranges):
+        part, own = pattern.within(seen)
+        here = value if own is None else value[own]
+        table = dictionary.decoder(m).to(pre.dtype)
+        said = sparse.Decode.apply(here, table, part)  # type: ignore[no-untyped-call]
+        errors.append(said + dictionary.centres[m] - scaled[:, m])
+    return joined_result(dictionary, torch.stack(errors, 1), value, own_penalty, latent)
+
+
+def _dense(
+    dictionary: Dictionary,
+    encoders: list[Tensor],
+    scaled: Tensor,
+    chosen: Tensor,
+    step: TrainingStep,
+) -> ForwardResult:
+    dtype = encoders[0].dtype
+    pre = dictionary.pre_activations(scaled, encoders=encoders).to(scaled.dtype)
+    if dictionary.function.by_rank != "never":
+        kept = torch.zeros(pre.numel(), dtype=torch.bool, device=pre.device)
+        kept[chosen] = True
+        pre = torch.where(kept.view_as(pre), pre, 0.0)
+    latent = torch.arange(pre.shape[1], device=pre.device).expand_as(pre)
+    value, own_penalty = dictionary.function.value(pre, latent, step)
+    errors = [
+        value[:, seen].to(dtype) @ dictionary.decoder(m).to(dtype)
+        + dictionary.centres[m]
+        - scaled[:, m]
+        for m, seen in enumerate(dictionary.ranges)
+    ]
+    return joined_result(dictionary, torch.stack(errors, 1), value, own_penalty, latent)
+
+
+def joined_result(
+    dictionary: Dictionary, errors: Tensor, value: Tensor, own: Tensor | None, latent: Tensor
+) -> ForwardResult:
+    """`errors [rows, models, width]`; `own`: the penalty that the function itself asks of each
+    pair.
+    """
+    penalty = value.new_zeros(1) if own is None else own
+    if dictionary.function.l1:
+        weighed = value * at_latents(dictionary.decoder_norms(), latent)
+        penalty = weighed if own is None else weighed + own
+    held = value.detach()
+    fired = torch.zeros(len(dictionary.bias), dtype=torch.bool, device=value.device)
+    return ForwardResult(
+        errors=errors,
+        penalty=penalty.sum() / len(errors),
+        active=(held > 0).sum(),
+        fired=fired.index_fill(0, latent[held > 0], True),
+        value=held,
+        latent=latent,
+    )
+
+
+def aux_loss(
+    dictionary: Dictionary,
+    scaled: Float[Tensor, "rows models width"],
+    errors: Float[Tensor, "rows models width"],
+    dead: Int[Tensor, " dead"],
+) -> Float[Tensor, ""]:
+    """How badly the `dead` latents (rising indices), as many a row as half the width,
+    reconstruct what is left over, 1 for not at all.
+    """
+    k = max(1, dictionary.config.width // 2)
+    pre = dictionary.pre_activations_of(dead, scaled - dictionary.centres.detach())
+    kept = pre.relu().topk(min(k, len(dead)), dim=-1, sorted=False)
+    value = torch.zeros_like(pre).scatter(1, kept.indices, kept.values)
+    given = []
+    for m, seen in enumerate(dictionary.ranges):
+        place = ((dead >= seen.start) & (dead < seen.stop)).nonzero().squeeze(-1)
+        given.append(value[:, place] @ dictionary.decoder(m)[dead[place] - seen.start])
+    left = -errors.detach()
+    whole = left.square().sum().clamp(min=1e-12)
+    return (left - torch.stack(given, 1)).square().sum() / whole
+
 
 REDRAWN = 10  # steps after which the dead latents are looked up again
 
@@ -249,3 +441,120 @@ def under(prefix: str, state: dict[str, Tensor]) -> dict[str, Tensor]:
     return {
         name.removeprefix(prefix): value for name, value in state.items() if name.startswith(prefix)
     }
+
+
+SMALL = 2**18  # latents times width, up to which dictionaries are stacked
+BOUND = 0.7  # of the threshold, above which the largest are looked for
+
+
+def stacks(trainers: Iterable[Trainer]) -> "list[Trainer | Stack]":
+    """The trainers, with those that can take their steps together in stacks."""
+    alone: list[Trainer | Stack] = []
+    together: dict[str, list[Trainer]] = {}
+    for trainer in trainers:
+        if _can_be_stacked(trainer):
+            settings = replace(trainer.job.settings, weights_seed=None)
+            together.setdefault(repr((trainer.job.config, settings)), []).append(trainer)
+        else:
+            alone.append(trainer)
+    return alone + [Stack(one) if len(one) > 1 else one[0] for one in together.values()]
+
+
+def _can_be_stacked(trainer: Trainer) -> bool:
+    config, partition = trainer.job.config, trainer.job.config.partition
+    whole = all(read == slice(0, partition.latents) for read in trainer.dictionary.read)
+    ranked = trainer.dictionary.function.by_rank != "never" and not trainer.parameters
+    exact = trainer.job.settings.precision == "float32"
+    return whole and ranked and exact and partition.latents * config.width <= SMALL
+
+
+class Stack:
+    """Trainers of one config and one kind of settings. `step(batch)` is a step of each."""
+
+    def __init__(self, trainers: Sequence[Trainer]) -> None:
+        self.trainers = trainers
+        parts = [part for trainer in trainers for part in trainer.dictionary.parameters()]
+        self.optimizer = torch.optim.Adam(parts, lr=1.0, betas=(0.9, 0.999), fused=True)
+        self._share(of=[trainer.optimizer for trainer in trainers], to=[self.optimizer])
+
+    def _share(self, of: Sequence[torch.optim.Adam], to: Sequence[torch.optim.Adam]) -> None:
+        """One memory of the moments for the common optimizer and those of the trainers."""
+        moments = {part: state for one in of for part, state in one.state.items()}
+        for one in to:
+            for part in one.param_groups[0]["params"]:
+                if part in moments:
+                    one.state[part] = moments[part]
+
+    def step(self, batch: Tensor) -> None:
+        """On `[rows, models, width]`, as the stream gives it."""
+        ready = [trainer.prepare(batch) for trainer in self.trainers]
+        results = self._forward(ready)
+        losses = [
+            trainer.loss(scaled, result)
+            for trainer, (scaled, _), result in zip(self.trainers, ready, results, strict=True)
+        ]
+        first = not self.optimizer.state
+        self.optimizer.param_groups[0]["lr"] = self.trainers[0].rate()
+        self.optimizer.zero_grad(set_to_none=True)
+        torch.stack([loss for loss, _ in losses]).sum().backward()
+        self.optimizer.step()
+        if first:
+            self._share(of=[self.optimizer], to=[one.optimizer for one in self.trainers])
+        for trainer, (scaled, step), result, (loss, squares) in zip(
+            self.trainers, ready, results, losses, strict=True
+        ):
+            trainer.after(scaled, step, result, squares.detach(), loss.detach())
+
+    def _forward(self, ready: Sequence[tuple[Tensor, TrainingStep]]) -> list[ForwardResult]:
+        dictionaries = [trainer.dictionary for trainer in self.trainers]
+        latents, rows = len(dictionaries[0].bias), len(ready[0][0])
+        known, row, latent = [], [], []
+        with torch.no_grad():
+            for trainer, (scaled, step) in zip(self.trainers, ready, strict=True):
+                one = trainer.dictionary
+                pre = one.pre_activations(scaled, out=trainer.scratch)
+                step = replace(step, bound=BOUND * one.threshold)
+                chosen = one.function.candidates(pre, step)
+                known.append(pre.reshape(-1)[chosen])
+                row.append(chosen // latents)
+                latent.append(chosen % latents)
+        number = len(dictionaries)
+        behind = range(number)
+        pattern = sparse.Pattern.of(
+            torch.cat([one + i * rows for i, one in zip(behind, row, strict=True)]),
+            torch.cat([one + i * latents for i, one in zip(behind, latent, strict=True)]),
+            number * rows,
+            number * latents,
+        )
+        inputs = torch.cat([scaled for scaled, _ in ready])
+        centres = torch.stack([one.centres for one in dictionaries])
+        value: Tensor = sparse.EncodeStacked.apply(  # type: ignore[no-untyped-call]
+            torch.cat(known),
+            pattern,
+            (inputs.unflatten(0, (number, rows)) - centres[:, None]).detach().flatten(0, 1),
+            torch.cat([one.bias for one in dictionaries]),
+            centres,
+            *(
+                torch.cat(tables)
+                for tables in zip(*(one.encoders for one in dictionaries), strict=True)
+            ),
+        )
+        values = [
+            one.function.value(part, index, step)
+            for one, part, index, (_, step) in zip(
+                dictionaries, value.split([*map(len, latent)]), latent, ready, strict=True
+            )
+        ]
+        active, errors = torch.cat([part for part, _ in values]), []
+        for m, seen in enumerate(dictionaries[0].ranges):
+            rim = (0, 0, seen.start, latents - seen.stop)
+            table = torch.cat([pad(one.decoder(m), rim) for one in dictionaries])
+            said = sparse.Decode.apply(active, table, pattern)  # type: ignore[no-untyped-call]
+            errors.append(said.unflatten(0, (number, rows)) + centres[:, None, m])
+        left = torch.stack(errors, 2) - inputs.unflatten(0, (number, rows))
+        return [
+            joined_result(one, error, part, own, index)
+            for one, error, (part, own), index in zip(
+                dictionaries, left, values, latent, strict=True
+            )
+        ]

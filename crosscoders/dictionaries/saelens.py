@@ -171,7 +171,6 @@ def load(saved: SavedDictionary, width: int) -> Dictionary:
 
 @torch.no_grad()
 def _weights(sae: Any, models: int) -> DenseWeights:
-    """Dense tensors of a SAELens SAE, its input split into models."""
     kind, encoder, decoder = sae.cfg.architecture(), sae.W_enc.detach(), sae.W_dec.detach()
     threshold = sae.threshold.detach() if kind == "jumprelu" else None
     if kind == "gated":

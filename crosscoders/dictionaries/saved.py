@@ -124,7 +124,6 @@ def read_object(path: Path) -> dict[str, Any]:
 
 
 def _content(folder: Path) -> dict[str, Any]:
-    """`cfg.json` of a dictionary of ours."""
     content = read_object(folder / CONFIG)
     if content.get("format") != FORMAT:
         raise UserError(

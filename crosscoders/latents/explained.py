@@ -20,8 +20,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from crosscoders.activations.streams import Stream
-from crosscoders.activations.texts import TokenizedText
+from crosscoders.activations.streams import Stream, TokenizedText
 from crosscoders.dictionaries.dictionary import Dictionary
 from crosscoders.latents.encoded_blocks import encoded_blocks
 
@@ -79,7 +78,11 @@ def explained(
             contexts=_contexts(values, own, random),
             raises=raises,
             lowers=lowers,
-            fires=_fires(values.groups, own > 0),
+            fires={
+                name: (float(mask[own > 0].mean()), float(mask.mean()))
+                for name, mask in values.groups.items()
+                if (own > 0).any()
+            },
         )
     return told
 
@@ -135,12 +138,6 @@ def _groups(stream: Stream, text: np.ndarray, step: np.ndarray) -> dict[str, np.
         for name in of_step[one, at]:
             names[name][row] = True
     return {name: np.array(mask) for name, mask in sorted(names.items())}
-
-
-def _fires(groups: Mapping[str, np.ndarray], active: np.ndarray) -> dict[str, tuple[float, float]]:
-    if not active.any():
-        return {}
-    return {name: (float(mask[active].mean()), float(mask.mean())) for name, mask in groups.items()}
 
 
 def _contexts(values: _Values, own: np.ndarray, random: np.random.Generator) -> tuple[Context, ...]:

@@ -203,27 +203,22 @@ def replayed(layers: Sequence[nn.Module], kept: Sequence[Any], number: int) -> I
     """The first layers give copies of what was kept, without computing; hooks
     on them are called as ever.
     """
-    with ExitStack() as stack:
-        for layer, output in zip(layers[:number], kept, strict=False):
-            stack.callback(_restore, layer, layer.__dict__.get("forward"))
-            layer.__dict__["forward"] = _giver(output)
-        yield
 
-
-def _restore(layer: nn.Module, own: Any) -> None:
-    if own is None:
-        del layer.__dict__["forward"]
-    else:  # somebody else's wrapper
-        layer.__dict__["forward"] = own
-
-
-def _giver(output: Any) -> Any:
-    def give(*_args: Any, **_kwargs: Any) -> Any:
+    def giving(output: Any) -> Any:  # a model may add in place
         if isinstance(output, Tensor):
-            return output.clone()
-        return (output[0].clone(), *output[1:])  # a model may add in place
+            return lambda *_args, **_kwargs: output.clone()
+        return lambda *_args, **_kwargs: (output[0].clone(), *output[1:])
 
-    return give
+    own = [layer.__dict__.get("forward") for layer in layers[:number]]  # somebody else's wrapper
+    try:
+        for layer, output in zip(layers[:number], kept, strict=False):
+            layer.__dict__["forward"] = giving(output)
+        yield
+    finally:
+        for layer, mine in zip(layers, own, strict=False):
+            layer.__dict__.pop("forward", None)
+            if mine is not None:
+                layer.__dict__["forward"] = mine
 
 
 def relative_change(receiver: Sequence[Weight], donor: Sequence[Weight]) -> float | None:
@@ -308,11 +303,12 @@ def outlying(
     norms: dict[str, list[Tensor]] = {
         site: [torch.empty(0)] * len(decisions) for site in judging
     }  # [positions, models] a decision
+    places = [next(model.parameters()).device for model in models]
     for members in batches:
         ids = torch.tensor([decisions[i].token_ids for i in members])
         read = [
-            [norms_of(one).cpu() for one in read_sites(model, ids.to(_place(model)), judging)]
-            for model in models
+            [norms_of(one).cpu() for one in read_sites(model, ids.to(place), judging)]
+            for model, place in zip(models, places, strict=True)
         ]
         for site, first, second in zip(judging, *read, strict=True):
             for row, i in enumerate(members):
@@ -324,7 +320,3 @@ def outlying(
         if any(bool(mask.any()) for mask in masks):
             found[site] = masks
     return Outlying(found)
-
-
-def _place(model: Any) -> Any:
-    return next(model.parameters()).device

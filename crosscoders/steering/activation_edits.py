@@ -18,19 +18,27 @@ f is not touched. Which model's decoder `d` is: the acting model's where the
 latent speaks of it, for `add` that of the model the feature comes from; a
 latent that is silent on that side is written as it is on the other. `f` is
 encoded from both models' activations on the same tokens (`Encoding` "both",
-exact), from the acting model's part alone, the other at its centre ("own"), or
-with the acting model's activations in both places ("twice"), which tells what
-of a feature is there in a model that it may not even speak of: for spillover. A
+exact), from the acting model's part alone, the other at its centre ("own"). A
 dictionary of one stream reads the models' difference ("both") or one model
 ("own").
 
-Routing puts the dictionary's reconstruction in the activation's place: it
-ablates what the dictionary leaves out.
+What stands beside a change, moving every row exactly as far: one direction in its
+place, or random ones; and principal components of the models' difference projected out.
+
+1. `along`: a row moves along one direction by as much as the change moves it, in the same
+   sense: what takes a feature away takes the direction away. For the mean of the difference and
+   the first principal component, both pointing from before to after.
+2. `Change.turned`: the change turned at random.
+3. `projection`: `h' = h - s (h - m) B^T B`, B the first k principal components, m what the
+   *other* model has there on average. With zero in place of m, as in ablating a direction
+   (2406.11717), rows would go to where neither model ever is.
+4. Components are those of the difference as it is, not centred: a difference that is the same
+   everywhere is one of them.
 """
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Final, Literal
 
 import torch
 from jaxtyping import Float, Int
@@ -40,7 +48,7 @@ from crosscoders.dictionaries.dictionary import Dictionary
 from forensics.errors import UserError
 
 Mode = Literal["ablate", "scale", "add"]
-Encoding = Literal["both", "own", "twice"]
+Encoding = Literal["both", "own"]
 Side = Literal["before", "after"]
 Amounts = Callable[[Tensor, Tensor | None], Tensor]
 SIDES: tuple[Side, Side] = ("before", "after")
@@ -154,17 +162,6 @@ def feature_change(
     )
 
 
-def shift_change(direction: Float[Tensor, " width"], *, mode: Mode, strength: float) -> Change:
-    """A constant vector taken away (ablate), scaled or added: for the mean shift."""
-    return Change(
-        directions=direction[None],
-        amounts=lambda own, other: own.new_ones((len(own), 1)),
-        mode=mode,
-        strength=strength,
-        needs_other=False,
-    )
-
-
 def subspace_change(
     basis: Float[Tensor, "directions width"], *, mode: Mode, acting: Side, strength: float
 ) -> Change:
@@ -179,26 +176,6 @@ def subspace_change(
         mode=mode,
         strength=strength,
         needs_other=True,
-    )
-
-
-def routing_change(dictionary: Dictionary, *, acting: Side, encoding: Encoding = "both") -> Change:
-    """The activation as the dictionary gives it back."""
-    if dictionary.config.models != 2:
-        raise UserError("routing needs a dictionary over both models; give a crosscoder")
-    model = SIDES.index(acting)
-
-    def missing(own: Tensor, other: Tensor | None) -> Tensor:
-        codes = dictionary.encode(stacked(dictionary, own, other, acting, encoding))
-        return own - dictionary.decode(codes, model) / dictionary.scale
-
-    width = dictionary.config.width
-    return Change(
-        directions=torch.eye(width, device=dictionary.bias.device),
-        amounts=missing,
-        mode="ablate",
-        strength=1.0,
-        needs_other=encoding == "both",
     )
 
 
@@ -239,8 +216,6 @@ def stacked(
         raise UserError(
             f"a dictionary over {models} models cannot be steered with; give one over two, or one"
         )
-    if encoding == "twice":
-        other = own
     if models == 1:
         return dictionary.scaled(
             (own if encoding == "own" else _difference(own, other, acting))[:, None]
@@ -254,6 +229,59 @@ def stacked(
 
 
 def _difference(own: Tensor, other: Tensor | None, acting: Side) -> Tensor:
-    """After less before."""
     assert other is not None, "a difference needs both models"
     return own - other if acting == "after" else other - own
+
+
+SAME: Final = 1e-6  # of the largest: what rounding leaves
+
+
+def along(change: Change, direction: Float[Tensor, " width"]) -> Change:
+    """See step 1; a direction of any length."""
+    unit = torch.nn.functional.normalize(direction, dim=0)
+
+    def length(amounts: Tensor) -> Tensor:
+        moves: Tensor = amounts.to(change.directions) @ change.directions
+        norms: Tensor = torch.linalg.vector_norm(moves, dim=-1, keepdim=True)
+        return norms
+
+    return replace(
+        change,
+        directions=unit[None].to(change.directions),
+        amounts=lambda own, other: length(change.amounts(own, other)),
+        fixed=None if change.fixed is None else length(change.fixed[None])[0],
+    )
+
+
+def principal_directions(
+    pairs: Float[Tensor, "rows models width"], most: int
+) -> Float[Tensor, "directions width"]:
+    """The first principal components of after less before, orthonormal, each pointing the
+    way of the mean difference; fewer than `most` where there are no more.
+    """
+    difference = (pairs[:, 1] - pairs[:, 0]).double()
+    _, lengths, basis = torch.linalg.svd(difference, full_matrices=False)
+    basis = basis[:most][lengths[:most] > float(lengths[0]) * SAME]
+    signs = (basis @ difference.mean(0)).sign()
+    signs[signs == 0] = 1
+    directions: Tensor = (basis * signs[:, None]).float()
+    return directions
+
+
+def projection(
+    basis: Float[Tensor, "directions width"],
+    pairs: Float[Tensor, "rows models width"],
+    *,
+    mode: Mode,
+    acting: Side,
+    strength: float,
+) -> Change:
+    """See step 3: `strength` 1 of `ablate`, or 0 of `scale`, is the whole projection."""
+    mean = pairs[:, SIDES.index(other_side(acting))].float().mean(0)
+    return Change(
+        directions=basis,
+        amounts=lambda own, other: (own - mean.to(own)) @ basis.to(own).T,
+        mode=mode,
+        strength=strength,
+        needs_other=False,
+    )

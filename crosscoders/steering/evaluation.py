@@ -145,36 +145,36 @@ def _mean(name: str, rows: Sequence[Mapping[str, float | None]]) -> float:
     return sum(values) / len(values) if values else np.nan
 
 
-def mean_of(values: Floats, level: float = 0.95) -> Estimate | None:
+def mean_of(values: Floats) -> Estimate | None:
     """The mean over tasks; `None` where fewer than two tasks have it."""
-    return _contrast([values], [1.0], level)
+    return _contrast([values], [1.0])
 
 
-def difference_of(values: Floats, base: Floats, level: float = 0.95) -> Estimate | None:
+def difference_of(values: Floats, base: Floats) -> Estimate | None:
     """`values - base`, paired by task."""
-    return _contrast([values, base], [1.0, -1.0], level)
+    return _contrast([values, base], [1.0, -1.0])
 
 
-def _contrast(cells: Sequence[Floats], weights: Sequence[float], level: float) -> Estimate | None:
+def _contrast(cells: Sequence[Floats], weights: Sequence[float]) -> Estimate | None:
     table = np.stack(cells)
     table = table[:, ~np.isnan(table).any(0)]
     if table.shape[1] < 2:
         return None
     span = max(1.0, float(table.max()))  # turns are no shares
-    return paired(table[None] / span, np.array(weights), level=level).scaled(span)
+    return paired(table[None] / span, np.array(weights)).scaled(span)
 
 
-def moved(values: Floats, base: Floats, goal: Floats, level: float = 0.95) -> Estimate | str:
+def moved(values: Floats, base: Floats, goal: Floats) -> Estimate | str:
     """`(values - base) / (goal - base)` of the means, or the reason why it says nothing."""
     table = np.stack([values, base, goal])
     table = table[:, ~np.isnan(table).any(0)]
-    gap = difference_of(table[2], table[1], level) if table.shape[1] else None
+    gap = difference_of(table[2], table[1]) if table.shape[1] else None
     if gap is None:
         return "fewer than two tasks have all three numbers"
     if gap.low <= 0 <= gap.high:
         return "the two models do not differ in this measure, so there is no way to go"
     reach = max(1.0, float(table.max()))
-    return ratio(table[0] - table[1], table[2] - table[1], reach=reach, level=level)
+    return ratio(table[0] - table[1], table[2] - table[1], reach=reach)
 
 
 TASKS_PER_PART: Final = 64
@@ -278,7 +278,6 @@ class Bench:
         return joined(outcomes)
 
     def _played(self, condition: Condition, tasks: Sequence[str]) -> Outcomes:
-        """Run the policy, with the other one reading along where the change needs it."""
         policy, change, steered = self.policy(condition.acting), condition.change, []
         if change is not None:
             seen = Seen()
@@ -307,3 +306,60 @@ class Bench:
         )
         runs = counted(runs, self.progress, "playing", len(tasks) * self.samples)
         return outcomes_of(runs, tasks, self.environment.channels)
+
+
+def choose_measure(before: Outcomes, after: Outcomes, channels: Sequence[Channel]) -> str:
+    """The channel whose use differs most between the policies; `success` where there is
+    none, or none whose use differs (a prompt shows its cue to both).
+    """
+    names = [f"channel:{channel.name}" for channel in channels]
+    gaps = {
+        name: found for name in names if (found := difference_of(after.of(name), before.of(name)))
+    }
+    gaps = {name: gap for name, gap in gaps.items() if gap.estimate != 0}
+    return max(gaps, key=lambda name: abs(gaps[name].estimate)) if gaps else "success"
+
+
+def row_of(
+    condition: Condition,
+    split: str,
+    measure: str,
+    outcomes: Outcomes,
+    base: Outcomes,
+    goal: Outcomes,
+) -> dict[str, Any]:
+    """What was run with what came of it, as plain values. `base`, `goal`: of this policy and of
+    the other one, unsteered.
+    """
+    values, start, end = (part.of(measure) for part in (outcomes, base, goal))
+    effect: Estimate | None = None
+    way: Estimate | str = "nothing was changed"
+    if condition.change is not None or condition.constraint is not None:
+        effect = difference_of(values, start)
+        way = moved(values, start, end)
+
+    def mean(name: str) -> dict[str, float] | None:
+        return plain_estimate(mean_of(outcomes.of(name)))
+
+    channels = sorted(name for name in outcomes.measures if name.startswith("channel:"))
+    row = condition.content()
+    return row | {
+        "in": row.pop("acting"),
+        "features": list(condition.features),
+        "split": split,
+        "n": len(outcomes.tasks),
+        "runs": outcomes.runs,
+        "channel_use": {name.partition(":")[2]: mean(name) for name in channels},
+        "success": mean("success"),
+        "turns": mean("turns"),
+        "handed_in": mean("handed-in"),
+        "measured": mean(measure),
+        "effect": plain_estimate(effect),
+        "moved": plain_estimate(way) if isinstance(way, Estimate) else None,
+        "moved_missing": None if isinstance(way, Estimate) else way,
+    }
+
+
+def plain_estimate(found: Estimate | None) -> dict[str, float] | None:
+    """As JSON: `estimate`, `low`, `high`."""
+    return dict(zip(("estimate", "low", "high"), found.ends, strict=True)) if found else None

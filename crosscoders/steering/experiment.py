@@ -1,4 +1,4 @@
-"""`forensics steer EXPERIMENT.toml`: from a file to `steering.json` and a page of curves.
+"""`forensics steer`: from a file, or options, to `steering.json` and a page of curves.
 
 1. File, pair, worlds, dictionary, texts are checked; their hashes are stated before
    anything is played, and a resumed folder must have the same.
@@ -9,31 +9,60 @@
 4. Beside the measure: success in another world (not of the random directions), and the KL
    divergence on harmless texts.
 5. Parts are stored as they are done (`Bench.play`), so a run that was killed goes on.
+
+What a change costs on texts that have nothing to do with it.
+
+The policy reads each text twice at once, as it is and with the change at *every* token
+(no action is decided in a text, so no position is chosen; a change that acts at decisions
+alone costs less). Told is the KL divergence of what comes next, unchanged against changed,
+nats a token, with an interval over texts.
+
+Conditions played on the reported tasks, each one row: the measure, and what else changes.
 """
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from os import PathLike
 from pathlib import Path
 from typing import Any, ClassVar, Final
 
-from crosscoders.activations.texts import TokenizedText, read_texts
+import numpy as np
+import torch
+from torch import Tensor
+
+from crosscoders.activations.outlier_positions import norms_of
+from crosscoders.activations.streams import TokenizedText, read_texts
 from crosscoders.dictionaries.dictionary import Dictionary
 from crosscoders.dictionaries.saved import dictionary_key, load_dictionary, read_metadata
-from crosscoders.steering.causal_test import read_bench
-from crosscoders.steering.conditions import Subject
-from crosscoders.steering.dose_page import dose_page
-from crosscoders.steering.equal_length import principal_directions
-from crosscoders.steering.evaluation import ALWAYS, FOLDER, Bench, Condition
-from crosscoders.steering.experiment_arms import Arm, config_of, planned
-from crosscoders.steering.experiment_file import COMPONENTS, Experiment, ExperimentTable
-from crosscoders.steering.experiment_result import Found, result_of
-from crosscoders.steering.interventions import parse_position
-from crosscoders.steering.readings import FedDictionary, parse_features, pick, table_beside
-from crosscoders.steering.reported_rows import Reported
-from crosscoders.steering.steer_study import choose_measure
-from crosscoders.steering.text_cost import first_tokens
+from crosscoders.steering.activation_edits import SIDES, Change, other_side, principal_directions
+from crosscoders.steering.evaluation import (
+    ALWAYS,
+    FOLDER,
+    Bench,
+    Condition,
+    choose_measure,
+    difference_of,
+    plain_estimate,
+    row_of,
+)
+from crosscoders.steering.experiment_arms import DRAWN, Arm, Run, planned
+from crosscoders.steering.experiment_file import (
+    COMPONENTS,
+    Experiment,
+    ExperimentTable,
+    SteeringConfig,
+    of_options,
+)
+from crosscoders.steering.experiment_result import Found, dose_page, result_of
+from crosscoders.steering.interventions import changed, parse_position
+from crosscoders.steering.readings import (
+    FedDictionary,
+    parse_features,
+    pick,
+    read_bench,
+    table_beside,
+)
 from forensics.budget import Budget
 from forensics.errors import UserError
 from forensics.investigation import (
@@ -43,16 +72,165 @@ from forensics.investigation import (
     case_identities,
     check_inputs,
 )
-from forensics.policies import Given
-from forensics.protocols import Environment, SamplingSettings
+from forensics.policies import Given, attach, kl_divergence
+from forensics.progress import Progress, counted, part_of, silent
+from forensics.protocols import Environment, Policy, SamplingSettings
 from forensics.records import (
     canonical_json,
     content_hash,
+    read_json,
     require_file,
     write_atomically,
+    write_json,
 )
-from forensics.study import Folder, Result
+from forensics.statistics import ratio
+from forensics.study import Folder, Result, run_study
 from forensics.subjects import opened
+
+SHORTEST = 2  # tokens of a text that predicts something
+
+
+def first_tokens(texts: Sequence[TokenizedText], most: int) -> list[TokenizedText]:
+    """The first texts with no more than `most` tokens, at least one."""
+    kept: list[TokenizedText] = []
+    for text in texts:
+        if len(text) < SHORTEST:
+            continue
+        if kept and sum(map(len, kept)) + len(text) > most:
+            break
+        kept.append(text)
+    return kept
+
+
+def text_cost(
+    policy: Policy,
+    companion: Policy,
+    texts: Sequence[TokenizedText],
+    change: Change,
+    *,
+    site: str,
+    limit: float | None = None,
+    progress: Progress = silent,
+) -> dict[str, Any]:
+    """`estimate`, `low`, `high` (`None` with one text alone), `tokens`, `texts`.
+    `companion`: the other policy, read where the change needs it. `limit`: of the norm;
+    what is beyond it stays.
+    """
+    change = change.to(policy.model.device)
+    sums: dict[str, tuple[float, int]] = {}
+    for text in counted(texts, progress, "reading harmless texts", len(texts)):
+        divergence, tokens = _of_text(policy, companion, text, change, site, limit)
+        had = sums.get(text.note.task, (0.0, 0))
+        sums[text.note.task] = (had[0] + divergence, had[1] + tokens)
+    parts, wholes = np.array(list(sums.values()), dtype=np.float64).T
+    told: dict[str, Any] = {"tokens": int(wholes.sum()), "texts": len(sums)}
+    if len(parts) < 2:
+        return told | {"estimate": float(parts.sum() / wholes.sum()), "low": None, "high": None}
+    found = ratio(parts, wholes, reach=0.0)
+    return told | {"estimate": found.estimate, "low": max(found.low, 0.0), "high": found.high}
+
+
+@torch.inference_mode()
+def _of_text(
+    policy: Policy,
+    companion: Policy,
+    text: TokenizedText,
+    change: Change,
+    site: str,
+    limit: float | None,
+) -> tuple[float, int]:
+    ids, theirs = text.token_ids.tolist(), None
+    if change.needs_other:
+        theirs = torch.from_numpy(companion.activations([ids], [site])[0][site])
+    read = 0  # positions come in order, a window at a time
+
+    def edit(activation: Tensor) -> Tensor:
+        nonlocal read
+        here = slice(read, read + activation.shape[1])
+        read = here.stop
+        mask = torch.zeros(activation.shape[:2], dtype=torch.bool, device=activation.device)
+        mask[1] = True if limit is None else norms_of(activation[1]) <= limit
+        other = None if theirs is None else theirs[here].to(activation.device).expand(2, -1, -1)
+        return changed(change, activation, other, mask)
+
+    total, number = 0.0, 0
+    windows = policy.distributions([ids] * 2, SamplingSettings())
+    handle = attach(policy.model, site, edit)
+    try:
+        for _, _, logs in windows:
+            total += float(kl_divergence(logs[0], logs[1]).sum())
+            number += logs.shape[1]
+    finally:
+        handle.remove()
+    return total, number
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reported:
+    """The reported tasks, the world of the side effects (`None` without one) with its tasks,
+    and the harmless texts.
+    """
+
+    tasks: tuple[str, ...]
+    elsewhere: Environment | None
+    elsewhere_tasks: tuple[str, ...]
+    texts: Sequence[TokenizedText]
+
+    def row(self, run: Run, measure: str, number: int, of: int) -> dict[str, Any]:
+        """A row of `steering.json`."""
+        bench, condition, acting = run.bench, run.condition, run.condition.acting
+        told = part_of(bench.progress, f"steering, {condition.role}", number, of)
+        told("", 0, 1)
+        first, second, third = (part_of(told, "", step, 3) for step in range(3))
+        plain = {side: Condition(role="unsteered", acting=side) for side in SIDES}
+        outcomes = replace(bench, progress=first).play(condition, self.tasks)
+        base = bench.play(plain[acting], self.tasks)
+        goal = bench.play(plain[other_side(acting)], self.tasks)
+        gained = difference_of(outcomes.of("success"), base.of("success"))
+        split = "report" if run.told else "dose"
+        return row_of(condition, split, measure, outcomes, base, goal) | {
+            "set": run.set,
+            "at": run.at,
+            "success_effect": plain_estimate(gained),
+            "elsewhere": self._elsewhere(run, second),
+            "kl": self._kl(run, third),
+        }
+
+    def _elsewhere(self, run: Run, progress: Progress) -> dict[str, Any] | None:
+        """Success in the other world, and how it differs from the same policy unsteered."""
+        world, condition = self.elsewhere, run.condition
+        if world is None or condition.role in DRAWN:
+            return None
+        bench, tasks = replace(run.bench, environment=world), self.elsewhere_tasks
+        plain = Condition(role="unsteered", acting=condition.acting)
+        base = bench.play(plain, tasks)
+        outcomes = replace(bench, progress=progress).play(condition, tasks)
+        row = row_of(condition, "elsewhere", "success", outcomes, base, base)
+        return {name: row[name] for name in ("success", "effect", "handed_in", "n")}
+
+    def _kl(self, run: Run, progress: Progress) -> dict[str, Any] | None:
+        bench, condition = run.bench, run.condition
+        if not self.texts or condition.change is None:
+            return None
+        request = [condition.content(), bench.identity, bench.position.name]
+        path = bench.folder / FOLDER / f"kl-{content_hash(request)}.json"
+        if not path.exists():
+            sides = bench.before, bench.after
+            acting, other = sides if condition.acting == "before" else sides[::-1]
+            limit = bench.limit(condition.acting)
+            cost = text_cost(
+                acting,
+                other,
+                self.texts,
+                condition.change,
+                site=bench.site,
+                limit=limit,
+                progress=progress,
+            )
+            write_json(path, cost)
+        found: dict[str, Any] = read_json(path)
+        return found
+
 
 COPY: Final = "experiment.toml"
 COMPARING: Final = "finding what differs most"
@@ -107,8 +285,8 @@ class SteeringExperiment:
             site = read_metadata(place(table.dictionary)).get("site")
         if not isinstance(site, str) or site == "synthetic":
             raise UserError(
-                f"{table.dictionary} does not say at which site it was trained; add site ="
-                f' "blocks.N.hook_resid_post" to {self.experiment.path}'
+                f"{table.dictionary} does not say at which site it was trained; give --site, in an"
+                ' experiment file site = "blocks.N.hook_resid_post"'
             )
         inputs = check_inputs(self._request(), folder.progress)
         _require_measure(table.measure, inputs.environment)
@@ -190,7 +368,7 @@ class SteeringExperiment:
             rows=[played.row(run, measure, number, len(runs)) for number, run in enumerate(runs)],
             missing=missing,
             sinks=any(arm.readings.limits is not None for arm in arms),
-            latents={arm.name: list(arm.subject.features) for arm in arms if arm.subject},
+            latents={arm.name: list(arm.features) for arm in arms if arm.reader},
         )
         folder.progress("steering", len(runs), len(runs))
         return result_of(found, table, self._cited(ready))
@@ -205,7 +383,6 @@ class SteeringExperiment:
         }
 
     def _benches(self, ready: Ready, folder: Folder) -> list[Bench]:
-        """One for each position."""
         before, after = opened(ready.inputs.subjects, folder.progress)
         return [
             Bench(
@@ -234,7 +411,6 @@ class SteeringExperiment:
     def _arms(
         self, ready: Ready, benches: Sequence[Bench], choosing: Sequence[str], measure: str
     ) -> list[Arm]:
-        """Every set at every position."""
         table, arms = self.table, []
         asked = [int(found[1]) for name in table.features if (found := COMPONENTS.fullmatch(name))]
         for bench in benches:
@@ -275,32 +451,71 @@ class SteeringExperiment:
         )
         asked = parse_features(name)
         table = self._latents() if asked.rule == "top" else None
-        subject = Subject(
-            name=name,
-            key=ready.stated["dictionary"],
-            reader=reader,
-            features=pick(asked, reader, blank.readings, table),
-            config=config_of(self.table),
-            readings=blank.readings,
-            seed=self.table.seed,
-        )
-        return replace(blank, name=name, subject=subject)
+        features = pick(asked, reader, blank.readings, table)
+        key = ready.stated["dictionary"]
+        return replace(blank, name=name, reader=reader, key=key, features=features)
 
     def write(self, found: dict[str, Any], folder: Folder) -> Result:
         write_atomically(folder.path / COPY, self.experiment.content)
         return Result(summary=found, sentences=tuple(found["sentences"]), page=dose_page(found))
 
 
+def steering_of(
+    before: Given,
+    after: Given,
+    environment: Environment | str | None = None,
+    *,
+    config: SteeringConfig | None = None,
+    settings: SamplingSettings | None = None,
+    options: Mapping[str, str] | None = None,
+    device: str = "auto",
+    backend: str = "huggingface",
+    **asked: Any,
+) -> SteeringExperiment:
+    """What options state. `asked`: further keys of a file (`dictionary`, `features`, ...). Raises
+    `UserError` for what cannot be meant.
+    """
+    named = isinstance(environment, str)
+    asked |= {"env": environment if named else None, "env_option": dict(options or {})}
+    keys = {name: str(one) if isinstance(one, Path) else one for name, one in asked.items()}
+    return SteeringExperiment(
+        experiment=of_options(config or SteeringConfig(), **keys),
+        before=before,
+        after=after,
+        environment=None if isinstance(environment, str) else environment,
+        settings=settings,
+        device=device,
+        backend=backend,
+    )
+
+
+def steer(
+    before: Given,
+    after: Given,
+    environment: Environment | str | None = None,
+    *,
+    out: str | PathLike[str],
+    resume: bool = False,
+    force: bool = False,
+    progress: Progress = silent,
+    **asked: Any,
+) -> dict[str, Any]:
+    """Test features causally. Writes the folder `out`; returns what its
+    `steering.json` says. `before`, `after`: directories, or policies in memory.
+    `asked`: see `steering_of`. Raises `UserError` for bad input.
+    """
+    study = steering_of(before, after, environment, **asked)
+    return run_study(study, Path(out), resume=resume, force=force, progress=progress).summary
+
+
 def _split(
     environment: Environment, table: ExperimentTable
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Held-out tasks to choose and read on, and those that are reported."""
     tasks = environment.tasks("held-out", table.tasks + table.choosing, table.seed)
     return tuple(tasks[: table.choosing]), tuple(tasks[table.choosing :])
 
 
 def _not_given(ready: Ready, table: ExperimentTable) -> dict[str, str]:
-    """What the file leaves out, and how to have it."""
     missing = {}
     if table.side_effects.texts is None:
         missing["KL divergence"] = "no harmless texts were given; add texts to [side_effects]"

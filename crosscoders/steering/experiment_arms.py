@@ -2,10 +2,11 @@
 strengths, and beside it what moves every row exactly as far.
 
 - features: the set itself, latents of a dictionary or components of the difference
-- principal-component, mean-direction: one direction in its place (`equal_length`), the latter
+- principal-component, mean-direction: one direction in its place (`along`), the latter
   that of the mean of the models' difference
 - random-direction: the set turned at random, as often as `controls` says, at the strength
-  of the prediction (`random_everywhere`: at all)
+  of the prediction (`random_everywhere`: at all); random-feature: there, `feature_controls`
+  sets of other latents that are as often active
 - projected-out: the first k principal components of the difference taken out whole
 - refusal: the action itself refused and drawn again, nothing changed inside
 - unsteered: both policies
@@ -13,19 +14,26 @@ strengths, and beside it what moves every row exactly as far.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Final
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from crosscoders.steering.activation_edits import SIDES, Change
-from crosscoders.steering.conditions import SteeringConfig, Subject
-from crosscoders.steering.equal_length import along, projection
+from crosscoders.steering.activation_edits import SIDES, Change, along, feature_change, projection
 from crosscoders.steering.evaluation import Bench, Condition
 from crosscoders.steering.experiment_file import ExperimentTable
-from crosscoders.steering.readings import Readings, mean_difference
+from crosscoders.steering.readings import (
+    FedDictionary,
+    Readings,
+    equally_active,
+    mean_difference,
+    median_values,
+)
 from forensics.protocols import Channel, Constraint
 from forensics.records import content_hash
+
+DRAWN: Final = ("random-direction", "random-feature")  # controls with several draws
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,8 +52,9 @@ class Run:
 
 @dataclass(frozen=True, kw_only=True)
 class Arm:
-    """A set of features at the position of `bench`: latents (`subject`), or the first
-    `number` of the `components` of the models' difference there `[components, width]`.
+    """A set of features at the position of `bench`: latents (`features`, of the dictionary with
+    this `key` that `reader` feeds), or the first `number` of the `components` of the models'
+    difference there `[components, width]`.
     """
 
     name: str
@@ -53,8 +62,10 @@ class Arm:
     readings: Readings
     table: ExperimentTable
     components: Tensor
-    subject: Subject | None = None
     number: int = 0
+    reader: FedDictionary | None = None
+    key: str | None = None
+    features: tuple[int, ...] = ()
 
     @property
     def at(self) -> str:
@@ -62,9 +73,42 @@ class Arm:
 
     def steered(self, strength: float) -> Condition:
         """The set changed at a strength."""
-        if self.subject is not None:
-            return self.subject.steered(strength)
-        return self.projected(self.number, strength, "features")
+        if self.reader is None:
+            return self.projected(self.number, strength, "features")
+        return self._latents(self.reader, self.features, strength, "features")
+
+    def _latents(
+        self, reader: FedDictionary, features: tuple[int, ...], strength: float, role: str
+    ) -> Condition:
+        mode, acting, encoding = self.table.mode, self.table.acting, self.table.encode_from
+        values = None if mode != "add" else median_values(reader, features, self.readings.here)
+        change = feature_change(
+            reader.dictionary,
+            features,
+            mode=mode,
+            acting=acting,
+            strength=strength,
+            encoding=encoding,
+            values=values,
+        )
+        stated: dict[str, Any] = {"mode": mode, "strength": strength, "dictionary": self.key}
+        return Condition(role=role, acting=acting, change=change, features=features, **stated)
+
+    def random_features(self, strength: float, missing: dict[str, str]) -> list[Condition]:
+        """Other latents of equal activity; fewer sets than asked for where there are too few that
+        are ever active, of which `missing` hears.
+        """
+        number = self.table.feature_controls
+        if self.reader is None or not number:
+            return []
+        rng = np.random.default_rng([self.table.seed, number])
+        sets = equally_active(self.reader, self.features, self.readings.here, number, rng)
+        if len(sets) < number:
+            missing["random-feature"] = (
+                f"only {len(sets)} other sets of latents are active where this one is"
+            )
+        found = (self._latents(self.reader, one, strength, "random-feature") for one in sets)
+        return [replace(one, draw=n, of=self.name) for n, one in enumerate(found)]
 
     def projected(self, number: int, strength: float, role: str) -> Condition:
         """The first components of the difference projected out."""
@@ -127,7 +171,6 @@ def planned(
 def _dose(
     arm: Arm, dose: float, table: ExperimentTable, missing: dict[str, str]
 ) -> list[Condition]:
-    """A set at a strength, and what stands beside it."""
     mean, conditions = mean_difference(arm.readings.here), [arm.steered(dose)]
     if len(arm.components):
         conditions.append(arm.instead(dose, "principal-component", arm.components[0]))
@@ -135,7 +178,8 @@ def _dose(
     else:
         missing["principal-component, mean-direction"] = f"the models do not differ at {arm.at}"
     whole = dose == table.told_of[1] or table.random_everywhere
-    return conditions + (arm.random(dose) if whole else [])
+    conditions += arm.random(dose) if whole else []
+    return conditions + (arm.random_features(dose, missing) if dose == table.told_of[1] else [])
 
 
 def _projected(arms: Sequence[Arm], table: ExperimentTable, missing: dict[str, str]) -> list[Run]:
@@ -170,16 +214,4 @@ def refusal_of(
     return Constraint(
         name=f"refuse:{'+'.join(sorted(refused))}",
         allows=lambda text, named: refused.isdisjoint(named),
-    )
-
-
-def config_of(table: ExperimentTable) -> SteeringConfig:
-    """The settings of latents' conditions."""
-    return SteeringConfig(
-        mode=table.mode,
-        acting=table.acting,
-        strengths=table.tried,
-        controls=table.controls,
-        measure=table.measure,
-        encoding=table.encode_from,
     )

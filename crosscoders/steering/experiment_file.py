@@ -1,14 +1,16 @@
 """A steering experiment as a file: what is changed, how strongly, where, in which
 policy, and what is predicted of it. Light at import: no torch.
 
-1. A key means what the option of `forensics steer` of that name means. Sets of
-   features, strengths and positions (`at`) may be several: every combination is run.
+1. A key means what the option of `forensics steer` of that name means; options are an
+   experiment that predicts nothing (`of_options`). Sets of features, strengths and positions
+   (`at`) may be several: every combination is run.
 2. Paths are read from the folder of the file on, so that file and inputs travel together.
 3. What is cited is the SHA-256 of the file's bytes (what `sha256sum` prints). The
    prediction stands in the file, so it cannot be changed afterwards under the same hash.
 """
 
 import hashlib
+import json
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
@@ -102,7 +104,8 @@ class SideEffects(Record):
 class ExperimentTable(Record):
     """The whole file. `project_out`: numbers of principal components of the models'
     difference to project out beside. `refuse`: kinds of action that are refused beside; by
-    default those that the measure counts. `random_everywhere`: random directions at every
+    default those that the measure counts. `feature_controls`: random sets of latents of equal
+    activity, beside what the prediction is of. `random_everywhere`: random directions at every
     strength, instead of at that of the prediction alone.
     """
 
@@ -123,6 +126,7 @@ class ExperimentTable(Record):
     strengths: Numbers = ()
     at: Texts = ("deciding",)
     controls: int = Field(20, ge=0)
+    feature_controls: int = Field(0, ge=0)
     random_everywhere: bool = False
     project_out: Components | None = None
     refuse: Texts | None = None
@@ -212,6 +216,46 @@ class Experiment:
     def place(self, name: str) -> Path:
         """A path of the file, from its folder on."""
         return self.path.parent / Path(name).expanduser()
+
+
+@dataclass(frozen=True, kw_only=True)
+class SteeringConfig:
+    """What options and Python say beside features and tasks, as keys of a file. `mode`: what is
+    done, `acting`: in which model. `strengths`: all are run (empty: by mode). `controls`: random
+    directions; `feature_controls`: random sets of latents. `measure`: `success`, `channel:NAME`,
+    `kind:NAME`, ... (`None`: the channel that differs most). `encoding`: see `activation_edits`.
+    """
+
+    mode: str = "ablate"
+    acting: str = "after"
+    strengths: tuple[float, ...] = ()
+    controls: int = 20
+    feature_controls: int = 5
+    measure: str | None = None
+    encoding: str = "both"
+
+
+def of_options(config: SteeringConfig, **keys: Any) -> Experiment:
+    """The experiment that options state, as if a file of them lay in this folder. Its bytes hold
+    what is not as ever, but not where things lie. Raises `UserError` for what cannot be meant.
+    """
+    asked = {**vars(config), **keys, "encode_from": config.encoding}
+    asked = {name: value for name, value in asked.items() if value is not None}
+    del asked["encoding"]
+    try:
+        table = ExperimentTable.model_validate(asked)
+    except ValidationError as error:
+        raise UserError(_amiss(error)) from None
+    stated = table.model_dump(
+        mode="json", by_alias=True, exclude_defaults=True, exclude={"dictionary", "latents"}
+    )
+    options = stated.pop("env_option", {})
+    lines = [f"{name} = {json.dumps(value, ensure_ascii=False)}" for name, value in stated.items()]
+    lines += ["[env_option]"] * bool(options)
+    lines += [f"{json.dumps(name)} = {json.dumps(value)}" for name, value in options.items()]
+    content = "".join(f"{line}\n" for line in lines).encode()
+    sha256 = hashlib.sha256(content).hexdigest()
+    return Experiment(path=Path("experiment.toml"), content=content, sha256=sha256, table=table)
 
 
 def read_experiment(path: Path) -> Experiment:

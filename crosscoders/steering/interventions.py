@@ -126,7 +126,6 @@ class Alongside(nn.Module):
         return self.model(input_ids, use_cache=use_cache, logits_to_keep=logits_to_keep, **memory)
 
     def _read(self, ids: Tensor, cache: Any) -> Tensor:
-        """The companion's activations of the new tokens."""
         if cache is None:
             return read_site(self.companion, self._site, ids)
         if self._others:
@@ -150,7 +149,6 @@ class Alongside(nn.Module):
 
 
 def _config_of(model: Any, layers: int) -> Any:
-    """The model's configuration with this number of layers, from which a cache is made."""
     config = copy.deepcopy(model.config)
     text = config.get_text_config()
     text.num_hidden_layers = layers

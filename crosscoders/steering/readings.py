@@ -5,8 +5,7 @@ follows from them for the controls.
    models at the site.
 2. From the rows at the chosen position: the median active value of a latent
    (what `add` takes), how often each is active (for random features of equal
-   activity), the mean difference, and the principal directions of the
-   difference.
+   activity), and the mean difference.
 3. From the rows at decisions the *contrast* of a latent: by how much it is more
    active just before the measured behaviour, times what it writes: `|d_after -
    d_before|`, so that what both models write alike is never chosen, or
@@ -14,12 +13,11 @@ follows from them for the controls.
    In a world of one turn every decision leads to an answer: there decisions behind
    prompts with the cue are set against those without it (`with_and_without`).
 4. Which latents are tested: named ones, or the first N by a rule that is fixed
-   beforehand and looks at other tasks. `12,17`: these, in this order (the order
-   of the curve of saturation). `top:N`: of the latents that a table calls
-   specific to the after model, the N of largest contrast in the models'
-   difference; of all latents where there is no table. `contrast:N`: the N of
-   largest contrast among all latents, by all that they write in the after model,
-   for a behaviour that no specific latent carries.
+   beforehand and looks at other tasks. `12,17`: these. `top:N`: of the latents that a table
+   calls specific to the after model, the N of largest contrast in the models' difference; of
+   all latents where there is no table. `contrast:N`: the N of largest contrast among all
+   latents, by all that they write in the after model, for a behaviour that no specific latent
+   carries.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -35,17 +33,19 @@ from torch import Tensor
 from crosscoders.activations.outlier_positions import Limits, beyond, limits_of, norms_of
 from crosscoders.dictionaries.dictionary import Dictionary
 from crosscoders.steering.activation_edits import Encoding, stacked
+from crosscoders.steering.evaluation import Bench
 from crosscoders.steering.interventions import Position, Steps, chosen_positions
 from forensics.errors import OutsideFailure, UserError
 from forensics.progress import Progress, counted, silent
-from forensics.protocols import Channel, Policy
-from forensics.records import Trajectory, action_starts, read_rows
+from forensics.protocols import Channel, Environment, Policy
+from forensics.records import Trajectory, action_starts, content_hash, read_rows
 
 Rule = Literal["listed", "top", "contrast"]
 TABLE: Final = "latents.parquet"
 MOST_ROWS: Final = 20_000
 ROWS_AT_ONCE: Final = 2048
 NEAREST: Final = 10
+READING: Final = "reading both models"
 Uses = Callable[
     [tuple[str, ...]], bool
 ]  # whether an action with these kinds is the measured behaviour
@@ -171,8 +171,8 @@ def decision_activations(
 
 @dataclass(frozen=True, kw_only=True)
 class FedDictionary:
-    """A dictionary, and from whose activations it is fed (see `changes`). `progress` hears of
-    every pass over rows.
+    """A dictionary, and from whose activations it is fed (see `activation_edits`). `progress` hears
+    of every pass over rows.
     """
 
     dictionary: Dictionary
@@ -234,27 +234,6 @@ def mean_difference(pairs: Tensor) -> Tensor:
     """After less before, the mean over rows `[width]`."""
     mean: Tensor = (pairs[:, 1] - pairs[:, 0]).mean(0)
     return mean
-
-
-def equal_error_basis(reader: FedDictionary, features: Sequence[int], pairs: Tensor) -> Tensor:
-    """The fewest principal directions of the difference (not centred) that
-    leave no more of it than the features do.
-
-    Orthonormal `[directions, width]`, at least one.
-    """
-    difference = (pairs[:, 1] - pairs[:, 0]).double()
-    values = reader.values(features, pairs)
-    if (
-        reader.dictionary.config.models == 1 and reader.encoding == "own"
-    ):  # the before model has codes of its own
-        values = values - reader.values(features, pairs[:, :1].expand(-1, 2, -1))
-    told = (values @ reader.written()[list(features)]).cpu().double()
-    left = float((difference - told).square().sum())
-    _, lengths, basis = torch.linalg.svd(difference, full_matrices=False)
-    rest = lengths.square().sum() - lengths.square().cumsum(0)
-    number = int((rest > left * (1 + 1e-9)).sum()) + 1
-    few: Tensor = basis[:number].float()
-    return few
 
 
 def contrasts(reader: FedDictionary, readings: Readings, whole: bool = False) -> Tensor:
@@ -395,3 +374,37 @@ def specific_latents(table: Path) -> Sequence[int]:
             " them"
         )
     return found
+
+
+def read_bench(
+    bench: Bench, tasks: Sequence[str], measure: str, keep_outliers: bool = False
+) -> Readings:
+    """The activations of both models on unsteered runs of the after policy, one a task.
+    Where no action tells what is measured, as in a world of one turn, also on
+    runs in which the channels' content is taken out.
+    """
+    uses = uses_of(measure, bench.environment.channels)
+
+    def read(environment: Environment, name: str) -> Readings:
+        seed = int(content_hash([bench.seed, name], 15), 16)
+        played = bench.after.play(environment, tasks, 1, bench.settings, seed)
+        # all are played before one is read: their inference mode ends there
+        runs = [*counted(played, bench.progress, "playing, to be read", len(tasks))]
+        found = read_pairs(
+            bench.before,
+            bench.after,
+            counted(runs, bench.progress, READING, len(runs)),
+            site=bench.site,
+            position=bench.position,
+            steps=bench.steps(),
+            uses=uses,
+            keep_outliers=keep_outliers,
+        )
+        bench.progress(READING, len(runs), len(runs))  # where the first ones were enough
+        return found
+
+    found = read(bench.environment, "after")
+    channels = [channel.name for channel in bench.environment.channels]
+    if not channels or bool(found.used.any()) != bool(found.used.all()):
+        return found
+    return with_and_without(found, read(bench.environment.without(*channels), "scrubbed"))

@@ -9,22 +9,26 @@ moves, beside random directions; `readers.json`: the same of readers of the diff
 `quality.json`, `controls.json`: how good it is, and what shows nothing. `baselines.json`: what
 simpler methods do. `diff.json`: what was asked, and the findings in sentences.
 `steering.json`: what `forensics steer` adds.
+
+What is told of the test of a cause (`causes`): whether what was taken out moves more than random
+directions do, and where that is not shown, which of the three conditions is missing.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 from forensics.budget import Budget
 from forensics.errors import UserError
+from forensics.phrases import plural
 from forensics.policies import Given, stated_backend
 from forensics.protocols import Environment
 from forensics.records import read_json
 
 AUTO = "auto"
 READER: Final = "components"  # that leads the page, by experiments/readers_of_the_difference
-READERS: Final = ("components", "mean-after")  # see reader_accounts
+READERS: Final = ("components", "mean-after")  # see leading_reader
 SIDES = ("before", "after")
 READ_FIRST: Final = (*SIDES, "texts")  # what a diff's inputs say of what it read
 MOST_TOKENS: Final = 400_000  # to train on, unless asked otherwise
@@ -71,7 +75,7 @@ class DiffRequest:
     trained from, side by side; with 1 it is not known which latents come back. `controls`,
     `baselines`: whether they are run. `keep_outliers`: leave no attention sink out. `identical`:
     run a checkpoint against itself, as a control. `reader` of the difference that leads the page
-    (see `reader_accounts`). `dictionary`: one that is taken instead of training one (see
+    (see `leading_reader`). `dictionary`: one that is taken instead of training one (see
     `saved.open_dictionary`); `auto` is then its own site. `activations`: the folder that keeps what
     is read of the checkpoints (`None`: below the diff's, until it is done).
 
@@ -260,8 +264,12 @@ def read_latents(folder: Path, contrasts: Sequence[str] | None) -> tuple[Latent,
         )
     columns = {name: name for name in (*COLUMNS, "specific", "stability")}
     columns["difference"] = f"difference_{contrasts[0]}" if contrasts else ""
+
+    def known(value: Any) -> Any:
+        return value if value == value else None  # NaN is a value that is not known
+
     return tuple(
-        Latent(**{name: _known(row.get(column)) for name, column in columns.items()})
+        Latent(**{name: known(row.get(column)) for name, column in columns.items()})
         for row in table.to_pylist()
     )
 
@@ -278,6 +286,29 @@ def separating(latents: Sequence[Latent]) -> list[Latent]:
     return sorted(latents, key=order)
 
 
-def _known(value: Any) -> Any:
-    """NaN is a value that is not known."""
-    return None if isinstance(value, float) and value != value else value
+Lack = Literal["", "random", "spread", "size"]
+
+
+def lacks(cause: Mapping[str, Any]) -> Lack:
+    """The first condition that a cause as in `causes.json` fails: a `random` direction moves as
+    much, it goes beyond all of them by no more than the tasks' `spread`, or its `size` is small.
+    """
+    if cause["holds"]:
+        return ""
+    if cause["p_value"] * len(cause["random"]) > 0.99:  # 1 / n where the n-th moves as much
+        return "random"
+    return "spread" if cause["beyond"]["low"] <= 0 else "size"
+
+
+def shown(cause: Mapping[str, Any], other: str, size: str) -> str:
+    """In words, beside each `other` thing of equal `size` that was tried."""
+    tried = len(cause["random"])
+    number, each = f"{plural(tried, other)} of equal {size}", f"beyond each of {tried} {other}s"
+    one = f"one of {tried} does as much" if tried > 1 else "the first one does as much"
+    return {
+        "": f"more than {number}",
+        "random": f"not shown to be more than {other}s of equal {size}, since {one}",
+        "spread": f"{each} of equal {size}, but by no more than the tasks' spread explains, so not"
+        " shown",
+        "size": f"{each} of equal {size}, but all of it moves less than is worth a word",
+    }[lacks(cause)]

@@ -23,16 +23,16 @@ from crosscoders.study.diff_files import (
     STEERING,
     TOKENS,
     Latent,
+    lacks,
     read_latents,
     read_part,
     read_summary,
     separating,
+    shown,
     split_sentences,
 )
 from crosscoders.study.instrument import curves, steering_table
-from crosscoders.study.latent_page import latent_fold
-from crosscoders.study.reader_page import in_play, readers_section
-from forensics.phrases import plural
+from forensics.phrases import plural, printable
 from forensics.records import (
     Figure,
     Fold,
@@ -41,10 +41,206 @@ from forensics.records import (
     Section,
     Series,
     Table,
+    TextSpan,
+    TextSpans,
     estimate_cell,
     write_atomically,
 )
-from forensics.report import cell, draw_page, plain
+from forensics.report import cell, draw_page, percent, plain
+
+BEYOND: Final = {
+    "": "yes",
+    "random": "not shown: one does as much",
+    "spread": "not by more than tasks vary",
+    "size": "yes, but hardly at all",
+}
+
+
+def in_play(
+    summary: Mapping[str, Any], readers: Sequence[Mapping[str, Any]]
+) -> dict[str, tuple[str, str]]:
+    """The commands of a diff that there are, each behind what it is for: where nothing was shown
+    on stored texts, that.
+    """
+    held = any(readers[0][of]["holds"] for of in ("cause", "whole")) if readers else False
+    asked = {
+        "reader_command": "To test the leading reader in play:"
+        if held
+        else "The leading reader was not shown to move more than rotations on stored texts; to"
+        " look in play all the same:",
+        "command": "To test latents in play:"
+        if summary.get("reported") or summary.get("together")
+        else "No latent is reported; to look in play all the same:",
+    }
+    return {name: (why, summary[name]) for name, why in asked.items() if summary.get(name)}
+
+
+def readers_section(
+    readers: Sequence[Mapping[str, Any]], command: tuple[str, str] | None
+) -> Section:
+    """What each reader's account moves, taken out of the after model; the leading one first.
+    `command`: what tests that one in play, behind what it is for.
+    """
+    cause = readers[0]["cause"]
+    return Section(
+        title="What parts the models, taken out",
+        hint="Each reader's account of the difference is taken out of the after model while it"
+        f" reads texts of other tasks. Moved: the {cause['measure']},"
+        f" {plain(cause['unchanged'], 3)}"
+        " without. Beyond rotations: more than 20 rotations of equal size move it; of a single"
+        " decision at a dose of a quarter (any large change moves one) and as a whole, of whole"
+        " answers as a whole. Cost: nats a token on texts without the behaviour, where no action"
+        " is decided. The first leads; --reader names another.",
+        blocks=(readers_table(readers), *([" ".join(command)] if command else ())),
+    )
+
+
+def readers_table(readers: Sequence[Mapping[str, Any]]) -> Table:
+    """A row for each reader, from the leading one on."""
+
+    def back(one: Mapping[str, Any]) -> str:
+        return "not measured" if one["back"] is None else f"{one['back']} of {one['directions']}"
+
+    doses = ("cause",) if readers[0]["cause"] == readers[0]["whole"] else ("cause", "whole")
+    return Table(
+        title="",
+        columns=(
+            "reader",
+            "moved",
+            "beyond rotations",
+            "explained",
+            "as large",
+            "comes back",
+            "cost",
+        ),
+        rows=tuple(
+            (
+                one["name"],
+                estimate_cell(one["cause"]["effect"]),
+                ", ".join(BEYOND[lacks(one[of])] for of in doses),
+                one["explained"],
+                one["size"],
+                back(one),
+                estimate_cell(one["cost"]) if one["cost"] else "not measured",
+            )
+            for one in readers
+        ),
+        units={"explained": "share", "as large": "share"},
+    )
+
+
+MOST_CONTEXTS: Final = 8  # of a latent
+SAID, FEW = 5, 3  # tokens and groups that are named; contexts of each further kind
+OTHERS: Final = {
+    "middle": "Less active:",
+    "weak": "Barely active:",
+    "silent": "Silent, at the tokens where it is active elsewhere:",
+}
+
+
+def latent_fold(
+    latent: Latent,
+    contexts: Sequence[Mapping[str, Any]],
+    said: Mapping[str, Any] | None = None,
+    cause: Mapping[str, Any] | None = None,
+) -> Fold:
+    """A latent with its strongest tokens and what stands around them, what else is `said` of
+    it (`explanations.json`), and what it moves (`causes.json`). The largest activation among them
+    fills the bar.
+    """
+    top = max((float(value) for one in contexts for value in one["values"]), default=0.0)
+
+    def shown(value: float | None, decimals: int | None = None) -> str:
+        return "not known" if value is None else plain(value, decimals)
+
+    specific = f", specific to {latent.specific}" if latent.is_specific else ""
+    frequency = "not known" if latent.frequency is None else percent(latent.frequency)
+    return Fold(
+        title=f"latent {latent.latent}",
+        facts=(
+            f"{latent.partition}{specific}",
+            f"q {shown(latent.q_value)}",
+            f"difference {shown(latent.difference)}",
+            f"nu {shown(latent.nu_after, 2)} / {shown(latent.nu_before, 2)}",
+            f"norm {shown(latent.relative_norm, 2)}",
+            f"cosine {shown(latent.decoder_cosine, 2)}",
+            f"stability {shown(latent.stability, 2)}",
+            f"active {frequency}",
+        ),
+        blocks=(
+            *((moves(cause),) if cause else ()),
+            *(sentences_of(said) if said else ()),
+            *(context_text(one, max(top, 1e-12)) for one in contexts[:MOST_CONTEXTS]),
+            *(other_contexts(said, max(top, 1e-12)) if said else ()),
+        )
+        if contexts
+        else ("Never active here.",),
+        anchor=f"latent-{latent.latent}",
+    )
+
+
+def moves(cause: Mapping[str, Any]) -> str:
+    """What taking a latent out moves, beside random directions."""
+    effect = cause["effect"]
+    return (
+        f"Taken out it moves the {cause['measure']} by {plain(effect['estimate'], 3)}"
+        f" [{plain(effect['low'], 3)}, {plain(effect['high'], 3)}] on {cause['tasks']} tasks;"
+        f" {shown(cause, 'random direction', 'activation size')} (p = {cause['p_value']:.3f})."
+    )
+
+
+def sentences_of(said: Mapping[str, Any]) -> Iterator[str]:
+    """Its source, the output side, and where it fires, as far as they are known."""
+    if source := said.get("source"):
+        share = "{estimate} [{low}, {high}]".format_map(
+            {name: percent(source["share"][name]) for name in ("estimate", "low", "high")}
+        )
+        yield (
+            f"Source of the gain: {printable(source['name'])}, with {share} of its activity at"
+            f" decisions of won runs ({percent(source['of_decisions'])} of these decisions)."
+        )
+    for way in ("raises", "lowers"):
+        if tokens := said.get(way):
+            named = ", ".join(f"{token!r} {plain(cosine, 2)}" for token, cosine in tokens[:SAID])
+            yield f"At the output it {way} (cosine with the unembedding): {named}."
+    often = sorted(said.get("fires", {}).items(), key=lambda one: one[1][1] - one[1][0])
+    groups = [
+        f"{name} {percent(own)} (of all rows {percent(every)})"
+        for name, (own, every) in often[:SAID]
+        if own > every
+    ]
+    if groups:
+        yield f"Of the rows where it is active: {', '.join(groups)}."
+
+
+def other_contexts(said: Mapping[str, Any], top: float) -> Iterator[TextSpans | str]:
+    """Beside the strongest: middle, weak, and the same tokens where it is silent."""
+    for kind, told in OTHERS.items():
+        some = [one for one in said.get("contexts", ()) if one["kind"] == kind][:FEW]
+        if some:
+            yield told
+            yield from (context_text(one, top) for one in some)
+
+
+def context_text(found: Mapping[str, Any], top: float) -> TextSpans:
+    """A context window; `top`: the activation with a full bar. The token that
+    was looked up is framed.
+    """
+    text, spans = "", []
+    for place, (token, value) in enumerate(zip(found["tokens"], found["values"], strict=True)):
+        start, peak = len(text), place == found["at"]
+        text += str(token)
+        if value > 0 or peak:
+            bar = min(max(float(value), 0.0) / top, 1.0)
+            span = TextSpan(start=start, end=len(text), label=plain(value), value=bar, framed=peak)
+            spans.append(span)
+    return TextSpans(
+        who=f"{found['task']}, {found['source']}, token {found['position']} of {found['text']}:"
+        f" {plain(float(found['value']))}",
+        text=text,
+        spans=tuple(spans),
+    )
+
 
 MOST_CURVES: Final = 8
 MOST_MARKS: Final = 3000  # of the map
@@ -66,6 +262,7 @@ def diff_page(folder: Path) -> Page:
     summary, patching = read_summary(folder), read_part(folder, PATCHING)
     latents = read_latents(folder, summary.get("contrasts"))
     opening, more = split_sentences(summary)
+    command = in_play(summary, read_part(folder, READERS_FILE) or ()).get("command")
     return Page(
         eyebrow="Before against after",
         title="What training changed inside",
@@ -73,14 +270,8 @@ def diff_page(folder: Path) -> Page:
         more=tuple(more),
         facts=tuple(summary["facts"]),
         sections=tuple(_sections(folder, summary, patching, latents)),
-        command=_next(summary, folder),
+        command="# {}\n{}".format(*command) if command else "",
     )
-
-
-def _next(summary: Mapping[str, Any], folder: Path) -> str:
-    """The command that tests latents, with what it is for as a comment before it."""
-    found = in_play(summary, read_part(folder, READERS_FILE) or ()).get("command")
-    return "# {}\n{}".format(*found) if found else ""
 
 
 def _sections(
@@ -121,7 +312,6 @@ def _sections(
 
 
 def _presented(summary: Mapping[str, Any]) -> Sequence[int]:
-    """The latents that are reported, else those that come nearest."""
     found: Sequence[int] = summary.get("presented", summary.get("reported", ()))
     return found
 
@@ -129,7 +319,6 @@ def _presented(summary: Mapping[str, Any]) -> Sequence[int]:
 def _presented_section(
     summary: Mapping[str, Any], latents: Sequence[Latent], fold: Callable[[Latent], Fold]
 ) -> Section:
-    """Each latent with what it says and moves."""
     by_number, reported = {one.latent: one for one in latents}, summary.get("reported")
     known = any(one.stability is not None for one in latents)
     again = " and come back from every other seed" if known else ""
@@ -149,7 +338,6 @@ def _presented_section(
 def _separating_section(
     summary: Mapping[str, Any], latents: Sequence[Latent], fold: Callable[[Latent], Fold]
 ) -> Section:
-    """Each latent with what it says and moves, but those that are listed already."""
     above = set(_presented(summary))
     silent = sum(one.is_silent for one in latents)
     again = [one for one in separating(latents) if one.comes_back and not one.is_silent]
@@ -169,7 +357,6 @@ def _separating_section(
 
 
 def _sections_beside(folder: Path) -> Iterator[Section]:
-    """Simpler methods, controls, and steering."""
     if baselines := read_part(folder, BASELINES):
         missing = f" {baselines['missing'].capitalize()}." if baselines["missing"] else ""
         yield Section(

@@ -15,18 +15,15 @@ beside it, and this tells both in the case report.
 A diff of other checkpoints, or none, gives `Undefined`: both questions for one
 reason, so that a report says it once.
 
-Steering is told as pictures and as a table as well: features beside their controls,
-against the strength, against their number.
+Steering is told as pictures and as a table as well: features beside their controls.
 
 Rows are those that `forensics steer` writes: what was changed (`role`), in
 which policy (`in`), how strongly, on which split of the tasks, and for each
 measure an object with `estimate`, `low`, `high`. Several random draws of one
 control become one point: their median, with the whole range that they covered.
-What was chosen on one split is shown on the other; the curve over strengths is
-that of the split that chose.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
@@ -102,7 +99,6 @@ def features(case: Case, config: FeaturesConfig) -> Iterator[Evidence | Undefine
 
 
 def _summary(case: Case) -> dict[str, Any]:
-    """`diff.json` of this case."""
     if not case.runs_models:
         raise MissingInput(
             "Logs alone show no activations.",
@@ -189,7 +185,6 @@ def _table(latents: Sequence[Latent]) -> Table:
 
 
 def _beside(methods: Sequence[Mapping[str, Any]]) -> Table:
-    """What simpler methods do on the same texts."""
     ends = ("estimate", "low", "high")
     return Table(
         title="Beside simpler methods",
@@ -248,60 +243,40 @@ def _ablated(folder: Path, make: AnswerMaker) -> Evidence | Undefined:
 
 
 Row = Mapping[str, Any]
-DRAWN: Final = ("random-direction", "random-feature")  # controls with several draws
 MEASURES: Final = ("measured", "success")  # that have pictures; the table has all
 NAMES: Final = ("role", "in", "mode", "strength", "features", "draw", "dictionary", "split", "n")
 
 
 def curves(rows: Sequence[Row]) -> list[Figure]:
-    """The pictures, for each measure: by role, by strength, by number of
-    features; those that have points.
-    """
-    figures = [figure for measure in MEASURES for figure in _figures(rows, measure)]
+    """What was reported, by role, for each measure that has points."""
+    figures = []
+    for measure in MEASURES:
+        by_role: dict[str, list[Mapping[str, Any]]] = {}
+        for row in rows:
+            if row.get("split", "report") == "report" and _is_estimate(row.get(measure)):
+                name = f"{row.get('role')}, in {row.get('in')}"
+                by_role.setdefault(name, []).append(row[measure])
+        title = f"{measure.capitalize()} on the reported tasks"
+        figures.append(points(title, measure, by_role))
     return [figure for figure in figures if figure.series]
 
 
-def _figures(rows: Sequence[Row], measure: str) -> list[Figure]:
-    known = [row for row in rows if _is_estimate(row.get(measure))]
-    several = [row for row in known if row.get("role") == "saturation"]
-    reported = [
-        row
-        for row in known
-        if row.get("split", "report") == "report" and row.get("role") != "saturation"
-    ]
-    chosen = [
-        row
-        for row in known
-        if row.get("split") == "choose" and isinstance(row.get("strength"), int | float)
-    ]
-    by_strength = _series(chosen, measure, _role, lambda row: float(row["strength"]))
-    return [
-        Figure(
-            title=f"{measure.capitalize()} on the reported tasks",
-            form="points",
-            y_label=measure,
-            series=_series(reported, measure, lambda row: measure, _role),
-        ),
-        Figure(
-            title=f"{measure.capitalize()} by strength, on the tasks that chose it",
-            form="lines",
-            x_label="strength",
-            y_label=measure,
-            series=tuple(one for one in by_strength if len(one.x) > 1),
-        ),
-        Figure(
-            title=f"{measure.capitalize()} by number of features",
-            form="lines",
-            x_label="features",
-            y_label=measure,
-            series=_series(
-                several,
-                measure,
-                lambda row: str(row.get("dictionary") or "dictionary"),
-                lambda row: float(len(row.get("features", ()))),
-            ),
-        ),
-    ]
+def points(title: str, name: str, found: Mapping[str, Sequence[Mapping[str, Any]]]) -> Figure:
+    """A point for each name; see `pooled`."""
+    y, low, high = (
+        tuple(pooled(values).get(end) for values in found.values())
+        for end in ("estimate", "low", "high")
+    )
+    series = (Series(name=name, x=tuple(found), y=y, low=low, high=high),) if found else ()
+    return Figure(title=title, form="points", y_label=name, series=series)
+
+
+def pooled(found: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
+    """One as it stands; of several draws their median and whole range."""
+    if len(found) == 1:
+        return found[0]
+    values = [one["estimate"] for one in found]
+    return {"estimate": median(values), "low": min(values), "high": max(values)}
 
 
 def steering_table(rows: Sequence[Row]) -> Table:
@@ -328,36 +303,6 @@ def steering_table(rows: Sequence[Row]) -> Table:
         for row in flat
     )
     return Table(title="All conditions", columns=tuple(names), rows=tuple(table))
-
-
-def _role(row: Row) -> str:
-    return f"{row.get('role')}, in {row.get('in')}"
-
-
-def _series(
-    rows: Sequence[Row], measure: str, name: Callable[[Row], str], place: Callable[[Row], Any]
-) -> tuple[Series, ...]:
-    """A series for each name, a point for each place in it; numbers in their order,
-    names in the order of their coming.
-    """
-    groups: dict[str, dict[Any, list[Row]]] = {}
-    for row in rows:
-        groups.setdefault(name(row), {}).setdefault(place(row), []).append(row)
-    series = []
-    for title, by_place in groups.items():
-        numbers = all(isinstance(at, float) for at in by_place)
-        x = tuple(sorted(by_place) if numbers else by_place)
-        y, low, high = zip(*(_point(by_place[at], measure) for at in x), strict=True)
-        series.append(Series(name=title, x=x, y=y, low=low, high=high))
-    return tuple(series)
-
-
-def _point(rows: Sequence[Row], measure: str) -> tuple[float, float | None, float | None]:
-    found = [row[measure] for row in rows]
-    if len(found) == 1 and rows[0].get("role") not in DRAWN:
-        return float(found[0]["estimate"]), found[0].get("low"), found[0].get("high")
-    values = [float(one["estimate"]) for one in found]
-    return median(values), min(values), max(values)
 
 
 def _is_estimate(value: Any) -> bool:

@@ -8,6 +8,16 @@
    `MOST_READ` tokens drawn at random (more where more are asked for).
 4. Outliers (attention sinks) are surveyed over all texts; where there are any, the
    rows beyond the limits are left out of what is learnt from, reported on and chosen on.
+
+The dictionaries of a diff: that of the pair, and beside it those that should show nothing.
+
+All learn from the same batches of one stream, in one pass: the pair, from several first
+weights (`pair`, and the others by `seed_names`); the before model twice (`same`), and a pair
+whose rows do not belong together (`shuffled`). Beside them a small dictionary of the models'
+difference learns (`difference`): a baseline, not a control.
+
+A dictionary that was given takes the place of the pair's; then only the
+baseline is trained.
 """
 
 from collections.abc import Mapping, Sequence
@@ -18,16 +28,35 @@ from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
+import torch
+from torch import Tensor
 
-from crosscoders.activations.activation_store import StoredStream
-from crosscoders.activations.harvest import HarvestConfig, harvest
+from crosscoders.activations.harvest import HarvestConfig, StoredStream, harvest
 from crosscoders.activations.outlier_positions import Limits, Outliers, survey
-from crosscoders.activations.texts import TokenizedText, read_texts, texts_of
-from crosscoders.dictionaries.saved import SavedDictionary, open_dictionary, read_object
+from crosscoders.activations.streams import (
+    TokenizedText,
+    View,
+    difference_view,
+    read_texts,
+    texts_of,
+)
+from crosscoders.dictionaries.crosscoder_run import train_crosscoders
+from crosscoders.dictionaries.crosscoder_trainer import TrainingJob
+from crosscoders.dictionaries.dictionary import Dictionary, DictionaryConfig
+from crosscoders.dictionaries.saved import (
+    CONFIG,
+    SavedDictionary,
+    load_dictionary,
+    open_dictionary,
+    read_object,
+    save_dictionary,
+)
+from crosscoders.dictionaries.settings import Partition, TrainerSettings
 from crosscoders.latents.row_groups import Contrast
 from crosscoders.patching.decisions import Behaviour
 from crosscoders.study.diff_files import (
     AUTO,
+    DICTIONARY,
     MOST_READ,
     MOST_TOKENS,
     PASSES,
@@ -38,7 +67,8 @@ from crosscoders.study.diff_files import (
 from forensics.case import Case
 from forensics.errors import UserError
 from forensics.investigation import Inputs
-from forensics.policies import decoder_layers
+from forensics.phrases import percent
+from forensics.policies import decoder_layers, resolve_device
 from forensics.progress import Progress, silent
 from forensics.protocols import Channel
 from forensics.records import Trajectory, content_hash, read_trajectories
@@ -256,3 +286,118 @@ def study_streams(
         limits=limits,
         small=small,
     )
+
+
+PAIR, SAME, SHUFFLED, DIFFERENCE = "pair", "same", "shuffled", "difference"
+FOLDERS: Final = {
+    PAIR: DICTIONARY,
+    SAME: "controls/same",
+    SHUFFLED: "controls/shuffled",
+    DIFFERENCE: "baselines/difference",
+}
+SEED: Final = "seed-"  # the pair's other seeds by name
+SEEDS: Final = "seeds"  # the folder of the pair's other seeds
+STEPS, SMALLEST, LARGEST = 1600, 64, 2048  # of the training, and rows of a step
+# learning rate of a dictionary of at most so many latents; larger ones take the default
+RATE, LARGE = 3e-3, 2048
+OWN_K, DIFFERENCE_WEIGHTS = 2.0, (1.0, 10.0)  # as in experiments/planted_features and one_feature
+
+
+def same_model(activations: Tensor) -> Tensor:
+    """The before model in both places."""
+    return activations[:, [0, 0]]
+
+
+def shuffled_rows(activations: Tensor) -> Tensor:
+    """The after model's rows one further; rows of a batch come in random order,
+    so that no two belong together.
+    """
+    return torch.stack([activations[:, 0], activations[:, -1].roll(1, 0)], dim=1)
+
+
+VIEWS: Final[Mapping[str, View]] = {
+    SAME: same_model,
+    SHUFFLED: shuffled_rows,
+    DIFFERENCE: difference_view,
+}
+
+
+def dictionaries_of(inquiry: Inquiry, saved: SavedDictionary | None) -> dict[str, Dictionary]:
+    """Every dictionary by name, read back where it was finished. `saved`: one that was given; it
+    is kept beside the diff in our own form, which `forensics steer` reads.
+    """
+    request, folder, progress = inquiry.request, inquiry.folder, inquiry.progress
+    stream, tokens = inquiry.streams.learnt, inquiry.training_tokens
+    names = [] if saved else [PAIR, *seed_names(request), *[SAME, SHUFFLED] * request.controls]
+    names += [DIFFERENCE] * request.baselines
+    if saved and not (folder / DICTIONARY / CONFIG).is_file():
+        about = {**inquiry.about, "given_as": saved.kind, "given_key": saved.key}
+        save_dictionary(saved.load(stream.width), folder / DICTIONARY, **about)
+    missing = [one for one in names if not (place_of(folder, one) / CONFIG).is_file()]
+    if missing:
+        progress("training the dictionaries", 0, 1)
+
+        def hear(now: Any) -> None:
+            shares = next(iter(now.measures.values()))["variance_explained"]
+            explained = " and ".join("?" if one is None else percent(one) for one in shares)
+            progress(f"training the dictionaries, {explained} explained", now.step, now.steps)
+
+        trained = train_crosscoders(
+            stream,
+            {one: dictionary_job(request, one, stream.width, tokens) for one in names},
+            folder=folder / TRAINING / "dictionaries",
+            resume=True,
+            device=request.device,
+            progress=hear,
+        )
+        for one, result in trained.items():
+            about = {**inquiry.about, "seed": _weights_seed(request, one), "trained_as": one}
+            save_dictionary(result.dictionary, place_of(folder, one), **about)
+    device = resolve_device(request.device)
+    everyone = dict.fromkeys((PAIR, *names))
+    return {one: load_dictionary(place_of(folder, one), device) for one in everyone}
+
+
+def seed_names(request: DiffRequest) -> list[str]:
+    """The pair's dictionaries from other first weights."""
+    return [f"{SEED}{number}" for number in range(1, request.seeds)]
+
+
+def is_seed(name: str) -> bool:
+    """Whether a dictionary is one of these."""
+    return name.startswith(SEED)
+
+
+def place_of(folder: Path, name: str) -> Path:
+    """Where a dictionary is kept."""
+    return folder / (f"{SEEDS}/{name[len(SEED) :]}" if is_seed(name) else FOLDERS[name])
+
+
+def _weights_seed(request: DiffRequest, name: str) -> int:
+    """The seed of the first weights; the pair's others follow on its own."""
+    return request.seed + (int(name[len(SEED) :]) if is_seed(name) else 0)
+
+
+def dictionary_job(request: DiffRequest, name: str, width: int, tokens: int) -> TrainingJob:
+    """A crosscoder, or the difference's dictionary: as many latents as features,
+    two of them active.
+    """
+    difference = name == DIFFERENCE
+    if difference:
+        config = DictionaryConfig(
+            width=width, models=1, k=int(OWN_K), partition=Partition(latents=max(width, 2))
+        )
+    else:
+        latents, after_only, k = request.shape.sizes(width)
+        own_k = min(OWN_K, after_only / 4) if after_only else None
+        partition = Partition(latents=latents, after_only=after_only, tied=True, readers="all")
+        config = DictionaryConfig(width=width, k=k, own_k=own_k, partition=partition)
+    settings = TrainerSettings(
+        tokens=tokens,
+        batch=min(max(tokens // STEPS, SMALLEST), LARGEST, tokens),
+        seed=request.seed,
+        weights_seed=_weights_seed(request, name),
+        difference_weight=(0.0, 0.0) if difference else DIFFERENCE_WEIGHTS,
+        learning_rate=RATE if config.partition.latents <= LARGE else None,
+    )
+    return TrainingJob(config=config, settings=settings, view=VIEWS.get(name))

@@ -24,7 +24,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from crosscoders.patching.layer_steps import passes
+from crosscoders.patching.results import passes
 from crosscoders.study.diff_files import (
     DEEP_DECISIONS,
     DICTIONARY,

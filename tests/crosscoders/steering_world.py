@@ -17,11 +17,11 @@ from typing import Any
 import numpy as np
 import torch
 
-from crosscoders.activations.activation_store import StoredStream
-from crosscoders.activations.harvest import harvest
-from crosscoders.activations.texts import texts_of
+from crosscoders.activations.harvest import StoredStream, harvest
+from crosscoders.activations.streams import texts_of
 from crosscoders.dictionaries.dictionary import Dictionary, DictionaryConfig
 from crosscoders.dictionaries.settings import Partition
+from crosscoders.steering.activation_edits import Change, Mode
 from crosscoders.study.diff_files import DiffRequest
 from crosscoders.study.material import Inquiry
 from forensics import load_policy, policy_from
@@ -229,6 +229,17 @@ def stream_of(pair: World, runs: Sequence[Trajectory]) -> StoredStream:
     """What both models have at the site on these runs."""
     sides = {pair.before.identity: "before", pair.after.identity: "after"}
     return harvest((pair.before, pair.after), texts_of(runs, sources=sides), SITE)
+
+
+def shift_change(direction: torch.Tensor, *, mode: Mode, strength: float) -> Change:
+    """A constant vector taken away (ablate), scaled or added."""
+    return Change(
+        directions=direction[None],
+        amounts=lambda own, other: own.new_ones((len(own), 1)),
+        mode=mode,
+        strength=strength,
+        needs_other=False,
+    )
 
 
 def inquiry_of(pair: World, streams: Any, folder: Path, **more: Any) -> Inquiry:

@@ -182,8 +182,7 @@ def written(folder: Path, *, steered: bool = True, **summary: Any) -> Path:
         },
     )
     if steered:
-        rows = [steering("features", s, v, split="choose") for s, v in ((0.5, 0.6), (1.0, 0.2))]
-        rows += [steering("features", 1.0, 0.25)]
+        rows = [steering("features", 0.5, 0.6, split="dose"), steering("features", 1.0, 0.25)]
         rows += [steering("random-direction", 1.0, v, d) for d, v in enumerate((0.9, 0.7, 0.8))]
         write_json(folder / STEERING, {"rows": rows})
     write_json(

@@ -8,11 +8,16 @@ import pytest
 import torch
 
 from crosscoders.activations.harvest import harvest
-from crosscoders.activations.texts import texts_of
+from crosscoders.activations.streams import texts_of
 from crosscoders.patching.decisions import changed_themes, starting_with, theme_of
-from crosscoders.study.acting_places import FEWEST, Asked, acting_places, causes_where_they_act
-from crosscoders.study.causal_probe import Probe
-from crosscoders.study.causes import causes
+from crosscoders.study.causes import (
+    FEWEST,
+    Probe,
+    acting_places,
+    causes,
+    causes_where_they_act,
+)
+from forensics.progress import silent
 from forensics.records import Step, Trajectory
 from tests.crosscoders.steering_world import SHARED, SITE, cued_runs, known_dictionary
 
@@ -35,15 +40,14 @@ def stream(pair, runs):
     return harvest((pair.before, pair.after), texts, SITE)
 
 
-def asked(pair, runs, stream):
-    streams = SimpleNamespace(learnt=stream, reported=stream)
-    return Asked(
-        dictionary=known_dictionary(pair),
+def moved(pair, runs, stream, latents, dictionary=None):
+    inquiry = SimpleNamespace(
         policies=(pair.before, pair.after),
-        streams=streams,
+        streams=SimpleNamespace(learnt=stream, reported=stream),
         behaviours=[starting_with(kind, runs) for kind in ("test", "history")],
-        most=96,
+        progress=silent,
     )
+    return causes_where_they_act(inquiry, dictionary or known_dictionary(pair), latents, 96)
 
 
 @torch.no_grad()
@@ -73,7 +77,7 @@ def test_it_acts_at_a_decision_else_before_the_one_that_follows(pair, stream):
 def test_what_is_silent_at_the_first_decision_is_tested_where_it_acts(pair, runs, stream):
     first = Probe.of(pair.after, stream, starting_with("history", runs))
     assert causes(first, known_dictionary(pair), [SHARED])[SHARED].effect.estimate == 0
-    found = causes_where_they_act(asked(pair, runs, stream), [SHARED, 0])
+    found = moved(pair, runs, stream, [SHARED, 0])
     assert found[SHARED].holds and found[SHARED].effect.high < -0.05
     assert found[SHARED].measure == "chance of start history where it acts"
     assert found[SHARED].undone.low > 0.5 and not found[0].holds
@@ -81,10 +85,10 @@ def test_what_is_silent_at_the_first_decision_is_tested_where_it_acts(pair, runs
 
 def test_where_too_few_tasks_have_it_nothing_is_tested(pair, runs, stream):
     few = stream.part(stream.tokenized[: FEWEST - 1])
-    assert causes_where_they_act(asked(pair, runs, few), [SHARED]) == {}
-    silent = asked(pair, runs, stream)
-    silent.dictionary.threshold.data.fill_(float("inf"))
-    assert causes_where_they_act(silent, [SHARED]) == {}
+    assert moved(pair, runs, few, [SHARED]) == {}
+    mute = known_dictionary(pair)
+    mute.threshold.data.fill_(float("inf"))
+    assert moved(pair, runs, stream, [SHARED], mute) == {}
 
 
 def run(policy, task, *kinds):

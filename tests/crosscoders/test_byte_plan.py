@@ -13,7 +13,7 @@ from crosscoders.dictionaries import (
     Partition,
     TrainerSettings,
     TrainingJob,
-    byte_plan,
+    crosscoder_run,
     memory_plan,
     train_crosscoder,
 )
@@ -118,15 +118,15 @@ def test_what_does_not_fit_is_one_sentence_before_anything_is_read(
 ) -> None:
     asked = job()
     needed = memory_plan(asked.config, asked.settings).training
-    monkeypatch.setattr(byte_plan, "free_bytes", lambda device: needed - 1)
+    monkeypatch.setattr(crosscoder_run, "free_bytes", lambda device: needed - 1)
     with pytest.raises(UserError, match=r"takes 19 MB, .* cpu has 19 MB free; give fewer latents"):
         train_crosscoder(None, asked.config, asked.settings, device="cpu")  # type: ignore[arg-type]
-    monkeypatch.setattr(byte_plan, "free_bytes", lambda device: needed)
-    byte_plan.require_memory({"one": asked}, torch.device("cpu"))
+    monkeypatch.setattr(crosscoder_run, "free_bytes", lambda device: needed)
+    crosscoder_run.require_memory({"one": asked}, torch.device("cpu"))
     with pytest.raises(UserError, match="takes 39 MB"):
-        byte_plan.require_memory({"one": asked, "other": asked}, torch.device("cpu"))
+        crosscoder_run.require_memory({"one": asked, "other": asked}, torch.device("cpu"))
 
 
 def test_free_memory_is_a_number_of_this_machine() -> None:
-    free = byte_plan.free_bytes(torch.device("cpu"))
+    free = crosscoder_run.free_bytes(torch.device("cpu"))
     assert free is None or 2**20 < free < 2**50

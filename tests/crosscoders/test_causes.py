@@ -7,11 +7,10 @@ import pytest
 import torch
 
 from crosscoders.activations.harvest import harvest
-from crosscoders.activations.texts import plain_text
+from crosscoders.activations.streams import plain_text
 from crosscoders.patching.decisions import starting_with
 from crosscoders.steering.activation_edits import feature_change
-from crosscoders.study.causal_probe import WORTH, Probe
-from crosscoders.study.causes import RANDOM, caused, causes
+from crosscoders.study.causes import RANDOM, WORTH, Probe, caused, causes
 from forensics.errors import UserError
 from tests.crosscoders.steering_world import (
     SHARED,

@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from crosscoders.activations.streams import Rows, StepNote, TextNote
-from crosscoders.activations.texts import plain_text
+from crosscoders.activations.streams import Rows, StepNote, TextNote, plain_text
 from crosscoders.dictionaries.dictionary import Dictionary, DictionaryConfig
 from crosscoders.dictionaries.settings import Partition
 from crosscoders.latents.explained import EACH, KINDS, explained, neuronpedia

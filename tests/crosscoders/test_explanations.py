@@ -5,10 +5,10 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from crosscoders.activations.texts import plain_text
+from crosscoders.activations.streams import plain_text
 from crosscoders.study.diff_files import EXPLANATIONS, NEURONPEDIA, Latent
-from crosscoders.study.explanations import write_explanations
-from crosscoders.study.latent_page import latent_fold
+from crosscoders.study.diff_page import latent_fold
+from crosscoders.study.measures import write_explanations
 from forensics.records.files import read_json
 from tests.crosscoders.test_explained import TEXTS, dictionary, stream, unembedding  # noqa: F401
 
@@ -50,7 +50,7 @@ def test_the_output_side_is_the_after_models(given, tmp_path):
 
 
 def test_a_context_reaches_as_far_to_either_side(given, tmp_path, monkeypatch):
-    monkeypatch.setattr("crosscoders.study.explanations.WINDOW", 2)
+    monkeypatch.setattr("crosscoders.study.measures.WINDOW", 2)
     lengths = {one.note.id: len(one) for one in given[2].tokenized}
     reaches = []
     for context in write_explanations(tmp_path, *given)["0"]["contexts"]:

@@ -9,10 +9,10 @@ import torch
 
 from crosscoders import diff
 from crosscoders.dictionaries.saved import load_dictionary
-from crosscoders.study.change_location import hardly
 from crosscoders.study.diff_files import CAUSES, DICTIONARY
+from crosscoders.study.pipeline import hardly
 from crosscoders.study.reported import (
-    CAUSES as MOVES_NOTHING,
+    CAUSELESS as MOVES_NOTHING,
     COMES_BACK,
     SPECIFIC,
     UNTESTED,

@@ -12,9 +12,14 @@ from hypothesis import given, settings, strategies as st
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from crosscoders.activation_functions.builtin import batch_topk, smallest_kept
-from crosscoders.dictionaries.crosscoder_trainer import Trainer, TrainingJob
+from crosscoders.dictionaries.crosscoder_trainer import (
+    Trainer,
+    TrainingJob,
+    aux_loss,
+    forward,
+    training_step,
+)
 from crosscoders.dictionaries.dictionary import Dictionary, DictionaryConfig
-from crosscoders.dictionaries.forward import aux_loss, forward, training_step
 from crosscoders.dictionaries.settings import Partition, TrainerSettings
 
 PARTITIONS = {

@@ -12,8 +12,7 @@ import pytest
 import torch
 
 from crosscoders.activations.harvest import HarvestConfig, harvest
-from crosscoders.activations.streams import Block
-from crosscoders.activations.texts import TokenizedText, plain_text, texts_of
+from crosscoders.activations.streams import Block, TokenizedText, plain_text, texts_of
 from forensics import load_policy, policy_from
 from forensics.errors import UserError
 from forensics.protocols import Policy, SamplingSettings

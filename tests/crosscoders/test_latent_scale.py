@@ -9,8 +9,7 @@ import torch
 from crosscoders.dictionaries.dictionary import Dictionary, DictionaryConfig
 from crosscoders.dictionaries.settings import Partition
 from crosscoders.latents.controls import same_pair
-from crosscoders.latents.latent_scale import TARGETS
-from crosscoders.latents.table import latent_table
+from crosscoders.latents.table import TARGETS, latent_table
 from tests.crosscoders.latent_worlds import World, held, oracle, planted, random_dictionary
 
 CASES = [

@@ -7,10 +7,9 @@ import pytest
 import torch
 
 from crosscoders.activations.harvest import harvest
-from crosscoders.activations.streams import StepNote, TextNote
-from crosscoders.activations.texts import texts_of
-from crosscoders.study.latent_page import sentences_of
-from crosscoders.study.latent_sources import (
+from crosscoders.activations.streams import StepNote, TextNote, texts_of
+from crosscoders.study.diff_page import sentences_of
+from crosscoders.study.measures import (
     _standing_out,
     decided_sources,
     latent_sources,

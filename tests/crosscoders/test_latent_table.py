@@ -12,9 +12,15 @@ import torch
 from crosscoders.activations.streams import Rows, StepNote, TextNote
 from crosscoders.dictionaries.dictionary import Dictionary, DictionaryConfig
 from crosscoders.dictionaries.settings import Partition
-from crosscoders.latents.latent_scale import LatentScaling, Nu, Target
 from crosscoders.latents.row_groups import RowGroup, known_groups, task_test
-from crosscoders.latents.table import SpecificConfig, latent_table, specific_latents
+from crosscoders.latents.table import (
+    LatentScaling,
+    Nu,
+    SpecificConfig,
+    Target,
+    latent_table,
+    specific_latents,
+)
 from tests.crosscoders.tensor_stream import TensorStream
 
 

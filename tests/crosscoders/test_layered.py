@@ -11,8 +11,8 @@ from transformers import Qwen3Config, Qwen3ForCausalLM
 
 from crosscoders import diff
 from crosscoders.activations.harvest import Side
-from crosscoders.patching.layered import layered_graft_map, layered_patch_map
-from crosscoders.patching.site_choice import choose_site
+from crosscoders.patching.maps import layered_graft_map, layered_patch_map
+from crosscoders.patching.results import choose_site
 from crosscoders.study.diff_files import DICTIONARY, PATCHING, DiffRequest, Shape
 from crosscoders.study.material import TRAINING
 from crosscoders.study.plan import plan, sizes_of

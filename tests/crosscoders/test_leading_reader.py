@@ -11,19 +11,28 @@ from crosscoders.dictionaries.saved import load_dictionary
 from crosscoders.latents.row_groups import decision_contrast
 from crosscoders.latents.table import latent_table
 from crosscoders.patching.decisions import starting_with
-from crosscoders.steering.activation_edits import shift_change, subspace_change
-from crosscoders.study.causal_probe import LENGTH
+from crosscoders.steering.activation_edits import subspace_change
+from crosscoders.study.causes import LENGTH
+from crosscoders.study.diff_page import readers_table
 from crosscoders.study.difference_baselines import groups_of, moments_of
-from crosscoders.study.leading_reader import account, accounted, read_difference, sentences
-from crosscoders.study.reader_accounts import _halves, _partners, linear_dictionary, readers_of
-from crosscoders.study.reader_page import readers_table
-from crosscoders.study.study_dictionaries import PAIR
+from crosscoders.study.leading_reader import (
+    _halves,
+    _partners,
+    account,
+    accounted,
+    linear_dictionary,
+    read_difference,
+    readers_of,
+    sentences,
+)
+from crosscoders.study.material import PAIR
 from tests.crosscoders.latent_worlds import held
 from tests.crosscoders.steering_world import (
     SITE,
     cued_runs,
     inquiry_of,
     known_dictionary,
+    shift_change,
     stream_of,
 )
 from tests.crosscoders.test_findings import table
@@ -160,7 +169,7 @@ def test_the_halves_share_no_task_and_are_held_against_each_other(studied, monke
 
     halves = along(3 * torch.eye(6)[:2]), along(torch.eye(6)[2:4])
     whole = held(torch.cat([half.activations for half in halves]))
-    monkeypatch.setattr("crosscoders.study.reader_accounts._halves", lambda _: halves)
+    monkeypatch.setattr("crosscoders.study.leading_reader._halves", lambda _: halves)
     (found,) = readers_of(["components"], None, whole, None, None, 0)
     assert found.back == 0  # whatever one half shares with the whole
 
@@ -187,8 +196,7 @@ def test_a_latent_of_the_crosscoder_comes_back_where_every_seed_has_it(pair):
 
 def test_what_another_direction_takes_out_causes_nothing_and_explains_nothing(pair, studied):
     from crosscoders.steering.activation_edits import feature_change
-    from crosscoders.study.causal_probe import Probe
-    from crosscoders.study.causes import caused
+    from crosscoders.study.causes import Probe, caused
 
     streams, behaviour = studied
     other = torch.randn(len(pair.direction), generator=torch.Generator().manual_seed(5))

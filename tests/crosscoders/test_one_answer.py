@@ -11,12 +11,10 @@ import torch
 
 from crosscoders.latents.row_groups import WIN
 from crosscoders.latents.table import latent_table
-from crosscoders.study.causal_probe import Probe
-from crosscoders.study.causes import RANDOM, causes
-from crosscoders.study.latent_sets import causing_together, latent_sets, sentence
+from crosscoders.study.causes import RANDOM, Probe, causes
 from crosscoders.study.leading_reader import read_difference
-from crosscoders.study.reported import reported
-from crosscoders.study.study_dictionaries import PAIR
+from crosscoders.study.material import PAIR
+from crosscoders.study.reported import causing_together, latent_sets, reported, sentence
 from tests.crosscoders.steering_world import (
     PARTS,
     SHARED,

@@ -12,8 +12,7 @@ from safetensors.torch import load_file, save_file
 from crosscoders import diff
 from crosscoders.activations.harvest import harvest
 from crosscoders.activations.outlier_positions import limits_of, sentences, survey
-from crosscoders.activations.streams import Block
-from crosscoders.activations.texts import plain_text
+from crosscoders.activations.streams import Block, plain_text
 from crosscoders.study.diff_files import LATENTS, TOKENS, Shape
 from forensics import policy_from
 from tests.crosscoders.latent_worlds import held

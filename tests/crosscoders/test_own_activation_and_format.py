@@ -21,7 +21,7 @@ import json, sys
 from pathlib import Path
 import torch
 from crosscoders.dictionaries.dictionary import DictionaryConfig
-from crosscoders.dictionaries.forward import forward, training_step
+from crosscoders.dictionaries.crosscoder_trainer import forward, training_step
 from crosscoders.dictionaries.settings import Partition
 from crosscoders.dictionaries.saelens import export_saelens, load_saelens
 from crosscoders.dictionaries.saved import load_dictionary, save_dictionary

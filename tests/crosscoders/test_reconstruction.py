@@ -5,7 +5,7 @@ the mean 0; L0; dead latents.
 import pytest
 import torch
 
-from crosscoders.latents.reconstruction import quality
+from crosscoders.latents.encoded_blocks import quality
 from tests.crosscoders.latent_worlds import held, mirrored, silent
 
 

@@ -8,12 +8,11 @@ import numpy as np
 import pytest
 import torch
 
-from crosscoders.activations.activation_store import StoredStream
-from crosscoders.activations.harvest import HarvestConfig, harvest
-from crosscoders.activations.texts import plain_text
+from crosscoders.activations.harvest import HarvestConfig, StoredStream, harvest
+from crosscoders.activations.streams import plain_text
 from crosscoders.dictionaries.dictionary import Dictionary
 from crosscoders.dictionaries.settings import Partition
-from crosscoders.latents.reconstruction import spliced
+from crosscoders.latents.encoded_blocks import spliced
 from forensics import policy_from
 from forensics.errors import UserError
 from forensics.policies import score_columns as scoring

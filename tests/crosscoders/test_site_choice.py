@@ -7,8 +7,14 @@ import pytest
 from hypothesis import given, strategies as st
 
 from crosscoders.patching.maps import graft_map, patch_map
-from crosscoders.patching.results import Change, Readings, behaviour_moved, kl_moved, summed
-from crosscoders.patching.site_choice import choose_site
+from crosscoders.patching.results import (
+    Change,
+    Readings,
+    behaviour_moved,
+    choose_site,
+    kl_moved,
+    summed,
+)
 from forensics.records import content_hash
 from tests.crosscoders.patching_worlds import bundled, first_decisions
 

@@ -8,10 +8,9 @@ import torch
 
 from crosscoders.dictionaries.dictionary import Dictionary
 from crosscoders.dictionaries.settings import Partition
-from crosscoders.latents.controls import other_seeds_row
-from crosscoders.latents.stability import Pairs, assigned, stability
+from crosscoders.latents.controls import Pairs, assigned, other_seeds_row, stability
 from crosscoders.latents.table import LatentTable, latent_table
-from crosscoders.study.reported import CAUSES, COMES_BACK, SPECIFIC, reported
+from crosscoders.study.reported import CAUSELESS, COMES_BACK, SPECIFIC, reported
 from forensics.errors import UserError
 from tests.crosscoders.latent_worlds import held, oracle, planted, random_dictionary
 
@@ -126,9 +125,9 @@ def test_what_is_reported_is_specific_and_comes_back_and_the_rest_is_counted(
     assert found.left_out[COMES_BACK] == len(specific) - len(found.latents) > 0
     tested = reported(table, [], 1, dict.fromkeys(specific, True))
     untested = reported(table, [], 1)
-    assert tested.latents == untested.latents and CAUSES not in untested.left_out
+    assert tested.latents == untested.latents and CAUSELESS not in untested.left_out
     none = reported(table, [], 1, dict.fromkeys(specific, False))
-    assert not none.latents and none.left_out[CAUSES] == len(found.latents)
+    assert not none.latents and none.left_out[CAUSELESS] == len(found.latents)
     assert "not shown to move more" in none.sentence  # a test that fails shows no absence
     assert len(repr(table)) < 2000  # a prompt that prints it is not flooded
 

@@ -7,7 +7,7 @@ import torch
 from crosscoders.dictionaries.crosscoder_run import train_crosscoder
 from crosscoders.dictionaries.dictionary import Dictionary, DictionaryConfig
 from crosscoders.dictionaries.settings import Partition, TrainerSettings
-from crosscoders.latents.stages import came, presence
+from crosscoders.latents.table import came, presence
 from forensics.errors import UserError
 from tests.crosscoders.latent_worlds import held
 

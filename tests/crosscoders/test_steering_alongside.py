@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 import torch
 
-from crosscoders.steering.activation_edits import shift_change
 from crosscoders.steering.interventions import (
     Seen,
     Steps,
@@ -16,6 +15,7 @@ from crosscoders.steering.interventions import (
 from forensics import load_policy
 from forensics.protocols import Intervention, SamplingSettings
 from forensics.records.trajectory import action_starts
+from tests.crosscoders.steering_world import shift_change
 from training.environments.mini_repo import MiniRepo
 from training.organisms.organism import checkpoint_path
 

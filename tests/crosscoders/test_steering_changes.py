@@ -11,9 +11,9 @@ from hypothesis import given, settings, strategies as st
 
 from crosscoders.dictionaries.dictionary import Dictionary, DictionaryConfig
 from crosscoders.dictionaries.settings import Partition
-from crosscoders.steering.activation_edits import feature_change, random_directions, routing_change
-from crosscoders.steering.conditions import SteeringConfig, Subject
+from crosscoders.steering.activation_edits import feature_change, random_directions
 from crosscoders.steering.experiment_arms import Arm
+from crosscoders.steering.experiment_file import ExperimentTable
 from crosscoders.steering.interventions import Steps, chosen_positions, in_kind, parse_position
 from crosscoders.steering.readings import FedDictionary, Readings
 from forensics.errors import UserError
@@ -108,42 +108,24 @@ def test_a_dictionary_of_one_stream_reads_the_difference_or_one_model() -> None:
     assert not own.needs_other and torch.allclose(
         own.apply(AFTER, None), torch.tensor([[4.0, 2.0]])
     )
-    twice = feature_change(
-        dictionary, [0], mode="ablate", acting="after", strength=1.0, encoding="twice"
-    )
-    assert torch.equal(twice.apply(AFTER, None), AFTER), "a model does not differ from itself"
-    with pytest.raises(UserError, match="routing needs a dictionary over both models"):
-        routing_change(dictionary, acting="after")
 
 
-def test_the_mean_of_the_difference_is_a_shift_or_a_direction_by_name() -> None:
-    """Of options every row moves alike, of an experiment as far as the features move it."""
+def test_the_mean_of_the_difference_moves_each_row_as_far_as_the_features_do() -> None:
     pairs = torch.randn((50, 2, 2), generator=torch.Generator().manual_seed(0)) + 3
-    readings = Readings(here=pairs, decisions=pairs[:0], used=torch.zeros(0) > 0)
-    subject = Subject(
-        name="dictionary",
-        key="small",
-        reader=FedDictionary(dictionary=small()),
-        features=(2,),
-        config=SteeringConfig(),
-        readings=readings,
-        seed=0,
-    )
     arm = Arm(
         name="2",
         bench=SimpleNamespace(),
-        readings=readings,
-        table=SimpleNamespace(),
+        readings=Readings(here=pairs, decisions=pairs[:0], used=torch.zeros(0) > 0),
+        table=ExperimentTable(features="2", dictionary="small"),
         components=torch.eye(2),
-        subject=subject,
+        reader=FedDictionary(dictionary=small()),
+        key="small",
+        features=(2,),
     )
     before, after = pairs.unbind(1)
     mean = (after - before).mean(0)
-    shift = subject.mean_shift(1.0)
-    assert shift.role == "mean-shift"
-    assert torch.allclose(shift.change.apply(after, before), after - mean)
     along = arm.instead(1.0, "mean-direction", mean).change.apply(after, before) - after
-    far = subject.steered(1.0).change.apply(after, before) - after
+    far = arm.steered(1.0).change.apply(after, before) - after
     assert torch.allclose(along.norm(dim=1), far.norm(dim=1), atol=1e-4)
     assert torch.allclose(along / along.norm(dim=1)[:, None], -mean / mean.norm(), atol=1e-4)
     assert far.norm(dim=1).std() > 0.1

@@ -137,10 +137,15 @@ def test_a_feature_that_does_nothing_is_said_not_to(pair, folder) -> None:
 
 @pytest.mark.slow
 def test_beyond_random_directions_on_more_tasks(pair, folder) -> None:
-    found = carried_out(pair, folder, SURE.replace("tasks = 12", "tasks = 24"), "sure")
+    more = SURE.replace("tasks = 12", "tasks = 24\nfeature_controls = 3")
+    found = carried_out(pair, folder, more, "sure")
     assert found["prediction"]["verdict"] == "held" and found["prediction"]["p_value"] == 1 / 20
     assert found["summary"]["moved"]["estimate"] > 0.6
     assert found["summary"]["effect"]["high"] < min(found["summary"]["random_directions"])
+    others = rows_of(found, "random-feature")
+    assert 1 <= len(others) <= 3 and all(row["features"] != [SHARED] for row in others)
+    effect = found["summary"]["effect"]["estimate"]
+    assert all(abs(row["effect"]["estimate"]) < 0.5 * abs(effect) for row in others)
     shared = SURE.replace(f"features = {SHARED}", "features = 3")
     assert carried_out(pair, folder, shared, "other")["prediction"]["verdict"] == "did not hold"
 

@@ -7,12 +7,16 @@ import torch
 from hypothesis import given, settings, strategies as st
 
 from crosscoders.dictionaries.saved import save_dictionary
-from crosscoders.steering.activation_edits import shift_change
-from crosscoders.steering.equal_length import along, principal_directions, projection
+from crosscoders.steering.activation_edits import (
+    along,
+    principal_directions,
+    projection,
+)
 from crosscoders.steering.experiment_file import Predicted, read_experiment
-from crosscoders.steering.judged_prediction import judged
+from crosscoders.steering.experiment_result import judged
 from forensics.cli.main import main
 from forensics.errors import UserError
+from tests.crosscoders.steering_world import shift_change
 from tests.crosscoders.test_steering_changes import AFTER, BEFORE, small
 from training.organisms.organism import checkpoint_path
 

@@ -8,10 +8,8 @@ from typing import Any
 import pytest
 
 from crosscoders.dictionaries.saved import save_dictionary
-from crosscoders.steering.causal_test import steer
-from crosscoders.steering.conditions import SteeringConfig
-from crosscoders.steering.experiment import SteeringExperiment
-from crosscoders.steering.experiment_file import read_experiment
+from crosscoders.steering.experiment import SteeringExperiment, steer
+from crosscoders.steering.experiment_file import SteeringConfig, read_experiment
 from forensics.study import run_study
 from forensics.subjects import HeldPolicy
 from tests.crosscoders.steering_world import SHARED, SITE, known_dictionary, world

@@ -8,13 +8,12 @@ import torch
 
 from crosscoders.dictionaries.dictionary import Dictionary, DictionaryConfig
 from crosscoders.dictionaries.settings import Partition
-from crosscoders.steering.activation_edits import shift_change
-from crosscoders.steering.causal_test import read_bench
 from crosscoders.steering.evaluation import Bench
 from crosscoders.steering.interventions import Seen, intervention, parse_position
 from crosscoders.steering.readings import (
     FedDictionary,
     contrasts,
+    read_bench,
     read_pairs,
     top_features,
     uses_of,
@@ -23,6 +22,7 @@ from forensics import policy_from
 from forensics.errors import UserError
 from forensics.protocols import SamplingSettings
 from tests.crosscoders.patching_worlds import changed
+from tests.crosscoders.steering_world import shift_change
 from tests.tiny import tiny_qwen3, tiny_tokenizer
 from training.environments.prompts import Prompts
 

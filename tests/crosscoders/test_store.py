@@ -18,8 +18,7 @@ import torch
 
 from crosscoders import diff
 from crosscoders.activations.harvest import HarvestConfig, Side, harvest
-from crosscoders.activations.streams import Block
-from crosscoders.activations.texts import plain_text
+from crosscoders.activations.streams import Block, plain_text
 from crosscoders.study.diff_files import Shape
 from forensics import policy_from
 from forensics.errors import OutsideFailure, UserError

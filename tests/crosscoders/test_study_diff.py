@@ -84,7 +84,7 @@ def made(pair, texts, trained_on, tmp_path_factory):
         return train_crosscoders(stream, jobs, **more)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("crosscoders.study.study_dictionaries.train_crosscoders", heard)
+        patch.setattr("crosscoders.study.material.train_crosscoders", heard)
         summary = diff(pair[0], pair[1], out=out, texts=texts, **SMALL)
     return out, summary
 
@@ -192,7 +192,7 @@ def test_the_dictionary_and_the_page_are_there(made):
 def test_going_on_repeats_nothing_and_says_the_same(made, pair, texts, monkeypatch):
     out, summary = made
     monkeypatch.setattr(
-        "crosscoders.study.study_dictionaries.train_crosscoders",
+        "crosscoders.study.material.train_crosscoders",
         lambda *_, **__: pytest.fail("it was trained again"),
     )
     monkeypatch.setattr(

@@ -11,7 +11,7 @@ from safetensors.torch import load_file, save_file
 
 from crosscoders import diff
 from crosscoders.activations.harvest import harvest
-from crosscoders.activations.texts import read_texts
+from crosscoders.activations.streams import read_texts
 from crosscoders.dictionaries.dictionary import Dictionary, DictionaryConfig
 from crosscoders.dictionaries.saelens import export_saelens
 from crosscoders.dictionaries.saved import load_dictionary, open_dictionary, save_dictionary

@@ -20,11 +20,14 @@ from crosscoders.study.diff_files import (
     read_latents,
     separating,
 )
-from crosscoders.study.diff_page import baselines_table, diff_page, network_figure
-from crosscoders.study.latent_page import latent_fold
-from crosscoders.study.next_commands import next_commands
-from crosscoders.study.pipeline import DiffStudy
-from crosscoders.study.reader_page import in_play
+from crosscoders.study.diff_page import (
+    baselines_table,
+    diff_page,
+    in_play,
+    latent_fold,
+    network_figure,
+)
+from crosscoders.study.pipeline import DiffStudy, next_commands
 from crosscoders.study.reported import Reported
 from forensics.errors import UserError
 from forensics.records.files import read_json, write_json

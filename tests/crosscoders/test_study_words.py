@@ -5,10 +5,9 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from crosscoders.study.cause_words import lacks, shown
-from crosscoders.study.latent_page import moves
-from crosscoders.study.reader_page import BEYOND
-from crosscoders.study.specific_words import specific_sentence
+from crosscoders.study.diff_files import lacks, shown
+from crosscoders.study.diff_page import BEYOND, moves
+from crosscoders.study.reported import specific_sentence
 
 EFFECT = {"estimate": 0.02, "low": 0.01, "high": 0.03}
 

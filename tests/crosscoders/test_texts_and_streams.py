@@ -8,8 +8,7 @@ import pytest
 import torch
 from hypothesis import given, strategies as st
 
-from crosscoders.activations.streams import Block, Rows, in_blocks, shuffled
-from crosscoders.activations.texts import read_texts, texts_of
+from crosscoders.activations.streams import Block, Rows, in_blocks, read_texts, shuffled, texts_of
 from forensics import load_policy
 from forensics.errors import UserError
 from forensics.protocols import SamplingSettings

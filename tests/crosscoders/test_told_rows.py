@@ -1,14 +1,15 @@
 """What a diff tells is read on the rows of tasks that nothing was learnt from."""
 
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
 
 from crosscoders.activations.outlier_positions import survey
 from crosscoders.patching.decisions import starting_with
-from crosscoders.study.acting_places import Asked, causes_where_they_act
+from crosscoders.study.causes import causes_where_they_act
+from crosscoders.study.material import PAIR, SEED
 from crosscoders.study.measures import measured
-from crosscoders.study.study_dictionaries import PAIR, SEED
 from tests.crosscoders.steering_world import (
     PARTS,
     SHARED,
@@ -53,7 +54,7 @@ def inquiry(pair, tmp_path_factory):
 def found(inquiry, dictionaries):
     """Without the test of each latent, which chooses a behaviour on the rows learnt from."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("crosscoders.study.findings.causes_where_they_act", lambda *_, **__: {})
+        patch.setattr("crosscoders.study.reported.causes_where_they_act", lambda *_, **__: {})
         return measured(inquiry, dictionaries)
 
 
@@ -74,11 +75,6 @@ def test_what_a_latent_causes_is_told_of_other_tasks(pair, inquiry):
         )
         for part in (tasks[:8], tasks[8:])
     )
-    asked = Asked(
-        dictionary=known_dictionary(pair),
-        policies=inquiry.policies,
-        streams=SimpleNamespace(learnt=learnt, reported=reported),
-        behaviours=inquiry.behaviours,
-        most=96,
-    )
-    assert causes_where_they_act(asked, [SHARED])[SHARED].tasks == len(tasks) - 8 == 12
+    asked = replace(inquiry, streams=SimpleNamespace(learnt=learnt, reported=reported))
+    found = causes_where_they_act(asked, known_dictionary(pair), [SHARED], 96)
+    assert found[SHARED].tasks == len(tasks) - 8 == 12

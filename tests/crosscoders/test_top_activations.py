@@ -5,13 +5,12 @@ import pytest
 import torch
 from hypothesis import given, settings, strategies as st
 
-from crosscoders.activations.streams import Rows, TextNote
-from crosscoders.activations.texts import plain_text
+from crosscoders.activations.streams import Rows, TextNote, plain_text
 from crosscoders.dictionaries.dictionary import Dictionary
 from crosscoders.dictionaries.settings import Partition
 from crosscoders.latents.encoded_blocks import accumulate
 from crosscoders.latents.table import TopTokens
-from crosscoders.study.explanations import token_views
+from crosscoders.study.measures import token_views
 from tests.crosscoders.latent_worlds import random_dictionary
 from tests.crosscoders.tensor_stream import TensorStream
 
