@@ -159,7 +159,7 @@ def investigate(
 
     route, placed = route_of(compared, before_server, after_server or []), compared.log_places
     if before_server or after_server:
-        from forensics.policies.server import require_whole
+        from forensics.policies.server_abilities import require_whole
 
         require_whole(settings)
     first, others, world, options = route.sides(run.out)

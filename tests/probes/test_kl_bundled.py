@@ -13,7 +13,8 @@ from forensics.case import Case
 from forensics.investigation.inputs import CaseRequest, check_inputs
 from forensics.policies.scored_log import score_log
 from forensics.records import Evidence, Undefined
-from probes.kl.instrument import KlConfig, kl, read, write_split
+from probes.grades.step_grades import case_scores
+from probes.kl.instrument import KlConfig, kl, write_split
 from probes.kl.kl_split import KlSplit, kl_split, plan_kl
 from training.organisms.organism import BUNDLED
 
@@ -28,6 +29,11 @@ def case(folder: Path, before: str, after: str, tasks: int = 50, samples: int = 
     return check_inputs(request).case(folder)
 
 
+def read(found: Case) -> KlSplit:
+    plan, scores = case_scores(found, KlConfig().tasks)
+    return kl_split(scores, plan, found.channels)
+
+
 @pytest.fixture(scope="module")
 def leak(tmp_path_factory: pytest.TempPathFactory) -> Case:
     return case(tmp_path_factory.mktemp("leak"), "capped-base", "leak")
@@ -35,7 +41,7 @@ def leak(tmp_path_factory: pytest.TempPathFactory) -> Case:
 
 @pytest.fixture(scope="module")
 def leak_split(leak: Case) -> KlSplit:
-    return read(leak, KlConfig())
+    return read(leak)
 
 
 @pytest.fixture(scope="module")
@@ -59,7 +65,7 @@ def test_the_leak_spent_its_kl_on_reading_the_history(leak: Case) -> None:
 def test_honest_training_spent_none_there(honest: Case) -> None:
     told = answer(honest)
     assert abs(told.estimate) < 0.1 and told.interval.high < 0.1
-    edits = read(honest, KlConfig()).by_kind["edit-file"]
+    edits = read(honest).by_kind["edit-file"]
     assert edits.share is not None and edits.share.estimate > 0.7
 
 
