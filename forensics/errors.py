@@ -72,13 +72,21 @@ def models_missing(error: BaseException) -> ModelsMissing | None:
     """The one sentence for an import that failed for want of those packages; `None` for any
     other error.
     """
-    at: BaseException | None = error
-    while at is not None:
+    for at in chain_of(error):
         name = (at.name or "").partition(".")[0] if isinstance(at, ModuleNotFoundError) else ""
         if name in MODELS:
             return ModelsMissing(name)
-        at = at.__cause__ or at.__context__
     return None
+
+
+def chain_of(error: BaseException) -> Iterator[BaseException]:
+    """An error and what it followed from, each once: a chain may run in a ring."""
+    seen: set[int] = set()
+    at: BaseException | None = error
+    while at is not None and id(at) not in seen:
+        yield at
+        seen.add(id(at))
+        at = at.__cause__ or at.__context__
 
 
 class MissingInput(Exception):
@@ -136,9 +144,7 @@ def outside_failure(error: BaseException) -> OutsideFailure | None:
     """The failure of the machine or of an environment that an error tells of or followed
     from; `None` where there is none.
     """
-    seen: set[int] = set()
-    at: BaseException | None = error
-    while at is not None and id(at) not in seen:
+    for at in chain_of(error):
         if isinstance(at, OutsideFailure):
             return at
         number = system_number(at)
@@ -148,8 +154,6 @@ def outside_failure(error: BaseException) -> OutsideFailure | None:
             return OutsideFailure(f"no temporary file can be written, or TMPDIR is wrong{FULL}")
         if any(kind.__name__ == "OutOfMemoryError" for kind in type(at).__mro__):  # of torch
             return NoMemory(f"the device has no memory left ({str(at)[:200]})")
-        seen.add(id(at))
-        at = at.__cause__ or at.__context__
     return None
 
 
