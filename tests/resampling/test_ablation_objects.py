@@ -15,7 +15,7 @@ from forensics.protocols import Constraint
 from forensics.records import Trajectory
 from resampling.ablation.instrument import ablation
 from resampling.ablation.refused_runs import (
-    Use,
+    ObjectUse,
     action_kinds,
     object_of,
     object_use,
@@ -65,7 +65,11 @@ def test_what_is_an_object() -> None:
 
 @pytest.mark.parametrize("more,names", [(0.2, ["a x", "a y"]), (0.21, ["a y"]), (0.5, [])])
 def test_an_object_recurs_by_the_runs_that_turned_to_it(more: float, names: list[str]) -> None:
-    use = {"a x": Use("a", 0.5, 0.7), "a y": Use("a", 0.0, 0.25), "b z": Use("b", 0.9, 0.5)}
+    use = {
+        "a x": ObjectUse("a", 0.5, 0.7),
+        "a y": ObjectUse("a", 0.0, 0.25),
+        "b z": ObjectUse("b", 0.9, 0.5),
+    }
     assert sorted(recurring(use, more - 1e-9)) == names and recurring(use, 0.1, 1) == ["a y"]
 
 
