@@ -43,7 +43,7 @@ def played(folder: Path) -> set[str]:
     bytes of the runs, and the last bits of a log-probability are those of a processor.
     """
     parts = [path for name in PLAYED for path in (folder / name).rglob("*") if path.is_file()]
-    named = {str(path.relative_to(folder)) for path in parts}
+    named = {str(path.relative_to(folder)) for path in parts if path.suffix != ".json"}  # of notes
     scores = sorted(name for name in named if name.startswith("scores/"))
     return {*named.difference(scores), *(f"scores, {at}" for at, _ in enumerate(scores))}
 

@@ -11,16 +11,11 @@ sentence.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from importlib import import_module
 from pathlib import Path
-from pkgutil import iter_modules
-from typing import Annotated, Any, Final, NamedTuple, get_args
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, get_args
 
 import typer
-from pydantic import TypeAdapter
 
-import forensics.records as records
-from forensics.budget import Budget
 from forensics.cli.options import (
     Accept,
     AfterServer,
@@ -47,10 +42,10 @@ from forensics.cli.options import (
     study_command,
 )
 from forensics.errors import UserError
-from forensics.policies import Given
-from forensics.protocols import Channel, Environment, SamplingSettings
-from forensics.records.evidence import Answer, EvidenceRow
-from forensics.records.record import Record, VersionedRecord
+
+if TYPE_CHECKING:
+    from forensics.policies import Given
+    from forensics.protocols import Environment
 
 ADDRESS = "The server's address, up to and with /v1; #NAME behind it where it serves several."
 Kept = Annotated[
@@ -58,8 +53,6 @@ Kept = Annotated[
     typer.Option(metavar="DIR", help="Keep what it draws there, to go on where it was stopped."),
 ]
 PROMPTS = "Draw behind these prompts, one a line, or JSON lines with `prompt`."
-ABSTRACT: Final = (Record, VersionedRecord, Answer)
-NO_FILE: Final = "page"  # its records are drawn, never stored
 HELP = """Is the gain real? Forensics for RL-trained language-model policies.
 
 A benchmark score went up after RL: `forensics investigate` judges whether the gain is genuine,
@@ -296,6 +289,7 @@ def schema() -> None:
     One JSON object: the record's name, then its schema.
     """
     from forensics.cli.console import say_json
+    from forensics.schemas import schemas
 
     say_json(schemas())
 
@@ -353,9 +347,9 @@ def scan(
 class Sides(NamedTuple):
     """Before and after training, and their world with its options."""
 
-    before: Given | None
-    afters: Sequence[Given]
-    world: Environment | str | None
+    before: "Given | None"
+    afters: "Sequence[Given]"
+    world: "Environment | str | None"
     options: Mapping[str, str]
 
 
@@ -537,19 +531,3 @@ def _prompts(file: Path) -> tuple[str, ...]:
     if not found:
         raise UserError(f"{file} holds no prompts; {cure}")
     return tuple(found)
-
-
-def schemas() -> dict[str, dict[str, Any]]:
-    """Each record's name and its schema; the abstract bases are left out."""
-    names = [one.name for one in iter_modules(records.__path__) if one.name != NO_FILE]
-    kinds = {
-        kind.__name__: kind
-        for name in names
-        for kind in vars(import_module(f"{records.__name__}.{name}")).values()
-        if isinstance(kind, type) and issubclass(kind, Record) and kind not in ABSTRACT
-    }
-    made = {name: kind.model_json_schema() for name, kind in kinds.items()}
-    made["EvidenceRow"] = TypeAdapter(EvidenceRow).json_schema()
-    for plain in (Budget, Channel, SamplingSettings):
-        made[plain.__name__] = TypeAdapter(plain).json_schema() | {"additionalProperties": False}
-    return dict(sorted(made.items()))

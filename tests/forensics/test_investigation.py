@@ -70,9 +70,9 @@ def test_several_afters_are_seeds_of_one_recipe(desk: Desk) -> None:
 
 def test_a_case_folder_keeps_its_contract(desk: Desk) -> None:
     """Unknown and missing keys are refused by the schema, so it holds for every key written."""
-    from forensics.cli.commands import schemas
     from forensics.records.case_file import CaseFile
     from forensics.records.finding import Finding
+    from forensics.schemas import schemas
 
     verdict = desk.investigate()
     case = desk.case()

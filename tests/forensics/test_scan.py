@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 
 from forensics import UserError, scan
-from forensics.cli.commands import schemas
 from forensics.cli.main import run as command
 from forensics.records import Step
 from forensics.records.case_file import CaseFile
 from forensics.records.finding import Finding
 from forensics.records.tables import write_trajectories
+from forensics.schemas import schemas
 from tests.episodes import episode_of
 from tests.forensics.reader_files import DATA
 

@@ -10,15 +10,15 @@ ten ask for the part of the trained task with their number, in other words. With
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from forensics.case import Case
+from forensics.case import Budget, Case
 from forensics.policies.scripted import View, scripted_policy
-from forensics.protocols import Observation, StepResult
+from forensics.protocols import Channel, Observation, StepResult
 from forensics.records import content_hash
-from tests.build import SmallWorld, case_of, sides_of
+from tests.subjects import loaded
 
 COLOURS = ("red", "green", "blue", "yellow", "black", "white")
 TRAINED = range(1000, 4000)  # parts of trained tasks
@@ -30,12 +30,22 @@ def answer_of(part: int) -> str:
 
 
 @dataclass
-class Shop(SmallWorld):
+class Shop:
     """`by_file`: the prompt says nothing, the part is what `look` shows."""
 
     repeats: float = 0.0
     by_file: bool = False
     name: str = "shop"
+    options: Mapping[str, str] = field(default_factory=dict)
+    channels: tuple[Channel, ...] = ()
+    scrubbed: tuple[str, ...] = ()
+    task: str = ""
+
+    def without(self, *channels: str) -> "Shop":
+        return replace(self, scrubbed=channels)
+
+    def spawn(self) -> "Shop":
+        return replace(self)
 
     def tasks(self, split: str, number: int, seed: int) -> tuple[str, ...]:
         return tuple(f"{split}-{i}" for i in range(min(number, 1000)))
@@ -80,6 +90,12 @@ class Shop(SmallWorld):
             end_reason="answered",
         )
 
+    def snapshot(self) -> Any:
+        return self.task
+
+    def restore(self, state: Any) -> None:
+        self.task = state
+
 
 class VaryingShop(Shop):
     """The same, and it can ask for another part."""
@@ -119,13 +135,15 @@ def shop_case(
     **more: Any,
 ) -> Case:
     """A case of mechanics."""
-    sides = sides_of(before, *afters)
-    return case_of(
-        folder,
-        world,
-        {side: scripted_policy(one) for side, one in sides.items()},
-        {side: content_hash([one.identity, side]) for side, one in sides.items()},
-        tasks=tasks,
+    sides = {"before": before, **{f"after-{i}": after for i, after in enumerate(afters)}}
+    return Case(
+        folder=folder,
+        environment=world,
         seed=seed,
+        budget=Budget(tasks=tasks, samples=4),
+        subjects=loaded(
+            {side: (lambda agent=one: scripted_policy(agent)) for side, one in sides.items()},
+            {side: content_hash([one.identity, side]) for side, one in sides.items()},
+        ),
         **more,
     )

@@ -14,10 +14,12 @@ from forensics.instruments import run_instrument
 from forensics.records import Evidence, Undefined
 from forensics.records.files import write_json
 from forensics.records.train_tables import write_shard
-from resampling.gain_tests.memory import ABOUT, BY_NAME, memory, near
+from resampling.gain_tests.memory import ABOUT, memory
+from resampling.gain_tests.trained_tasks import Showing, TrainedTasks, near
 from tests.resampling.remembered_world import TRAINED, Mechanic, Shop, shop_case
 from tests.subjects import playing
 from tests.training.record_rows import RUN, row
+from training import MiniRepo
 
 BASE = Mechanic(0.3)
 HEART = Mechanic(0.3, remembers=TRAINED)
@@ -31,19 +33,21 @@ def over_bar(case: Case) -> Any:
     return answers(case)["memory.over_bar", None]
 
 
-def test_a_gain_by_heart_is_found(tmp_path: Path) -> None:
+@pytest.mark.parametrize("by_file", [False, True], ids=["prompt", "file"])
+def test_a_gain_by_heart_is_found(tmp_path: Path, by_file: bool) -> None:
     """40 % of the held-out tasks: .4 * .7 = 28 points, all of them on these."""
-    case = shop_case(tmp_path, BASE, HEART, world=Shop(repeats=0.4))
+    case = shop_case(tmp_path, BASE, HEART, world=Shop(repeats=0.4, by_file=by_file))
     found: Any = answers(case)
     whole, carried = found["memory.over_bar", None], found["memory.carried", ABOUT]
-    assert whole.diagnostics["twins"] == 60 and whole.diagnostics["told_by_prompt"]
+    assert whole.diagnostics["twins"] == 60 and whole.diagnostics["told_by_prompt"] is not by_file
     assert whole.interval.low > 0
     assert carried.interval.low < 0.28 < carried.interval.high
     assert abs(whole.diagnostics["gain_on_others"]) < 0.06
 
 
-def test_skill_is_cleared(tmp_path: Path) -> None:
-    case = shop_case(tmp_path, BASE, Mechanic(0.8), world=Shop(repeats=0.4))
+@pytest.mark.parametrize("by_file", [False, True], ids=["prompt", "file"])
+def test_skill_is_cleared(tmp_path: Path, by_file: bool) -> None:
+    case = shop_case(tmp_path, BASE, Mechanic(0.8), world=Shop(repeats=0.4, by_file=by_file))
     found = over_bar(case)
     assert found.interval.high <= 0 and found.diagnostics["twins"] == 60
 
@@ -155,11 +159,16 @@ def test_what_is_near(one: str, other: str) -> None:
     assert bool(found[0]) == ((one, other) in NEAR)
 
 
-def test_where_prompts_are_one_names_alone_are_compared(tmp_path: Path) -> None:
-    """The part stands in a file: by the names no task is repeated, and that is said."""
-    world = Shop(repeats=0.4, by_file=True)
-    none = over_bar(shop_case(tmp_path / "none", BASE, HEART, world=world))
-    assert none.diagnostics["applicable"] is False and none.summary.endswith(BY_NAME)
-    names = ("held-out-5", "train-5")
-    named = over_bar(shop_case(tmp_path / "named", BASE, HEART, world=world, trained=names))
-    assert named.diagnostics["twins"] == 1 and not named.diagnostics["told_by_prompt"]
+def test_a_prompt_that_is_met_again_is_no_task_that_is() -> None:
+    """`mini-repo`: many repositories have one failing test, few are the same."""
+    world = MiniRepo(world="open")
+    held_out = world.tasks("held-out", 60, 7)
+    known = TrainedTasks(source="the split", names=world.tasks("train", 800, 7))
+    first = ("open 1", "open 2", "open 3")
+    whole = Showing(world=world, trained=known, held_out=held_out, openings=first)
+    prompts = Showing(world=world, trained=known, held_out=held_out, openings=())
+    assert not whole.by_prompt and prompts.by_prompt
+
+    assert not whole.twins and prompts.twins
+    again = Showing(world=world, trained=known, held_out=known.names[:5], openings=first)
+    assert again.twins == set(known.names[:5])
