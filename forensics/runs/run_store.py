@@ -233,7 +233,13 @@ class RunStore:
             if request.alike:
                 known = self._noted(ALIKE)
                 self._note(
-                    ALIKE, known | {request.alike: [*known.get(request.alike, ()), path.name]}
+                    ALIKE,
+                    known
+                    | {
+                        request.alike: list(
+                            dict.fromkeys([*known.get(request.alike, ()), path.name])
+                        )
+                    },
                 )
             if policy is not None:
                 self._sized(policy)  # fewer rows by now, perhaps
@@ -245,9 +251,11 @@ class RunStore:
         were played to the last sample.
         """
         found: dict[str, list[Trajectory]] = {}
-        for name in self._noted(ALIKE).get(request.alike, ()):
+        folder = self.folder / "trajectories"
+        noted = [folder / name for name in self._noted(ALIKE).get(request.alike, ())]
+        for path in filter(Path.is_file, noted):  # a broken one is deleted, as its sentence says
             runs: dict[str, list[Trajectory]] = {}
-            for run in read_trajectories(self.folder / "trajectories" / name):
+            for run in read_trajectories(path):
                 runs.setdefault(run.task, []).append(run)
             whole = {task: its for task, its in runs.items() if len(its) == self.budget.samples}
             found = {task: whole[task] for task in tasks if task in whole} | found

@@ -124,6 +124,9 @@ def test_an_altered_world_is_played_once_for_a_task(tmp_path: Path) -> None:
     fresh, apart = opened("fresh")
     assert merged == runs(apart, more) and fresh.played == [more]
     assert [run.task for run in merged] == [task for task in more for _ in range(2)]
+    lost = case.rollouts("before", condition, tasks=few).paths[0]
+    lost.unlink()  # as the sentence about a broken file says; `more` has most of its tasks
+    assert runs(case, few) == runs(apart, few) and {*again.played.pop()} == {*few} - {*more}
     runs(case, few[:3])
     assert len(again.played) == 1  # all of them lie there
     runs_elsewhere = list(case.rollouts("before", Condition(sampling=WARM), tasks=few))
